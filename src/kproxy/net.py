@@ -1,0 +1,114 @@
+"""Value types of the network: families, protocols, addresses, packets.
+
+First room of the house: everything imports it, it imports nothing of ours.
+It may open nothing, log nothing and read no clock.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+
+class Family(enum.Enum):
+    """An IP family; the value is the Kubernetes name of it (Service ``spec.ipFamilies``)."""
+
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+
+    @property
+    def bits(self) -> int:
+        """Length of an address in bits."""
+        return 32 if self is Family.IPV4 else 128
+
+
+class Protocol(enum.Enum):
+    """A transport protocol; the value is the Kubernetes name of it (ServicePort ``protocol``)."""
+
+    TCP = "TCP"
+    UDP = "UDP"
+    SCTP = "SCTP"
+
+
+def family_of(value: Address | Network) -> Family:
+    """The family an address or a network belongs to."""
+    return Family.IPV4 if value.version == 4 else Family.IPV6
+
+
+def parse_address(text: str) -> Address | None:
+    """An address from Kubernetes text, or None when it is not one.
+
+    IPv4 octets with leading zeros are read as decimal, as the API server's sloppy parser
+    does (behaviour ``ds.sloppy-ip``): ``010.0.0.1`` is ``10.0.0.1``.  IPv4-mapped IPv6
+    text is the IPv4 address it maps.
+    """
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return _parse_sloppy_ipv4(text)
+    if isinstance(address, IPv6Address):
+        return None if "%" in text else address.ipv4_mapped or address
+    return address
+
+
+def _parse_sloppy_ipv4(text: str) -> Address | None:
+    octets = text.split(".")
+    if len(octets) != 4 or not all(o.isascii() and o.isdigit() and len(o) <= 8 for o in octets):
+        return None
+    try:
+        return IPv4Address(".".join(str(int(octet)) for octet in octets))
+    except ValueError:
+        return None
+
+
+def parse_network(text: str) -> Network | None:
+    """A CIDR from Kubernetes text (blanks around it are allowed, host bits are cleared), or None."""
+    address, slash, prefix = text.strip().partition("/")
+    parsed = parse_address(address)
+    if parsed is None or not slash or not prefix.isascii() or not prefix.isdigit():
+        return None
+    try:
+        return ip_network(f"{parsed}/{prefix}", strict=False)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """The first packet of a connection (or a datagram), as its sender emits it.
+
+    ``entry`` says where it enters the node that judges it; see `Entry`.  ``source`` is the
+    sender's address, ``source_port`` only matters where a case fixes it.
+    """
+
+    entry: Entry
+    source: Address
+    destination: Address
+    protocol: Protocol
+    port: int
+    source_port: int = 0
+
+    @property
+    def family(self) -> Family:
+        """The family of both addresses."""
+        return family_of(self.destination)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How a packet reaches the node under test.
+
+    ``interface`` is the name of the interface it came in by, None for a packet that a process
+    in the node's own network namespace sent.
+    """
+
+    interface: str | None
+
+    @property
+    def from_host(self) -> bool:
+        """Whether the node itself is the sender."""
+        return self.interface is None

@@ -1,0 +1,189 @@
+"""What this node must do, in no backend's words: Snapshot in, Plan out.
+
+Sits between `kproxy.state` (endpoints merged per service port) and the backends, which turn a
+`Plan` into rules and decide no policy of their own.  Pure: reasons go out as `Plan.notes`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from kproxy.net import Address, Family, Network, Protocol
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ServicePortName:
+    """Identity of a service port; ``str()`` is kube-proxy's text of it: ``namespace/name:port``."""
+
+    namespace: str
+    name: str
+    port: str = ""
+
+    def __str__(self) -> str:
+        """``namespace/name:port``, without the colon for an unnamed port."""
+        suffix = f":{self.port}" if self.port else ""
+        return f"{self.namespace}/{self.name}{suffix}"
+
+
+class Exposure(enum.Enum):
+    """By which kind of address a client asks for the service."""
+
+    CLUSTER_IP = "cluster IP"
+    NODE_PORT = "node port"
+    EXTERNAL_IP = "external IP"
+    LOAD_BALANCER = "load balancer IP"
+
+
+class Masquerade(enum.Enum):
+    """Whose packets get the node's address as their source."""
+
+    NEVER = enum.auto()
+    OFF_CLUSTER = enum.auto()
+    """All but those that the plan's `LocalDetector` knows as coming from a pod."""
+    ALWAYS = enum.auto()
+
+
+class OnEmpty(enum.Enum):
+    """What a client gets from a frontend whose pool is empty."""
+
+    REJECT = enum.auto()
+    """ICMP port unreachable: no endpoint in the whole cluster."""
+    DROP = enum.auto()
+    """Silence: endpoints exist, none of them allowed here."""
+
+
+class Scope(enum.Enum):
+    """Which endpoints a pool was chosen from; names the pool within its service port."""
+
+    CLUSTER = enum.auto()
+    LOCAL = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A backend of a service port; ``local`` means on this node (by nodeName, never by address)."""
+
+    address: Address
+    port: int
+    local: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The endpoints new connections are spread over, in stable order; may be empty."""
+
+    scope: Scope
+    endpoints: tuple[Endpoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontend:
+    """One address a client may use.
+
+    ``address`` is None for a node port: the plan's `NodePorts` say which addresses those are.
+    ``pool`` serves what comes from elsewhere.  ``shortcut``, where not None, serves packets of this
+    node's pods (source preserved) and of the node itself (masqueraded) instead: external traffic
+    policy Local does not bind those.  ``sources`` None admits everybody; otherwise others are dropped,
+    before any endpoint is chosen; ``admit_self`` also admits packets whose source is ``address`` itself.
+    """
+
+    exposure: Exposure
+    address: Address | None
+    port: int
+    pool: Pool
+    on_empty: OnEmpty
+    masquerade: Masquerade
+    shortcut: Pool | None = None
+    sources: tuple[Network, ...] | None = None
+    admit_self: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePlan:
+    """All that this node does for one service port in one family.
+
+    ``affinity_seconds`` None means no ClientIP affinity.  Two plans made from unchanged input
+    are the *same object*, so a backend may remember by identity what it compiled.
+    """
+
+    name: ServicePortName
+    protocol: Protocol
+    frontends: tuple[Frontend, ...]
+    affinity_seconds: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DetectByCIDR:
+    """A packet is a local pod's when its source is in this network (ClusterCIDR, NodeCIDR)."""
+
+    network: Network
+
+
+@dataclass(frozen=True, slots=True)
+class DetectByInterface:
+    """A packet is a local pod's when it came in by this interface (BridgeInterface)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DetectByInterfacePrefix:
+    """A packet is a local pod's when its interface's name starts so (InterfaceNamePrefix)."""
+
+    prefix: str
+
+
+LocalDetector = DetectByCIDR | DetectByInterface | DetectByInterfacePrefix | None
+"""How to know a packet of this node's pods; None: no way, nothing is taken for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePorts:
+    """Which local addresses accept node ports.
+
+    ``addresses`` None means every local address (but IPv6 loopback, which never does); otherwise
+    exactly these.  ``localhost`` says whether IPv4 loopback addresses do (where the mode can).
+    """
+
+    addresses: tuple[Address, ...] | None
+    localhost: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The part of the configuration that decides policy, one family's view of it.
+
+    ``node`` is this node's name.  ``node_addresses`` are the addresses of its interfaces now,
+    ``node_ips`` its primary addresses by the Node object.  ``node_port_cidrs``: None for all.
+    """
+
+    family: Family
+    node: str
+    zone: str = ""
+    node_ips: tuple[Address, ...] = ()
+    node_addresses: tuple[Address, ...] = ()
+    detector: LocalDetector = None
+    masquerade_all: bool = False
+    node_port_cidrs: tuple[Network, ...] | None = None
+    localhost_node_ports: bool = True
+    allow_external_ips: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a person may want to know: about which object (``namespace/name``), and what."""
+
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one node must do in one family."""
+
+    family: Family
+    services: tuple[ServicePlan, ...]
+    node_ports: NodePorts
+    detector: LocalDetector
+    notes: tuple[Note, ...] = ()
