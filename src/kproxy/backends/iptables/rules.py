@@ -1,0 +1,319 @@
+"""iptables rules as typed values, and how each is written for ``iptables-restore``.
+
+``str()`` of a match, a target or a chain declaration is its text; `render` joins them to a line.  A
+`Ruleset` is everything one family's kernel should hold for us, hooks of the builtin chains included:
+`kproxy.backends.iptables.compile` makes it, ``evaluate`` walks it.  Pure.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kproxy.net import Address, Family, Network, Protocol
+
+ChainName = str
+
+COMMENT_LIMIT = 255
+"""Bytes the comment match holds (``XT_MAX_COMMENT_LEN`` less the final zero)."""
+
+
+class Table(enum.Enum):
+    """A table of iptables; the value is its name."""
+
+    MANGLE = "mangle"
+    NAT = "nat"
+    FILTER = "filter"
+
+
+class Hook(enum.Enum):
+    """A builtin chain; the value is its name."""
+
+    PREROUTING = "PREROUTING"
+    INPUT = "INPUT"
+    FORWARD = "FORWARD"
+    OUTPUT = "OUTPUT"
+    POSTROUTING = "POSTROUTING"
+
+
+class ConntrackStatus(enum.Enum):
+    """What the conntrack match can ask of a packet's connection; DNAT: its destination was rewritten."""
+
+    NEW = "NEW"
+    ESTABLISHED = "ESTABLISHED"
+    RELATED = "RELATED"
+    INVALID = "INVALID"
+    DNAT = "DNAT"
+
+
+# Matches.  A rule's matches must all hold; ``negated`` turns one round.
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The packet's source is this address or in this network."""
+
+    network: Address | Network
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"! -s {self.network}" if self.negated else f"-s {self.network}"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """The packet's destination is this address or in this network."""
+
+    network: Address | Network
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"! -d {self.network}" if self.negated else f"-d {self.network}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceIsLocal:
+    """The source is an address of this node (or loopback): the node itself sent the packet."""
+
+    def __str__(self) -> str:
+        return "-m addrtype --src-type LOCAL"
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationIsLocal:
+    """The destination is an address of this node, loopback included."""
+
+    def __str__(self) -> str:
+        return "-m addrtype --dst-type LOCAL"
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """The packet's protocol and, where not None, its destination port."""
+
+    protocol: Protocol
+    destination_port: int | None = None
+
+    def __str__(self) -> str:
+        name = self.protocol.value.lower()
+        if self.destination_port is None:
+            return f"-p {name}"
+        return f"-p {name} -m {name} --dport {self.destination_port}"
+
+
+@dataclass(frozen=True, slots=True)
+class InInterface:
+    """The interface the packet came in by: a name, or a prefix with a final ``+``.
+
+    A packet the node itself sends has none: the match fails, and holds where negated.
+    """
+
+    name: str
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"! -i {self.name}" if self.negated else f"-i {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Conntrack:
+    """The connection has one of these (negated: none of these)."""
+
+    any_of: tuple[ConntrackStatus, ...]
+    negated: bool = False
+
+    def __str__(self) -> str:
+        names = ",".join(status.value for status in self.any_of)
+        return f"-m conntrack {'! ' if self.negated else ''}--ctstate {names}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """``packet mark & mask == value``."""
+
+    value: int
+    mask: int
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"-m mark {'! ' if self.negated else ''}--mark {self.value:#010x}/{self.mask:#010x}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneIn:
+    """Holds for one packet in ``count``, at random."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"-m statistic --mode random --probability {1 / self.count:0.10f}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecentlySeen:
+    """The packet's source was put in list ``name`` less than ``seconds`` ago (older ones are reaped)."""
+
+    name: str
+    seconds: int
+
+    def __str__(self) -> str:
+        return f"-m recent --name {self.name} --rcheck --seconds {self.seconds} --reap"
+
+
+@dataclass(frozen=True, slots=True)
+class RememberSource:
+    """Puts the packet's source in list ``name``; always holds.  Evaluated in its place among the matches."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"-m recent --name {self.name} --set"
+
+
+Match = (
+    Source
+    | Destination
+    | SourceIsLocal
+    | DestinationIsLocal
+    | Transport
+    | InInterface
+    | Conntrack
+    | Mark
+    | OneIn
+    | RecentlySeen
+    | RememberSource
+)
+
+
+# Targets.
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """Go through that chain; come back when it ends or returns."""
+
+    chain: ChainName
+
+    def __str__(self) -> str:
+        return f"-j {self.chain}"
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Leave this chain."""
+
+    def __str__(self) -> str:
+        return "-j RETURN"
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Let the packet pass this hook of this table."""
+
+    def __str__(self) -> str:
+        return "-j ACCEPT"
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Discard in silence."""
+
+    def __str__(self) -> str:
+        return "-j DROP"
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Discard and answer ICMP port unreachable."""
+
+    def __str__(self) -> str:
+        return "-j REJECT"
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationNAT:
+    """Rewrite the connection's destination; ends the nat table for the packet."""
+
+    address: Address
+    port: int
+
+    def __str__(self) -> str:
+        if self.address.version == 4:
+            return f"-j DNAT --to-destination {self.address}:{self.port}"
+        return f"-j DNAT --to-destination [{self.address}]:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Masquerade:
+    """Rewrite the connection's source to the address of the interface it leaves by; ends the nat table."""
+
+    random_fully: bool = True
+
+    def __str__(self) -> str:
+        return "-j MASQUERADE --random-fully" if self.random_fully else "-j MASQUERADE"
+
+
+@dataclass(frozen=True, slots=True)
+class OrMark:
+    """Set these bits of the packet's mark; go on."""
+
+    bits: int
+
+    def __str__(self) -> str:
+        return f"-j MARK --or-mark {self.bits:#010x}"
+
+
+@dataclass(frozen=True, slots=True)
+class XorMark:
+    """Flip these bits of the packet's mark; go on."""
+
+    bits: int
+
+    def __str__(self) -> str:
+        return f"-j MARK --xor-mark {self.bits:#010x}"
+
+
+Target = Jump | Return | Accept | Drop | Reject | DestinationNAT | Masquerade | OrMark | XorMark
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When all ``matches`` hold, in order, do ``target``."""
+
+    target: Target
+    matches: tuple[Match, ...] = ()
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A chain and all its rules.  Of a builtin chain: the rules we keep at its top."""
+
+    name: ChainName
+    rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ruleset:
+    """All chains of ours in one family, by table and name; the keys of builtin chains are `Hook` values."""
+
+    family: Family
+    tables: Mapping[Table, Mapping[ChainName, Chain]]
+
+
+def specification(rule: Rule) -> str:
+    """The rule without its chain, as ``iptables -C CHAIN`` and ``-I CHAIN`` take it."""
+    parts = [f'-m comment --comment "{rule.comment[:COMMENT_LIMIT]}"'] if rule.comment else []
+    parts += map(str, rule.matches)
+    parts.append(str(rule.target))
+    return " ".join(parts)
+
+
+def render(chain: Chain) -> list[str]:
+    """The chain's ``-A`` lines for ``iptables-restore``, in order, without line ends."""
+    append = f"-A {chain.name} "
+    return [append + specification(rule) for rule in chain.rules]
