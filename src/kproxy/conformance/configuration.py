@@ -1,0 +1,61 @@
+"""The configuration files a subject is started with: a profile as KubeProxyConfiguration, a kubeconfig.
+
+Pure: text in memory; the testbed writes it down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from kproxy.conformance.case import Profile
+from kproxy.lab import topology
+from kproxy.net import Family
+
+INTERFACE_FIELDS = {"BridgeInterface": "bridgeInterface", "InterfaceNamePrefix": "interfaceNamePrefix"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a subject's process finds things; paths are of the machine the lab runs on."""
+
+    node: str
+    mode: str
+    kubeconfig: str
+    min_sync_period: str = "0s"
+    healthz: str = "127.0.0.1:10256"
+    metrics: str = "127.0.0.1:10249"
+
+
+def kube_proxy_configuration(profile: Profile, place: Placement) -> str:
+    """KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1) of a node under a profile, as YAML.
+
+    ``conntrack.maxPerCore`` is 0 since nf_conntrack_max is read-only in a network namespace.
+    """
+    periods = {"syncPeriod": "30s", "minSyncPeriod": place.min_sync_period}
+    masquerade = {"masqueradeAll": profile.masquerade_all, "masqueradeBit": profile.masquerade_bit}
+    document: dict[str, Any] = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": place.mode,
+        "clientConnection": {"kubeconfig": place.kubeconfig},
+        "hostnameOverride": topology.HOSTNAMES[place.node],
+        "healthzBindAddress": place.healthz,
+        "metricsBindAddress": place.metrics,
+        "iptables": {**periods, **masquerade},
+        "nftables": {**periods, **masquerade},
+        "ipvs": periods,
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        "featureGates": {} if profile.allow_external_ips else {"AllowServiceExternalIPs": False},
+        "nodePortAddresses": list(profile.node_port_addresses),
+        "detectLocalMode": profile.detect or "ClusterCIDR",
+    }
+    if profile.localhost_node_ports is not None:
+        document["iptables"]["localhostNodePorts"] = profile.localhost_node_ports
+    if profile.detect == "ClusterCIDR":
+        document["clusterCIDR"] = ",".join(str(topology.CLUSTER_CIDR[family]) for family in Family)
+    if profile.detect in INTERFACE_FIELDS:
+        document["detectLocal"] = {INTERFACE_FIELDS[profile.detect]: profile.detect_interface}
+    return str(yaml.safe_dump(document, sort_keys=False))

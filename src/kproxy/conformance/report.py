@@ -1,0 +1,180 @@
+"""Results as values, as JSON and as a table for people.
+
+Pure but for `show`, which prints to the console it is given.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from kproxy.conformance.case import Case
+from kproxy.conformance.run import Finding
+
+
+class Result(enum.Enum):
+    """What a case says of a subject; the values are those of the JSON."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    DEVIATION = "deviation"
+    """Failed, where the subject's file says so, with a link."""
+    UNSUPPORTED = "unsupported"
+    """The subject does not claim a feature of the case."""
+    NOT_RUNNABLE = "not-runnable"
+    """This testbed cannot run it."""
+    BROKEN = "broken"
+    """The harness could not observe."""
+
+
+COLOURS = {
+    Result.PASSED: "green",
+    Result.FAILED: "bold red",
+    Result.DEVIATION: "yellow",
+    Result.UNSUPPORTED: "dim",
+    Result.NOT_RUNNABLE: "dim",
+    Result.BROKEN: "bold magenta",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """The result of one case over all its families; ``reason`` is for every result but passed."""
+
+    case: Case
+    result: Result
+    seconds: float
+    reason: str = ""
+    findings: tuple[Finding, ...] = ()
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One run."""
+
+    subject: str
+    mode: str
+    environment: Mapping[str, str]
+    results: tuple[CaseResult, ...]
+    seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        """0: all lawful; 1: a case failed; 2: the harness could not observe something."""
+        kinds = {entry.result for entry in self.results}
+        if Result.FAILED in kinds:
+            return 1
+        return 2 if Result.BROKEN in kinds else 0
+
+    def document(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "subject": self.subject,
+            "mode": self.mode,
+            "environment": dict(self.environment),
+            "seconds": round(self.seconds, 3),
+            "results": [_document(entry) for entry in self.results],
+        }
+
+
+def _document(entry: CaseResult) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "id": entry.case.id,
+        "result": entry.result.value,
+        "clauses": sorted(entry.case.clauses),
+        "seconds": round(entry.seconds, 3),
+    }
+    if entry.reason:
+        document["reason"] = entry.reason
+    if entry.findings:
+        document["findings"] = [
+            {
+                "family": finding.instance.family.value,
+                "step": finding.step,
+                "what": finding.what,
+                "lawful": finding.lawful,
+                "seen": finding.seen,
+                "clauses": list(finding.clauses),
+            }
+            for finding in entry.findings
+        ]
+        document["evidence"] = entry.evidence
+    return document
+
+
+def catalogue_document(cases: Iterable[Case]) -> dict[str, Any]:
+    """The catalogue as JSON (``kproxy conformance list --json``)."""
+    return {
+        "cases": [
+            {
+                "id": case.id,
+                "about": case.about,
+                "clauses": sorted(case.clauses),
+                "features": sorted(feature.value for feature in case.features),
+                "regressions": sorted(case.regressions),
+            }
+            for case in cases
+        ]
+    }
+
+
+def show(report: Report, console: Console) -> None:
+    """Print groups and cases with verdicts and time, then every failure in full, then the sum."""
+    console.print(_table(report.results))
+    for entry in report.results:
+        if entry.result in {Result.FAILED, Result.BROKEN}:
+            _show_failure(entry, report, console)
+    console.print(summary(report))
+
+
+def _table(results: Sequence[CaseResult]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("case", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("", overflow="ellipsis", no_wrap=True)
+    group = ""
+    for entry in results:
+        if (name := entry.case.id.partition(".")[0]) != group:
+            group = name
+            table.add_row(f"[bold]{group}[/]", *_group_cells(name, results))
+        colour = COLOURS[entry.result]
+        label = "  " + entry.case.id.partition(".")[2]
+        note = entry.reason or entry.case.about
+        table.add_row(label, f"[{colour}]{entry.result.value}[/]", f"{entry.seconds:.2f}s", f"[dim]{note}[/]")
+    return table
+
+
+def _group_cells(name: str, results: Sequence[CaseResult]) -> tuple[str, str, str]:
+    members = [entry for entry in results if entry.case.id.partition(".")[0] == name]
+    good = sum(entry.result is Result.PASSED for entry in members)
+    return (f"{good}/{len(members)}", "", "")
+
+
+def _show_failure(entry: CaseResult, report: Report, console: Console) -> None:
+    console.print(f"\n[{COLOURS[entry.result]}]{entry.result.value}[/] [bold]{entry.case.id}[/]: {entry.case.about}")
+    if entry.result is Result.BROKEN:
+        console.print(f"  {entry.reason}")
+    for finding in entry.findings:
+        console.print(f"  {finding.instance.family.value}, step {finding.step}: {finding.what}", highlight=False)
+        console.print(f"    lawful:  {finding.lawful}", highlight=False)
+        console.print(f"    seen:    {finding.seen}", highlight=False)
+        console.print(f"    clauses: {', '.join(finding.clauses)}", highlight=False)
+    if entry.evidence:
+        console.print(f"  evidence: {entry.evidence}", highlight=False)
+    again = f"kproxy conformance run --proxy {report.subject} --mode {report.mode} --case '{entry.case.id}'"
+    console.print(f"  again:    {again}", highlight=False)
+
+
+def summary(report: Report) -> str:
+    """One line: how many of each result, and how long it took."""
+    counts = {kind: sum(entry.result is kind for entry in report.results) for kind in Result}
+    words = ", ".join(f"{n} {kind.value}" for kind, n in counts.items() if n)
+    cases = len(report.results)
+    return f"\n{report.subject} ({report.mode}): {cases} cases: {words} in {report.seconds:.1f} s"

@@ -1,0 +1,279 @@
+"""Run cases on a testbed: all beside one another, phase by phase, and judge what is seen.
+
+Cases share no object, so none waits for another: the first changes of *all* cases go in at once,
+one barrier, then all their questions together; then the second changes, and so on.  A run costs
+as many barriers as its longest case has rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.case import (
+    Apply,
+    Delete,
+    Hold,
+    Lawful,
+    OutOfWindow,
+    Probe,
+    ReachedBackend,
+    Relabel,
+    Restart,
+    Seen,
+    Step,
+    Still,
+    Target,
+    Use,
+    Wait,
+)
+from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.conformance.world import World
+from kproxy.spec.outcome import Delivered
+
+FALSE_ALARM = 1e-6
+"""Chance that a `Probe` with ``spread`` misses an endpoint of a fair proxy."""
+
+Mutation = Apply | Delete | Relabel | Restart
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing seen that is not lawful."""
+
+    instance: Instance
+    step: int
+    what: str
+    lawful: str
+    seen: str
+    clauses: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Progress:
+    """One instance under way: its world, its findings, the time it took."""
+
+    instance: Instance
+    world: World
+    findings: list[Finding] = field(default_factory=list)
+    broken: str = ""
+    seconds: float = 0.0
+    stuck: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    held: dict[str, Observation] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Changes, then (after the barrier) questions, with their step numbers."""
+
+    mutations: tuple[Mutation, ...]
+    questions: tuple[tuple[int, Step], ...]
+
+
+def rounds(steps: Sequence[Step]) -> Iterator[Round]:
+    """Cut a case's steps where a change follows a question."""
+    mutations: list[Mutation] = []
+    questions: list[tuple[int, Step]] = []
+    for number, step in enumerate(steps, 1):
+        if isinstance(step, Mutation):
+            if questions:
+                yield Round(tuple(mutations), tuple(questions))
+                mutations, questions = [], []
+            mutations.append(step)
+        else:
+            questions.append((number, step))
+    yield Round(tuple(mutations), tuple(questions))
+
+
+async def run(
+    testbed: Testbed,
+    instances: Sequence[Instance],
+    tick: Callable[[str], None] = lambda _: None,
+) -> list[Progress]:
+    """Run these instances side by side; one `Progress` each, in the same order.
+
+    ``tick`` is told in words what goes on.  Never raises for what a subject does; `Broken` of a
+    single instance is noted in it, `Broken` of the testbed as a whole is raised.
+    """
+    running = [Progress(instance, World(instance)) for instance in instances]
+    plans = [list(rounds(instance.case.steps)) for instance in instances]
+    total = max(map(len, plans), default=0)
+    for number in range(total):
+        current = [(p, plan[number]) for p, plan in zip(running, plans, strict=True) if number < len(plan)]
+        tick(f"round {number + 1}/{total}: changing objects of {len(current)} cases")
+        changes = [change for p, r in current for step in r.mutations for change in p.world.change(step)]
+        if changes:
+            await testbed.change(changes)
+            await testbed.settle()
+        tick(f"round {number + 1}/{total}: asking {sum(len(r.questions) for _, r in current)} questions")
+        await asyncio.gather(*(_ask(testbed, p, r.questions) for p, r in current))
+    return running
+
+
+async def _ask(testbed: Testbed, progress: Progress, questions: Sequence[tuple[int, Step]]) -> None:
+    """Put one case's questions of one round: probes in a row together, all else in order."""
+    started = time.monotonic()
+    try:
+        for batch in _batches(questions):
+            await asyncio.gather(*(_step(testbed, progress, number, step) for number, step in batch))
+    except Broken as reason:
+        progress.broken = str(reason)
+    progress.seconds += time.monotonic() - started
+
+
+def _batches(questions: Sequence[tuple[int, Step]]) -> Iterator[list[tuple[int, Step]]]:
+    batch: list[tuple[int, Step]] = []
+    for number, step in questions:
+        if isinstance(step, Probe):
+            batch.append((number, step))
+            continue
+        if batch:
+            yield batch
+        yield [(number, step)]
+        batch = []
+    if batch:
+        yield batch
+
+
+async def _step(testbed: Testbed, progress: Progress, number: int, step: Step) -> None:
+    match step:
+        case Probe():
+            count = 1 if testbed.exhaustive else sample_size(step)
+            seen = await testbed.probe(progress.instance, step, count)
+            _judge_probe(testbed, progress, number, step, seen)
+        case Hold():
+            observation = await testbed.hold(progress.instance, step)
+            progress.held[step.flow] = observation
+            _judge(progress, number, step, step.expect, [observation], progress.instance.case.clauses)
+        case Use():
+            _judge_use(progress, number, step, await testbed.use(progress.instance, step))
+        case OutOfWindow():
+            await testbed.out_of_window(progress.instance, step)
+        case Wait(seconds=seconds):
+            await asyncio.sleep(seconds)
+        case _:
+            raise AssertionError(step)
+
+
+def sample_size(probe: Probe) -> int:
+    """How many connections show every one of k equally likely endpoints, but for `FALSE_ALARM`."""
+    ways = len(probe.expect)
+    if not probe.spread or ways < 2:
+        return probe.count
+    return max(probe.count, math.ceil(math.log(FALSE_ALARM / ways) / math.log1p(-1 / ways)))
+
+
+def _judge_probe(
+    testbed: Testbed, progress: Progress, number: int, step: Probe, seen: Sequence[Observation]
+) -> None:
+    clauses = step.clauses or tuple(progress.instance.case.clauses)
+    _judge(progress, number, step, step.expect, seen, clauses)
+    if step.spread:
+        _judge_spread(progress, number, step, seen)
+    if step.sticks and not testbed.exhaustive:
+        _judge_sticks(progress, number, step, seen)
+
+
+def _judge(
+    progress: Progress,
+    number: int,
+    step: Probe | Hold | Use,
+    lawful: Lawful,
+    seen: Sequence[Observation],
+    clauses: Sequence[str] | frozenset[str],
+) -> None:
+    outcomes = progress.instance.outcomes(lawful, _target(progress, step))
+    strange = [o for o in seen if not o.outcomes & outcomes]
+    if strange:
+        texts = _counted(o.text for o in strange)
+        _find(progress, number, describe(step), describe_lawful(lawful), texts, clauses)
+
+
+def _target(progress: Progress, step: Probe | Hold | Use) -> Target:
+    if isinstance(step, Use):
+        holds = (s for s in progress.instance.case.steps if isinstance(s, Hold) and s.flow == step.flow)
+        return next(holds).to
+    return step.to
+
+
+def _judge_spread(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
+    lawful = progress.instance.outcomes(step.expect, step.to)
+    wanted = {(o.address, o.port) for o in lawful if isinstance(o, Delivered)}
+    missing = wanted - {o.endpoint for o in seen}
+    if missing:
+        names = ", ".join(f"{address}:{port}" for address, port in sorted(missing, key=str))
+        text = f"{len(seen)} tries never reached {names}"
+        clauses = step.clauses or tuple(progress.instance.case.clauses)
+        _find(progress, number, describe(step), f"every one of {describe_lawful(step.expect)}", text, clauses)
+
+
+def _judge_sticks(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
+    met = dict.fromkeys((*progress.stuck.get(step.sticks, ()), *(o.endpoint for o in seen)))
+    progress.stuck[step.sticks] = tuple(met)
+    if len(met) > 1:
+        clauses = step.clauses or tuple(progress.instance.case.clauses)
+        _find(progress, number, describe(step), "one endpoint for all", f"{len(met)} endpoints: {met}", clauses)
+
+
+def _judge_use(progress: Progress, number: int, step: Use, seen: Observation) -> None:
+    clauses = step.clauses or tuple(progress.instance.case.clauses)
+    if not isinstance(step.expect, Still):
+        _judge(progress, number, step, step.expect, [seen], clauses)
+        return
+    before = progress.held[step.flow]
+    if seen.endpoint is None or seen.endpoint != before.endpoint:
+        _find(progress, number, describe(step), f"still {before.text}", seen.text, clauses)
+
+
+def _find(
+    progress: Progress,
+    number: int,
+    what: str,
+    lawful: str,
+    seen: str,
+    clauses: Sequence[str] | frozenset[str],
+) -> None:
+    cited = tuple(sorted(clauses))
+    progress.findings.append(Finding(progress.instance, number, what, lawful, seen, cited))
+
+
+def _counted(texts: Iterator[str]) -> str:
+    counts: dict[str, int] = {}
+    for text in texts:
+        counts[text] = counts.get(text, 0) + 1
+    return "; ".join(f"{n} x {text}" if n > 1 else text for text, n in counts.items())
+
+
+def describe(step: Probe | Hold | Use) -> str:
+    """A step in words."""
+    match step:
+        case Use(flow=flow):
+            return f"exchange on held flow {flow!r}"
+        case Hold(flow=flow, sender=sender, to=to):
+            return f"open flow {flow!r}: {sender} -> {describe_target(to)}"
+        case Probe(sender=sender, to=to):
+            return f"{sender} -> {describe_target(to)}"
+
+
+def describe_target(to: Target) -> str:
+    """A target in words."""
+    kind = to.kind.name.lower().replace("_", " ")
+    service = to.service
+    node = f" of {to.node}" if to.node else ""
+    port = f", port {to.port!r}" if to.port else ""
+    return " ".join(filter(None, (service, f"{kind}{node}{port}")))
+
+
+def describe_lawful(lawful: Lawful) -> str:
+    """A set of lawful outcomes in words."""
+    return " or ".join(sorted(map(_describe_seen, lawful)))
+
+
+def _describe_seen(seen: Seen) -> str:
+    if isinstance(seen, ReachedBackend):
+        return f"delivered to {seen.on} (source {seen.source.value})"
+    return seen.value

@@ -1,0 +1,67 @@
+"""What a testbed must be able to do, and what it reports.
+
+The runner knows no more of the simulator, the namespaces or a cluster than this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol as Interface
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.case import Case, Hold, OutOfWindow, Probe, Use
+from kproxy.conformance.world import Change
+from kproxy.net import Address
+from kproxy.spec.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one connection or datagram met.
+
+    ``outcomes``: every reading of it that the evidence allows (a source address that would be the
+    same with and without masquerade leaves two); empty for what can never be lawful.
+    ``endpoint``: which endpoint answered.  ``text``: for people.
+    """
+
+    outcomes: frozenset[Outcome]
+    text: str
+    endpoint: tuple[Address, int] | None = None
+
+
+class Broken(Exception):
+    """The harness could not observe; says nothing about the subject."""
+
+
+class Testbed(Interface):
+    """Where cases run."""
+
+    name: str
+    exhaustive: bool
+    """Whether `probe` returns every possible outcome once, rather than a sample."""
+
+    def lacks(self, case: Case) -> str | None:
+        """Why this testbed cannot run the case; None when it can."""
+
+    async def change(self, changes: Sequence[Change]) -> None:
+        """Write changes of objects; restart proxies."""
+
+    async def settle(self) -> None:
+        """Return when the subject has applied all that was written.  Raises `Broken` when it never does."""
+
+    async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
+        """Send ``count`` new connections."""
+
+    async def hold(self, instance: Instance, hold: Hold) -> Observation:
+        """Open a flow and exchange once."""
+
+    async def use(self, instance: Instance, use: Use) -> Observation:
+        """Exchange on a held flow."""
+
+    async def out_of_window(self, instance: Instance, step: OutOfWindow) -> None:
+        """Let the endpoint of a held flow send a segment that conntrack calls INVALID."""
+
+    async def evidence(self, instance: Instance, folder: Path) -> None:
+        """Write what a person needs to understand a failure of that instance."""

@@ -1,0 +1,117 @@
+"""What the API server holds as a case goes on: steps in, changes of objects out.
+
+Pure.  The netns testbed writes the changes to an API server, the simulator and the double-entry
+test read the whole as a `kproxy.api.Cluster`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kproxy import api
+from kproxy.conformance.bind import (
+    Document,
+    Instance,
+    node_document,
+    node_documents,
+    service_cidr_document,
+)
+from kproxy.conformance.case import Apply, Delete, Relabel, Restart, Service, Step
+
+Key = tuple[str, str, str]
+"""(kind, namespace, name)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Create or replace an object."""
+
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete an object."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class RestartProxy:
+    """Kill a node's proxy, make the changes while it is down, start it."""
+
+    node: str
+    meanwhile: tuple[Change, ...]
+
+
+Change = Put | Remove | RestartProxy
+
+
+def key_of(document: Document) -> Key:
+    """The identity of an object."""
+    metadata = document["metadata"]
+    return (document["kind"], metadata.get("namespace", ""), metadata["name"])
+
+
+def surroundings() -> dict[Key, Document]:
+    """The objects every lab starts with: Nodes and the ServiceCIDR."""
+    return {key_of(document): document for document in (*node_documents(), service_cidr_document())}
+
+
+@dataclass(slots=True)
+class World:
+    """The objects of one instance, beside the lab's own."""
+
+    instance: Instance
+    objects: dict[Key, Document] = field(default_factory=surroundings)
+
+    def change(self, step: Step) -> tuple[Change, ...]:
+        """Carry out a step that changes objects; what must be written, Services before slices."""
+        match step:
+            case Apply(services=services):
+                return tuple(change for service in services for change in self._apply(service))
+            case Delete(service=service, keep_slices=keep_slices):
+                return self._delete(service, keep_slices=keep_slices)
+            case Relabel(node=node, zone=zone):
+                return (self._put(node_document(node, zone)),)
+            case Restart(node=node, meanwhile=meanwhile):
+                return (RestartProxy(node, self.change(meanwhile) if meanwhile else ()),)
+            case _:
+                return ()
+
+    def _apply(self, service: Service) -> list[Change]:
+        documents = self.instance.documents(service)
+        kept = {key_of(document) for document in documents}
+        stale = [key for key in self._slices_of(service.name) if key not in kept]
+        return [*map(self._put, documents), *map(self._remove, stale)]
+
+    def _delete(self, service: Service, *, keep_slices: bool) -> tuple[Change, ...]:
+        keys = [("Service", self.instance.namespace, service.name)]
+        if not keep_slices:
+            keys += self._slices_of(service.name)
+        return tuple(self._remove(key) for key in keys)
+
+    def _slices_of(self, name: str) -> list[Key]:
+        prefix = f"{name}-"
+        return [
+            key for key in self.objects if key[0] == "EndpointSlice" and key[2].rsplit("-", 2)[0] + "-" == prefix
+        ]
+
+    def _put(self, document: Document) -> Put:
+        self.objects[key_of(document)] = document
+        return Put(document)
+
+    def _remove(self, key: Key) -> Remove:
+        del self.objects[key]
+        return Remove(key)
+
+    def cleared(self) -> tuple[Change, ...]:
+        """Remove all objects of the instance."""
+        own = [key for key in self.objects if key[1] == self.instance.namespace]
+        return tuple(self._remove(key) for key in own)
+
+    def cluster(self) -> api.Cluster:
+        """The objects as the proxy and the oracle read them."""
+        return api.parse(msgspec.json.encode({"kind": "List", "items": list(self.objects.values())}))
