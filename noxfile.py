@@ -1,0 +1,90 @@
+"""Everything a person or CI runs on this repository; ``nox -l`` lists it.
+
+By itself nox gives each session an environment with the package installed as a wheel would be.
+``./run tests`` gives the same sessions the one ``.venv`` (``--no-venv --no-install``), which is quick.
+What follows ``--`` goes to the session's tool unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import nox
+
+nox.needs_version = ">=2025.2"
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.stop_on_first_error = False
+
+JUDGE_KPROXY = ("kproxy", "conformance", "run", "--proxy", "kproxy", "--mode", "iptables")
+
+
+def need_root(session: nox.Session) -> None:
+    """End the session red: a green one that ran nothing would be a lie."""
+    if os.geteuid() != 0:
+        session.error(f"network namespaces need root: run `sudo nox -s {session.name}` or `./run tests`")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, spelling and formatting; ``nox -s lint -- --fix`` mends what can be."""
+    session.install(".[lint]")
+    session.run("ruff", "check", *session.posargs)
+    session.run("ruff", "format", *(() if "--fix" in session.posargs else ("--check", "--diff")))
+    session.run("codespell")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy, strict, on the package, the tests and this file."""
+    session.install(".[lint,test]", "nox")
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def unit(session: nox.Session) -> None:
+    """What needs neither root nor network: pure functions, the oracle, every case in the simulator."""
+    session.install(".[test]", "nox")
+    session.run("pytest", "tests/unit", *session.posargs)
+
+
+@nox.session(default=False)
+def netns(session: nox.Session) -> None:
+    """The kernel, in network namespaces of the tests' own (root)."""
+    need_root(session)
+    session.install(".[test]")
+    session.run("pytest", "tests/netns", "--timeout=300", *session.posargs)
+
+
+@nox.session(default=False)
+def conformance(session: nox.Session) -> None:
+    """Kproxy in iptables mode judged by real packets (root)."""
+    need_root(session)
+    session.install(".")
+    session.run(*JUDGE_KPROXY, *session.posargs)
+
+
+@nox.session(default=False)
+def shuffle(session: nox.Session) -> None:
+    """The catalogue three times in random order: no case may depend on another (root)."""
+    need_root(session)
+    session.install(".")
+    for seed in random.sample(range(10_000), k=3):
+        session.run(*JUDGE_KPROXY, "--shuffle", str(seed), *session.posargs)
+
+
+@nox.session(default=False)
+def mutants(session: nox.Session) -> None:
+    """Knock out each rule family of our own backend: some case must turn red and cite the clause (root)."""
+    need_root(session)
+    session.install(".[test]")
+    session.run("python", "-m", "tests.mutants", *session.posargs)
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """First programming, one change and peak memory, against the bare tools in the same run (root)."""
+    need_root(session)
+    session.install(".[test]")
+    session.run("python", "-m", "tests.bench", *session.posargs)
