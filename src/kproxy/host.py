@@ -1,0 +1,299 @@
+"""The one seam to the machine: run a command, talk netlink, read and write a sysctl, list addresses.
+
+Everything happens in the network namespace of the calling thread; nothing here switches it.
+Blocking, no asyncio: a caller with an event loop uses a thread.  All failures are `HostError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import errno
+import os
+import shlex
+import socket
+import subprocess
+import tempfile
+import threading
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Self
+
+from kproxy.netlink import NLMSG_DONE, NLMSG_ERROR, Flag, attributes, error_number, message, messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kproxy.net import Address
+
+DEFAULT_TIMEOUT = 60.0
+"""Seconds a command may take."""
+
+_SYSCTL_ROOT = Path("/proc/sys")
+_STDERR_SHOWN = 2000
+_RECEIVE_BUFFER = 1 << 20
+_SOCKET_BUFFER = 1 << 25
+_ORDERS_AT_ONCE = 200
+
+NETLINK_NETFILTER = 12
+_SO_SNDBUFFORCE = 32
+_SO_RCVBUFFORCE = 33
+_RTM_GETADDR = 22
+_IFADDRMSG_SIZE = 8
+_IFA_ADDRESS = 1
+_IFA_LOCAL = 2
+
+
+class Reason(enum.Enum):
+    """Why the machine refused, as far as a caller may want to react."""
+
+    MISSING = "missing"
+    EXISTS = "exists"
+    BUSY = "busy"
+    UNSUPPORTED = "unsupported"
+    TIMEOUT = "timeout"
+    OTHER = "other"
+
+
+_PHRASES = (
+    (Reason.BUSY, ("holding the xtables lock", "resource temporarily unavailable", "resource busy")),
+    (Reason.EXISTS, ("file exists", "already exists", "with this name already")),
+    (
+        Reason.UNSUPPORTED,
+        ("not supported", "couldn't load", "can't initialize", "permission denied", "command not found"),
+    ),
+    (Reason.MISSING, ("no chain/target/match", "no such file", "does not exist", "matching rule exist")),
+)
+
+_ERRNO_REASONS = {
+    errno.ENOENT: Reason.MISSING,
+    errno.ESRCH: Reason.MISSING,
+    errno.EEXIST: Reason.EXISTS,
+    errno.EBUSY: Reason.BUSY,
+    errno.EAGAIN: Reason.BUSY,
+    errno.EINTR: Reason.BUSY,
+    errno.EOPNOTSUPP: Reason.UNSUPPORTED,
+    errno.EPROTONOSUPPORT: Reason.UNSUPPORTED,
+    errno.EAFNOSUPPORT: Reason.UNSUPPORTED,
+    errno.EPERM: Reason.UNSUPPORTED,
+}
+
+
+class HostError(Exception):
+    """The machine refused: ``str()`` can be pasted in a report, or in a shell up to the colon."""
+
+    def __init__(self, what: str, detail: str, reason: Reason) -> None:
+        """``what`` was tried (a command line), ``detail`` is the machine's own answer."""
+        super().__init__(f"{what}: {detail} [{reason.value}]")
+        self.what = what
+        self.detail = detail
+        self.reason = reason
+
+
+def classify(stderr: str) -> Reason:
+    """The reason behind a tool's error text."""
+    text = stderr.lower()
+    return next((reason for reason, phrases in _PHRASES if any(p in text for p in phrases)), Reason.OTHER)
+
+
+def run(
+    argv: Sequence[str],
+    stdin: Iterable[bytes] = (),
+    *,
+    timeout: float = DEFAULT_TIMEOUT,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Run a command and return what it printed; exit status other than 0 raises `HostError`.
+
+    ``stdin`` is written as it is produced, so that the tool works while the rest is being made.
+    ``environment`` is added to this process's own.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        status, timed_out = _run(argv, stdin, out, err, timeout, environment)
+        if status == 0 and not timed_out:
+            return _read(out)
+        detail = _read(err)[-_STDERR_SHOWN:].strip() or f"exit status {status}"
+    if timed_out:
+        raise HostError(shlex.join(argv), f"no end after {timeout:g} s", Reason.TIMEOUT)
+    raise HostError(shlex.join(argv), detail, classify(detail))
+
+
+def _run(
+    argv: Sequence[str],
+    stdin: Iterable[bytes],
+    out: IO[bytes],
+    err: IO[bytes],
+    timeout: float,
+    environment: Mapping[str, str] | None,
+) -> tuple[int, bool]:
+    expired = threading.Event()
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=err,
+            env={**os.environ, **environment} if environment else None,
+        )
+    except OSError as error:
+        reason = Reason.UNSUPPORTED if error.errno in (errno.ENOENT, errno.EACCES) else Reason.OTHER
+        raise HostError(shlex.join(argv), error.strerror or str(error), reason) from error
+
+    def expire() -> None:
+        expired.set()
+        process.kill()
+
+    timer = threading.Timer(timeout, expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        _feed(process, stdin)
+        return process.wait(), expired.is_set()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        timer.cancel()
+
+
+def _feed(process: subprocess.Popen[bytes], stdin: Iterable[bytes]) -> None:
+    pipe = process.stdin
+    if pipe is None:
+        return
+    try:
+        with pipe:
+            for chunk in stdin:
+                pipe.write(chunk)
+    except BrokenPipeError:
+        return  # it died early: its exit status and stderr say why
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def read_sysctl(name: str) -> str:
+    """The value of ``net/ipv4/ip_forward`` (written with slashes); `HostError` MISSING when there is none."""
+    try:
+        return (_SYSCTL_ROOT / name).read_text().strip()
+    except OSError as error:
+        raise _os_error(f"read sysctl {name}", error) from error
+
+
+def write_sysctl(name: str, value: str) -> None:
+    """Set a sysctl; does not write when it already has that value."""
+    if read_sysctl(name) == value:
+        return
+    try:
+        (_SYSCTL_ROOT / name).write_text(value)
+    except OSError as error:
+        raise _os_error(f"write sysctl {name}={value}", error) from error
+
+
+def _os_error(what: str, error: OSError) -> HostError:
+    reason = _ERRNO_REASONS.get(error.errno or 0, Reason.OTHER)
+    return HostError(what, error.strerror or str(error), reason)
+
+
+class Netlink:
+    """A netlink socket: `dump` asks and yields answers, `send_all` gives many orders and counts refusals.
+
+    ``protocol`` is ``socket.NETLINK_ROUTE`` or `NETLINK_NETFILTER`.  Use as a context manager.
+    """
+
+    def __init__(self, protocol: int) -> None:
+        """Open the socket in the network namespace of this thread."""
+        try:
+            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+            self._socket.bind((0, 0))
+        except OSError as error:
+            raise _os_error("open netlink socket", error) from error
+        self._socket.settimeout(DEFAULT_TIMEOUT)
+        for option in (_SO_RCVBUFFORCE, _SO_SNDBUFFORCE):
+            with contextlib.suppress(PermissionError):
+                self._socket.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
+        self._sequence = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def dump(self, kind: int, body: bytes) -> Iterator[memoryview]:
+        """Payloads of all messages that answer a dump request.
+
+        A dump the kernel calls interrupted (the table changed meanwhile) is still used: what is
+        missing now is found next time (behaviour ``ct.eintr``).
+        """
+        self._sequence += 1
+        self._send(message(kind, Flag.REQUEST | Flag.DUMP, self._sequence, body))
+        while True:
+            for answer in messages(self._receive()):
+                if answer.sequence != self._sequence:
+                    continue
+                if answer.type == NLMSG_DONE:
+                    return
+                if answer.type == NLMSG_ERROR:
+                    _raise_errno("netlink dump", error_number(answer.payload))
+                else:
+                    yield answer.payload
+
+    def send_all(self, orders: Iterable[tuple[int, Flag, bytes]]) -> list[int]:
+        """Give orders ``(type, extra flags, body)``; the errno of each answer in turn, 0 for done."""
+        results: list[int] = []
+        batch: list[bytes] = []
+        for kind, flags, body in orders:
+            self._sequence += 1
+            batch.append(message(kind, Flag.REQUEST | Flag.ACK | flags, self._sequence, body))
+            if len(batch) == _ORDERS_AT_ONCE:
+                results += self._exchange(batch)
+                batch = []
+        return results + self._exchange(batch) if batch else results
+
+    def _exchange(self, batch: list[bytes]) -> list[int]:
+        self._send(b"".join(batch))
+        first = self._sequence - len(batch) + 1
+        results: list[int] = []
+        while len(results) < len(batch):
+            results += [
+                error_number(answer.payload)
+                for answer in messages(self._receive())
+                if answer.type == NLMSG_ERROR and answer.sequence >= first
+            ]
+        return results
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.send(data)
+        except OSError as error:
+            raise _os_error("netlink send", error) from error
+
+    def _receive(self) -> bytes:
+        try:
+            return self._socket.recv(_RECEIVE_BUFFER)
+        except OSError as error:
+            raise _os_error("netlink receive", error) from error
+
+
+def _raise_errno(what: str, number: int) -> None:
+    if number:
+        raise _os_error(what, OSError(number, os.strerror(number)))
+
+
+def interface_addresses() -> tuple[Address, ...]:
+    """All addresses of all interfaces, both families, loopback included, in the kernel's order."""
+    with Netlink(socket.NETLINK_ROUTE) as netlink:
+        answers = [bytes(payload) for payload in netlink.dump(_RTM_GETADDR, bytes(_IFADDRMSG_SIZE))]
+    return tuple(filter(None, map(_interface_address, answers)))
+
+
+def _interface_address(payload: bytes) -> Address | None:
+    """The address of one ``RTM_NEWADDR``: IFA_LOCAL where there is one (else it may be the peer's)."""
+    found = attributes(memoryview(payload)[_IFADDRMSG_SIZE:])
+    raw = bytes(found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS) or b"")
+    if len(raw) == IPv4Address.max_prefixlen // 8:
+        return IPv4Address(raw)
+    return IPv6Address(raw) if len(raw) == IPv6Address.max_prefixlen // 8 else None
