@@ -1,0 +1,272 @@
+"""Walk a `Ruleset` with the first packet of a connection: the kernel's part, played in memory.
+
+The simulator testbed and ``kproxy trace`` use it; a netns test holds it to the kernel.  Pure.  It models
+what the proxy's rules rely on: the order of hooks and tables, user chains, marks, NAT of the first
+packet, ``recent`` lists.  It does not model time, fragments, ICMP errors or later packets.
+
+Hooks (`man 8 iptables`, netfilter's nf_nat): a packet from elsewhere passes nat PREROUTING, then filter
+INPUT or FORWARD by its *new* destination, and nat POSTROUTING when it goes on.  A packet of the node's
+own passes nat OUTPUT, filter OUTPUT, nat POSTROUTING, and filter INPUT when it comes back by loopback.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kproxy.backends.iptables.rules import (
+    Accept,
+    Chain,
+    Conntrack,
+    ConntrackStatus,
+    Destination,
+    DestinationIsLocal,
+    DestinationNAT,
+    Drop,
+    Hook,
+    InInterface,
+    Jump,
+    Mark,
+    Masquerade,
+    Match,
+    OneIn,
+    OrMark,
+    RecentlySeen,
+    Reject,
+    RememberSource,
+    Return,
+    Rule,
+    Ruleset,
+    Source,
+    SourceIsLocal,
+    Table,
+    Transport,
+    XorMark,
+)
+from kproxy.net import Address, Network, Packet
+
+
+class Fate(enum.Enum):
+    """What became of a packet."""
+
+    PASSED = "passed"
+    REJECTED = "rejected"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One thing that may become of a packet.
+
+    ``destination`` and ``port`` as it leaves; ``rewritten``: by DNAT.  ``masqueraded``: its source is the
+    node's.  ``path``: the chains it went through, in order.  ``remembered``: ``recent`` lists it entered.
+    """
+
+    fate: Fate
+    destination: Address
+    port: int
+    rewritten: bool
+    masqueraded: bool
+    path: tuple[str, ...]
+    remembered: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What a rule may ask of the node: its addresses, and who is in which ``recent`` list."""
+
+    addresses: frozenset[Address]
+    recent: frozenset[tuple[str, Address]] = frozenset()
+
+    def is_local(self, address: Address) -> bool:
+        """Whether routing delivers the address to this node itself (all of 127/8 does)."""
+        return address.is_loopback or address in self.addresses
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    packet: Packet
+    interface: str | None
+    mark: int = 0
+    rewritten: bool = False
+    masqueraded: bool = False
+    path: tuple[str, ...] = ()
+    remembered: frozenset[str] = frozenset()
+
+
+class _End(enum.Enum):
+    """How a walk through a chain ended."""
+
+    THROUGH = enum.auto()
+    RETURN = enum.auto()
+    ACCEPT = enum.auto()
+    DROP = enum.auto()
+    REJECT = enum.auto()
+
+
+_Walk = Iterator[tuple[_End, _State]]
+
+
+def evaluate(ruleset: Ruleset, packet: Packet, machine: Machine) -> frozenset[Verdict]:
+    """Everything that may become of a new connection's first packet, random choices followed both ways."""
+    start = _State(packet, packet.entry.interface)
+    return frozenset(_verdict(end, state) for end, state in _Evaluator(ruleset, machine).whole_way(start))
+
+
+def _verdict(end: _End, state: _State) -> Verdict:
+    fate = {_End.DROP: Fate.DROPPED, _End.REJECT: Fate.REJECTED}.get(end, Fate.PASSED)
+    packet = state.packet
+    return Verdict(
+        fate,
+        packet.destination,
+        packet.port,
+        state.rewritten,
+        state.masqueraded,
+        state.path,
+        state.remembered,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluator:
+    ruleset: Ruleset
+    machine: Machine
+
+    def whole_way(self, state: _State) -> _Walk:
+        """Through all hooks on the packet's way."""
+        if state.packet.entry.from_host:
+            way = ((Table.NAT, Hook.OUTPUT), (Table.FILTER, Hook.OUTPUT), (Table.NAT, Hook.POSTROUTING))
+            for end, sent in self._hooks(state, way):
+                yield from self._come_back(end, sent)
+            return
+        for end, arrived in self._hooks(state, ((Table.NAT, Hook.PREROUTING),)):
+            yield from [(end, arrived)] if end in _FINAL else self._routed(arrived)
+
+    def _routed(self, state: _State) -> _Walk:
+        """From the routing decision on, which sees the new destination."""
+        if self.machine.is_local(state.packet.destination):
+            return self._hooks(state, ((Table.FILTER, Hook.INPUT),))
+        return self._hooks(state, ((Table.FILTER, Hook.FORWARD), (Table.NAT, Hook.POSTROUTING)))
+
+    def _come_back(self, end: _End, state: _State) -> _Walk:
+        """A packet of the node to itself: by loopback to INPUT; its NAT is already decided."""
+        if end in _FINAL or not self.machine.is_local(state.packet.destination):
+            return iter([(end, state)])
+        return self._hooks(replace(state, interface="lo"), ((Table.FILTER, Hook.INPUT),))
+
+    def _hooks(self, state: _State, hooks: Sequence[tuple[Table, Hook]]) -> _Walk:
+        """Each hook in turn, until one discards the packet."""
+        if not hooks:
+            yield _End.THROUGH, state
+            return
+        (table, hook), *later = hooks
+        for end, passed in self._chain(table, hook.value, state):
+            yield from [(end, passed)] if end in _FINAL else self._hooks(passed, later)
+
+    def _chain(self, table: Table, name: str, state: _State) -> _Walk:
+        """Through one chain; `_End.THROUGH` when it ran out or returned."""
+        chain = self.ruleset.tables.get(table, {}).get(name, Chain(name))
+        states = [replace(state, path=(*state.path, name)) if chain.rules else state]
+        for rule in chain.rules:
+            going_on: list[_State] = []
+            for current in states:
+                for holds, tried in self._matches(rule.matches, current):
+                    if not holds:
+                        going_on.append(tried)
+                        continue
+                    for end, after in self._target(table, rule, tried, going_on):
+                        yield (_End.THROUGH if end is _End.RETURN else end), after
+            states = list(dict.fromkeys(going_on))
+        for left in states:
+            yield _End.THROUGH, left
+
+    def _target(self, table: Table, rule: Rule, state: _State, going_on: list[_State]) -> _Walk:
+        """Do what a rule says; states that go on to the next rule are put in ``going_on``."""
+        packet = state.packet
+        match rule.target:
+            case Jump(chain=chain):
+                for end, back in self._chain(table, chain, state):
+                    if end is _End.THROUGH:
+                        going_on.append(back)
+                    else:
+                        yield end, back
+            case OrMark(bits=bits):
+                going_on.append(replace(state, mark=state.mark | bits))
+            case XorMark(bits=bits):
+                going_on.append(replace(state, mark=state.mark ^ bits))
+            case DestinationNAT(address=address, port=port):
+                rewritten = replace(packet, destination=address, port=port)
+                yield _End.ACCEPT, replace(state, packet=rewritten, rewritten=True)
+            case Masquerade():
+                yield _End.ACCEPT, replace(state, masqueraded=True)
+            case Return():
+                yield _End.RETURN, state
+            case Accept():
+                yield _End.ACCEPT, state
+            case Drop():
+                yield _End.DROP, state
+            case Reject():
+                yield _End.REJECT, state
+
+    def _matches(self, matches: Sequence[Match], state: _State) -> Iterator[tuple[bool, _State]]:
+        """Whether all hold; both answers where chance decides."""
+        if not matches:
+            yield True, state
+            return
+        first, *others = matches
+        match first:
+            case OneIn(count=count):
+                if count > 1:
+                    yield False, state
+                yield from self._matches(others, state)
+            case RememberSource(name=name):
+                yield from self._matches(others, replace(state, remembered=state.remembered | {name}))
+            case _ if self._holds(first, state):
+                yield from self._matches(others, state)
+            case _:
+                yield False, state
+
+    def _holds(self, match: Match, state: _State) -> bool:
+        packet = state.packet
+        match match:
+            case Source(network=network, negated=negated):
+                return _within(packet.source, network) is not negated
+            case Destination(network=network, negated=negated):
+                return _within(packet.destination, network) is not negated
+            case SourceIsLocal():
+                return self.machine.is_local(packet.source)
+            case DestinationIsLocal():
+                return self.machine.is_local(packet.destination)
+            case Transport(protocol=protocol, destination_port=port):
+                return packet.protocol is protocol and port in {None, packet.port}
+            case InInterface(name=name, negated=negated):
+                return _named(state.interface, name) is not negated
+            case Conntrack(any_of=any_of, negated=negated):
+                return bool(_statuses(state) & set(any_of)) is not negated
+            case Mark(value=value, mask=mask, negated=negated):
+                return (state.mark & mask == value) is not negated
+            case RecentlySeen(name=name):
+                return (name, packet.source) in self.machine.recent
+            case OneIn() | RememberSource():
+                raise AssertionError(match)
+
+
+_FINAL = frozenset({_End.DROP, _End.REJECT})
+
+
+def _statuses(state: _State) -> set[ConntrackStatus]:
+    """The packet is the first of its connection; DNAT once its destination was rewritten."""
+    return {ConntrackStatus.NEW, ConntrackStatus.DNAT} if state.rewritten else {ConntrackStatus.NEW}
+
+
+def _within(address: Address, network: Address | Network) -> bool:
+    if address.version != network.version:
+        return False
+    return address == network if isinstance(network, Address) else address in network
+
+
+def _named(interface: str | None, name: str) -> bool:
+    if interface is None:
+        return False
+    return interface.startswith(name[:-1]) if name.endswith("+") else interface == name

@@ -1,0 +1,127 @@
+"""One conformance run: cases grouped by profile, a testbed for each, results put together.
+
+Profiles run side by side, as many at once as there are processors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.case import Case, Profile
+from kproxy.conformance.report import CaseResult, Report, Result
+from kproxy.conformance.run import Progress, run
+from kproxy.conformance.subject import Subject
+from kproxy.conformance.testbed import Broken, Testbed
+
+OpenTestbed = Callable[[Profile, Sequence[Instance]], AbstractAsyncContextManager[Testbed]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What is run: who, which cases, where evidence goes, how many labs at once."""
+
+    subject: Subject
+    mode: str
+    cases: Sequence[Case]
+    evidence: Path
+    environment: Mapping[str, str]
+    parallel: int = 2
+
+
+async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[str], None]) -> Report:
+    """Run all cases of the session; never raises for what a subject does."""
+    started = time.monotonic()
+    results: dict[str, CaseResult] = {}
+    for case in session.cases:
+        if missing := session.subject.lacks(case):
+            names = ", ".join(sorted(feature.value for feature in missing))
+            reason = f"{session.subject.name} does not claim {names}"
+            results[case.id] = CaseResult(case=case, result=Result.UNSUPPORTED, seconds=0.0, reason=reason)
+    gate = asyncio.Semaphore(session.parallel)
+    groups = _by_profile([case for case in session.cases if case.id not in results])
+    done = await asyncio.gather(
+        *(_profile(session, profile, group, open_testbed, gate, tick) for profile, group in groups.items())
+    )
+    results.update({entry.case.id: entry for group in done for entry in group})
+    return Report(
+        subject=session.subject.name,
+        mode=session.mode,
+        environment=session.environment,
+        results=tuple(results[case.id] for case in session.cases),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _by_profile(cases: Sequence[Case]) -> dict[Profile, list[Case]]:
+    groups: dict[Profile, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(case.profile, []).append(case)
+    return groups
+
+
+async def _profile(
+    session: Session,
+    profile: Profile,
+    cases: Sequence[Case],
+    open_testbed: OpenTestbed,
+    gate: asyncio.Semaphore,
+    tick: Callable[[str], None],
+) -> list[CaseResult]:
+    """All cases of one profile in one testbed."""
+    async with gate:
+        bound = instances(tuple(cases))
+        try:
+            async with open_testbed(profile, bound) as testbed:
+                lacking = {case.id: reason for case in cases if (reason := testbed.lacks(case))}
+                able = [instance for instance in bound if instance.case.id not in lacking]
+                progress = await run(testbed, able, lambda text: tick(f"{profile.name}: {text}"))
+                folders = await _keep_evidence(session, testbed, progress)
+        except Broken as reason:
+            return [_broken(case, f"profile {profile.name}: {reason}") for case in cases]
+    return [_result(session, case, progress, lacking.get(case.id, ""), folders) for case in cases]
+
+
+def _broken(case: Case, reason: str) -> CaseResult:
+    return CaseResult(case=case, result=Result.BROKEN, seconds=0.0, reason=reason)
+
+
+async def _keep_evidence(
+    session: Session, testbed: Testbed, progress: Sequence[Progress]
+) -> Mapping[str, Path]:
+    folders: dict[str, Path] = {}
+    for entry in progress:
+        if entry.findings or entry.broken:
+            folder = session.evidence / entry.instance.case.id / entry.instance.family.value
+            folder.mkdir(parents=True, exist_ok=True)
+            await testbed.evidence(entry.instance, folder)
+            folders[entry.instance.case.id] = folder.parent
+    return folders
+
+
+def _result(
+    session: Session, case: Case, progress: Sequence[Progress], lacking: str, folders: Mapping[str, Path]
+) -> CaseResult:
+    if lacking:
+        return CaseResult(case=case, result=Result.NOT_RUNNABLE, seconds=0.0, reason=lacking)
+    own = [entry for entry in progress if entry.instance.case is case]
+    findings = tuple(finding for entry in own for finding in entry.findings)
+    seconds = sum(entry.seconds for entry in own)
+    broken = next((entry.broken for entry in own if entry.broken), "")
+    folder = folders.get(case.id)
+    evidence = str(folder) if folder else ""
+    if findings:
+        known = session.subject.deviation(case, session.mode)
+        kind = Result.DEVIATION if known else Result.FAILED
+        reason = f"{known.text} ({known.link})" if known else findings[0].seen
+        return CaseResult(
+            case=case, result=kind, seconds=seconds, reason=reason, findings=findings, evidence=evidence
+        )
+    if broken:
+        return CaseResult(case=case, result=Result.BROKEN, seconds=seconds, reason=broken, evidence=evidence)
+    return CaseResult(case=case, result=Result.PASSED, seconds=seconds)
