@@ -1,0 +1,5 @@
+"""``python -m kproxy``."""
+
+from kproxy.cli import main
+
+raise SystemExit(main())

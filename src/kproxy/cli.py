@@ -1,0 +1,118 @@
+"""The command line: one small table of commands; the composition root.
+
+It parses words into values, calls one function and turns the answer into an exit code.
+Imports are made in the command that needs them, so that the daemon does not pay for the lab.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kproxy import __version__
+
+Command = Callable[[argparse.Namespace], int]
+
+LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
+"""Exit codes of ``kproxy conformance run``."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    command: Command = options.command
+    try:
+        return command(options)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 141
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="kproxy", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_run(commands)
+    _add_conformance(commands)
+    version = commands.add_parser("version", help="print the version")
+    version.set_defaults(command=_version)
+    return parser
+
+
+def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    run = commands.add_parser("run", help="be this node's service proxy")
+    run.add_argument("--config", required=True, type=Path, help="a KubeProxyConfiguration file")
+    run.add_argument("--hostname-override", default=None, help="this node's name; beats the file")
+    run.add_argument("-v", "--v", type=int, default=2, metavar="LEVEL", help="log level (4 and up: debug)")
+    run.set_defaults(command=_run)
+
+
+def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    conformance = commands.add_parser("conformance", help="judge a service proxy by real packets")
+    actions = conformance.add_subparsers(required=True, metavar="ACTION")
+    run = actions.add_parser("run", help="run the catalogue")
+    run.add_argument("--proxy", default="kproxy", metavar="NAME|FILE.toml", help="kproxy, kube-proxy or a subject file")
+    run.add_argument("--binary", default="", metavar="PATH", help="the subject's program")
+    run.add_argument("--mode", default="iptables", help="the subject's mode (default: %(default)s)")
+    run.add_argument("--testbed", default="netns", choices=["netns", "simulator"], help="default: %(default)s")
+    run.add_argument("--iptables", default="nft", choices=["nft", "legacy"], help="variant of iptables the subject finds")
+    _add_selection(run)
+    run.add_argument("--shuffle", type=int, default=None, metavar="SEED", help="run the cases in another order")
+    run.add_argument("--parallel", type=int, default=2, metavar="N", help="labs at once (default: %(default)s)")
+    run.add_argument("--json", default="", metavar="FILE", help="write results as JSON; - for standard output")
+    run.add_argument("--evidence", type=Path, default=Path("evidence"), help="where failures leave evidence")
+    run.set_defaults(command=_conformance_run)
+    listing = actions.add_parser("list", help="list the catalogue")
+    _add_selection(listing)
+    listing.add_argument("--json", default="", metavar="FILE", help="write it as JSON; - for standard output")
+    listing.set_defaults(command=_conformance_list)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--case", action="append", default=[], metavar="GLOB", help="only these cases (repeatable)")
+    parser.add_argument("--slow", action="store_true", help="also cases that must wait for real time to pass")
+
+
+def _version(_: argparse.Namespace) -> int:
+    print(f"kproxy {__version__}")
+    return LAWFUL
+
+
+def _run(options: argparse.Namespace) -> int:
+    from kproxy.server.run import Options, run_proxy
+
+    return run_proxy(
+        Options(config=options.config, hostname_override=options.hostname_override, verbosity=options.v)
+    )
+
+
+def _conformance_run(options: argparse.Namespace) -> int:
+    from kproxy.conformance import command
+
+    return command.run(
+        command.RunOptions(
+            proxy=options.proxy,
+            binary=options.binary,
+            mode=options.mode,
+            testbed=options.testbed,
+            variant=options.iptables,
+            globs=tuple(options.case),
+            slow=options.slow,
+            shuffle=options.shuffle,
+            parallel=options.parallel,
+            json=options.json,
+            evidence=options.evidence,
+        )
+    )
+
+
+def _conformance_list(options: argparse.Namespace) -> int:
+    from kproxy.conformance import command
+
+    return command.listing(tuple(options.case), slow=options.slow, json=options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
