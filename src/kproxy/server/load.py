@@ -1,0 +1,155 @@
+"""A configuration file becomes a `Configuration`, or every reason why it cannot.
+
+Two passes as kube-proxy makes them (``cfg.strict-lenient``): what strict decoding would refuse (unknown
+fields, a key given twice) becomes a warning, what no decoding can accept (syntax, types, values) an error.
+Unlike there, all errors are reported at once, each with the path of its field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from kproxy.server.config import API_VERSION, KIND, Configuration, Section, with_addresses
+from kproxy.server.duration import Duration
+from kproxy.server.validate import Problem, problems
+
+S = TypeVar("S", bound=Section)
+
+_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_ZERO_IS_A_VALUE = frozenset(
+    {
+        "masquerade_bit",
+        "localhost_node_ports",
+        "oom_score_adj",
+        "max_per_core",
+        "min",
+        "tcp_established_timeout",
+        "tcp_close_wait_timeout",
+    }
+)
+"""The optional (pointer) fields of v1alpha1; in all others zero cannot be told from absence and means it."""
+
+
+class InvalidConfiguration(Exception):
+    """A configuration that must not be run; ``problems`` holds every reason, ``str()`` one per line."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A valid configuration, and what strict decoding would have refused in it."""
+
+    config: Configuration
+    warnings: tuple[str, ...]
+
+
+def load(text: str | bytes) -> Loaded:
+    """A `Configuration` from YAML or JSON text, defaults filled in.
+
+    Raises `InvalidConfiguration`.
+    """
+    document, duplicates = parse_yaml(text)
+    decoder = _Decoder()
+    config = decoder.section(_body(document), Configuration, "")
+    if decoder.errors:
+        raise InvalidConfiguration(tuple(decoder.errors))
+    config = with_addresses(config)
+    if found := problems(config):
+        raise InvalidConfiguration(found)
+    return Loaded(config, (*duplicates, *decoder.unknown))
+
+
+def parse_yaml(text: str | bytes) -> tuple[object, tuple[str, ...]]:
+    """What a YAML or JSON text says, and a line on each key that a mapping gives twice (the last counts).
+
+    Raises `InvalidConfiguration` when it is neither.
+    """
+    loader = _DuplicateAware(text)
+    try:
+        document = loader.get_single_data()
+    except yaml.YAMLError as error:
+        raise InvalidConfiguration((Problem("", "", " ".join(str(error).split())),)) from error
+    finally:
+        loader.dispose()
+    return document, tuple(loader.duplicates)
+
+
+class _DuplicateAware(_Loader):  # type: ignore[valid-type, misc]
+    """A YAML loader that remembers the keys given twice, which PyYAML itself passes over in silence."""
+
+    def __init__(self, stream: str | bytes) -> None:
+        super().__init__(stream)
+        self.duplicates: list[str] = []
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                self.duplicates.append(f'line {key.start_mark.line + 1}: key "{key.value}" is given twice')
+            seen.add(key.value)
+        found: dict[Hashable, Any] = super().construct_mapping(node, deep)
+        return found
+
+
+def _body(document: object) -> dict[str, Any]:
+    """The fields of a document of the right kind (``cfg.api``)."""
+    if not isinstance(document, dict):
+        raise InvalidConfiguration((Problem("", "", f"must be a {KIND} ({API_VERSION})"),))
+    kind, version = document.pop("kind", None), document.pop("apiVersion", None)
+    if (kind, version) != (KIND, API_VERSION):
+        problem = Problem(
+            "", "", f'no kind "{kind}" is registered for version "{version}": need {KIND} of {API_VERSION}'
+        )
+        raise InvalidConfiguration((problem,))
+    return {str(key): value for key, value in document.items()}
+
+
+@dataclass(slots=True)
+class _Decoder:
+    """Fills sections in; notes what does not fit instead of stopping at the first."""
+
+    errors: list[Problem] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    def section(self, given: dict[str, Any], kind: type[S], path: str) -> S:
+        fields = {info.encode_name: info for info in msgspec.structs.fields(kind)}
+        values: dict[str, Any] = {}
+        for key, raw in given.items():
+            if key not in fields:
+                self.unknown.append(f'unknown field "{path}{key}"')
+            elif raw is not None:
+                self._read(fields[key], raw, path + key, values)
+        return kind(**values)
+
+    def _read(self, info: msgspec.structs.FieldInfo, raw: object, path: str, values: dict[str, Any]) -> None:
+        if isinstance(info.type, type) and issubclass(info.type, Section):
+            if isinstance(raw, dict):
+                values[info.name] = self.section(raw, info.type, path + ".")
+            else:
+                self.errors.append(Problem(path, raw, "must be an object"))
+            return
+        try:
+            value = _convert(raw, info.type)
+        except ValueError as error:
+            self.errors.append(Problem(path, raw, str(error)))
+            return
+        if value or info.name in _ZERO_IS_A_VALUE:
+            values[info.name] = value
+
+
+def _convert(raw: object, kind: type) -> object:
+    """A value of the field's type; `ValueError` (of which msgspec's own is one) when it is none."""
+    if kind is not Duration:
+        return msgspec.convert(raw, kind)
+    if not isinstance(raw, str):
+        raise ValueError("must be a duration such as 30s")  # noqa: TRY004 - a bad value, not a misuse
+    return Duration.parse(raw)

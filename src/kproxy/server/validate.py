@@ -1,0 +1,265 @@
+"""What makes a `Configuration` invalid: one table, read in full, so that all bad fields are named at once.
+
+Called by `kproxy.server.load`; pure.  The rules are kube-proxy's (``cfg.validate``, ``cfg.mode-invalid``,
+``cfg.clustercidr-list``, ``cfg.metrics-cannot-disable``, ``cfg.gates``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+
+import msgspec
+
+from kproxy.net import family_of, parse_address, parse_network
+from kproxy.server.config import Configuration, DetectLocal, Mode, split_host_port
+from kproxy.server.duration import Duration
+
+PRIMARY = "primary"
+"""The word that stands for the node's own addresses in ``nodePortAddresses`` (``np.primary-default``)."""
+
+SCHEDULERS = frozenset({"", "rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh"})
+
+FEATURE_GATES: dict[str, bool | None] = {
+    "AllAlpha": None,
+    "AllBeta": None,
+    "AllowServiceExternalIPs": None,
+    "MultiCIDRServiceAllocator": True,
+    "NFTablesProxyMode": True,
+    "PreferSameTrafficDistribution": True,
+}
+"""The gates that concern a proxy, and what those that can no longer be changed are locked to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One bad field: its path in the file, what it holds, and what it must be."""
+
+    path: str
+    value: object
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {_shown(self.value)}: {self.text}" if self.path else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """``holds(configuration)``, or the field at ``path`` (our names) is not what it ``must`` be."""
+
+    path: str
+    must: str
+    holds: Callable[[Configuration], bool]
+
+
+def _always(_config: Configuration) -> bool:
+    return True
+
+
+def _in_mode(mode: Mode) -> Callable[[Configuration], bool]:
+    return lambda config: config.mode == mode.value
+
+
+def _detecting(how: DetectLocal) -> Callable[[Configuration], bool]:
+    return lambda config: config.detect_local_mode == how.value
+
+
+def _within(path: str, low: int, high: int) -> _Rule:
+    value = attrgetter(path)
+    return _Rule(path, f"must be within [{low}, {high}]", lambda config: low <= value(config) <= high)
+
+
+def _positive(path: str) -> _Rule:
+    value = attrgetter(path)
+    return _Rule(path, "must be greater than 0", lambda config: value(config) > Duration())
+
+
+def _not_negative(path: str) -> _Rule:
+    value = attrgetter(path)
+
+    def holds(config: Configuration) -> bool:
+        found = value(config)
+        return bool(found >= (Duration() if isinstance(found, Duration) else 0))
+
+    return _Rule(path, "must not be negative", holds)
+
+
+def _periods(section: str) -> tuple[_Rule, ...]:
+    part = attrgetter(section)
+    return (
+        _positive(f"{section}.sync_period"),
+        _not_negative(f"{section}.min_sync_period"),
+        _Rule(
+            f"{section}.sync_period",
+            "must not be less than minSyncPeriod",
+            lambda config: part(config).sync_period >= part(config).min_sync_period,
+        ),
+    )
+
+
+def _networks(path: str) -> _Rule:
+    value = attrgetter(path)
+    return _Rule(
+        path, "must hold CIDRs only", lambda config: all(parse_network(cidr) for cidr in value(config))
+    )
+
+
+def _listens(path: str) -> _Rule:
+    value = attrgetter(path)
+    return _Rule(
+        path,
+        "must be IP:port, port within [1, 65535]",
+        lambda config: split_host_port(value(config)) is not None,
+    )
+
+
+def _names(kind: type[Mode | DetectLocal]) -> str:
+    return ", ".join(member.value for member in kind)
+
+
+def _known_mode(config: Configuration) -> bool:
+    return config.mode in {mode.value for mode in Mode}
+
+
+def _known_detection(config: Configuration) -> bool:
+    return config.detect_local_mode in {how.value for how in DetectLocal}
+
+
+def _one_network_a_family(config: Configuration) -> bool:
+    networks = [parse_network(text) for text in config.cluster_cidr.split(",") if config.cluster_cidr]
+    families = {family_of(network) for network in networks if network is not None}
+    return len(families) == len(networks)
+
+
+def _node_port_addresses(config: Configuration) -> bool:
+    given = config.node_port_addresses
+    return given == (PRIMARY,) or all(parse_network(text) is not None for text in given)
+
+
+_RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = (
+    (
+        _always,
+        (
+            _Rule("mode", f"must be one of {_names(Mode)}", _known_mode),
+            _Rule("detect_local_mode", f"must be one of {_names(DetectLocal)}", _known_detection),
+            _Rule(
+                "bind_address",
+                "must be an IP address",
+                lambda config: parse_address(config.bind_address) is not None,
+            ),
+            _Rule(
+                "node_port_addresses",
+                f"must hold CIDRs only, or the one word {PRIMARY}",
+                _node_port_addresses,
+            ),
+            _listens("healthz_bind_address"),
+            _listens("metrics_bind_address"),
+            _positive("config_sync_period"),
+            _not_negative("client_connection.burst"),
+            _within("oom_score_adj", -1000, 1000),
+            _within("iptables.masquerade_bit", 0, 31),
+            *_periods("iptables"),
+            *map(
+                _not_negative,
+                (
+                    "conntrack.max_per_core",
+                    "conntrack.min",
+                    "conntrack.tcp_established_timeout",
+                    "conntrack.tcp_close_wait_timeout",
+                    "conntrack.udp_timeout",
+                    "conntrack.udp_stream_timeout",
+                ),
+            ),
+        ),
+    ),
+    (_in_mode(Mode.NFTABLES), (_within("nftables.masquerade_bit", 0, 31), *_periods("nftables"))),
+    (
+        _in_mode(Mode.IPVS),
+        (
+            *_periods("ipvs"),
+            *map(_not_negative, ("ipvs.tcp_timeout", "ipvs.tcp_fin_timeout", "ipvs.udp_timeout")),
+            _networks("ipvs.exclude_cidrs"),
+            _Rule(
+                "ipvs.scheduler",
+                "must be an IPVS scheduler",
+                lambda config: config.ipvs.scheduler in SCHEDULERS,
+            ),
+        ),
+    ),
+    (
+        _detecting(DetectLocal.CLUSTER_CIDR),
+        (
+            _Rule(
+                "cluster_cidr",
+                "must be a CIDR, or one of each family with a comma between",
+                _one_network_a_family,
+            ),
+        ),
+    ),
+    (
+        _detecting(DetectLocal.BRIDGE_INTERFACE),
+        (
+            _Rule(
+                "detect_local.bridge_interface",
+                "must name an interface",
+                lambda config: bool(config.detect_local.bridge_interface),
+            ),
+        ),
+    ),
+    (
+        _detecting(DetectLocal.INTERFACE_NAME_PREFIX),
+        (
+            _Rule(
+                "detect_local.interface_name_prefix",
+                "must not be empty",
+                lambda config: bool(config.detect_local.interface_name_prefix),
+            ),
+        ),
+    ),
+)
+
+
+def problems(config: Configuration) -> tuple[Problem, ...]:
+    """Everything that is wrong with a configuration, in the order of the table; empty when it is valid."""
+    return (*_broken_rules(config), *_bad_gates(config))
+
+
+def _broken_rules(config: Configuration) -> Iterator[Problem]:
+    for applies, rules in _RULES:
+        if not applies(config):
+            continue
+        for rule in rules:
+            if not rule.holds(config):
+                yield Problem(_file_path(rule.path), attrgetter(rule.path)(config), rule.must)
+
+
+def _bad_gates(config: Configuration) -> Iterator[Problem]:
+    for name, wanted in config.feature_gates.items():
+        if name not in FEATURE_GATES:
+            yield Problem(f"featureGates.{name}", wanted, "unknown feature gate")
+        elif FEATURE_GATES[name] not in {None, wanted}:
+            yield Problem(f"featureGates.{name}", wanted, f"is locked to {_shown(FEATURE_GATES[name])}")
+
+
+def _file_path(path: str) -> str:
+    """Our ``iptables.sync_period`` in the file's words: ``iptables.syncPeriod``."""
+    kind: type[msgspec.Struct] = Configuration
+    words = []
+    for name in path.split("."):
+        info = next(info for info in msgspec.structs.fields(kind) if info.name == name)
+        words.append(info.encode_name)
+        kind = info.type
+    return ".".join(words)
+
+
+def _shown(value: object) -> str:
+    match value:
+        case Duration():
+            return str(value)
+        case str() | bool():
+            return msgspec.json.encode(value).decode()
+        case tuple():
+            return msgspec.json.encode(list(value)).decode()
+        case _:
+            return repr(value)
