@@ -1,0 +1,134 @@
+"""Network namespaces that nothing but a file descriptor holds.
+
+A `Namespace` has no name under ``/run/netns``: when its descriptors are closed, or the process
+that holds them dies, the kernel removes it with all that is in it.
+
+``setns`` moves the calling thread, so `Namespace.entered` may enclose no ``await``: enter, make
+the socket (or start the process), leave.  A socket stays in the namespace it was made in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+CLONE_NEWNET = 0x40000000
+"""linux/sched.h; Python has `os.unshare` only from 3.12."""
+
+_THIS_THREAD = "/proc/thread-self/ns/net"
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class LabError(Exception):
+    """The lab cannot do what it was asked; the message names the reason and what would help."""
+
+
+class Namespace:
+    """A network namespace, held by one descriptor until `close`."""
+
+    def __init__(self, name: str, descriptor: int) -> None:
+        self.name = name
+        self.descriptor = descriptor
+
+    def __repr__(self) -> str:
+        """Its name in the lab."""
+        return f"Namespace({self.name!r})"
+
+    @property
+    def path(self) -> str:
+        """A path by which other processes (``ip link ... netns``, ``nsenter --net=``) can open it."""
+        return f"/proc/{os.getpid()}/fd/{self.descriptor}"
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Run the body with this thread in the namespace; the body must not ``await``."""
+        home = os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _setns(self.descriptor)
+            try:
+                yield
+            finally:
+                _setns(home)
+        finally:
+            os.close(home)
+
+    def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
+        """A non-blocking socket inside."""
+        with self.entered():
+            return socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
+
+    def start(self, argv: Sequence[str], **options: object) -> subprocess.Popen[bytes]:
+        """Start a program inside (a child inherits the namespace of the thread that forks it)."""
+        with self.entered():
+            return subprocess.Popen(list(argv), **options)  # type: ignore[call-overload,no-any-return]
+
+    def run(self, argv: Sequence[str], stdin: str = "") -> str:
+        """Run a program inside to its end and return what it printed.
+
+        Raises `LabError` with its error text when it fails.  It blocks: meant for short commands.
+        """
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return finish(self.start(argv, **pipes), stdin)
+
+    def read(self, path: str) -> str:
+        """The text of a file whose content depends on the namespace (``/proc/thread-self/net/...``)."""
+        with self.entered():
+            return Path(path).read_text()
+
+    def set(self, sysctls: Mapping[str, str]) -> None:
+        """Write sysctls, by their path below ``/proc/sys/net``.
+
+        Those of features that this kernel lacks are left out: there is nothing to tame then.
+        """
+        with self.entered():
+            for name, value in sysctls.items():
+                with suppress(FileNotFoundError):
+                    Path("/proc/sys/net", name).write_text(value)
+
+    def close(self) -> None:
+        """Let go of it; closing twice does nothing."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def finish(process: subprocess.Popen[bytes], stdin: str = "") -> str:
+    """Feed a started program, wait for its end, return what it printed; `LabError` when it fails."""
+    out, err = process.communicate(stdin.encode())
+    if process.returncode:
+        command = " ".join(map(str, process.args))  # type: ignore[arg-type]
+        message = f"{command}: exit {process.returncode}: {err.decode(errors='replace').strip()}"
+        raise LabError(message)
+    return out.decode(errors="replace")
+
+
+def create(name: str) -> Namespace:
+    """Make an empty network namespace; ``name`` is only how the lab calls it.
+
+    Raises `LabError` without CAP_SYS_ADMIN.
+    """
+    home = os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _call(_libc.unshare(CLONE_NEWNET), "create a network namespace (run as root)")
+        try:
+            return Namespace(name, os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC))
+        finally:
+            _setns(home)
+    finally:
+        os.close(home)
+
+
+def _setns(descriptor: int) -> None:
+    _call(_libc.setns(descriptor, CLONE_NEWNET), "enter a network namespace")
+
+
+def _call(result: int, what: str) -> None:
+    if result:
+        number = ctypes.get_errno()
+        message = f"cannot {what}: {os.strerror(number)}"
+        raise LabError(message)
