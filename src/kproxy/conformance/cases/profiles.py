@@ -1,0 +1,55 @@
+"""The proxy configurations that cases share; each is one lab with two proxies.
+
+Only values.  Addresses are those of `kproxy.lab.topology`.  A lab costs seconds, so a case takes an
+existing profile wherever it can.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import DEFAULT, Profile
+
+__all__ = [
+    "BRIDGE_INTERFACE",
+    "DEFAULT",
+    "EXTERNAL_IPS_OFF",
+    "INTERFACE_PREFIX",
+    "LOCALHOST_OFF",
+    "MASQUERADE_ALL",
+    "NODE_CIDR",
+    "NODE_PORT_CIDR",
+    "NODE_PORT_CIDR_V4_ONLY",
+    "NO_DETECTOR",
+    "RESTART",
+]
+
+NO_DETECTOR = Profile(name="no-detector", detect=None)
+"""Mode ClusterCIDR without a CIDR: nobody is known to be a pod."""
+
+NODE_CIDR = Profile(name="node-cidr", detect="NodeCIDR")
+"""Pods are the sources in the Node's own ``spec.podCIDRs``."""
+
+INTERFACE_PREFIX = Profile(name="interface-prefix", detect="InterfaceNamePrefix", detect_interface="veth")
+"""Pods are whoever comes in by an interface named ``veth...``: all pods of the node."""
+
+BRIDGE_INTERFACE = Profile(name="bridge-interface", detect="BridgeInterface", detect_interface="veth-a1")
+"""Pods are whoever comes in by this very interface: ``a1``, and no other."""
+
+MASQUERADE_ALL = Profile(name="masquerade-all", masquerade_all=True)
+
+NODE_PORT_CIDR = Profile(name="node-port-cidr", node_port_addresses=("172.18.0.0/24", "fd00:18::/64"))
+"""Node ports on the node network only: not on the second interface, not on loopback."""
+
+NODE_PORT_CIDR_V4_ONLY = Profile(name="node-port-cidr-v4-only", node_port_addresses=("172.18.0.0/24",))
+"""The list has no IPv6 entry, so IPv6 takes all local addresses."""
+
+LOCALHOST_OFF = Profile(
+    name="localhost-off",
+    localhost_node_ports=False,
+    node_port_addresses=("0.0.0.0/0", "::/0"),
+)
+"""Node ports on every address but loopback."""
+
+EXTERNAL_IPS_OFF = Profile(name="external-ips-off", allow_external_ips=False)
+
+RESTART = Profile(name="restart", alone=True)
+"""For cases that kill proxies."""
