@@ -1,29 +1,13 @@
-"""What this node must do, in no backend's words: Snapshot in, Plan out.
-
-Sits between `kproxy.state` (endpoints merged per service port) and the backends, which turn a
-`Plan` into rules and decide no policy of their own.  Pure: reasons go out as `Plan.notes`.
-"""
+"""The values of a plan: what this node must do, in no backend's words."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kproxy.net import Address, Family, Network, Protocol
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ServicePortName:
-    """Identity of a service port; ``str()`` is kube-proxy's text of it: ``namespace/name:port``."""
-
-    namespace: str
-    name: str
-    port: str = ""
-
-    def __str__(self) -> str:
-        """``namespace/name:port``, without the colon for an unnamed port."""
-        suffix = f":{self.port}" if self.port else ""
-        return f"{self.namespace}/{self.name}{suffix}"
+from kproxy.plan.memo import Memo
+from kproxy.state import Note, ServicePortName
 
 
 class Exposure(enum.Enum):
@@ -143,7 +127,8 @@ class NodePorts:
     """Which local addresses accept node ports.
 
     ``addresses`` None means every local address (but IPv6 loopback, which never does); otherwise
-    exactly these.  ``localhost`` says whether IPv4 loopback addresses do (where the mode can).
+    exactly these, none of them a loopback address.  ``localhost`` says whether IPv4 loopback addresses do
+    (where the mode can).
     """
 
     addresses: tuple[Address, ...] | None
@@ -170,20 +155,16 @@ class Settings:
     allow_external_ips: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something a person may want to know: about which object (``namespace/name``), and what."""
-
-    subject: str
-    text: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one node must do in one family."""
+    """What one node must do in one family.
+
+    No two frontends of the plan have the same address (or None), port and protocol.
+    """
 
     family: Family
     services: tuple[ServicePlan, ...]
     node_ports: NodePorts
     detector: LocalDetector
     notes: tuple[Note, ...] = ()
+    memo: Memo = field(default_factory=Memo, compare=False, repr=False)

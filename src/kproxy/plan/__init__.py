@@ -1,0 +1,57 @@
+"""What this node must do, in no backend's words: Snapshot in, Plan out.
+
+Sits between `kproxy.state` (endpoints merged per service port) and the backends, which turn a
+`Plan` into rules and decide no policy of their own.  Pure: reasons go out as `Plan.notes`.
+
+::
+
+    snapshot, current = None, None                   # one of each per family
+    ...                                              # at each change of cluster or settings:
+    snapshot = normalise(cluster, Family.IPV4, snapshot)
+    current = plan(snapshot, settings, current)
+
+With the previous plan as an argument, only Services whose `kproxy.state.Service` is another object
+cost work.  A `ServicePlan` equal to the one before is the *same object*; when all are, ``services``
+is the same tuple; when the whole plan is, the plan is the same object.
+"""
+
+from kproxy.plan.planner import plan
+from kproxy.plan.values import (
+    DetectByCIDR,
+    DetectByInterface,
+    DetectByInterfacePrefix,
+    Endpoint,
+    Exposure,
+    Frontend,
+    LocalDetector,
+    Masquerade,
+    NodePorts,
+    OnEmpty,
+    Plan,
+    Pool,
+    Scope,
+    ServicePlan,
+    Settings,
+)
+from kproxy.state import Note, ServicePortName
+
+__all__ = [
+    "DetectByCIDR",
+    "DetectByInterface",
+    "DetectByInterfacePrefix",
+    "Endpoint",
+    "Exposure",
+    "Frontend",
+    "LocalDetector",
+    "Masquerade",
+    "NodePorts",
+    "Note",
+    "OnEmpty",
+    "Plan",
+    "Pool",
+    "Scope",
+    "ServicePlan",
+    "ServicePortName",
+    "Settings",
+    "plan",
+]

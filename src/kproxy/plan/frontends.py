@@ -1,0 +1,114 @@
+"""What a Service asks of this node, looked at alone: its service ports' frontends and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kproxy import state
+from kproxy.net import Address, Protocol
+from kproxy.plan.pools import any_usable, cluster_pool, local_pool
+from kproxy.plan.values import Exposure, Frontend, Masquerade, OnEmpty, Pool, ServicePlan, Settings
+from kproxy.state import Note, TrafficPolicy
+
+Place = tuple[Address | None, int, Protocol]
+
+
+def draft(service: state.Service, settings: Settings) -> tuple[tuple[ServicePlan, ...], tuple[Note, ...]]:
+    """The plans of a Service's ports as if no other Service existed, and what there is to tell."""
+    notes: list[Note] = []
+    taken: set[Place] = set()
+    plans = tuple([_service_plan(service, port, settings, taken, notes) for port in service.ports])
+    return plans, tuple(notes)
+
+
+def _service_plan(
+    service: state.Service, port: state.ServicePort, settings: Settings, taken: set[Place], notes: list[Note]
+) -> ServicePlan:
+    frontends = []
+    for frontend in _Port(service, port, settings, *_pools(service, port, settings, notes)).frontends():
+        place = (frontend.address, frontend.port, port.protocol)
+        if place not in taken:
+            taken.add(place)
+            frontends.append(frontend)
+    return ServicePlan(
+        name=port.name,
+        protocol=port.protocol,
+        frontends=tuple(frontends),
+        affinity_seconds=service.affinity_seconds,
+    )
+
+
+def _pools(
+    service: state.Service, port: state.ServicePort, settings: Settings, notes: list[Note]
+) -> tuple[Pool, Pool]:
+    """The pools of scope CLUSTER and LOCAL; without a Local policy there is no need of the second."""
+    cluster, reason = cluster_pool(port.endpoints, settings.node, settings.zone)
+    if reason is not None:
+        notes.append(Note(str(port.name), reason))
+    if TrafficPolicy.LOCAL in (service.internal_policy, service.external_policy):
+        return cluster, local_pool(port.endpoints, settings.node)
+    return cluster, cluster
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """One service port with its pools, and the settings it is planned for."""
+
+    service: state.Service
+    port: state.ServicePort
+    settings: Settings
+    cluster: Pool
+    local: Pool
+
+    def frontends(self) -> Iterator[Frontend]:
+        """All frontends; of two with the same address the first is to be kept.
+
+        So the source ranges of a load balancer's address hold even if it is listed as an external IP too.
+        """
+        yield self._internal()
+        for address in self.service.load_balancer_ips:
+            yield self._external(Exposure.LOAD_BALANCER, address, self.port.port)
+        if self.settings.allow_external_ips:
+            for address in self.service.external_ips:
+                yield self._external(Exposure.EXTERNAL_IP, address, self.port.port)
+        if self.port.node_port is not None:
+            yield self._external(Exposure.NODE_PORT, None, self.port.node_port)
+
+    def _internal(self) -> Frontend:
+        """The cluster IP: only ``internalTrafficPolicy`` binds it (``etp.local.cip-unaffected``)."""
+        return Frontend(
+            exposure=Exposure.CLUSTER_IP,
+            address=self.service.cluster_ip,
+            port=self.port.port,
+            pool=self.local if self.service.internal_policy is TrafficPolicy.LOCAL else self.cluster,
+            on_empty=self._on_empty(),
+            masquerade=_internal_masquerade(self.settings),
+        )
+
+    def _external(self, exposure: Exposure, address: Address | None, port: int) -> Frontend:
+        """Bound by ``externalTrafficPolicy``; Local keeps the client's address (``etp.local.external``)."""
+        local = self.service.external_policy is TrafficPolicy.LOCAL
+        ranges = self.service.source_ranges if exposure is Exposure.LOAD_BALANCER else None
+        return Frontend(
+            exposure=exposure,
+            address=address,
+            port=port,
+            pool=self.local if local else self.cluster,
+            shortcut=self.cluster if local else None,
+            on_empty=self._on_empty(),
+            masquerade=Masquerade.NEVER if local else Masquerade.ALWAYS,
+            sources=ranges,
+            admit_self=any(ip in network for network in ranges or () for ip in self.settings.node_ips),
+        )
+
+    def _on_empty(self) -> OnEmpty:
+        """``noep.rej-vs-drop``: silence as long as another node could have answered."""
+        return OnEmpty.DROP if any_usable(self.port.endpoints) else OnEmpty.REJECT
+
+
+def _internal_masquerade(settings: Settings) -> Masquerade:
+    """``masq.all``, ``masq.cip.offcluster``, ``det.none``."""
+    if settings.masquerade_all:
+        return Masquerade.ALWAYS
+    return Masquerade.NEVER if settings.detector is None else Masquerade.OFF_CLUSTER

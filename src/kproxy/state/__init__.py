@@ -1,0 +1,42 @@
+"""What the API server says, put in order for one family: a `Cluster` in, a `Snapshot` out.
+
+Sits between `kproxy.api` (objects as they are) and `kproxy.plan` (what one node must do).  Here
+texts become addresses, enums and numbers, and the endpoints of a service port are merged over
+its EndpointSlices.  No node's point of view and no policy: that is the plan's.  What cannot be
+used is set aside with a `Note` and costs nothing else: neither its Service nor its neighbours.
+Nothing in here opens anything, logs anything or reads a clock.
+
+::
+
+    snapshot = None                                  # one per family
+    ...                                              # at each change:
+    snapshot = normalise(cluster, Family.IPV4, snapshot)
+
+`normalise` with the previous snapshot works on what changed only, and what comes out equal is the
+*same object* as before.
+"""
+
+from kproxy.state.snapshot import changed_keys, normalise
+from kproxy.state.values import (
+    Endpoint,
+    Memo,
+    Note,
+    Service,
+    ServicePort,
+    ServicePortName,
+    Snapshot,
+    TrafficPolicy,
+)
+
+__all__ = [
+    "Endpoint",
+    "Memo",
+    "Note",
+    "Service",
+    "ServicePort",
+    "ServicePortName",
+    "Snapshot",
+    "TrafficPolicy",
+    "changed_keys",
+    "normalise",
+]

@@ -1,0 +1,119 @@
+"""The endpoints of a Service's ports, merged over its EndpointSlices.
+
+A service port and a slice's port belong together by name and protocol (``proto.key``); a named
+target port may be another number in each slice (``cip.targetport.per-endpoint``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from kproxy import api
+from kproxy.net import Address, Family, Protocol, family_of, parse_address
+from kproxy.state.reading import Complain, complainer, is_port
+from kproxy.state.values import Endpoint, Note
+
+PROTOCOLS: Mapping[str | None, Protocol] = {None: Protocol.TCP, **{p.value: p for p in Protocol}}
+"""By the API's word; an EndpointSlice may leave it out."""
+
+PortKey = tuple[str, Protocol]
+"""Port name and protocol."""
+
+_Merged = dict[tuple[int, int], Endpoint]
+"""By address (as a number) and port."""
+
+_NO_HINTS: frozenset[str] = frozenset()
+_UNCONDITIONAL = api.EndpointConditions()
+
+
+def merge(
+    slices: Iterable[api.EndpointSlice], wanted: Collection[PortKey], family: Family, notes: list[Note]
+) -> dict[PortKey, tuple[Endpoint, ...]]:
+    """The endpoints of each wanted port, sorted by address and port, whatever the order of the slices.
+
+    Of several entries for one address and port one is kept, see `_rank` (``cip.multi-slice``,
+    ``term.reuse-ip``).  The slices are of ``family``.
+    """
+    merged: dict[PortKey, _Merged] = {key: {} for key in wanted}
+    for item in slices:
+        complain = complainer(item, notes)
+        targets = _targets(item.ports or (), merged, complain)
+        if targets:
+            _add(item.endpoints or (), targets, family, complain)
+    return {key: tuple(found[place] for place in sorted(found)) for key, found in merged.items()}
+
+
+def _targets(
+    ports: Iterable[api.EndpointPort], merged: Mapping[PortKey, _Merged], complain: Complain
+) -> list[tuple[int, _Merged]]:
+    """Port numbers of a slice and where their endpoints go (``obj.port-nil``: without name or number, nowhere)."""
+    targets = []
+    for port in ports:
+        protocol = PROTOCOLS.get(port.protocol)
+        if port.name is None or not port.port or protocol is None:
+            continue
+        if not is_port(port.port):
+            complain(f"endpoint port {port.name!r} has no valid number: {port.port}")
+        elif (port.name, protocol) in merged:
+            targets.append((port.port, merged[port.name, protocol]))
+    return targets
+
+
+def _add(
+    items: Iterable[api.Endpoint], targets: list[tuple[int, _Merged]], family: Family, complain: Complain
+) -> None:
+    for item in items:
+        address = _address(item, family, complain)
+        if address is None:
+            continue
+        for port, found in targets:
+            endpoint = _endpoint(item, address, port)
+            place = (int(address), port)
+            rival = found.get(place)
+            if rival is None or _rank(endpoint) > _rank(rival):
+                found[place] = endpoint
+
+
+def _address(item: api.Endpoint, family: Family, complain: Complain) -> Address | None:
+    """``obj.first-address``: of several addresses only the first has a meaning."""
+    if not item.addresses:
+        return None
+    address = parse_address(item.addresses[0])
+    if address is None or family_of(address) is not family:
+        complain(f"endpoint {item.addresses[0]!r} is not an {family.value} address")
+        return None
+    return address
+
+
+def _endpoint(item: api.Endpoint, address: Address, port: int) -> Endpoint:
+    conditions, hints = item.conditions or _UNCONDITIONAL, item.hints
+    return Endpoint(
+        address=address,
+        port=port,
+        node=item.node_name or None,
+        ready=conditions.ready is not False,
+        serving=conditions.serving is not False,
+        terminating=conditions.terminating is True,
+        zones=_names(hints.for_zones) if hints else _NO_HINTS,
+        nodes=_names(hints.for_nodes) if hints else _NO_HINTS,
+    )
+
+
+def _names(hints: Iterable[api.ForZone] | Iterable[api.ForNode] | None) -> frozenset[str]:
+    return frozenset(hint.name for hint in hints) if hints else _NO_HINTS
+
+
+def _rank(endpoint: Endpoint) -> tuple[object, ...]:
+    """Which of two entries for one address and port is kept: the greater.
+
+    A pod that is not terminating owns its address, one that is has lost it to the other, even if
+    the owner is not ready yet.  The rest only makes the answer independent of order.
+    """
+    return (
+        not endpoint.terminating,
+        endpoint.ready,
+        endpoint.serving,
+        endpoint.node or "",
+        sorted(endpoint.nodes),
+        sorted(endpoint.zones),
+    )

@@ -1,0 +1,107 @@
+"""Bringing a `Snapshot` up to date: only Services whose objects are other objects than before cost work."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from itertools import chain, compress
+from operator import is_, is_not
+from typing import TypeVar
+
+from kproxy import api
+from kproxy.api import Cluster, Key, key_of
+from kproxy.net import Family
+from kproxy.state.services import service_of
+from kproxy.state.values import Memo, Service, Snapshot
+
+V = TypeVar("V")
+
+
+def normalise(cluster: Cluster, family: Family, previous: Snapshot | None = None) -> Snapshot:
+    """The snapshot of ``cluster`` in one family; never raises on bad objects.
+
+    Equal to a fresh computation whatever ``previous`` is.  With the last snapshot of the same
+    family as ``previous`` it costs a few identity comparisons per object, and work only for Services whose own object or
+    slices are other objects than before; unchanged `Service` values are the same objects, and
+    ``services`` is the same mapping when none changed.  So: keep one snapshot per family, make each new
+    `Cluster` by replacing objects in copies of its mappings, and call
+    ``snapshot = normalise(cluster, family, snapshot)``.
+    """
+    if previous is None or previous.family is not family:
+        previous = _nothing(family)
+    memo = previous.memo
+    index, touched = _reindex(memo, cluster.slices, family)
+    touched |= changed_keys(memo.source.services, cluster.services)
+    services, notes = dict(previous.services), dict(memo.notes)
+    for key in touched:
+        service, remarks = service_of(cluster.services.get(key), index.get(key, ()), family)
+        _put(services, key, service)
+        _put(notes, key, remarks or None)
+    return Snapshot(
+        family=family,
+        services=_in_order(services, previous.services, touched),
+        notes=tuple(chain.from_iterable(notes[key] for key in sorted(notes))),
+        memo=Memo(cluster, index, notes),
+    )
+
+
+def changed_keys(old: Mapping[Key, V], new: Mapping[Key, V]) -> set[Key]:
+    """Keys whose value is another object (or none) in ``new``; fast when a few values were replaced."""
+    if old is new:
+        return set()
+    if len(old) == len(new) and all(map(is_, old, new)):
+        return set(compress(new, map(is_not, new.values(), old.values())))
+    changed = {key for key, value in new.items() if old.get(key) is not value}
+    return changed.union(key for key in old if key not in new)
+
+
+def _nothing(family: Family) -> Snapshot:
+    return Snapshot(family=family, services={}, notes=(), memo=Memo(Cluster(), {}, {}))
+
+
+def _put(mapping: dict[Key, V], key: Key, value: V | None) -> None:
+    """Set or remove; an equal value already there stays the same object."""
+    if value is None:
+        mapping.pop(key, None)
+    elif mapping.get(key) != value:
+        mapping[key] = value
+
+
+def _in_order(
+    services: dict[Key, Service], before: Mapping[Key, Service], touched: Collection[Key]
+) -> Mapping[Key, Service]:
+    """The mapping sorted by key, or ``before`` itself when nothing differs from it."""
+    if all(services.get(key) is before.get(key) for key in touched):
+        return before
+    if all(key in before for key in touched if key in services):
+        return services
+    return {key: services[key] for key in sorted(services)}
+
+
+def _reindex(
+    memo: Memo, slices: Mapping[Key, api.EndpointSlice], family: Family
+) -> tuple[Mapping[Key, tuple[api.EndpointSlice, ...]], set[Key]]:
+    """The family's slices by Service, brought up to date, and the Services whose slices changed."""
+    arrived: dict[Key, list[api.EndpointSlice]] = {}
+    for key in changed_keys(memo.source.slices, slices):
+        for item in (memo.source.slices.get(key), slices.get(key)):
+            if item is not None and (owner := _owner(item, family)) is not None:
+                group = arrived.setdefault(owner, [])
+                if slices.get(key) is item:
+                    group.append(item)
+    if not arrived:
+        return memo.slices, set()
+    index = dict(memo.slices)
+    for owner, group in arrived.items():
+        kept = [item for item in index.get(owner, ()) if slices.get(key_of(item)) is item]
+        whole = {item.metadata.name: item for item in (*kept, *group)}
+        _put(index, owner, tuple(whole[name] for name in sorted(whole)) or None)
+    return index, set(arrived)
+
+
+def _owner(item: api.EndpointSlice, family: Family) -> Key | None:
+    """The Service a slice serves in this family (``ds.slice-type``, ``obj.slice-label``, ``obj.headless-label``)."""
+    labels = item.metadata.labels
+    name = labels.get(api.SERVICE_NAME_LABEL)
+    if item.address_type != family.value or not name or api.HEADLESS_LABEL in labels:
+        return None
+    return (item.metadata.namespace, name)

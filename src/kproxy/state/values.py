@@ -1,0 +1,115 @@
+"""The values of a snapshot: Services of one family with typed fields and merged endpoints.
+
+They are facts of the cluster, no node's point of view.  Anything that could not be used is absent
+here and told in a `Note`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kproxy import api
+from kproxy.api import Cluster, Key
+from kproxy.net import Address, Family, Network, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a person may want to know: about which object (``namespace/name``), and what."""
+
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ServicePortName:
+    """Identity of a service port; ``str()`` is kube-proxy's text of it: ``namespace/name:port``."""
+
+    namespace: str
+    name: str
+    port: str = ""
+
+    def __str__(self) -> str:
+        """``namespace/name:port``, without the colon for an unnamed port."""
+        suffix = f":{self.port}" if self.port else ""
+        return f"{self.namespace}/{self.name}{suffix}"
+
+
+class TrafficPolicy(enum.Enum):
+    """``internalTrafficPolicy`` or ``externalTrafficPolicy``; the value is the API's word."""
+
+    CLUSTER = "Cluster"
+    LOCAL = "Local"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address and port behind a service port, as the EndpointSlices tell it.
+
+    ``node`` is the name of the node it runs on, None when the slice does not say.  The conditions have the API's
+    defaults filled in (behaviour ``ready.defaults``).  ``zones`` and ``nodes`` are the hints.
+    """
+
+    address: Address
+    port: int
+    node: str | None
+    ready: bool
+    serving: bool
+    terminating: bool
+    zones: frozenset[str]
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePort:
+    """One port of a Service with its endpoints, sorted by address and port, each once.
+
+    ``node_port`` is None when none is allocated.
+    """
+
+    name: ServicePortName
+    protocol: Protocol
+    port: int
+    node_port: int | None
+    endpoints: tuple[Endpoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A Service that is proxied in the snapshot's family; all addresses and ranges are of that family.
+
+    ``source_ranges`` None admits everybody.  ``affinity_seconds`` None means no ClientIP affinity.
+    ``health_check_port`` is None unless one is due (behaviour ``hcnp.scope``).
+    """
+
+    key: Key
+    cluster_ip: Address
+    external_ips: tuple[Address, ...]
+    load_balancer_ips: tuple[Address, ...]
+    source_ranges: tuple[Network, ...] | None
+    internal_policy: TrafficPolicy
+    external_policy: TrafficPolicy
+    affinity_seconds: int | None
+    health_check_port: int | None
+    ports: tuple[ServicePort, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """What the next `normalise` compares with: the source, its slices by Service, the notes by Service."""
+
+    source: Cluster
+    slices: Mapping[Key, tuple[api.EndpointSlice, ...]]
+    notes: Mapping[Key, tuple[Note, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All proxied Services of one family, by (namespace, name) in that order."""
+
+    family: Family
+    services: Mapping[Key, Service]
+    notes: tuple[Note, ...]
+    memo: Memo = field(compare=False, repr=False)
