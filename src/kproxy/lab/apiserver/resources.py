@@ -1,0 +1,135 @@
+"""The resources the lab's API server serves, as a table: one row, one resource; one kind, one store.
+
+A kind of object may be served under two API versions (Event): it is stored in one form, and a
+row says how to go to and from the form it shows.  Pure data; imports nothing of the server.
+
+Names and scopes: https://kubernetes.io/docs/reference/kubernetes-api/
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kproxy.lab.apiserver.events import from_core_event, to_core_event
+
+Document = dict[str, Any]
+"""A decoded JSON object."""
+
+FieldPath = tuple[str, ...]
+
+
+class Kind(enum.Enum):
+    """What an object is; its value is the object's ``kind``."""
+
+    SERVICE = "Service"
+    ENDPOINT_SLICE = "EndpointSlice"
+    NODE = "Node"
+    SERVICE_CIDR = "ServiceCIDR"
+    EVENT = "Event"
+    NAMESPACE = "Namespace"
+    LEASE = "Lease"
+
+
+ALL_KINDS = frozenset(Kind)
+
+
+def _same(document: Document) -> Document:
+    return document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A kind under one group, version and plural name; ``show`` and ``store`` convert its form."""
+
+    kind: Kind
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    show: Callable[[Document], Document] = _same
+    store: Callable[[Document], Document] = _same
+
+    @property
+    def api_version(self) -> str:
+        """The ``apiVersion`` of its objects: ``v1``, ``discovery.k8s.io/v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def shown_as_stored(self) -> bool:
+        """Whether stored bytes can be sent as they are."""
+        return self.show is _same
+
+
+RESOURCES = (
+    Resource(kind=Kind.SERVICE, group="", version="v1", plural="services", short_names=("svc",)),
+    Resource(kind=Kind.NODE, group="", version="v1", plural="nodes", namespaced=False, short_names=("no",)),
+    Resource(
+        kind=Kind.NAMESPACE,
+        group="",
+        version="v1",
+        plural="namespaces",
+        namespaced=False,
+        short_names=("ns",),
+    ),
+    Resource(
+        kind=Kind.EVENT,
+        group="",
+        version="v1",
+        plural="events",
+        short_names=("ev",),
+        show=to_core_event,
+        store=from_core_event,
+    ),
+    Resource(kind=Kind.ENDPOINT_SLICE, group="discovery.k8s.io", version="v1", plural="endpointslices"),
+    Resource(
+        kind=Kind.SERVICE_CIDR,
+        group="networking.k8s.io",
+        version="v1",
+        plural="servicecidrs",
+        namespaced=False,
+    ),
+    Resource(kind=Kind.EVENT, group="events.k8s.io", version="v1", plural="events", short_names=("ev",)),
+    Resource(kind=Kind.LEASE, group="coordination.k8s.io", version="v1", plural="leases"),
+)
+
+NAMESPACED = frozenset(resource.kind for resource in RESOURCES if resource.namespaced)
+
+_COMMON_FIELDS: dict[str, FieldPath] = {
+    "metadata.name": ("metadata", "name"),
+    "metadata.namespace": ("metadata", "namespace"),
+}
+
+_EVENT_FIELDS: dict[str, FieldPath] = {
+    "reason": ("reason",),
+    "type": ("type",),
+    "reportingController": ("reportingController",),
+    "reportingComponent": ("reportingController",),
+    "source": ("deprecatedSource", "component"),
+} | {
+    f"{reference}.{field}": ("regarding", field)
+    for reference in ("regarding", "involvedObject")
+    for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+}
+
+_OWN_FIELDS: dict[Kind, dict[str, FieldPath]] = {
+    Kind.SERVICE: {"spec.clusterIP": ("spec", "clusterIP"), "spec.type": ("spec", "type")},
+    Kind.NAMESPACE: {"status.phase": ("status", "phase")},
+    Kind.EVENT: _EVENT_FIELDS,
+}
+
+FIELDS: Mapping[Kind, Mapping[str, FieldPath]] = {
+    kind: _COMMON_FIELDS | _OWN_FIELDS.get(kind, {}) for kind in Kind
+}
+"""The field labels each kind can be selected by, and where they are in its stored form."""
+
+
+def find(group: str, version: str, plural: str) -> Resource | None:
+    """The resource of these names; None when it is not served."""
+    for resource in RESOURCES:
+        if (resource.group, resource.version, resource.plural) == (group, version, plural):
+            return resource
+    return None

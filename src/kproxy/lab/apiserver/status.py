@@ -1,0 +1,147 @@
+"""Refusals: what an API server answers instead of an object, as ``Status`` objects.  Pure.
+
+Reasons and codes: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#error-codes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from kproxy.lab.apiserver.resources import Resource
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Expired",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+@dataclass
+class ApiError(Exception):
+    """A refusal; ``reason`` "" means the usual one of its code."""
+
+    code: int
+    message: str
+    reason: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def status(self) -> dict[str, Any]:
+        """The ``Status`` object a client is sent."""
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason or _REASONS.get(self.code, "Unknown"),
+            "details": self.details,
+            "code": self.code,
+        }
+
+
+def success(resource: Resource, name: str, uid: str) -> dict[str, Any]:
+    """The ``Status`` that answers a deletion."""
+    details = {"name": name, "group": resource.group, "kind": resource.plural, "uid": uid}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+def bad_request(message: str) -> ApiError:
+    """400."""
+    return ApiError(400, message)
+
+
+def no_such_path() -> ApiError:
+    """404 for a path or resource that is not served."""
+    return ApiError(404, "the server could not find the requested resource")
+
+
+def not_found(resource: Resource, name: str) -> ApiError:
+    """404 for an object."""
+    return ApiError(404, f'{_qualified(resource)} "{name}" not found', details=_details(resource, name))
+
+
+def already_exists(resource: Resource, name: str) -> ApiError:
+    """409 for a creation."""
+    message = f'{_qualified(resource)} "{name}" already exists'
+    return ApiError(409, message, "AlreadyExists", _details(resource, name))
+
+
+def conflict(resource: Resource, name: str) -> ApiError:
+    """409 for an update made from another version than the present one."""
+    message = (
+        f'Operation cannot be fulfilled on {_qualified(resource)} "{name}": the object has been modified; '
+        "please apply your changes to the latest version and try again"
+    )
+    return ApiError(409, message, details=_details(resource, name))
+
+
+def method_not_allowed(method: str) -> ApiError:
+    """405."""
+    return ApiError(405, f"the server does not allow the method {method} on the requested resource")
+
+
+def not_acceptable() -> ApiError:
+    """406: this server speaks JSON only."""
+    return ApiError(406, "only the following media types are accepted: application/json")
+
+
+def unsupported_media_type(content_type: str, accepted: tuple[str, ...]) -> ApiError:
+    """415."""
+    return ApiError(
+        415,
+        f"the body of the request was in an unknown format {content_type!r}; accepted: {', '.join(accepted)}",
+    )
+
+
+def expired(message: str) -> ApiError:
+    """410: the resourceVersion or continue token is too old."""
+    return ApiError(410, message)
+
+
+def too_large(asked: int, current: int) -> ApiError:
+    """504: a resourceVersion this server has not reached; the cause is how client-go knows it."""
+    message = f"Too large resource version: {asked}, current: {current}"
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return ApiError(504, f"Timeout: {message}", details={"causes": [cause], "retryAfterSeconds": 1})
+
+
+def invalid_option(name: str, message: str) -> ApiError:
+    """422: a list option that may not be given, or not so."""
+    cause = {"reason": "FieldValueForbidden", "message": f"Forbidden: {message}", "field": name}
+    details = {"group": "meta.k8s.io", "kind": "ListOptions", "causes": [cause]}
+    return ApiError(
+        422, f'ListOptions.meta.k8s.io "" is invalid: {name}: Forbidden: {message}', details=details
+    )
+
+
+def invalid_object(resource: Resource, name: str, problem: str) -> ApiError:
+    """422: an object that cannot be stored at all."""
+    details = {"name": name, "group": resource.group, "kind": resource.kind.value}
+    return ApiError(422, f'{resource.kind.value} "{name}" is invalid: {problem}', details=details)
+
+
+def refusal(code: int, retry_after: int | None) -> ApiError:
+    """An injected refusal; ``retry_after`` in seconds."""
+    details = {} if retry_after is None else {"retryAfterSeconds": retry_after}
+    return ApiError(code, HTTPStatus(code).phrase, details=details)
+
+
+def _qualified(resource: Resource) -> str:
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def _details(resource: Resource, name: str) -> dict[str, Any]:
+    return {"name": name, "group": resource.group, "kind": resource.plural}
