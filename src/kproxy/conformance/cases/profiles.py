@@ -11,19 +11,18 @@ from kproxy.conformance.case import DEFAULT, Profile
 __all__ = [
     "BRIDGE_INTERFACE",
     "DEFAULT",
-    "EXTERNAL_IPS_OFF",
     "INTERFACE_PREFIX",
     "LOCALHOST_OFF",
     "MASQUERADE_ALL",
     "NODE_CIDR",
     "NODE_PORT_CIDR",
-    "NODE_PORT_CIDR_V4_ONLY",
     "NO_DETECTOR",
+    "PRIMARY_WITHOUT_EXTERNAL_IPS",
     "RESTART",
 ]
 
-NO_DETECTOR = Profile(name="no-detector", detect=None)
-"""Mode ClusterCIDR without a CIDR: nobody is known to be a pod."""
+NO_DETECTOR = Profile(name="no-detector", detect=None, localhost_node_ports=True)
+"""Mode ClusterCIDR without a CIDR: nobody is known to be a pod.  Localhost node ports are asked for, too."""
 
 NODE_CIDR = Profile(name="node-cidr", detect="NodeCIDR")
 """Pods are the sources in the Node's own ``spec.podCIDRs``."""
@@ -39,17 +38,17 @@ MASQUERADE_ALL = Profile(name="masquerade-all", masquerade_all=True)
 NODE_PORT_CIDR = Profile(name="node-port-cidr", node_port_addresses=("172.18.0.0/24", "fd00:18::/64"))
 """Node ports on the node network only: not on the second interface, not on loopback."""
 
-NODE_PORT_CIDR_V4_ONLY = Profile(name="node-port-cidr-v4-only", node_port_addresses=("172.18.0.0/24",))
-"""The list has no IPv6 entry, so IPv6 takes all local addresses."""
+PRIMARY_WITHOUT_EXTERNAL_IPS = Profile(
+    name="primary-without-external-ips",
+    node_port_addresses=("primary",),
+    allow_external_ips=False,
+)
+"""Node ports on the Node object's addresses only; and, of no bearing on that, external IPs refused."""
 
 LOCALHOST_OFF = Profile(
-    name="localhost-off",
-    localhost_node_ports=False,
-    node_port_addresses=("0.0.0.0/0", "::/0"),
+    name="localhost-off", localhost_node_ports=False, node_port_addresses=("0.0.0.0/0", "192.0.2.0/24")
 )
-"""Node ports on every address but loopback."""
-
-EXTERNAL_IPS_OFF = Profile(name="external-ips-off", allow_external_ips=False)
+"""Node ports on every IPv4 address but loopback.  No IPv6 entry: IPv6 takes all addresses too."""
 
 RESTART = Profile(name="restart", alone=True)
 """For cases that kill proxies."""
