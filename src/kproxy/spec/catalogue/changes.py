@@ -1,0 +1,241 @@
+"""Clauses on many connections together, on changes of objects, and on restarts of the proxy.
+
+Only histories judge them: their IDs are in `kproxy.spec.clauses.TRANSITION_CLAUSES`, and the oracle
+never names them.
+"""
+
+from __future__ import annotations
+
+from kproxy.spec import links
+from kproxy.spec.catalogue.row import DOCS, E2E, KEP, OBSERVED, UNIT, may, must, should
+
+BALANCING = (
+    must(
+        "balancing.every-endpoint-chosen",
+        "Over many connections every endpoint that may answer is chosen, and no other.",
+        DOCS,
+        links.VIRTUAL_IPS,
+        links.E2E_SERVICE,
+        of="cip.lb.uniform cip.lb.rr cip.from-node",
+    ),
+    may(
+        "balancing.even",
+        "New connections are spread about evenly; an endpoint listed twice gets no double share.",
+        OBSERVED,
+        links.VIRTUAL_IPS,
+        of="cip.lb.uniform cip.multi-slice",
+    ),
+)
+
+TRAFFIC = (
+    must(
+        "payload.large.passes",
+        "Requests and answers larger than a packet pass, UDP fragments included.",
+        E2E,
+        links.E2E_NETWORKING,
+        of="cip.large-payload",
+    ),
+    should(
+        "icmp.errors.translated-back",
+        "An ICMP error about a connection through a Service reaches the client as one about "
+        "the address it asked.",
+        OBSERVED,
+        "https://github.com/projectcalico/calico/issues/8854",
+        of="cip.related-icmp",
+    ),
+    may(
+        "cluster-ip.ping.any-answer",
+        "A ping to a cluster IP may be refused or left to routing.",
+        OBSERVED,
+        links.NFTABLES_KEP,
+        of="cip.icmp-echo",
+    ),
+    should(
+        "masquerade.foreign-mark-bits.kept",
+        "Marks that others set on a packet survive.",
+        UNIT,
+        links.issue(19983),
+        of="masq.bit masq.mark-cleared masq.bit.change",
+    ),
+    may(
+        "masquerade.source-ports.random",
+        "Source ports of rewritten connections are random.",
+        OBSERVED,
+        links.issue(76699),
+        of="masq.port-random",
+    ),
+)
+
+CHANGES = (
+    must(
+        "change.endpoint-added.used",
+        "An endpoint that becomes ready gets new connections.",
+        E2E,
+        links.E2E_SERVICE,
+        of="cip.endpoint.add noep.recover obj.slice-before-service",
+    ),
+    must(
+        "change.endpoint-removed.not-used",
+        "An endpoint that left gets no new connection.",
+        E2E,
+        links.E2E_SERVICE,
+        of="cip.endpoint.remove",
+    ),
+    must(
+        "change.last-endpoint-removed.rejected",
+        "When the last endpoint leaves, new connections are refused.",
+        E2E,
+        links.E2E_SERVICE,
+        links.issue(110301),
+        of="noep.cip noep.recover",
+    ),
+    must(
+        "change.readiness.followed",
+        "Changes of ready, serving and terminating move new connections as if made from the start.",
+        E2E,
+        links.E2E_SERVICE,
+        links.PROXY_TERMINATING_KEP,
+        of="term.cluster.fallback term.local.fallback ready.only",
+    ),
+    must(
+        "change.endpoint-moved-between-slices.undisturbed",
+        "An endpoint that moves from one slice to another is never missing.",
+        KEP,
+        links.SLICES_KEP,
+        links.UNIT_ENDPOINTS_MAP,
+        of="obj.slice-move",
+    ),
+    must(
+        "change.order-of-arrival.irrelevant",
+        "Slices may arrive before their Service.",
+        UNIT,
+        links.UNIT_ENDPOINTS_MAP,
+        of="obj.slice-before-service",
+    ),
+    must(
+        "change.port-added.served",
+        "A port added to a Service is served.",
+        E2E,
+        links.E2E_SERVICE,
+        of="cip.port.add-remove",
+    ),
+    must(
+        "change.port-removed.not-served",
+        "A port removed from a Service is not served any more; its other ports are, of other protocols too.",
+        E2E,
+        links.E2E_SERVICE,
+        links.issue(65263),
+        of="cip.port.add-remove proto.remove-one np.change",
+    ),
+    must(
+        "change.type.followed",
+        "A change of type adds and removes only the addresses that come or go with it.",
+        E2E,
+        links.E2E_SERVICE,
+        links.E2E_LOAD_BALANCER,
+        of="obj.type-change lb.status-removed obj.externalname",
+    ),
+    must(
+        "change.address.followed",
+        "When a Service gets another address or node port, the new one is served and the old one is not.",
+        UNIT,
+        links.UNIT_SERVICE_MAP,
+        links.E2E_NETWORKING,
+        of="cip.changed-ip np.change lb.status-removed",
+    ),
+    must(
+        "change.policy.followed",
+        "A change of a traffic policy binds new connections, both ways.",
+        E2E,
+        links.E2E_LOAD_BALANCER,
+        of="etp.switch",
+    ),
+    must(
+        "change.source-ranges.followed",
+        "A change of loadBalancerSourceRanges binds new connections.",
+        E2E,
+        links.E2E_LOAD_BALANCER,
+        links.issue(33033),
+        of="lb.lbsr.allow lb.lbsr.deny",
+    ),
+    must(
+        "change.labels.followed",
+        "Labels that hide a Service or a slice take effect when they are set and when they are removed.",
+        E2E,
+        links.E2E_SERVICE,
+        of="obj.service-proxy-name obj.headless-label",
+    ),
+    must(
+        "change.topology.followed",
+        "Changes of hints and of the node's zone label move new connections, away and back.",
+        E2E,
+        links.E2E_TRAFFIC_DISTRIBUTION,
+        of="topo.label-change topo.failover",
+    ),
+    must(
+        "change.service-deleted.not-served",
+        "A deleted Service is served at none of its addresses.",
+        E2E,
+        links.E2E_SERVICE,
+        of="cip.up-down",
+    ),
+    must(
+        "change.service-recreated.served",
+        "A Service deleted and created again with the same address is served.",
+        E2E,
+        links.E2E_SERVICE,
+        of="cip.recreate",
+    ),
+    must(
+        "change.other-services.undisturbed",
+        "A change to one Service, a faulty one included, costs no other Service a connection, "
+        "even one that shares its addresses.",
+        E2E,
+        links.E2E_SERVICE,
+        links.issue(80158),
+        links.issue(73157),
+        of="cip.up-down cip.port.add-remove",
+    ),
+    should(
+        "change.rolling-update.no-failed-connection",
+        "During a rolling update with overlapping readiness no new connection fails.",
+        E2E,
+        links.E2E_LOAD_BALANCER,
+        of="lb.rolling-update",
+    ),
+)
+
+RESTART = (
+    must(
+        "restart.rules-kept",
+        "While the proxy is down new connections are served as before.",
+        DOCS,
+        links.VIRTUAL_IPS,
+        links.issue(76376),
+        of="cip.per-connection",
+    ),
+    should(
+        "restart.no-failed-connection",
+        "The start of a proxy on a node that already has its rules costs no connection.",
+        OBSERVED,
+        links.issue(76376),
+        of="cip.per-connection",
+    ),
+    must(
+        "restart.changes-while-down.applied",
+        "What changed while the proxy was down is applied when it starts.",
+        DOCS,
+        links.VIRTUAL_IPS,
+        of="ct.udp.startup",
+    ),
+    should(
+        "restart.stale-udp-entries.reconciled",
+        "UDP entries that went stale while the proxy was down are removed when it starts.",
+        UNIT,
+        links.UNIT_CONNTRACK,
+        links.issue(125467),
+        of="ct.udp.startup",
+    ),
+)
+
+TABLE = (*BALANCING, *TRAFFIC, *CHANGES, *RESTART)
