@@ -28,17 +28,20 @@ Drafts = Mapping[Key, tuple[ServicePlan, ...]]
 
 def updated(claims: Claims, before: Drafts, after: Drafts, changed: Iterable[Key]) -> Claims:
     """The claims with those of the changed Services renewed; the same object when they want what they wanted."""
+    moves = [
+        (key, _wanted(before.get(key, ())).keys() ^ _wanted(after.get(key, ())).keys()) for key in changed
+    ]
+    if not any(different for _, different in moves):
+        return claims
     claimants, contested = dict(claims.claimants), set(claims.contested)
-    moved = False
-    for key in changed:
-        old, new = _wanted(before.get(key, ())), _wanted(after.get(key, ()))
-        for claim in old.keys() ^ new.keys():
-            moved = True
+    for key, different in moves:
+        for claim in different:
             _toggle(claimants, claim, key)
-            contested.discard(claim)
             if len(claimants.get(claim, ())) > 1:
                 contested.add(claim)
-    return Claims(claimants, frozenset(contested)) if moved else claims
+            else:
+                contested.discard(claim)
+    return Claims(claimants, frozenset(contested))
 
 
 def settle(claims: Claims, drafts: Drafts) -> tuple[dict[Key, tuple[ServicePlan, ...]], tuple[Note, ...]]:
@@ -62,7 +65,10 @@ def _wanted(plans: Iterable[ServicePlan]) -> dict[Claim, Frontend]:
 
 def _toggle(claimants: dict[Claim, tuple[Key, ...]], claim: Claim, key: Key) -> None:
     """Add the claimant, or take it away if it is there."""
-    present = claimants.get(claim, ())
+    present = claimants.get(claim)
+    if present is None:
+        claimants[claim] = (key,)
+        return
     rest = tuple(other for other in present if other != key)
     if rest == present:
         claimants[claim] = (*present, key)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kproxy import state
 from kproxy.net import Address, Protocol
-from kproxy.plan.pools import any_usable, cluster_pool, local_pool
+from kproxy.plan.pools import cluster_pool, local_pool
 from kproxy.plan.values import Exposure, Frontend, Masquerade, OnEmpty, Pool, ServicePlan, Settings
 from kproxy.state import Note, TrafficPolicy
 
@@ -104,7 +104,7 @@ class _Port:
 
     def _on_empty(self) -> OnEmpty:
         """``noep.rej-vs-drop``: silence as long as another node could have answered."""
-        return OnEmpty.DROP if any_usable(self.port.endpoints) else OnEmpty.REJECT
+        return OnEmpty.DROP if self.cluster.endpoints else OnEmpty.REJECT
 
 
 def _internal_masquerade(settings: Settings) -> Masquerade:

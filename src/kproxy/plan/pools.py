@@ -13,15 +13,10 @@ from kproxy.plan.values import Endpoint, Pool, Scope
 Hints = Callable[[state.Endpoint], frozenset[str]]
 
 
-def any_usable(endpoints: Iterable[state.Endpoint]) -> bool:
-    """Whether the port has an endpoint at all, on whatever node (``ready.single-dead``)."""
-    return any(endpoint.ready or _lingers(endpoint) for endpoint in endpoints)
-
-
 def cluster_pool(endpoints: Iterable[state.Endpoint], node: str, zone: str) -> tuple[Pool, str | None]:
     """The pool for traffic policy Cluster, and why hints were not followed, if so.
 
-    Empty only when no endpoint is usable anywhere.
+    Empty only when no endpoint is usable anywhere (``ready.single-dead``).
     """
     endpoints = tuple(endpoints)
     ready = [endpoint for endpoint in endpoints if endpoint.ready]

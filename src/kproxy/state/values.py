@@ -10,6 +10,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from kproxy import api
 from kproxy.api import Cluster, Key
 from kproxy.net import Address, Family, Network, Protocol
@@ -44,8 +46,7 @@ class TrafficPolicy(enum.Enum):
     LOCAL = "Local"
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True, gc=False):
     """One address and port behind a service port, as the EndpointSlices tell it.
 
     ``node`` is the name of the node it runs on, None when the slice does not say.  The conditions have the API's
