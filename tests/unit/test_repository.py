@@ -89,6 +89,15 @@ def test_costly_sessions_are_not_run_by_plain_nox() -> None:
     assert default == {"lint", "types", "unit"}
 
 
+def test_a_session_runs_modules_and_folders_that_exist() -> None:
+    named = re.findall(r'"-m", "([\w.]+)"|"pytest", "([\w/]+)"', text(ROOT / "noxfile.py"))
+    assert named
+    places = [module.replace(".", "/") or folder for module, folder in named]
+    assert [
+        place for place in places if not ((ROOT / place).is_dir() or (ROOT / f"{place}.py").exists())
+    ] == []
+
+
 @pytest.mark.parametrize("script", ["run", ".ci/run"])
 def test_the_scripts_are_executable_and_parse(script: str) -> None:
     assert os.access(ROOT / script, os.X_OK)
