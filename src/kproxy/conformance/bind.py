@@ -50,6 +50,10 @@ FIRST_NODE_PORT = 30000
 FIRST_TARGET_PORT = 10000
 FIRST_HEALTH_PORT = 40000
 FIRST_SERVICE_OFFSET = 1024
+FIRST_FOREIGN_OFFSET = 40000
+"""Cluster IPs outside the ServiceCIDR start here in the range of external IPs."""
+SECONDARY_SLICES = 100
+"""Numbers of slices of a dual-stack Service's second family start here."""
 UNDEFINED_PORT = 7777
 LOOPBACK_DAEMON_PORT = 7070
 
@@ -119,13 +123,15 @@ class Instance:
     def _block(self, service: Service) -> int:
         return self.number * SERVICES_PER_CASE + self._slot(service.name, service.generation)
 
-    def cluster_ip(self, service: Service) -> Address:
-        """The Service's cluster IP."""
+    def cluster_ip(self, service: Service, family: Family | None = None) -> Address:
+        """The Service's cluster IP (of a family; the instance's own if not said)."""
         owner = service
         if service.share_cluster_ip_of:
             owner = self._any_form(service.share_cluster_ip_of, 0)
-        offset = FIRST_SERVICE_OFFSET + self._block(owner)
-        return topology.SERVICE_CIDR[self.family][offset]
+        block = self._block(owner)
+        if service.outside_service_cidr:
+            return topology.EXTERNAL_IP_RANGE[family or self.family][FIRST_FOREIGN_OFFSET + block]
+        return topology.SERVICE_CIDR[family or self.family][FIRST_SERVICE_OFFSET + block]
 
     @property
     def unallocated(self) -> Address:
@@ -173,13 +179,14 @@ class Instance:
         spec: Document = {
             "type": service.type.value,
             "ports": [self._service_port(service, port) for port in service.ports],
-            "ipFamilies": [self.family.value],
-            "ipFamilyPolicy": "SingleStack",
+            "ipFamilies": [family.value for family in self._families(service)],
+            "ipFamilyPolicy": "RequireDualStack" if service.dual_stack else "SingleStack",
             "internalTrafficPolicy": (service.internal_policy or Policy.CLUSTER).value,
             "sessionAffinity": "None",
         }
-        spec["clusterIP"] = "None" if service.headless else str(self.cluster_ip(service))
-        spec["clusterIPs"] = [spec["clusterIP"]]
+        addresses = [str(self.cluster_ip(service, family)) for family in self._families(service)]
+        spec["clusterIPs"] = ["None"] if service.headless else addresses
+        spec["clusterIP"] = spec["clusterIPs"][0]
         spec.update(self._external_fields(service))
         if service.affinity_seconds is not None:
             spec["sessionAffinity"] = "ClientIP"
@@ -193,6 +200,11 @@ class Instance:
             "spec": spec,
             "status": {"loadBalancer": self._load_balancer(service)},
         }
+
+    def _families(self, service: Service) -> tuple[Family, ...]:
+        """The Service's families, its primary one first."""
+        others = tuple(family for family in Family if family is not self.family)
+        return (self.family, *others) if service.dual_stack else (self.family,)
 
     def _external_fields(self, service: Service) -> Document:
         fields: Document = {}
@@ -252,6 +264,9 @@ class Instance:
             groups.setdefault((backend.slice, backend.shift), []).append(backend)
         for (number, shift), backends in groups.items():
             yield self._slice(service, f"{service.name}-{number}-{shift}", shift, backends)
+            for family in self._families(service)[1:]:
+                name = f"{service.name}-{SECONDARY_SLICES + number}-{shift}"
+                yield self._slice(service.but(address_type=family.value), name, shift, backends)
 
     def _slice(self, service: Service, name: str, shift: int, backends: list[Backend]) -> Document:
         labels = dict(service.slice_labels)

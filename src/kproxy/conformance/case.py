@@ -118,6 +118,10 @@ class Service:
     """Whether slices carry the ``kubernetes.io/service-name`` label."""
     address_type: str | None = None
     """EndpointSlice addressType; None: the family's own."""
+    dual_stack: bool = False
+    """Whether it has a cluster IP and slices of the other family too, after those of the case's own."""
+    outside_service_cidr: bool = False
+    """Whether its cluster IP is of a range that no ServiceCIDR names."""
     share_cluster_ip_of: str | None = None
     """Name of a Service (maybe deleted) of this case whose cluster IP this one has."""
     share_vip_of: str | None = None
