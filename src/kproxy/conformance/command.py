@@ -56,7 +56,7 @@ def select(globs: Sequence[str], *, slow: bool) -> list[Case]:
 
 def run(options: RunOptions) -> int:
     """Run cases and report; 0 all lawful, 1 a case failed, 2 the environment cannot run it."""
-    console = Console(stderr=options.json == "-")
+    console = _console(stderr=options.json == "-")
     try:
         subject = load(options.proxy, options.binary)
         cases = _cases(options)
@@ -77,6 +77,12 @@ def run(options: RunOptions) -> int:
     reports.show(report, console)
     _write(report.document(), options.json)
     return report.exit_code
+
+
+def _console(*, stderr: bool) -> Console:
+    """A console; wide where a file or a log reads it."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=140)
 
 
 def _cases(options: RunOptions) -> list[Case]:
