@@ -1,0 +1,154 @@
+"""HTTP to the API server: a whole answer, or one that keeps coming.
+
+Sits below `kproxy.server.watch`, which knows what to ask.  Every request has a connection of its own: a
+watch lasts minutes, so keeping idle connections would save nothing and can only go stale.  A dead peer is
+noticed by TCP keepalive (25 s) or by the silence that the caller allows.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from kproxy.server.credentials import Authorizer
+from kproxy.server.kubeconfig import ClientCertificate, Connection
+
+CONNECT_TIMEOUT = 10.0
+LIST_TIMEOUT = 60.0
+_CHUNK = 1 << 17
+_HEADERS = {"Accept": "application/json", "User-Agent": "kproxy"}
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+
+
+class ApiError(Exception):
+    """The API server answered, but not with what was asked for; ``code`` is the HTTP status."""
+
+    def __init__(self, code: int, message: str, retry_after: float = 0.0) -> None:
+        """``retry_after`` is what the server asks for, in seconds."""
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.retry_after = retry_after
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+
+
+class ApiClient:
+    """One API server; may be shared by threads."""
+
+    def __init__(self, connection: Connection, authorizer: Authorizer) -> None:
+        """Raises `ssl.SSLError` (an `OSError`) when a certificate cannot be read."""
+        self._url = urlsplit(connection.server)
+        self._server_name = connection.server_name
+        self._authorizer = authorizer
+        self._tls = _tls_context(connection) if self._url.scheme == "https" else None
+
+    def get(self, path: str, parameters: Mapping[str, str]) -> bytes:
+        """The body of an answer.  Raises `ApiError`, `OSError` or `http.client.HTTPException`."""
+        with closing(self._connect()) as connection:
+            return self._ask(connection, path, parameters, LIST_TIMEOUT).read()
+
+    @contextmanager
+    def stream(self, path: str, parameters: Mapping[str, str], silence: float) -> Iterator[Stream]:
+        """An answer that keeps coming; the connection ends with the context.  Raises as `get`."""
+        with closing(self._connect()) as connection:
+            response = self._ask(connection, path, parameters, silence)
+            with response:
+                yield Stream(response, connection.sock)
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host = self._url.hostname or ""
+        if self._tls is None:
+            return http.client.HTTPConnection(host, self._url.port, CONNECT_TIMEOUT)
+        return _HTTPSConnection(host, self._url.port, self._tls, self._server_name)
+
+    def _ask(
+        self, connection: http.client.HTTPConnection, path: str, parameters: Mapping[str, str], silence: float
+    ) -> http.client.HTTPResponse:
+        headers = _HEADERS | self._authorizer.headers()
+        connection.connect()
+        for level, option, value in _KEEPALIVE:
+            connection.sock.setsockopt(level, option, value)
+        connection.sock.settimeout(silence)
+        connection.request(
+            "GET", f"{self._url.path.rstrip('/')}{path}?{urlencode(parameters)}", headers=headers
+        )
+        response = connection.getresponse()
+        if response.status != http.client.OK:
+            raise self._error(response)
+        return response
+
+    def _error(self, response: http.client.HTTPResponse) -> ApiError:
+        if response.status == http.client.UNAUTHORIZED:
+            self._authorizer.refused()
+        body = response.read()
+        try:
+            message = msgspec.json.decode(body, type=_Status).message
+        except msgspec.DecodeError:
+            message = body[:200].decode(errors="replace")
+        wait = response.headers.get("Retry-After", "")
+        return ApiError(response.status, message or response.reason, float(wait) if wait.isdigit() else 0.0)
+
+
+class Stream:
+    """The body of an answer in pieces, as they arrive."""
+
+    def __init__(self, response: http.client.HTTPResponse, connection: socket.socket) -> None:
+        """Made by `ApiClient.stream`."""
+        self._response = response
+        self._connection = connection
+
+    def __iter__(self) -> Iterator[bytes]:
+        while chunk := self._response.read1(_CHUNK):
+            yield chunk
+
+    def allow_silence(self, seconds: float) -> None:
+        """From now on `TimeoutError` is raised only after so long without a byte."""
+        self._connection.settimeout(seconds)
+
+
+class _HTTPSConnection(http.client.HTTPConnection):
+    """HTTPS that may expect another name in the certificate than the host's (``tls-server-name``)."""
+
+    default_port = http.client.HTTPS_PORT
+
+    def __init__(self, host: str, port: int | None, tls: ssl.SSLContext, server_name: str) -> None:
+        super().__init__(host, port, CONNECT_TIMEOUT)
+        self._tls = tls
+        self._server_name = server_name or host
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._server_name)
+
+
+def _tls_context(connection: Connection) -> ssl.SSLContext:
+    authority = connection.authority.decode() if connection.authority is not None else None
+    context = ssl.create_default_context(cadata=authority)
+    if connection.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if connection.certificate is not None:
+        _load_certificate(context, connection.certificate)
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, pair: ClientCertificate) -> None:
+    """OpenSSL reads certificates from files only: from one in memory, so that no key is left on a disk."""
+    with os.fdopen(os.memfd_create("client-certificate"), "wb") as file:
+        file.write(pair.certificate.rstrip() + b"\n" + pair.key)
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")

@@ -1,0 +1,168 @@
+"""The bytes of lists and watches become typed objects; what does not decode is set aside with its reason.
+
+Sits between `kproxy.server.client` (bytes) and `kproxy.server.watch` (when to ask what).  Pure.  A whole list
+or a whole piece of a stream is decoded at once, which takes a microsecond or two per object; only when that
+fails is each object tried by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from kproxy.api import Rejected, decode, key_of
+from kproxy.server.store import Change, Kind, Removed, Watched
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""Annotation of the bookmark that ends the initial events of a WatchList (KEP-3157)."""
+
+Item = TypeVar("Item")
+
+_CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A whole list: its objects, those that could not be read, and the version a watch may start from."""
+
+    objects: Sequence[Watched]
+    rejected: tuple[Rejected, ...]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A change, and the version after it (empty when it could not be read)."""
+
+    change: Change
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """Nothing changed up to this version; ``complete`` says the initial events end here."""
+
+    version: str
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The server ends the watch; ``code`` 410 means that the version is too old to go on from."""
+
+    code: int
+    message: str
+
+
+Event = Changed | Bookmark | Failure
+
+
+class _ListMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _List(msgspec.Struct, Generic[Item]):
+    metadata: _ListMetadata
+    items: list[Item] | None = None
+
+
+class _Event(msgspec.Struct, Generic[Item]):
+    type: str
+    object: Item
+
+
+class _BookmarkMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _BookmarkMetadata
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+
+
+_raw_list = msgspec.json.Decoder(_List[msgspec.Raw])
+_raw_event = msgspec.json.Decoder(_Event[msgspec.Raw])
+_object = msgspec.json.Decoder(_Object)
+_status = msgspec.json.Decoder(_Status)
+
+
+class Decoder:
+    """Decodes the lists and events of one kind."""
+
+    def __init__(self, kind: Kind) -> None:
+        """``kind`` is what the API server is asked for."""
+        self._kind = kind
+        self._list = msgspec.json.Decoder(_List[kind])  # type: ignore[valid-type]
+        self._event = msgspec.json.Decoder(_Event[kind])  # type: ignore[valid-type]
+
+    def listed(self, body: bytes) -> Listed:
+        """A list; raises `msgspec.DecodeError` when it is none at all."""
+        try:
+            whole = self._list.decode(body)
+        except (msgspec.ValidationError, UnicodeDecodeError):
+            return self._listed_one_by_one(body)
+        return Listed(whole.items or (), (), whole.metadata.resource_version)
+
+    def _listed_one_by_one(self, body: bytes) -> Listed:
+        whole = _raw_list.decode(body)
+        objects: list[Watched] = []
+        rejected: list[Rejected] = []
+        for raw in whole.items or ():
+            match decode(raw, self._kind):  # type: ignore[type-var]
+                case Rejected() as bad:
+                    rejected.append(bad)
+                case item:
+                    objects.append(item)
+        return Listed(objects, tuple(rejected), whole.metadata.resource_version)
+
+    def events(self, lines: bytes) -> list[Event]:
+        """The events of some whole lines of a watch; raises `msgspec.DecodeError` when they are none."""
+        try:
+            whole = self._event.decode_lines(lines)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            whole = None
+        if whole is not None and all(event.type in _CHANGES for event in whole):
+            return [_changed(event.type, event.object) for event in whole]
+        return [self._event_of(event) for event in _raw_event.decode_lines(lines)]
+
+    def _event_of(self, event: _Event[msgspec.Raw]) -> Event:
+        match event.type:
+            case "BOOKMARK":
+                metadata = _object.decode(event.object).metadata
+                return Bookmark(metadata.resource_version, INITIAL_EVENTS_END in (metadata.annotations or {}))
+            case "ADDED" | "MODIFIED" | "DELETED":
+                return self._change_of(event)
+            case "ERROR":
+                status = _status.decode(event.object)
+                return Failure(status.code, status.message)
+            case other:
+                return Failure(0, f"unknown event {other!r}")
+
+    def _change_of(self, event: _Event[msgspec.Raw]) -> Changed:
+        match decode(event.object, self._kind):  # type: ignore[type-var]
+            case Rejected() as bad:
+                return Changed(
+                    Removed(bad.key) if event.type == "DELETED" else bad, _version_of_broken(event.object)
+                )
+            case item:
+                return _changed(event.type, item)
+
+
+def _changed(event_type: str, item: Watched) -> Changed:
+    change = Removed(key_of(item)) if event_type == "DELETED" else item
+    return Changed(change, item.metadata.resource_version)
+
+
+def _version_of_broken(raw: msgspec.Raw) -> str:
+    try:
+        return _object.decode(raw).metadata.resource_version
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,210 @@
+"""What is known of the cluster now: written by the watches, read by the syncs.
+
+Sits between `kproxy.server.watch` (one thread a resource) and `kproxy.server.sync` (one thread a family).
+Only what concerns a proxy is kept of an object and only a difference in that wakes anybody: the kubelet's
+heartbeats or a new label make no sync (``life.noop-service-update``).  An unchanged object stays the same
+object, also over a new list, so that `kproxy.state.normalise` finds changes by identity.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from kproxy.api import (
+    HEADLESS_LABEL,
+    PROXY_NAME_LABEL,
+    SERVICE_NAME_LABEL,
+    ZONE_LABEL,
+    Cluster,
+    EndpointSlice,
+    Key,
+    Metadata,
+    Node,
+    Rejected,
+    Service,
+    key_of,
+)
+
+_LABELS = (SERVICE_NAME_LABEL, HEADLESS_LABEL, PROXY_NAME_LABEL, ZONE_LABEL)
+
+Watched = Service | EndpointSlice | Node
+"""The objects a proxy follows."""
+
+Kind = type[Service] | type[EndpointSlice] | type[Node]
+"""Their types, which serve as the names of the three resources."""
+
+V = TypeVar("V", bound=Watched)
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """An object that is no more."""
+
+    key: Key
+
+
+Change = Watched | Removed | Rejected
+"""A new state of an object; `Rejected`: one that cannot be read, which takes the place of what was known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Changes that wait to be taken: when the first and the last of them came, on the store's clock."""
+
+    first: float
+    last: float
+
+
+class Feed:
+    """One reader's view of a `Store`: it is woken by changes, and is answerable for applying them."""
+
+    def __init__(self, store: Store) -> None:
+        """Made by `Store.subscribe`."""
+        self._store = store
+        self._wake = threading.Condition()
+        self._pending: Pending | None = None
+        self._in_hand: float | None = None
+
+    def wake(self, now: float) -> None:
+        """Something changed (called by the store)."""
+        with self._wake:
+            self._pending = Pending(self._pending.first if self._pending else now, now)
+            self._wake.notify()
+
+    def wait(self, seen: Pending | None, seconds: float | None) -> None:
+        """Sleep until ``pending`` is another than the one ``seen``, at most so long."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._pending is not seen, seconds)
+
+    @property
+    def pending(self) -> Pending | None:
+        """The changes nobody has taken yet."""
+        return self._pending
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When the oldest change came that is not applied yet, taken or not."""
+        with self._wake:
+            return (
+                self._in_hand if self._pending is None or self._in_hand is not None else self._pending.first
+            )
+
+    def take(self) -> Cluster:
+        """The cluster as it is now.  All changes in it count as waiting until `applied` is called."""
+        with self._wake:
+            if self._in_hand is None and self._pending is not None:
+                self._in_hand = self._pending.first
+            self._pending = None
+        return self._store.cluster()
+
+    def applied(self) -> None:
+        """What was taken is in the kernel."""
+        with self._wake:
+            self._in_hand = None
+
+
+class Store:
+    """The objects of the cluster by kind and key; shared by threads."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock`` gives monotonic seconds; it dates the changes."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._objects: dict[Kind, dict[Key, Watched]] = {Service: {}, EndpointSlice: {}, Node: {}}
+        self._views: dict[Kind, Mapping[Key, Watched]] = {}
+        self._rejected: dict[tuple[str, Key], Rejected] = {}
+        self._listed: set[Kind] = set()
+        self._feeds: list[Feed] = []
+
+    def subscribe(self) -> Feed:
+        """A new reader, who has not seen anything yet."""
+        feed = Feed(self)
+        with self._lock:
+            self._feeds.append(feed)
+        feed.wake(self._clock())
+        return feed
+
+    def listed(self, *kinds: Kind) -> bool:
+        """Whether all of these kinds have been listed completely at least once."""
+        return self._listed.issuperset(kinds)
+
+    def replace(self, kind: Kind, objects: Iterable[Watched], rejected: Iterable[Rejected]) -> None:
+        """All objects of a kind there are."""
+        with self._lock:
+            old = self._objects[kind]
+            new = {key_of(item): _essence(item) for item in objects}
+            for key, item in new.items():
+                known = old.get(key)
+                new[key] = known if known == item and known is not None else item
+            for place in [place for place in self._rejected if place[0] == kind.__name__]:
+                del self._rejected[place]
+            self._rejected.update({(kind.__name__, bad.key): bad for bad in rejected})
+            changed = kind not in self._listed or old != new
+            self._objects[kind] = new
+            self._listed.add(kind)
+            if changed:
+                self._changed(kind)
+
+    def apply(self, kind: Kind, changes: Iterable[Change]) -> None:
+        """Several changes of one kind, in their order, as one."""
+        with self._lock:
+            # A list and not any(): every change must be made.
+            if any([self._apply_one(kind, change) for change in changes]):  # noqa: C419
+                self._changed(kind)
+
+    def cluster(self) -> Cluster:
+        """Everything that is known, as one value."""
+        with self._lock:
+            return Cluster(
+                services=self._view(Service),
+                slices=self._view(EndpointSlice),
+                nodes=self._view(Node),
+                rejected=tuple(self._rejected.values()),
+            )
+
+    def _apply_one(self, kind: Kind, change: Change) -> bool:
+        objects = self._objects[kind]
+        match change:
+            case Removed(key):
+                self._rejected.pop((kind.__name__, key), None)
+                return objects.pop(key, None) is not None
+            case Rejected(key=key):
+                self._rejected[kind.__name__, key] = change
+                return objects.pop(key, None) is not None
+            case item:
+                key, new = key_of(item), _essence(item)
+                self._rejected.pop((kind.__name__, key), None)
+                if objects.get(key) == new:
+                    return False
+                objects[key] = new
+                return True
+
+    def _changed(self, kind: Kind) -> None:
+        self._views.pop(kind, None)
+        now = self._clock()
+        for feed in self._feeds:
+            feed.wake(now)
+
+    def _view(self, kind: Kind) -> Mapping[Key, Any]:
+        """A copy that no later change touches; the same one as long as nothing changes."""
+        if kind not in self._views:
+            self._views[kind] = dict(self._objects[kind])
+        return self._views[kind]
+
+
+def _essence(item: V) -> V:
+    """The object without the metadata that no proxy reads: version, annotations, most labels."""
+    metadata = item.metadata
+    kept = Metadata(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        labels={name: metadata.labels[name] for name in _LABELS if name in metadata.labels},
+        deletion_timestamp=metadata.deletion_timestamp,
+    )
+    return msgspec.structs.replace(item, metadata=kept)

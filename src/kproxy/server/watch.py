@@ -1,0 +1,272 @@
+"""Keeps a `Store` equal to the API server: list and watch, one thread a resource.
+
+A new watch asks for everything there is as its first events (WatchList, KEP-3157); a server that does not
+offer that is listed.  When the connection is lost, what is known stays (``life.apiserver-down``) and the watch
+goes on from the last version it saw; when the server has forgotten that version (410) all is listed again.
+"""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from kproxy.api import EndpointSlice, Key, Node, Rejected, Service, key_of
+from kproxy.host import HostError
+from kproxy.server.client import ApiError
+from kproxy.server.events import Bookmark, Changed, Decoder, Event, Failure
+from kproxy.server.kubeconfig import KubeconfigError
+from kproxy.server.store import Change, Kind, Removed, Store, Watched
+
+INITIAL_SILENCE = 15.0
+"""Seconds a WatchList may pause before its end; a server too old to know of it would stay silent for ever."""
+
+SILENCE_MARGIN = 30.0
+"""Seconds that a watch may outstay the end it was given."""
+
+WATCH_SECONDS = (300.0, 600.0)
+"""Bounds of a watch's length; random, so that not all nodes come back at once (as client-go)."""
+
+GONE = 410
+"""HTTP's word for a version that is forgotten."""
+
+_NO_WATCH_LIST = frozenset({400, 422})
+
+log = logging.getLogger(__name__)
+
+
+class Stream(Protocol):
+    """An answer that keeps coming (`kproxy.server.client.Stream`)."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Its pieces."""
+
+    def allow_silence(self, seconds: float) -> None:
+        """How long it may pause from now on."""
+
+
+class Source(Protocol):
+    """What a watch needs of `kproxy.server.client.ApiClient`."""
+
+    def get(self, path: str, parameters: Mapping[str, str]) -> bytes:
+        """The body of an answer."""
+
+    def stream(
+        self, path: str, parameters: Mapping[str, str], silence: float
+    ) -> AbstractContextManager[Stream]:
+        """An answer that keeps coming."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What is asked for: a kind, where it is served, and which of its objects."""
+
+    kind: Kind
+    path: str
+    selectors: Mapping[str, str]
+
+
+SERVICES = Resource(
+    Service,
+    "/api/v1/services",
+    {"fieldSelector": "spec.clusterIP!=None", "labelSelector": "!service.kubernetes.io/service-proxy-name"},
+)
+"""``obj.headless``, ``obj.service-proxy-name``."""
+
+ENDPOINT_SLICES = Resource(
+    EndpointSlice,
+    "/apis/discovery.k8s.io/v1/endpointslices",
+    {"labelSelector": "!service.kubernetes.io/headless"},
+)
+"""``obj.headless-label``."""
+
+
+def node_named(name: str) -> Resource:
+    """The one Node of that name."""
+    return Resource(Node, "/api/v1/nodes", {"fieldSelector": f"metadata.name={name}"})
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to pause between two watches, in seconds: doubling, bounded, and never in step with others."""
+
+    first: float = 0.1
+    longest: float = 10.0
+
+    def delay(self, failures: int, chance: float) -> float:
+        """After so many failures in a row; ``chance`` is uniform in [0, 1)."""
+        bound = min(self.longest, self.first * 2.0 ** min(failures, 30))
+        return bound * (0.5 + chance / 2)
+
+
+BACKOFF = Backoff()
+
+_TROUBLE = (ApiError, OSError, http.client.HTTPException, msgspec.DecodeError, HostError, KubeconfigError)
+
+
+class Watcher:
+    """Keeps one resource of a `Store` up to date; `run` is the body of its thread."""
+
+    def __init__(
+        self,
+        source: Source,
+        resource: Resource,
+        store: Store,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """``sleep`` is for tests."""
+        self._source = source
+        self._resource = resource
+        self._store = store
+        self._sleep = sleep
+        self._decoder = Decoder(resource.kind)
+        self._name = resource.path.rpartition("/")[2]
+        self._version = ""
+        self._ever_listed = False
+        self._watch_list = True
+        self._failures = 0
+
+    def run(self) -> None:
+        """Watch for ever."""
+        while True:
+            self._sleep(self.step())
+
+    def step(self) -> float:
+        """One watch until its end, with the list it may need before; returns how long to pause then, in seconds."""
+        asked_for = 0.0
+        try:
+            self._step()
+        except _TROUBLE as error:
+            self._failures += 1
+            level = logging.WARNING if self._failures == 1 else logging.INFO
+            log.log(level, "%s: watch broken off (%d in a row): %s", self._name, self._failures, error)
+            if isinstance(error, ApiError):
+                asked_for = error.retry_after
+                self._version = "" if error.code == GONE else self._version
+        return max(asked_for, BACKOFF.delay(self._failures, random.random()))  # noqa: S311 - spreads load only
+
+    def _step(self) -> None:
+        if self._version:
+            self._watch({"resourceVersion": self._version}, initial=False)
+        elif self._watch_list:
+            self._watch_from_nothing()
+        else:
+            self._list()
+            self._watch({"resourceVersion": self._version}, initial=False)
+
+    def _watch_from_nothing(self) -> None:
+        parameters = {
+            "resourceVersion": "",
+            "sendInitialEvents": "true",
+            "resourceVersionMatch": "NotOlderThan",
+        }
+        try:
+            self._watch(parameters, initial=True)
+        except (ApiError, TimeoutError) as error:
+            if self._version or (isinstance(error, ApiError) and error.code not in _NO_WATCH_LIST):
+                raise
+            log.info("%s: no WatchList (%s): listing", self._name, error)
+            self._watch_list = False
+
+    def _list(self) -> None:
+        """From the server's cache the first time; later only what is newer than all we have seen will do."""
+        version = {} if self._ever_listed else {"resourceVersion": "0"}
+        listed = self._decoder.listed(
+            self._source.get(self._resource.path, {**self._resource.selectors, **version})
+        )
+        self._replace(listed.objects, listed.rejected, listed.version)
+
+    def _watch(self, parameters: Mapping[str, str], *, initial: bool) -> None:
+        length = random.uniform(*WATCH_SECONDS)  # noqa: S311 - spreads load only
+        asked = {
+            **self._resource.selectors,
+            **parameters,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(int(length)),
+        }
+        silence = length + SILENCE_MARGIN
+        with self._source.stream(
+            self._resource.path, asked, INITIAL_SILENCE if initial else silence
+        ) as stream:
+            lines = _whole_lines(stream)
+            if initial:
+                self._take_initial(lines)
+                stream.allow_silence(silence)
+            for some in lines:
+                self._take(self._decoder.events(some))
+
+    def _take_initial(self, lines: Iterator[bytes]) -> None:
+        """All objects there are, up to the bookmark that says so; nothing is believed before that."""
+        found: dict[Key, Change] = {}
+        for some in lines:
+            events = self._decoder.events(some)
+            for index, event in enumerate(events):
+                match event:
+                    case Changed(change):
+                        found[_key(change)] = change
+                    case Bookmark(version, complete=True):
+                        rejected = [item for item in found.values() if isinstance(item, Rejected)]
+                        objects = [item for item in found.values() if isinstance(item, self._resource.kind)]
+                        self._replace(objects, rejected, version)
+                        self._take(events[index + 1 :])
+                        return
+                    case Bookmark():
+                        pass
+                    case Failure(code, message):
+                        raise ApiError(code, message)
+        raise ConnectionError("closed before the end of the initial events")
+
+    def _take(self, events: Sequence[Event]) -> None:
+        """Later events.  They are applied together, so that a burst is one change."""
+        changes: list[Change] = []
+        failure: Failure | None = None
+        for event in events:
+            match event:
+                case Changed(change, version):
+                    changes.append(change)
+                    self._version = version or self._version
+                case Bookmark(version):
+                    self._version = version
+                case Failure():
+                    failure = event
+                    break
+        self._failures = 0
+        self._tell(change for change in changes if isinstance(change, Rejected))
+        self._store.apply(self._resource.kind, changes)
+        if failure is not None:
+            raise ApiError(failure.code, failure.message)
+
+    def _replace(self, objects: Sequence[Watched], rejected: Sequence[Rejected], version: str) -> None:
+        self._tell(rejected)
+        self._store.replace(self._resource.kind, objects, rejected)
+        self._version, self._failures, self._ever_listed = version, 0, True
+        log.info("%s: %d known at version %s", self._name, len(objects), version)
+
+    def _tell(self, rejected: Iterable[Rejected]) -> None:
+        for bad in rejected:
+            log.warning("%s %s/%s set aside: %s", bad.kind, *bad.key, bad.reason)
+
+
+def _key(change: Change) -> Key:
+    return change.key if isinstance(change, Removed | Rejected) else key_of(change)
+
+
+def _whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces cut anew, so that each ends where a line ends."""
+    rest = b""
+    for piece in pieces:
+        whole, newline, tail = piece.rpartition(b"\n")
+        if newline:
+            yield rest + whole
+            rest = tail
+        else:
+            rest += tail
