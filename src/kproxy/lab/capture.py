@@ -1,0 +1,123 @@
+"""Captures: one packet socket per namespace, sorted by the probe each packet belongs to.
+
+They tell a TCP reset from an ICMP refusal, see refusals that the sender's socket is not told of,
+and prove for a silent probe how far it came.  They only read; nothing is sent here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kproxy.lab import bpf, linux, packets
+from kproxy.lab.namespaces import Namespace
+from kproxy.lab.observation import Direction, Refused, Reset, Sighting
+
+_BUFFER = 8 << 20
+_BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    namespace: str
+    interface: str
+    outgoing: bool
+    kind: packets.Kind
+    data: bytes
+
+
+class Captures:
+    """Running captures in some namespaces; create it inside a running event loop."""
+
+    def __init__(self, namespaces: Iterable[Namespace]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._seen: dict[int, list[_Captured]] = {}
+        self._watchers: dict[int, tuple[str, Callable[[Refused | Reset], None]]] = {}
+        self._lost = 0
+        self._sockets = [(namespace.name, open_capture(namespace, bpf.PROBES)) for namespace in namespaces]
+        for name, capture in self._sockets:
+            self._loop.add_reader(capture, self._read, name, capture)
+
+    def close(self) -> None:
+        """Stop."""
+        for _, capture in self._sockets:
+            self._loop.remove_reader(capture)
+            capture.close()
+        self._sockets = []
+
+    def watch(self, number: int, namespace: str, refused: Callable[[Refused | Reset], None]) -> None:
+        """Call ``refused`` when a refusal of this probe comes into its sender's namespace."""
+        self._watchers[number] = (namespace, refused)
+
+    def unwatch(self, number: int) -> None:
+        """Call no more."""
+        self._watchers.pop(number, None)
+
+    def drain(self) -> None:
+        """Read all that has been captured so far."""
+        for name, capture in self._sockets:
+            while self._read(name, capture):
+                pass
+
+    def sightings(self, number: int) -> tuple[Sighting, ...]:
+        """The first packets of this probe seen so far; `drain` first."""
+        return tuple(_sighting(c) for c in self._seen.get(number, ()) if c.kind is packets.Kind.FIRST)
+
+    def forget(self, number: int) -> None:
+        """Drop what is known of a probe that has been judged."""
+        self._seen.pop(number, None)
+
+    def lost(self) -> int:
+        """Packets that found no room in a buffer, since the start."""
+        for _, capture in self._sockets:
+            statistics = capture.getsockopt(linux.SOL_PACKET, linux.PACKET_STATISTICS, 8)
+            self._lost += struct.unpack("II", statistics)[1]
+        return self._lost
+
+    def _read(self, name: str, capture: socket.socket) -> bool:
+        """Take in up to a batch; whether there may be more."""
+        for _ in range(_BATCH):
+            try:
+                data, address = capture.recvfrom(bpf.SNAP)
+            except BlockingIOError:
+                return False
+            except OSError:  # an interface went down
+                continue
+            known = packets.identify(data)
+            if known:
+                outgoing = address[2] == socket.PACKET_OUTGOING
+                self._take(known[1], _Captured(name, address[0], outgoing, known[0], data))
+        return True
+
+    def _take(self, number: int, captured: _Captured) -> None:
+        self._seen.setdefault(number, []).append(captured)
+        if captured.kind is packets.Kind.FIRST or captured.outgoing:
+            return
+        namespace, refused = self._watchers.get(number, ("", None))
+        if refused is not None and namespace == captured.namespace:
+            refused(_refusal(captured))
+
+
+def open_capture(namespace: Namespace, program: bytes) -> socket.socket:
+    """A non-blocking packet socket (from the network layer up) with this filter attached."""
+    capture = namespace.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(linux.ETH_P_ALL))
+    buffer = ctypes.create_string_buffer(program, len(program))
+    attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
+    capture.setsockopt(socket.SOL_SOCKET, linux.SO_ATTACH_FILTER, attached)
+    capture.setsockopt(socket.SOL_SOCKET, linux.SO_RCVBUFFORCE, _BUFFER)
+    return capture
+
+
+def _sighting(captured: _Captured) -> Sighting:
+    direction = Direction.OUT if captured.outgoing else Direction.IN
+    return Sighting(captured.namespace, captured.interface, direction, *packets.ends(captured.data))
+
+
+def _refusal(captured: _Captured) -> Refused | Reset:
+    if captured.kind is packets.Kind.RESET:
+        return Reset()
+    return Refused(packets.icmp_of(captured.data), packets.addresses(captured.data)[0])

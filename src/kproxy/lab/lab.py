@@ -1,0 +1,141 @@
+"""The lab, ready to be used: its network, servers, captures, and what probes see.
+
+Everything runs in one event loop.  ``async with open_lab() as lab`` builds it; leaving removes it.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from kproxy.lab import topology, wiring
+from kproxy.lab.capture import Captures
+from kproxy.lab.channel import Channel, unsupported
+from kproxy.lab.network import Network, build
+from kproxy.lab.observation import Evidence, NetworkError, Observation, ProbeRequest, Silent
+from kproxy.lab.servers import Servers
+from kproxy.net import Protocol
+
+_WATCHED = (*topology.NODES, *wiring.PODS, wiring.CLIENT, wiring.REMOTE)
+_STEP = 65537
+"""From one probe's number to the next: odd, so that 2^32 differ; as TCP's sequence numbers they rise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """An observation with all evidence."""
+
+    observation: Observation
+    evidence: Evidence
+
+
+class Flow:
+    """A held TCP (or SCTP) connection, or a UDP socket that keeps its port."""
+
+    def __init__(self, lab: Lab, channel: Channel) -> None:
+        self._lab, self._channel = lab, channel
+        self._last = channel.number
+
+    async def exchange(self, patience: float, size: int = 0) -> Observation:
+        """Ask again over the same socket; `Reset` when the connection is gone."""
+        self._last = self._lab.next_number()
+        return await self._lab.asked(self._channel, self._last, size, patience)
+
+    @property
+    def last(self) -> int:
+        """The number of the last exchange."""
+        return self._last
+
+    def close(self) -> None:
+        """Close it (a stream by an abort)."""
+        self._channel.close()
+
+
+class Lab:
+    """A running lab; create it with `open_lab`."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.servers = Servers()
+        self.captures = Captures(network[name] for name in _WATCHED)
+        self._count = 0
+        self._serve_elsewhere()
+
+    def close(self) -> None:
+        """Stop servers and captures and let go of the namespaces."""
+        self.captures.close()
+        self.servers.close()
+        self.network.close()
+
+    def _serve_elsewhere(self) -> None:
+        elsewhere = self.network[wiring.ELSEWHERE]
+        for protocol in (Protocol.TCP, Protocol.UDP):
+            self.servers.serve(elsewhere, wiring.CATCH_ALL_PORT, protocol, wiring.ELSEWHERE)
+
+    async def probe(self, request: ProbeRequest) -> Observation:
+        """Send one probe and say what came of it, as soon as there is an answer of any kind."""
+        return (await self.trace(request)).observation
+
+    async def trace(self, request: ProbeRequest) -> Traced:
+        """`probe`, with the evidence whatever the outcome."""
+        number = self.next_number()
+        try:
+            channel = Channel(self.network[request.sender], self.captures, request, number)
+        except OSError as error:
+            return Traced(unsupported(request, error), Evidence())
+        try:
+            observation = await self.asked(channel, number, request.size, request.patience)
+            return Traced(observation, self.evidence(number))
+        finally:
+            channel.close()
+            self.captures.forget(number)
+            self.servers.forget(number)
+
+    async def open_flow(self, request: ProbeRequest) -> tuple[Flow | None, Observation]:
+        """Connect (or bind), exchange once, and keep the socket; None when it could not even be made."""
+        number = self.next_number()
+        try:
+            channel = Channel(self.network[request.sender], self.captures, request, number)
+        except OSError as error:
+            return None, unsupported(request, error)
+        return Flow(self, channel), await self.asked(channel, number, request.size, request.patience)
+
+    async def asked(self, channel: Channel, number: int, size: int, patience: float) -> Observation:
+        """One exchange over a channel; silence comes with its evidence."""
+        try:
+            observation = await channel.exchange(number, size, patience)
+        except OSError as error:
+            return NetworkError(error.errno or 0)
+        if isinstance(observation, Silent):
+            return replace(observation, evidence=self.evidence(number))
+        return observation
+
+    def evidence(self, number: int) -> Evidence:
+        """What captures and servers know of a probe up to now."""
+        self.captures.drain()
+        return Evidence(
+            self.captures.sightings(number), self.servers.receptions(number), self.captures.lost()
+        )
+
+    def next_number(self) -> int:
+        """A number no probe of this lab has had."""
+        self._count += 1
+        return self._count * _STEP & 0xFFFFFFFF
+
+
+@asynccontextmanager
+async def open_lab() -> AsyncIterator[Lab]:
+    """Build a lab; everything of it is gone after the block.
+
+    Raises `kproxy.lab.namespaces.LabError` when a prerequisite is missing.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    lab = Lab(build())
+    try:
+        yield lab
+    finally:
+        lab.close()

@@ -1,0 +1,19 @@
+"""Socket options and constants of Linux that Python 3.11's `socket` does not name.
+
+Pure numbers, from the kernel's ``include/uapi``.
+"""
+
+IP_PKTINFO, IP_MTU_DISCOVER, IP_RECVERR, IP_BIND_ADDRESS_NO_PORT = 8, 10, 11, 24
+IPV6_MTU_DISCOVER, IPV6_RECVERR, IPV6_HDRINCL = 23, 25, 36
+PMTUDISC_DONT = 0
+"""Fragment rather than set "don't fragment"."""
+
+TCP_REPAIR, TCP_REPAIR_QUEUE, TCP_QUEUE_SEQ = 19, 20, 21
+TCP_REPAIR_ON, TCP_REPAIR_OFF_NO_WP = 1, -1
+TCP_RECV_QUEUE, TCP_SEND_QUEUE = 1, 2
+
+SO_ATTACH_FILTER, SO_RCVBUFFORCE = 26, 33
+SOL_PACKET, PACKET_STATISTICS = 263, 6
+ETH_P_ALL = 3
+
+SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6 = 2, 3

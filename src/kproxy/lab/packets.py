@@ -1,0 +1,211 @@
+"""Reading and writing packets from the network layer up, as far as probes need it.
+
+Pure: bytes in, values out.  A probe's packets are known by its number, which address translation
+does not change: a TCP probe's initial sequence number *is* its number, a UDP probe's payload
+begins with it, and whoever refuses a probe quotes or acknowledges it.  SCTP probes are known
+by the initiate tag their kernel drew.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from kproxy.lab.message import MAGIC
+from kproxy.lab.observation import Icmp, Socket
+from kproxy.net import Address, Family, Protocol
+
+TCP, UDP, SCTP, ICMP, ICMPV6 = 6, 17, 132, 1, 58
+NUMBERS = {Protocol.TCP: TCP, Protocol.UDP: UDP, Protocol.SCTP: SCTP}
+"""IANA protocol numbers."""
+
+SYN, RST, PSH, ACK = 0x02, 0x04, 0x08, 0x10
+ICMP_ERRORS = (3, 11, 12)
+ICMPV6_ERRORS = (1, 3, 4)
+"""Unreachable, time exceeded, parameter problem; IPv6's "packet too big" is no refusal."""
+
+_FRAGMENT = 44
+_SCTP_INIT, _SCTP_ABORT = 1, 6
+_FRAGMENTATION_NEEDED = (3, 4)
+
+
+class Kind(enum.Enum):
+    """What a captured packet is to a probe."""
+
+    FIRST = enum.auto()
+    """SYN, SCTP INIT, or the request's datagram."""
+    RESET = enum.auto()
+    """A RST (or ABORT) that answers it."""
+    ICMP = enum.auto()
+    """An ICMP error that quotes it."""
+
+
+def identify(packet: bytes) -> tuple[Kind, int] | None:
+    """Which probe a packet belongs to, and how; None for anything else, or when cut too short."""
+    try:
+        return _identify(packet)
+    except (struct.error, IndexError):
+        return None
+
+
+def _identify(packet: bytes) -> tuple[Kind, int] | None:
+    found = transport(packet)
+    if found is None:
+        return None
+    protocol, at = found
+    match protocol:
+        case 6:
+            return _identify_tcp(packet, at)
+        case 17:
+            return _identify_udp(packet, at)
+        case 132:
+            return _identify_sctp(packet, at)
+        case 1 if packet[at] in ICMP_ERRORS and (packet[at], packet[at + 1]) != _FRAGMENTATION_NEEDED:
+            return _quoted(packet[at + 8 :])
+        case 58 if packet[at] in ICMPV6_ERRORS:
+            return _quoted(packet[at + 8 :])
+        case _:
+            return None
+
+
+def transport(packet: bytes) -> tuple[int, int] | None:
+    """Protocol number and offset of the transport header; None for later fragments and other versions."""
+    match packet[0] >> 4:
+        case 4:
+            later = (packet[6] << 8 | packet[7]) & 0x1FFF
+            return None if later else (packet[9], (packet[0] & 0xF) * 4)
+        case 6 if packet[6] == _FRAGMENT:
+            later = (packet[42] << 8 | packet[43]) & 0xFFF8
+            return None if later else (packet[40], 48)
+        case 6:
+            return packet[6], 40
+        case _:
+            return None
+
+
+def _identify_tcp(packet: bytes, at: int) -> tuple[Kind, int] | None:
+    flags = packet[at + 13]
+    if flags & RST:
+        return Kind.RESET, (_word(packet, at + 8) - 1) & 0xFFFFFFFF
+    if flags & (SYN | ACK) == SYN:
+        return Kind.FIRST, _word(packet, at + 4)
+    return None
+
+
+def _identify_udp(packet: bytes, at: int) -> tuple[Kind, int] | None:
+    if packet[at + 8 : at + 12] != MAGIC:
+        return None
+    return Kind.FIRST, _word(packet, at + 12)
+
+
+def _identify_sctp(packet: bytes, at: int) -> tuple[Kind, int] | None:
+    match packet[at + 12]:
+        case 1:
+            return Kind.FIRST, _word(packet, at + 16)
+        case 6:
+            return Kind.RESET, _word(packet, at + 4)
+        case _:
+            return None
+
+
+def _quoted(packet: bytes) -> tuple[Kind, int] | None:
+    found = transport(packet)
+    if found is None:
+        return None
+    protocol, at = found
+    if protocol == TCP:
+        return Kind.ICMP, _word(packet, at + 4)
+    inner = {UDP: _identify_udp, SCTP: _identify_sctp}.get(protocol)
+    known = inner(packet, at) if inner else None
+    return (Kind.ICMP, known[1]) if known else None
+
+
+def _word(packet: bytes, at: int) -> int:
+    return int(struct.unpack_from("!I", packet, at)[0])
+
+
+def ends(packet: bytes) -> tuple[Socket, Socket]:
+    """Source and destination of a packet that `identify` knows (port 0 for ICMP)."""
+    source, destination = addresses(packet)
+    found = transport(packet)
+    if found is None or found[0] in {ICMP, ICMPV6}:
+        return Socket(source, 0), Socket(destination, 0)
+    ports = struct.unpack_from("!HH", packet, found[1])
+    return Socket(source, ports[0]), Socket(destination, ports[1])
+
+
+def addresses(packet: bytes) -> tuple[Address, Address]:
+    """Source and destination address."""
+    if packet[0] >> 4 == 4:
+        return IPv4Address(packet[12:16]), IPv4Address(packet[16:20])
+    return IPv6Address(packet[8:24]), IPv6Address(packet[24:40])
+
+
+def icmp_of(packet: bytes) -> Icmp:
+    """Type and code of a packet that `identify` calls `Kind.ICMP`."""
+    found = transport(packet)
+    assert found is not None
+    family = Family.IPV4 if packet[0] >> 4 == 4 else Family.IPV6
+    return Icmp(family, packet[found[1]], packet[found[1] + 1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A TCP segment to be written."""
+
+    source: Socket
+    destination: Socket
+    sequence: int
+    acknowledgement: int = 0
+    flags: int = SYN
+    payload: bytes = b""
+
+
+def tcp_packet(segment: Segment) -> bytes:
+    """A whole IP packet with this segment, checksums included."""
+    ports = (segment.source.port, segment.destination.port)
+    window, offset = 64240, 5 << 4
+    numbers = (segment.sequence & 0xFFFFFFFF, segment.acknowledgement & 0xFFFFFFFF)
+    header = struct.pack("!HHIIBBHHH", *ports, *numbers, offset, segment.flags, window, 0, 0)
+    return _packet(segment.source.address, segment.destination.address, TCP, header, 16, segment.payload)
+
+
+def udp_packet(source: Socket, destination: Socket, payload: bytes) -> bytes:
+    """A whole IP packet with this datagram, checksums included."""
+    header = struct.pack("!HHHH", source.port, destination.port, 8 + len(payload), 0)
+    return _packet(source.address, destination.address, UDP, header, 6, payload)
+
+
+def _packet(
+    source: Address, destination: Address, protocol: int, header: bytes, checksum_at: int, payload: bytes
+) -> bytes:
+    body = bytearray(header + payload)
+    pseudo = source.packed + destination.packed + struct.pack("!II", len(body), protocol)
+    struct.pack_into("!H", body, checksum_at, checksum(pseudo + body) or 0xFFFF)
+    return _ip_header(source, destination, protocol, len(body)) + bytes(body)
+
+
+def _ip_header(source: Address, destination: Address, protocol: int, length: int) -> bytes:
+    ends = source.packed + destination.packed
+    if source.version == 6:
+        return struct.pack("!IHBB", 6 << 28, length, protocol, 64) + ends
+    header = bytearray(struct.pack("!BBHHHBBH", 0x45, 0, 20 + length, 0, 0, 64, protocol, 0) + ends)
+    struct.pack_into("!H", header, 10, checksum(bytes(header)))
+    return bytes(header)
+
+
+def checksum(data: bytes) -> int:
+    """The Internet checksum (RFC 1071)."""
+    padded = data + b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def socket_of(address: tuple[object, ...]) -> Socket:
+    """A `Socket` from what Python's socket module calls an address."""
+    host, port = address[:2]
+    return Socket(ip_address(str(host).partition("%")[0]), int(str(port)))

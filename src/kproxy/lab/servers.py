@@ -1,0 +1,265 @@
+"""The lab's servers: endpoints and bystanders that say who they are and whom they saw.
+
+All listen from this one process, each socket in the namespace it was made in.  Every request that
+arrives is recorded by its probe's number, whether or not the answer finds its way back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from ipaddress import ip_address
+
+from kproxy.lab import linux, message, packets
+from kproxy.lab.namespaces import Namespace
+from kproxy.lab.observation import Reception, Socket
+from kproxy.net import Address, Protocol
+
+_BACKLOG = 1024
+_BATCH = 64
+_ANYWHERE = (ip_address("0.0.0.0"), ip_address("::"))  # noqa: S104 (in a namespace of the lab)
+
+Ear = socket.socket
+
+
+class Servers:
+    """All servers of a lab, and the record of what reached them; create it in a running loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ears: dict[tuple[str, int, Protocol], list[Ear]] = {}
+        self._connections: set[Connection] = set()
+        self._by_number: dict[int, Connection] = {}
+        self._receptions: dict[int, list[Reception]] = {}
+
+    def serve(
+        self,
+        namespace: Namespace,
+        port: int,
+        protocol: Protocol,
+        who: str,
+        addresses: tuple[Address, ...] = _ANYWHERE,
+    ) -> None:
+        """Answer on a port as ``who``, on these addresses (default: every one, both families).
+
+        OSError when the port is taken, or the kernel lacks the protocol.
+        """
+        ears = self._ears.setdefault((namespace.name, port, protocol), [])
+        for address in addresses:
+            ear = _listening(namespace, address, port, protocol)
+            hear = self._datagrams if protocol is Protocol.UDP else self._accept
+            self._loop.add_reader(ear, hear, ear, who)
+            ears.append(ear)
+
+    def stop(self, namespace: Namespace, port: int, protocol: Protocol) -> None:
+        """Listen there no more; open connections stay."""
+        for ear in self._ears.pop((namespace.name, port, protocol), []):
+            self._loop.remove_reader(ear)
+            ear.close()
+
+    def close(self) -> None:
+        """Stop all servers and drop their connections."""
+        for ears in self._ears.values():
+            for ear in ears:
+                self._loop.remove_reader(ear)
+                ear.close()
+        self._ears.clear()
+        for connection in list(self._connections):
+            connection.close()
+
+    def receptions(self, number: int) -> tuple[Reception, ...]:
+        """Who got this probe's request, in order."""
+        return tuple(self._receptions.get(number, ()))
+
+    def forget(self, number: int) -> None:
+        """Drop the record of a probe that has been judged."""
+        self._receptions.pop(number, None)
+
+    def connection(self, number: int) -> Connection | None:
+        """The open connection over which this probe's request came."""
+        return self._by_number.get(number)
+
+    def _record(self, number: int, reception: Reception) -> None:
+        self._receptions.setdefault(number, []).append(reception)
+
+    def _accept(self, ear: Ear, who: str) -> None:
+        for _ in range(_BATCH):
+            try:
+                end, peer = ear.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # reset before it was accepted
+                continue
+            reception = Reception(who, packets.socket_of(end.getsockname()), packets.socket_of(peer))
+            self._connections.add(Connection(self._loop, end, reception, self._connected, self._closed))
+
+    def _connected(self, connection: Connection, number: int) -> None:
+        self._by_number[number] = connection
+        connection.numbers.add(number)
+        self._record(number, connection.reception)
+
+    def _closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        for number in connection.numbers:
+            if self._by_number.get(number) is connection:
+                del self._by_number[number]
+
+    def _datagrams(self, ear: Ear, who: str) -> None:
+        for _ in range(_BATCH):
+            try:
+                data, ancillary, _, peer = ear.recvmsg(1 << 16, 64)
+            except BlockingIOError:
+                return
+            except OSError:  # an ICMP error about an earlier answer
+                continue
+            self._answer_datagram(ear, who, data, _packet_info(ancillary), peer)
+
+    def _answer_datagram(
+        self, ear: Ear, who: str, data: bytes, info: tuple[int, int, bytes], peer: tuple[object, ...]
+    ) -> None:
+        asked = _decode(data)
+        if asked is None:
+            return
+        number, size = asked
+        at = Socket(_own_address(info), ear.getsockname()[1])
+        reception = Reception(who, at, packets.socket_of(peer))
+        self._record(number, reception)
+        reply = message.encode_reply(_reply(number, reception, size), data[message.REQUEST_HEADER :])
+        try:
+            ear.sendmsg([reply], [_answer_from(info)], 0, peer)
+        except OSError:  # no way back: the sender sees silence, and the record says why
+            return
+
+
+class Connection:
+    """A server's end of a stream connection."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        end: socket.socket,
+        reception: Reception,
+        received: Callable[[Connection, int], None],
+        closed: Callable[[Connection], None],
+    ) -> None:
+        end.setblocking(False)
+        self.end, self.reception = end, reception
+        self.numbers: set[int] = set()
+        self._loop, self._received, self._on_close = loop, received, closed
+        self._in = b""
+        self._out: deque[bytes] = deque()
+        loop.add_reader(end, self._read)
+
+    def close(self) -> None:
+        """Close it; closing twice does nothing."""
+        if self.end.fileno() < 0:
+            return
+        self._loop.remove_reader(self.end)
+        self._loop.remove_writer(self.end)
+        self.end.close()
+        self._on_close(self)
+
+    def _read(self) -> None:
+        try:
+            data = self.end.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._in += data
+        if not data or not self._answer_all():
+            self.close()
+
+    def _answer_all(self) -> bool:
+        """Answer the requests that are complete; False when what came is none."""
+        while self._in:
+            try:
+                asked = message.decode_request(self._in)
+            except message.BadMessageError:
+                return False
+            if asked is None or len(self._in) < message.REQUEST_HEADER + asked[1]:
+                return True
+            self._answer(*asked)
+        return True
+
+    def _answer(self, number: int, size: int) -> None:
+        end = message.REQUEST_HEADER + size
+        body, self._in = self._in[message.REQUEST_HEADER : end], self._in[end:]
+        self._received(self, number)
+        self._out.append(message.encode_reply(_reply(number, self.reception, size), body))
+        self._write()
+
+    def _write(self) -> None:
+        while self._out:
+            data = self._out.popleft()
+            try:
+                sent = self.end.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self._out.clear()
+                break
+            if sent < len(data):
+                self._out.appendleft(data[sent:])
+                self._loop.add_writer(self.end, self._write)
+                return
+        self._loop.remove_writer(self.end)
+
+
+def _listening(namespace: Namespace, address: Address, port: int, protocol: Protocol) -> Ear:
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    kind = socket.SOCK_DGRAM if protocol is Protocol.UDP else socket.SOCK_STREAM
+    ear = namespace.socket(family, kind, packets.NUMBERS[protocol])
+    if family == socket.AF_INET6:
+        ear.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    if protocol is Protocol.UDP:
+        _want_packet_info(ear, family)
+    else:
+        ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    ear.bind((str(address), port))
+    if protocol is not Protocol.UDP:
+        ear.listen(_BACKLOG)
+    return ear
+
+
+def _want_packet_info(ear: Ear, family: int) -> None:
+    """So that the answer goes out from the address that was asked, whatever the routes prefer."""
+    ear.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 21)
+    if family == socket.AF_INET:
+        ear.setsockopt(socket.IPPROTO_IP, linux.IP_PKTINFO, 1)
+        ear.setsockopt(socket.IPPROTO_IP, linux.IP_MTU_DISCOVER, linux.PMTUDISC_DONT)
+    else:
+        ear.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+        ear.setsockopt(socket.IPPROTO_IPV6, linux.IPV6_MTU_DISCOVER, linux.PMTUDISC_DONT)
+
+
+def _packet_info(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int, bytes]:
+    wanted = {(socket.IPPROTO_IP, linux.IP_PKTINFO), (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO)}
+    return next(item for item in ancillary if item[:2] in wanted)
+
+
+def _own_address(info: tuple[int, int, bytes]) -> Address:
+    return ip_address(info[2][8:12] if info[0] == socket.IPPROTO_IP else info[2][:16])
+
+
+def _answer_from(info: tuple[int, int, bytes]) -> tuple[int, int, bytes]:
+    """Ancillary data that fixes the answer's source and leaves the interface to the routes."""
+    level, kind, data = info
+    if level == socket.IPPROTO_IP:
+        return level, kind, struct.pack("=i4s4s", 0, data[8:12], b"\0" * 4)
+    return level, kind, data[:16] + struct.pack("=i", 0)
+
+
+def _decode(data: bytes) -> tuple[int, int] | None:
+    try:
+        return message.decode_request(data)
+    except message.BadMessageError:
+        return None
+
+
+def _reply(number: int, reception: Reception, size: int) -> message.Reply:
+    at, peer = reception.at, reception.peer
+    return message.Reply(number, reception.who, str(at.address), at.port, str(peer.address), peer.port, size)
