@@ -42,6 +42,7 @@ _RTM_GETADDR = 22
 _IFADDRMSG_SIZE = 8
 _IFA_ADDRESS = 1
 _IFA_LOCAL = 2
+_IPV4_SIZE = 4
 
 
 class Reason(enum.Enum):
@@ -174,6 +175,14 @@ def _read(file: IO[bytes]) -> str:
     return file.read().decode(errors="replace")
 
 
+def read_file(path: str) -> str:
+    """A small text file, such as one of /proc; `HostError` MISSING when there is none."""
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise _os_error(f"read {path}", error) from error
+
+
 def read_sysctl(name: str) -> str:
     """The value of ``net/ipv4/ip_forward`` (written with slashes); `HostError` MISSING when there is none."""
     try:
@@ -294,6 +303,6 @@ def _interface_address(payload: bytes) -> Address | None:
     """The address of one ``RTM_NEWADDR``: IFA_LOCAL where there is one (else it may be the peer's)."""
     found = attributes(memoryview(payload)[_IFADDRMSG_SIZE:])
     raw = bytes(found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS) or b"")
-    if len(raw) == IPv4Address.max_prefixlen // 8:
-        return IPv4Address(raw)
-    return IPv6Address(raw) if len(raw) == IPv6Address.max_prefixlen // 8 else None
+    if not raw:
+        return None
+    return IPv4Address(raw) if len(raw) == _IPV4_SIZE else IPv6Address(raw)

@@ -1,0 +1,131 @@
+"""The rules that exist whatever services there are: hooks of the builtin chains, masquerade, forwarding.
+
+Positions and conditions are kube-proxy's (behaviours ``ipt.chains.filter``, ``ipt.chains.nat``).  Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kproxy.backends.iptables import names
+from kproxy.backends.iptables.compile import LOOPBACK_IPV4, localhost_node_ports, node_port_destinations
+from kproxy.backends.iptables.rules import (
+    Accept,
+    Chain,
+    Conntrack,
+    ConntrackStatus,
+    Destination,
+    Drop,
+    Hook,
+    Jump,
+    Mark,
+    Masquerade,
+    OrMark,
+    Return,
+    Rule,
+    Source,
+    Table,
+    Transport,
+    XorMark,
+)
+from kproxy.net import Protocol
+
+if TYPE_CHECKING:
+    from kproxy.backends.iptables.compile import Context
+
+_NEW = (Conntrack((ConntrackStatus.NEW,)),)
+_LAST = "kubernetes service nodeports; NOTE: this must be the last rule in this chain"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the proxy's configuration and this machine decide.
+
+    ``masquerade_mark`` is one bit (``masq.bit``).  ``random_fully``: does this iptables know the
+    option (``masq.port-random``)?  ``drop_invalid`` is False where the sysctl
+    ``nf_conntrack_tcp_be_liberal`` is set (``ct.invalid-drop``).  ``health_check_ports`` are node
+    ports to accept in INPUT whatever its policy.
+    """
+
+    masquerade_mark: int = 0x4000
+    random_fully: bool = True
+    drop_invalid: bool = True
+    health_check_ports: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HookRules:
+    """The rules we keep at the top of a builtin chain, first to last."""
+
+    table: Table
+    hook: Hook
+    rules: tuple[Rule, ...]
+
+
+def hooks(*, localhost: bool) -> tuple[HookRules, ...]:
+    """How packets get from the builtin chains to ours; ``localhost`` node ports need one more."""
+    services = "kubernetes service portals"
+    external = Rule(Jump(names.EXTERNAL_SERVICES), _NEW, "kubernetes externally-visible service portals")
+    guard = Rule(Jump(names.PROXY_FIREWALL), _NEW, "kubernetes load balancer firewall")
+    forward = Rule(Jump(names.FORWARD), (), "kubernetes forwarding rules")
+    health = Rule(Jump(names.NODE_PORTS), (), "kubernetes health check service ports")
+    cluster = Rule(Jump(names.SERVICES), _NEW, services)
+    portal = Rule(Jump(names.SERVICES), (), services)
+    postrouting = Rule(Jump(names.POSTROUTING), (), "kubernetes postrouting rules")
+    martians = (Rule(Jump(names.FIREWALL)),) if localhost else ()
+    return (
+        HookRules(Table.FILTER, Hook.INPUT, (guard, health, external, *martians)),
+        HookRules(Table.FILTER, Hook.FORWARD, (guard, forward, cluster, external)),
+        HookRules(Table.FILTER, Hook.OUTPUT, (guard, cluster, *martians)),
+        HookRules(Table.NAT, Hook.PREROUTING, (portal,)),
+        HookRules(Table.NAT, Hook.OUTPUT, (portal,)),
+        HookRules(Table.NAT, Hook.POSTROUTING, (postrouting,)),
+    )
+
+
+def constant_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
+    """Our chains that no service changes, but for the guard against martians."""
+    marked = Mark(options.masquerade_mark, options.masquerade_mark)
+    unmarked = Mark(options.masquerade_mark, options.masquerade_mark, negated=True)
+    postrouting = (
+        Rule(Return(), (unmarked,)),
+        Rule(XorMark(options.masquerade_mark)),
+        Rule(Masquerade(options.random_fully), (), "kubernetes service traffic requiring SNAT"),
+    )
+    known = Conntrack((ConntrackStatus.RELATED, ConntrackStatus.ESTABLISHED))
+    forward = (
+        *([Rule(Drop(), (Conntrack((ConntrackStatus.INVALID,)),))] if options.drop_invalid else []),
+        Rule(Accept(), (marked,), "kubernetes forwarding rules"),
+        Rule(Accept(), (known,), "kubernetes forwarding conntrack rule"),
+    )
+    health = [
+        Rule(Accept(), (Transport(Protocol.TCP, port),), "health check node port")
+        for port in options.health_check_ports
+    ]
+    return {
+        Table.MANGLE: (),
+        Table.NAT: (
+            Chain(names.MARK_MASQUERADE, (Rule(OrMark(options.masquerade_mark)),)),
+            Chain(names.POSTROUTING, postrouting),
+        ),
+        Table.FILTER: (Chain(names.FORWARD, forward), Chain(names.NODE_PORTS, tuple(health))),
+    }
+
+
+def node_port_rules(context: Context) -> tuple[Rule, ...]:
+    """The end of the nat table's KUBE-SERVICES: what goes to this node's own addresses may be a node port."""
+    return tuple(Rule(Jump(names.NODE_PORTS), where, _LAST) for where in node_port_destinations(context))
+
+
+def martian_guard(context: Context) -> Chain | None:
+    """KUBE-FIREWALL, while loopback addresses can be routed to; CVE-2020-8558, ``np.martian-guard``."""
+    if not localhost_node_ports(context):
+        return None
+    expected = (ConntrackStatus.RELATED, ConntrackStatus.ESTABLISHED, ConntrackStatus.DNAT)
+    matches = (
+        Destination(LOOPBACK_IPV4),
+        Source(LOOPBACK_IPV4, negated=True),
+        Conntrack(expected, negated=True),
+    )
+    return Chain(names.FIREWALL, (Rule(Drop(), matches, "block incoming localnet connections"),))

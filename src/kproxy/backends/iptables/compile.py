@@ -1,0 +1,301 @@
+"""What one service port needs of iptables, as kube-proxy lays it out: ServicePlan in, typed rules out.
+
+`dispatch` gives the rules by which packets find the service port, in chains shared with all others;
+`chains` the chains of its own.  The way of a packet through the nat table::
+
+    KUBE-SERVICES --cluster IP--> KUBE-SVC (cluster) or KUBE-SVL (local endpoints) --at random--> KUBE-SEP
+    KUBE-SERVICES --external address--> [KUBE-FW: source ranges] --> KUBE-EXT --> KUBE-SVC or KUBE-SVL
+    KUBE-NODEPORTS --node port--> KUBE-EXT
+
+What nat leaves alone because nothing may answer, filter rejects or drops.  Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Address
+from typing import TYPE_CHECKING, NamedTuple
+
+from kproxy.backends.iptables import names
+from kproxy.backends.iptables.names import Shared
+from kproxy.backends.iptables.rules import (
+    Chain,
+    Destination,
+    DestinationIsLocal,
+    DestinationNAT,
+    Drop,
+    InInterface,
+    Jump,
+    OneIn,
+    RecentlySeen,
+    Reject,
+    RememberSource,
+    Return,
+    Rule,
+    Source,
+    SourceIsLocal,
+    Transport,
+)
+from kproxy.net import Family, Protocol
+from kproxy.plan import (
+    DetectByCIDR,
+    DetectByInterface,
+    DetectByInterfacePrefix,
+    Exposure,
+    Masquerade,
+    OnEmpty,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kproxy.backends.iptables.rules import ChainName, Match, Target
+    from kproxy.net import Address, Network
+    from kproxy.plan import Endpoint, Frontend, LocalDetector, NodePorts, Pool, Scope, ServicePlan
+
+LOOPBACK_IPV4 = IPv4Network("127.0.0.0/8")
+LOOPBACK_IPV6 = IPv6Address("::1")
+
+_MARK_MASQUERADE = Jump(names.MARK_MASQUERADE)
+_OF_PROTOCOL = {protocol: Transport(protocol) for protocol in Protocol}
+_EXPOSED_AS = {Exposure.EXTERNAL_IP: "external IP", Exposure.LOAD_BALANCER: "loadbalancer IP"}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """All that a service port's rules depend on besides its own plan.
+
+    ``endpoint_comments`` is False in large clusters, where they are left out of the rules that
+    exist once per endpoint (behaviour ``life.large-cluster``).
+    """
+
+    family: Family
+    detector: LocalDetector
+    node_ports: NodePorts
+    endpoint_comments: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRule:
+    """A rule and the shared chain it belongs to."""
+
+    chain: Shared
+    rule: Rule
+
+
+class _Target(NamedTuple):
+    """An endpoint, its text ``10.0.0.1:80`` or ``[fd00::1]:80``, and the chain named after both."""
+
+    endpoint: Endpoint
+    text: str
+    chain: ChainName
+
+
+def dispatch(service: ServicePlan, context: Context) -> Iterator[SharedRule]:
+    """The rules by which packets to its frontends find the service port, or are refused."""
+    suffix = names.suffix(names.identity(service))
+    for frontend in service.frontends:
+        if _served(frontend):
+            yield _entrance(service, frontend, suffix)
+        if frontend.sources is not None:
+            yield from _firewall(service, frontend, suffix)
+        if not frontend.pool.endpoints:
+            yield from _refusal(service, frontend, context)
+
+
+def chains(service: ServicePlan, context: Context) -> tuple[Chain, ...]:
+    """The service port's own chains in the nat table; none when nothing can answer (``ipt.only-needed``)."""
+    identity = names.identity(service)
+    suffix = names.suffix(identity)
+    external = [f for f in service.frontends if f.exposure is not Exposure.CLUSTER_IP and _served(f)]
+    found: list[Chain] = []
+    if external:
+        found.append(_external_chain(service, external[0], suffix, context))
+    guarded = [f for f in external if f.sources is not None]
+    if guarded:
+        found.append(_source_ranges_chain(service, guarded, suffix))
+    targets: dict[str, _Target] = {}
+    for scope, pool in _pools(service).items():
+        wanted = [_target(endpoint, identity) for endpoint in pool.endpoints]
+        found.append(_pool_chain(service, scope, wanted, suffix, context))
+        targets.update((target.text, target) for target in wanted)
+    found += [_endpoint_chain(service, target, context) for target in targets.values()]
+    return tuple(found)
+
+
+def node_port_destinations(context: Context) -> tuple[tuple[Match, ...], ...]:
+    """Ways in which a packet's destination can be an address that accepts node ports.
+
+    Loopback is one only in IPv4 and where the plan says so (``np.localhost.*``).
+    """
+    ports = context.node_ports
+    if ports.addresses is not None:
+        allowed = (a for a in ports.addresses if not a.is_loopback or localhost_node_ports(context))
+        return tuple((Destination(address),) for address in allowed)
+    if context.family is Family.IPV6:
+        return ((Destination(LOOPBACK_IPV6, negated=True), DestinationIsLocal()),)
+    if not ports.localhost:
+        return ((Destination(LOOPBACK_IPV4, negated=True), DestinationIsLocal()),)
+    return ((DestinationIsLocal(),),)
+
+
+def localhost_node_ports(context: Context) -> bool:
+    """Whether some IPv4 loopback address accepts node ports (``np.route-localnet``)."""
+    ports = context.node_ports
+    if context.family is Family.IPV6 or not ports.localhost:
+        return False
+    return ports.addresses is None or any(address.is_loopback for address in ports.addresses)
+
+
+def _served(frontend: Frontend) -> bool:
+    """Whether some packet to the frontend may reach an endpoint."""
+    return bool(frontend.pool.endpoints or (frontend.shortcut and frontend.shortcut.endpoints))
+
+
+def _addressed_to(service: ServicePlan, frontend: Frontend) -> tuple[Match, ...]:
+    transport = Transport(service.protocol, frontend.port)
+    return (transport,) if frontend.address is None else (Destination(frontend.address), transport)
+
+
+def _entrance(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
+    match frontend.exposure:
+        case Exposure.CLUSTER_IP:
+            target = names.POOL_PREFIX[frontend.pool.scope] + suffix
+            rule = Rule(Jump(target), _addressed_to(service, frontend), f"{service.name} cluster IP")
+        case Exposure.NODE_PORT:
+            target = names.EXTERNAL_PREFIX + suffix
+            rule = Rule(Jump(target), _addressed_to(service, frontend), str(service.name))
+            return SharedRule(Shared.NAT_NODE_PORTS, rule)
+        case Exposure.EXTERNAL_IP | Exposure.LOAD_BALANCER as exposure:
+            prefix = names.EXTERNAL_PREFIX if frontend.sources is None else names.SOURCE_RANGES_PREFIX
+            comment = f"{service.name} {_EXPOSED_AS[exposure]}"
+            rule = Rule(Jump(prefix + suffix), _addressed_to(service, frontend), comment)
+    return SharedRule(Shared.NAT_SERVICES, rule)
+
+
+def _firewall(service: ServicePlan, frontend: Frontend, suffix: str) -> Iterator[SharedRule]:
+    """Drop what nat did not let through.
+
+    Where nothing can answer, nat lets nobody through; the admitted pass on here, to be refused
+    as they would be without ranges, and the others still meet silence.
+    """
+    addressed = _addressed_to(service, frontend)
+    if not _served(frontend):
+        for source in _admitted(frontend):
+            yield SharedRule(Shared.FILTER_FIREWALL, Rule(Return(), (Source(source), *addressed)))
+    comment = f"{service.name} traffic not accepted by {names.SOURCE_RANGES_PREFIX}{suffix}"
+    yield SharedRule(Shared.FILTER_FIREWALL, Rule(Drop(), addressed, comment))
+
+
+def _refusal(service: ServicePlan, frontend: Frontend, context: Context) -> Iterator[SharedRule]:
+    target: Target = Drop() if frontend.on_empty is OnEmpty.DROP else Reject()
+    missing = "local endpoints" if frontend.on_empty is OnEmpty.DROP else "endpoints"
+    comment = f"{service.name} has no {missing}"
+    addressed = _addressed_to(service, frontend)
+    if frontend.exposure is Exposure.CLUSTER_IP:
+        yield SharedRule(Shared.FILTER_SERVICES, Rule(target, addressed, comment))
+    elif frontend.address is not None:
+        yield SharedRule(Shared.FILTER_EXTERNAL, Rule(target, addressed, comment))
+    else:
+        for destination in node_port_destinations(context):
+            yield SharedRule(Shared.FILTER_EXTERNAL, Rule(target, (*destination, *addressed), comment))
+
+
+def _admitted(frontend: Frontend) -> tuple[Address | Network, ...]:
+    own = (frontend.address,) if frontend.admit_self and frontend.address is not None else ()
+    return (*(frontend.sources or ()), *own)
+
+
+def _pools(service: ServicePlan) -> dict[Scope, Pool]:
+    """The pools with endpoints that some frontend uses."""
+    used = [p for f in service.frontends for p in (f.pool, f.shortcut) if p is not None and p.endpoints]
+    return {pool.scope: pool for pool in used}
+
+
+def _external_chain(service: ServicePlan, frontend: Frontend, suffix: str, context: Context) -> Chain:
+    """Masquerade, take the shortcut, or go on to the pool.
+
+    All frontends but the cluster IP obey one external traffic policy, so any of them tells it.
+    """
+    subject = f"{service.name} external destinations"
+    rules: list[Rule] = []
+    if frontend.shortcut is not None and frontend.shortcut.endpoints:
+        everywhere = Jump(names.POOL_PREFIX[frontend.shortcut.scope] + suffix)
+        pods = _from_pods(context.detector)
+        if pods:
+            rules.append(Rule(everywhere, pods, f"pod traffic for {subject}"))
+        rules.append(Rule(_MARK_MASQUERADE, (SourceIsLocal(),), f"masquerade LOCAL traffic for {subject}"))
+        rules.append(Rule(everywhere, (SourceIsLocal(),), f"route LOCAL traffic for {subject}"))
+    rules += _masquerade(frontend.masquerade, (), f"masquerade traffic for {subject}", context)
+    if frontend.pool.endpoints:
+        rules.append(Rule(Jump(names.POOL_PREFIX[frontend.pool.scope] + suffix)))
+    return Chain(names.EXTERNAL_PREFIX + suffix, tuple(rules))
+
+
+def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: str) -> Chain:
+    """On to KUBE-EXT from admitted sources; others stay un-NATed and KUBE-PROXY-FIREWALL drops them."""
+    target = Jump(names.EXTERNAL_PREFIX + suffix)
+    sources = dict.fromkeys(source for frontend in guarded for source in _admitted(frontend))
+    comment = f"{service.name} loadbalancer IP"
+    rules = tuple(Rule(target, (Source(source),), comment) for source in sources)
+    return Chain(names.SOURCE_RANGES_PREFIX + suffix, rules)
+
+
+def _pool_chain(
+    service: ServicePlan, scope: Scope, wanted: list[_Target], suffix: str, context: Context
+) -> Chain:
+    rules: list[Rule] = []
+    for frontend in service.frontends:
+        if frontend.exposure is Exposure.CLUSTER_IP and frontend.pool.scope is scope:
+            addressed = _addressed_to(service, frontend)
+            rules += _masquerade(frontend.masquerade, addressed, f"{service.name} cluster IP", context)
+    comments = [f"{service.name} -> {target.text}" if context.endpoint_comments else "" for target in wanted]
+    if service.affinity_seconds is not None:
+        for target, comment in zip(wanted, comments, strict=True):
+            seen = RecentlySeen(target.chain, service.affinity_seconds)
+            rules.append(Rule(Jump(target.chain), (seen,), comment))
+    for left, target, comment in zip(range(len(wanted), 0, -1), wanted, comments, strict=True):
+        chance = (OneIn(left),) if left > 1 else ()
+        rules.append(Rule(Jump(target.chain), chance, comment))
+    return Chain(names.POOL_PREFIX[scope] + suffix, tuple(rules))
+
+
+def _endpoint_chain(service: ServicePlan, target: _Target, context: Context) -> Chain:
+    """Masquerade the endpoint's own packets, whose answers would else not come back here; then NAT."""
+    comment = str(service.name) if context.endpoint_comments else ""
+    transport = _OF_PROTOCOL[service.protocol]
+    remembered = service.affinity_seconds is not None
+    matches = (RememberSource(target.chain), transport) if remembered else (transport,)
+    rules = (
+        Rule(_MARK_MASQUERADE, (Source(target.endpoint.address),), comment),
+        Rule(DestinationNAT(target.endpoint.address, target.endpoint.port), matches, comment),
+    )
+    return Chain(target.chain, rules)
+
+
+def _masquerade(kind: Masquerade, addressed: tuple[Match, ...], comment: str, context: Context) -> list[Rule]:
+    match kind:
+        case Masquerade.ALWAYS:
+            return [Rule(_MARK_MASQUERADE, addressed, comment)]
+        case Masquerade.OFF_CLUSTER if elsewhere := _from_pods(context.detector, negated=True):
+            return [Rule(_MARK_MASQUERADE, (*addressed, *elsewhere), comment)]
+    return []
+
+
+def _from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match, ...]:
+    """The match for packets of this node's pods (negated: of all others); none without a detector."""
+    match detector:
+        case DetectByCIDR(network):
+            return (Source(network, negated),)
+        case DetectByInterface(name):
+            return (InInterface(name, negated),)
+        case DetectByInterfacePrefix(prefix):
+            return (InInterface(prefix + "+", negated),)
+        case None:
+            return ()
+
+
+def _target(endpoint: Endpoint, identity: str) -> _Target:
+    address = endpoint.address
+    text = f"{address}:{endpoint.port}" if address.version == 4 else f"[{address}]:{endpoint.port}"
+    return _Target(endpoint, text, names.ENDPOINT_PREFIX + names.suffix(identity + text))

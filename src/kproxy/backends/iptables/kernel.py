@@ -1,0 +1,187 @@
+"""Programs a kernel by the iptables tools of one family.
+
+What the kernel holds is believed to be what was applied last; after any failure the belief is given up,
+and the next `apply` reads the names of the chains there are and writes everything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain as chained
+from typing import TYPE_CHECKING
+
+from kproxy import host
+from kproxy.backends.iptables import base, names
+from kproxy.backends.iptables.base import Options
+from kproxy.backends.iptables.compile import localhost_node_ports
+from kproxy.backends.iptables.diff import Block, Rewrite, deletions, diff
+from kproxy.backends.iptables.program import program
+from kproxy.backends.iptables.rules import Table, specification
+from kproxy.host import HostError, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kproxy.backends.iptables.base import HookRules
+    from kproxy.backends.iptables.compile import Context
+    from kproxy.backends.iptables.diff import Transaction
+    from kproxy.backends.iptables.program import Program
+    from kproxy.backends.iptables.rules import Rule
+    from kproxy.backends.iptables.tools import Tools
+    from kproxy.plan import Plan
+
+_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal"
+_ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one `IptablesKernel.apply` did.
+
+    ``rewritten``: everything was written, not only what differs.  ``written`` counts the rules given to
+    the kernel, ``total`` those of ours it holds now, hooks not counted.  ``seconds`` is wall time.
+    """
+
+    rewritten: bool
+    written: Mapping[Table, int]
+    total: Mapping[Table, int]
+    seconds: float
+
+
+class IptablesKernel:
+    """One family's iptables rules of the network namespace this runs in."""
+
+    def __init__(self, tools: Tools) -> None:
+        """Open nothing yet; ``tools`` come from `find_tools`."""
+        self.tools = tools
+        self._latest: Program | None = None
+        self._believed: Program | None = None
+        self._total: Counter[Table] = Counter()
+
+    def apply(self, plan: Plan, options: Options) -> Applied:
+        """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
+        started = time.monotonic()
+        desired = self._latest = program(plan, options, self._latest)
+        believed, self._believed = self._believed, None
+        transaction = diff(believed or self.tools.chains(), desired)
+        written = self._restore(transaction)
+        if believed is None or believed.context != desired.context:
+            self._ensure_hooks(desired.context)
+        self._believed = desired
+        seconds = time.monotonic() - started
+        return Applied(believed is None, written, dict(self._total), seconds)
+
+    def forget(self) -> None:
+        """Believe nothing of the kernel any more: the next `apply` writes everything."""
+        self._believed = None
+
+    def missing(self) -> tuple[str, ...]:
+        """What somebody took away since the last `apply`, as far as a cheap look can tell; empty before it.
+
+        Sees flushed and deleted tables (``life.canary``), also a flush that spares the canaries
+        (``life.canary-blindspot``): the canary chains and every jump from a builtin chain.
+        """
+        if self._believed is None:
+            return ()
+        gone = [
+            f"chain {names.CANARY} of table {t.value}"
+            for t in Table
+            if not self.tools.has_chain(t, names.CANARY)
+        ]
+        for hook in _hooks(self._believed.context):
+            where = f"of {hook.hook.value} in table {hook.table.value}"
+            gone += [
+                f"rule {specification(rule)} {where}" for rule in hook.rules if not self._hooked(hook, rule)
+            ]
+        return tuple(gone)
+
+    def cleanup(self) -> None:
+        """Remove all chains and jumps of ours, but KUBE-FIREWALL, which is the kubelet's too (``life.cleanup``)."""
+        self._believed = None
+        remove_all(self.tools)
+
+    def _restore(self, transaction: Transaction) -> dict[Table, int]:
+        written: Counter[Table] = Counter()
+        if isinstance(transaction, Rewrite):
+            self._total.clear()
+        blocks = self._counted(transaction, written)
+        first = next(blocks, None)
+        if first is not None:
+            self.tools.restore(chained((first,), blocks))
+        return dict(written)
+
+    def _counted(self, transaction: Transaction, written: Counter[Table]) -> Iterator[Block]:
+        for block in transaction:
+            written[block.table] += sum(line.startswith(("-A", "-I")) for line in block.lines)
+            self._total[block.table] += block.growth
+            yield block
+
+    def _hooked(self, hook: HookRules, rule: Rule) -> bool:
+        return self.tools.has_rule(hook.table, hook.hook.value, rule)
+
+    def _ensure_hooks(self, context: Context) -> None:
+        """The guard against martians stands before anything that needs it is switched on."""
+        self._ensure_martian_guard(context)
+        blocks = [block for hook in _hooks(context) if (block := self._hook(hook)) is not None]
+        if blocks:
+            self.tools.restore(blocks)
+        if localhost_node_ports(context):
+            host.write_sysctl(_ROUTE_LOCALNET, "1")
+
+    def _hook(self, wanted: HookRules) -> Block | None:
+        """When a rule is missing, all go to the top of the builtin chain again, for their order matters."""
+        present = [rule for rule in wanted.rules if self._hooked(wanted, rule)]
+        if len(present) == len(wanted.rules):
+            return None
+        chain = wanted.hook.value
+        lines = [f"-D {chain} {specification(rule)}" for rule in present]
+        lines += [f"-I {chain} {i} {specification(rule)}" for i, rule in enumerate(wanted.rules, start=1)]
+        return Block(wanted.table, lines)
+
+    def _ensure_martian_guard(self, context: Context) -> None:
+        guard = base.martian_guard(context)
+        if guard is None:
+            return
+        lines = [] if self.tools.has_chain(Table.FILTER, guard.name) else [f":{guard.name} - [0:0]"]
+        for rule in guard.rules:
+            if lines or not self.tools.has_rule(Table.FILTER, guard.name, rule):
+                lines.append(f"-A {guard.name} {specification(rule)}")
+        if lines:
+            self.tools.restore([Block(Table.FILTER, lines)])
+
+
+def _hooks(context: Context) -> tuple[HookRules, ...]:
+    return base.hooks(localhost=localhost_node_ports(context))
+
+
+def machine_options(tools: Tools, masquerade_bit: int) -> Options:
+    """The options that this machine decides (``ct.invalid-drop``, ``masq.port-random``), read now."""
+    try:
+        liberal = host.read_sysctl(_BE_LIBERAL) != "0"
+    except HostError as error:
+        if error.reason is not Reason.MISSING:
+            raise
+        liberal = False
+    return base.Options(1 << masquerade_bit, random_fully=tools.random_fully, drop_invalid=not liberal)
+
+
+def remove_all(tools: Tools) -> None:
+    """Remove every chain and jump that this backend or kube-proxy made, but KUBE-FIREWALL and its jumps.
+
+    Does nothing on a clean machine (``life.cleanup.stateless``).
+    """
+    existing = tools.chains()
+    for table in Table:
+        ours = {n for n in existing[table] if n in names.OWN_CHAINS[table] or names.is_derived(n)}
+        jumps = [
+            f"-D {hook.hook.value} {specification(rule)}"
+            for hook in base.hooks(localhost=False)
+            for rule in hook.rules
+            if hook.table is table and str(rule.target).removeprefix("-j ") in ours
+            if tools.has_rule(table, hook.hook.value, rule)
+        ]
+        blocks = ([Block(table, jumps)] if jumps else []) + list(deletions(table, sorted(ours)))
+        if blocks:
+            tools.restore(blocks)
