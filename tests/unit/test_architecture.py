@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # a backend knows the plan and itself; only its kernel module touches the machine
     "backends": {"plan", "net"},
     "backends.*": {"plan", "net"},
-    "backends.*.kernel": {"backends.*", "plan", "net", "host", "conntrack"},
+    "backends.*.kernel": {"backends.*", "plan", "net", "host", "netlink", "conntrack"},
     # the daemon
     "server": PIPE | {"backends", "backends.*", "backends.*.kernel", "host", "conntrack", "netlink"},
     # judging any proxy: nothing of ours is known but in the simulator, which command opens
