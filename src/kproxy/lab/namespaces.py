@@ -80,6 +80,12 @@ class Namespace:
         with self.entered():
             return Path(path).read_text()
 
+    def link_address(self, interface: str) -> bytes:
+        """The link-layer (MAC) address of an interface; OSError when there is none of that name."""
+        with self.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as packet:
+            packet.bind((interface, 0))
+            return bytes(packet.getsockname()[4])
+
     def set(self, sysctls: Mapping[str, str]) -> None:
         """Write sysctls, by their path below ``/proc/sys/net``.
 

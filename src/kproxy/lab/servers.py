@@ -50,8 +50,10 @@ class Servers:
         ears = self._ears.setdefault((namespace.name, port, protocol), [])
         for address in addresses:
             ear = _listening(namespace, address, port, protocol)
-            hear = self._datagrams if protocol is Protocol.UDP else self._accept
-            self._loop.add_reader(ear, hear, ear, who)
+            if protocol is Protocol.UDP:
+                self._loop.add_reader(ear, self._datagrams, ear, who)
+            else:
+                self._loop.add_reader(ear, self._accept, ear, who, namespace.name)
             ears.append(ear)
 
     def stop(self, namespace: Namespace, port: int, protocol: Protocol) -> None:
@@ -85,7 +87,7 @@ class Servers:
     def _record(self, number: int, reception: Reception) -> None:
         self._receptions.setdefault(number, []).append(reception)
 
-    def _accept(self, ear: Ear, who: str) -> None:
+    def _accept(self, ear: Ear, who: str, namespace: str) -> None:
         for _ in range(_BATCH):
             try:
                 end, peer = ear.accept()
@@ -94,7 +96,7 @@ class Servers:
             except OSError:  # reset before it was accepted
                 continue
             reception = Reception(who, packets.socket_of(end.getsockname()), packets.socket_of(peer))
-            self._connections.add(Connection(self._loop, end, reception, self._connected, self._closed))
+            self._connections.add(Connection(end, namespace, reception, self._connected, self._closed))
 
     def _connected(self, connection: Connection, number: int) -> None:
         self._by_number[number] = connection
@@ -139,19 +141,19 @@ class Connection:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
         end: socket.socket,
+        namespace: str,
         reception: Reception,
         received: Callable[[Connection, int], None],
         closed: Callable[[Connection], None],
     ) -> None:
         end.setblocking(False)
-        self.end, self.reception = end, reception
+        self.end, self.namespace, self.reception = end, namespace, reception
         self.numbers: set[int] = set()
-        self._loop, self._received, self._on_close = loop, received, closed
+        self._loop, self._received, self._on_close = asyncio.get_running_loop(), received, closed
         self._in = b""
         self._out: deque[bytes] = deque()
-        loop.add_reader(end, self._read)
+        self._loop.add_reader(end, self._read)
 
     def close(self) -> None:
         """Close it; closing twice does nothing."""

@@ -1,0 +1,122 @@
+"""Packets that no socket would send: martians, and segments far outside of a connection's window."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from kproxy.lab import linux, message, packets, topology, wiring
+from kproxy.lab.channel import sequence_numbers
+from kproxy.lab.namespaces import LabError, Namespace
+from kproxy.lab.observation import Socket
+from kproxy.net import Address, Family, Protocol
+
+if TYPE_CHECKING:
+    from kproxy.lab.lab import Flow, Lab
+
+_POLL = 0.02
+_SYN_RECEIVED = "03"
+"""State column of ``/proc/net/tcp``."""
+
+_BEYOND_WINDOW = 0x40000000
+"""Farther ahead than any window reaches, and less than half way round, where it would be behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Martian:
+    """Whether a packet from the wire to a loopback address reached the daemon that listens there."""
+
+    delivered: bool
+
+
+async def martian(
+    lab: Lab, node: str, port: int, protocol: Protocol, family: Family, patience: float, source_port: int = 40000
+) -> Martian:
+    """From the on-link client, send a packet to 127.0.0.1 (::1) at the node's link address.
+
+    UDP: a request, delivered when the server has recorded it.  TCP: a SYN, delivered when the
+    listener holds a half-open connection for it.  Such a daemon must be served there
+    (`Lab.servers`), on the loopback address.
+    """
+    number = lab.next_number()
+    client = Socket(topology.CLIENT_ADDRESS[node][family], source_port)
+    target = Socket(ip_address("127.0.0.1" if family is Family.IPV4 else "::1"), port)
+    match protocol:
+        case Protocol.UDP:
+            packet = packets.udp_packet(client, target, message.encode_request(number))
+        case Protocol.TCP:
+            packet = packets.tcp_packet(packets.Segment(source=client, destination=target, sequence=number))
+        case Protocol.SCTP:
+            problem = "martians are UDP or TCP"
+            raise LabError(problem)
+    _send_to_neighbour(lab, node, packet)
+    deadline = asyncio.get_running_loop().time() + patience
+    while not (delivered := _delivered(lab, node, number, client, target, protocol)):
+        if asyncio.get_running_loop().time() >= deadline:
+            break
+        await asyncio.sleep(_POLL)
+    lab.servers.forget(number)
+    lab.captures.forget(number)
+    return Martian(delivered)
+
+
+async def out_of_window(lab: Lab, flow: Flow) -> None:
+    """From the endpoint of a held TCP flow, send a segment far ahead of the window.
+
+    Connection tracking calls it INVALID and does not translate it.  A node that forwards it all
+    the same shows the client a segment of no connection of its own; its RST kills the endpoint's
+    connection, and the next exchange on the flow finds a reset.
+
+    LabError when no server holds the flow's connection.
+    """
+    connection = lab.servers.connection(flow.last)
+    if connection is None:
+        problem = "the flow has no TCP connection to a server of the lab"
+        raise LabError(problem)
+    following, expected = sequence_numbers(connection.end)
+    segment = packets.Segment(
+        source=connection.reception.at,
+        destination=connection.reception.peer,
+        sequence=following + _BEYOND_WINDOW,
+        acknowledgement=expected,
+        flags=packets.ACK | packets.PSH,
+        payload=b"out of window",
+    )
+    _send_raw(lab.network[connection.namespace], segment)
+    await asyncio.sleep(_POLL)
+
+
+def _send_raw(namespace: Namespace, segment: packets.Segment) -> None:
+    address = segment.destination.address
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with namespace.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+        raw.sendto(packets.tcp_packet(segment), (str(address), 0))
+
+
+def _send_to_neighbour(lab: Lab, node: str, packet: bytes) -> None:
+    ethertype = 0x0800 if packet[0] >> 4 == 4 else 0x86DD
+    link_address = lab.network[node].link_address(topology.UPLINK)
+    with lab.network[wiring.CLIENT].socket(socket.AF_PACKET, socket.SOCK_DGRAM) as wire:
+        wire.sendto(packet, (topology.UPLINK, ethertype, 0, 0, link_address))
+
+
+def _delivered(lab: Lab, node: str, number: int, client: Socket, target: Socket, protocol: Protocol) -> bool:
+    if protocol is Protocol.UDP:
+        return bool(lab.servers.receptions(number))
+    table = "tcp" if target.address.version == 4 else "tcp6"
+    half_open = (_proc_form(target), _proc_form(client), _SYN_RECEIVED)
+    lines = lab.network[node].read(f"/proc/thread-self/net/{table}").splitlines()[1:]
+    return any(tuple(line.split()[1:4]) == half_open for line in lines)
+
+
+def _proc_form(end: Socket) -> str:
+    """As ``/proc/net/tcp`` writes an address: words in the machine's byte order, in hexadecimal."""
+    return f"{_words(end.address)}:{end.port:04X}"
+
+
+def _words(address: Address) -> str:
+    words = memoryview(address.packed).cast("I")
+    return "".join(f"{word:08X}" for word in words)

@@ -1,0 +1,152 @@
+"""Programs of the lab: the proxies under test, running inside a node's network namespace.
+
+A `Process` has its own process group and session, writes its output to a file, and is killed by
+the kernel when the lab's process dies.  It shares the machine's files and processes; only its
+network is the node's, and its xtables lock is its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from kproxy.lab.namespaces import LabError, Namespace, finish
+from kproxy.net import Address
+
+_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
+_PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+_BACKLOG = 128
+
+
+class Xtables(enum.Enum):
+    """Which program stands behind ``iptables`` and its siblings."""
+
+    LEGACY = "xtables-legacy-multi"
+    NFT = "xtables-nft-multi"
+
+
+class Process:
+    """A program started by `spawn`."""
+
+    def __init__(self, argv: Sequence[str], popen: subprocess.Popen[bytes], log: Path) -> None:
+        self.argv, self.log = tuple(argv), log
+        self._popen = popen
+
+    @property
+    def pid(self) -> int:
+        """Its process ID, which is its process group's."""
+        return self._popen.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status (negative: the signal), or None while it runs."""
+        return self._popen.poll()
+
+    def kill(self) -> None:
+        """SIGKILL it and all of its group; nothing when it is gone."""
+        self.signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGSTOP: it stands still until `resume`."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.signal(signal.SIGCONT)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to its process group; nothing when it has ended."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    async def wait(self) -> int:
+        """Wait for its end; the exit status."""
+        loop = asyncio.get_running_loop()
+        descriptor = os.pidfd_open(self.pid) if self.returncode is None else -1
+        if descriptor < 0:
+            return self._popen.wait()
+        ended = asyncio.Event()
+        loop.add_reader(descriptor, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+        return self._popen.wait()
+
+
+def spawn(
+    argv: Sequence[str],
+    namespace: Namespace,
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    path_prefix: Path | None = None,
+    descriptors: Sequence[int] = (),
+) -> Process:
+    """Start a program inside a namespace; output is appended to ``log``.
+
+    ``env`` is added to this process's environment, and ``XTABLES_LOCKFILE`` is a file beside the log.
+    ``path_prefix`` goes in front of PATH (see `xtables_directory`).  ``descriptors`` stay open in it.
+    A program that does not exist ends with status 127 and says so in the log.
+    """
+    environment = {**os.environ, "XTABLES_LOCKFILE": str(log.with_suffix(".xtables.lock")), **(env or {})}
+    if path_prefix is not None:
+        environment["PATH"] = f"{path_prefix}:{environment.get('PATH', os.defpath)}"
+    options: dict[str, object] = {"env": environment, "start_new_session": True, "pass_fds": tuple(descriptors)}
+    with log.open("ab") as output:
+        options |= {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+        try:
+            popen = namespace.start([*_DIE_WITH_PARENT, *argv], **options)
+        except FileNotFoundError as error:
+            message = "setpriv is needed to start programs in the lab: install util-linux"
+            raise LabError(message) from error
+    return Process(argv, popen, log)
+
+
+def xtables_directory(directory: Path, variant: Xtables) -> Path:
+    """Fill a directory with ``iptables`` and its siblings as links to one variant; returns it.
+
+    Raises `LabError` when that variant is not installed.
+    """
+    program = next((p for p in _program_places(variant.value) if p.exists()), None)
+    if program is None:
+        message = f"{variant.value} is not installed: install the iptables package"
+        raise LabError(message)
+    directory.mkdir(parents=True, exist_ok=True)
+    for tool in ("iptables", "ip6tables"):
+        for name in (tool, f"{tool}-save", f"{tool}-restore"):
+            with suppress(FileExistsError):
+                (directory / name).symlink_to(program)
+    return directory
+
+
+def _program_places(name: str) -> list[Path]:
+    path = os.environ.get("PATH", os.defpath).split(":")
+    return [Path(place, name) for place in (*path, "/usr/sbin", "/sbin", "/usr/local/sbin")]
+
+
+async def run_in(namespace: Namespace, argv: Sequence[str], stdin: str = "", **options: object) -> str:
+    """Run a program inside to its end without holding up the loop; what it printed.
+
+    Raises `LabError` with its error text when it fails.
+    """
+    return await asyncio.to_thread(finish, namespace.start(argv, **_PIPES, **options), stdin)
+
+
+def listen(namespace: Namespace, address: Address, port: int = 0) -> socket.socket:
+    """A listening TCP socket inside, for a server of this process to serve (port 0: a free one)."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    server = namespace.socket(family, socket.SOCK_STREAM)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind((str(address), port))
+    server.listen(_BACKLOG)
+    return server
