@@ -1,0 +1,139 @@
+"""Which endpoints of a service port may answer: readiness, termination, locality, topology hints.
+
+Part of the specification: from the endpoints and the node, whatever the address that was asked.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kproxy.spec.candidates import Candidate
+from kproxy.spec.clauses import clause
+from kproxy.spec.outcome import ClauseId
+from kproxy.spec.services import Reasons
+
+
+class Scope(enum.Enum):
+    """Where an endpoint may be."""
+
+    CLUSTER = "anywhere in the cluster"
+    NODE = "on the node the packet is at"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The node a packet is at: its name and its zone (empty: no zone label)."""
+
+    node: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The endpoints that may answer (maybe none), and what settled it."""
+
+    endpoints: tuple[Candidate, ...]
+    reasons: Reasons = ()
+
+
+def choose(endpoints: Iterable[Candidate], scope: Scope, place: Place) -> Choice:
+    """The endpoints that may answer a new connection in a scope."""
+    everywhere = tuple(endpoints)
+    if scope is Scope.CLUSTER:
+        return _choose_in_cluster(everywhere, place)
+    return _choose_on_node(everywhere, place)
+
+
+def _choose_in_cluster(endpoints: tuple[Candidate, ...], place: Place) -> Choice:
+    """The ready ones that hints leave; with none ready, those that serve while they terminate."""
+    ready = _ready(endpoints)
+    if ready.endpoints:
+        hinted = _by_hints(ready.endpoints, place)
+        return Choice(
+            hinted.endpoints, (*ready.reasons, *_unready_hints(endpoints, hinted, place), *hinted.reasons)
+        )
+    last = _terminating(endpoints)
+    reasons: Reasons = (clause("endpoints.terminating.used-when-none-ready"),) if last else ()
+    if last and _any_hints(endpoints):
+        reasons += (clause("topology.terminating.hints-ignored"),)
+    return Choice(last, reasons)
+
+
+def _choose_on_node(endpoints: tuple[Candidate, ...], place: Place) -> Choice:
+    """The node's own ready ones; with none ready here, its own that serve while they terminate."""
+    here = tuple(e for e in endpoints if e.node == place.node)
+    nowhere = any(e.usable and e.node is None for e in endpoints)
+    reasons: Reasons = (clause("slices.endpoint.on-node-by-name"),) if nowhere else ()
+    if _any_hints(endpoints):
+        reasons += (clause("topology.local-policy.hints-ignored"),)
+    ready = _ready(here)
+    if ready.endpoints:
+        return Choice(ready.endpoints, (*ready.reasons, *reasons))
+    last = _terminating(here)
+    if last:
+        reasons += (clause("endpoints.terminating.used-when-none-ready-on-node"),)
+    return Choice(last, reasons)
+
+
+def _ready(endpoints: tuple[Candidate, ...]) -> Choice:
+    """Those marked ready, and what the mark or the lack of it decided."""
+    ready = tuple(e for e in endpoints if e.ready)
+    passed_over = [e for e in endpoints if not e.ready]
+    signs = {
+        "endpoints.conditions.missing-means-ready": any(not e.conditions_written for e in ready),
+        "endpoints.ready-flag-trusted": any(e.terminating or not e.serving for e in ready),
+        "endpoints.ready-only": any(not e.usable for e in passed_over),
+        "endpoints.terminating.not-used-beside-ready": any(e.usable for e in passed_over),
+    }
+    return Choice(ready, tuple(clause(id) for id, holds in signs.items() if holds))
+
+
+def _terminating(endpoints: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    return tuple(e for e in endpoints if e.serves_while_terminating)
+
+
+def _any_hints(endpoints: Iterable[Candidate]) -> bool:
+    return any(e.zones or e.nodes for e in endpoints)
+
+
+def _by_hints(ready: tuple[Candidate, ...], place: Place) -> Choice:
+    """Node hints first, then zone hints; a hint counts only if every ready endpoint has one of its kind."""
+    on_node = tuple(e for e in ready if place.node in e.nodes)
+    if on_node and all(e.nodes for e in ready):
+        return Choice(on_node, (clause("topology.same-node"),))
+    in_zone = tuple(e for e in ready if place.zone and place.zone in e.zones)
+    if in_zone and all(e.zones for e in ready):
+        return Choice(in_zone, _zone_reasons(ready, in_zone))
+    return Choice(ready, _why_all(ready, place))
+
+
+def _zone_reasons(ready: tuple[Candidate, ...], in_zone: tuple[Candidate, ...]) -> Reasons:
+    reasons = [clause("topology.same-zone")]
+    if any(len(e.zones) > 1 for e in in_zone):
+        reasons.append(clause("topology.several-zones-in-hint"))
+    if any(e.nodes for e in ready):
+        reasons.append(clause("topology.no-node-match.zone-decides"))
+    return tuple(reasons)
+
+
+def _why_all(ready: tuple[Candidate, ...], place: Place) -> Reasons:
+    """Why hints that are there leave nobody out."""
+    if not _any_hints(ready):
+        return ()
+    if any(e.zones for e in ready) and not place.zone:
+        return (clause("topology.no-zone-label.all-endpoints"),)
+    mixed = any(_some_lack(getattr(e, kind) for e in ready) for kind in ("zones", "nodes"))
+    return (clause("topology.missing-hint.all-endpoints" if mixed else "topology.no-match.all-endpoints"),)
+
+
+def _some_lack(hints: Iterable[frozenset[str]]) -> bool:
+    given = [bool(hint) for hint in hints]
+    return any(given) and not all(given)
+
+
+def _unready_hints(endpoints: tuple[Candidate, ...], hinted: Choice, place: Place) -> tuple[ClauseId, ...]:
+    """Named only where hints of endpoints that are not ready would have changed the choice."""
+    counted = tuple(e for e in _by_hints(endpoints, place).endpoints if e.ready)
+    return (clause("topology.unready-hints-ignored"),) if counted != hinted.endpoints else ()

@@ -1,0 +1,262 @@
+"""What a Service promises, read from top to bottom: objects and one packet in, lawful outcomes out.
+
+The specification as an interpreter.  It asks per packet: is it for a Service, is its source let in,
+which endpoints may answer, what source do they see?  Each branch names the clause it rests on
+(`kproxy.spec.clauses`).  It knows no proxy, no mode and no rules, has no history and opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+from kproxy import api
+from kproxy.net import Address, Packet
+from kproxy.spec.admission import Admission, admit
+from kproxy.spec.candidates import Candidate, Candidates, candidates
+from kproxy.spec.choice import Choice, Place, choose
+from kproxy.spec.clauses import clause
+from kproxy.spec.node import NodeFacts
+from kproxy.spec.node_addresses import Serves, serves_node_ports
+from kproxy.spec.outcome import Delivered, Expectation, Failure, Outcome, Source
+from kproxy.spec.particulars import of_address, of_endpoints
+from kproxy.spec.policy import MASQUERADED, Promise, Sources, promise_to
+from kproxy.spec.sender import Sender, Who, sender_of
+from kproxy.spec.services import Door, Kind, Reasons, doors, ports, protocol_of, proxied
+from kproxy.spec.unserved import unserved
+
+UNTOUCHED, REJECTED, DROPPED = Failure.UNTOUCHED, Failure.REJECTED, Failure.DROPPED
+
+
+def expect(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation:
+    """The lawful outcomes of a packet, the first of its connection, at the first node it comes to.
+
+    Endpoints are named by the address and port of their slices; every lawful one is in the set.
+    """
+    if packet.destination.is_loopback and not packet.entry.from_host:
+        return Expectation(frozenset({DROPPED}), (clause("node-port.localhost.martian-dropped"),))
+    asked = list(_asked(cluster, node, packet))
+    if not asked:
+        return unserved(cluster, node, packet)
+    answers = [_answer(cluster, node, packet, one) for one in asked]
+    if len(answers) > 1:
+        answers.append(_only((), (clause("traffic.two-services-one-address.either"),)))
+    return reduce(lambda so_far, one: _also(so_far, one.outcomes, one.clauses), answers)
+
+
+# --------------------------------------------------------------------------- what is asked for?
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A Service's port, at one of its addresses."""
+
+    service: api.Service
+    port: api.ServicePort
+    door: Door
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of address."""
+        return self.door.kind
+
+
+def _asked(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Iterator[Asked]:
+    """The Services' ports that a packet asks for: a Service's own address before a node port."""
+    own = list(_asked_at_own_address(cluster, node, packet))
+    if own or packet.destination not in _own_addresses(node, packet):
+        yield from own
+        return
+    for service, port in _served_ports(cluster, packet):
+        if port.node_port == packet.port:
+            yield Asked(service, port, Door(Kind.NODE_PORT, None))
+
+
+def _own_addresses(node: NodeFacts, packet: Packet) -> frozenset[Address]:
+    """The node's addresses; all of 127.0.0.0/8 and ::1 are, listed or not."""
+    loopback = {packet.destination} if packet.destination.is_loopback else set()
+    return node.addresses | loopback
+
+
+def _asked_at_own_address(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Iterator[Asked]:
+    for service, port in _served_ports(cluster, packet):
+        listed = doors(service, packet.family, allow_external_ips=node.allow_external_ips)
+        for door in dict.fromkeys(listed):
+            if door.address == packet.destination and port.port == packet.port:
+                yield Asked(service, port, door)
+
+
+def _served_ports(cluster: api.Cluster, packet: Packet) -> Iterator[tuple[api.Service, api.ServicePort]]:
+    """Every port of the packet's protocol, of every Service served in its family."""
+    for service in proxied(cluster, packet.family):
+        for port in ports(service):
+            if protocol_of(port.protocol) is packet.protocol:
+                yield service, port
+
+
+# --------------------------------------------------------------------------- what becomes of it?
+
+_REACHES = {
+    Kind.CLUSTER_IP: "cluster-ip.reaches-ready-endpoint",
+    Kind.NODE_PORT: "node-port.reaches-ready-endpoint",
+    Kind.EXTERNAL_IP: "external-ip.reaches-ready-endpoint",
+    Kind.LOAD_BALANCER_IP: "load-balancer.reaches-ready-endpoint",
+}
+
+
+def _answer(cluster: api.Cluster, node: NodeFacts, packet: Packet, asked: Asked) -> Expectation:
+    """The lawful outcomes of a packet that asks for a Service's port.
+
+    Is it served at this address?  Is there an endpoint?  Is the source let in?  Who may answer?
+    """
+    found = candidates(cluster, asked.service, asked.port, packet.family)
+    serves, here = _served_here(cluster, node, packet, asked)
+    if serves is Serves.NO:
+        return _not_served_here(here, found)
+    sender = sender_of(cluster, node, packet)
+    admission, let_in = admit(cluster, node, packet, asked.service, asked.kind, sender)
+    if not _usable(found):
+        answer = _refused(node, packet, asked, found)
+        if admission is Admission.BARRED:
+            answer = _also(answer, {DROPPED}, (clause("source-ranges.no-endpoint.either"),))
+    elif admission is Admission.BARRED:
+        answer = _only({DROPPED}, let_in)
+    else:
+        answer = _chosen(cluster, node, packet, Request(asked, sender, found))
+        answer = _also(answer, {DROPPED} if admission is Admission.EITHER else set(), let_in)
+    return _also(answer, {UNTOUCHED} if serves is Serves.EITHER else set(), here)
+
+
+def _served_here(
+    cluster: api.Cluster, node: NodeFacts, packet: Packet, asked: Asked
+) -> tuple[Serves, Reasons]:
+    """A Service's own address is served on every node, a node port on some of the node's addresses."""
+    if asked.kind is Kind.NODE_PORT:
+        return serves_node_ports(cluster, node, packet.destination)
+    return Serves.YES, ()
+
+
+def _not_served_here(reasons: Reasons, found: Candidates) -> Expectation:
+    """A node port at an address that does not serve them: the node's own port of that number."""
+    answer = _only({UNTOUCHED}, reasons)
+    if _usable(found):
+        return answer
+    return _also(answer, {REJECTED}, (clause("node-port.addresses.reject-scope.either"),))
+
+
+def _usable(found: Candidates) -> bool:
+    return any(endpoint.usable for endpoint in found.endpoints)
+
+
+# --------------------------------------------------------------------------- nobody can answer
+
+
+def _refused(node: NodeFacts, packet: Packet, asked: Asked, found: Candidates) -> Expectation:
+    """No endpoint anywhere: refused, and told so."""
+    reasons = (clause("endpoints.none.rejected"), *found.reasons)
+    if found.endpoints:
+        reasons += (clause("endpoints.not-serving.never-used"),)
+    answer = _only({REJECTED}, reasons)
+    external = asked.kind in {Kind.EXTERNAL_IP, Kind.LOAD_BALANCER_IP}
+    if external and packet.entry.from_host and packet.destination not in node.addresses:
+        return _also(answer, {UNTOUCHED}, (clause("endpoints.none.host-to-external-address.either"),))
+    return answer
+
+
+def _none_in_scope(kind: Kind, found: Candidates) -> Expectation:
+    """Policy Local, endpoints elsewhere only: silence."""
+    if kind is not Kind.CLUSTER_IP:
+        return _only({DROPPED}, (clause("external-policy.local.drop-without-local-endpoint"),))
+    answer = _only({DROPPED}, (clause("internal-policy.local.drop-without-local-endpoint"),))
+    if any(endpoint.ready for endpoint in found.endpoints):
+        return answer
+    either = clause("internal-policy.local.only-terminating-elsewhere.either")
+    return _also(answer, {REJECTED}, (either,))
+
+
+# --------------------------------------------------------------------------- somebody may answer
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A packet's Service port, its sender, and the endpoints there are (at least one usable)."""
+
+    asked: Asked
+    sender: Sender
+    found: Candidates
+
+
+def _chosen(cluster: api.Cluster, node: NodeFacts, packet: Packet, request: Request) -> Expectation:
+    """Any endpoint of a scope that the sender is promised; silence for a scope that has none."""
+    asked, sender, found = request.asked, request.sender, request.found
+    promise = promise_to(sender, asked.kind, asked.service, node)
+    answer = _only(promise.broken, ())
+    for scope in promise.scopes:
+        choice = choose(found.endpoints, scope, _place(cluster, node))
+        if choice.endpoints:
+            reached = _delivered(packet, asked.kind, sender, promise, choice)
+            about = of_endpoints(cluster, node, asked.service, asked.kind, choice.endpoints)
+            answer = _also(answer, reached.outcomes, (*reached.clauses, *found.reasons, *about))
+        else:
+            none = _none_in_scope(asked.kind, found)
+            answer = _also(answer, none.outcomes, (*promise.reasons, *none.clauses, *choice.reasons))
+    if any(isinstance(outcome, Delivered) for outcome in answer.outcomes):
+        about_address = of_address(cluster, packet, asked.service, asked.port, asked.door)
+        answer = _also(
+            _only((), (clause(_REACHES[asked.kind]), *about_address)), answer.outcomes, answer.clauses
+        )
+    return answer
+
+
+def _place(cluster: api.Cluster, node: NodeFacts) -> Place:
+    """The node, and its zone as the Node object's label says."""
+    known = cluster.node(node.name)
+    return Place(node.name, known.metadata.labels.get(api.ZONE_LABEL, "") if known else "")
+
+
+def _delivered(packet: Packet, kind: Kind, sender: Sender, promise: Promise, choice: Choice) -> Expectation:
+    """Each endpoint of the choice, with each source it may see."""
+    outcomes = {
+        Delivered(endpoint.address, endpoint.port, source)
+        for endpoint in choice.endpoints
+        for source in _sources(packet, sender, promise, endpoint)
+    }
+    reasons = (*promise.reasons, *choice.reasons)
+    if kind is not Kind.CLUSTER_IP and any(reason in _HINTED for reason in choice.reasons):
+        reasons += (clause("topology.external-traffic.hints-followed"),)
+    if Source.PRESERVED in promise.sources and any(_hairpin(packet, e) for e in choice.endpoints):
+        reasons += (clause("masquerade.hairpin.rewritten"),)
+    return _only(outcomes, reasons)
+
+
+_HINTED = {clause("topology.same-zone"), clause("topology.same-node")}
+
+
+def _sources(packet: Packet, sender: Sender, promise: Promise, endpoint: Candidate) -> Sources:
+    """What an endpoint may see: as promised, but never its own address as if another's.
+
+    The node itself can answer itself from any of its addresses; and of a pod that asks through
+    another node nothing certain is promised.
+    """
+    if not _hairpin(packet, endpoint):
+        return promise.sources
+    if sender.who is Who.HOST or promise.broken:
+        return promise.sources | MASQUERADED
+    return MASQUERADED
+
+
+def _hairpin(packet: Packet, endpoint: Candidate) -> bool:
+    return endpoint.address == packet.source
+
+
+# --------------------------------------------------------------------------- putting answers together
+
+
+def _only(outcomes: Iterable[Outcome], reasons: Reasons) -> Expectation:
+    return Expectation(frozenset(outcomes), tuple(dict.fromkeys(reasons)))
+
+
+def _also(answer: Expectation, outcomes: Iterable[Outcome], reasons: Reasons) -> Expectation:
+    """The same answer with more lawful outcomes and more clauses behind it."""
+    return _only((*answer.outcomes, *outcomes), (*answer.clauses, *reasons))

@@ -1,0 +1,110 @@
+"""Which Services a proxy serves, and under which addresses.
+
+Part of the specification: from API objects only, one family at a time.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kproxy import api
+from kproxy.net import Address, Family, Protocol, family_of, parse_address
+from kproxy.spec.clauses import clause
+from kproxy.spec.outcome import ClauseId
+
+Reasons = tuple[ClauseId, ...]
+
+
+class Kind(enum.Enum):
+    """The kinds of address a Service is asked at."""
+
+    CLUSTER_IP = "cluster IP"
+    EXTERNAL_IP = "external IP"
+    LOAD_BALANCER_IP = "load balancer IP"
+    NODE_PORT = "node port"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One address of a Service (None: any node's own, for a node port), and how it was written."""
+
+    kind: Kind
+    address: Address | None
+    text: str = ""
+
+
+def not_proxied(service: api.Service, family: Family) -> ClauseId | None:
+    """Why a Service is not served in a family, or None if it is."""
+    if api.PROXY_NAME_LABEL in service.metadata.labels:
+        return clause("objects.proxy-name-label.untouched")
+    if service.spec.type == "ExternalName":
+        return clause("objects.external-name.untouched")
+    if service.spec.cluster_ip == "None":
+        return clause("objects.headless.untouched")
+    if not service.spec.cluster_ip:
+        return clause("objects.without-cluster-ip.untouched")
+    if cluster_ip(service, family) is None:
+        return clause("objects.single-family.other-family-untouched")
+    return None
+
+
+def proxied(cluster: api.Cluster, family: Family) -> Iterator[api.Service]:
+    """The Services a proxy serves in a family."""
+    return (s for s in cluster.services.values() if not_proxied(s, family) is None)
+
+
+def cluster_ip(service: api.Service, family: Family) -> Door | None:
+    """The Service's cluster IP of a family."""
+    return next(_doors(Kind.CLUSTER_IP, _cluster_ip_texts(service), family), None)
+
+
+def _cluster_ip_texts(service: api.Service) -> list[str]:
+    return service.spec.cluster_ips or [service.spec.cluster_ip]
+
+
+def external_ips(service: api.Service, family: Family) -> Iterator[Door]:
+    """The Service's external IPs of a family; text that is no address is passed over."""
+    return _doors(Kind.EXTERNAL_IP, service.spec.external_ips or [], family)
+
+
+def load_balancer_ips(service: api.Service, family: Family) -> Iterator[Door]:
+    """The Service's load balancer IPs of a family that nodes serve: those of mode VIP."""
+    ingress = service.status.load_balancer.ingress or []
+    served = [entry.ip for entry in ingress if entry.ip and entry.ip_mode in {None, "VIP"}]
+    return _doors(Kind.LOAD_BALANCER_IP, served, family)
+
+
+def proxy_mode_ips(service: api.Service) -> Iterator[Address]:
+    """The Service's load balancer IPs that nodes must leave alone: those of mode Proxy."""
+    ingress = service.status.load_balancer.ingress or []
+    found = (parse_address(entry.ip) for entry in ingress if entry.ip_mode == "Proxy")
+    return (address for address in found if address is not None)
+
+
+def _doors(kind: Kind, texts: list[str], family: Family) -> Iterator[Door]:
+    for text in texts:
+        address = parse_address(text)
+        if address is not None and family_of(address) is family:
+            yield Door(kind, address, text)
+
+
+def doors(service: api.Service, family: Family, *, allow_external_ips: bool) -> Iterator[Door]:
+    """Every address of a Service that is its own: all but the nodes' addresses."""
+    own = cluster_ip(service, family)
+    if own is not None:
+        yield own
+    if allow_external_ips:
+        yield from external_ips(service, family)
+    yield from load_balancer_ips(service, family)
+
+
+def ports(service: api.Service) -> list[api.ServicePort]:
+    """The Service's ports."""
+    return service.spec.ports or []
+
+
+def protocol_of(text: str | None) -> Protocol | None:
+    """A port's protocol; the API's default is TCP.  None for one that we do not know."""
+    return next((p for p in Protocol if p.value == (text or "TCP")), None)

@@ -1,0 +1,126 @@
+"""Packets that no Service answers: what becomes of them, and why.
+
+Part of the specification: reached only when no address, protocol and port of a served Service matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kproxy import api
+from kproxy.net import Packet, parse_address, parse_network
+from kproxy.spec.clauses import clause
+from kproxy.spec.node import NodeFacts
+from kproxy.spec.outcome import ClauseId, Expectation, Failure
+from kproxy.spec.services import (
+    Kind,
+    Reasons,
+    doors,
+    external_ips,
+    not_proxied,
+    ports,
+    protocol_of,
+    proxied,
+    proxy_mode_ips,
+)
+
+
+def unserved(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation:
+    """The lawful outcomes of a packet that asks for no port of a Service."""
+    asked = _served_address(cluster, node, packet)
+    if asked is not None:
+        kind, service = asked
+        return _undefined_port(node, packet, kind, service)
+    if _unallocated(cluster, packet):
+        reasons = (*_why_not(cluster, node, packet), clause("cluster-ip.unallocated.not-served"))
+        return Expectation(frozenset({Failure.UNTOUCHED, Failure.DROPPED}), reasons)
+    reasons = _why_not(cluster, node, packet) or (clause("traffic.not-for-a-service.untouched"),)
+    return Expectation(frozenset({Failure.UNTOUCHED}), reasons)
+
+
+def _served_address(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> tuple[Kind, api.Service] | None:
+    """The Service whose own address a packet asks for."""
+    for service in proxied(cluster, packet.family):
+        for door in doors(service, packet.family, allow_external_ips=node.allow_external_ips):
+            if door.address == packet.destination:
+                return door.kind, service
+    return None
+
+
+def _undefined_port(node: NodeFacts, packet: Packet, kind: Kind, service: api.Service) -> Expectation:
+    """A Service's address, a port it does not have: no endpoint, but refusing it is no duty.
+
+    An address that is also the node's own is the node's at other ports.
+    """
+    reasons = (_which_undefined(packet, kind, service),)
+    if packet.destination in node.addresses:
+        return Expectation(frozenset({Failure.UNTOUCHED}), reasons)
+    return Expectation(frozenset({Failure.UNTOUCHED, Failure.REJECTED}), reasons)
+
+
+def _which_undefined(packet: Packet, kind: Kind, service: api.Service) -> ClauseId:
+    same_protocol = [p for p in ports(service) if protocol_of(p.protocol) is packet.protocol]
+    if any(p.node_port == packet.port for p in same_protocol):
+        return clause("node-port.number-on-service-address.not-served")
+    if kind is not Kind.CLUSTER_IP:
+        return clause("external-address.undefined-port.not-served")
+    if any(p.port == packet.port for p in ports(service)):
+        return clause("cluster-ip.undefined-protocol.not-served")
+    return clause("cluster-ip.undefined-port.not-served")
+
+
+def _unallocated(cluster: api.Cluster, packet: Packet) -> bool:
+    """Whether an address is of a range for cluster IPs; that no Service has it is known already."""
+    texts = (text for item in cluster.service_cidrs.values() for text in item.spec.cidrs or [])
+    ranges = (parse_network(text) for text in texts)
+    return any(packet.destination in r for r in ranges if r is not None)
+
+
+def _why_not(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Reasons:
+    """Why things that look like the address that is asked do not count."""
+    found = dict.fromkeys(_signs(cluster, node, packet))
+    return tuple(found)
+
+
+def _signs(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Iterator[ClauseId]:
+    for service in cluster.services.values():
+        reason = not_proxied(service, packet.family)
+        if reason is not None:
+            if _mentions(service, node, packet):
+                yield reason
+            continue
+        if packet.destination in proxy_mode_ips(service):
+            yield clause("load-balancer.ip-mode-proxy.untouched")
+        if packet.destination in {door.address for door in external_ips(service, packet.family)}:
+            yield clause("external-ip.disabled.untouched")
+        if _is_node_port(service, packet) and _another_nodes_address(cluster, node, packet):
+            yield clause("node-port.other-node.untouched")
+
+
+def _mentions(service: api.Service, node: NodeFacts, packet: Packet) -> bool:
+    """Whether a Service that is not served lists the address, or the node port, that is asked."""
+    ingress = service.status.load_balancer.ingress or []
+    texts = [
+        service.spec.cluster_ip,
+        *(service.spec.cluster_ips or []),
+        *(service.spec.external_ips or []),
+        *(entry.ip for entry in ingress),
+    ]
+    listed = packet.destination in {parse_address(text) for text in texts}
+    return listed or (packet.destination in node.addresses and _is_node_port(service, packet))
+
+
+def _is_node_port(service: api.Service, packet: Packet) -> bool:
+    return any(
+        port.node_port == packet.port and protocol_of(port.protocol) is packet.protocol
+        for port in ports(service)
+    )
+
+
+def _another_nodes_address(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> bool:
+    return any(
+        parse_address(entry.address) == packet.destination
+        for other in cluster.nodes.values()
+        if other.metadata.name != node.name
+        for entry in other.status.addresses or []
+    )
