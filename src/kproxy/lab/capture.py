@@ -67,6 +67,13 @@ class Captures:
         """The first packets of this probe seen so far; `drain` first."""
         return tuple(_sighting(c) for c in self._seen.get(number, ()) if c.kind is packets.Kind.FIRST)
 
+    def sctp_tag(self, namespace: str, port: int) -> int | None:
+        """The initiate tag of the SCTP association begun here from this port, if its INIT was seen."""
+        return next(
+            (number for number, seen in self._seen.items() for c in seen if _is_init(c, namespace, port)),
+            None,
+        )
+
     def forget(self, number: int) -> None:
         """Drop what is known of a probe that has been judged."""
         self._seen.pop(number, None)
@@ -115,6 +122,13 @@ def open_capture(namespace: Namespace, program: bytes) -> socket.socket:
 def _sighting(captured: _Captured) -> Sighting:
     direction = Direction.OUT if captured.outgoing else Direction.IN
     return Sighting(captured.namespace, captured.interface, direction, *packets.ends(captured.data))
+
+
+def _is_init(captured: _Captured, namespace: str, port: int) -> bool:
+    if captured.namespace != namespace or captured.kind is not packets.Kind.FIRST:
+        return False
+    found = packets.transport(captured.data)
+    return found is not None and found[0] == packets.SCTP and packets.ends(captured.data)[0].port == port
 
 
 def _refusal(captured: _Captured) -> Refused | Reset:

@@ -47,6 +47,7 @@ class Channel:
         self._socket = _prepared(namespace, request, number)
         self._stream = request.protocol is not Protocol.UDP
         self._begun = self._connected = False
+        self._broken: Observation | None = None
         self._out = self._in = b""
         self._asked, self._padding = number, b""
         self._result: asyncio.Future[Observation] = self._loop.create_future()
@@ -62,10 +63,12 @@ class Channel:
 
     async def exchange(self, number: int, size: int, patience: float) -> Observation:
         """Send a request of this number and padding and wait for the reply, at most ``patience`` seconds."""
+        if self._broken is not None:
+            return self._broken
         self._result = self._loop.create_future()
         self._asked, self._padding = number, message.padding(number, size)
         self._out, self._in = self._out + message.encode_request(number, size), b""
-        timer = self._loop.call_later(patience, self._end, Silent(connected=self._stream and self._connected))
+        timer = self._loop.call_later(patience, self._end, Silent())
         self._captures.watch(number, self._namespace.name, self._end)
         try:
             self._start()
@@ -85,6 +88,8 @@ class Channel:
             self._connect()
         elif self._connected:
             self._send()
+        else:
+            self._loop.add_writer(self._socket, self._writable)
         if not self._result.done():
             self._loop.add_reader(self._socket, self._readable)
 
@@ -97,6 +102,8 @@ class Channel:
         if not self._result.done():
             if isinstance(observation, Silent) and self._stream:
                 observation = Silent(connected=self._connected)
+            if self._stream and _final(observation, connected=self._connected):
+                self._broken = observation
             self._result.set_result(observation)
 
     def _connect(self) -> None:
@@ -179,10 +186,12 @@ class Channel:
     def _failed(self, problem: int) -> None:
         """Turn an errno into an observation, after asking who else knows more."""
         queued = self._error_queue()
-        self._captures.drain()
         if queued is not None:
             self._end(queued)
-        elif problem == errno.EPERM:
+        self._captures.drain()
+        if self._result.done():
+            return
+        if problem == errno.EPERM:
             self._wait_for_own_reject(Silent(stopped_at_sender=True))
         elif problem in _RESETS and self._stream:
             self._end(Reset(connected=self._connected))
@@ -204,6 +213,13 @@ class Channel:
         except OSError:
             return None
         return next((_queued(data) for level, kind, data in ancillary if _is_error(level, kind)), None)
+
+
+def _final(observation: Observation, *, connected: bool) -> bool:
+    """Whether a stream cannot be used after this."""
+    return isinstance(observation, Reset) or (
+        not connected and isinstance(observation, Refused | NetworkError)
+    )
 
 
 def sequence_numbers(end: socket.socket) -> tuple[int, int]:
@@ -241,7 +257,9 @@ def _set_options(probe: socket.socket, request: ProbeRequest, number: int, *, v4
             _number_the_syn(probe, number)
             probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         case Protocol.UDP:
-            probe.setsockopt(level, linux.IP_MTU_DISCOVER if v4 else linux.IPV6_MTU_DISCOVER, linux.PMTUDISC_DONT)
+            probe.setsockopt(
+                level, linux.IP_MTU_DISCOVER if v4 else linux.IPV6_MTU_DISCOVER, linux.PMTUDISC_DONT
+            )
         case Protocol.SCTP:
             pass
 

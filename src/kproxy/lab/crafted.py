@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import socket
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from kproxy.lab import linux, message, packets, topology, wiring
+from kproxy.lab import message, packets, topology, wiring
 from kproxy.lab.channel import sequence_numbers
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.observation import Socket
-from kproxy.net import Address, Family, Protocol
+from kproxy.net import Address, Protocol, family_of
 
 if TYPE_CHECKING:
     from kproxy.lab.lab import Flow, Lab
 
 _POLL = 0.02
+_FIRST_PORT, _PORTS = 20000, 10007
+"""Source ports of crafted packets."""
+
 _SYN_RECEIVED = "03"
 """State column of ``/proc/net/tcp``."""
 
@@ -32,35 +34,37 @@ class Martian:
     delivered: bool
 
 
-async def martian(
-    lab: Lab, node: str, port: int, protocol: Protocol, family: Family, patience: float, source_port: int = 40000
-) -> Martian:
-    """From the on-link client, send a packet to 127.0.0.1 (::1) at the node's link address.
+async def martian(lab: Lab, node: str, daemon: Socket, protocol: Protocol, patience: float) -> Martian:
+    """From the on-link client, send a packet to a loopback address at the node's link address.
 
-    UDP: a request, delivered when the server has recorded it.  TCP: a SYN, delivered when the
-    listener holds a half-open connection for it.  Such a daemon must be served there
-    (`Lab.servers`), on the loopback address.
+    ``daemon``: where a server of the lab (`Servers.serve`) listens, 127.0.0.1 or ::1.  UDP: a request,
+    delivered when the server has recorded it.  TCP: a SYN, delivered when the listener holds a
+    half-open connection for it.
     """
     number = lab.next_number()
-    client = Socket(topology.CLIENT_ADDRESS[node][family], source_port)
-    target = Socket(ip_address("127.0.0.1" if family is Family.IPV4 else "::1"), port)
+    source = Socket(_client_address(node, daemon.address), _FIRST_PORT + number % _PORTS)
+    _send_to_neighbour(lab, node, _martian_packet(source, daemon, protocol, number))
+    delivered = False
+    for _ in range(max(1, round(patience / _POLL))):
+        await asyncio.sleep(_POLL)
+        if delivered := _delivered(lab, node, number, source, daemon, protocol):
+            break
+    lab.forget(number)
+    return Martian(delivered)
+
+
+def _client_address(node: str, like: Address) -> Address:
+    return topology.CLIENT_ADDRESS[node][family_of(like)]
+
+
+def _martian_packet(source: Socket, daemon: Socket, protocol: Protocol, number: int) -> bytes:
     match protocol:
         case Protocol.UDP:
-            packet = packets.udp_packet(client, target, message.encode_request(number))
+            return packets.udp_packet(source, daemon, message.encode_request(number))
         case Protocol.TCP:
-            packet = packets.tcp_packet(packets.Segment(source=client, destination=target, sequence=number))
+            return packets.tcp_packet(packets.Segment(source=source, destination=daemon, sequence=number))
         case Protocol.SCTP:
-            problem = "martians are UDP or TCP"
-            raise LabError(problem)
-    _send_to_neighbour(lab, node, packet)
-    deadline = asyncio.get_running_loop().time() + patience
-    while not (delivered := _delivered(lab, node, number, client, target, protocol)):
-        if asyncio.get_running_loop().time() >= deadline:
-            break
-        await asyncio.sleep(_POLL)
-    lab.servers.forget(number)
-    lab.captures.forget(number)
-    return Martian(delivered)
+            raise LabError("martians are UDP or TCP")
 
 
 async def out_of_window(lab: Lab, flow: Flow) -> None:
@@ -74,8 +78,7 @@ async def out_of_window(lab: Lab, flow: Flow) -> None:
     """
     connection = lab.servers.connection(flow.last)
     if connection is None:
-        problem = "the flow has no TCP connection to a server of the lab"
-        raise LabError(problem)
+        raise LabError("the flow has no TCP connection to a server of the lab")
     following, expected = sequence_numbers(connection.end)
     segment = packets.Segment(
         source=connection.reception.at,
@@ -103,13 +106,13 @@ def _send_to_neighbour(lab: Lab, node: str, packet: bytes) -> None:
         wire.sendto(packet, (topology.UPLINK, ethertype, 0, 0, link_address))
 
 
-def _delivered(lab: Lab, node: str, number: int, client: Socket, target: Socket, protocol: Protocol) -> bool:
+def _delivered(lab: Lab, node: str, number: int, source: Socket, daemon: Socket, protocol: Protocol) -> bool:
     if protocol is Protocol.UDP:
         return bool(lab.servers.receptions(number))
-    table = "tcp" if target.address.version == 4 else "tcp6"
-    half_open = (_proc_form(target), _proc_form(client), _SYN_RECEIVED)
+    table = "tcp" if daemon.address.version == 4 else "tcp6"
+    half_open = [_proc_form(daemon), _proc_form(source), _SYN_RECEIVED]
     lines = lab.network[node].read(f"/proc/thread-self/net/{table}").splitlines()[1:]
-    return any(tuple(line.split()[1:4]) == half_open for line in lines)
+    return any(line.split()[1:4] == half_open for line in lines)
 
 
 def _proc_form(end: Socket) -> str:

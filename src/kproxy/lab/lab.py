@@ -49,7 +49,7 @@ class Flow:
         return self._last
 
     def close(self) -> None:
-        """Close it (a stream by an abort)."""
+        """Close it (a stream by an abort); leaving the lab closes all flows."""
         self._channel.close()
 
 
@@ -60,11 +60,14 @@ class Lab:
         self.network = network
         self.servers = Servers()
         self.captures = Captures(network[name] for name in _WATCHED)
+        self._flows: list[Flow] = []
         self._count = 0
         self._serve_elsewhere()
 
     def close(self) -> None:
-        """Stop servers and captures and let go of the namespaces."""
+        """Close flows, stop servers and captures, and let go of the namespaces."""
+        for flow in self._flows:
+            flow.close()
         self.captures.close()
         self.servers.close()
         self.network.close()
@@ -87,11 +90,10 @@ class Lab:
             return Traced(unsupported(request, error), Evidence())
         try:
             observation = await self.asked(channel, number, request.size, request.patience)
-            return Traced(observation, self.evidence(number))
+            return Traced(observation, self._evidence_over(channel, number))
         finally:
             channel.close()
-            self.captures.forget(number)
-            self.servers.forget(number)
+            self.forget(number)
 
     async def open_flow(self, request: ProbeRequest) -> tuple[Flow | None, Observation]:
         """Connect (or bind), exchange once, and keep the socket; None when it could not even be made."""
@@ -100,7 +102,9 @@ class Lab:
             channel = Channel(self.network[request.sender], self.captures, request, number)
         except OSError as error:
             return None, unsupported(request, error)
-        return Flow(self, channel), await self.asked(channel, number, request.size, request.patience)
+        flow = Flow(self, channel)
+        self._flows.append(flow)
+        return flow, await self.asked(channel, number, request.size, request.patience)
 
     async def asked(self, channel: Channel, number: int, size: int, patience: float) -> Observation:
         """One exchange over a channel; silence comes with its evidence."""
@@ -109,15 +113,22 @@ class Lab:
         except OSError as error:
             return NetworkError(error.errno or 0)
         if isinstance(observation, Silent):
-            return replace(observation, evidence=self.evidence(number))
+            return replace(observation, evidence=self._evidence_over(channel, number))
         return observation
 
-    def evidence(self, number: int) -> Evidence:
-        """What captures and servers know of a probe up to now."""
+    def _evidence_over(self, channel: Channel, number: int) -> Evidence:
+        """What captures and servers know of an exchange up to now."""
         self.captures.drain()
-        return Evidence(
-            self.captures.sightings(number), self.servers.receptions(number), self.captures.lost()
-        )
+        mark = number
+        if channel.request.protocol is Protocol.SCTP:
+            mark = self.captures.sctp_tag(channel.request.sender, channel.own.port) or number
+        sightings = self.captures.sightings(mark)
+        return Evidence(sightings, self.servers.receptions(number), self.captures.lost())
+
+    def forget(self, number: int) -> None:
+        """Drop what is known of a probe that has been judged."""
+        self.captures.forget(number)
+        self.servers.forget(number)
 
     def next_number(self) -> int:
         """A number no probe of this lab has had."""

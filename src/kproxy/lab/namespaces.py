@@ -108,8 +108,7 @@ def finish(process: subprocess.Popen[bytes], stdin: str = "") -> str:
     out, err = process.communicate(stdin.encode())
     if process.returncode:
         command = " ".join(map(str, process.args))  # type: ignore[arg-type]
-        message = f"{command}: exit {process.returncode}: {err.decode(errors='replace').strip()}"
-        raise LabError(message)
+        raise LabError(f"{command}: exit {process.returncode}: {err.decode(errors='replace').strip()}")
     return out.decode(errors="replace")
 
 
@@ -136,5 +135,4 @@ def _setns(descriptor: int) -> None:
 def _call(result: int, what: str) -> None:
     if result:
         number = ctypes.get_errno()
-        message = f"cannot {what}: {os.strerror(number)}"
-        raise LabError(message)
+        raise LabError(f"cannot {what}: {os.strerror(number)}")

@@ -59,8 +59,7 @@ def build() -> Network:
 
 def _require_root() -> None:
     if os.geteuid() != 0:
-        message = "the lab needs root for network namespaces; run with sudo, or inside `unshare -Urnm`"
-        raise LabError(message)
+        raise LabError("the lab needs root for network namespaces; run with sudo, or in `unshare -Urnm`")
 
 
 def _wire(network: Network) -> None:

@@ -183,7 +183,7 @@ class Garbled:
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """This kernel cannot send such a probe."""
+    """The kernel cannot send such a probe."""
 
     why: str
 

@@ -26,8 +26,10 @@ ICMP_ERRORS = (3, 11, 12)
 ICMPV6_ERRORS = (1, 3, 4)
 """Unreachable, time exceeded, parameter problem; IPv6's "packet too big" is no refusal."""
 
+INIT, ABORT = 1, 6
+"""SCTP chunk types."""
+
 _FRAGMENT = 44
-_SCTP_INIT, _SCTP_ABORT = 1, 6
 _FRAGMENTATION_NEEDED = (3, 4)
 
 
@@ -55,19 +57,13 @@ def _identify(packet: bytes) -> tuple[Kind, int] | None:
     if found is None:
         return None
     protocol, at = found
-    match protocol:
-        case 6:
-            return _identify_tcp(packet, at)
-        case 17:
-            return _identify_udp(packet, at)
-        case 132:
-            return _identify_sctp(packet, at)
-        case 1 if packet[at] in ICMP_ERRORS and (packet[at], packet[at + 1]) != _FRAGMENTATION_NEEDED:
-            return _quoted(packet[at + 8 :])
-        case 58 if packet[at] in ICMPV6_ERRORS:
-            return _quoted(packet[at + 8 :])
-        case _:
-            return None
+    code = tuple(packet[at : at + 2])
+    if protocol == ICMP and code[0] in ICMP_ERRORS and code != _FRAGMENTATION_NEEDED:
+        return _quoted(packet[at + 8 :])
+    if protocol == ICMPV6 and code[0] in ICMPV6_ERRORS:
+        return _quoted(packet[at + 8 :])
+    reader = _READERS.get(protocol)
+    return reader(packet, at) if reader else None
 
 
 def transport(packet: bytes) -> tuple[int, int] | None:
@@ -101,13 +97,14 @@ def _identify_udp(packet: bytes, at: int) -> tuple[Kind, int] | None:
 
 
 def _identify_sctp(packet: bytes, at: int) -> tuple[Kind, int] | None:
-    match packet[at + 12]:
-        case 1:
-            return Kind.FIRST, _word(packet, at + 16)
-        case 6:
-            return Kind.RESET, _word(packet, at + 4)
-        case _:
-            return None
+    if packet[at + 12] == INIT:
+        return Kind.FIRST, _word(packet, at + 16)
+    if packet[at + 12] == ABORT:
+        return Kind.RESET, _word(packet, at + 4)
+    return None
+
+
+_READERS = {TCP: _identify_tcp, UDP: _identify_udp, SCTP: _identify_sctp}
 
 
 def _quoted(packet: bytes) -> tuple[Kind, int] | None:
@@ -117,8 +114,8 @@ def _quoted(packet: bytes) -> tuple[Kind, int] | None:
     protocol, at = found
     if protocol == TCP:
         return Kind.ICMP, _word(packet, at + 4)
-    inner = {UDP: _identify_udp, SCTP: _identify_sctp}.get(protocol)
-    known = inner(packet, at) if inner else None
+    reader = _READERS.get(protocol)
+    known = reader(packet, at) if reader else None
     return (Kind.ICMP, known[1]) if known else None
 
 
@@ -199,10 +196,10 @@ def _ip_header(source: Address, destination: Address, protocol: int, length: int
 def checksum(data: bytes) -> int:
     """The Internet checksum (RFC 1071)."""
     padded = data + b"\0" * (len(data) % 2)
-    total = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
+    total: int = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
+    return 0xFFFF - total
 
 
 def socket_of(address: tuple[object, ...]) -> Socket:

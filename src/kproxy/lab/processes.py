@@ -101,14 +101,17 @@ def spawn(
     environment = {**os.environ, "XTABLES_LOCKFILE": str(log.with_suffix(".xtables.lock")), **(env or {})}
     if path_prefix is not None:
         environment["PATH"] = f"{path_prefix}:{environment.get('PATH', os.defpath)}"
-    options: dict[str, object] = {"env": environment, "start_new_session": True, "pass_fds": tuple(descriptors)}
+    options: dict[str, object] = {
+        "env": environment,
+        "start_new_session": True,
+        "pass_fds": tuple(descriptors),
+    }
     with log.open("ab") as output:
         options |= {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
         try:
             popen = namespace.start([*_DIE_WITH_PARENT, *argv], **options)
         except FileNotFoundError as error:
-            message = "setpriv is needed to start programs in the lab: install util-linux"
-            raise LabError(message) from error
+            raise LabError("setpriv is needed to start programs in the lab: install util-linux") from error
     return Process(argv, popen, log)
 
 
@@ -119,8 +122,7 @@ def xtables_directory(directory: Path, variant: Xtables) -> Path:
     """
     program = next((p for p in _program_places(variant.value) if p.exists()), None)
     if program is None:
-        message = f"{variant.value} is not installed: install the iptables package"
-        raise LabError(message)
+        raise LabError(f"{variant.value} is not installed: install the iptables package")
     directory.mkdir(parents=True, exist_ok=True)
     for tool in ("iptables", "ip6tables"):
         for name in (tool, f"{tool}-save", f"{tool}-restore"):
