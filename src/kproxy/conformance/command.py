@@ -23,6 +23,7 @@ from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import BadSubject, Subject, load
+from kproxy.lab.processes import Xtables
 
 CANNOT_RUN = 2
 
@@ -106,9 +107,13 @@ def _testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[s
             message = f"the simulator evaluates kproxy's own rules; it cannot run {subject.name}"
             raise CannotRun(message)
         return simulator.opener(options.mode), {"testbed": "simulator"}
-    from kproxy.conformance.testbeds import netns
+    from kproxy.conformance.testbeds import environment, netns
 
-    return netns.opener(subject, options.mode, options.variant)
+    variant = Xtables[options.variant.upper()]
+    problems = environment.problems()
+    if problems:
+        raise CannotRun("; ".join(problems))
+    return netns.opener(subject, options.mode, variant), environment.facts(subject, variant)
 
 
 class _Line:

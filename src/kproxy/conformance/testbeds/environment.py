@@ -1,0 +1,60 @@
+"""What this machine is, for the report, and what it lacks, with the fix."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+
+from kproxy import __version__
+from kproxy.conformance.subject import Subject, fill
+from kproxy.lab.processes import Xtables
+
+TOOLS = {"ip": "iproute2", "nft": "nftables", "conntrack": "conntrack", "setpriv": "util-linux"}
+"""Programs the lab runs, and the Debian package of each."""
+
+
+def problems() -> list[str]:
+    """Why the netns testbed cannot run here, each with what to do; empty when it can."""
+    if sys.platform != "linux":
+        return [f"network namespaces need Linux, this is {sys.platform}: use --testbed simulator"]
+    found = []
+    if os.geteuid() != 0:
+        found.append("network namespaces need root: run it with sudo")
+    missing = [package for tool, package in TOOLS.items() if _which(tool) is None]
+    missing += ["iptables"] if _which(Xtables.NFT.value) is None else []
+    if missing:
+        found.append(f"programs are missing: apt-get install {' '.join(missing)}")
+    return found
+
+
+def facts(subject: Subject, variant: Xtables) -> dict[str, str]:
+    """Versions that a result depends on."""
+    return {
+        "testbed": "netns",
+        "kproxy": __version__,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "iptables": _version(variant.value, "iptables", "--version"),
+        "nft": _version("nft", "--version"),
+        "subject": _version(*_subject_version(subject)) if subject.version_command else "unknown",
+    }
+
+
+def _subject_version(subject: Subject) -> list[str]:
+    values = {"binary": subject.binary, "python": sys.executable}
+    return [fill(part, values) for part in subject.version_command]
+
+
+def _which(program: str) -> str | None:
+    return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+
+
+def _version(program: str, *arguments: str) -> str:
+    path = _which(program)
+    if path is None:
+        return "missing"
+    done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
+    return (done.stdout or done.stderr).strip().splitlines()[0] if done.stdout or done.stderr else "unknown"

@@ -1,0 +1,278 @@
+"""The netns testbed: real packets on this machine's kernel, the subject's real processes.
+
+One lab (`kproxy.lab`) and one API server for each profile.  Waiting is a barrier and no sleep: after
+the changes a sentinel Service is added; when it answers on both nodes, the proxies have applied all
+that came before it.  A second sentinel then proves that the sync which served the first has ended,
+clean-up included (a proxy's syncs do not overlap).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Document, Instance
+from kproxy.conformance.case import (
+    Case,
+    Feature,
+    Hold,
+    OutOfWindow,
+    Probe,
+    Profile,
+    TargetKind,
+    Use,
+    VantageKind,
+)
+from kproxy.conformance.session import OpenTestbed
+from kproxy.conformance.subject import Subject
+from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.conformance.testbeds.proxies import Proxies
+from kproxy.conformance.testbeds.reading import HOST, read
+from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
+from kproxy.conformance.world import Change, Put, Remove, RestartProxy, surroundings
+from kproxy.lab import crafted, topology
+from kproxy.lab.apiserver import ApiServer, Kind
+from kproxy.lab.lab import Flow, Lab, open_lab
+from kproxy.lab.namespaces import LabError
+from kproxy.lab.observation import Answered, ProbeRequest, Socket
+from kproxy.lab.processes import Xtables, run_in
+from kproxy.net import Family, Protocol
+from kproxy.spec.outcome import Failure
+
+PATIENCE = 5.0
+"""Seconds to wait for an answer where silence would be unlawful."""
+QUIET = 0.5
+"""Seconds without any answer that count as silence where silence is lawful."""
+BARRIER = 60.0
+"""Seconds a subject has to apply changes."""
+POLL = 0.01
+AT_ONCE = 150
+"""Probes under way at the same time."""
+
+_KINDS = {kind.value: kind for kind in Kind}
+
+
+def opener(subject: Subject, mode: str, variant: Xtables) -> OpenTestbed:
+    """How `kproxy.conformance.session` opens labs for a subject."""
+
+    @asynccontextmanager
+    async def open_netns(profile: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:
+        with tempfile.TemporaryDirectory(prefix="kproxy-lab-") as directory:
+            try:
+                async with open_lab() as lab, ApiServer() as server:
+                    proxies = Proxies(lab.network, subject, mode, profile, variant, Path(directory))
+                    testbed = NetnsTestbed(lab, server, proxies)
+                    testbed.prepare(instances)
+                    await proxies.start_all(server)
+                    try:
+                        yield testbed
+                    finally:
+                        await proxies.kill_all()
+            except LabError as reason:
+                raise Broken(str(reason)) from reason
+
+    return open_netns
+
+
+class NetnsTestbed:
+    """A lab with the subject running on its nodes."""
+
+    name = "netns"
+    exhaustive = False
+
+    def __init__(self, lab: Lab, server: ApiServer, proxies: Proxies) -> None:
+        self._lab, self._server, self._proxies = lab, server, proxies
+        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._flows: dict[tuple[str, str], tuple[Flow, Hold]] = {}
+        self._sentinels = itertools.count()
+        self._standing: list[Sentinel] = []
+
+    # ------------------------------------------------------------------ preparation
+
+    def prepare(self, instances: Sequence[Instance]) -> None:
+        """Put the lab's own objects in the API server and open every server the cases need."""
+        for document in surroundings().values():
+            self._put(document)
+        for node in topology.NODES:
+            for protocol in (Protocol.TCP, Protocol.UDP):
+                everywhere = tuple(LOOPBACK.values())
+                self._lab.servers.serve(
+                    self._lab.network[node], LOOPBACK_DAEMON_PORT, protocol, HOST + node, everywhere
+                )
+        self._lab.servers.serve(self._lab.network[SENTINEL_POD], SENTINEL_PORT, Protocol.TCP, SENTINEL_POD)
+        for where, port, protocol, who in dict.fromkeys(_listeners(instances)):
+            self._lab.servers.serve(self._lab.network[where], port, protocol, who)
+
+    def lacks(self, case: Case) -> str | None:
+        """Why this kernel cannot run a case."""
+        if Feature.SCTP in case.features and not _kernel_has_sctp(self._lab):
+            return "this kernel has no SCTP sockets (a kernel with CONFIG_IP_SCTP, or its sctp module loaded)"
+        return None
+
+    # ------------------------------------------------------------------ changes
+
+    async def change(self, changes: Sequence[Change]) -> None:
+        """Write objects to the API server; restart proxies."""
+        for change in changes:
+            match change:
+                case Put(document=document):
+                    self._put(document)
+                case Remove(key=(kind, namespace, name)):
+                    self._server.store.delete(_KINDS[kind], namespace, name)
+                case RestartProxy(node=node, meanwhile=meanwhile):
+                    await self._proxies.kill(node)
+                    await self.change(meanwhile)
+                    self._proxies.start(node)
+
+    def _put(self, document: Document) -> None:
+        self._server.store.put(_KINDS[document["kind"]], document)
+
+    async def settle(self) -> None:
+        """Return when both proxies have finished applying all that was written."""
+        for old in self._standing:
+            for kind, namespace, name in old.keys:
+                self._server.store.delete(_KINDS[kind], namespace, name)
+        self._standing = []
+        for _ in range(2):
+            sentinel = Sentinel(next(self._sentinels))
+            self._standing.append(sentinel)
+            for document in sentinel.documents:
+                self._put(document)
+            await self._answered(sentinel)
+
+    async def _answered(self, sentinel: Sentinel) -> None:
+        deadline = time.monotonic() + BARRIER
+        waiting = set(itertools.product(topology.NODES, Family))
+        while waiting:
+            asked = sorted(waiting, key=str)
+            answers = await asyncio.gather(*(self._ask(node, sentinel, family) for node, family in asked))
+            waiting -= {who for who, served in zip(asked, answers, strict=True) if served}
+            self._proxies.check()
+            if waiting and time.monotonic() > deadline:
+                missing = ", ".join(f"node {node} {family.value}" for node, family in sorted(waiting, key=str))
+                raise Broken(f"the subject has not applied a Service within {BARRIER:.0f} s: {missing}")
+            await asyncio.sleep(POLL if waiting else 0)
+
+    async def _ask(self, node: str, sentinel: Sentinel, family: Family) -> bool:
+        request = ProbeRequest(
+            sender=node, destination=sentinel.cluster_ip(family), port=sentinel.port, patience=0.3
+        )
+        seen = await self._lab.probe(request)
+        return isinstance(seen, Answered) and seen.who == SENTINEL_POD
+
+    # ------------------------------------------------------------------ questions
+
+    async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
+        """Send ``count`` new connections at once."""
+        if probe.to.kind is TargetKind.LOOPBACK_DAEMON and probe.sender.kind is not VantageKind.HOST:
+            return [await self._martian(instance, probe)]
+        request = self._request(instance, probe, probe.oversize)
+        return await asyncio.gather(*(self._one(instance, probe, request) for _ in range(count)))
+
+    async def _one(self, instance: Instance, probe: Probe, request: ProbeRequest) -> Observation:
+        async with self._gate:
+            return read(await self._lab.probe(request), instance, probe)
+
+    def _request(self, instance: Instance, step: Probe | Hold, size: int = 0) -> ProbeRequest:
+        packet = instance.question(step.sender, step.to).packet
+        return ProbeRequest(
+            sender=step.sender.name,
+            destination=packet.destination,
+            port=packet.port,
+            protocol=packet.protocol,
+            source=None if step.sender.kind in {VantageKind.HOST, VantageKind.POD} else packet.source,
+            size=size,
+            patience=QUIET if Failure.DROPPED in step.expect else PATIENCE,
+        )
+
+    async def _martian(self, instance: Instance, probe: Probe) -> Observation:
+        daemon = Socket(LOOPBACK[instance.family], LOOPBACK_DAEMON_PORT)
+        protocol = probe.to.protocol or Protocol.TCP
+        seen = await crafted.martian(self._lab, probe.to.node, daemon, protocol, QUIET)
+        if seen.delivered:
+            text = f"a packet from outside reached the daemon on node {probe.to.node}'s loopback address"
+            return Observation(frozenset({Failure.UNTOUCHED}), text)
+        return Observation(frozenset({Failure.DROPPED}), "the daemon got nothing")
+
+    async def hold(self, instance: Instance, hold: Hold) -> Observation:
+        """Open a flow and exchange once."""
+        flow, seen = await self._lab.open_flow(self._request(instance, hold))
+        if flow is not None:
+            self._flows[instance.name, hold.flow] = (flow, hold)
+        return read(seen, instance, hold)
+
+    async def use(self, instance: Instance, use: Use) -> Observation:
+        """Exchange on a held flow."""
+        flow, hold = self._flow(instance, use.flow)
+        quiet = isinstance(use.expect, frozenset) and Failure.DROPPED in use.expect
+        return read(await flow.exchange(QUIET if quiet else PATIENCE), instance, hold)
+
+    async def out_of_window(self, instance: Instance, step: OutOfWindow) -> None:
+        """Let the endpoint of a held flow send a segment that conntrack calls INVALID."""
+        flow, _ = self._flow(instance, step.flow)
+        await crafted.out_of_window(self._lab, flow)
+
+    def _flow(self, instance: Instance, name: str) -> tuple[Flow, Hold]:
+        if (instance.name, name) not in self._flows:
+            raise Broken(f"flow {name!r} could not be opened")
+        return self._flows[instance.name, name]
+
+    # ------------------------------------------------------------------ evidence
+
+    async def evidence(self, instance: Instance, folder: Path) -> None:
+        """Objects, rules with counters, conntrack, addresses and the proxy's log of each node."""
+        objects = [
+            version.document()
+            for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE)
+            for version in self._server.store.objects(kind)
+            if version.key[0] == instance.namespace
+        ]
+        folder.joinpath("objects.json").write_bytes(msgspec.json.format(msgspec.json.encode(objects)))
+        for node in topology.NODES:
+            for name, command in _EVIDENCE.items():
+                folder.joinpath(f"{node}.{name}.txt").write_text(await self._output(node, command))
+            log = self._proxies.log(node).read_text(errors="replace")
+            folder.joinpath(f"{node}.proxy.log").write_text(log)
+
+    async def _output(self, node: str, command: tuple[str, ...]) -> str:
+        try:
+            return await run_in(self._lab.network[node], command)
+        except (LabError, OSError) as reason:
+            return f"{reason}\n"
+
+
+_EVIDENCE = {
+    "iptables": ("iptables-save", "-c"),
+    "ip6tables": ("ip6tables-save", "-c"),
+    "nft": ("nft", "list", "ruleset"),
+    "conntrack": ("conntrack", "-L", "-o", "extended"),
+    "addresses": ("ip", "addr"),
+}
+
+
+def _listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protocol, str]]:
+    """Where, on which port and as whom servers must listen for these cases."""
+    for instance in instances:
+        for service in instance.services:
+            for port in service.ports:
+                for backend in service.backends:
+                    number = instance.target_port(service, port, backend.shift)
+                    yield backend.on, number, port.protocol, backend.on
+                if number := instance.node_port(service, port):
+                    for node in topology.NODES:
+                        yield node, number, port.protocol, HOST + node
+
+
+def _kernel_has_sctp(lab: Lab) -> bool:
+    try:
+        lab.network[SENTINEL_POD].socket(2, 1, 132).close()
+    except OSError:
+        return False
+    return True

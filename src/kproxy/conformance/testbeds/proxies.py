@@ -1,0 +1,109 @@
+"""The subject's processes in a lab: one on each node, with its files, started, killed, started again."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+
+from kproxy.conformance.case import Profile
+from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.subject import Subject, fill
+from kproxy.conformance.testbed import Broken
+from kproxy.lab import topology
+from kproxy.lab.apiserver import ApiServer, kubeconfig
+from kproxy.lab.network import Network
+from kproxy.lab.processes import Process, Xtables, listen, spawn, xtables_directory
+from kproxy.net import Family
+
+API_PORT = 6443
+LOG_TAIL_LINES = 15
+
+
+class Proxies:
+    """The subject on every node of a lab."""
+
+    def __init__(
+        self, network: Network, subject: Subject, mode: str, profile: Profile, variant: Xtables, directory: Path
+    ) -> None:
+        self._network, self._subject, self._mode, self._profile = network, subject, mode, profile
+        self._directory = directory
+        self._tools = xtables_directory(directory / "bin", variant)
+        self._running: dict[str, Process] = {}
+        self._starts = itertools.count(1)
+
+    async def start_all(self, server: ApiServer) -> None:
+        """Let the API server listen on every node, and start the subject there."""
+        address = ip_address("127.0.0.1")
+        await server.listen(listen(self._network[node], address, API_PORT) for node in topology.NODES)
+        for node in topology.NODES:
+            self.start(node)
+
+    def start(self, node: str) -> None:
+        """Write a node's files and start its proxy."""
+        values = self._write_files(node)
+        self._running[node] = spawn(
+            [fill(part, values) for part in self._subject.command],
+            self._network[node],
+            log=self.log(node),
+            env={name: fill(text, values) for name, text in self._subject.environment.items()},
+            path_prefix=self._tools,
+        )
+
+    async def kill(self, node: str) -> None:
+        """SIGKILL a node's proxy and wait for its end."""
+        process = self._running.pop(node)
+        process.kill()
+        await process.wait()
+
+    async def kill_all(self) -> None:
+        """SIGKILL all that run."""
+        for node in list(self._running):
+            await self.kill(node)
+
+    def check(self) -> None:
+        """Raise `Broken` with the end of its log if a proxy has ended by itself."""
+        for node, process in self._running.items():
+            if process.returncode is not None:
+                text = self.log(node).read_text(errors="replace").strip().splitlines()
+                tail = "\n".join(text[-LOG_TAIL_LINES:])
+                command = " ".join(process.argv)
+                raise Broken(f"the proxy of node {node} ended with {process.returncode}: {command}\n{tail}")
+
+    def log(self, node: str) -> Path:
+        """The file a node's proxy writes its output to."""
+        return self._directory / f"{node}.log"
+
+    def pid(self, node: str) -> int:
+        """Process ID of a node's proxy."""
+        return self._running[node].pid
+
+    def _write_files(self, node: str) -> Mapping[str, str]:
+        home = self._directory / node
+        home.mkdir(parents=True, exist_ok=True)
+        url = f"http://127.0.0.1:{API_PORT}"
+        values = {
+            "binary": self._subject.binary,
+            "python": sys.executable,
+            "config": str(home / "config.yaml"),
+            "kubeconfig": str(home / "kubeconfig.yaml"),
+            "api_server": url,
+            "mode": self._mode,
+            "node": topology.HOSTNAMES[node],
+            "node_name": topology.HOSTNAMES[node],
+            "node_ip": str(topology.NODE_ADDRESS[node][Family.IPV4]),
+            "directory": str(home),
+        }
+        place = Placement(
+            node=node,
+            mode=self._mode,
+            kubeconfig=values["kubeconfig"],
+            min_sync_period=self._subject.min_sync_period,
+        )
+        Path(values["kubeconfig"]).write_text(kubeconfig(url))
+        Path(values["config"]).write_text(kube_proxy_configuration(self._profile, place))
+        for name, template in self._subject.files.items():
+            (home / name).write_text(fill(template, values))
+        return values

@@ -1,0 +1,84 @@
+"""What the wire showed, read as outcomes: the lab's observations in the specification's words.
+
+Pure.  An empty set of outcomes means: whatever the case asks, this can never be lawful.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.case import Probe, TargetKind, VantageKind
+from kproxy.conformance.case import Hold as HoldStep
+from kproxy.conformance.testbed import Broken, Observation
+from kproxy.lab import observation as lab
+from kproxy.lab import topology
+from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+
+HOST = "host:"
+"""Bystanders on a node call themselves so, with the node's name."""
+ELSEWHERE = "elsewhere"
+
+Asked = Probe | HoldStep
+
+
+def read(seen: lab.Observation, instance: Instance, asked: Asked) -> Observation:
+    """An observation of the lab as the outcomes it may be."""
+    match seen:
+        case lab.Answered():
+            return _answered(seen, instance, asked)
+        case lab.Refused(icmp=icmp, by=by):
+            text = f"ICMP type {icmp.type} code {icmp.code} from {by}"
+            outcomes = {Failure.REJECTED} if icmp.port_unreachable else set()
+            return Observation(frozenset(outcomes), text)
+        case lab.Reset(connected=connected):
+            return Observation(
+                frozenset({Failure.RESET}), "TCP RST" + (" after the handshake" if connected else "")
+            )
+        case lab.Silent():
+            return _silent(seen, instance, asked)
+        case lab.NetworkError(errno=number):
+            return Observation(frozenset(), f"the sender's kernel said {errno.errorcode.get(number, number)}")
+        case lab.Garbled(what=what):
+            return Observation(frozenset(), f"garbled: {what}")
+        case lab.Unsupported(why=why):
+            raise Broken(why)
+
+
+def _answered(seen: lab.Answered, instance: Instance, asked: Asked) -> Observation:
+    if seen.who == ELSEWHERE or seen.who.startswith(HOST):
+        text = f"untouched by the proxy: answered by {seen.who}, which saw {seen.peer}"
+        return Observation(frozenset({Failure.UNTOUCHED}), text)
+    sources = _sources(seen, instance, asked)
+    endpoint = (seen.at.address, seen.at.port)
+    text = f"delivered to {seen.who} at {seen.at}, which saw {seen.peer} (sent from {seen.own})"
+    if asked.to.kind is TargetKind.BACKEND and Source.PRESERVED in sources:
+        return Observation(frozenset({Failure.UNTOUCHED}), text, endpoint)
+    outcomes: set[Outcome] = {Delivered(*endpoint, source) for source in sources}
+    return Observation(frozenset(outcomes), text, endpoint)
+
+
+def _sources(seen: lab.Answered, instance: Instance, asked: Asked) -> set[Source]:
+    """Whether the source was rewritten; where it would look the same, both; none for a strange address."""
+    if seen.peer.address == seen.own.address:
+        if asked.sender.kind is VantageKind.HOST:
+            return {Source.PRESERVED, Source.MASQUERADED}
+        return {Source.PRESERVED}
+    judge = instance.question(asked.sender, asked.to).judge
+    if seen.peer.address in topology.local_addresses(judge, instance.family):
+        return {Source.MASQUERADED}
+    return set()
+
+
+def _silent(seen: lab.Silent, instance: Instance, asked: Asked) -> Observation:
+    if seen.endpoint_saw or seen.connected:
+        who = ", ".join(reception.who for reception in seen.evidence.receptions) or "somebody"
+        return Observation(frozenset(), f"silence, although {who} got it: the answer was lost")
+    judge = instance.question(asked.sender, asked.to).judge
+    beyond = seen.evidence.left(judge)
+    if beyond:
+        last = beyond[-1]
+        text = f"silence; it left node {judge} by {last.interface} for {last.destination}"
+        return Observation(frozenset(), text)
+    where = f"it reached node {judge}" if seen.evidence.entered(judge) else "not seen on a link"
+    return Observation(frozenset({Failure.DROPPED}), f"silence; {where} and nothing left it")

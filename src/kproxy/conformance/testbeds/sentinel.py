@@ -1,0 +1,80 @@
+"""Sentinel Services: added after other changes, they answer when those have been applied.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kproxy.conformance.bind import Document
+from kproxy.conformance.world import Key, key_of
+from kproxy.lab import topology
+from kproxy.net import Address, Family
+
+SENTINEL_POD = "a3"
+SENTINEL_PORT = 9999
+NAMESPACE = "kproxy-lab"
+FIRST_OFFSET, ADDRESSES = 512, 256
+
+
+@dataclass(frozen=True, slots=True)
+class Sentinel:
+    """The ``number``-th sentinel: a dual-stack Service with one endpoint."""
+
+    number: int
+    port: int = 80
+
+    @property
+    def name(self) -> str:
+        """The Service's name."""
+        return f"sentinel-{self.number}"
+
+    def cluster_ip(self, family: Family) -> Address:
+        """Its cluster IP; reused only after `ADDRESSES` further sentinels."""
+        return topology.SERVICE_CIDR[family][FIRST_OFFSET + self.number % ADDRESSES]
+
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """Service first, then its EndpointSlices."""
+        return (self._service(), *(self._slice(family) for family in Family))
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The identities of its objects."""
+        return tuple(map(key_of, self.documents))
+
+    def _service(self) -> Document:
+        addresses = [str(self.cluster_ip(family)) for family in Family]
+        return {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": self.name, "namespace": NAMESPACE},
+            "spec": {
+                "type": "ClusterIP",
+                "clusterIP": addresses[0],
+                "clusterIPs": addresses,
+                "ipFamilies": [family.value for family in Family],
+                "ipFamilyPolicy": "RequireDualStack",
+                "internalTrafficPolicy": "Cluster",
+                "sessionAffinity": "None",
+                "ports": [{"protocol": "TCP", "port": self.port, "targetPort": SENTINEL_PORT}],
+            },
+        }
+
+    def _slice(self, family: Family) -> Document:
+        return {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": f"{self.name}-{family.value.lower()}",
+                "namespace": NAMESPACE,
+                "labels": {"kubernetes.io/service-name": self.name},
+            },
+            "addressType": family.value,
+            "endpoints": [
+                {
+                    "addresses": [str(topology.POD_ADDRESS[SENTINEL_POD][family])],
+                    "conditions": {"ready": True},
+                    "nodeName": topology.HOSTNAMES[topology.node_of(SENTINEL_POD)],
+                }
+            ],
+            "ports": [{"name": "", "protocol": "TCP", "port": SENTINEL_PORT}],
+        }
