@@ -66,16 +66,16 @@ def present(store: Store, place: Place) -> Version:
     return version
 
 
-def merge(target: Any, patch: Any) -> Any:  # noqa: ANN401  (any JSON value)
-    """A JSON value with a merge patch applied (RFC 7396)."""
-    if not isinstance(patch, dict):
-        return patch
+def merge(target: object, patch: Mapping[str, Any]) -> Document:
+    """A JSON value with a merge patch applied (RFC 7396, for patches that are objects)."""
     result = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:
             result.pop(key, None)
-        else:
+        elif isinstance(value, dict):
             result[key] = merge(result.get(key), value)
+        else:
+            result[key] = value
     return result
 
 
