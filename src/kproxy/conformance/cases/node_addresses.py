@@ -1,0 +1,241 @@
+"""Cases on the addresses of a node: which serve node ports, and what becomes of loopback.
+
+Only values; the vocabulary is `kproxy.conformance.case`.  On every node a daemon listens on every node
+port's number: what is not served by the proxy is seen to reach that daemon.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    DROPPED,
+    MASQUERADED,
+    REJECTED,
+    UNTOUCHED,
+    Apply,
+    Case,
+    Feature,
+    Probe,
+    Type,
+    case,
+    client,
+    delivered_to,
+    host,
+    loopback_daemon,
+    pod,
+    service,
+)
+from kproxy.conformance.cases.profiles import (
+    LOCALHOST_OFF,
+    NO_DETECTOR,
+    NODE_PORT_CIDR,
+    PRIMARY_WITHOUT_EXTERNAL_IPS,
+)
+from kproxy.net import Family, Protocol
+
+IPV4_ONLY = (Family.IPV4,)
+IPV6_ONLY = (Family.IPV6,)
+
+WEB = service("web", "a1", "b1", type=Type.NODE_PORT)
+
+FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
+
+SERVED = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
+SPREAD = {"balancing.every-endpoint-chosen"}
+INSIDE = {"node-port.addresses.inside-configured.served"}
+OUTSIDE = {"node-port.addresses.outside-configured.untouched"}
+
+# ------------------------------------------------------------------- which addresses of a node
+
+SECOND_ADDRESS_BY_DEFAULT = case(
+    "node-port.second-address-by-default",
+    "By default a node's second address may serve node ports or not; its first one does.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.node_port("a", second=True), expect=FROM_BOTH | UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | SPREAD | {"node-port.addresses.default-not-primary.either"},
+    features={Feature.NODE_PORT},
+    regressions={"R067"},
+)
+
+ONLY_CONFIGURED_ADDRESSES_SERVE = case(
+    "node-port.only-configured-addresses-serve",
+    "With a list of ranges the addresses inside serve, and those outside belong to the node's daemons.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=host("b"), to=WEB.node_port("a"), expect=FROM_BOTH),
+    Probe(sender=client("a"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
+    Probe(sender=host("a"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
+    clauses=SERVED | SPREAD | INSIDE | OUTSIDE,
+    features={Feature.NODE_PORT},
+    profile=NODE_PORT_CIDR,
+)
+
+LOCALHOST_OUTSIDE_THE_LIST = case(
+    "node-port.localhost-outside-the-list",
+    "A list of ranges without loopback's leaves node ports on 127.0.0.1 to the node's daemons.",
+    Apply(WEB),
+    Probe(sender=host("a"), to=WEB.localhost("a"), expect=UNTOUCHED),
+    Probe(sender=host("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
+    clauses=SERVED | INSIDE | OUTSIDE,
+    features={Feature.NODE_PORT},
+    profile=NODE_PORT_CIDR,
+    families=IPV4_ONLY,
+)
+
+UNLISTED_ADDRESS_WITHOUT_ENDPOINT = case(
+    "node-port.unlisted-address-without-endpoint",
+    "Without endpoints a listed address refuses; one that is not listed may refuse as well, but serves nobody.",
+    Apply(empty := service("empty", type=Type.NODE_PORT), WEB),
+    Probe(sender=client("a"), to=empty.node_port("a"), expect=REJECTED),
+    Probe(sender=client("a"), to=empty.node_port("a", second=True), expect=REJECTED | UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
+    clauses=SERVED | INSIDE | {"endpoints.none.rejected", "node-port.addresses.reject-scope.either"},
+    features={Feature.NODE_PORT},
+    profile=NODE_PORT_CIDR,
+)
+
+ZERO_RANGE_TAKES_EVERY_ADDRESS = case(
+    "node-port.zero-range-takes-every-address",
+    "A /0 range takes in the second address too, whatever else is listed.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
+    Probe(sender=client("a"), to=WEB.node_port("a", second=True), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("b2"), to=WEB.node_port("b", second=True), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | SPREAD | {"node-port.addresses.zero-range.served"},
+    features={Feature.NODE_PORT},
+    profile=LOCALHOST_OFF,
+    families=IPV4_ONLY,
+)
+
+FAMILY_NOT_LISTED_TAKES_EVERY_ADDRESS = case(
+    "node-port.family-not-listed-takes-every-address",
+    "A list without a range of the family binds that family not at all.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
+    Probe(sender=client("a"), to=WEB.node_port("a", second=True), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | SPREAD | {"node-port.addresses.family-not-listed.served"},
+    features={Feature.NODE_PORT},
+    profile=LOCALHOST_OFF,
+    families=IPV6_ONLY,
+)
+
+PRIMARY_MEANS_THE_NODE_OBJECTS_ADDRESS = case(
+    "node-port.primary-means-the-node-objects-address",
+    "With nodePortAddresses primary, the address of the Node object serves and no other does.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
+    Probe(sender=host("a"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
+    clauses=SERVED
+    | SPREAD
+    | {"node-port.addresses.primary.served", "node-port.addresses.not-primary.untouched"},
+    features={Feature.NODE_PORT},
+    profile=PRIMARY_WITHOUT_EXTERNAL_IPS,
+)
+
+# ------------------------------------------------------------------- loopback
+
+LOCALHOST_BY_DEFAULT = case(
+    "node-port.localhost-by-default",
+    "By default 127.0.0.1 may serve node ports or not; the node's own address does.",
+    Apply(WEB),
+    Probe(sender=host("a"), to=WEB.localhost("a"), expect=FROM_BOTH | UNTOUCHED, count=8),
+    Probe(sender=host("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | SPREAD | {"node-port.localhost.default.either"},
+    features={Feature.NODE_PORT},
+    regressions={"R064"},
+    families=IPV4_ONLY,
+)
+
+LOCALHOST_SERVES_WHEN_ASKED_TO = case(
+    "node-port.localhost-serves-when-asked-to",
+    "With localhostNodePorts true the node reaches node ports on 127.0.0.1, endpoints near and far.",
+    Apply(WEB),
+    Probe(sender=host("a"), to=WEB.localhost("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=host("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | SPREAD | {"node-port.localhost.enabled.served"},
+    features={Feature.NODE_PORT, Feature.LOCALHOST_NODE_PORTS},
+    regressions={"R064", "R066"},
+    profile=NO_DETECTOR,
+    families=IPV4_ONLY,
+)
+
+LOCALHOST_IS_LEFT_ALONE_WHEN_OFF = case(
+    "node-port.localhost-is-left-alone-when-off",
+    "With localhostNodePorts false 127.0.0.1 belongs to the node's daemons, though every address is listed.",
+    Apply(WEB),
+    Probe(sender=host("a"), to=WEB.localhost("a"), expect=UNTOUCHED),
+    Probe(sender=host("b"), to=WEB.localhost("b"), expect=UNTOUCHED),
+    Probe(sender=host("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    clauses=SERVED
+    | SPREAD
+    | {"node-port.localhost.disabled.untouched", "node-port.addresses.zero-range.served"},
+    features={Feature.NODE_PORT},
+    profile=LOCALHOST_OFF,
+    families=IPV4_ONLY,
+)
+
+IPV6_LOCALHOST_NEVER_SERVES = case(
+    "node-port.ipv6-localhost-never-serves",
+    "The address ::1 belongs to the node's daemons and does not hang.",
+    Apply(WEB),
+    Probe(sender=host("a"), to=WEB.localhost("a"), expect=UNTOUCHED),
+    Probe(sender=host("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | SPREAD | {"node-port.localhost.ipv6.untouched"},
+    features={Feature.NODE_PORT},
+    regressions={"R064", "R065"},
+    families=IPV6_ONLY,
+)
+
+LOOPBACK_DAEMONS_ARE_OUT_OF_REACH = case(
+    "node-port.loopback-daemons-are-out-of-reach",
+    "A neighbour who routes 127.0.0.1 to a node reaches nothing there; the node's own processes do.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=loopback_daemon("a"), expect=DROPPED),
+    Probe(sender=client("a"), to=loopback_daemon("a", Protocol.UDP), expect=DROPPED),
+    Probe(sender=host("a"), to=loopback_daemon("a"), expect=UNTOUCHED),
+    Probe(sender=host("a"), to=loopback_daemon("a", Protocol.UDP), expect=UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | SPREAD | {"node-port.localhost.martian-dropped", "traffic.not-for-a-service.untouched"},
+    features={Feature.NODE_PORT},
+    regressions={"R063"},
+    families=IPV4_ONLY,
+)
+
+LOOPBACK_DAEMONS_ARE_OUT_OF_REACH_WHEN_LOCALHOST_SERVES = case(
+    "node-port.loopback-daemons-are-out-of-reach-when-localhost-serves",
+    "The same on a node that was asked to serve node ports on 127.0.0.1, where the kernel lets martians in.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=loopback_daemon("a"), expect=DROPPED),
+    Probe(sender=host("a"), to=loopback_daemon("a"), expect=UNTOUCHED),
+    Probe(sender=host("a"), to=WEB.localhost("a"), expect=FROM_BOTH, spread=True),
+    clauses=SERVED
+    | SPREAD
+    | {
+        "node-port.localhost.enabled.served",
+        "node-port.localhost.martian-dropped",
+        "traffic.not-for-a-service.untouched",
+    },
+    features={Feature.NODE_PORT, Feature.LOCALHOST_NODE_PORTS},
+    regressions={"R063"},
+    profile=NO_DETECTOR,
+    families=IPV4_ONLY,
+)
+
+CASES: tuple[Case, ...] = (
+    SECOND_ADDRESS_BY_DEFAULT,
+    ONLY_CONFIGURED_ADDRESSES_SERVE,
+    LOCALHOST_OUTSIDE_THE_LIST,
+    UNLISTED_ADDRESS_WITHOUT_ENDPOINT,
+    ZERO_RANGE_TAKES_EVERY_ADDRESS,
+    FAMILY_NOT_LISTED_TAKES_EVERY_ADDRESS,
+    PRIMARY_MEANS_THE_NODE_OBJECTS_ADDRESS,
+    LOCALHOST_BY_DEFAULT,
+    LOCALHOST_SERVES_WHEN_ASKED_TO,
+    LOCALHOST_IS_LEFT_ALONE_WHEN_OFF,
+    IPV6_LOCALHOST_NEVER_SERVES,
+    LOOPBACK_DAEMONS_ARE_OUT_OF_REACH,
+    LOOPBACK_DAEMONS_ARE_OUT_OF_REACH_WHEN_LOCALHOST_SERVES,
+)
