@@ -1,0 +1,185 @@
+"""Cases on externalIPs: served though no interface has them, on the ports of their Service only.
+
+Only values; the vocabulary is `kproxy.conformance.case`.  Whatever a node does not serve of these
+addresses goes on to the lab's elsewhere, which answers: being left alone is seen, not guessed.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    MASQUERADED,
+    REJECTED,
+    STILL,
+    UNTOUCHED,
+    Apply,
+    Case,
+    Delete,
+    Feature,
+    Hold,
+    Port,
+    Probe,
+    Type,
+    Use,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    remote,
+    service,
+)
+from kproxy.conformance.cases.profiles import PRIMARY_WITHOUT_EXTERNAL_IPS
+from kproxy.net import Protocol
+
+WEB = service("web", "a1", "b1", external_ips=1)
+FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
+FROM_B2 = delivered_to("b2", source=MASQUERADED)
+
+SERVED = {"external-ip.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
+CLUSTER_IP_SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+SPREAD = {"balancing.every-endpoint-chosen"}
+NOT_SERVED = {"external-address.undefined-port.not-served"}
+LEFT_ALONE = {"traffic.not-for-a-service.untouched"}
+
+REACHED_FROM_EVERYWHERE = case(
+    "external-ip.reached-from-everywhere",
+    "Clients on-link and routed, pods and nodes reach every endpoint, and are rewritten.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.external_ip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=remote("b"), to=WEB.external_ip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=WEB.external_ip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=host("b"), to=WEB.external_ip(), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | SPREAD,
+    features={Feature.EXTERNAL_IPS},
+)
+
+DATAGRAMS_TOO = case(
+    "external-ip.datagrams-too",
+    "The same for UDP, from an endpoint of the Service as well.",
+    Apply(dns := service("dns", "a1", "b1", external_ips=1, ports=(Port(number=53, protocol=Protocol.UDP),))),
+    Probe(sender=client("b"), to=dns.external_ip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a1"), to=dns.external_ip(), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | SPREAD | {"protocol.udp.served", "masquerade.hairpin.rewritten"},
+    features={Feature.EXTERNAL_IPS},
+)
+
+SEVERAL_ADDRESSES = case(
+    "external-ip.several-addresses",
+    "Each of two external IPs of a node port Service is served, on the service port; "
+    "the node port's number is not.",
+    Apply(two := service("two", "a1", "b1", type=Type.NODE_PORT, external_ips=2)),
+    Probe(sender=client("a"), to=two.external_ip(0), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=two.external_ip(1), expect=FROM_BOTH, spread=True),
+    Probe(
+        sender=client("a"),
+        to=two.external_ip(0).at_node_port_number(),
+        expect=REJECTED | UNTOUCHED,
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=two.external_ip(1).at_node_port_number(),
+        expect=REJECTED | UNTOUCHED,
+    ),
+    clauses=SERVED | SPREAD | {"node-port.number-on-service-address.not-served"},
+    features={Feature.EXTERNAL_IPS, Feature.NODE_PORT},
+)
+
+OTHER_PORTS_LEAD_NOWHERE = case(
+    "external-ip.other-ports-lead-nowhere",
+    "A port the Service does not have leads to no endpoint, nor does its number over another protocol.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.external_ip().at_undefined_port(), expect=REJECTED | UNTOUCHED),
+    Probe(sender=pod("a2"), to=WEB.external_ip().at_undefined_port(), expect=REJECTED | UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.external_ip().over(Protocol.UDP), expect=REJECTED | UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.external_ip(), expect=FROM_BOTH),
+    clauses=SERVED | NOT_SERVED,
+    features={Feature.EXTERNAL_IPS},
+    regressions={"R051"},
+)
+
+REFUSED_BY_THE_GATE = case(
+    "external-ip.refused-by-the-gate",
+    "With external IPs switched off nobody is diverted: packets go where routing takes them.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.external_ip(), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=WEB.external_ip(), expect=UNTOUCHED),
+    Probe(sender=host("b"), to=WEB.external_ip(), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
+    clauses=CLUSTER_IP_SERVED | {"external-ip.disabled.untouched"},
+    features={Feature.EXTERNAL_IPS},
+    regressions={"R061"},
+    profile=PRIMARY_WITHOUT_EXTERNAL_IPS,
+)
+
+BAD_TEXT_IS_PASSED_OVER = case(
+    "external-ip.bad-text-is-passed-over",
+    "Addresses of both families and words that are none stand before a good address, "
+    "which is served; so are the cluster IP and the neighbour.",
+    Apply(
+        poisoned := service(
+            "poisoned",
+            "a1",
+            "b1",
+            external_ips=1,
+            raw_external_ips=("203.0.113.77", "2001:db8:77::1", "not-an-address", "203.0.113.300", ""),
+        ),
+        neighbour := service("neighbour", "b2", external_ips=1),
+    ),
+    Probe(sender=client("a"), to=poisoned.external_ip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=poisoned.cluster_ip, expect=delivered_to("a1", "b1")),
+    Probe(sender=client("a"), to=neighbour.external_ip(), expect=FROM_B2),
+    clauses=SERVED
+    | CLUSTER_IP_SERVED
+    | SPREAD
+    | {"external-ip.bad-text.skipped", "change.other-services.undisturbed"},
+    features={Feature.EXTERNAL_IPS},
+    regressions={"R060"},
+)
+
+SHARED_BY_TWO_SERVICES = case(
+    "external-ip.shared-by-two-services",
+    "Two Services have one external IP on different ports; when one is deleted the other is still served.",
+    Apply(
+        WEB,
+        mail := service("mail", "b2", external_ips=1, share_vip_of="web", ports=(Port(number=25),)),
+    ),
+    Probe(sender=client("a"), to=WEB.external_ip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=mail.external_ip(), expect=FROM_B2),
+    Hold(flow="mail", sender=client("a"), to=mail.external_ip(), expect=FROM_B2),
+    Delete(WEB),
+    Probe(sender=client("a"), to=mail.external_ip(), expect=FROM_B2),
+    Probe(sender=client("a"), to=WEB.external_ip(), expect=REJECTED | UNTOUCHED),
+    Use(flow="mail", expect=STILL, clauses=("change.other-services.undisturbed",)),
+    clauses=SERVED
+    | SPREAD
+    | NOT_SERVED
+    | {"change.service-deleted.not-served", "change.other-services.undisturbed"},
+    features={Feature.EXTERNAL_IPS},
+    regressions={"R053"},
+)
+
+ADDRESSES_COME_AND_GO = case(
+    "external-ip.addresses-come-and-go",
+    "An external IP that is added is served; one that is taken away is left to routing.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.external_ip(0), expect=FROM_BOTH),
+    Apply(pair := WEB.but(external_ips=2)),
+    Probe(sender=client("a"), to=pair.external_ip(1), expect=FROM_BOTH, spread=True),
+    Apply(WEB),
+    Probe(sender=client("a"), to=pair.external_ip(1), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=pair.external_ip(1), expect=UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.external_ip(0), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | SPREAD | LEFT_ALONE | {"change.address.followed"},
+    features={Feature.EXTERNAL_IPS},
+)
+
+CASES: tuple[Case, ...] = (
+    REACHED_FROM_EVERYWHERE,
+    DATAGRAMS_TOO,
+    SEVERAL_ADDRESSES,
+    OTHER_PORTS_LEAD_NOWHERE,
+    REFUSED_BY_THE_GATE,
+    BAD_TEXT_IS_PASSED_OVER,
+    SHARED_BY_TWO_SERVICES,
+    ADDRESSES_COME_AND_GO,
+)

@@ -1,0 +1,261 @@
+"""Cases on load balancer IPs: which are served by nodes, on which ports, and as a Service changes.
+
+Only values; the vocabulary is `kproxy.conformance.case`.  Whatever a node does not serve of these
+addresses goes on to the lab's elsewhere, which answers as the load balancer would.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    MASQUERADED,
+    REJECTED,
+    STILL,
+    UNTOUCHED,
+    Apply,
+    Case,
+    Feature,
+    Hold,
+    Port,
+    Probe,
+    Type,
+    Use,
+    Vip,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    remote,
+    service,
+)
+from kproxy.net import Protocol
+
+BALANCED = Type.LOAD_BALANCER
+WEB = service("web", "a1", "b1", type=BALANCED, vips=(Vip(),))
+FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
+FROM_B2 = delivered_to("b2", source=MASQUERADED)
+
+SERVED = {"load-balancer.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
+NODE_PORT_SERVED = {"node-port.reaches-ready-endpoint"}
+CLUSTER_IP_SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+SPREAD = {"balancing.every-endpoint-chosen"}
+NOT_SERVED = {"external-address.undefined-port.not-served"}
+LEFT_ALONE = {"traffic.not-for-a-service.untouched"}
+FEATURES = {Feature.LOAD_BALANCER}
+WITH_NODE_PORT = {Feature.LOAD_BALANCER, Feature.NODE_PORT}
+
+REACHED_FROM_EVERYWHERE = case(
+    "load-balancer.reached-from-everywhere",
+    "Clients on-link and routed, pods and nodes reach every endpoint, and are rewritten.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=remote("b"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("b2"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a1"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=host("a"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | SPREAD | {"masquerade.hairpin.rewritten"},
+    features=FEATURES,
+    regressions={"R058"},
+)
+
+DATAGRAMS_AND_CONNECTIONS_ON_ONE_ADDRESS = case(
+    "load-balancer.datagrams-and-connections-on-one-address",
+    "One load balancer IP and port number serve TCP and UDP side by side.",
+    Apply(
+        dns := service(
+            "dns",
+            "a1",
+            "b1",
+            type=BALANCED,
+            vips=(Vip(),),
+            ports=(Port(name="a", number=53), Port(name="b", number=53, protocol=Protocol.UDP)),
+        )
+    ),
+    Probe(sender=client("a"), to=dns.vip().at("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=dns.vip().at("b"), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("b2"), to=dns.vip().at("b"), expect=FROM_BOTH, spread=True),
+    clauses=SERVED
+    | SPREAD
+    | {
+        "protocol.udp.served",
+        "protocol.same-number.independent",
+        "slices.ports.matched-by-name-and-protocol",
+    },
+    features=FEATURES,
+)
+
+SEVERAL_ADDRESSES_OF_BOTH_MODES = case(
+    "load-balancer.several-addresses-of-both-modes",
+    "Addresses without a mode and of mode VIP are served by nodes; one of mode Proxy and a mere "
+    "hostname are not, and disturb nothing.",
+    Apply(
+        many := service(
+            "many",
+            "a1",
+            "b1",
+            type=BALANCED,
+            vips=(Vip(ip_mode="Proxy"), Vip(hostname_only=True), Vip(), Vip(ip_mode="VIP")),
+        )
+    ),
+    Probe(sender=client("a"), to=many.vip(2), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=many.vip(2), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=many.vip(3), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=many.vip(0), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=many.vip(0), expect=UNTOUCHED),
+    Probe(sender=host("b"), to=many.vip(0), expect=UNTOUCHED),
+    Probe(sender=client("a"), to=many.node_port("a"), expect=FROM_BOTH, spread=True),
+    clauses=SERVED
+    | NODE_PORT_SERVED
+    | SPREAD
+    | {
+        "load-balancer.every-ip.served",
+        "load-balancer.ip-mode-proxy.untouched",
+        "load-balancer.hostname-only.ignored",
+    },
+    features=WITH_NODE_PORT,
+    regressions={"R058"},
+)
+
+ONLY_A_HOSTNAME = case(
+    "load-balancer.only-a-hostname",
+    "A load balancer known by a hostname alone leaves node port and cluster IP as they are.",
+    Apply(
+        named := service("named", "a1", "b1", type=BALANCED, vips=(Vip(hostname_only=True),)),
+    ),
+    Probe(sender=client("a"), to=named.node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=named.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    clauses=NODE_PORT_SERVED
+    | CLUSTER_IP_SERVED
+    | SPREAD
+    | {"load-balancer.hostname-only.ignored", "masquerade.external-policy-cluster.rewritten"},
+    features=WITH_NODE_PORT,
+)
+
+WITHOUT_NODE_PORT = case(
+    "load-balancer.without-node-port",
+    "A Service without node ports is served on its load balancer IP; the number is the node's own.",
+    Apply(bare := service("bare", "a1", "b1", type=BALANCED, vips=(Vip(),), ports=(Port(node_port=False),))),
+    Probe(sender=client("a"), to=bare.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("b2"), to=bare.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=bare.node_port("a"), expect=UNTOUCHED),
+    clauses=SERVED | SPREAD | LEFT_ALONE | {"load-balancer.without-node-port.served"},
+    features=WITH_NODE_PORT,
+)
+
+OTHER_PORTS_LEAD_NOWHERE = case(
+    "load-balancer.other-ports-lead-nowhere",
+    "Neither an undefined port nor the node port's number leads to an endpoint on a load balancer IP.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.vip().at_undefined_port(), expect=REJECTED | UNTOUCHED),
+    Probe(sender=pod("a2"), to=WEB.vip().at_undefined_port(), expect=REJECTED | UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.vip().at_node_port_number(), expect=REJECTED | UNTOUCHED),
+    Probe(sender=pod("b2"), to=WEB.vip().at_node_port_number(), expect=REJECTED | UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.vip(), expect=FROM_BOTH),
+    clauses=SERVED | NOT_SERVED | {"node-port.number-on-service-address.not-served"},
+    features=WITH_NODE_PORT,
+    regressions={"R050", "R051"},
+)
+
+SHARED_BY_TWO_SERVICES = case(
+    "load-balancer.shared-by-two-services",
+    "Two Services share a load balancer IP on different ports; when one loses a port, "
+    "the other and the remaining port are still served.",
+    Apply(
+        site := service(
+            "site",
+            "a1",
+            "b1",
+            type=BALANCED,
+            vips=(Vip(),),
+            ports=(Port(name="a"), Port(name="b", number=443)),
+        ),
+        mail := service(
+            "mail", "b2", type=BALANCED, vips=(Vip(),), share_vip_of="site", ports=(Port(number=25),)
+        ),
+    ),
+    Probe(sender=client("a"), to=site.vip().at("a"), expect=FROM_BOTH),
+    Probe(sender=client("a"), to=site.vip().at("b"), expect=FROM_BOTH),
+    Hold(flow="mail", sender=client("a"), to=mail.vip(), expect=FROM_B2),
+    Apply(site.but(ports=site.ports[:1])),
+    Probe(sender=client("a"), to=site.vip().at("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=site.vip().at("b"), expect=REJECTED | UNTOUCHED),
+    Probe(sender=client("a"), to=mail.vip(), expect=FROM_B2),
+    Use(flow="mail", expect=STILL, clauses=("change.other-services.undisturbed",)),
+    clauses=SERVED
+    | SPREAD
+    | NOT_SERVED
+    | {
+        "slices.ports.matched-by-name-and-protocol",
+        "change.port-removed.not-served",
+        "change.other-services.undisturbed",
+    },
+    features=FEATURES,
+    regressions={"R053", "R054"},
+)
+
+STATUS_COMES_AND_GOES = case(
+    "load-balancer.status-comes-and-goes",
+    "An address is served from when it stands in the status until it is taken out; the node port always.",
+    Apply(WEB.but(vips=())),
+    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("b2"), to=WEB.vip(), expect=FROM_BOTH),
+    Apply(WEB.but(vips=())),
+    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED),
+    Probe(sender=pod("b2"), to=WEB.vip(), expect=UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | NODE_PORT_SERVED | SPREAD | LEFT_ALONE | {"change.address.followed"},
+    features=WITH_NODE_PORT,
+)
+
+MODE_CHANGES = case(
+    "load-balancer.mode-changes",
+    "An address that turns from mode VIP to Proxy is the load balancer's; turned back it is the nodes' again.",
+    Apply(WEB),
+    Probe(sender=pod("a2"), to=WEB.vip(), expect=FROM_BOTH),
+    Apply(WEB.but(vips=(Vip(ip_mode="Proxy"),))),
+    Probe(sender=pod("a2"), to=WEB.vip(), expect=UNTOUCHED),
+    Probe(sender=client("b"), to=WEB.vip(), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
+    Apply(WEB.but(vips=(Vip(ip_mode="VIP"),))),
+    Probe(sender=pod("a2"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("b"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
+    clauses=SERVED
+    | CLUSTER_IP_SERVED
+    | SPREAD
+    | {"load-balancer.ip-mode-proxy.untouched", "change.address.followed"},
+    features=FEATURES,
+    regressions={"R058"},
+)
+
+TYPE_CHANGES = case(
+    "load-balancer.type-changes",
+    "Turned into a node port Service and on into a cluster IP Service, "
+    "it loses one kind of address each time, and no more.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.vip(), expect=FROM_BOTH),
+    Apply(WEB.but(type=Type.NODE_PORT, vips=())),
+    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    Apply(WEB.but(type=Type.CLUSTER_IP, vips=())),
+    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    clauses=SERVED | NODE_PORT_SERVED | CLUSTER_IP_SERVED | SPREAD | LEFT_ALONE | {"change.type.followed"},
+    features=WITH_NODE_PORT,
+)
+
+CASES: tuple[Case, ...] = (
+    REACHED_FROM_EVERYWHERE,
+    DATAGRAMS_AND_CONNECTIONS_ON_ONE_ADDRESS,
+    SEVERAL_ADDRESSES_OF_BOTH_MODES,
+    ONLY_A_HOSTNAME,
+    WITHOUT_NODE_PORT,
+    OTHER_PORTS_LEAD_NOWHERE,
+    SHARED_BY_TWO_SERVICES,
+    STATUS_COMES_AND_GOES,
+    MODE_CHANGES,
+    TYPE_CHANGES,
+)

@@ -1,0 +1,311 @@
+"""Cases on loadBalancerSourceRanges: whom they let in, whom they bind, and what they leave alone.
+
+Only values; the vocabulary is `kproxy.conformance.case`.  Every silence has someone beside it who is
+let in at the same address or at another of the Service's.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    DROPPED,
+    MASQUERADED,
+    REJECTED,
+    STILL,
+    Apply,
+    Case,
+    Feature,
+    Hold,
+    Place,
+    Policy,
+    Port,
+    Probe,
+    Type,
+    Use,
+    Vip,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    remote,
+    service,
+)
+from kproxy.net import Family, Protocol
+
+OPEN = service("web", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),))
+FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
+FROM_B2 = delivered_to("b2", source=MASQUERADED)
+
+SERVED = {"load-balancer.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
+ALLOWED = SERVED | {"source-ranges.inside-allowed"}
+DENIED = {"source-ranges.outside-dropped"}
+SPREAD = {"balancing.every-endpoint-chosen"}
+FEATURES = {Feature.LOAD_BALANCER, Feature.SOURCE_RANGES}
+
+CLIENTS_INSIDE_AND_OUTSIDE = case(
+    "source-ranges.clients-inside-and-outside",
+    "A client inside the ranges is served, one outside gets silence; through either node.",
+    Apply(guarded := OPEN.but(source_ranges=(Place.NOWHERE, Place.REMOTE_NETWORK))),
+    Probe(sender=remote("a"), to=guarded.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=remote("b"), to=guarded.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=guarded.vip(), expect=DROPPED),
+    Probe(sender=client("b"), to=guarded.vip(), expect=DROPPED),
+    clauses=ALLOWED | DENIED | SPREAD,
+    features=FEATURES,
+    regressions={"R043", "R047"},
+)
+
+DATAGRAMS_TOO = case(
+    "source-ranges.datagrams-too",
+    "Ranges bind datagrams as they bind connections, down to a single address.",
+    Apply(
+        dns := OPEN.but(
+            name="dns", ports=(Port(number=53, protocol=Protocol.UDP),), source_ranges=("client",)
+        )
+    ),
+    Probe(sender=client("a"), to=dns.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("b"), to=dns.vip(), expect=DROPPED),
+    Probe(sender=remote("a"), to=dns.vip(), expect=DROPPED),
+    clauses=ALLOWED | DENIED | SPREAD | {"protocol.udp.served"},
+    features=FEATURES,
+    regressions={"R043"},
+)
+
+PODS_ARE_BOUND = case(
+    "source-ranges.pods-are-bound",
+    "A pod that is listed is served, its neighbour on the node is not, though neither leaves the node.",
+    Apply(listed := OPEN.but(source_ranges=("a2", "remote"))),
+    Probe(sender=pod("a2"), to=listed.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a3"), to=listed.vip(), expect=DROPPED),
+    Probe(sender=pod("b2"), to=listed.vip(), expect=DROPPED),
+    Probe(sender=remote("a"), to=listed.vip(), expect=FROM_BOTH),
+    clauses=ALLOWED | DENIED | SPREAD | {"source-ranges.apply-to-pods"},
+    features=FEATURES,
+    regressions={"R049"},
+)
+
+PODS_OF_THE_CLUSTER_ARE_LET_IN = case(
+    "source-ranges.pods-of-the-cluster-are-let-in",
+    "A range that holds the cluster's pods lets them in, endpoints of the Service included, and nobody else.",
+    Apply(inward := OPEN.but(source_ranges=(Place.CLUSTER_CIDR,))),
+    Probe(sender=pod("a1"), to=inward.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("b3"), to=inward.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=inward.vip(), expect=DROPPED),
+    clauses=ALLOWED | DENIED | SPREAD | {"masquerade.hairpin.rewritten", "source-ranges.apply-to-pods"},
+    features=FEATURES,
+)
+
+NODES_ARE_BOUND = case(
+    "source-ranges.nodes-are-bound",
+    "A node's own processes are let in where its address is listed, and not where it is not.",
+    Apply(own := OPEN.but(source_ranges=("a",))),
+    Probe(sender=host("a"), to=own.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=host("b"), to=own.vip(), expect=DROPPED),
+    Probe(sender=client("a"), to=own.vip(), expect=DROPPED),
+    clauses=ALLOWED | DENIED | SPREAD | {"source-ranges.apply-to-host"},
+    features=FEATURES,
+    regressions={"R045"},
+)
+
+EVERY_ADDRESS_IS_GUARDED = case(
+    "source-ranges.every-address-is-guarded",
+    "Ranges hold for each of two load balancer IPs, and let the node that they list reach both.",
+    Apply(pair := OPEN.but(vips=(Vip(), Vip(ip_mode="VIP")), source_ranges=(Place.REMOTE_NETWORK, "a"))),
+    Probe(sender=remote("a"), to=pair.vip(0), expect=FROM_BOTH, spread=True),
+    Probe(sender=remote("a"), to=pair.vip(1), expect=FROM_BOTH, spread=True),
+    Probe(sender=host("a"), to=pair.vip(0), expect=FROM_BOTH, spread=True),
+    Probe(sender=host("a"), to=pair.vip(1), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=pair.vip(0), expect=DROPPED),
+    Probe(sender=client("a"), to=pair.vip(1), expect=DROPPED),
+    clauses=ALLOWED | DENIED | SPREAD | {"load-balancer.every-ip.served", "source-ranges.apply-to-host"},
+    features=FEATURES,
+    regressions={"R043", "R044"},
+)
+
+NEIGHBOURS_ARE_NOT_BOUND = case(
+    "source-ranges.neighbours-are-not-bound",
+    "A Service on the same load balancer IP and one beside it are open to all that a guarded one shuts out.",
+    Apply(
+        shut := OPEN.but(name="shut", source_ranges=(Place.REMOTE_NETWORK,)),
+        mail := service(
+            "mail",
+            "b2",
+            type=Type.LOAD_BALANCER,
+            vips=(Vip(),),
+            share_vip_of="shut",
+            ports=(Port(number=25),),
+        ),
+        beside := service("beside", "b2", type=Type.LOAD_BALANCER, vips=(Vip(),)),
+    ),
+    Probe(sender=remote("a"), to=shut.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=shut.vip(), expect=DROPPED),
+    Probe(sender=host("a"), to=shut.vip(), expect=DROPPED),
+    Probe(sender=client("a"), to=mail.vip(), expect=FROM_B2),
+    Probe(sender=host("a"), to=mail.vip(), expect=FROM_B2),
+    Probe(sender=client("a"), to=beside.vip(), expect=FROM_B2),
+    Probe(sender=host("a"), to=beside.vip(), expect=FROM_B2),
+    clauses=ALLOWED | DENIED | SPREAD | {"source-ranges.apply-to-host"},
+    features=FEATURES,
+    regressions={"R045", "R046"},
+)
+
+OTHER_ADDRESSES_ARE_NOT_BOUND = case(
+    "source-ranges.other-addresses-are-not-bound",
+    "Who is shut out at the load balancer IP is served at the node port, the cluster IP and the external IP.",
+    Apply(fenced := OPEN.but(external_ips=1, source_ranges=(Place.REMOTE_NETWORK,))),
+    Probe(sender=client("a"), to=fenced.vip(), expect=DROPPED),
+    Probe(sender=pod("a2"), to=fenced.vip(), expect=DROPPED),
+    Probe(sender=client("a"), to=fenced.node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=fenced.external_ip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=fenced.cluster_ip, expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=fenced.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    clauses=DENIED
+    | SPREAD
+    | {
+        "source-ranges.apply-to-pods",
+        "source-ranges.node-port-exempt",
+        "source-ranges.external-ip-exempt",
+        "source-ranges.cluster-ip-exempt",
+        "node-port.reaches-ready-endpoint",
+        "external-ip.reaches-ready-endpoint",
+        "cluster-ip.reaches-ready-endpoint",
+        "cluster-ip.from-outside.served",
+        "masquerade.cluster-ip.outside-rewritten",
+        "masquerade.cluster-ip.pod-source-preserved",
+        "masquerade.external-policy-cluster.rewritten",
+    },
+    features=FEATURES | {Feature.EXTERNAL_IPS, Feature.NODE_PORT},
+)
+
+UNDER_POLICY_LOCAL = case(
+    "source-ranges.under-policy-local",
+    "With externalTrafficPolicy Local ranges bind as well, and who is let in keeps its address.",
+    Apply(near := OPEN.but(external_policy=Policy.LOCAL, source_ranges=(Place.REMOTE_NETWORK,))),
+    Probe(sender=remote("a"), to=near.vip(), expect=delivered_to("a1"), count=8),
+    Probe(sender=remote("b"), to=near.vip(), expect=delivered_to("b1"), count=8),
+    Probe(sender=client("a"), to=near.vip(), expect=DROPPED),
+    clauses=DENIED
+    | {
+        "load-balancer.reaches-ready-endpoint",
+        "source-ranges.inside-allowed",
+        "external-policy.local.local-endpoints-source-preserved",
+    },
+    features=FEATURES | {Feature.EXTERNAL_TRAFFIC_POLICY},
+    regressions={"R030"},
+)
+
+ZERO_RANGE_LETS_ALL_IN = case(
+    "source-ranges.zero-range-lets-all-in",
+    "A /0 range beside others lets everyone in: clients, pods, nodes.",
+    Apply(everyone := OPEN.but(source_ranges=(Place.NOWHERE, Place.EVERYWHERE))),
+    Probe(sender=client("a"), to=everyone.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("b2"), to=everyone.vip(), expect=FROM_BOTH),
+    Probe(sender=host("b"), to=everyone.vip(), expect=FROM_BOTH),
+    clauses=SERVED | SPREAD | {"source-ranges.zero-range.allows-all"},
+    features=FEATURES,
+)
+
+TWO_HALVES_LET_ALL_IN = case(
+    "source-ranges.two-halves-let-all-in",
+    "Two ranges of length one let everyone in; one of them only half of the world.",
+    Apply(
+        halves := OPEN.but(name="halves", source_ranges=(Place.LOWER_HALF, Place.UPPER_HALF)),
+        upper := OPEN.but(name="upper", source_ranges=(Place.UPPER_HALF, Place.NOWHERE)),
+    ),
+    Probe(sender=client("a"), to=halves.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("b2"), to=halves.vip(), expect=FROM_BOTH),
+    Probe(sender=client("a"), to=upper.vip(), expect=FROM_BOTH),
+    Probe(sender=pod("b2"), to=upper.vip(), expect=DROPPED),
+    clauses=ALLOWED | DENIED | SPREAD | {"source-ranges.apply-to-pods"},
+    features=FEATURES,
+    families=(Family.IPV4,),
+)
+
+BLANKS_ARE_TRIMMED = case(
+    "source-ranges.blanks-are-trimmed",
+    "Ranges with blanks around them let in and shut out like others.",
+    Apply(blank := OPEN.but(raw_source_ranges=(" 172.18.0.0/24 ", "  fd00:18::/64 "))),
+    Probe(sender=client("a"), to=blank.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=remote("a"), to=blank.vip(), expect=DROPPED),
+    clauses=ALLOWED | DENIED | SPREAD | {"source-ranges.blanks-trimmed"},
+    features=FEATURES,
+)
+
+RANGES_OF_THE_OTHER_FAMILY = case(
+    "source-ranges.ranges-of-the-other-family",
+    "IPv4 ranges alone may leave an IPv6 address open to all or to none; other addresses are served.",
+    Apply(
+        foreign := OPEN.but(raw_source_ranges=("198.51.100.0/24",)),
+        guarded_too := OPEN.but(name="guarded", source_ranges=(Place.REMOTE_NETWORK,)),
+    ),
+    Probe(sender=client("a"), to=foreign.vip(), expect=FROM_BOTH | DROPPED, count=4),
+    Probe(sender=client("a"), to=foreign.node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=remote("a"), to=guarded_too.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=guarded_too.vip(), expect=DROPPED),
+    clauses=ALLOWED
+    | DENIED
+    | SPREAD
+    | {
+        "node-port.reaches-ready-endpoint",
+        "source-ranges.node-port-exempt",
+        "source-ranges.other-family-only.either",
+    },
+    features=FEATURES | {Feature.NODE_PORT},
+    families=(Family.IPV6,),
+)
+
+WITHOUT_ENDPOINTS = case(
+    "source-ranges.without-endpoints",
+    "Without endpoints who is inside the ranges is refused; who is outside is refused too, or gets silence.",
+    Apply(
+        empty := OPEN.but(name="empty", backends=(), source_ranges=(Place.REMOTE_NETWORK,)),
+        beside,
+    ),
+    Probe(sender=remote("a"), to=empty.vip(), expect=REJECTED),
+    Probe(sender=client("a"), to=empty.vip(), expect=REJECTED | DROPPED),
+    Probe(sender=client("a"), to=beside.vip(), expect=FROM_B2),
+    clauses=SERVED | {"endpoints.none.rejected", "source-ranges.no-endpoint.either"},
+    features=FEATURES,
+)
+
+RANGES_CHANGE = case(
+    "source-ranges.ranges-change",
+    "Ranges bind from when they are set, move to another client, and are gone when removed; "
+    "connections of those shut out meanwhile go on.",
+    Apply(OPEN),
+    Hold(flow="client", sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH),
+    Apply(OPEN.but(source_ranges=(Place.REMOTE_NETWORK,))),
+    Probe(sender=client("a"), to=OPEN.vip(), expect=DROPPED),
+    Probe(sender=remote("a"), to=OPEN.vip(), expect=FROM_BOTH),
+    Use(flow="client", expect=STILL, clauses=("established.survives-source-range-change",)),
+    Apply(OPEN.but(source_ranges=(Place.NODE_NETWORK,))),
+    Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=remote("a"), to=OPEN.vip(), expect=DROPPED),
+    Apply(OPEN),
+    Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH),
+    Probe(sender=remote("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True),
+    clauses=ALLOWED
+    | DENIED
+    | SPREAD
+    | {"change.source-ranges.followed", "established.survives-source-range-change"},
+    features=FEATURES,
+    regressions={"R043", "R048"},
+)
+
+CASES: tuple[Case, ...] = (
+    CLIENTS_INSIDE_AND_OUTSIDE,
+    DATAGRAMS_TOO,
+    PODS_ARE_BOUND,
+    PODS_OF_THE_CLUSTER_ARE_LET_IN,
+    NODES_ARE_BOUND,
+    EVERY_ADDRESS_IS_GUARDED,
+    NEIGHBOURS_ARE_NOT_BOUND,
+    OTHER_ADDRESSES_ARE_NOT_BOUND,
+    UNDER_POLICY_LOCAL,
+    ZERO_RANGE_LETS_ALL_IN,
+    TWO_HALVES_LET_ALL_IN,
+    BLANKS_ARE_TRIMMED,
+    RANGES_OF_THE_OTHER_FAMILY,
+    WITHOUT_ENDPOINTS,
+    RANGES_CHANGE,
+)
