@@ -129,6 +129,16 @@ class Store:
         feed.wake(self._clock())
         return feed
 
+    def unsubscribe(self, feed: Feed) -> None:
+        """The reader has gone."""
+        with self._lock:
+            self._feeds.remove(feed)
+
+    def node(self, name: str) -> Node | None:
+        """The Node of that name as it was last seen: one that is deleted stays known (``hz.node-delete``)."""
+        found = self._objects[Node].get(("", name))
+        return found if isinstance(found, Node) else None
+
     def listed(self, *kinds: Kind) -> bool:
         """Whether all of these kinds have been listed completely at least once."""
         return self._listed.issuperset(kinds)
@@ -138,6 +148,8 @@ class Store:
         with self._lock:
             old = self._objects[kind]
             new = {key_of(item): _essence(item) for item in objects}
+            if kind is Node:
+                new = old | new
             for key, item in new.items():
                 known = old.get(key)
                 new[key] = known if known == item and known is not None else item
@@ -172,10 +184,10 @@ class Store:
         match change:
             case Removed(key):
                 self._rejected.pop((kind.__name__, key), None)
-                return objects.pop(key, None) is not None
+                return kind is not Node and objects.pop(key, None) is not None
             case Rejected(key=key):
                 self._rejected[kind.__name__, key] = change
-                return objects.pop(key, None) is not None
+                return kind is not Node and objects.pop(key, None) is not None
             case item:
                 key, new = key_of(item), _essence(item)
                 self._rejected.pop((kind.__name__, key), None)

@@ -1,0 +1,85 @@
+"""The backends as `kproxy.server.sync` wants them: from a configuration to one kernel a family.
+
+The only module of the daemon that knows which backends there are; each is imported when its mode is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from kproxy import host
+from kproxy.host import HostError
+from kproxy.net import Family
+from kproxy.plan import Plan
+from kproxy.server.config import Configuration, Mode
+from kproxy.server.sync import Dataplane
+
+_IPV6_ADDRESSES = Path("/proc/net/if_inet6")
+_IPV6_DISABLED = "net/ipv6/conf/all/disable_ipv6"
+
+log = logging.getLogger(__name__)
+
+
+class UnusableMode(Exception):
+    """The configured mode cannot work here; there is no falling back to another (``cfg.mode-unusable``)."""
+
+
+def dataplanes(config: Configuration, primary: Family) -> dict[Family, Dataplane]:
+    """One kernel for each family this machine has; the ``primary`` one must work (``ds.capability``).
+
+    Raises `UnusableMode`.
+    """
+    if config.mode != Mode.IPTABLES.value:
+        raise UnusableMode(f"mode {config.mode} is not built yet; iptables is")
+    found: dict[Family, Dataplane] = {}
+    for family in Family:
+        if family is Family.IPV6 and not ipv6_enabled():
+            reason: object = "IPv6 is disabled on this machine"
+        else:
+            try:
+                found[family] = _iptables(config, family)
+                continue
+            except HostError as error:
+                reason = error
+        if family is primary:
+            raise UnusableMode(f"mode {config.mode} cannot serve {family.value}: {reason}")
+        log.warning("%s is not served: %s", family.value, reason)
+    return found
+
+
+def ipv6_enabled() -> bool:
+    """Whether any interface may have an IPv6 address."""
+    if not _IPV6_ADDRESSES.exists():
+        return False
+    try:
+        return host.read_sysctl(_IPV6_DISABLED) != "1"
+    except HostError:
+        return False
+
+
+class _Iptables:
+    """`kproxy.backends.iptables` of one family."""
+
+    def __init__(self, config: Configuration, family: Family) -> None:
+        from kproxy.backends.iptables.kernel import IptablesKernel, machine_options  # noqa: PLC0415
+        from kproxy.backends.iptables.tools import find_tools  # noqa: PLC0415
+
+        tools = find_tools(family)
+        self._kernel = IptablesKernel(tools)
+        self._options = machine_options(tools, config.iptables.masquerade_bit)
+
+    def apply(self, plan: Plan) -> str:
+        applied = self._kernel.apply(plan, self._options)
+        rules = ", ".join(f"{count} of {table.value}" for table, count in applied.written.items() if count)
+        return f"{'all written' if applied.rewritten else 'rules written'}: {rules or 'none'}"
+
+    def missing(self) -> tuple[str, ...]:
+        return self._kernel.missing()
+
+    def forget(self) -> None:
+        self._kernel.forget()
+
+
+def _iptables(config: Configuration, family: Family) -> Dataplane:
+    return _Iptables(config, family)

@@ -1,0 +1,108 @@
+"""When to sync next, as a value: changes at once but not too often, failures again soon, a look now and then.
+
+Used by `kproxy.server.sync`, which owns the clock.  Pure: every time is an argument, in seconds on any
+monotonic clock.  Behaviours ``life.min-sync``, ``life.max-sync``, ``life.retry``.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from kproxy.server.store import Pending
+
+
+class Action(enum.Enum):
+    """What to do."""
+
+    SYNC = "sync"
+    CHECK = "check"
+    """Look whether the kernel still holds what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What to do next, and when; a time that has passed means now."""
+
+    at: float
+    action: Action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The bounds, in seconds.
+
+    ``shortest`` is the least time from the end of one sync to the next (minSyncPeriod), ``longest`` the time
+    between two looks at the kernel, and the most that a failed sync waits (syncPeriod).  A sync waits until
+    changes have been ``quiet`` for so long, but no longer than ``patience``: one event at the API server
+    often comes as several changes, from several watches.
+    """
+
+    shortest: float
+    longest: float
+    quiet: float = 0.01
+    patience: float = 0.03
+    first_retry: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pacer:
+    """What has happened so far, as far as it decides what comes next; each method gives the next state."""
+
+    pace: Pace
+    ended: float | None = None
+    """End of the last sync that wrote to the kernel or failed to."""
+    failures: int = 0
+    """Failed syncs in a row."""
+    checked: float | None = None
+    """When the kernel was last looked at; a first sync counts."""
+    wanted: float | None = None
+    """Since when a sync is wanted for another reason than a change of the cluster."""
+
+    def due(self, pending: Pending | None) -> Due:
+        """What to do next, given the changes that wait."""
+        if self.checked is None:
+            return Due(float("-inf"), Action.SYNC)
+        check = Due(self.checked + self.pace.longest, Action.CHECK)
+        sync = min(
+            (at for at in (self._change(pending), self.wanted, self._retry()) if at is not None), default=None
+        )
+        if sync is None:
+            return check
+        sync = max(sync, self._earliest())
+        return check if check.at < sync else Due(sync, Action.SYNC)
+
+    def want(self, now: float) -> Pacer:
+        """A sync is wanted, as soon as may be."""
+        return self if self.wanted is not None else replace(self, wanted=now)
+
+    def looked(self, now: float) -> Pacer:
+        """The kernel was looked at."""
+        return replace(self, checked=now)
+
+    def wrote(self, now: float) -> Pacer:
+        """A sync ended well, and wrote to the kernel."""
+        return replace(self.idled(now), ended=now)
+
+    def idled(self, now: float) -> Pacer:
+        """A sync ended well and had nothing to write: it delays no other."""
+        checked = now if self.checked is None else self.checked
+        return replace(self, failures=0, wanted=None, checked=checked)
+
+    def failed(self, now: float) -> Pacer:
+        """A sync failed."""
+        checked = now if self.checked is None else self.checked
+        return replace(self, ended=now, failures=self.failures + 1, wanted=None, checked=checked)
+
+    def _change(self, pending: Pending | None) -> float | None:
+        if pending is None:
+            return None
+        return min(pending.last + self.pace.quiet, pending.first + self.pace.patience)
+
+    def _retry(self) -> float | None:
+        if not self.failures or self.ended is None:
+            return None
+        return self.ended + min(self.pace.longest, self.pace.first_retry * 2.0 ** min(self.failures - 1, 30))
+
+    def _earliest(self) -> float:
+        return float("-inf") if self.ended is None else self.ended + self.pace.shortest

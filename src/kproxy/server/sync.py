@@ -1,0 +1,180 @@
+"""Keeps one family's rules in step with the cluster: take what is known, plan, apply; and again.
+
+The last stage of the daemon, above `kproxy.server.store` and a backend's kernel.  One thread a family, so that
+trouble in one never holds up the other (``ds.independent-sync``).  Always the whole plan is made and compared;
+that unchanged Services cost nothing is the business of `normalise`, `plan` and the backend.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kproxy.api import Cluster, EndpointSlice, Service
+from kproxy.host import HostError
+from kproxy.net import Family
+from kproxy.plan import Note, Plan, Settings, plan
+from kproxy.server.pacing import Action, Pace, Pacer
+from kproxy.server.store import Feed, Store
+from kproxy.state import Snapshot, normalise
+
+FULL_SYNC_SECONDS = 3600.0
+"""After so long the kernel is not believed any more, and all is written again (``life.max-sync``)."""
+
+log = logging.getLogger(__name__)
+
+
+class Dataplane(Protocol):
+    """The kernel of one family, as a backend programs it; failures are `HostError`."""
+
+    def apply(self, plan: Plan) -> str:
+        """Make the kernel do what the plan says; a few words on what was written, for the log."""
+
+    def missing(self) -> tuple[str, ...]:
+        """What somebody took away since the last `apply`, as far as a cheap look can tell."""
+
+    def forget(self) -> None:
+        """Believe nothing of the kernel: the next `apply` writes everything."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What health wants to know of one family; times on the sync's clock."""
+
+    feed: Feed
+    updated: float | None = None
+    """When the kernel was last known to be up to date."""
+
+
+@dataclass(slots=True)
+class FamilySync:
+    """The loop of one family; `run` is the body of its thread.
+
+    ``settings`` makes the plan's settings of a cluster, reading the machine's addresses as it does.
+    ``synced`` is called once, after the first sync that succeeds.
+    """
+
+    family: Family
+    store: Store
+    dataplane: Dataplane
+    settings: Callable[[Cluster], Settings]
+    pace: Pace
+    clock: Callable[[], float]
+    synced: Callable[[], None] = lambda: None
+    progress: Progress = field(init=False)
+    _pacer: Pacer = field(init=False)
+    _snapshot: Snapshot | None = None
+    _plan: Plan | None = None
+    _applied: Plan | None = None
+    _settings: Settings | None = None
+    _rewritten_at: float = 0.0
+    _told: frozenset[Note] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.progress = Progress(self.store.subscribe())
+        self._pacer = Pacer(pace=self.pace)
+
+    def run(self) -> None:
+        """Sync for ever."""
+        self.wait_for_lists()
+        while True:
+            self.step()
+
+    def wait_for_lists(self) -> None:
+        """Return when Services and EndpointSlices have both been listed (``life.wait-both``)."""
+        feed = self.progress.feed
+        while not self.store.listed(Service, EndpointSlice):
+            feed.wait(feed.pending, None)
+
+    def step(self) -> None:
+        """Sleep until something is due or something changes; do what is due."""
+        feed = self.progress.feed
+        pending = feed.pending
+        due = self._pacer.due(pending)
+        now = self.clock()
+        if due.at > now:
+            feed.wait(pending, due.at - now)
+        elif due.action is Action.SYNC:
+            self._sync()
+        else:
+            self._check()
+
+    def _sync(self) -> None:
+        started = self.clock()
+        cluster = self.progress.feed.take()
+        try:
+            written = self._bring_up_to_date(cluster)
+        except HostError as error:
+            log.error("%s: sync failed: %s", self.family.value, error)  # noqa: TRY400 - the reason is all there is
+            self._failed()
+            return
+        except Exception:  # ``life.panic-safe``: whatever one input does, the next may be better
+            log.exception("%s: sync failed", self.family.value)
+            self._snapshot = self._plan = None
+            self._failed()
+            return
+        self._succeeded(written, self.clock() - started)
+
+    def _bring_up_to_date(self, cluster: Cluster) -> str | None:
+        """What was written; None when the kernel holds this plan already."""
+        self._settings = self.settings(cluster)
+        self._snapshot = normalise(cluster, self.family, self._snapshot)
+        self._plan = plan(self._snapshot, self._settings, self._plan)
+        if self._applied is not None and self._plan is self._applied:
+            return None
+        first = self._applied is None
+        self._applied = None
+        written = self.dataplane.apply(self._plan)
+        self._applied = self._plan
+        if first:
+            self._rewritten_at = self.clock()
+        return written
+
+    def _failed(self) -> None:
+        self._applied = None
+        self.dataplane.forget()
+        self._pacer = self._pacer.failed(self.clock())
+
+    def _succeeded(self, written: str | None, seconds: float) -> None:
+        now = self.clock()
+        self.progress.feed.applied()
+        first = self.progress.updated is None
+        self.progress.updated = now
+        if written is None:
+            self._pacer = self._pacer.idled(now)
+            return
+        self._pacer = self._pacer.wrote(now)
+        log.info("%s: synced in %.3f s: %s", self.family.value, seconds, written)
+        self._tell(self._plan.notes if self._plan else ())
+        if first:
+            self.synced()
+
+    def _tell(self, notes: tuple[Note, ...]) -> None:
+        """Each note once, until it goes away."""
+        current = frozenset(notes)
+        for note in notes:
+            if note not in self._told:
+                log.warning("%s: %s: %s", self.family.value, note.subject, note.text)
+        self._told = current
+
+    def _check(self) -> None:
+        """``life.canary``, ``np.addresses.reread``, ``life.max-sync``."""
+        now = self.clock()
+        self._pacer = self._pacer.looked(now)
+        try:
+            missing = self.dataplane.missing()
+            settings = self.settings(self.store.cluster())
+        except HostError as error:
+            log.warning("%s: could not look at the kernel: %s", self.family.value, error)
+            return
+        if missing:
+            log.warning(
+                "%s: rules were taken away, writing all again: %s", self.family.value, "; ".join(missing)
+            )
+        if missing or now - self._rewritten_at >= FULL_SYNC_SECONDS:
+            self._applied = None
+            self.dataplane.forget()
+        if self._applied is None or settings != self._settings:
+            self._pacer = self._pacer.want(now)
