@@ -24,7 +24,7 @@ class Placement:
     node: str
     mode: str
     kubeconfig: str
-    min_sync_period: str = "0s"
+    min_sync_period: str = "10ms"
     healthz: str = "127.0.0.1:10256"
     metrics: str = "127.0.0.1:10249"
 

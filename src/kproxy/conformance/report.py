@@ -6,11 +6,12 @@ Pure but for `show`, which prints to the console it is given.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from kproxy.conformance.case import Case
@@ -147,7 +148,7 @@ def _table(results: Sequence[CaseResult]) -> Table:
         colour = COLOURS[entry.result]
         label = "  " + entry.case.id.partition(".")[2]
         note = entry.reason or entry.case.about
-        table.add_row(label, f"[{colour}]{entry.result.value}[/]", f"{entry.seconds:.2f}s", f"[dim]{note}[/]")
+        table.add_row(label, f"[{colour}]{entry.result.value}[/]", f"{entry.seconds:.2f}s", f"[dim]{escape(note)}[/]")
     return table
 
 
@@ -159,17 +160,22 @@ def _group_cells(name: str, results: Sequence[CaseResult]) -> tuple[str, str, st
 
 def _show_failure(entry: CaseResult, report: Report, console: Console) -> None:
     console.print(f"\n[{COLOURS[entry.result]}]{entry.result.value}[/] [bold]{entry.case.id}[/]: {entry.case.about}")
+    for line in _failure_lines(entry, report):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _failure_lines(entry: CaseResult, report: Report) -> Iterator[str]:
+    """Requirement, what was lawful, what was seen, from where, where the evidence is, how to run it again."""
     if entry.result is Result.BROKEN:
-        console.print(f"  {entry.reason}")
+        yield f"  {entry.reason}"
     for finding in entry.findings:
-        console.print(f"  {finding.instance.family.value}, step {finding.step}: {finding.what}", highlight=False)
-        console.print(f"    lawful:  {finding.lawful}", highlight=False)
-        console.print(f"    seen:    {finding.seen}", highlight=False)
-        console.print(f"    clauses: {', '.join(finding.clauses)}", highlight=False)
+        yield f"  {finding.instance.family.value}, step {finding.step}: {finding.what}"
+        yield f"    lawful:  {finding.lawful}"
+        yield f"    seen:    {finding.seen}"
+        yield f"    clauses: {', '.join(finding.clauses)}"
     if entry.evidence:
-        console.print(f"  evidence: {entry.evidence}", highlight=False)
-    again = f"kproxy conformance run --proxy {report.subject} --mode {report.mode} --case '{entry.case.id}'"
-    console.print(f"  again:    {again}", highlight=False)
+        yield f"  evidence: {entry.evidence}"
+    yield f"  again:    kproxy conformance run --proxy {report.subject} --mode {report.mode} --case '{entry.case.id}'"
 
 
 def summary(report: Report) -> str:

@@ -73,7 +73,7 @@ class Subject:
     command: tuple[str, ...]
     version_command: tuple[str, ...] = ()
     binary: str = ""
-    min_sync_period: str = "0s"
+    min_sync_period: str = "10ms"
     features: frozenset[Feature] = frozenset(Feature)
     environment: Mapping[str, str]
     files: Mapping[str, str]
@@ -147,7 +147,7 @@ def _build(document: Mapping[str, Any], where: str, binary: str) -> Subject:
             command=tuple(document["command"]),
             version_command=tuple(document.get("version-command", ())),
             binary=binary or document.get("binary", ""),
-            min_sync_period=document.get("min-sync-period", "0s"),
+            min_sync_period=document.get("min-sync-period", "10ms"),
             features=_features(document.get("features"), where),
             environment=document.get("environment", {}),
             files=document.get("files", {}),
