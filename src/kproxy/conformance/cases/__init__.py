@@ -3,5 +3,24 @@
 from __future__ import annotations
 
 from kproxy.conformance.case import Case
+from kproxy.conformance.cases import (
+    cluster_ip,
+    external_ip,
+    load_balancer,
+    node_addresses,
+    node_port,
+    objects,
+    protocols,
+    source_ranges,
+)
 
-CATALOGUE: tuple[Case, ...] = ()
+CATALOGUE: tuple[Case, ...] = (
+    *cluster_ip.CASES,
+    *node_port.CASES,
+    *node_addresses.CASES,
+    *external_ip.CASES,
+    *load_balancer.CASES,
+    *source_ranges.CASES,
+    *protocols.CASES,
+    *objects.CASES,
+)

@@ -1,0 +1,145 @@
+"""Cases on protocols: TCP, UDP and SCTP side by side on one number.
+
+Only values; the vocabulary is `kproxy.conformance.case`.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    MASQUERADED,
+    REJECTED,
+    STILL,
+    UNTOUCHED,
+    Apply,
+    Case,
+    Feature,
+    Hold,
+    Port,
+    Probe,
+    Type,
+    Use,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    service,
+)
+from kproxy.net import Protocol
+
+TWINS = service(
+    "twins",
+    "a1",
+    "b1",
+    ports=(Port(name="a", number=53), Port(name="b", number=53, protocol=Protocol.UDP)),
+)
+ON_BOTH = delivered_to("a1", "b1")
+FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
+
+SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+SPREAD = {"balancing.every-endpoint-chosen"}
+SIDE_BY_SIDE = {"protocol.same-number.independent", "slices.ports.matched-by-name-and-protocol"}
+
+CONNECTIONS_AND_DATAGRAMS_ON_ONE_NUMBER = case(
+    "protocols.connections-and-datagrams-on-one-number",
+    "TCP and UDP ports with one number lead to an endpoint port each, for pods and nodes.",
+    Apply(TWINS),
+    Probe(sender=pod("a2"), to=TWINS.cluster_ip.at("a"), expect=ON_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=TWINS.cluster_ip.at("b"), expect=ON_BOTH, spread=True),
+    Probe(sender=host("b"), to=TWINS.cluster_ip.at("b"), expect=FROM_BOTH, spread=True),
+    clauses=SERVED | SPREAD | SIDE_BY_SIDE | {"protocol.udp.served", "masquerade.cluster-ip.host-rewritten"},
+)
+
+ONE_OF_TWO_IS_REMOVED = case(
+    "protocols.one-of-two-is-removed",
+    "When the UDP port of a number goes, the TCP port stays and keeps its connections; it may come back.",
+    Apply(TWINS),
+    Hold(flow="tcp", sender=pod("a2"), to=TWINS.cluster_ip.at("a"), expect=ON_BOTH),
+    Probe(sender=pod("a2"), to=TWINS.cluster_ip.at("b"), expect=ON_BOTH),
+    Apply(TWINS.but(ports=TWINS.ports[:1])),
+    Probe(sender=pod("a2"), to=TWINS.cluster_ip.at("b"), expect=REJECTED | UNTOUCHED),
+    Probe(sender=pod("a2"), to=TWINS.cluster_ip.at("a"), expect=ON_BOTH, spread=True),
+    Use(flow="tcp", expect=STILL, clauses=("established.survives-port-change-elsewhere",)),
+    Apply(TWINS),
+    Probe(sender=pod("b2"), to=TWINS.cluster_ip.at("b"), expect=ON_BOTH, spread=True),
+    clauses=SERVED
+    | SPREAD
+    | SIDE_BY_SIDE
+    | {
+        "protocol.udp.served",
+        "cluster-ip.undefined-protocol.not-served",
+        "change.port-removed.not-served",
+        "change.port-added.served",
+        "established.survives-port-change-elsewhere",
+    },
+)
+
+SCTP_BESIDE_THE_OTHERS = case(
+    "protocols.sctp-beside-the-others",
+    "TCP, UDP and SCTP share a cluster IP and a number.",
+    Apply(
+        trio := service(
+            "trio",
+            "a1",
+            "b1",
+            ports=(
+                Port(name="a", number=5060),
+                Port(name="b", number=5060, protocol=Protocol.UDP),
+                Port(name="c", number=5060, protocol=Protocol.SCTP),
+            ),
+        )
+    ),
+    Probe(sender=pod("a2"), to=trio.cluster_ip.at("c"), expect=ON_BOTH, spread=True),
+    Probe(sender=host("b"), to=trio.cluster_ip.at("c"), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=trio.cluster_ip.at("a"), expect=ON_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=trio.cluster_ip.at("b"), expect=ON_BOTH, spread=True),
+    clauses=SERVED
+    | SPREAD
+    | SIDE_BY_SIDE
+    | {"protocol.udp.served", "protocol.sctp.served", "masquerade.cluster-ip.host-rewritten"},
+    features={Feature.SCTP},
+)
+
+SCTP_NODE_PORT = case(
+    "protocols.sctp-node-port",
+    "A node port of SCTP is served beside one of TCP with the same number, through either node.",
+    Apply(
+        signalling := service(
+            "signalling",
+            "a1",
+            type=Type.NODE_PORT,
+            ports=(Port(name="a"), Port(name="b", protocol=Protocol.SCTP, same_node_port_as="a")),
+        )
+    ),
+    Probe(
+        sender=client("a"),
+        to=signalling.node_port("a").at("b"),
+        expect=delivered_to("a1", source=MASQUERADED),
+    ),
+    Probe(
+        sender=client("b"),
+        to=signalling.node_port("b").at("b"),
+        expect=delivered_to("a1", source=MASQUERADED),
+    ),
+    Probe(
+        sender=client("a"),
+        to=signalling.node_port("a").at("a"),
+        expect=delivered_to("a1", source=MASQUERADED),
+    ),
+    clauses=SIDE_BY_SIDE
+    | {
+        "node-port.reaches-ready-endpoint",
+        "node-port.every-node.served",
+        "masquerade.external-policy-cluster.rewritten",
+        "protocol.sctp.served",
+    },
+    features={Feature.SCTP, Feature.NODE_PORT},
+    regressions={"R118"},
+)
+
+CASES: tuple[Case, ...] = (
+    CONNECTIONS_AND_DATAGRAMS_ON_ONE_NUMBER,
+    ONE_OF_TWO_IS_REMOVED,
+    SCTP_BESIDE_THE_OTHERS,
+    SCTP_NODE_PORT,
+)
