@@ -81,6 +81,30 @@ async def test_a_held_watch_says_nothing_and_then_everything(server: ApiServer, 
 
 
 @served(lambda: ApiServer(bookmark_seconds=0.02))
+async def test_a_held_watch_sends_no_bookmarks_though_nothing_changed(
+    server: ApiServer, client: Client
+) -> None:
+    query = {"resourceVersion": str(server.store.revision), "allowWatchBookmarks": "true"}
+    fault = Hold(verbs=frozenset({Verb.WATCH}))
+    server.faults.inject(fault)
+    async with client.watch(SERVICES, **query) as stream:
+        assert await stream.is_silent()
+        server.faults.lift(fault)
+        assert await stream.events(1) == [("BOOKMARK", "")]
+
+
+@served()
+async def test_no_bookmark_vouches_for_changes_that_were_not_sent(server: ApiServer, client: Client) -> None:
+    query = {"resourceVersion": str(server.store.revision), "allowWatchBookmarks": "true"}
+    with server.faults.during(SlowStream(seconds=1.1)):
+        async with client.watch(SERVICES, **query, timeoutSeconds="1") as stream:
+            put(server, "a")
+            put(server, "b")
+            assert await stream.events(1) == [("ADDED", "a")]
+            assert await stream.ended()
+
+
+@served(lambda: ApiServer(bookmark_seconds=0.02))
 async def test_stalled_bookmarks_stop_and_changes_do_not(server: ApiServer, client: Client) -> None:
     query = {"resourceVersion": str(server.store.revision), "allowWatchBookmarks": "true"}
     fault = StallBookmarks(kinds=SERVICE_ONLY)
