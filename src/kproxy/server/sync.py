@@ -122,7 +122,7 @@ class FamilySync:
         self._settings = self.settings(cluster)
         self._snapshot = normalise(cluster, self.family, self._snapshot)
         self._plan = plan(self._snapshot, self._settings, self._plan)
-        if self._applied is not None and self._plan is self._applied:
+        if self._plan == self._applied:
             return None
         first = self._applied is None
         self._applied = None
