@@ -1,8 +1,9 @@
 """From what the kernel holds to what it should: the text ``iptables-restore --noflush`` is given.
 
-Two facts about iptables-nft decide the shape (measured in docs/adr): the time of one ``*nat ... COMMIT``
-block grows with the square of its chains, so there are many small blocks; and rewriting a long
-dispatch chain costs far more than adding or deleting single rules of it.
+Three facts decide the shape, measured with 5,000 services of 5 endpoints.  With iptables-nft the time of
+a ``*nat ... COMMIT`` block grows with the square of its chains, and each block costs the kernel a look at
+the whole table: so blocks of some 1,000 chains.  With iptables-legacy each block moves the whole table:
+so one block.  And rewriting a long dispatch chain costs far more than adding or deleting single rules.
 
 Every block is atomic, and their order leaves no moment in which a packet that is refused before and
 served after (or the other way) meets a third answer: filter refuses only what nat left alone, hence
@@ -28,12 +29,17 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 
-SERVICES_PER_BLOCK = 64
-CHAINS_PER_BLOCK = 256
+NFT_BLOCK_CHAINS = 1024
+"""After so many chains iptables-nft is given the next block."""
+
+LEGACY_BLOCK_CHAINS = 1 << 30
+"""For iptables-legacy: never."""
+
 REWRITE_SHARE = 64
 """A shared chain is rewritten when more than one in so many of its lines goes: deleting a rule costs
 iptables-nft about as much as writing this many (5,000 rules: 3 ms each, 240 ms for all)."""
 
+_LINES_PER_CHUNK = 4096
 _FILTER_SHARED = tuple(shared for shared in Shared if shared.table is Table.FILTER)
 _NAT_SHARED = tuple(shared for shared in Shared if shared.table is Table.NAT)
 
@@ -50,7 +56,14 @@ class Block:
     growth: int = 0
 
     def __str__(self) -> str:
-        return "\n".join((f"*{self.table.value}", *self.lines, "COMMIT\n"))
+        return "".join(self.chunks())
+
+    def chunks(self) -> Iterator[str]:
+        """Its text in pieces, for it may have tens of megabytes."""
+        yield f"*{self.table.value}\n"
+        for some in _batches(self.lines, _LINES_PER_CHUNK):
+            yield "\n".join(some) + "\n"
+        yield "COMMIT\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +75,33 @@ class Rewrite:
 
     existing: Mapping[Table, frozenset[ChainName]]
     desired: Program
+    block_chains: int
 
     def __iter__(self) -> Iterator[Block]:
-        desired = self.desired
-        constant = base.constant_chains(desired.options)
         early = self._early()
         if early:
             yield Block(Table.FILTER, early)
         yield _whole(Table.MANGLE, {names.CANARY: ()})
-        yield _whole(Table.NAT, {names.CANARY: (), **_texts(constant[Table.NAT])})
+        yield from self._nat()
+        constant = _texts(base.constant_chains(self.desired.options)[Table.FILTER])
+        shared = {s.chain: _appended(self.desired, s) for s in _FILTER_SHARED}
+        yield _whole(Table.FILTER, {names.CANARY: (), **constant, **shared})
+
+    def _nat(self) -> Iterator[Block]:
+        desired = self.desired
+        pending = {names.CANARY: (), **_texts(base.constant_chains(desired.options)[Table.NAT])}
         wanted: set[ChainName] = set()
-        for some in _batches(desired.fragments.values(), SERVICES_PER_BLOCK):
-            texts = {name: lines for fragment in some for name, lines in fragment.text().items()}
+        for fragment in desired.fragments.values():
+            texts = fragment.text()
             wanted.update(texts)
-            if texts:
-                yield _whole(Table.NAT, texts)
-        yield _whole(Table.NAT, {s.chain: _appended(desired, s) for s in _NAT_SHARED})
+            pending.update(texts)
+            if len(pending) > self.block_chains:
+                yield _whole(Table.NAT, pending)
+                pending = {}
+        pending.update((s.chain, _appended(desired, s)) for s in _NAT_SHARED)
         stale = filter(names.is_derived, self.existing.get(Table.NAT, frozenset()) - wanted)
-        yield from deletions(Table.NAT, sorted(stale))
-        shared = {s.chain: _appended(desired, s) for s in _FILTER_SHARED}
-        yield _whole(Table.FILTER, {names.CANARY: (), **_texts(constant[Table.FILTER]), **shared})
+        growth = sum(map(len, pending.values()))
+        yield from _last_nat_blocks(pending, [], sorted(stale), growth, self.block_chains)
 
     def __str__(self) -> str:
         return "".join(map(str, self))
@@ -101,6 +121,7 @@ class Change:
 
     believed: Program
     desired: Program
+    block_chains: int
 
     def __iter__(self) -> Iterator[Block]:
         pairs = _changed(self.believed, self.desired)
@@ -119,24 +140,20 @@ class Change:
         return "".join(map(str, self))
 
     def _nat(self, pairs: Sequence[_Pair], edits: Sequence[_Edit]) -> Iterator[Block]:
-        """All in one block where it is small; else new chains, then dispatch, then the end of the unused."""
-        constant, growth = self._constant(Table.NAT)
-        growth += sum(edit.growth for edit in edits)
+        """New chains, then dispatch, then the end of the unused; all in one block where they are few."""
+        pending, growth = self._constant(Table.NAT)
+        unused: list[ChainName] = []
+        for pair in pairs:
+            delta = _delta(*pair)
+            pending |= delta.written
+            unused += delta.unused
+            growth += delta.growth
+            if len(pending) > self.block_chains:
+                yield _whole(Table.NAT, pending, growth)
+                pending, growth = {}, 0
         switch = [line for edit in edits for line in (*edit.replaced, *edit.added)]
-        deltas = [_delta(some) for some in _batches(pairs, SERVICES_PER_BLOCK)]
-        growth -= sum(delta.lost for delta in deltas)
-        if len(deltas) == 1:
-            (delta,) = deltas
-            constant |= {**delta.written, **dict.fromkeys(delta.unused, ())}
-            switch += [f"-X {name}" for name in delta.unused]
-            growth += delta.gained
-            deltas = []
-        yield from (_whole(Table.NAT, delta.written, delta.gained) for delta in deltas if delta.written)
-        lines = [*_declared(constant), *switch]
-        if lines:
-            # a chain must be declared, and thereby flushed, before its lines
-            yield Block(Table.NAT, sorted(lines, key=lambda line: line[0] != ":"), growth)
-        yield from deletions(Table.NAT, [name for delta in deltas for name in delta.unused])
+        growth += sum(edit.growth for edit in edits)
+        yield from _last_nat_blocks(pending, switch, unused, growth, self.block_chains)
 
     def _edit(self, shared: Shared, pairs: Sequence[_Pair]) -> _Edit:
         old: list[str] = []
@@ -175,19 +192,28 @@ class Change:
 Transaction = Rewrite | Change
 
 
-def diff(believed: Program | Mapping[Table, frozenset[ChainName]], desired: Program) -> Transaction:
-    """How to get to ``desired`` from what was applied last, or, where that is unknown, from chain names."""
+def diff(
+    believed: Program | Mapping[Table, frozenset[ChainName]], desired: Program, block_chains: int
+) -> Transaction:
+    """How to get to ``desired`` from what was applied last, or, where that is unknown, from chain names.
+
+    ``block_chains`` is `NFT_BLOCK_CHAINS` or `LEGACY_BLOCK_CHAINS`.
+    """
     if isinstance(believed, Program):
-        return Change(believed, desired)
-    return Rewrite(believed, desired)
+        return Change(believed, desired, block_chains)
+    return Rewrite(believed, desired, block_chains)
 
 
-def deletions(table: Table, chains: Sequence[ChainName]) -> Iterator[Block]:
+def deletions(table: Table, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
     """Delete chains that nothing but chains among them refers to: flush all, then remove all."""
-    for some in _batches(chains, CHAINS_PER_BLOCK):
+    if len(chains) <= block_chains:
+        lines = [*_declared(dict.fromkeys(chains, ())), *_removed(chains)]
+        yield from [Block(table, lines)] if lines else []
+        return
+    for some in _batches(chains, block_chains):
         yield _whole(table, dict.fromkeys(some, ()))
-    for some in _batches(chains, CHAINS_PER_BLOCK):
-        yield Block(table, [f"-X {name}" for name in some])
+    for some in _batches(chains, block_chains):
+        yield Block(table, _removed(some))
 
 
 _Pair = tuple["Fragment | None", "Fragment | None"]
@@ -202,12 +228,11 @@ class _Edit(NamedTuple):
 
 
 class _Delta(NamedTuple):
-    """Between some service ports' chains before and after: lines by chain, and chains to delete."""
+    """Between a service port's chains before and after: lines by chain, and chains to delete."""
 
     written: dict[ChainName, tuple[str, ...]]
     unused: list[ChainName]
-    gained: int
-    lost: int
+    growth: int
 
 
 def _changed(believed: Program, desired: Program) -> list[_Pair]:
@@ -216,16 +241,35 @@ def _changed(believed: Program, desired: Program) -> list[_Pair]:
     return pairs + [(fragment, None) for name, fragment in old.items() if name not in new]
 
 
-def _delta(pairs: Sequence[_Pair]) -> _Delta:
-    old: dict[ChainName, tuple[str, ...]] = {}
-    new: dict[ChainName, tuple[str, ...]] = {}
-    for before, after in pairs:
-        old |= before.text() if before else {}
-        new |= after.text() if after else {}
+def _delta(before: Fragment | None, after: Fragment | None) -> _Delta:
+    old = before.text() if before else {}
+    new = after.text() if after else {}
     written = {name: lines for name, lines in new.items() if old.get(name) != lines}
-    gained = sum(len(lines) - len(old.get(name, ())) for name, lines in written.items())
-    unused = [name for name in old if name not in new]
-    return _Delta(written, unused, gained, sum(len(old[name]) for name in unused))
+    growth = sum(map(len, new.values())) - sum(map(len, old.values()))
+    return _Delta(written, [name for name in old if name not in new], growth)
+
+
+def _last_nat_blocks(
+    pending: dict[ChainName, tuple[str, ...]],
+    switch: list[str],
+    unused: list[ChainName],
+    growth: int,
+    block_chains: int,
+) -> Iterator[Block]:
+    together = len(unused) <= block_chains
+    if together:
+        pending = {**pending, **dict.fromkeys(unused, ())}
+        switch = [*switch, *_removed(unused)]
+    lines = [*_declared(pending), *switch]
+    if lines:
+        # a chain must be declared, and thereby flushed, before its lines
+        yield Block(Table.NAT, sorted(lines, key=lambda line: line[0] != ":"), growth)
+    if not together:
+        yield from deletions(Table.NAT, unused, block_chains)
+
+
+def _removed(chains: Iterable[ChainName]) -> list[str]:
+    return [f"-X {name}" for name in chains]
 
 
 def _lines(fragment: Fragment | None, shared: Shared) -> list[str]:

@@ -65,7 +65,7 @@ class IptablesKernel:
         started = time.monotonic()
         desired = self._latest = program(plan, options, self._latest)
         believed, self._believed = self._believed, None
-        transaction = diff(believed or self.tools.chains(), desired)
+        transaction = diff(believed or self.tools.chains(), desired, self.tools.block_chains)
         written = self._restore(transaction)
         if believed is None or believed.context != desired.context:
             self._ensure_hooks(desired.context)
@@ -182,6 +182,8 @@ def remove_all(tools: Tools) -> None:
             if hook.table is table and str(rule.target).removeprefix("-j ") in ours
             if tools.has_rule(table, hook.hook.value, rule)
         ]
-        blocks = ([Block(table, jumps)] if jumps else []) + list(deletions(table, sorted(ours)))
+        blocks = ([Block(table, jumps)] if jumps else []) + list(
+            deletions(table, sorted(ours), tools.block_chains)
+        )
         if blocks:
             tools.restore(blocks)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kproxy import host
+from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS
 from kproxy.backends.iptables.rules import Table, specification
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
@@ -64,10 +65,15 @@ class Tools:
         """Whether MASQUERADE knows ``--random-fully``."""
         return self.version >= _RANDOM_FULLY_SINCE
 
+    @property
+    def block_chains(self) -> int:
+        """How many chains a block of a restore had better have at most."""
+        return NFT_BLOCK_CHAINS if self.variant is Variant.NFT else LEGACY_BLOCK_CHAINS
+
     def restore(self, blocks: Iterable[Block]) -> None:
         """Apply blocks one after the other; on an error the earlier ones stay applied."""
         argv = (f"{self.command}-restore", "--noflush", "-w", str(LOCK_SECONDS))
-        text = (str(block).encode() for block in blocks)
+        text = (chunk.encode() for block in blocks for chunk in block.chunks())
         host.run(argv, text, timeout=RESTORE_TIMEOUT, environment=self.environment)
 
     def has_rule(self, table: Table, chain: ChainName, rule: Rule) -> bool:
