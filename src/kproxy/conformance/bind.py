@@ -372,7 +372,7 @@ class Instance:
             return UNDEFINED_PORT
         if to.kind is TargetKind.BACKEND:
             return self.target_port(service, port)
-        if to.kind in _NODE_PORT_KINDS or to.node_port_number:
+        if to.kind in NODE_PORT_KINDS or to.node_port_number:
             # A Service that has lost its node port is still asked for the number it had.
             forms = (s for s in self.services if (s.name, s.generation) == (to.service, to.generation))
             numbers = (self.node_port(form, port) for form in forms)
@@ -456,10 +456,10 @@ def _port_slot(name: str) -> int:
     return names.index(name)
 
 
-_NODE_PORT_KINDS = frozenset(
+NODE_PORT_KINDS = frozenset(
     {TargetKind.NODE_PORT, TargetKind.NODE_PORT_SECOND, TargetKind.NODE_PORT_LOCALHOST}
 )
-_ON_NODE_KINDS = _NODE_PORT_KINDS | {TargetKind.LOOPBACK_DAEMON}
+_ON_NODE_KINDS = NODE_PORT_KINDS | {TargetKind.LOOPBACK_DAEMON}
 
 
 def _both(v4: str, v6: str) -> dict[Family, Network]:

@@ -6,6 +6,7 @@ Pure but for `show`, which prints to the console it is given.
 from __future__ import annotations
 
 import enum
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,10 @@ COLOURS = {
     Result.NOT_RUNNABLE: "dim",
     Result.BROKEN: "bold magenta",
 }
+
+
+VERDICT_WIDTH = max(len(kind.value) for kind in Result)
+TIME_WIDTH = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,29 +132,34 @@ def catalogue_document(cases: Iterable[Case]) -> dict[str, Any]:
 
 def show(report: Report, console: Console) -> None:
     """Print groups and cases with verdicts and time, then every failure in full, then the sum."""
-    console.print(_table(report.results))
+    console.print(_table(report.results, console.width))
     for entry in report.results:
         if entry.result in {Result.FAILED, Result.BROKEN}:
             _show_failure(entry, report, console)
     console.print(summary(report))
 
 
-def _table(results: Sequence[CaseResult]) -> Table:
+def _table(results: Sequence[CaseResult], width: int) -> Table:
+    widest = max((len(_name(entry)) for entry in results), default=0)
+    room = max(width - widest - VERDICT_WIDTH - TIME_WIDTH - 6, 0)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("case", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("", overflow="ellipsis", no_wrap=True)
+    table.add_column("case", no_wrap=True, min_width=widest)
+    table.add_column("verdict", no_wrap=True, min_width=VERDICT_WIDTH)
+    table.add_column("time", justify="right", no_wrap=True, min_width=TIME_WIDTH)
+    table.add_column("", no_wrap=True)
     group = ""
     for entry in results:
         if (name := entry.case.id.partition(".")[0]) != group:
             group = name
             table.add_row(f"[bold]{group}[/]", *_group_cells(name, results))
-        colour = COLOURS[entry.result]
-        label = "  " + entry.case.id.partition(".")[2]
-        note = entry.reason or entry.case.about
-        table.add_row(label, f"[{colour}]{entry.result.value}[/]", f"{entry.seconds:.2f}s", f"[dim]{escape(note)}[/]")
+        verdict = f"[{COLOURS[entry.result]}]{entry.result.value}[/]"
+        note = textwrap.shorten(entry.reason or entry.case.about, room, placeholder="...") if room else ""
+        table.add_row(_name(entry), verdict, f"{entry.seconds:.2f}s", f"[dim]{escape(note)}[/]")
     return table
+
+
+def _name(entry: CaseResult) -> str:
+    return "  " + entry.case.id.partition(".")[2]
 
 
 def _group_cells(name: str, results: Sequence[CaseResult]) -> tuple[str, str, str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Document, Instance
+from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, NODE_PORT_KINDS, Document, Instance
 from kproxy.conformance.case import (
     Case,
     Feature,
@@ -107,7 +107,8 @@ class NetnsTestbed:
                     self._lab.network[node], LOOPBACK_DAEMON_PORT, protocol, HOST + node, everywhere
                 )
         self._lab.servers.serve(self._lab.network[SENTINEL_POD], SENTINEL_PORT, Protocol.TCP, SENTINEL_POD)
-        for where, port, protocol, who in dict.fromkeys(_listeners(instances)):
+        able = [instance for instance in instances if self.lacks(instance.case) is None]
+        for where, port, protocol, who in dict.fromkeys(_listeners(able)):
             self._lab.servers.serve(self._lab.network[where], port, protocol, who)
 
     def lacks(self, case: Case) -> str | None:
@@ -258,7 +259,11 @@ _EVIDENCE = {
 
 
 def _listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protocol, str]]:
-    """Where, on which port and as whom servers must listen for these cases."""
+    """Where, on which port and as whom servers must listen for these cases.
+
+    Every node port that is asked for has a daemon of each node behind it: what the proxy does not
+    take gets that daemon's answer, and is known to be untouched.
+    """
     for instance in instances:
         for service in instance.services:
             for port in service.ports:
@@ -268,6 +273,10 @@ def _listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protoc
                 if number := instance.node_port(service, port):
                     for node in topology.NODES:
                         yield node, number, port.protocol, HOST + node
+        for step in instance.case.steps:
+            if isinstance(step, Probe | Hold) and step.to.kind in NODE_PORT_KINDS:
+                _, number, protocol = instance.destination(step.to)
+                yield step.to.node, number, protocol, HOST + step.to.node
 
 
 def _kernel_has_sctp(lab: Lab) -> bool:
