@@ -11,6 +11,7 @@ import ctypes
 import socket
 import struct
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from kproxy.lab import bpf, linux, packets
@@ -44,10 +45,12 @@ class Captures:
 
     def close(self) -> None:
         """Stop."""
-        for _, capture in self._sockets:
-            self._loop.remove_reader(capture)
-            capture.close()
+        captures = [capture for _, capture in self._sockets]
         self._sockets = []
+        for capture in captures:
+            self._loop.remove_reader(capture)
+        with ThreadPoolExecutor(len(captures) or 1) as pool:  # each close waits for an RCU grace period
+            list(pool.map(socket.socket.close, captures))
 
     def watch(self, number: int, namespace: str, refused: Callable[[Refused | Reset], None]) -> None:
         """Call ``refused`` when a refusal of this probe comes into its sender's namespace."""

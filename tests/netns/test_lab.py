@@ -1,0 +1,539 @@
+"""The lab itself: real packets under rules made by hand, so that what it reports is known beforehand."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kproxy.lab import topology as t
+from kproxy.lab import wiring
+from kproxy.lab.crafted import Martian, martian, out_of_window
+from kproxy.lab.network import build
+from kproxy.lab.observation import (
+    Answered,
+    Icmp,
+    NetworkError,
+    Observation,
+    ProbeRequest,
+    Refused,
+    Reset,
+    Silent,
+    Socket,
+    Unsupported,
+)
+from kproxy.lab.processes import Xtables, listen, run_in, spawn, xtables_directory
+from kproxy.net import Address, Family, Protocol
+
+if TYPE_CHECKING:
+    from tests.netns.conftest import Bench
+
+V4, V6 = Family.IPV4, Family.IPV6
+TCP, UDP, SCTP = Protocol.TCP, Protocol.UDP, Protocol.SCTP
+VIP = {V4: ip_address("10.96.3.3"), V6: ip_address("fd00:96::33")}
+"""Unclaimed at port 80."""
+
+LOOPBACK = {V4: ip_address("127.0.0.1"), V6: ip_address("::1")}
+OPEN, CLOSED = 8080, 8081
+DROPPED, RST, PORT, HOST, ADMIN, MUTE = 1001, 1002, 1003, 1004, 1005, 1006
+"""Ports that node a judges; `MUTE`: it lets requests through and drops the answers."""
+
+KEPT, MASQUERADED, TRANSLATED_REJECTED = 2001, 2002, 2003
+"""Ports of the VIP that node a translates to the same port of b1."""
+
+PATIENCE = 0.3
+
+both_families = pytest.mark.parametrize("family", Family)
+both_protocols = pytest.mark.parametrize("protocol", [TCP, UDP])
+
+RULES = f"""
+table inet judge {{
+  chain verdict {{
+    th dport {DROPPED} drop
+    th sport {MUTE} drop
+    tcp dport {RST} reject with tcp reset
+    th dport {{ {PORT}, {TRANSLATED_REJECTED} }} reject with icmpx port-unreachable
+    th dport {HOST} reject with icmpx host-unreachable
+    th dport {ADMIN} reject with icmpx admin-prohibited
+  }}
+  chain forward {{ type filter hook forward priority 0; meta l4proto {{ tcp, udp }} jump verdict; }}
+  chain output {{ type filter hook output priority 0; meta l4proto {{ tcp, udp }} jump verdict; }}
+  chain translate {{
+    ip daddr {VIP[V4]} th dport {KEPT}-{TRANSLATED_REJECTED} dnat ip to {t.POD_ADDRESS["b1"][V4]}
+    ip6 daddr {VIP[V6]} th dport {KEPT}-{TRANSLATED_REJECTED} dnat ip6 to {t.POD_ADDRESS["b1"][V6]}
+  }}
+  chain prerouting {{ type nat hook prerouting priority -100; meta l4proto {{ tcp, udp }} jump translate; }}
+  chain nat_output {{ type nat hook output priority -100; meta l4proto {{ tcp, udp }} jump translate; }}
+  chain postrouting {{
+    type nat hook postrouting priority 100
+    meta l4proto {{ tcp, udp }} th dport {MASQUERADED} masquerade
+  }}
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def served(shared_bench: Bench) -> Bench:
+    """Servers on pods and nodes, and every kind of verdict by port on node a."""
+    lab = shared_bench.lab
+    for protocol in (TCP, UDP):
+        for name in ("a1", "b1", "b"):
+            lab.servers.serve(lab.network[name], OPEN, protocol, name)
+        for port in (MUTE, KEPT, MASQUERADED, TRANSLATED_REJECTED):
+            lab.servers.serve(lab.network["b1"], port, protocol, "b1")
+    lab.network["a"].run(("nft", "-f", "-"), RULES)
+    return shared_bench
+
+
+def ask(sender: str, to: Address, port: int = OPEN, protocol: Protocol = TCP, **more: object) -> ProbeRequest:
+    request = ProbeRequest(sender=sender, destination=to, port=port, protocol=protocol, patience=PATIENCE)
+    return replace(request, **more)  # type: ignore[arg-type]
+
+
+def one(bench: Bench, request: ProbeRequest) -> Observation:
+    return bench.probe(request)[0]
+
+
+def answered(observation: Observation) -> Answered:
+    assert isinstance(observation, Answered), observation
+    return observation
+
+
+# --------------------------------------------------------------------------- the topology
+
+
+@both_families
+@both_protocols
+def test_a_pod_reaches_a_pod_of_another_node_with_its_own_address(
+    served: Bench, family: Family, protocol: Protocol
+) -> None:
+    pod = t.POD_ADDRESS["b1"][family]
+    seen = answered(one(served, ask("a1", pod, protocol=protocol)))
+    assert (seen.who, seen.at) == ("b1", Socket(pod, OPEN))
+    assert seen.peer == seen.own
+    assert seen.own.address == t.POD_ADDRESS["a1"][family]
+
+
+@both_families
+def test_clients_reach_pods_and_see_nodes_on_both_networks(served: Bench, family: Family) -> None:
+    to = [t.POD_ADDRESS["b1"], t.NODE_ADDRESS["b"], t.SECOND_ADDRESS["b"]]
+    senders = [("client", t.CLIENT_ADDRESS["a"]), ("remote", t.REMOTE_ADDRESS["a"])]
+    requests = [ask(s, d[family], source=own[family]) for s, own in senders for d in to]
+    seen = [answered(observation) for observation in served.probe(*requests)]
+    assert [s.who for s in seen] == ["b1", "b", "b"] * 2
+    assert [s.peer.address for s in seen] == [own[family] for _, own in senders for _ in to]
+
+
+@both_families
+@both_protocols
+@pytest.mark.parametrize("node", t.NODES)
+@pytest.mark.parametrize("sender", ["client", "remote"])
+def test_an_outside_clients_address_chooses_the_node_and_what_it_lets_through_is_answered_elsewhere(
+    served: Bench, family: Family, protocol: Protocol, node: str, sender: str
+) -> None:
+    source = {"client": t.CLIENT_ADDRESS, "remote": t.REMOTE_ADDRESS}[sender][node][family]
+    traced = served.run(served.lab.trace(ask(sender, VIP[family], 80, protocol, source=source)))
+    assert answered(traced.observation).who == wiring.ELSEWHERE
+    assert answered(traced.observation).peer.address == source
+    assert [n for n in t.NODES if traced.evidence.entered(n)] == [node]
+    (leaving,) = traced.evidence.left(node)
+    assert leaving.interface == t.UPLINK
+    assert leaving.destination == Socket(VIP[family], 80)
+
+
+@both_families
+@both_protocols
+@pytest.mark.parametrize("sender", ["a", "a2"])
+def test_what_a_node_does_not_claim_for_itself_or_its_pods_is_answered_elsewhere(
+    served: Bench, family: Family, protocol: Protocol, sender: str
+) -> None:
+    assert answered(one(served, ask(sender, VIP[family], 80, protocol))).who == wiring.ELSEWHERE
+
+
+@both_families
+@both_protocols
+def test_every_byte_of_a_large_exchange_comes_back(served: Bench, family: Family, protocol: Protocol) -> None:
+    request = ask("a1", t.POD_ADDRESS["b1"][family], protocol=protocol, size=9000, patience=2)
+    assert answered(one(served, request)).who == "b1"
+
+
+# --------------------------------------------------------------------------- failures, told apart
+
+
+@dataclass(frozen=True)
+class From:
+    """A vantage behind, or on, the judging node, and who signs that node's rejections to it."""
+
+    sender: str
+    judge: dict[Family, Address]
+
+
+POD = From("a1", t.POD_GATEWAY["a"])
+NODE = From("a", t.NODE_ADDRESS["a"])
+VANTAGES = pytest.mark.parametrize("vantage", [POD, NODE], ids=["forwarded", "own output"])
+
+
+@both_families
+@both_protocols
+@VANTAGES
+@pytest.mark.parametrize(
+    ("port", "v4", "v6"), [(PORT, (3, 3), (1, 4)), (HOST, (3, 1), (1, 3)), (ADMIN, (3, 13), (1, 1))]
+)
+def test_a_rejection_tells_type_code_and_sender(
+    served: Bench,
+    family: Family,
+    protocol: Protocol,
+    vantage: From,
+    port: int,
+    v4: tuple[int, int],
+    v6: tuple[int, int],
+) -> None:
+    began = time.perf_counter()
+    seen = one(served, ask(vantage.sender, t.POD_ADDRESS["b1"][family], port, protocol))
+    code = v4 if family is V4 else v6
+    assert seen == Refused(Icmp(family, *code), vantage.judge[family])
+    assert time.perf_counter() - began < PATIENCE
+
+
+@both_families
+@VANTAGES
+def test_a_reset_is_not_a_rejection(served: Bench, family: Family, vantage: From) -> None:
+    pod = t.POD_ADDRESS["b1"][family]
+    assert served.probe(ask(vantage.sender, pod, RST), ask(vantage.sender, pod, CLOSED)) == [Reset(), Reset()]
+
+
+@both_families
+def test_a_closed_udp_port_is_refused_by_its_owner(served: Bench, family: Family) -> None:
+    pod = t.POD_ADDRESS["b1"][family]
+    seen = one(served, ask("a1", pod, CLOSED, UDP))
+    assert seen == Refused(Icmp(family, *((3, 3) if family is V4 else (1, 4))), pod)
+
+
+@both_families
+@both_protocols
+def test_a_drop_is_silence_with_proof_of_where_it_ended(
+    served: Bench, family: Family, protocol: Protocol
+) -> None:
+    seen = one(served, ask("a1", t.POD_ADDRESS["b1"][family], DROPPED, protocol))
+    assert isinstance(seen, Silent)
+    assert seen.evidence.entered("a")
+    assert not seen.evidence.left("a")
+    assert not seen.endpoint_saw
+    assert seen.evidence.lost == 0
+
+
+@both_families
+def test_a_drop_in_the_senders_own_output_is_silence_too(served: Bench, family: Family) -> None:
+    pod = t.POD_ADDRESS["b1"][family]
+    tcp, udp = served.probe(ask("a", pod, DROPPED, TCP), ask("a", pod, DROPPED, UDP))
+    assert isinstance(tcp, Silent)
+    assert tcp.evidence.sightings == ()
+    assert udp == Silent(stopped_at_sender=True)
+
+
+@both_protocols
+def test_a_missing_route_is_an_error_of_the_sender(bench: Bench, protocol: Protocol) -> None:
+    bench.lab.network["a1"].run(("ip", "route", "del", "default"))
+    assert one(bench, ask("a1", VIP[V4], 80, protocol)) == NetworkError(errno.ENETUNREACH)
+
+
+@both_families
+@both_protocols
+def test_an_answer_that_gets_lost_is_told_from_a_request_that_does(
+    served: Bench, family: Family, protocol: Protocol
+) -> None:
+    seen = one(served, ask("a1", t.POD_ADDRESS["b1"][family], MUTE, protocol))
+    assert isinstance(seen, Silent)
+    assert seen.evidence.entered("b1")
+    assert seen.endpoint_saw is (protocol is UDP)
+
+
+def test_sctp_is_asked_for_or_declared_missing(served: Bench) -> None:
+    seen = one(served, ask("a1", t.POD_ADDRESS["b1"][V4], protocol=SCTP))
+    try:
+        socket = served.lab.network["a"].socket(2, 1, 132)
+    except OSError:
+        assert seen == Unsupported("this kernel lacks SCTP")
+    else:
+        socket.close()
+        assert seen == Reset()
+
+
+# --------------------------------------------------------------------------- translated by hand
+
+
+@both_families
+@both_protocols
+def test_a_translated_probe_names_its_endpoint_and_the_source_that_was_kept(
+    served: Bench, family: Family, protocol: Protocol
+) -> None:
+    seen = answered(one(served, ask("a1", VIP[family], KEPT, protocol)))
+    assert (seen.who, seen.at) == ("b1", Socket(t.POD_ADDRESS["b1"][family], KEPT))
+    assert seen.peer == seen.own
+
+
+@both_families
+@both_protocols
+@pytest.mark.parametrize("sender", ["a", "a1", "client"])
+def test_a_masqueraded_probe_shows_the_nodes_address_and_is_followed_through_translation(
+    served: Bench, family: Family, protocol: Protocol, sender: str
+) -> None:
+    source = t.CLIENT_ADDRESS["a"][family] if sender == "client" else None
+    request = ask(sender, VIP[family], MASQUERADED, protocol, source=source)
+    traced = served.run(served.lab.trace(request))
+    assert answered(traced.observation).peer.address == t.NODE_ADDRESS["a"][family]
+    (leaving,) = traced.evidence.left("a")
+    assert leaving.source.address == t.NODE_ADDRESS["a"][family]
+    assert leaving.destination == Socket(t.POD_ADDRESS["b1"][family], MASQUERADED)
+
+
+@both_families
+@both_protocols
+@pytest.mark.parametrize("sender", ["a", "a1"])
+def test_a_rejection_after_translation_is_recognised(
+    served: Bench, family: Family, protocol: Protocol, sender: str
+) -> None:
+    seen = one(served, ask(sender, VIP[family], TRANSLATED_REJECTED, protocol))
+    assert isinstance(seen, Refused)
+    assert seen.icmp.port_unreachable
+
+
+# --------------------------------------------------------------------------- held flows, crafted packets
+
+
+@both_protocols
+def test_a_held_flow_keeps_its_port_and_its_endpoint(served: Bench, protocol: Protocol) -> None:
+    async def exchanges() -> list[Observation]:
+        flow, first = await served.lab.open_flow(ask("a1", t.POD_ADDRESS["b1"][V4], protocol=protocol))
+        assert flow is not None
+        later = [await flow.exchange(PATIENCE) for _ in range(3)]
+        flow.close()
+        return [first, *later]
+
+    seen = [answered(observation) for observation in served.run(exchanges())]
+    assert len(set(seen)) == 1
+    assert seen[0].who == "b1"
+
+
+def test_a_fixed_source_port_can_be_used_again_at_once(served: Bench) -> None:
+    request = ask("a1", t.POD_ADDRESS["b1"][V4], source_port=23456)
+    assert [answered(one(served, request)).peer.port for _ in range(3)] == [23456] * 3
+
+
+@both_families
+@pytest.mark.parametrize("dropping", [False, True], ids=["forwarded", "dropped"])
+def test_an_out_of_window_segment_kills_the_flow_unless_invalid_packets_are_dropped(
+    bench: Bench,
+    family: Family,
+    dropping: bool,  # noqa: FBT001 (a parameter of the test)
+) -> None:
+    iptables = "iptables" if family is V4 else "ip6tables"
+    lab, node = bench.lab, bench.lab.network["a"]
+    lab.servers.serve(lab.network["b1"], OPEN, TCP, "b1")
+    dnat = ("-d", str(VIP[family]), "-p", "tcp", "--dport", "80", "-j", "DNAT")
+    target = str(Socket(t.POD_ADDRESS["b1"][family], OPEN))
+    node.run((iptables, "-t", "nat", "-A", "PREROUTING", *dnat, "--to-destination", target))
+    if dropping:
+        node.run((iptables, "-A", "FORWARD", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP"))
+
+    async def disturbed() -> Observation:
+        flow, first = await lab.open_flow(ask("a1", VIP[family], 80))
+        assert flow is not None
+        assert answered(first).who == "b1"
+        await out_of_window(lab, flow)
+        return await flow.exchange(PATIENCE)
+
+    seen = bench.run(disturbed())
+    assert isinstance(seen, Answered) if dropping else seen == Reset(connected=True)
+
+
+@both_protocols
+def test_a_martian_reaches_a_loopback_daemon_only_when_the_kernel_is_told_to_route_it(
+    bench: Bench, protocol: Protocol
+) -> None:
+    lab, node = bench.lab, bench.lab.network["a"]
+    daemon = Socket(LOOPBACK[V4], 7000)
+    lab.servers.serve(node, daemon.port, protocol, "loopback:a", (daemon.address,))
+    assert bench.run(martian(lab, "a", daemon, protocol, PATIENCE)) == Martian(delivered=False)
+    node.set({"ipv4/conf/all/route_localnet": "1"})
+    assert bench.run(martian(lab, "a", daemon, protocol, PATIENCE)) == Martian(delivered=True)
+
+
+# --------------------------------------------------------------------------- programs
+
+
+def test_a_program_runs_in_its_namespace_can_be_paused_and_leaves_its_output(
+    bench: Bench, tmp_path: Path
+) -> None:
+    node = bench.lab.network["b"]
+    log = tmp_path / "proxy.log"
+    script = "ip -br address show eth0; echo $GREETING; echo $XTABLES_LOCKFILE; sleep 60"
+    process = spawn(("sh", "-c", script), node, log=log, env={"GREETING": "hello"})
+    _wait_until(lambda: ".lock" in log.read_text())
+    address, greeting, lock = log.read_text().splitlines()
+    assert "172.18.0.3/24" in address
+    assert greeting == "hello"
+    assert Path(lock).parent == tmp_path
+    process.stop()
+    _wait_until(lambda: _state(process.pid) == "T")
+    process.resume()
+    _wait_until(lambda: _state(process.pid) == "S")
+    process.kill()
+    assert bench.run(process.wait()) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("variant", "word"), [(Xtables.LEGACY, "legacy"), (Xtables.NFT, "nf_tables")])
+def test_a_path_prefix_decides_which_iptables_a_program_gets(
+    bench: Bench, tmp_path: Path, variant: Xtables, word: str
+) -> None:
+    tools = xtables_directory(tmp_path / "bin", variant)
+    process = spawn(("ip6tables-save", "-V"), bench.lab.network["a"], log=tmp_path / "log", path_prefix=tools)
+    assert bench.run(process.wait()) == 0
+    assert word in (tmp_path / "log").read_text()
+
+
+def test_a_listening_socket_inside_a_node_serves_the_node(bench: Bench) -> None:
+    lab = bench.lab
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+        await writer.wait_closed()
+
+    async def serve_and_ask() -> str:
+        server = await asyncio.start_server(greet, sock=listen(lab.network["a"], LOOPBACK[V4], 6443))
+        async with server:
+            script = "import socket; print(socket.create_connection(('127.0.0.1', 6443)).recv(9).decode())"
+            return await run_in(lab.network["a"], (sys.executable, "-c", script))
+
+    assert bench.run(serve_and_ask()) == "hello\n"
+
+
+# --------------------------------------------------------------------------- cost, and what is left
+
+
+def test_five_hundred_probes_at_once_all_come_back_in_time(served: Bench) -> None:
+    senders = ("a1", "a2", "a3", "client", "remote", "b2")
+    requests = [
+        ask(senders[k % len(senders)], t.POD_ADDRESS["b1"][family], protocol=protocol, patience=5)
+        for family in Family
+        for protocol in (TCP, UDP)
+        for k in range(125)
+    ]
+    began = time.perf_counter()
+    seen = served.probe(*requests)
+    assert {answered(observation).who for observation in seen} == {"b1"}
+    assert time.perf_counter() - began < 3
+
+
+def test_a_lab_is_built_in_well_under_half_a_second() -> None:
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        build().close()
+        times.append(time.perf_counter() - began)
+    assert min(times) < 0.4
+
+
+def test_the_machines_own_namespace_is_left_exactly_as_it_was() -> None:
+    before = _home()
+    with build() as network:
+        assert _home() == before
+        assert network["a"].run(("ip", "-br", "link")).count("veth-") == len(t.PODS["a"])
+    assert _home() == before
+
+
+def test_a_killed_lab_takes_its_programs_with_it(tmp_path: Path) -> None:
+    script = f"""
+import pathlib, time
+from kproxy.lab.network import build
+from kproxy.lab.processes import spawn
+network = build()
+program = spawn(("sleep", "1000"), network["a"], log=pathlib.Path({str(tmp_path / "log")!r}))
+print(program.pid, flush=True)
+time.sleep(1000)
+"""
+    lab = subprocess.Popen((sys.executable, "-c", script), stdout=subprocess.PIPE, text=True)
+    assert lab.stdout is not None
+    with lab.stdout:
+        pid = int(lab.stdout.readline())
+        _wait_until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+        lab.kill()
+        lab.wait()
+    _wait_until(lambda: _state(pid) in {"", "Z"})
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float = 3) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _state(pid: int) -> str:
+    """The state letter of a process, "" when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return ""
+
+
+def _home() -> dict[str, object]:
+    """What the tests' own namespace consists of: links, addresses, routes, rules, tables, sysctls."""
+    commands = (
+        "link",
+        "address",
+        "route show table all",
+        "-6 route show table all",
+        "rule",
+        "-6 rule",
+        "neigh",
+    )
+    seen: dict[str, object] = {command: _shown(command) for command in commands}
+    seen["nft"] = subprocess.run(("nft", "list", "ruleset"), capture_output=True, check=True).stdout
+    seen["named"] = sorted(Path("/run/netns").iterdir()) if Path("/run/netns").exists() else []
+    seen["sysctls"] = dict(_sysctls())
+    return seen
+
+
+def _shown(command: str) -> list[object]:
+    keep = {
+        "ifname",
+        "ifindex",
+        "flags",
+        "mtu",
+        "address",
+        "addr_info",
+        "dst",
+        "gateway",
+        "dev",
+        "priority",
+        "table",
+    }
+    output = subprocess.run(("ip", "-j", *command.split()), capture_output=True, check=True).stdout
+    items = json.loads(output or "[]")
+    for item in items:
+        for address in item.get("addr_info", ()):
+            address.pop("valid_life_time", None), address.pop("preferred_life_time", None)
+    return [{key: value for key, value in item.items() if key in keep} for item in items]
+
+
+def _sysctls() -> Iterator[tuple[str, str]]:
+    for place in ("ipv4/conf", "ipv6/conf", "ipv4", "ipv6", "bridge", "netfilter"):
+        for path in sorted(Path("/proc/sys/net", place).rglob("*")):
+            if path.is_file() and path.stat().st_mode & 0o200 and "flush" not in path.name:
+                try:
+                    yield str(path), path.read_text()
+                except OSError:  # secrets, and names of absent things
+                    continue
