@@ -56,7 +56,7 @@ OBJECTS = (
         "A packet that asks for no Service is left alone and keeps its source.",
         E2E,
         links.E2E_NO_SNAT,
-        of="masq.nonservice",
+        of="masq.nonservice lb.status-removed",
     ),
     may(
         "traffic.two-services-one-address.either",
@@ -175,7 +175,7 @@ NODE_PORT = (
         DOCS,
         links.PROXY_CONFIGURATION,
         links.UNIT_NODE_PORT_ADDRESSES,
-        of="np.addresses.cidr",
+        of="np.addresses.cidr np.localhost.v4",
     ),
     should(
         "node-port.addresses.family-not-listed.served",

@@ -104,7 +104,7 @@ SOURCE_RANGES = (
         links.SERVICE_API,
         links.E2E_LOAD_BALANCER,
         links.issue(85572),
-        of="lb.lbsr.deny",
+        of="lb.lbsr.deny lb.lbsr.node-vip-source lb.lbsr.per-family",
     ),
     must(
         "source-ranges.apply-to-pods",
