@@ -29,7 +29,7 @@ CANNOT_RUN = 2
 
 
 class CannotRun(Exception):
-    """This machine cannot run what was asked; the message says what to do."""
+    """What was asked cannot be run here; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,9 @@ def run(options: RunOptions) -> int:
         cases = _cases(options)
         open_testbed, environment = _testbed(options, subject)
     except (BadSubject, CannotRun) as reason:
-        Console(stderr=True).print(f"kproxy conformance: {reason}", style="bold", highlight=False, markup=False)
+        Console(stderr=True).print(
+            f"kproxy conformance: {reason}", style="bold", highlight=False, markup=False
+        )
         return CANNOT_RUN
     session = Session(
         subject=subject,

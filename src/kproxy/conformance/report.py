@@ -169,7 +169,9 @@ def _group_cells(name: str, results: Sequence[CaseResult]) -> tuple[str, str, st
 
 
 def _show_failure(entry: CaseResult, report: Report, console: Console) -> None:
-    console.print(f"\n[{COLOURS[entry.result]}]{entry.result.value}[/] [bold]{entry.case.id}[/]: {entry.case.about}")
+    console.print(
+        f"\n[{COLOURS[entry.result]}]{entry.result.value}[/] [bold]{entry.case.id}[/]: {entry.case.about}"
+    )
     for line in _failure_lines(entry, report):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 

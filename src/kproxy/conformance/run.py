@@ -216,7 +216,9 @@ def _judge_sticks(progress: Progress, number: int, step: Probe, seen: Sequence[O
     progress.stuck[step.sticks] = tuple(met)
     if len(met) > 1:
         clauses = step.clauses or tuple(progress.instance.case.clauses)
-        _find(progress, number, describe(step), "one endpoint for all", f"{len(met)} endpoints: {met}", clauses)
+        _find(
+            progress, number, describe(step), "one endpoint for all", f"{len(met)} endpoints: {met}", clauses
+        )
 
 
 def _judge_use(progress: Progress, number: int, step: Use, seen: Observation) -> None:

@@ -75,7 +75,7 @@ async def _profile(
 ) -> list[CaseResult]:
     """All cases of one profile in one testbed."""
     async with gate:
-        bound = instances(tuple(cases))
+        bound = instances(cases)
         try:
             async with open_testbed(profile, bound) as testbed:
                 lacking = {case.id: reason for case in cases if (reason := testbed.lacks(case))}

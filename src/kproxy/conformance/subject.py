@@ -94,7 +94,11 @@ def load(name_or_path: str, binary: str = "") -> Subject:
     Raises `BadSubject`.
     """
     if name_or_path in BUNDLED:
-        text = importlib.resources.files("kproxy.conformance").joinpath(f"subjects/{name_or_path}.toml").read_text()
+        text = (
+            importlib.resources.files("kproxy.conformance")
+            .joinpath(f"subjects/{name_or_path}.toml")
+            .read_text()
+        )
     else:
         try:
             text = Path(name_or_path).read_text()

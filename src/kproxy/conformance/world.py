@@ -11,14 +11,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kproxy import api
-from kproxy.conformance.bind import (
-    Document,
-    Instance,
-    node_document,
-    node_documents,
-    service_cidr_document,
-)
+from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Apply, Delete, Relabel, Restart, Service, Step
+from kproxy.conformance.documents import Document, documents
+from kproxy.conformance.surroundings import node_document, node_documents, service_cidr_document
 
 Key = tuple[str, str, str]
 """(kind, namespace, name)."""
@@ -82,10 +78,10 @@ class World:
                 return ()
 
     def _apply(self, service: Service) -> list[Change]:
-        documents = self.instance.documents(service)
-        kept = {key_of(document) for document in documents}
+        wanted = documents(self.instance, service)
+        kept = set(map(key_of, wanted))
         stale = [key for key in self._slices_of(service.name) if key not in kept]
-        return [*map(self._put, documents), *map(self._remove, stale)]
+        return [*map(self._put, wanted), *map(self._remove, stale)]
 
     def _delete(self, service: Service, *, keep_slices: bool) -> tuple[Change, ...]:
         keys = [("Service", self.instance.namespace, service.name)]
@@ -96,7 +92,9 @@ class World:
     def _slices_of(self, name: str) -> list[Key]:
         prefix = f"{name}-"
         return [
-            key for key in self.objects if key[0] == "EndpointSlice" and key[2].rsplit("-", 2)[0] + "-" == prefix
+            key
+            for key in self.objects
+            if key[0] == "EndpointSlice" and key[2].rsplit("-", 2)[0] + "-" == prefix
         ]
 
     def _put(self, document: Document) -> Put:

@@ -56,5 +56,6 @@ def _version(program: str, *arguments: str) -> str:
     path = _which(program)
     if path is None:
         return "missing"
-    done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
-    return (done.stdout or done.stderr).strip().splitlines()[0] if done.stdout or done.stderr else "unknown"
+    done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)  # noqa: S603
+    lines = (done.stdout or done.stderr).strip().splitlines()
+    return lines[0] if lines else "unknown"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, NODE_PORT_KINDS, Document, Instance
+from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, NODE_PORT_KINDS, Instance
 from kproxy.conformance.case import (
     Case,
     Feature,
@@ -30,6 +30,7 @@ from kproxy.conformance.case import (
     Use,
     VantageKind,
 )
+from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, Observation, Testbed
@@ -157,7 +158,9 @@ class NetnsTestbed:
             waiting -= {who for who, served in zip(asked, answers, strict=True) if served}
             self._proxies.check()
             if waiting and time.monotonic() > deadline:
-                missing = ", ".join(f"node {node} {family.value}" for node, family in sorted(waiting, key=str))
+                missing = ", ".join(
+                    f"node {node} {family.value}" for node, family in sorted(waiting, key=str)
+                )
                 raise Broken(f"the subject has not applied a Service within {BARRIER:.0f} s: {missing}")
             await asyncio.sleep(POLL if waiting else 0)
 

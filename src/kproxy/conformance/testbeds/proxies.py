@@ -26,7 +26,13 @@ class Proxies:
     """The subject on every node of a lab."""
 
     def __init__(
-        self, network: Network, subject: Subject, mode: str, profile: Profile, variant: Xtables, directory: Path
+        self,
+        network: Network,
+        subject: Subject,
+        mode: str,
+        profile: Profile,
+        variant: Xtables,
+        directory: Path,
     ) -> None:
         self._network, self._subject, self._mode, self._profile = network, subject, mode, profile
         self._directory = directory

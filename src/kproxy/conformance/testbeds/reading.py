@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import Probe, TargetKind, VantageKind
 from kproxy.conformance.case import Hold as HoldStep
+from kproxy.conformance.case import Probe, TargetKind, VantageKind
 from kproxy.conformance.testbed import Broken, Observation
 from kproxy.lab import observation as lab
 from kproxy.lab import topology

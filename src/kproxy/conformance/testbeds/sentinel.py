@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kproxy.conformance.bind import Document
+from kproxy.conformance.documents import Document
 from kproxy.conformance.world import Key, key_of
 from kproxy.lab import topology
 from kproxy.net import Address, Family

@@ -20,7 +20,7 @@ from kproxy.backends.iptables import base
 from kproxy.backends.iptables.evaluate import Fate, Machine, Verdict, evaluate
 from kproxy.backends.iptables.program import program, ruleset
 from kproxy.backends.iptables.rules import Ruleset
-from kproxy.conformance.bind import Document, Instance
+from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
     Case,
     Hold,
@@ -28,10 +28,10 @@ from kproxy.conformance.case import (
     Probe,
     Profile,
     Restart,
-    TargetKind,
     Use,
     Wait,
 )
+from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.world import Change, Key, Put, Remove, RestartProxy, key_of, surroundings
@@ -120,8 +120,7 @@ class Simulator:
         verdicts = evaluate(self.rulesets[node, instance.family], question.packet, machine)
         if probe.sticks:
             self._remember(node, question.packet.source, verdicts)
-        direct = probe.to.kind is TargetKind.BACKEND
-        return [_observation(verdict, direct=direct) for verdict in verdicts]
+        return [_observation(verdict) for verdict in verdicts]
 
     def _remember(self, node: str, source: Address, verdicts: frozenset[Verdict]) -> None:
         """Let one of the possible connections have happened."""
@@ -147,8 +146,8 @@ class Simulator:
         folder.joinpath("objects.json").write_bytes(msgspec.json.format(msgspec.json.encode(own), indent=2))
 
 
-def _observation(verdict: Verdict, *, direct: bool) -> Observation:
-    outcome = _outcome(verdict, direct=direct)
+def _observation(verdict: Verdict) -> Observation:
+    outcome = _outcome(verdict)
     chains = [name for name in verdict.path if name.startswith("KUBE-")]
     by = f" by way of {' > '.join(chains)}" if chains else ""
     if isinstance(outcome, Failure):
@@ -157,7 +156,7 @@ def _observation(verdict: Verdict, *, direct: bool) -> Observation:
     return Observation(frozenset({outcome}), text, (outcome.address, outcome.port))
 
 
-def _outcome(verdict: Verdict, *, direct: bool) -> Outcome:
+def _outcome(verdict: Verdict) -> Outcome:
     match verdict.fate:
         case Fate.REJECTED:
             return Failure.REJECTED

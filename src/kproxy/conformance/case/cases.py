@@ -1,0 +1,77 @@
+"""A case, the profile it runs under, and the features it needs.  Pure."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from kproxy.conformance.case.steps import Step
+from kproxy.net import Family
+
+
+class Feature(enum.Enum):
+    """Something a subject may leave out; its absence is a claim, not a failure."""
+
+    NODE_PORT = "NodePort"
+    EXTERNAL_IPS = "externalIPs"
+    LOAD_BALANCER = "LoadBalancer"
+    SOURCE_RANGES = "loadBalancerSourceRanges"
+    INTERNAL_TRAFFIC_POLICY = "internalTrafficPolicy"
+    EXTERNAL_TRAFFIC_POLICY = "externalTrafficPolicy"
+    SESSION_AFFINITY = "sessionAffinity"
+    TOPOLOGY_HINTS = "topologyHints"
+    TERMINATING_ENDPOINTS = "terminatingEndpoints"
+    IPV6 = "IPv6"
+    SCTP = "SCTP"
+    LOCALHOST_NODE_PORTS = "localhostNodePorts"
+    DETECT_LOCAL = "detectLocalMode"
+    MASQUERADE_ALL = "masqueradeAll"
+    RESTART = "restart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A proxy configuration that cases share; each profile is one lab.
+
+    Fields are those of KubeProxyConfiguration; addresses are those of `kproxy.lab.topology`.
+    ``detect`` None: mode ClusterCIDR without a CIDR (no detector).
+    """
+
+    name: str
+    detect: str | None = "ClusterCIDR"
+    detect_interface: str = ""
+    masquerade_all: bool = False
+    masquerade_bit: int = 14
+    node_port_addresses: tuple[str, ...] = ()
+    localhost_node_ports: bool | None = None
+    allow_external_ips: bool = True
+    alone: bool = False
+    """Its cases disturb one another (restart, relabel): they still run in parallel, in this lab only."""
+
+
+DEFAULT = Profile(name="default")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One question to a service proxy.  ``clauses``: exactly those that its steps hold it to."""
+
+    id: str
+    about: str
+    clauses: frozenset[str]
+    steps: tuple[Step, ...]
+    features: frozenset[Feature] = frozenset()
+    regressions: frozenset[str] = frozenset()
+    profile: Profile = DEFAULT
+    families: tuple[Family, ...] = (Family.IPV4, Family.IPV6)
+    slow: bool = False
+    """Left out of the default set: it must wait for real time to pass."""
+    notes: str = field(default="")
+
+
+def case(id: str, about: str, *steps: Step, clauses: set[str], **fields: object) -> Case:
+    """Shorthand: a `Case` from its steps."""
+    for name in ("features", "regressions"):
+        if name in fields:
+            fields[name] = frozenset(fields[name])  # type: ignore[call-overload]
+    return Case(id=id, about=about, steps=steps, clauses=frozenset(clauses), **fields)  # type: ignore[arg-type]

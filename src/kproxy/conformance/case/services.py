@@ -1,0 +1,163 @@
+"""What a case declares: Services with their endpoints, in names.  Pure."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from kproxy.conformance.case.targets import Target, TargetKind
+from kproxy.net import Protocol
+
+
+class Policy(enum.Enum):
+    """A traffic policy."""
+
+    CLUSTER = "Cluster"
+    LOCAL = "Local"
+
+
+class Type(enum.Enum):
+    """Service ``spec.type``."""
+
+    CLUSTER_IP = "ClusterIP"
+    NODE_PORT = "NodePort"
+    LOAD_BALANCER = "LoadBalancer"
+    EXTERNAL_NAME = "ExternalName"
+
+
+class Place(enum.Enum):
+    """A source-range entry in names; an endpoint or vantage name is also allowed where a `Range` is."""
+
+    EVERYWHERE = "0.0.0.0/0 or ::/0"
+    LOWER_HALF = "0.0.0.0/1 or ::/1"
+    UPPER_HALF = "128.0.0.0/1 or 8000::/1"
+    CLUSTER_CIDR = "the pods of all nodes"
+    NODE_NETWORK = "the nodes' network, the on-link client included"
+    REMOTE_NETWORK = "the routed client's network"
+    NOWHERE = "a network nobody is in (192.0.2.128/25, 2001:db8:ffff::/64)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """A service port.
+
+    Its endpoints listen on a target port that the binder picks (never the service port).
+    ``node_port``: allocate one (only matters for NodePort and LoadBalancer Services).
+    ``number`` fixes the service port; two ports of one Service may share a number if their
+    protocols differ.  ``same_node_port_as`` names another port of the Service whose node port it shares.
+    """
+
+    name: str = ""
+    number: int = 80
+    protocol: Protocol = Protocol.TCP
+    node_port: bool = True
+    same_node_port_as: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """An endpoint: a pod (``a1``) or a node (``a``: a host-network pod).
+
+    Conditions and hints are written to the EndpointSlice as given; None leaves the field out.
+    ``slice`` numbers the EndpointSlice it is in.  ``shift`` moves its target port, as a named
+    target port may.  ``listed_node``: nodeName to write; "" leaves it out; None its own node.
+    """
+
+    on: str
+    ready: bool | None = True
+    serving: bool | None = None
+    terminating: bool | None = None
+    zones: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    slice: int = 0
+    shift: int = 0
+    listed_node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vip:
+    """A load balancer ingress address; ``hostname_only`` writes a hostname instead of an address."""
+
+    ip_mode: str | None = None
+    hostname_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A Service with its EndpointSlices, in names.  Build with `service`."""
+
+    name: str
+    type: Type = Type.CLUSTER_IP
+    ports: tuple[Port, ...] = (Port(),)
+    backends: tuple[Backend, ...] = ()
+    headless: bool = False
+    internal_policy: Policy | None = None
+    external_policy: Policy | None = None
+    external_ips: int = 0
+    raw_external_ips: tuple[str, ...] = ()
+    """More externalIPs, as literal text (for bad ones)."""
+    vips: tuple[Vip, ...] = ()
+    source_ranges: tuple[Place | str, ...] = ()
+    """Places, or names of pods, nodes, ``client``, ``remote`` (their single address)."""
+    raw_source_ranges: tuple[str, ...] = ()
+    affinity_seconds: int | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    slice_labels: tuple[tuple[str, str], ...] = ()
+    slice_owner: bool = True
+    """Whether slices carry the ``kubernetes.io/service-name`` label."""
+    slice_ports: tuple[Port, ...] | None = None
+    """The ports its slices list, by name and protocol; None: those of the Service."""
+    address_type: str | None = None
+    """EndpointSlice addressType; None: the family's own."""
+    dual_stack: bool = False
+    """Whether it has a cluster IP and slices of the other family too, after those of the case's own."""
+    outside_service_cidr: bool = False
+    """Whether its cluster IP is of a range that no ServiceCIDR names."""
+    share_cluster_ip_of: str | None = None
+    """Name of a Service (maybe deleted) of this case whose cluster IP this one has."""
+    share_vip_of: str | None = None
+    """Name of a Service of this case whose load balancer IPs (and external IPs) this one has."""
+    generation: int = 0
+    """A different number gives the same name other cluster, external and load balancer IPs and node ports."""
+
+    def but(self, **changes: object) -> Service:
+        """The same Service with some fields changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    @property
+    def cluster_ip(self) -> Target:
+        """Its cluster IP, first port."""
+        return Target(TargetKind.CLUSTER_IP, self.name, self.generation)
+
+    def node_port(self, node: str, *, second: bool = False) -> Target:
+        """Its node port on a node's primary address (or on the one of its second interface)."""
+        kind = TargetKind.NODE_PORT_SECOND if second else TargetKind.NODE_PORT
+        return Target(kind, self.name, self.generation, node=node)
+
+    def localhost(self, node: str) -> Target:
+        """Its node port on 127.0.0.1 (or ::1), for the host of that node."""
+        return Target(TargetKind.NODE_PORT_LOCALHOST, self.name, self.generation, node=node)
+
+    def external_ip(self, index: int = 0) -> Target:
+        """One of its externalIPs, first port."""
+        return Target(TargetKind.EXTERNAL_IP, self.name, self.generation, index=index)
+
+    def vip(self, index: int = 0) -> Target:
+        """One of its load balancer IPs, first port."""
+        return Target(TargetKind.VIP, self.name, self.generation, index=index)
+
+
+def pods(*names: str) -> tuple[Backend, ...]:
+    """Ready endpoints on these pods (or nodes)."""
+    return tuple(Backend(on=name) for name in names)
+
+
+def service(name: str, *on: str, **fields: object) -> Service:
+    """A Service whose ready endpoints are on the pods named; other fields as in `Service`."""
+    backends = pods(*on) if on else fields.pop("backends", ())
+    return Service(name=name, backends=backends, **fields)  # type: ignore[arg-type]
+
+
+def backend_of(web: Service, on: str) -> Target:
+    """The pod's own address and the target port it has for that Service."""
+    return Target(TargetKind.BACKEND, web.name, web.generation, node=on)

@@ -1,0 +1,112 @@
+"""What is done: the steps of a case, in order.  Pure."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from kproxy.conformance.case.lawful import Lawful
+from kproxy.conformance.case.services import Service
+from kproxy.conformance.case.targets import Target, Vantage
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Create or change these Services (with their EndpointSlices; slices no longer named are deleted)."""
+
+    services: tuple[Service, ...]
+
+    def __init__(self, *services: Service) -> None:
+        object.__setattr__(self, "services", services)
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete these Services; with ``keep_slices`` only the Service object."""
+
+    service: Service
+    keep_slices: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """New connections (or datagrams from new sockets), judged one by one.
+
+    Every one must be lawful.  With ``spread`` enough are sent that each backend of ``expect`` must
+    have been seen (wrong alarm below one in a million), otherwise ``count``.  Probes of one vantage and
+    the same ``sticks`` name must all reach one backend.  ``source_port`` fixes the first one's port.
+    ``oversize``: send this many bytes and have them all echoed.
+    """
+
+    sender: Vantage
+    to: Target
+    expect: Lawful
+    clauses: tuple[str, ...] = ()
+    spread: bool = False
+    count: int = 1
+    sticks: str = ""
+    oversize: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Open a TCP connection (or a UDP socket that keeps its port), exchange once, keep it by name."""
+
+    flow: str
+    sender: Vantage
+    to: Target
+    expect: Lawful
+
+
+class Still(enum.Enum):
+    """The flow is where it was."""
+
+    STILL = "the same endpoint as before"
+
+
+STILL = Still.STILL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """Exchange on a held flow again.
+
+    `STILL`: the endpoint it had answers.  Otherwise one of these outcomes (a UDP flow may move).
+    """
+
+    flow: str
+    expect: Lawful | Still
+    clauses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfWindow:
+    """The endpoint of a held TCP flow sends a segment far outside the window (conntrack: INVALID)."""
+
+    flow: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let time pass; only what is about time (timeouts) may."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Relabel:
+    """Give a node's topology zone label another value ("" removes it); for profiles of one case."""
+
+    node: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Kill the node's proxy (SIGKILL) and start it again; ``meanwhile`` happens while it is down."""
+
+    node: str
+    meanwhile: Apply | Delete | None = None
+
+
+Step = Apply | Delete | Probe | Hold | Use | OutOfWindow | Wait | Relabel | Restart

@@ -1,0 +1,119 @@
+"""Who asks, and whom: vantage points and targets, in names.  Pure."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from kproxy.net import Protocol
+
+
+class VantageKind(enum.Enum):
+    """Where a probe is sent from."""
+
+    POD = enum.auto()
+    HOST = enum.auto()
+    ON_LINK = enum.auto()
+    ROUTED = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Vantage:
+    """A sender; ``node``: its node, or the node an outside client's packets go through."""
+
+    kind: VantageKind
+    node: str
+    name: str
+
+    def __str__(self) -> str:
+        """How tables name it."""
+        match self.kind:
+            case VantageKind.POD:
+                return f"pod {self.name}"
+            case VantageKind.HOST:
+                return f"host {self.node}"
+            case _:
+                return f"{self.name} via {self.node}"
+
+
+def pod(name: str) -> Vantage:
+    """A process in a pod."""
+    return Vantage(VantageKind.POD, name[0], name)
+
+
+def host(node: str) -> Vantage:
+    """A process in a node's own network namespace."""
+    return Vantage(VantageKind.HOST, node, node)
+
+
+def client(via: str) -> Vantage:
+    """The on-link client outside; service addresses it asks for go through node ``via``."""
+    return Vantage(VantageKind.ON_LINK, via, "client")
+
+
+def remote(via: str) -> Vantage:
+    """The routed client outside; service addresses it asks for go through node ``via``."""
+    return Vantage(VantageKind.ROUTED, via, "remote")
+
+
+class TargetKind(enum.Enum):
+    """What a probe is sent to."""
+
+    CLUSTER_IP = enum.auto()
+    NODE_PORT = enum.auto()
+    NODE_PORT_SECOND = enum.auto()
+    NODE_PORT_LOCALHOST = enum.auto()
+    EXTERNAL_IP = enum.auto()
+    VIP = enum.auto()
+    BACKEND = enum.auto()
+    """A pod's own address and target port, not through any Service."""
+    LOOPBACK_DAEMON = enum.auto()
+    """A daemon of a node that listens on its loopback address only; from outside: a martian packet."""
+    UNALLOCATED = enum.auto()
+    """A cluster IP of the ServiceCIDR that no Service has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An address to ask for, in names.
+
+    ``port`` names the service port ("" is the Service's first).  ``undefined`` asks for a port
+    number that the Service does not have; ``protocol`` overrides the port's own;
+    ``node_port_number`` asks a cluster IP, external IP or VIP for the node port's number instead.
+    """
+
+    kind: TargetKind
+    service: str = ""
+    generation: int = 0
+    node: str = ""
+    index: int = 0
+    port: str = ""
+    undefined: bool = False
+    node_port_number: bool = False
+    protocol: Protocol | None = None
+
+    def at(self, port: str) -> Target:
+        """The same address, another named port."""
+        return replace(self, port=port)
+
+    def at_undefined_port(self) -> Target:
+        """The same address, a port no Service has there."""
+        return replace(self, undefined=True)
+
+    def at_node_port_number(self) -> Target:
+        """The same address, the port's node port number."""
+        return replace(self, node_port_number=True)
+
+    def over(self, protocol: Protocol) -> Target:
+        """The same address and port number, another protocol."""
+        return replace(self, protocol=protocol)
+
+
+def loopback_daemon(node: str, protocol: Protocol = Protocol.TCP) -> Target:
+    """A daemon of that node that listens on its loopback address only."""
+    return Target(TargetKind.LOOPBACK_DAEMON, node=node, protocol=protocol)
+
+
+def unallocated(protocol: Protocol = Protocol.TCP) -> Target:
+    """A cluster IP that no Service has."""
+    return Target(TargetKind.UNALLOCATED, protocol=protocol)

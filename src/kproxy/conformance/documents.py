@@ -1,0 +1,200 @@
+"""What a case declares, as Kubernetes objects in JSON.  Pure.
+
+The objects are written as an API server would hold them: defaults filled in, addresses allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_network
+from typing import Any
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.case import Backend, Place, Policy, Port, Service, Type
+from kproxy.lab import topology
+from kproxy.net import Family, Network
+
+Document = dict[str, Any]
+"""A Kubernetes object as JSON."""
+
+FIRST_HEALTH_PORT = 50000
+SECONDARY_SLICES = 100
+"""Numbers of slices of a dual-stack Service's second family start here."""
+
+
+def documents(instance: Instance, service: Service) -> tuple[Document, ...]:
+    """The Service and its EndpointSlices as JSON, Service first."""
+    return (_service(instance, service), *_slices(instance, service))
+
+
+def _service(instance: Instance, service: Service) -> Document:
+    spec: Document = {
+        "type": service.type.value,
+        "ports": [_service_port(instance, service, port) for port in service.ports],
+        "ipFamilies": [family.value for family in _families(instance, service)],
+        "ipFamilyPolicy": "RequireDualStack" if service.dual_stack else "SingleStack",
+        "internalTrafficPolicy": (service.internal_policy or Policy.CLUSTER).value,
+        "sessionAffinity": "None",
+    }
+    addresses = [str(instance.cluster_ip(service, family)) for family in _families(instance, service)]
+    spec["clusterIPs"] = ["None"] if service.headless else addresses
+    spec["clusterIP"] = spec["clusterIPs"][0]
+    spec.update(_external_fields(instance, service))
+    if service.affinity_seconds is not None:
+        spec["sessionAffinity"] = "ClientIP"
+        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": service.affinity_seconds}}
+    if service.type is Type.EXTERNAL_NAME:
+        spec["externalName"] = "example.com"
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(instance, service.name, dict(service.labels)),
+        "spec": spec,
+        "status": {"loadBalancer": _load_balancer(instance, service)},
+    }
+
+
+def _families(instance: Instance, service: Service) -> tuple[Family, ...]:
+    """The Service's families, its primary one first."""
+    others = tuple(family for family in Family if family is not instance.family)
+    return (instance.family, *others) if service.dual_stack else (instance.family,)
+
+
+def _external_fields(instance: Instance, service: Service) -> Document:
+    fields: Document = {}
+    external_ips = [str(instance.external_ip(service, i)) for i in range(service.external_ips)]
+    if external_ips or service.raw_external_ips:
+        fields["externalIPs"] = [*service.raw_external_ips, *external_ips]
+    if external_ips or service.type in {Type.NODE_PORT, Type.LOAD_BALANCER}:
+        fields["externalTrafficPolicy"] = (service.external_policy or Policy.CLUSTER).value
+    if service.type is Type.LOAD_BALANCER:
+        fields["allocateLoadBalancerNodePorts"] = any(p.node_port for p in service.ports)
+        if service.external_policy is Policy.LOCAL:
+            fields["healthCheckNodePort"] = FIRST_HEALTH_PORT + instance.block(service)
+    ranges = [*service.raw_source_ranges, *(str(range_of(instance, r)) for r in service.source_ranges)]
+    if ranges:
+        fields["loadBalancerSourceRanges"] = ranges
+    return fields
+
+
+def _service_port(instance: Instance, service: Service, port: Port) -> Document:
+    document: Document = {
+        "protocol": port.protocol.value,
+        "port": port.number,
+        "targetPort": instance.target_port(service, port),
+    }
+    if port.name:
+        document["name"] = port.name
+    if node_port := instance.node_port(service, port):
+        document["nodePort"] = node_port
+    return document
+
+
+def _load_balancer(instance: Instance, service: Service) -> Document:
+    ingress: list[Document] = []
+    for index, vip in enumerate(service.vips):
+        if vip.hostname_only:
+            ingress.append({"hostname": f"lb-{index}.example.com"})
+            continue
+        entry: Document = {"ip": str(instance.vip(service, index))}
+        if vip.ip_mode:
+            entry["ipMode"] = vip.ip_mode
+        ingress.append(entry)
+    return {"ingress": ingress} if ingress else {}
+
+
+def range_of(instance: Instance, place: Place | str) -> Network:
+    """The network a source-range entry stands for."""
+    if isinstance(place, Place):
+        return _PLACES[place][instance.family]
+    match place:
+        case "client":
+            return ip_network(topology.CLIENT_ADDRESS["a"][instance.family])
+        case "remote":
+            return ip_network(topology.REMOTE_ADDRESS["a"][instance.family])
+        case _:
+            return ip_network(instance.address_on(place))
+
+
+def _slices(instance: Instance, service: Service) -> Iterator[Document]:
+    groups: dict[tuple[int, int], list[Backend]] = {}
+    for backend in service.backends:
+        groups.setdefault((backend.slice, backend.shift), []).append(backend)
+    for (number, shift), backends in groups.items():
+        yield _slice(instance, service, f"{service.name}-{number}-{shift}", shift, backends)
+        for family in _families(instance, service)[1:]:
+            name = f"{service.name}-{SECONDARY_SLICES + number}-{shift}"
+            yield _slice(instance, service.but(address_type=family.value), name, shift, backends)
+
+
+def _slice(instance: Instance, service: Service, name: str, shift: int, backends: list[Backend]) -> Document:
+    labels = dict(service.slice_labels)
+    if service.slice_owner:
+        labels["kubernetes.io/service-name"] = service.name
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": _metadata(instance, name, labels),
+        "addressType": service.address_type or instance.family.value,
+        "endpoints": [_endpoint(instance, service, backend) for backend in backends],
+        "ports": [
+            {
+                "name": port.name,
+                "protocol": port.protocol.value,
+                "port": instance.target_port(service, port, shift),
+            }
+            for port in service.slice_ports or service.ports
+        ],
+    }
+
+
+def _endpoint(instance: Instance, service: Service, backend: Backend) -> Document:
+    node = backend.on if backend.on in topology.NODES else topology.node_of(backend.on)
+    document: Document = {"addresses": [_endpoint_address(instance, service, backend)]}
+    conditions = {
+        name: value
+        for name in ("ready", "serving", "terminating")
+        if (value := getattr(backend, name)) is not None
+    }
+    if conditions:
+        document["conditions"] = conditions
+    listed = topology.HOSTNAMES[node] if backend.listed_node is None else backend.listed_node
+    if listed:
+        document["nodeName"] = listed
+    hints: Document = {}
+    if backend.zones:
+        hints["forZones"] = [{"name": zone} for zone in backend.zones]
+    if backend.nodes:
+        hints["forNodes"] = [{"name": topology.HOSTNAMES[name]} for name in backend.nodes]
+    if hints:
+        document["hints"] = hints
+    return document
+
+
+def _endpoint_address(instance: Instance, service: Service, backend: Backend) -> str:
+    match service.address_type:
+        case None:
+            return str(instance.address_on(backend.on))
+        case "FQDN":
+            return f"{backend.on}.example.com"
+        case other:
+            return str(instance.address_on(backend.on, Family(other)))
+
+
+def _metadata(instance: Instance, name: str, labels: dict[str, str]) -> Document:
+    return {"name": name, "namespace": instance.namespace, "labels": labels}
+
+
+def _both(v4: str, v6: str) -> dict[Family, Network]:
+    return {Family.IPV4: ip_network(v4), Family.IPV6: ip_network(v6)}
+
+
+_PLACES: dict[Place, dict[Family, Network]] = {
+    Place.EVERYWHERE: _both("0.0.0.0/0", "::/0"),
+    Place.LOWER_HALF: _both("0.0.0.0/1", "::/1"),
+    Place.UPPER_HALF: _both("128.0.0.0/1", "8000::/1"),
+    Place.CLUSTER_CIDR: topology.CLUSTER_CIDR,
+    Place.NODE_NETWORK: topology.NODE_NETWORK,
+    Place.REMOTE_NETWORK: topology.REMOTE_NETWORK,
+    Place.NOWHERE: _both("192.0.2.128/25", "2001:db8:ffff::/64"),
+}
