@@ -62,8 +62,11 @@ class _Iptables:
     """`kproxy.backends.iptables` of one family."""
 
     def __init__(self, config: Configuration, family: Family) -> None:
-        from kproxy.backends.iptables.kernel import IptablesKernel, machine_options  # noqa: PLC0415
-        from kproxy.backends.iptables.tools import find_tools  # noqa: PLC0415
+        from kproxy.backends.iptables.kernel import (  # noqa: PLC0415
+            IptablesKernel,
+            find_tools,
+            machine_options,
+        )
 
         tools = find_tools(family)
         self._kernel = IptablesKernel(tools)

@@ -129,22 +129,20 @@ def node_port_destinations(context: Context) -> tuple[tuple[Match, ...], ...]:
     Loopback is one only in IPv4 and where the plan says so (``np.localhost.*``).
     """
     ports = context.node_ports
+    localhost = localhost_node_ports(context)
     if ports.addresses is not None:
-        allowed = (a for a in ports.addresses if not a.is_loopback or localhost_node_ports(context))
-        return tuple((Destination(address),) for address in allowed)
+        loopback = (LOOPBACK_IPV4,) if localhost else ()
+        return tuple((Destination(address),) for address in (*ports.addresses, *loopback))
     if context.family is Family.IPV6:
         return ((Destination(LOOPBACK_IPV6, negated=True), DestinationIsLocal()),)
-    if not ports.localhost:
+    if not localhost:
         return ((Destination(LOOPBACK_IPV4, negated=True), DestinationIsLocal()),)
     return ((DestinationIsLocal(),),)
 
 
 def localhost_node_ports(context: Context) -> bool:
-    """Whether some IPv4 loopback address accepts node ports (``np.route-localnet``)."""
-    ports = context.node_ports
-    if context.family is Family.IPV6 or not ports.localhost:
-        return False
-    return ports.addresses is None or any(address.is_loopback for address in ports.addresses)
+    """Whether IPv4 loopback addresses accept node ports (``np.route-localnet``)."""
+    return context.family is Family.IPV4 and context.node_ports.localhost
 
 
 def _served(frontend: Frontend) -> bool:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from kproxy.backends.iptables.base import HookRules
     from kproxy.backends.iptables.compile import Context
     from kproxy.backends.iptables.diff import Transaction
+    from kproxy.backends.iptables.kernel.tools import Tools
     from kproxy.backends.iptables.program import Program
     from kproxy.backends.iptables.rules import Rule
-    from kproxy.backends.iptables.tools import Tools
     from kproxy.plan import Plan
 
 _BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal"
