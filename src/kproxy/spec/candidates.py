@@ -149,7 +149,7 @@ def _set_aside(
     signs = {
         "slices.headless-label.ignored": any(api.HEADLESS_LABEL in s.metadata.labels for s in own),
         "slices.fqdn.ignored": any(s.address_type == "FQDN" for s in own),
-        "slices.other-family.ignored": not usable and any(_other_family(s, family) for s in own),
+        "slices.other-family.ignored": any(_other_family(s, family) for s in own),
         "slices.without-service-name.ignored": not own and _has_unclaimed(cluster, service),
         "slices.ports.without-name-or-number.skipped": any(_has_nameless_port(s) for s in usable),
         "slices.ports.matched-by-name-and-protocol": not endpoints
