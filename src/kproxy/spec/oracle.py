@@ -118,7 +118,7 @@ def _answer(cluster: api.Cluster, node: NodeFacts, packet: Packet, asked: Asked)
     admission, let_in = admit(cluster, node, packet, asked.service, asked.kind, sender)
     if not _usable(found):
         answer = _refused(node, packet, asked, found)
-        if admission is Admission.BARRED:
+        if admission is not Admission.ALLOWED:
             answer = _also(answer, {DROPPED}, (clause("source-ranges.no-endpoint.either"),))
     elif admission is Admission.BARRED:
         answer = _only({DROPPED}, let_in)

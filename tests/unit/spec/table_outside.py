@@ -119,6 +119,7 @@ SOURCE_RANGES = (
         ranged(NOT_THE_CLIENT), on("a1")),
     row("source-ranges.no-endpoint.either", "lb.lbsr.noep", client(VIP), "DROPPED REJECTED",
         ranged(NOT_THE_CLIENT)),
+    row("source-ranges.no-endpoint.either", "lb.lbsr.noep", client(VIP), "DROPPED REJECTED", ranged("::/0")),
 )
 
 TABLE = (*EXTERNAL_IPS, *LOAD_BALANCERS, *SOURCE_RANGES)
