@@ -126,7 +126,7 @@ EACH_PORT_HAS_ITS_OWN_ENDPOINT_PORT = case(
     Apply(TWO_PORTS),
     Probe(sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("a"), expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("b"), expect=delivered_to("a1", "b1"), spread=True),
-    clauses=POD_CLAUSES | SPREAD_CLAUSES | {"slices.ports.matched-by-name-and-protocol"},
+    clauses=POD_CLAUSES | SPREAD_CLAUSES,
 )
 
 TARGET_PORT_MAY_DIFFER_PER_ENDPOINT = case(
@@ -184,10 +184,7 @@ HOST_NETWORK_ENDPOINTS = case(
         expect=delivered_to("a", "b", source=MASQUERADED),
         spread=True,
     ),
-    clauses=POD_CLAUSES
-    | HOST_CLAUSES
-    | SPREAD_CLAUSES
-    | {"slices.endpoint.host-network.reached", "masquerade.hairpin.rewritten"},
+    clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD_CLAUSES | {"slices.endpoint.host-network.reached"},
     regressions={"R042"},
 )
 
@@ -205,6 +202,7 @@ LARGE_PAYLOADS_PASS = case(
         oversize=4000,
     ),
     clauses=POD_CLAUSES | OUTSIDE_CLAUSES | SPREAD_CLAUSES | {"protocol.udp.served", "payload.large.passes"},
+    regressions={"R124"},
 )
 
 OUTSIDE_THE_SERVICE_CIDR = case(

@@ -53,7 +53,7 @@ REACHED_FROM_EVERYWHERE = case(
     Probe(sender=pod("b2"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a1"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=host("a"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"masquerade.hairpin.rewritten"},
+    clauses=SERVED | SPREAD,
     features=FEATURES,
     regressions={"R058"},
 )
@@ -74,13 +74,7 @@ DATAGRAMS_AND_CONNECTIONS_ON_ONE_ADDRESS = case(
     Probe(sender=client("a"), to=dns.vip().at("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=client("a"), to=dns.vip().at("b"), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("b2"), to=dns.vip().at("b"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED
-    | SPREAD
-    | {
-        "protocol.udp.served",
-        "protocol.same-number.independent",
-        "slices.ports.matched-by-name-and-protocol",
-    },
+    clauses=SERVED | SPREAD | {"protocol.udp.served", "protocol.same-number.independent"},
     features=FEATURES,
 )
 
@@ -184,11 +178,7 @@ SHARED_BY_TWO_SERVICES = case(
     clauses=SERVED
     | SPREAD
     | NOT_SERVED
-    | {
-        "slices.ports.matched-by-name-and-protocol",
-        "change.port-removed.not-served",
-        "change.other-services.undisturbed",
-    },
+    | {"change.port-removed.not-served", "change.other-services.undisturbed"},
     features=FEATURES,
     regressions={"R053", "R054"},
 )

@@ -91,7 +91,10 @@ UNLISTED_ADDRESS_WITHOUT_ENDPOINT = case(
     Probe(sender=client("a"), to=empty.node_port("a"), expect=REJECTED),
     Probe(sender=client("a"), to=empty.node_port("a", second=True), expect=REJECTED | UNTOUCHED),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
-    clauses=SERVED | INSIDE | {"endpoints.none.rejected", "node-port.addresses.reject-scope.either"},
+    clauses=SERVED
+    | INSIDE
+    | {"endpoints.none.rejected", "node-port.addresses.reject-scope.either"}
+    | OUTSIDE,
     features={Feature.NODE_PORT},
     profile=NODE_PORT_CIDR,
 )

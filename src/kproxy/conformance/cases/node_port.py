@@ -83,7 +83,7 @@ FROM_INSIDE = case(
     Probe(sender=pod("a2"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a1"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=host("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"masquerade.hairpin.rewritten"},
+    clauses=SERVED | SPREAD,
     features={Feature.NODE_PORT},
     regressions={"R074"},
 )
@@ -120,7 +120,7 @@ EACH_PORT_ITS_OWN = case(
     ),
     Probe(sender=client("a"), to=two.node_port("a").at("a"), expect=FROM_A1),
     Probe(sender=client("a"), to=two.node_port("a").at("b"), expect=FROM_A1),
-    clauses=SERVED | {"slices.ports.matched-by-name-and-protocol"},
+    clauses=SERVED,
     features={Feature.NODE_PORT},
 )
 
@@ -139,12 +139,7 @@ ONE_NUMBER_TWO_PROTOCOLS = case(
     Probe(sender=client("a"), to=twins.node_port("a").at("b"), expect=FROM_A1),
     Probe(sender=remote("b"), to=twins.node_port("b").at("b"), expect=FROM_A1),
     clauses=SERVED
-    | {
-        "node-port.every-node.served",
-        "protocol.udp.served",
-        "protocol.same-number.independent",
-        "slices.ports.matched-by-name-and-protocol",
-    },
+    | {"node-port.every-node.served", "protocol.udp.served", "protocol.same-number.independent"},
     features={Feature.NODE_PORT},
 )
 

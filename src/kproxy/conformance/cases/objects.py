@@ -18,6 +18,7 @@ from kproxy.conformance.case import (
     Feature,
     Hold,
     Policy,
+    Port,
     Probe,
     Type,
     Use,
@@ -28,7 +29,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.net import Family
+from kproxy.net import Family, Protocol
 
 WEB = service("web", "a1", "b1")
 NEIGHBOUR = service("neighbour", "b2")
@@ -71,7 +72,7 @@ EXTERNAL_NAME_IS_LEFT_ALONE = case(
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"objects.external-name.untouched", "change.type.followed"},
+    clauses=SERVED | SPREAD | {"objects.external-name.untouched", "change.type.followed"} | HIDDEN,
 )
 
 ANOTHER_PROXYS_SERVICE = case(
@@ -84,7 +85,7 @@ ANOTHER_PROXYS_SERVICE = case(
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"objects.proxy-name-label.untouched", "change.labels.followed"},
+    clauses=SERVED | SPREAD | {"objects.proxy-name-label.untouched", "change.labels.followed"} | HIDDEN,
 )
 
 HEADLESS_LABEL_HIDES_SLICES = case(
@@ -140,6 +141,25 @@ IPV4_SLICES_DO_NOT_ANSWER_IPV6 = case(
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
     clauses=SERVED | {"slices.other-family.ignored", "endpoints.none.rejected"},
     families=(Family.IPV6,),
+)
+
+PORTS_ARE_MATCHED_BY_NAME_AND_PROTOCOL = case(
+    "objects.ports-are-matched-by-name-and-protocol",
+    "A service port whose name, or whose protocol under that name, no slice lists has no endpoint; "
+    "the port beside it has.",
+    Apply(
+        strangers := service(
+            "strangers",
+            "a1",
+            "b1",
+            ports=(Port(name="a"), Port(name="b", number=81), Port(name="c", number=82)),
+            slice_ports=(Port(name="b"), Port(name="c", protocol=Protocol.UDP)),
+        )
+    ),
+    Probe(sender=pod("a2"), to=strangers.cluster_ip.at("a"), expect=REJECTED),
+    Probe(sender=pod("a2"), to=strangers.cluster_ip.at("c"), expect=REJECTED),
+    Probe(sender=pod("a2"), to=strangers.cluster_ip.at("b"), expect=ON_BOTH, spread=True),
+    clauses=SERVED | SPREAD | {"slices.ports.matched-by-name-and-protocol", "endpoints.none.rejected"},
 )
 
 DUAL_STACK = case(
@@ -252,7 +272,8 @@ LOCAL_BY_NAME_NOT_BY_ADDRESS = case(
         "external-policy.local.drop-without-local-endpoint",
         "external-policy.local.local-endpoints-source-preserved",
         "external-policy.cluster-ip-exempt",
-    },
+    }
+    | {"slices.endpoint.outside-cluster.reached"},
     features={Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY},
 )
 
@@ -265,6 +286,7 @@ CASES: tuple[Case, ...] = (
     NAMES_ARE_NO_ADDRESSES,
     IPV6_SLICES_DO_NOT_ANSWER_IPV4,
     IPV4_SLICES_DO_NOT_ANSWER_IPV6,
+    PORTS_ARE_MATCHED_BY_NAME_AND_PROTOCOL,
     DUAL_STACK,
     SECOND_FAMILY_COMES_AND_GOES,
     SLICES_MAY_COME_FIRST,

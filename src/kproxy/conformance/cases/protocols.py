@@ -38,7 +38,7 @@ FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
 
 SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 SPREAD = {"balancing.every-endpoint-chosen"}
-SIDE_BY_SIDE = {"protocol.same-number.independent", "slices.ports.matched-by-name-and-protocol"}
+SIDE_BY_SIDE = {"protocol.same-number.independent"}
 
 CONNECTIONS_AND_DATAGRAMS_ON_ONE_NUMBER = case(
     "protocols.connections-and-datagrams-on-one-number",

@@ -91,7 +91,7 @@ PODS_OF_THE_CLUSTER_ARE_LET_IN = case(
     Probe(sender=pod("a1"), to=inward.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("b3"), to=inward.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=client("a"), to=inward.vip(), expect=DROPPED),
-    clauses=ALLOWED | DENIED | SPREAD | {"masquerade.hairpin.rewritten", "source-ranges.apply-to-pods"},
+    clauses=ALLOWED | DENIED | SPREAD,
     features=FEATURES,
 )
 
@@ -117,7 +117,7 @@ EVERY_ADDRESS_IS_GUARDED = case(
     Probe(sender=host("a"), to=pair.vip(1), expect=FROM_BOTH, spread=True),
     Probe(sender=client("a"), to=pair.vip(0), expect=DROPPED),
     Probe(sender=client("a"), to=pair.vip(1), expect=DROPPED),
-    clauses=ALLOWED | DENIED | SPREAD | {"load-balancer.every-ip.served", "source-ranges.apply-to-host"},
+    clauses=ALLOWED | DENIED | SPREAD | {"load-balancer.every-ip.served"},
     features=FEATURES,
     regressions={"R043", "R044"},
 )

@@ -1,0 +1,216 @@
+"""The catalogue against the oracle: answers written by hand must be those that the specification works out.
+
+Neither side is derived from the other.  When they differ, the sources that the clauses name decide.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from kproxy.conformance.bind import FIRST_NODE_PORT, Instance, instances
+from kproxy.conformance.case import Case, Hold, Lawful, Probe, ReachedBackend, Use
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.documents import FIRST_HEALTH_PORT
+from kproxy.conformance.run import describe, rounds
+from kproxy.conformance.surroundings import node_facts
+from kproxy.conformance.world import World
+from kproxy.spec.clauses import CLAUSES, TRANSITION_CLAUSES
+from kproxy.spec.oracle import expect
+from kproxy.spec.outcome import Expectation, Outcome
+
+ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\.[a-z0-9]+(-[a-z0-9]+)*")
+REGRESSION = re.compile(r"R(0\d\d|1[01]\d|12[0-7])")
+NOT_FOR_NAMESPACES = {
+    f"R{number:03}"
+    for number in (
+        18,
+        21,
+        22,
+        23,
+        25,
+        33,
+        34,
+        35,
+        36,
+        40,
+        62,
+        69,
+        71,
+        72,
+        73,
+        78,
+        80,
+        81,
+        94,
+        95,
+        97,
+        98,
+        106,
+        120,
+        121,
+        125,
+        126,
+        127,
+    )
+}
+"""Reports that need another dataplane or a whole cluster to show."""
+
+MOST_ROUNDS = 4
+"""Every round of the longest case is a barrier that all others wait at."""
+
+UNTESTED: dict[str, str] = {
+    "objects.without-cluster-ip.untouched": "an API server gives a Service its cluster IP before it shows it",
+    "objects.single-family.other-family-untouched": "a case asks for addresses of its own family only",
+    "objects.addresses.leading-zeros-decimal": "API servers no longer take such text; unit tests ask the parser",
+    "traffic.two-services-one-address.either": "which Service answers may differ from node to node",
+    "node-port.other-node.untouched": "a packet is judged where its destination is, not where it passes",
+    "node-port.addresses.primary-unknown.either": "every Node of the lab has addresses of both families",
+    "source-ranges.node-with-vip-as-source.allowed": "no interface of the lab has a load balancer IP",
+    "slices.ports.without-name-or-number.skipped": "an API server fills in both",
+    "slices.endpoint.first-address-only": "an endpoint of the lab has one address",
+    "balancing.even": "a sample that could tell would take longer than all cases together",
+    "icmp.errors.translated-back": "no hop of the lab sends such an error",
+    "cluster-ip.ping.any-answer": "every answer is lawful",
+    "masquerade.foreign-mark-bits.kept": "marks are not seen on the wire",
+    "masquerade.source-ports.random": "MAY, and a matter of statistics",
+    "change.rolling-update.no-failed-connection": "needs a client that never pauses while objects change",
+}
+"""Clauses that no case asks about, each with the reason."""
+
+WITHOUT_CONTROL: dict[str, str] = {}
+"""Cases in which nothing is delivered for certain, each with what else proves that the lab works."""
+
+INSTANCES = instances(CATALOGUE)
+CASES = [pytest.param(case, id=case.id) for case in CATALOGUE]
+
+
+class Asked(NamedTuple):
+    """A question of a case, the answer written by hand, and the oracle's."""
+
+    question: Probe | Hold
+    written: frozenset[Outcome]
+    worked_out: Expectation
+
+
+def ask_the_oracle(instance: Instance) -> Iterator[Asked]:
+    """Every new connection of a case, put to the oracle at its point in the case's history."""
+    world = World(instance)
+    for step in instance.case.steps:
+        world.change(step)
+        if isinstance(step, Probe | Hold):
+            asked = instance.question(step.sender, step.to)
+            facts = node_facts(asked.judge, instance.case.profile)
+            answer = expect(world.cluster(), facts, asked.packet)
+            yield Asked(step, instance.outcomes(step.expect, step.to), answer)
+
+
+def families_of(case: Case) -> list[Instance]:
+    return [instance for instance in INSTANCES if instance.case is case]
+
+
+@pytest.mark.parametrize("instance", [pytest.param(i, id=i.name) for i in INSTANCES])
+def test_each_answer_written_by_hand_is_the_oracles(instance: Instance) -> None:
+    different = [
+        f"{describe(asked.question)}: {_sorted(asked.written)} by hand, "
+        f"{_sorted(asked.worked_out.outcomes)} by {', '.join(asked.worked_out.clauses)}"
+        for asked in ask_the_oracle(instance)
+        if asked.written != asked.worked_out.outcomes
+    ]
+    assert not different, "\n".join(different)
+
+
+def _sorted(outcomes: frozenset[Outcome]) -> list[str]:
+    return sorted(map(str, outcomes))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_case_names_the_clauses_that_the_oracle_answers_by_and_no_others(case: Case) -> None:
+    used = {
+        clause
+        for instance in families_of(case)
+        for asked in ask_the_oracle(instance)
+        for clause in asked.worked_out.clauses
+    }
+    missing = used - case.clauses
+    idle = case.clauses - used - TRANSITION_CLAUSES
+    assert not missing, f"not named: {sorted(missing)}"
+    assert not idle, f"named for nothing: {sorted(idle)}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_clause_a_case_or_a_step_names_exists(case: Case) -> None:
+    steps = {clause for step in case.steps if isinstance(step, Probe | Use) for clause in step.clauses}
+    assert case.clauses <= set(CLAUSES)
+    assert steps <= case.clauses
+
+
+def test_every_clause_is_asked_about_or_listed_as_untested_with_the_reason() -> None:
+    asked = {clause for case in CATALOGUE for clause in case.clauses}
+    assert set(CLAUSES) - asked == set(UNTESTED)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_failure_has_something_delivered_beside_it(case: Case) -> None:
+    delivers = any(_delivers(step.expect) for step in case.steps if isinstance(step, Probe | Hold))
+    assert delivers != (case.id in WITHOUT_CONTROL)
+
+
+def _delivers(lawful: Lawful) -> bool:
+    return all(isinstance(seen, ReachedBackend) for seen in lawful)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cases_have_few_rounds(case: Case) -> None:
+    assert len(list(rounds(case.steps))) <= MOST_ROUNDS
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_held_flow_is_opened_before_it_is_used(case: Case) -> None:
+    opened: set[str] = set()
+    for step in case.steps:
+        if isinstance(step, Hold):
+            assert step.flow not in opened
+            opened.add(step.flow)
+        if isinstance(step, Use):
+            assert step.flow in opened
+
+
+def test_ids_are_unique_and_of_the_form_group_dot_words() -> None:
+    ids = [case.id for case in CATALOGUE]
+    assert [id for id, count in Counter(ids).items() if count > 1] == []
+    assert [id for id in ids if not ID.fullmatch(id)] == []
+
+
+def test_what_a_case_is_about_is_a_sentence() -> None:
+    assert [case.id for case in CATALOGUE if not re.fullmatch(r"[A-Z].*\.", case.about)] == []
+
+
+def test_regressions_are_known_ones_that_namespaces_can_show() -> None:
+    named = {regression for case in CATALOGUE for regression in case.regressions}
+    assert {name for name in named if not REGRESSION.fullmatch(name)} == set()
+    assert named & NOT_FOR_NAMESPACES == set()
+
+
+def test_profiles_of_one_name_are_one_profile() -> None:
+    profiles = {case.profile for case in CATALOGUE}
+    assert len({profile.name for profile in profiles}) == len(profiles)
+
+
+def test_no_two_cases_share_a_port_number_of_an_endpoint_or_a_node() -> None:
+    targets: list[int] = []
+    node_ports: list[int] = []
+    for instance in INSTANCES:
+        forms = {(s.name, s.generation, p.name): (s, p) for s in instance.services for p in s.ports}
+        targets += [
+            instance.target_port(service, port, shift) for service, port in forms.values() for shift in (0, 1)
+        ]
+        node_ports += {
+            number for service, port in forms.values() if (number := instance.node_port(service, port))
+        }
+    assert max(targets) < FIRST_NODE_PORT
+    assert max(node_ports) < FIRST_HEALTH_PORT
+    assert len(set(targets)) == len(targets)
+    assert len(set(node_ports)) == len(node_ports)
