@@ -89,12 +89,15 @@ class ServicePlan:
 
     ``affinity_seconds`` None means no ClientIP affinity.  Two plans made from unchanged input
     are the *same object*, so a backend may remember by identity what it compiled.
+    ``serving`` holds, for UDP, every endpoint that still serves, chosen or not and whatever node it is on:
+    flows to these are left alone (``term.udp-keeps-serving``, ``ct.udp.policy-change``).
     """
 
     name: ServicePortName
     protocol: Protocol
     frontends: tuple[Frontend, ...]
     affinity_seconds: int | None
+    serving: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,132 @@
+"""Connection tracking entries of UDP: list those to given destinations, delete them.
+
+Raw netlink, for the dump of a busy node has tens of thousands of entries (50,000 in 0.4 s, where a
+general library takes 4 s) and deleting by entry costs microseconds.  Which entries are stale is decided
+elsewhere.  All failures are `kproxy.host.HostError`.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from typing import TYPE_CHECKING
+
+from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason
+from kproxy.net import Address, Family
+from kproxy.netlink import Flag, attribute, attributes, nested, netfilter_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+Socket = tuple[Address, int]
+"""An address and a port."""
+
+# linux/netfilter/nfnetlink_conntrack.h
+_GET = 0x101
+_DELETE = 0x102
+_TUPLE_ORIGINAL = 1
+_TUPLE_REPLY = 2
+_ID = 12
+_ZONE = 18
+_FILTER = 25
+_FILTER_ORIGINAL_FLAGS = 1
+_FILTER_REPLY_FLAGS = 2
+_FILTER_BY_PROTOCOL = 8
+_TUPLE_IP = 1
+_TUPLE_PROTOCOL = 2
+_PROTOCOL_NUMBER = 1
+_PROTOCOL_SOURCE_PORT = 2
+_PROTOCOL_DESTINATION_PORT = 3
+_HEADER_SIZE = 4
+
+_ADDRESS_FAMILY = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
+_SOURCE = {Family.IPV4: 1, Family.IPV6: 3}
+_DESTINATION = {Family.IPV4: 2, Family.IPV6: 4}
+_PORT = struct.Struct(">H")
+_FLAGS = struct.Struct("=I")
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One UDP entry.
+
+    ``destination`` is what its sender asked for, ``answered_by`` who the answers come from: another
+    when the entry is DNATed.  ``handle`` is how the kernel knows it.
+    """
+
+    family: Family
+    destination: Socket
+    answered_by: Socket
+    handle: bytes
+
+    @property
+    def translated(self) -> bool:
+        """Whether the destination was rewritten."""
+        return self.destination != self.answered_by
+
+
+def udp_flows(family: Family, wanted: Callable[[Socket], bool]) -> Iterator[Flow]:
+    """The UDP entries of this network namespace whose destination is wanted."""
+    header = netfilter_header(_ADDRESS_FAMILY[family])
+    with Netlink(NETLINK_NETFILTER) as netlink:
+        # a kernel before 5.8 ignores the filter and gives the entries of all protocols
+        for payload in netlink.dump(_GET, header + _only_udp()):
+            flow = _flow(payload, family, wanted)
+            if flow is not None:
+                yield flow
+
+
+def delete(flows: Iterable[Flow]) -> int:
+    """Delete entries; how many there were still.  An entry made anew since it was listed is spared."""
+    orders = [(_DELETE, Flag(0), netfilter_header(_ADDRESS_FAMILY[f.family]) + f.handle) for f in flows]
+    if not orders:
+        return 0
+    with Netlink(NETLINK_NETFILTER) as netlink:
+        results = netlink.send_all(orders)
+    refused = next((number for number in results if number not in {0, errno.ENOENT}), None)
+    if refused is not None:
+        raise HostError("delete conntrack entry", errno.errorcode.get(refused, str(refused)), Reason.OTHER)
+    return results.count(0)
+
+
+def _only_udp() -> bytes:
+    protocol = nested(_TUPLE_PROTOCOL, attribute(_PROTOCOL_NUMBER, bytes([socket.IPPROTO_UDP])))
+    flags = (
+        attribute(_FILTER_ORIGINAL_FLAGS, _FLAGS.pack(_FILTER_BY_PROTOCOL)),
+        attribute(_FILTER_REPLY_FLAGS, _FLAGS.pack(0)),
+    )
+    return nested(_TUPLE_ORIGINAL, protocol) + nested(_FILTER, *flags)
+
+
+def _flow(payload: memoryview, family: Family, wanted: Callable[[Socket], bool]) -> Flow | None:
+    entry = attributes(payload[_HEADER_SIZE:])
+    original = attributes(entry[_TUPLE_ORIGINAL])
+    protocol = attributes(original[_TUPLE_PROTOCOL])
+    if protocol[_PROTOCOL_NUMBER][0] != socket.IPPROTO_UDP:
+        return None
+    address = attributes(original[_TUPLE_IP])[_DESTINATION[family]]
+    destination = (_address(address), _port(protocol[_PROTOCOL_DESTINATION_PORT]))
+    if not wanted(destination):
+        return None
+    reply = attributes(entry[_TUPLE_REPLY])
+    answering = _address(attributes(reply[_TUPLE_IP])[_SOURCE[family]])
+    port = _port(attributes(reply[_TUPLE_PROTOCOL])[_PROTOCOL_SOURCE_PORT])
+    return Flow(family, destination, (answering, port), _handle(entry))
+
+
+def _handle(entry: dict[int, memoryview]) -> bytes:
+    """The original tuple, the zone if there is one, and the entry's identity."""
+    found = [nested(_TUPLE_ORIGINAL, bytes(entry[_TUPLE_ORIGINAL]))]
+    found += [attribute(kind, bytes(entry[kind])) for kind in (_ZONE, _ID) if kind in entry]
+    return b"".join(found)
+
+
+def _address(raw: memoryview) -> Address:
+    return IPv4Address(bytes(raw)) if len(raw) == 4 else IPv6Address(bytes(raw))
+
+
+def _port(raw: memoryview) -> int:
+    return int(_PORT.unpack(raw)[0])
