@@ -19,8 +19,8 @@ _UNITS = {
     "μs": 10**3,
     "ns": 1,
 }
-_TERM = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_WHOLE = re.compile(rf"[+-]?(?:0|(?:{_TERM.pattern})+)")
+_TERM = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_WHOLE = re.compile(rf"[+-]?(?:0|(?:{_TERM.pattern})+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)

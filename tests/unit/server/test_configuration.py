@@ -1,0 +1,271 @@
+import pytest
+
+from kproxy.net import parse_address
+from kproxy.server.config import Configuration, append_port, split_host_port
+from kproxy.server.duration import Duration
+from kproxy.server.load import InvalidConfiguration, load
+
+HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+
+EVERYTHING = """
+featureGates: {AllowServiceExternalIPs: false}
+clientConnection: {kubeconfig: /k, acceptContentTypes: a, contentType: application/json, qps: 50, burst: 100}
+logging: {format: json, flushFrequency: 5s, verbosity: 4, vmodule: [{filePattern: "x*", verbosity: 9}], options: {json: {infoBufferSize: "0"}}}
+hostnameOverride: Node-A
+bindAddress: "::"
+healthzBindAddress: "[::1]:10"
+metricsBindAddress: 127.0.0.1:20
+bindAddressHardFail: true
+enableProfiling: true
+showHiddenMetricsForVersion: "1.35"
+mode: ipvs
+iptables: {masqueradeBit: 0, masqueradeAll: true, localhostNodePorts: false, syncPeriod: 1m, minSyncPeriod: 2s}
+ipvs: {syncPeriod: 40s, minSyncPeriod: 3s, scheduler: sh, excludeCIDRs: [10.0.0.0/8], strictARP: true, tcpTimeout: 1s, tcpFinTimeout: 2s, udpTimeout: 3s}
+nftables: {masqueradeBit: 15, masqueradeAll: true, syncPeriod: 50s, minSyncPeriod: 4s}
+winkernel: {networkName: n, sourceVip: v, enableDSR: true, rootHnsEndpointName: r, forwardHealthCheckVip: true}
+detectLocalMode: BridgeInterface
+detectLocal: {bridgeInterface: cbr0, interfaceNamePrefix: veth}
+clusterCIDR: 10.0.0.0/8,fd00::/8
+nodePortAddresses: [192.0.2.0/24]
+oomScoreAdj: 0
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s, tcpBeLiberal: true, udpTimeout: 5s, udpStreamTimeout: 6s}
+configSyncPeriod: 1m
+portRange: 1-2
+windowsRunAsService: true
+"""
+
+
+def problems_of(text: str) -> dict[str, str]:
+    with pytest.raises(InvalidConfiguration) as raised:
+        load(HEAD + text)
+    return {problem.path: problem.text for problem in raised.value.problems}
+
+
+def test_every_documented_field_is_known() -> None:
+    assert load(HEAD + EVERYTHING).warnings == ()
+
+
+def test_every_value_arrives_where_it_belongs() -> None:
+    config = load(HEAD + EVERYTHING).config
+    assert config.client_connection.burst == 100
+    assert config.logging.verbosity == 4
+    assert config.iptables.masquerade_bit == 0
+    assert config.iptables.localhost_node_ports is False
+    assert config.ipvs.exclude_cidrs == ("10.0.0.0/8",)
+    assert config.ipvs.strict_arp
+    assert config.nftables.sync_period == Duration.of(50)
+    assert config.winkernel.enable_dsr
+    assert config.detect_local.bridge_interface == "cbr0"
+    assert config.cluster_cidr == "10.0.0.0/8,fd00::/8"
+    assert config.conntrack.tcp_established_timeout == Duration()
+    assert config.paced_by is config.ipvs
+
+
+def test_an_empty_configuration_has_the_documented_defaults() -> None:
+    config = load(HEAD).config
+    assert config.mode == "iptables"
+    assert config.detect_local_mode == "ClusterCIDR"
+    assert config.bind_address == "0.0.0.0"
+    assert config.healthz_bind_address == "0.0.0.0:10256"
+    assert config.metrics_bind_address == "127.0.0.1:10249"
+    assert config.oom_score_adj == -999
+    assert config.config_sync_period == Duration.of(900)
+    for section in (config.iptables, config.nftables):
+        assert section.masquerade_bit == 14
+        assert section.sync_period == Duration.of(30)
+        assert section.min_sync_period == Duration.of(1)
+    assert config.ipvs.min_sync_period == Duration()
+    assert config.iptables.localhost_node_ports
+    assert config.conntrack.max_per_core == 32_768
+    assert config.conntrack.min == 131_072
+    assert config.conntrack.tcp_established_timeout == Duration.of(86_400)
+    assert config.conntrack.tcp_close_wait_timeout == Duration.of(3_600)
+
+
+def test_zero_means_the_default_where_the_api_cannot_tell_zero_from_absence() -> None:
+    config = load(HEAD + "iptables: {syncPeriod: 0s, minSyncPeriod: 0s}\nbindAddress: ''\nmode: ''").config
+    assert config.iptables.sync_period == Duration.of(30)
+    assert config.iptables.min_sync_period == Duration.of(1)
+    assert (config.bind_address, config.mode) == ("0.0.0.0", "iptables")
+
+
+def test_null_means_the_default() -> None:
+    assert load(HEAD + "conntrack: null\niptables: {masqueradeBit: null}").config == load(HEAD).config
+
+
+def test_json_is_read_too() -> None:
+    text = (
+        '{"apiVersion":"kubeproxy.config.k8s.io/v1alpha1","kind":"KubeProxyConfiguration","mode":"nftables"}'
+    )
+    assert load(text).config.mode == "nftables"
+
+
+def test_an_ipv6_bind_address_moves_the_other_addresses() -> None:
+    config = load(HEAD + "bindAddress: '::'").config
+    assert (config.healthz_bind_address, config.metrics_bind_address) == ("[::]:10256", "[::1]:10249")
+
+
+def test_unknown_and_duplicate_fields_are_told_and_lived_with() -> None:
+    loaded = load(HEAD + "foo: 1\niptables: {bar: 2, masqueradeAll: true}\nmode: ipvs\nmode: nftables\n")
+    assert loaded.warnings == (
+        'line 6: key "mode" is given twice',
+        'unknown field "foo"',
+        'unknown field "iptables.bar"',
+    )
+    assert loaded.config.mode == "nftables"
+    assert loaded.config.iptables.masquerade_all
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "kind: KubeProxyConfiguration",
+        "kind: Pod\napiVersion: v1",
+        "kind: KubeProxyConfiguration\napiVersion: kubeproxy.config.k8s.io/v1alpha2",
+        "[1, 2]",
+        "a: [",
+        HEAD + "mode: \x00",
+    ],
+)
+def test_what_is_no_configuration_of_this_version_is_refused(text: str) -> None:
+    with pytest.raises(InvalidConfiguration):
+        load(text)
+
+
+def test_all_wrong_types_are_named_at_once() -> None:
+    found = problems_of(
+        "mode: 3\niptables: {syncPeriod: 30, masqueradeBit: x}\nconntrack: []\nfeatureGates: {A: 1}"
+    )
+    assert set(found) == {
+        "mode",
+        "iptables.syncPeriod",
+        "iptables.masqueradeBit",
+        "conntrack",
+        "featureGates",
+    }
+
+
+def test_all_wrong_values_are_named_at_once() -> None:
+    found = problems_of(
+        """
+        mode: userspace
+        iptables: {masqueradeBit: 32, syncPeriod: -1s, minSyncPeriod: -2s}
+        conntrack: {min: -1, udpTimeout: -1s}
+        bindAddress: node
+        healthzBindAddress: 1.2.3.4:0
+        metricsBindAddress: nowhere
+        oomScoreAdj: 1001
+        clusterCIDR: 10.0.0.0/8,11.0.0.0/8
+        nodePortAddresses: [primary, 10.0.0.0/8]
+        featureGates: {NoSuchGate: true, NFTablesProxyMode: false}
+        clientConnection: {burst: -1}
+        """.replace("\n        ", "\n")
+    )
+    assert set(found) == {
+        "mode",
+        "iptables.masqueradeBit",
+        "iptables.syncPeriod",
+        "iptables.minSyncPeriod",
+        "conntrack.min",
+        "conntrack.udpTimeout",
+        "bindAddress",
+        "healthzBindAddress",
+        "metricsBindAddress",
+        "oomScoreAdj",
+        "clusterCIDR",
+        "nodePortAddresses",
+        "featureGates.NoSuchGate",
+        "featureGates.NFTablesProxyMode",
+        "clientConnection.burst",
+    }
+
+
+INVALID = [
+    ("iptables: {syncPeriod: 1s, minSyncPeriod: 2s}", "iptables.syncPeriod"),
+    ("configSyncPeriod: -1s", "configSyncPeriod"),
+    ("mode: nftables\nnftables: {masqueradeBit: -1}", "nftables.masqueradeBit"),
+    ("mode: nftables\nnftables: {syncPeriod: -1s}", "nftables.syncPeriod"),
+    ("mode: ipvs\nipvs: {tcpTimeout: -1s}", "ipvs.tcpTimeout"),
+    ("mode: ipvs\nipvs: {excludeCIDRs: [x]}", "ipvs.excludeCIDRs"),
+    ("mode: ipvs\nipvs: {scheduler: fair}", "ipvs.scheduler"),
+    ("detectLocalMode: Guess", "detectLocalMode"),
+    ("detectLocalMode: BridgeInterface", "detectLocal.bridgeInterface"),
+    ("detectLocalMode: InterfaceNamePrefix", "detectLocal.interfaceNamePrefix"),
+    ("clusterCIDR: 10.0.0.0", "clusterCIDR"),
+    ("clusterCIDR: '10.0.0.0/8,fd00::/8,11.0.0.0/8'", "clusterCIDR"),
+    ("clusterCIDR: 10.0.0.0/8,", "clusterCIDR"),
+    ("metricsBindAddress: 1.2.3.4:70000", "metricsBindAddress"),
+]
+
+
+@pytest.mark.parametrize(("text", "path"), INVALID)
+def test_a_rule_names_the_field_that_breaks_it(text: str, path: str) -> None:
+    assert path in problems_of(text)
+
+
+VALID = [
+    "iptables: {syncPeriod: 2s, minSyncPeriod: 2s}",
+    "iptables: {masqueradeBit: 31}",
+    "oomScoreAdj: -1000",
+    "nodePortAddresses: [primary]",
+    "nodePortAddresses: [10.0.0.0/8, 'fd00::/8']",
+    "clusterCIDR: 10.0.0.0/8",
+    "clusterCIDR: fd00::/8,10.0.0.0/8",
+    "featureGates: {AllowServiceExternalIPs: false, NFTablesProxyMode: true}",
+    # sections of other modes are not looked at (cfg.mode-sections)
+    "ipvs: {tcpTimeout: -1s, excludeCIDRs: [x], scheduler: fair}",
+    "nftables: {masqueradeBit: 99}",
+    "detectLocalMode: NodeCIDR\nclusterCIDR: whatever",
+    "detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: veth}",
+]
+
+
+@pytest.mark.parametrize("text", VALID)
+def test_what_is_allowed_is_not_refused(text: str) -> None:
+    assert load(HEAD + text).warnings == ()
+
+
+def test_a_problem_shows_path_value_and_rule() -> None:
+    with pytest.raises(InvalidConfiguration, match=r'^mode: "x": must be one of iptables, ipvs, nftables$'):
+        load(HEAD + "mode: x")
+
+
+def test_a_configuration_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        load(HEAD).config.mode = "ipvs"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("1.2.3.4", "1.2.3.4:7"),
+        ("1.2.3.4:9", "1.2.3.4:9"),
+        ("::1", "[::1]:7"),
+        ("[::1]", "[::1]:7"),
+        ("[::1]:9", "[::1]:9"),
+        ("name", "name"),
+    ],
+)
+def test_a_missing_port_is_appended(text: str, whole: str) -> None:
+    assert append_port(text, 7) == whole
+
+
+def test_host_and_port_are_told_apart() -> None:
+    assert split_host_port("1.2.3.4:80") == (parse_address("1.2.3.4"), 80)
+    assert split_host_port("[::1]:80") == (parse_address("::1"), 80)
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":80", "1.2.3.4", "::1:80", "[1.2.3.4]:80", "a:80", "1.2.3.4:x", "1.2.3.4:65536"]
+)
+def test_what_is_no_host_and_port_is_none(text: str) -> None:
+    assert split_host_port(text) is None
+
+
+def test_defaults_of_the_value_are_those_of_the_file() -> None:
+    config = load(HEAD).config
+    assert config == type(config)(
+        healthz_bind_address=config.healthz_bind_address, metrics_bind_address=config.metrics_bind_address
+    )
+    assert isinstance(config, Configuration)

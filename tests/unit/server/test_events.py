@@ -1,0 +1,121 @@
+import msgspec
+import pytest
+
+from kproxy.api import EndpointSlice, Node, Rejected, Service
+from kproxy.server.events import Bookmark, Changed, Decoder, Failure
+from kproxy.server.store import Kind, Removed
+
+encode = msgspec.json.encode
+
+
+def service(name: str, version: str = "7", **spec: object) -> dict[str, object]:
+    return {
+        "metadata": {"namespace": "default", "name": name, "resourceVersion": version},
+        "spec": {"clusterIP": "10.0.0.1", **spec},
+    }
+
+
+BAD = service("bad", ports="none")
+
+
+def listing(*items: object) -> bytes:
+    return encode({"kind": "ServiceList", "metadata": {"resourceVersion": "9"}, "items": list(items)})
+
+
+def lines(*events: tuple[str, object]) -> bytes:
+    return b"\n".join(encode({"type": kind, "object": item}) for kind, item in events) + b"\n"
+
+
+def names(items: object) -> list[str]:
+    return [item.metadata.name for item in items]  # type: ignore[attr-defined]
+
+
+def test_a_list_has_its_objects_and_its_version() -> None:
+    listed = Decoder(Service).listed(listing(service("a"), service("b")))
+    assert (names(listed.objects), listed.rejected, listed.version) == (["a", "b"], (), "9")
+
+
+def test_an_empty_list_of_a_go_server_may_be_null() -> None:
+    assert Decoder(Service).listed(b'{"metadata":{"resourceVersion":"9"},"items":null}').objects == ()
+
+
+def test_a_bad_object_in_a_list_is_set_aside_and_costs_no_other() -> None:
+    listed = Decoder(Service).listed(listing(service("a"), BAD, service("b")))
+    assert names(listed.objects) == ["a", "b"]
+    (bad,) = listed.rejected
+    assert bad.key == ("default", "bad")
+    assert "ports" in bad.reason
+
+
+def test_bytes_that_are_no_text_are_set_aside_with_their_object_only() -> None:
+    body = listing(service("a"), service("b")).replace(b'"name":"b"', b'"name":"\xff"')
+    listed = Decoder(Service).listed(body)
+    assert names(listed.objects) == ["a"]
+    assert len(listed.rejected) == 1
+
+
+def test_what_is_no_list_is_an_error() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        Decoder(Service).listed(b"<html>")
+
+
+def test_changes_carry_object_and_version() -> None:
+    added, deleted = Decoder(Service).events(
+        lines(("ADDED", service("a", "1")), ("DELETED", service("b", "2")))
+    )
+    assert isinstance(added, Changed)
+    assert isinstance(added.change, Service)
+    assert (added.change.metadata.name, added.version) == ("a", "1")
+    assert deleted == Changed(Removed(("default", "b")), "2")
+
+
+def test_a_bad_object_among_events_is_set_aside_with_its_version() -> None:
+    before, bad, after = Decoder(Service).events(
+        lines(("ADDED", service("a")), ("MODIFIED", BAD), ("ADDED", service("b")))
+    )
+    assert isinstance(bad, Changed)
+    assert isinstance(bad.change, Rejected)
+    assert (bad.change.key, bad.version) == (("default", "bad"), "7")
+    assert isinstance(before, Changed)
+    assert isinstance(after, Changed)
+    assert names([before.change, after.change]) == ["a", "b"]
+
+
+def test_deleting_a_bad_object_is_a_deletion() -> None:
+    assert Decoder(Service).events(lines(("DELETED", BAD))) == [Changed(Removed(("default", "bad")), "7")]
+
+
+@pytest.mark.parametrize("kind", [Service, EndpointSlice, Node])
+def test_a_bookmark_is_no_object(kind: Kind) -> None:
+    # As a real server sends it: an object of the kind with null fields.
+    body = {
+        "metadata": {"resourceVersion": "12", "creationTimestamp": None},
+        "endpoints": None,
+        "ports": None,
+        "spec": {},
+    }
+    assert Decoder(kind).events(lines(("BOOKMARK", body))) == [Bookmark("12", complete=False)]
+
+
+def test_the_bookmark_that_ends_the_initial_events_is_known_by_its_annotation() -> None:
+    metadata = {"resourceVersion": "12", "annotations": {"k8s.io/initial-events-end": "true"}}
+    assert Decoder(Service).events(lines(("BOOKMARK", {"metadata": metadata}))) == [
+        Bookmark("12", complete=True)
+    ]
+
+
+@pytest.mark.parametrize("kind", [Service, EndpointSlice, Node])
+def test_an_error_is_a_failure_with_its_code(kind: Kind) -> None:
+    status = {"kind": "Status", "metadata": {}, "status": "Failure", "message": "too old", "code": 410}
+    first, second = Decoder(kind).events(lines(("BOOKMARK", {"metadata": {}}), ("ERROR", status)))
+    assert isinstance(first, Bookmark)
+    assert second == Failure(410, "too old")
+
+
+def test_an_unknown_event_is_a_failure() -> None:
+    assert isinstance(Decoder(Service).events(lines(("SURPRISE", {})))[0], Failure)
+
+
+def test_lines_that_are_no_events_are_an_error() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        Decoder(Service).events(b"upstream connect error\n")

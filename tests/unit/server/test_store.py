@@ -1,0 +1,227 @@
+import threading
+
+import pytest
+
+from kproxy.api import (
+    EndpointSlice,
+    Metadata,
+    Node,
+    NodeSpec,
+    Rejected,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    Taint,
+)
+from kproxy.server.store import Feed, Pending, Removed, Store
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def service(name: str, port: int = 80, **metadata: object) -> Service:
+    return Service(
+        metadata=Metadata(name=name, namespace="default", **metadata),  # type: ignore[arg-type]
+        spec=ServiceSpec(cluster_ip="10.0.0.1", ports=[ServicePort(port=port)]),
+    )
+
+
+def endpoint_slice(name: str, **metadata: object) -> EndpointSlice:
+    return EndpointSlice(metadata=Metadata(name=name, namespace="default", **metadata))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> Store:
+    store = Store(clock)
+    store.replace(Service, [service("a"), service("b")], [])
+    return store
+
+
+@pytest.fixture
+def feed(store: Store) -> Feed:
+    """A reader who has applied everything there is."""
+    feed = store.subscribe()
+    feed.take()
+    feed.applied()
+    assert feed.pending is None
+    return feed
+
+
+def test_a_kind_is_listed_once_it_has_been_replaced_even_by_nothing(store: Store) -> None:
+    assert store.listed(Service)
+    assert not store.listed(Service, EndpointSlice)
+    store.replace(EndpointSlice, [], [])
+    assert store.listed(Service, EndpointSlice)
+
+
+def test_a_cluster_taken_earlier_never_changes(store: Store) -> None:
+    before = store.cluster()
+    store.apply(Service, [service("c"), Removed(("default", "a"))])
+    assert {name for _, name in before.services} == {"a", "b"}
+    assert {name for _, name in store.cluster().services} == {"b", "c"}
+
+
+def test_what_did_not_change_is_the_same_object_even_over_a_new_list(store: Store) -> None:
+    before = store.cluster()
+    store.replace(Service, [service("a", resource_version="99"), service("b", port=81)], [])
+    after = store.cluster()
+    assert after.services["default", "a"] is before.services["default", "a"]
+    assert after.services["default", "b"] is not before.services["default", "b"]
+
+
+def test_mappings_of_kinds_that_did_not_change_are_the_same_objects(store: Store) -> None:
+    before = store.cluster()
+    store.apply(EndpointSlice, [endpoint_slice("a-1")])
+    assert store.cluster().services is before.services
+    assert store.cluster().slices is not before.slices
+
+
+def test_a_changed_object_keeps_its_place(store: Store) -> None:
+    store.apply(Service, [service("a", port=81)])
+    assert [name for _, name in store.cluster().services] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        service("a", resource_version="12345"),
+        service("a", labels={"app": "web"}),
+        service("a", annotations={"note": "x"}),
+    ],
+    ids=["version", "label", "annotation"],
+)
+def test_metadata_that_no_proxy_reads_wakes_nobody(store: Store, feed: Feed, same: Service) -> None:
+    store.apply(Service, [same])
+    assert feed.pending is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        service("a", port=81),
+        service("a", labels={"service.kubernetes.io/service-proxy-name": "other"}),
+        Removed(("default", "a")),
+        Rejected("Service", ("default", "a"), "bad"),
+    ],
+    ids=["spec", "proxy name", "removal", "rejection"],
+)
+def test_what_a_proxy_reads_wakes_the_readers(
+    store: Store, feed: Feed, other: Service | Removed | Rejected
+) -> None:
+    store.apply(Service, [other])
+    assert feed.pending is not None
+
+
+def test_the_service_a_slice_belongs_to_is_read_from_a_label(store: Store, feed: Feed) -> None:
+    store.apply(EndpointSlice, [endpoint_slice("x", labels={"kubernetes.io/service-name": "a"})])
+    feed.take()
+    feed.applied()
+    store.apply(EndpointSlice, [endpoint_slice("x", labels={"kubernetes.io/service-name": "b"})])
+    assert feed.pending is not None
+
+
+def test_removing_what_is_not_known_wakes_nobody(store: Store, feed: Feed) -> None:
+    store.apply(Service, [Removed(("default", "nobody"))])
+    assert feed.pending is None
+
+
+def test_the_first_list_wakes_even_when_it_is_empty(store: Store, feed: Feed) -> None:
+    store.replace(EndpointSlice, [], [])
+    assert feed.pending is not None
+
+
+def test_a_bad_update_takes_the_object_away_and_is_told_until_a_good_one_comes(store: Store) -> None:
+    bad = Rejected("Service", ("default", "a"), "spec.ports: wrong")
+    store.apply(Service, [bad])
+    assert ("default", "a") not in store.cluster().services
+    assert store.cluster().rejected == (bad,)
+    store.apply(Service, [service("a")])
+    assert ("default", "a") in store.cluster().services
+    assert store.cluster().rejected == ()
+
+
+def test_a_new_list_replaces_the_rejections_of_its_kind_only(store: Store) -> None:
+    of_slice = Rejected("EndpointSlice", ("default", "x"), "bad")
+    store.apply(EndpointSlice, [of_slice])
+    store.apply(Service, [Rejected("Service", ("default", "a"), "bad")])
+    store.replace(Service, [service("a")], [])
+    assert store.cluster().rejected == (of_slice,)
+
+
+def test_a_node_stays_known_when_it_is_deleted(store: Store) -> None:
+    node = Node(metadata=Metadata(name="n"), spec=NodeSpec(taints=[Taint(key="t")]))
+    store.apply(Node, [node])
+    store.apply(Node, [Removed(("", "n"))])
+    store.replace(Node, [], [])
+    assert store.node("n") == node
+    assert store.node("other") is None
+
+
+def test_pending_changes_say_when_the_first_and_the_last_came(store: Store, feed: Feed, clock: Clock) -> None:
+    store.apply(Service, [service("a", port=81)])
+    clock.now = 105.0
+    store.apply(Service, [service("a", port=82)])
+    assert feed.pending == Pending(100.0, 105.0)
+
+
+def test_a_change_waits_until_it_is_applied_not_until_it_is_taken(
+    store: Store, feed: Feed, clock: Clock
+) -> None:
+    store.apply(Service, [service("a", port=81)])
+    clock.now = 105.0
+    feed.take()
+    store.apply(Service, [service("a", port=82)])
+    assert feed.waiting_since == 100.0
+    feed.applied()
+    assert feed.waiting_since == 105.0
+    feed.take()
+    feed.applied()
+    assert feed.waiting_since is None
+
+
+def test_each_reader_has_its_own_changes(store: Store, feed: Feed) -> None:
+    other = store.subscribe()
+    store.apply(Service, [service("a", port=81)])
+    feed.take()
+    assert feed.pending is None
+    assert other.pending is not None
+
+
+def test_a_reader_that_left_is_not_woken(store: Store, feed: Feed) -> None:
+    store.unsubscribe(feed)
+    store.apply(Service, [service("a", port=81)])
+    assert feed.pending is None
+
+
+def test_a_sleeping_reader_wakes_by_a_change(store: Store, feed: Feed) -> None:
+    woken = threading.Event()
+
+    def sleep() -> None:
+        feed.wait(None, 30)
+        woken.set()
+
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    assert not woken.wait(0.05)
+    store.apply(Service, [service("a", port=81)])
+    thread.join(5)
+    assert woken.is_set()
+
+
+def test_a_change_that_came_before_the_sleep_is_not_slept_over(store: Store, feed: Feed) -> None:
+    seen = feed.pending
+    store.apply(Service, [service("a", port=81)])
+    thread = threading.Thread(target=feed.wait, args=(seen, 30))
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()

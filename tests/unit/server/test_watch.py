@@ -1,0 +1,310 @@
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kproxy import host
+from kproxy.api import EndpointSlice, Service
+from kproxy.server import watch
+from kproxy.server.client import ApiClient
+from kproxy.server.credentials import Authorizer
+from kproxy.server.kubeconfig import Connection
+from kproxy.server.store import Store
+from kproxy.server.watch import BACKOFF, ENDPOINT_SLICES, SERVICES, Backoff, Watcher, node_named
+from tests.unit.server.scripted import Answer, Script, json, serving, status
+
+
+def service(name: str, version: int, port: int = 80) -> dict[str, object]:
+    return {
+        "metadata": {"namespace": "default", "name": name, "resourceVersion": str(version)},
+        "spec": {"clusterIP": "10.0.0.1", "ports": [{"port": port}]},
+    }
+
+
+def event(kind: str, item: object) -> bytes:
+    return json({"type": kind, "object": item}) + b"\n"
+
+
+def bookmark(version: int, *, initial: bool = False) -> bytes:
+    annotations = {"k8s.io/initial-events-end": "true"} if initial else {}
+    return event("BOOKMARK", {"metadata": {"resourceVersion": str(version), "annotations": annotations}})
+
+
+def error(code: int) -> bytes:
+    return event("ERROR", {"kind": "Status", "metadata": {}, "message": "too old", "code": code})
+
+
+def listing(version: int, *items: object) -> Answer:
+    return Answer([json({"metadata": {"resourceVersion": str(version)}, "items": items})])
+
+
+def stream(*pieces: bytes, complete: bool = True) -> Answer:
+    return Answer(pieces, complete=complete)
+
+
+def initial(version: int, *items: object) -> bytes:
+    return b"".join(event("ADDED", item) for item in items) + bookmark(version, initial=True)
+
+
+def watcher(script: Script, store: Store) -> Watcher:
+    client = ApiClient(Connection(server=script.url), Authorizer(None, host.run))
+    return Watcher(client, SERVICES, store)
+
+
+def names(store: Store) -> set[str]:
+    return {name for _, name in store.cluster().services}
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store(lambda: 0.0)
+
+
+NO_WATCH_LIST = status(422, "sendInitialEvents is forbidden")
+
+
+def test_everything_there_is_comes_as_the_first_events_of_a_watch(store: Store) -> None:
+    with serving(stream(initial(7, service("a", 1), service("b", 2)))) as script:
+        watcher(script, store).step()
+    assert names(store) == {"a", "b"}
+    assert store.listed(Service)
+    ((path, query),) = script.asked
+    assert path == "/api/v1/services"
+    assert query["sendInitialEvents"] == "true"
+    assert query["resourceVersionMatch"] == "NotOlderThan"
+    assert query["allowWatchBookmarks"] == "true"
+    assert 300 <= int(query["timeoutSeconds"]) <= 600
+
+
+@pytest.mark.parametrize(
+    ("resource", "path", "fields", "labels"),
+    [
+        (SERVICES, "/api/v1/services", "spec.clusterIP!=None", "!service.kubernetes.io/service-proxy-name"),
+        (
+            ENDPOINT_SLICES,
+            "/apis/discovery.k8s.io/v1/endpointslices",
+            None,
+            "!service.kubernetes.io/headless",
+        ),
+        (node_named("n1"), "/api/v1/nodes", "metadata.name=n1", None),
+    ],
+)
+def test_only_what_concerns_this_proxy_is_asked_for(
+    store: Store, resource: watch.Resource, path: str, fields: str | None, labels: str | None
+) -> None:
+    with serving(NO_WATCH_LIST, listing(1), stream()) as script:
+        client = ApiClient(Connection(server=script.url), Authorizer(None, host.run))
+        subject = Watcher(client, resource, store)
+        subject.step()
+        subject.step()
+    assert len(script.asked) == 3
+    for asked_path, query in script.asked:
+        assert (asked_path, query.get("fieldSelector"), query.get("labelSelector")) == (path, fields, labels)
+
+
+def test_nothing_is_believed_before_the_initial_events_are_complete(store: Store) -> None:
+    with serving(stream(event("ADDED", service("a", 1)))) as script:
+        watcher(script, store).step()
+    assert not store.listed(Service)
+    assert names(store) == set()
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_a_server_without_watch_lists_is_listed_and_watched_from_there(store: Store, code: int) -> None:
+    answers = status(code), listing(5, service("a", 3)), stream(event("ADDED", service("b", 6)))
+    with serving(*answers) as script:
+        subject = watcher(script, store)
+        subject.step()
+        subject.step()
+    assert names(store) == {"a", "b"}
+    _, (_, listed), (_, watched) = script.asked
+    assert "watch" not in listed
+    assert listed["resourceVersion"] == "0"
+    assert watched["resourceVersion"] == "5"
+    assert "sendInitialEvents" not in watched
+
+
+def test_a_server_that_ignores_the_wish_for_initial_events_is_listed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "INITIAL_SILENCE", 0.1)
+    done = threading.Event()
+
+    def silent() -> Iterator[bytes]:
+        yield event("ADDED", service("a", 1))
+        done.wait(10)
+
+    with serving(Answer(silent()), listing(5, service("b", 3)), stream()) as script:
+        subject = watcher(script, store)
+        subject.step()
+        subject.step()
+        done.set()
+    assert names(store) == {"b"}
+
+
+@pytest.mark.parametrize("code", [401, 403, 500, 503])
+def test_other_refusals_do_not_turn_watch_lists_off(store: Store, code: int) -> None:
+    with serving(status(code), stream(initial(7, service("a", 1)))) as script:
+        subject = watcher(script, store)
+        subject.step()
+        subject.step()
+    assert names(store) == {"a"}
+    assert "sendInitialEvents" in script.asked[1][1]
+
+
+def test_changes_are_followed(store: Store) -> None:
+    changes = (
+        event("MODIFIED", service("a", 8, port=81)),
+        event("DELETED", service("b", 9)),
+        event("ADDED", service("c", 10)),
+    )
+    with serving(stream(initial(7, service("a", 1), service("b", 2)), *changes)) as script:
+        watcher(script, store).step()
+    assert names(store) == {"a", "c"}
+    (port,) = store.cluster().services["default", "a"].spec.ports or ()
+    assert port.port == 81
+
+
+def test_lines_may_be_cut_anywhere(store: Store) -> None:
+    whole = initial(7, service("a", 1)) + event("ADDED", service("b", 8)) + event("ADDED", service("c", 9))
+    with serving(stream(*(bytes([byte]) for byte in whole))) as script:
+        watcher(script, store).step()
+    assert names(store) == {"a", "b", "c"}
+
+
+def test_a_watch_goes_on_from_the_last_version_it_saw(store: Store) -> None:
+    first = stream(initial(7, service("a", 1)), event("ADDED", service("b", 8)), bookmark(15))
+    with serving(first, stream(event("ADDED", service("c", 16))), stream()) as script:
+        subject = watcher(script, store)
+        for _ in range(3):
+            subject.step()
+    assert [query["resourceVersion"] for _, query in script.asked] == ["", "15", "16"]
+    assert names(store) == {"a", "b", "c"}
+
+
+def test_what_is_known_stays_when_the_connection_is_lost_and_the_watch_goes_on_from_there(
+    store: Store,
+) -> None:
+    broken = stream(initial(7, service("a", 1)), event("ADDED", service("b", 8)), complete=False)
+    with serving(broken, status(503), stream(event("DELETED", service("a", 9)))) as script:
+        subject = watcher(script, store)
+        subject.step()
+        assert names(store) == {"a", "b"}
+        subject.step()
+        assert names(store) == {"a", "b"}
+        subject.step()
+    assert names(store) == {"b"}
+    assert [query["resourceVersion"] for _, query in script.asked] == ["", "8", "8"]
+
+
+def test_a_server_that_is_not_there_is_waited_for(store: Store) -> None:
+    with serving(stream()) as script:
+        pass
+    subject = watcher(script, store)
+    assert subject.step() > 0
+    assert not store.listed(Service)
+
+
+@pytest.mark.parametrize("gone", [status(410), stream(error(410))], ids=["answer", "event"])
+def test_a_forgotten_version_means_listing_again(store: Store, gone: Answer) -> None:
+    answers = stream(initial(7, service("a", 1))), gone, stream(initial(50, service("b", 40)))
+    with serving(*answers) as script:
+        subject = watcher(script, store)
+        subject.step()
+        subject.step()
+        assert names(store) == {"a"}
+        subject.step()
+    assert names(store) == {"b"}
+    assert [query["resourceVersion"] for _, query in script.asked] == ["", "7", ""]
+
+
+def test_a_second_list_must_be_newer_than_the_servers_cache(store: Store) -> None:
+    answers = NO_WATCH_LIST, listing(5), status(410), listing(9, service("a", 8)), stream()
+    with serving(*answers) as script:
+        subject = watcher(script, store)
+        for _ in range(3):
+            subject.step()
+    lists = [query for _, query in script.asked if "watch" not in query]
+    assert [query.get("resourceVersion") for query in lists] == ["0", None]
+    assert names(store) == {"a"}
+
+
+def test_a_bad_object_costs_no_other_and_takes_its_own_place(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = service("a", 8) | {"spec": {"ports": "none"}}
+    events = stream(
+        initial(7, service("a", 1), service("b", 2)), event("MODIFIED", bad) + event("ADDED", service("c", 9))
+    )
+    with serving(events) as script:
+        watcher(script, store).step()
+    assert names(store) == {"b", "c"}
+    (rejected,) = store.cluster().rejected
+    assert rejected.key == ("default", "a")
+    assert "Service default/a set aside" in caplog.text
+
+
+def test_a_bad_object_among_the_initial_events_costs_no_other(store: Store) -> None:
+    bad = service("a", 8) | {"spec": {"ports": "none"}}
+    with serving(stream(initial(7, bad, service("b", 2)))) as script:
+        watcher(script, store).step()
+    assert names(store) == {"b"}
+    assert len(store.cluster().rejected) == 1
+
+
+def test_events_that_come_together_are_one_change(store: Store) -> None:
+    burst = b"".join(event("ADDED", service(f"s{number}", 10 + number)) for number in range(50))
+    with serving(stream(initial(7), burst)) as script:
+        feed = store.subscribe()
+        seen = []
+        feed.wake = seen.append  # type: ignore[method-assign]
+        watcher(script, store).step()
+    assert len(names(store)) == 50
+    assert len(seen) == 2
+
+
+def test_garbage_ends_the_watch_only(store: Store) -> None:
+    with serving(
+        stream(initial(7, service("a", 1)), b"<html>\n"), stream(event("ADDED", service("b", 8)))
+    ) as script:
+        subject = watcher(script, store)
+        subject.step()
+        subject.step()
+    assert names(store) == {"a", "b"}
+
+
+def test_failures_are_waited_for_longer_and_longer_and_success_ends_that(store: Store) -> None:
+    with serving(*[status(500)] * 6, stream(initial(7))) as script:
+        subject = watcher(script, store)
+        pauses = [subject.step() for _ in range(7)]
+    # each pause is between half and all of a bound that doubles
+    for number, pause in enumerate(pauses[:6], start=1):
+        bound = BACKOFF.first * 2**number
+        assert bound / 2 <= pause <= bound
+    assert pauses[6] <= BACKOFF.first
+
+
+def test_a_server_that_asks_for_time_gets_it(store: Store) -> None:
+    with serving(status(429, Retry_After="3")) as script:
+        assert watcher(script, store).step() == 3.0
+
+
+def test_back_off_is_bounded_however_often_it_fails() -> None:
+    backoff = Backoff(first=0.1, longest=10.0)
+    assert backoff.delay(10_000, 0.999) <= 10.0
+    assert backoff.delay(0, 0.0) == pytest.approx(0.05)
+
+
+def test_slices_are_decoded_as_slices(store: Store) -> None:
+    item = {
+        "metadata": {"namespace": "default", "name": "a-1", "labels": {"kubernetes.io/service-name": "a"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": True}}],
+        "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
+    }
+    with serving(stream(event("ADDED", item) + bookmark(3, initial=True))) as script:
+        client = ApiClient(Connection(server=script.url), Authorizer(None, host.run))
+        Watcher(client, ENDPOINT_SLICES, store).step()
+    assert store.listed(EndpointSlice)
+    (endpoint,) = store.cluster().slices["default", "a-1"].endpoints or ()
+    assert endpoint.addresses == ["10.1.0.1"]
