@@ -111,7 +111,7 @@ def _result(
         return CaseResult(case=case, result=Result.NOT_RUNNABLE, seconds=0.0, reason=lacking)
     own = [entry for entry in progress if entry.instance.case is case]
     findings = tuple(finding for entry in own for finding in entry.findings)
-    seconds = sum(entry.seconds for entry in own)
+    seconds = max((entry.seconds for entry in own), default=0.0)
     broken = next((entry.broken for entry in own if entry.broken), "")
     folder = folders.get(case.id)
     evidence = str(folder) if folder else ""

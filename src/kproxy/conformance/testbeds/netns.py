@@ -89,7 +89,7 @@ class NetnsTestbed:
     exhaustive = False
 
     def __init__(self, lab: Lab, server: ApiServer, proxies: Proxies) -> None:
-        self._lab, self._server, self._proxies = lab, server, proxies
+        self.lab, self.server, self.proxies = lab, server, proxies
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._flows: dict[tuple[str, str], tuple[Flow, Hold]] = {}
         self._sentinels = itertools.count()
@@ -104,17 +104,17 @@ class NetnsTestbed:
         for node in topology.NODES:
             for protocol in (Protocol.TCP, Protocol.UDP):
                 everywhere = tuple(LOOPBACK.values())
-                self._lab.servers.serve(
-                    self._lab.network[node], LOOPBACK_DAEMON_PORT, protocol, HOST + node, everywhere
+                self.lab.servers.serve(
+                    self.lab.network[node], LOOPBACK_DAEMON_PORT, protocol, HOST + node, everywhere
                 )
-        self._lab.servers.serve(self._lab.network[SENTINEL_POD], SENTINEL_PORT, Protocol.TCP, SENTINEL_POD)
+        self.lab.servers.serve(self.lab.network[SENTINEL_POD], SENTINEL_PORT, Protocol.TCP, SENTINEL_POD)
         able = [instance for instance in instances if self.lacks(instance.case) is None]
         for where, port, protocol, who in dict.fromkeys(_listeners(able)):
-            self._lab.servers.serve(self._lab.network[where], port, protocol, who)
+            self.lab.servers.serve(self.lab.network[where], port, protocol, who)
 
     def lacks(self, case: Case) -> str | None:
         """Why this kernel cannot run a case."""
-        if Feature.SCTP in case.features and not _kernel_has_sctp(self._lab):
+        if Feature.SCTP in case.features and not _kernel_has_sctp(self.lab):
             return "this kernel has no SCTP sockets (a kernel with CONFIG_IP_SCTP, or its sctp module loaded)"
         return None
 
@@ -127,20 +127,20 @@ class NetnsTestbed:
                 case Put(document=document):
                     self._put(document)
                 case Remove(key=(kind, namespace, name)):
-                    self._server.store.delete(_KINDS[kind], namespace, name)
+                    self.server.store.delete(_KINDS[kind], namespace, name)
                 case RestartProxy(node=node, meanwhile=meanwhile):
-                    await self._proxies.kill(node)
+                    await self.proxies.kill(node)
                     await self.change(meanwhile)
-                    self._proxies.start(node)
+                    self.proxies.start(node)
 
     def _put(self, document: Document) -> None:
-        self._server.store.put(_KINDS[document["kind"]], document)
+        self.server.store.put(_KINDS[document["kind"]], document)
 
     async def settle(self) -> None:
         """Return when both proxies have finished applying all that was written."""
         for old in self._standing:
             for kind, namespace, name in old.keys:
-                self._server.store.delete(_KINDS[kind], namespace, name)
+                self.server.store.delete(_KINDS[kind], namespace, name)
         self._standing = []
         for _ in range(2):
             sentinel = Sentinel(next(self._sentinels))
@@ -156,7 +156,7 @@ class NetnsTestbed:
             asked = sorted(waiting, key=str)
             answers = await asyncio.gather(*(self._ask(node, sentinel, family) for node, family in asked))
             waiting -= {who for who, served in zip(asked, answers, strict=True) if served}
-            self._proxies.check()
+            self.proxies.check()
             if waiting and time.monotonic() > deadline:
                 missing = ", ".join(
                     f"node {node} {family.value}" for node, family in sorted(waiting, key=str)
@@ -168,7 +168,7 @@ class NetnsTestbed:
         request = ProbeRequest(
             sender=node, destination=sentinel.cluster_ip(family), port=sentinel.port, patience=0.3
         )
-        seen = await self._lab.probe(request)
+        seen = await self.lab.probe(request)
         return isinstance(seen, Answered) and seen.who == SENTINEL_POD
 
     # ------------------------------------------------------------------ questions
@@ -182,7 +182,7 @@ class NetnsTestbed:
 
     async def _one(self, instance: Instance, probe: Probe, request: ProbeRequest) -> Observation:
         async with self._gate:
-            return read(await self._lab.probe(request), instance, probe)
+            return read(await self.lab.probe(request), instance, probe)
 
     def _request(self, instance: Instance, step: Probe | Hold, size: int = 0) -> ProbeRequest:
         packet = instance.question(step.sender, step.to).packet
@@ -199,7 +199,7 @@ class NetnsTestbed:
     async def _martian(self, instance: Instance, probe: Probe) -> Observation:
         daemon = Socket(LOOPBACK[instance.family], LOOPBACK_DAEMON_PORT)
         protocol = probe.to.protocol or Protocol.TCP
-        seen = await crafted.martian(self._lab, probe.to.node, daemon, protocol, QUIET)
+        seen = await crafted.martian(self.lab, probe.to.node, daemon, protocol, QUIET)
         if seen.delivered:
             text = f"a packet from outside reached the daemon on node {probe.to.node}'s loopback address"
             return Observation(frozenset({Failure.UNTOUCHED}), text)
@@ -207,7 +207,7 @@ class NetnsTestbed:
 
     async def hold(self, instance: Instance, hold: Hold) -> Observation:
         """Open a flow and exchange once."""
-        flow, seen = await self._lab.open_flow(self._request(instance, hold))
+        flow, seen = await self.lab.open_flow(self._request(instance, hold))
         if flow is not None:
             self._flows[instance.name, hold.flow] = (flow, hold)
         return read(seen, instance, hold)
@@ -221,7 +221,7 @@ class NetnsTestbed:
     async def out_of_window(self, instance: Instance, step: OutOfWindow) -> None:
         """Let the endpoint of a held flow send a segment that conntrack calls INVALID."""
         flow, _ = self._flow(instance, step.flow)
-        await crafted.out_of_window(self._lab, flow)
+        await crafted.out_of_window(self.lab, flow)
 
     def _flow(self, instance: Instance, name: str) -> tuple[Flow, Hold]:
         if (instance.name, name) not in self._flows:
@@ -235,19 +235,19 @@ class NetnsTestbed:
         objects = [
             version.document()
             for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE)
-            for version in self._server.store.objects(kind)
+            for version in self.server.store.objects(kind)
             if version.key[0] == instance.namespace
         ]
         folder.joinpath("objects.json").write_bytes(msgspec.json.format(msgspec.json.encode(objects)))
         for node in topology.NODES:
             for name, command in _EVIDENCE.items():
                 folder.joinpath(f"{node}.{name}.txt").write_text(await self._output(node, command))
-            log = self._proxies.log(node).read_text(errors="replace")
+            log = self.proxies.log(node).read_text(errors="replace")
             folder.joinpath(f"{node}.proxy.log").write_text(log)
 
     async def _output(self, node: str, command: tuple[str, ...]) -> str:
         try:
-            return await run_in(self._lab.network[node], command)
+            return await run_in(self.lab.network[node], command)
         except (LabError, OSError) as reason:
             return f"{reason}\n"
 

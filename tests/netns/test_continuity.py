@@ -1,0 +1,162 @@
+"""Connections at a constant rate, while the proxy dies, comes back, and follows 200 changes.
+
+Sources: ``life.restart-keeps``, ``life.atomic``, ``cip.per-connection`` in the catalogue of behaviours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.case import (
+    DEFAULT,
+    Apply,
+    Probe,
+    Type,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    pods,
+    service,
+)
+from kproxy.conformance.subject import load
+from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
+from kproxy.conformance.world import RestartProxy, World
+from kproxy.lab.observation import Answered, Observation, ProbeRequest, Silent
+from kproxy.lab.processes import Xtables
+
+RATE = 0.02
+"""Seconds between two connections of one client."""
+CHANGES = 200
+LATE = 0.5
+"""A connection that takes longer has lost its first packet: TCP repeats it after one second."""
+
+WEB = service("web", "a1", "b1", type=Type.NODE_PORT)
+ROTATION = (("a1", "b1"), ("b1", "b2"), ("b2", "a2"), ("a2",), ("a2", "a1"))
+"""Each set of endpoints shares one with the set before it."""
+
+
+@dataclass
+class Client:
+    """Opens one connection after the other; remembers what went wrong."""
+
+    bed: NetnsTestbed
+    request: ProbeRequest
+    lost: list[Observation] = field(default_factory=list)
+    slow: list[float] = field(default_factory=list)
+    answered: list[str] = field(default_factory=list)
+
+    async def forever(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            seen = await self.bed.lab.probe(self.request)
+            if isinstance(seen, Answered):
+                self.answered.append(seen.who)
+            else:
+                self.lost.append(seen)
+            if loop.time() - started > LATE:
+                self.slow.append(loop.time() - started)
+            await asyncio.sleep(RATE)
+
+
+@asynccontextmanager
+async def busy_lab(variant: Xtables) -> AsyncIterator[tuple[NetnsTestbed, World, list[Client]]]:
+    """A settled lab with a Service and four clients that ask for it without pause."""
+    forms = [WEB.but(backends=pods(*names)) for names in ROTATION]
+    probes = [
+        Probe(sender=sender, to=to, expect=delivered_to("a1"))
+        for sender, to in (
+            (pod("a3"), WEB.cluster_ip),
+            (host("a"), WEB.cluster_ip),
+            (client("a"), WEB.node_port("a")),
+            (pod("b3"), WEB.cluster_ip),
+        )
+    ]
+    steady = case("continuity.steady", "Nothing is lost.", Apply(*forms), *probes, clauses=set())
+    (instance, *_) = instances([steady])
+    async with opener(load("kproxy"), "iptables", variant)(DEFAULT, [instance]) as bed:
+        assert isinstance(bed, NetnsTestbed)
+        world = World(instance)
+        await bed.change(world.change(Apply(WEB)))
+        await bed.settle()
+        clients = [Client(bed, _request(instance, probe)) for probe in probes]
+        running = [asyncio.create_task(one.forever()) for one in clients]
+        try:
+            yield bed, world, clients
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+
+def _request(instance: Instance, probe: Probe) -> ProbeRequest:
+    packet = instance.question(probe.sender, probe.to).packet
+    outside = probe.sender.name == "client"
+    return ProbeRequest(
+        sender=probe.sender.name,
+        destination=packet.destination,
+        port=packet.port,
+        source=packet.source if outside else None,
+        patience=3.0,
+    )
+
+
+def nothing_was_lost(clients: Sequence[Client], at_least: int) -> None:
+    for one in clients:
+        assert one.lost == []
+        assert one.slow == []
+        assert len(one.answered) >= at_least
+
+
+@pytest.mark.parametrize("variant", list(Xtables))
+def test_no_connection_is_lost_when_the_proxy_is_killed_and_started_again(variant: Xtables) -> None:
+    async def kill_and_restart() -> None:
+        async with busy_lab(variant) as (bed, world, clients):
+            for node in ("a", "b", "a"):
+                await asyncio.sleep(0.3)
+                await bed.change([RestartProxy(node, ())])
+                await bed.settle()
+            await bed.change(world.change(Apply(WEB.but(backends=pods("b1", "b2")))))
+            await bed.settle()
+            await asyncio.sleep(0.3)
+            nothing_was_lost(clients, at_least=30)
+            for one in clients:
+                assert set(one.answered[-5:]) <= {"b1", "b2"}
+
+    asyncio.run(kill_and_restart())
+
+
+@pytest.mark.parametrize("variant", list(Xtables))
+def test_no_connection_is_lost_over_200_endpoint_changes(variant: Xtables) -> None:
+    async def change_200_times() -> None:
+        async with busy_lab(variant) as (bed, world, clients):
+            for names in itertools.islice(itertools.cycle(ROTATION), 1, CHANGES + 1):
+                await bed.change(world.change(Apply(WEB.but(backends=pods(*names)))))
+                await asyncio.sleep(0.025)
+            await bed.settle()
+            nothing_was_lost(clients, at_least=50)
+            for one in clients:
+                assert set(one.answered) == {"a1", "a2", "b1", "b2"}
+
+    asyncio.run(change_200_times())
+
+
+def test_the_clients_would_notice_a_service_without_endpoints() -> None:
+    async def empty_and_fill() -> None:
+        async with busy_lab(Xtables.NFT) as (bed, world, clients):
+            await bed.change(world.change(Apply(WEB.but(backends=()))))
+            await bed.settle()
+            await asyncio.sleep(0.3)
+            assert all(one.lost for one in clients)
+            assert not any(isinstance(seen, Silent) for one in clients for seen in one.lost)
+
+    asyncio.run(empty_and_fill())
