@@ -378,7 +378,7 @@ def test_a_program_runs_in_its_namespace_can_be_paused_and_leaves_its_output(
 ) -> None:
     node = bench.lab.network["b"]
     log = tmp_path / "proxy.log"
-    script = "ip -br address show eth0; echo $GREETING; echo $XTABLES_LOCKFILE; sleep 60"
+    script = "ip -br address show eth0; echo $GREETING; echo $XTABLES_LOCKFILE; exec sleep 60"
     process = spawn(("sh", "-c", script), node, log=log, env={"GREETING": "hello"})
     _wait_until(lambda: ".lock" in log.read_text())
     address, greeting, lock = log.read_text().splitlines()
