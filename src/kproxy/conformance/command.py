@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import random
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -75,6 +76,7 @@ def run(options: RunOptions) -> int:
         environment=environment,
         parallel=options.parallel,
     )
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with _live(console) as tick:
         report = asyncio.run(conduct(session, open_testbed, tick.update))
     reports.show(report, console)
