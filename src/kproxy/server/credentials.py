@@ -23,9 +23,7 @@ EXPIRY_MARGIN = 30.0
 class Runner(Protocol):
     """Runs a command and gives what it printed (`kproxy.host.run`)."""
 
-    def __call__(
-        self, argv: Sequence[str], *, timeout: float = ..., environment: Mapping[str, str] | None = ...
-    ) -> str:
+    def __call__(self, argv: Sequence[str], *, environment: Mapping[str, str] | None = ...) -> str:
         """What it printed; raises when the command fails."""
 
 

@@ -25,13 +25,17 @@ class UnusableMode(Exception):
     """The configured mode cannot work here; there is no falling back to another (``cfg.mode-unusable``)."""
 
 
+def require_built(config: Configuration) -> None:
+    """Raises `UnusableMode` when no backend is there for the mode."""
+    if config.mode != Mode.IPTABLES.value:
+        raise UnusableMode(f"mode {config.mode} is not built yet; {Mode.IPTABLES.value} is")
+
+
 def dataplanes(config: Configuration, primary: Family) -> dict[Family, Dataplane]:
     """One kernel for each family this machine has; the ``primary`` one must work (``ds.capability``).
 
     Raises `UnusableMode`.
     """
-    if config.mode != Mode.IPTABLES.value:
-        raise UnusableMode(f"mode {config.mode} is not built yet; iptables is")
     found: dict[Family, Dataplane] = {}
     for family in Family:
         if family is Family.IPV6 and not ipv6_enabled():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.server
 import logging
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -152,8 +153,7 @@ class HealthServer(http.server.ThreadingHTTPServer):
         """Bind, without the reverse DNS look-up of `http.server`."""
         if self._both:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
+        socketserver.TCPServer.server_bind(self)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A prober that hangs up is no event."""

@@ -93,6 +93,7 @@ class _Cluster(_Part, frozen=True):
     certificate_authority_data: str = ""
     insecure_skip_tls_verify: bool = False
     tls_server_name: str = ""
+    proxy_url: str = ""
 
 
 class _Variable(_Part, frozen=True):
@@ -169,6 +170,8 @@ def _connection(parsed: _Kubeconfig, folder: Path) -> Connection:
     cluster = {item.name: item.cluster for item in parsed.clusters or ()}.get(context.cluster)
     if cluster is None or not cluster.server:
         raise KubeconfigError(f"no cluster {context.cluster!r} with a server")
+    if cluster.proxy_url:
+        raise KubeconfigError("proxy-url is not supported")
     user = {item.name: item.user for item in parsed.users or ()}.get(context.user) or _User()
     return Connection(
         server=cluster.server,

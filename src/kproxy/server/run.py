@@ -27,7 +27,7 @@ from kproxy.plan import Settings
 from kproxy.server.client import ApiClient
 from kproxy.server.config import Configuration, DetectLocal, split_host_port
 from kproxy.server.credentials import Authorizer
-from kproxy.server.dataplane import UnusableMode, dataplanes
+from kproxy.server.dataplane import UnusableMode, dataplanes, require_built
 from kproxy.server.health import Health, serve
 from kproxy.server.kubeconfig import KubeconfigError, from_file, in_cluster
 from kproxy.server.load import InvalidConfiguration, load
@@ -83,6 +83,7 @@ def run_proxy(options: Options) -> int:
 
 def _run(options: Options) -> NoReturn:
     config = _read_configuration(options)
+    require_built(config)
     name = node_name(options.hostname_override, config)
     log.info("kproxy on node %s, mode %s", name, config.mode)
     store = Store(time.monotonic)

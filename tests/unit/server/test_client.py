@@ -1,0 +1,134 @@
+import http.server
+import shutil
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kproxy import host
+from kproxy.server.client import ApiClient, ApiError
+from kproxy.server.credentials import Authorizer
+from kproxy.server.kubeconfig import ClientCertificate, Connection, Credentials, Token
+from tests.unit.server.scripted import Answer, serving, status
+
+
+def client(url: str, credentials: Credentials = None, **connection: object) -> ApiClient:
+    return ApiClient(
+        Connection(server=url, credentials=credentials, **connection),  # type: ignore[arg-type]
+        Authorizer(credentials, host.run),
+    )
+
+
+def test_path_parameters_and_token_arrive() -> None:
+    with serving(Answer([b"all", b" of it"])) as script:
+        subject = client(script.url + "/prefix/", Token("t"))
+        assert subject.get("/api/v1/services", {"labelSelector": "!a/b", "x": ""}) == b"all of it"
+    assert script.asked == [("/prefix/api/v1/services", {"labelSelector": "!a/b", "x": ""})]
+    (headers,) = script.headers
+    assert headers["Authorization"] == "Bearer t"
+    assert headers["Accept"] == "application/json"
+
+
+def test_a_refusal_carries_code_message_and_patience() -> None:
+    with (
+        serving(status(429, "slow down", Retry_After="7")) as script,
+        pytest.raises(ApiError, match="slow down") as error,
+    ):
+        client(script.url).get("/", {})
+    assert (error.value.code, error.value.retry_after) == (429, 7.0)
+
+
+def test_a_refusal_need_not_be_json() -> None:
+    with serving(Answer([b"<html>bad gateway"], 502)) as script, pytest.raises(ApiError, match="bad gateway"):
+        client(script.url).get("/", {})
+
+
+def test_a_stream_that_stays_silent_too_long_times_out() -> None:
+    release = threading.Event()
+
+    def pieces() -> Iterator[bytes]:
+        yield b"one"
+        release.wait(5)
+
+    with serving(Answer(pieces())) as script:
+        with client(script.url).stream("/", {}, 5.0) as stream:
+            arriving = iter(stream)
+            assert next(arriving) == b"one"
+            stream.allow_silence(0.05)
+            with pytest.raises(TimeoutError):
+                next(arriving)
+        release.set()
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CA, and certificates it signed for a server called ``api.test`` and for a client."""
+    folder = tmp_path_factory.mktemp("certificates")
+    openssl = shutil.which("openssl")
+    assert openssl, "these tests need the openssl command: apt-get install openssl"
+
+    def run(*arguments: str) -> None:
+        subprocess.run([openssl, *arguments], cwd=folder, check=True, capture_output=True)
+
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    run("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=ca")
+    for name in ("server", "client"):
+        (folder / f"{name}.ext").write_text("subjectAltName=DNS:api.test")
+        run("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        signing = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext")
+        run("x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.crt")
+    return folder
+
+
+@pytest.fixture
+def tls_url(certificates: Path) -> Iterator[str]:
+    """A server that only talks TLS, and only to those with a certificate of the CA."""
+
+    def wrap(server: http.server.HTTPServer) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificates / "server.crt", certificates / "server.key")
+        context.load_verify_locations(certificates / "ca.crt")
+        context.verify_mode = ssl.CERT_REQUIRED
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+
+    with serving(Answer([b"secret"]), wrap=wrap) as script:
+        yield script.url.replace("http:", "https:")
+
+
+@pytest.fixture
+def mine(certificates: Path) -> ClientCertificate:
+    return ClientCertificate(
+        (certificates / "client.crt").read_bytes(), (certificates / "client.key").read_bytes()
+    )
+
+
+def test_both_sides_prove_who_they_are(tls_url: str, certificates: Path, mine: ClientCertificate) -> None:
+    subject = client(
+        tls_url, authority=(certificates / "ca.crt").read_bytes(), server_name="api.test", certificate=mine
+    )
+    assert subject.get("/", {}) == b"secret"
+
+
+def test_a_server_by_another_name_is_not_believed(
+    tls_url: str, certificates: Path, mine: ClientCertificate
+) -> None:
+    subject = client(tls_url, authority=(certificates / "ca.crt").read_bytes(), certificate=mine)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        subject.get("/", {})
+
+
+def test_a_server_of_an_unknown_authority_is_not_believed_unless_told_to(
+    tls_url: str, mine: ClientCertificate
+) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        client(tls_url, server_name="api.test", certificate=mine).get("/", {})
+    assert client(tls_url, insecure=True, certificate=mine).get("/", {}) == b"secret"
+
+
+def test_without_a_certificate_the_server_does_not_answer(tls_url: str, certificates: Path) -> None:
+    subject = client(tls_url, authority=(certificates / "ca.crt").read_bytes(), server_name="api.test")
+    with pytest.raises(OSError, match=r"(?i)certificate required|reset|EOF|broken pipe"):
+        subject.get("/", {})

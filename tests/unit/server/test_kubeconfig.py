@@ -1,0 +1,207 @@
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kproxy.server.credentials import Authorizer
+from kproxy.server.kubeconfig import (
+    ClientCertificate,
+    ExecPlugin,
+    KubeconfigError,
+    Password,
+    Token,
+    TokenFile,
+    from_file,
+    in_cluster,
+)
+
+
+def write(folder: Path, *, cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None) -> Path:
+    path = folder / "kubeconfig"
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [
+            {"name": "other", "context": {"cluster": "x", "user": "x"}},
+            {"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "n"}},
+        ],
+        "clusters": [{"name": "c", "cluster": {"server": "https://api:6443", **(cluster or {})}}],
+        "users": [{"name": "u", "user": user or {}}],
+        "preferences": {},
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def test_the_current_context_names_cluster_and_user(tmp_path: Path) -> None:
+    connection = from_file(write(tmp_path, user={"token": "secret"}))
+    assert connection.server == "https://api:6443"
+    assert connection.credentials == Token("secret")
+    assert (connection.authority, connection.certificate, connection.insecure) == (None, None, False)
+
+
+def test_files_are_found_beside_the_kubeconfig_and_inline_data_beats_them(tmp_path: Path) -> None:
+    for name in ("ca", "crt", "key"):
+        (tmp_path / name).write_bytes(name.encode())
+    by_file = write(
+        tmp_path,
+        cluster={"certificate-authority": "ca"},
+        user={"client-certificate": "crt", "client-key": str(tmp_path / "key"), "tokenFile": "token"},
+    )
+    connection = from_file(by_file)
+    assert connection.authority == b"ca"
+    assert connection.certificate == ClientCertificate(b"crt", b"key")
+    assert connection.credentials == TokenFile(tmp_path / "token")
+    inline = write(
+        tmp_path,
+        cluster={"certificate-authority": "ca", "certificate-authority-data": b64(b"inline")},
+        user={"client-certificate-data": b64(b"c"), "client-key-data": b64(b"k")},
+    )
+    connection = from_file(inline)
+    assert connection.authority == b"inline"
+    assert connection.certificate == ClientCertificate(b"c", b"k")
+
+
+def test_trust_can_be_loosened_in_two_ways(tmp_path: Path) -> None:
+    connection = from_file(
+        write(tmp_path, cluster={"insecure-skip-tls-verify": True, "tls-server-name": "kubernetes"})
+    )
+    assert connection.insecure
+    assert connection.server_name == "kubernetes"
+
+
+def test_a_password_is_read(tmp_path: Path) -> None:
+    connection = from_file(write(tmp_path, user={"username": "me", "password": "pw"}))
+    assert connection.credentials == Password("me", "pw")
+
+
+def test_a_plugin_is_read(tmp_path: Path) -> None:
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "command": "./get-token",
+        "args": ["--now"],
+        "env": [{"name": "A", "value": "b"}],
+        "interactiveMode": "Never",
+    }
+    connection = from_file(write(tmp_path, user={"exec": plugin}))
+    assert connection.credentials == ExecPlugin(
+        (str(tmp_path / "get-token"), "--now"), {"A": "b"}, "client.authentication.k8s.io/v1beta1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"current-context": "nowhere"}, "nowhere"),
+        ({"clusters": []}, "no cluster 'c'"),
+        ({"clusters": [{"name": "c", "cluster": {}}]}, "no cluster 'c'"),
+        ({"clusters": [{"name": "c", "cluster": {"server": "s", "proxy-url": "http://p"}}]}, "proxy-url"),
+        ({"users": [{"name": "u", "user": {"client-certificate-data": b64(b"c")}}]}, "client key"),
+        (
+            {"clusters": [{"name": "c", "cluster": {"server": "s", "certificate-authority-data": "%"}}]},
+            "base64",
+        ),
+        ({"clusters": [{"name": "c", "cluster": {"server": "s", "certificate-authority": "none"}}]}, "none"),
+        ({"clusters": "none"}, "clusters"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named(tmp_path: Path, change: dict[str, Any], complaint: str) -> None:
+    path = write(tmp_path)
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | change))
+    with pytest.raises(KubeconfigError, match=complaint):
+        from_file(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(KubeconfigError, match="absent"):
+        from_file(tmp_path / "absent")
+
+
+def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_bytes(b"ca")
+    variables = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    connection = in_cluster(variables, tmp_path)
+    assert (connection.server, connection.authority) == ("https://10.96.0.1:443", b"ca")
+    assert connection.credentials == TokenFile(tmp_path / "token")
+    six = in_cluster(variables | {"KUBERNETES_SERVICE_HOST": "fd00::1"}, tmp_path)
+    assert six.server == "https://[fd00::1]:443"
+
+
+def test_outside_of_a_pod_a_kubeconfig_is_needed(tmp_path: Path) -> None:
+    with pytest.raises(KubeconfigError, match="kubeconfig"):
+        in_cluster({}, tmp_path)
+
+
+class Plugin:
+    """A credential plugin: remembers how it was called, answers with what it is told."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+        self.environments: list[Mapping[str, str] | None] = []
+
+    def __call__(self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
+        assert argv == ("get-token",)
+        self.environments.append(environment)
+        return self.answer
+
+
+EXEC = ExecPlugin(("get-token",), {"A": "b"}, "client.authentication.k8s.io/v1")
+
+
+def credential(token: str, ends: str | None = None) -> str:
+    return json.dumps({"kind": "ExecCredential", "status": {"token": token, "expirationTimestamp": ends}})
+
+
+def test_headers_follow_the_kind_of_credentials() -> None:
+    plugin = Plugin("")
+    assert Authorizer(None, plugin).headers() == {}
+    assert Authorizer(Token("t"), plugin).headers() == {"Authorization": "Bearer t"}
+    assert Authorizer(Password("u", "p"), plugin).headers() == {"Authorization": "Basic dTpw"}
+
+
+def test_a_token_file_is_read_each_time_for_somebody_renews_it(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    authorizer = Authorizer(TokenFile(path), Plugin(""))
+    for token in ("one", "two"):
+        path.write_text(token + "\n")
+        assert authorizer.headers() == {"Authorization": f"Bearer {token}"}
+
+
+def test_a_plugin_is_told_what_is_asked_and_its_token_is_kept_until_shortly_before_it_ends() -> None:
+    plugin, now = Plugin(credential("t", "1970-01-01T00:10:00Z")), [0.0]
+    authorizer = Authorizer(EXEC, plugin, lambda: now[0])
+    for seconds, calls in ((0.0, 1), (500.0, 1), (569.0, 1), (571.0, 2)):
+        now[0] = seconds
+        assert authorizer.headers() == {"Authorization": "Bearer t"}
+        assert len(plugin.environments) == calls
+    environment = plugin.environments[0] or {}
+    assert environment["A"] == "b"
+    asked = json.loads(environment["KUBERNETES_EXEC_INFO"])
+    assert asked["apiVersion"] == "client.authentication.k8s.io/v1"
+    assert asked["kind"] == "ExecCredential"
+
+
+def test_a_plugins_token_without_an_end_is_kept_until_the_server_refuses_it() -> None:
+    plugin = Plugin(credential("t"))
+    authorizer = Authorizer(EXEC, plugin)
+    authorizer.headers()
+    authorizer.headers()
+    assert len(plugin.environments) == 1
+    authorizer.refused()
+    authorizer.headers()
+    assert len(plugin.environments) == 2
+
+
+@pytest.mark.parametrize("answer", ["", "no json", credential(""), "{}"])
+def test_a_plugin_without_a_token_is_an_error(answer: str) -> None:
+    with pytest.raises(KubeconfigError, match="get-token"):
+        Authorizer(EXEC, Plugin(answer)).headers()

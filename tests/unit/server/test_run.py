@@ -1,0 +1,106 @@
+"""The command as a process, as far as it goes without touching a kernel: what it refuses, and how it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kproxy.server.config import Configuration
+from kproxy.server.run import CannotStart, node_name
+from tests.unit.server.scripted import Answer, serving
+
+HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+
+
+def command(folder: Path, text: str, *flags: str) -> list[str]:
+    path = folder / "config.yaml"
+    path.write_text(text)
+    program = "import sys; from kproxy.cli import main; sys.exit(main())"
+    return [sys.executable, "-c", program, "run", "--config", str(path), *flags]
+
+
+def run(folder: Path, text: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")}
+    return subprocess.run(
+        command(folder, text, *flags),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=environment,
+        check=False,
+    )
+
+
+def test_every_bad_field_is_named_before_anything_is_touched(tmp_path: Path) -> None:
+    ended = run(tmp_path, HEAD + "mode: userspace\noomScoreAdj: 2000\n")
+    assert ended.returncode == 1
+    assert "mode" in ended.stderr
+    assert "oomScoreAdj" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "complaint"),
+    [
+        (HEAD, (), "KUBERNETES_SERVICE_HOST"),
+        (HEAD + "clientConnection: {kubeconfig: /nowhere}", (), "/nowhere"),
+        (HEAD, ("--hostname-override", " "), "--hostname-override"),
+        (HEAD + "mode: nftables\nclientConnection: {kubeconfig: /nowhere}", (), "nftables is not built yet"),
+    ],
+    ids=["no API server", "no kubeconfig", "blank name", "mode"],
+)
+def test_what_cannot_run_says_why(tmp_path: Path, text: str, flags: tuple[str, ...], complaint: str) -> None:
+    ended = run(tmp_path, text, *flags)
+    assert ended.returncode == 1
+    assert complaint in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_waits_for_an_api_server_and_ends_well_when_told_to(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with serving(Answer([b"{}"], 503)) as script:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(
+            "{current-context: c, contexts: [{name: c, context: {cluster: c}}],"
+            f" clusters: [{{name: c, cluster: {{server: '{script.url}'}}}}]}}"
+        )
+        argv = command(tmp_path, HEAD + f"clientConnection: {{kubeconfig: {kubeconfig}}}\n")
+        with subprocess.Popen(argv, stderr=subprocess.PIPE) as process:
+            deadline = time.monotonic() + 20
+            while len(script.asked) < 4 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert process.poll() is None
+            process.send_signal(number)
+            started = time.monotonic()
+            assert process.wait(10) == 0
+            assert time.monotonic() - started < 2
+    assert {path for path, _ in script.asked} == {
+        "/api/v1/services",
+        "/apis/discovery.k8s.io/v1/endpointslices",
+        "/api/v1/nodes",
+    }
+
+
+def test_the_flag_beats_the_file_and_the_file_beats_the_machine() -> None:
+    named = Configuration(hostname_override="From-File")
+    assert node_name(" From-Flag ", named) == "from-flag"
+    assert node_name(None, named) == "From-File"
+    assert node_name(None, Configuration()) == os.uname().nodename.strip().lower()
+    with pytest.raises(CannotStart):
+        node_name("", named)
+
+
+def test_the_daemon_imports_nothing_heavy() -> None:
+    program = "import sys, kproxy.server.run; print(*sys.modules)"
+    printed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    loaded = set(printed.split())
+    assert "kproxy.server.run" in loaded
+    assert not loaded & {"asyncio", "aiohttp", "rich", "pyroute2", "urllib3", "kubernetes", "kproxy.lab"}

@@ -1,0 +1,297 @@
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from kproxy.api import Cluster, EndpointSlice, Service
+from kproxy.host import HostError, Reason
+from kproxy.net import Family
+from kproxy.plan import Plan, Settings
+from kproxy.server.pacing import Pace
+from kproxy.server.store import Removed, Store
+from kproxy.server.sync import FULL_SYNC_SECONDS, FamilySync
+from tests.objects import service
+
+PACE = Pace(shortest=1.0, longest=30.0, quiet=0.01, patience=0.03, first_retry=0.5)
+
+
+class Clock:
+    """Time that passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Kernel:
+    """Takes the kernel's place: remembers the plans it was given, and fails when told to."""
+
+    plans: list[Plan] = field(default_factory=list)
+    forgotten: int = 0
+    trouble: Exception | None = None
+    gone: tuple[str, ...] = ()
+
+    def apply(self, plan: Plan) -> str:
+        if self.trouble is not None:
+            raise self.trouble
+        self.plans.append(plan)
+        self.gone = ()
+        return "something"
+
+    def missing(self) -> tuple[str, ...]:
+        return self.gone
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+    @property
+    def names(self) -> list[list[str]]:
+        return [[item.name.name for item in plan.services] for plan in self.plans]
+
+
+@dataclass
+class Daemon:
+    """A sync with everything around it under control."""
+
+    clock: Clock
+    store: Store
+    kernel: Kernel
+    sync: FamilySync
+    settings: dict[str, Settings]
+
+    def until(self, seconds: float) -> None:
+        """Let time pass, doing whatever is due on the way."""
+        end = self.clock.now + seconds
+        while True:
+            due = self.sync._pacer.due(self.sync.progress.feed.pending)
+            if due.at > end:
+                break
+            self.clock.now = max(self.clock.now, due.at)
+            self.sync.step()
+        self.clock.now = end
+
+    def apply(self, *items: Service | Removed) -> None:
+        self.store.apply(Service, items)
+
+
+Make = Callable[[Family], Daemon]
+
+
+def make(family: Family = Family.IPV4, store: Store | None = None, clock: Clock | None = None) -> Daemon:
+    clock = clock or Clock()
+    store = store or Store(clock)
+    kernel = Kernel()
+    current = {"settings": Settings(family=family, node="a")}
+
+    def settings(_: Cluster) -> Settings:
+        return current["settings"]
+
+    return Daemon(clock, store, kernel, FamilySync(family, store, kernel, settings, PACE, clock), current)
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    """One that has synced an empty cluster, some time ago."""
+    daemon = make()
+    daemon.store.replace(Service, [], [])
+    daemon.store.replace(EndpointSlice, [], [])
+    daemon.until(20)
+    assert len(daemon.kernel.plans) == 1
+    return daemon
+
+
+BROKEN = HostError("iptables-restore", "no", Reason.OTHER)
+
+
+@pytest.mark.parametrize("first", [Service, EndpointSlice])
+def test_nothing_is_written_before_services_and_slices_have_both_been_listed(
+    first: type[Service] | type[EndpointSlice],
+) -> None:
+    store = Store(lambda: 0.0)
+    daemon = make(store=store)
+    ready = threading.Event()
+
+    def wait() -> None:
+        daemon.sync.wait_for_lists()
+        ready.set()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    store.replace(first, [], [])
+    assert not ready.wait(0.1)
+    store.replace(EndpointSlice if first is Service else Service, [], [])
+    assert ready.wait(5)
+    thread.join()
+
+
+def test_an_empty_cluster_is_written_too_for_it_may_leave_old_rules() -> None:
+    daemon = make()
+    daemon.until(0)
+    assert daemon.kernel.names == [[]]
+
+
+def test_the_first_change_after_quiet_time_is_applied_at_once(daemon: Daemon) -> None:
+    daemon.apply(service("a"))
+    daemon.until(0.02)
+    assert daemon.kernel.names == [[], ["a"]]
+
+
+def test_a_burst_is_one_sync(daemon: Daemon) -> None:
+    for number in range(100):
+        daemon.apply(service(f"s{number:02}", cluster_ips=(f"10.96.1.{number}",)))
+    daemon.until(5)
+    assert [len(names) for names in daemon.kernel.names] == [0, 100]
+
+
+def test_changes_all_the_time_are_synced_no_more_often_than_the_shortest_period(daemon: Daemon) -> None:
+    for number in range(100):
+        daemon.apply(service(f"s{number:02}", cluster_ips=(f"10.96.1.{number}",)))
+        daemon.until(0.1)
+    daemon.until(2)
+    assert len(daemon.kernel.names[-1]) == 100
+    assert 8 <= len(daemon.kernel.plans) <= 13
+
+
+def test_what_does_not_change_the_plan_is_not_written(daemon: Daemon) -> None:
+    daemon.apply(service("a", type="ExternalName", cluster_ips=()))
+    daemon.until(5)
+    assert len(daemon.kernel.plans) == 1
+    assert daemon.sync.progress.feed.waiting_since is None
+
+
+def test_a_service_that_comes_and_goes_between_syncs_was_never_there(daemon: Daemon) -> None:
+    daemon.apply(service("a"))
+    daemon.apply(Removed(("test", "a")))
+    daemon.until(5)
+    assert daemon.kernel.names == [[]]
+
+
+def test_unchanged_services_are_the_same_objects_in_the_next_plan(daemon: Daemon) -> None:
+    daemon.apply(service("a"))
+    daemon.until(5)
+    daemon.apply(service("b", cluster_ips=("10.96.0.2",)))
+    daemon.until(5)
+    before, after = daemon.kernel.plans[-2:]
+    assert before.services[0] is after.services[0]
+
+
+def test_a_failed_sync_is_repeated_until_it_succeeds_and_nothing_is_believed_meanwhile(
+    daemon: Daemon,
+) -> None:
+    daemon.kernel.trouble = BROKEN
+    daemon.apply(service("a"))
+    daemon.until(10)
+    assert daemon.kernel.names == [[]]
+    assert daemon.kernel.forgotten >= 3
+    assert daemon.sync.progress.feed.waiting_since is not None
+    daemon.kernel.trouble = None
+    daemon.until(30)
+    assert daemon.kernel.names == [[], ["a"]]
+    assert daemon.sync.progress.feed.waiting_since is None
+
+
+def test_a_crash_inside_a_sync_does_not_end_the_loop(daemon: Daemon) -> None:
+    daemon.kernel.trouble = ZeroDivisionError()
+    daemon.apply(service("a"))
+    daemon.until(2)
+    daemon.kernel.trouble = None
+    daemon.until(30)
+    assert daemon.kernel.names == [[], ["a"]]
+
+
+def test_rules_that_were_taken_away_are_written_again_within_the_sync_period(daemon: Daemon) -> None:
+    daemon.kernel.gone = ("chain X",)
+    daemon.until(PACE.longest + PACE.shortest)
+    assert daemon.kernel.forgotten == 1
+    assert len(daemon.kernel.plans) == 2
+
+
+def test_rules_that_are_all_there_are_left_alone(daemon: Daemon) -> None:
+    daemon.until(10 * PACE.longest)
+    assert len(daemon.kernel.plans) == 1
+    assert daemon.kernel.forgotten == 0
+
+
+def test_everything_is_written_again_once_an_hour(daemon: Daemon) -> None:
+    daemon.until(FULL_SYNC_SECONDS + 2 * PACE.longest)
+    assert daemon.kernel.forgotten == 1
+    assert len(daemon.kernel.plans) == 2
+
+
+def test_a_change_of_the_machines_addresses_is_found_within_the_sync_period(daemon: Daemon) -> None:
+    daemon.settings["settings"] = Settings(family=Family.IPV4, node="b")
+    daemon.apply(service("a"))
+    daemon.until(1)
+    assert len(daemon.kernel.plans) == 2
+    daemon.settings["settings"] = Settings(family=Family.IPV4, node="b", masquerade_all=True)
+    daemon.until(PACE.longest + PACE.shortest)
+    assert len(daemon.kernel.plans) == 3
+
+
+def test_trouble_in_one_family_does_not_hold_up_the_other() -> None:
+    four = make(Family.IPV4)
+    six = make(Family.IPV6, four.store, four.clock)
+    four.kernel.trouble = BROKEN
+    four.apply(service("a", cluster_ips=("10.96.0.1", "fd00::1")))
+    four.until(1)
+    six.until(1)
+    assert four.kernel.plans == []
+    assert six.kernel.names == [["a"]]
+    assert four.sync.progress.feed.waiting_since is not None
+    assert six.sync.progress.feed.waiting_since is None
+
+
+def test_a_note_is_logged_once_until_it_goes_away(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    bad = service("bad", external_ips=["no address"])
+    good = service("good", cluster_ips=("10.96.0.9",))
+    for items in ((bad,), (good,), (Removed(("test", "bad")),), (bad,)):
+        daemon.apply(*items)
+        daemon.until(5)
+    told = [record for record in caplog.records if "no address" in record.getMessage()]
+    assert len(told) == 2
+
+
+def test_the_first_success_is_announced_once() -> None:
+    daemon = make()
+    announced: list[None] = []
+    daemon.sync.synced = lambda: announced.append(None)
+    daemon.kernel.trouble = BROKEN
+    daemon.until(3)
+    assert announced == []
+    daemon.kernel.trouble = None
+    daemon.until(60)
+    daemon.apply(service("a"))
+    daemon.until(5)
+    assert announced == [None]
+
+
+def test_the_loop_sleeps_until_a_change_and_then_syncs() -> None:
+    store = Store(time.monotonic)
+    store.replace(Service, [], [])
+    store.replace(EndpointSlice, [], [])
+    kernel, done = Kernel(), threading.Event()
+
+    class Announcing(Kernel):
+        def apply(self, plan: Plan) -> str:
+            if plan.services:
+                done.set()
+            return super().apply(plan)
+
+    kernel = Announcing()
+    sync = FamilySync(
+        Family.IPV4,
+        store,
+        kernel,
+        lambda _: Settings(family=Family.IPV4, node="a"),
+        Pace(shortest=0.0, longest=30.0),
+        time.monotonic,
+    )
+    threading.Thread(target=sync.run, daemon=True).start()
+    assert not done.wait(0.1)
+    store.apply(Service, [service("a")])
+    assert done.wait(5)
