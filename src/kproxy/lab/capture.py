@@ -38,6 +38,8 @@ class Captures:
         self._loop = asyncio.get_running_loop()
         self._seen: dict[int, list[_Captured]] = {}
         self._watchers: dict[int, tuple[str, Callable[[Refused | Reset], None]]] = {}
+        self._ports: dict[tuple[str, int], int] = {}
+        self._tags: dict[int, int] = {}
         self._lost = 0
         self._sockets = [(namespace.name, open_capture(namespace, bpf.PROBES)) for namespace in namespaces]
         for name, capture in self._sockets:
@@ -70,16 +72,14 @@ class Captures:
         """The first packets of this probe seen so far; `drain` first."""
         return tuple(_sighting(c) for c in self._seen.get(number, ()) if c.kind is packets.Kind.FIRST)
 
-    def sctp_tag(self, namespace: str, port: int) -> int | None:
-        """The initiate tag of the SCTP association begun here from this port, if its INIT was seen."""
-        return next(
-            (number for number, seen in self._seen.items() for c in seen if _is_init(c, namespace, port)),
-            None,
-        )
+    def expect_sctp(self, namespace: str, port: int, number: int) -> None:
+        """Call the association begun here from this port by this number; its INIT tells the tag it drew."""
+        self._ports[namespace, port] = number
 
     def forget(self, number: int) -> None:
         """Drop what is known of a probe that has been judged."""
         self._seen.pop(number, None)
+        self._tags = {tag: other for tag, other in self._tags.items() if other != number}
 
     def lost(self) -> int:
         """Packets that found no room in a buffer, since the start."""
@@ -100,8 +100,18 @@ class Captures:
             known = packets.identify(data)
             if known:
                 outgoing = address[2] == socket.PACKET_OUTGOING
-                self._take(known[1], _Captured(name, address[0], outgoing, known[0], data))
+                captured = _Captured(name, address[0], outgoing, known[0], data)
+                self._take(self._number(known[1], captured), captured)
         return True
+
+    def _number(self, mark: int, captured: _Captured) -> int:
+        """The number of the probe that a packet's mark stands for: itself, but for SCTP tags."""
+        sender = _association(captured) if self._ports else None
+        number = self._ports.pop(sender, None) if sender else None
+        if number is not None:
+            self._tags[mark] = number
+            self._seen.setdefault(number, []).extend(self._seen.pop(mark, ()))
+        return self._tags.get(mark, mark)
 
     def _take(self, number: int, captured: _Captured) -> None:
         self._seen.setdefault(number, []).append(captured)
@@ -127,11 +137,14 @@ def _sighting(captured: _Captured) -> Sighting:
     return Sighting(captured.namespace, captured.interface, direction, *packets.ends(captured.data))
 
 
-def _is_init(captured: _Captured, namespace: str, port: int) -> bool:
-    if captured.namespace != namespace or captured.kind is not packets.Kind.FIRST:
-        return False
+def _association(captured: _Captured) -> tuple[str, int] | None:
+    """Where an SCTP association begins, if this is its INIT leaving: namespace and source port."""
+    if captured.kind is not packets.Kind.FIRST or not captured.outgoing:
+        return None
     found = packets.transport(captured.data)
-    return found is not None and found[0] == packets.SCTP and packets.ends(captured.data)[0].port == port
+    if found is None or found[0] != packets.SCTP:
+        return None
+    return captured.namespace, packets.ends(captured.data)[0].port
 
 
 def _refusal(captured: _Captured) -> Refused | Reset:

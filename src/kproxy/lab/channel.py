@@ -108,6 +108,8 @@ class Channel:
 
     def _connect(self) -> None:
         problem = self._socket.connect_ex((str(self.request.destination), self.request.port))
+        if self.request.protocol is Protocol.SCTP:
+            self._captures.expect_sctp(self._namespace.name, self.own.port, self.number)
         if problem == errno.EINPROGRESS:
             self._loop.add_writer(self._socket, self._writable)
         elif problem:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from kproxy.lab import topology, wiring
@@ -76,6 +76,8 @@ class Lab:
         elsewhere = self.network[wiring.ELSEWHERE]
         for protocol in (Protocol.TCP, Protocol.UDP):
             self.servers.serve(elsewhere, wiring.CATCH_ALL_PORT, protocol, wiring.ELSEWHERE)
+        with suppress(OSError):  # a kernel without SCTP
+            self.servers.serve(elsewhere, wiring.CATCH_ALL_PORT, Protocol.SCTP, wiring.ELSEWHERE)
 
     async def probe(self, request: ProbeRequest) -> Observation:
         """Send one probe and say what came of it, as soon as there is an answer of any kind."""
@@ -90,7 +92,7 @@ class Lab:
             return Traced(unsupported(request, error), Evidence())
         try:
             observation = await self.asked(channel, number, request.size, request.patience)
-            return Traced(observation, self._evidence_over(channel, number))
+            return Traced(observation, self._evidence(number))
         finally:
             channel.close()
             self.forget(number)
@@ -113,17 +115,15 @@ class Lab:
         except OSError as error:
             return NetworkError(error.errno or 0)
         if isinstance(observation, Silent):
-            return replace(observation, evidence=self._evidence_over(channel, number))
+            return replace(observation, evidence=self._evidence(number))
         return observation
 
-    def _evidence_over(self, channel: Channel, number: int) -> Evidence:
+    def _evidence(self, number: int) -> Evidence:
         """What captures and servers know of an exchange up to now."""
         self.captures.drain()
-        mark = number
-        if channel.request.protocol is Protocol.SCTP:
-            mark = self.captures.sctp_tag(channel.request.sender, channel.own.port) or number
-        sightings = self.captures.sightings(mark)
-        return Evidence(sightings, self.servers.receptions(number), self.captures.lost())
+        return Evidence(
+            self.captures.sightings(number), self.servers.receptions(number), self.captures.lost()
+        )
 
     def forget(self, number: int) -> None:
         """Drop what is known of a probe that has been judged."""
