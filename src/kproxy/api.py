@@ -26,7 +26,7 @@ class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
     """Base of the decoded values: immutable, unknown fields ignored."""
 
 
-class Metadata(_Object):
+class Metadata(_Object, frozen=True):
     """ObjectMeta: identity and labels."""
 
     name: str = ""
@@ -38,7 +38,7 @@ class Metadata(_Object):
     deletion_timestamp: str | None = None
 
 
-class ServicePort(_Object):
+class ServicePort(_Object, frozen=True):
     """One entry of Service ``spec.ports``; ``node_port`` is 0 when none is allocated."""
 
     name: str | None = ""
@@ -47,19 +47,19 @@ class ServicePort(_Object):
     node_port: int = 0
 
 
-class ClientIPConfig(_Object):
+class ClientIPConfig(_Object, frozen=True):
     """``spec.sessionAffinityConfig.clientIP``; seconds, None means the API's default of 10800."""
 
     timeout_seconds: int | None = None
 
 
-class SessionAffinityConfig(_Object):
+class SessionAffinityConfig(_Object, frozen=True):
     """``spec.sessionAffinityConfig``."""
 
     client_ip: ClientIPConfig | None = msgspec.field(name="clientIP", default=None)
 
 
-class ServiceSpec(_Object):
+class ServiceSpec(_Object, frozen=True):
     """Service ``spec``."""
 
     type: str = "ClusterIP"
@@ -75,7 +75,7 @@ class ServiceSpec(_Object):
     health_check_node_port: int = 0
 
 
-class LoadBalancerIngress(_Object):
+class LoadBalancerIngress(_Object, frozen=True):
     """One entry of Service ``status.loadBalancer.ingress``; ``ip_mode`` None means VIP."""
 
     ip: str = ""
@@ -83,19 +83,19 @@ class LoadBalancerIngress(_Object):
     ip_mode: str | None = msgspec.field(name="ipMode", default=None)
 
 
-class LoadBalancerStatus(_Object):
+class LoadBalancerStatus(_Object, frozen=True):
     """Service ``status.loadBalancer``."""
 
     ingress: list[LoadBalancerIngress] | None = None
 
 
-class ServiceStatus(_Object):
+class ServiceStatus(_Object, frozen=True):
     """Service ``status``."""
 
     load_balancer: LoadBalancerStatus = LoadBalancerStatus()
 
 
-class Service(_Object):
+class Service(_Object, frozen=True):
     """A Service (core/v1)."""
 
     metadata: Metadata
@@ -103,7 +103,7 @@ class Service(_Object):
     status: ServiceStatus = ServiceStatus()
 
 
-class EndpointConditions(_Object):
+class EndpointConditions(_Object, frozen=True):
     """Endpoint ``conditions``; None means the API's default (ready, serving, not terminating)."""
 
     ready: bool | None = None
@@ -111,26 +111,26 @@ class EndpointConditions(_Object):
     terminating: bool | None = None
 
 
-class ForZone(_Object):
+class ForZone(_Object, frozen=True):
     """One entry of Endpoint ``hints.forZones``."""
 
     name: str = ""
 
 
-class ForNode(_Object):
+class ForNode(_Object, frozen=True):
     """One entry of Endpoint ``hints.forNodes``."""
 
     name: str = ""
 
 
-class EndpointHints(_Object):
+class EndpointHints(_Object, frozen=True):
     """Endpoint ``hints``."""
 
     for_zones: list[ForZone] | None = None
     for_nodes: list[ForNode] | None = None
 
 
-class Endpoint(_Object):
+class Endpoint(_Object, frozen=True):
     """One entry of EndpointSlice ``endpoints``; only ``addresses[0]`` has meaning to a proxy."""
 
     addresses: list[str] | None = None
@@ -140,7 +140,7 @@ class Endpoint(_Object):
     zone: str | None = None
 
 
-class EndpointPort(_Object):
+class EndpointPort(_Object, frozen=True):
     """One entry of EndpointSlice ``ports``."""
 
     name: str | None = None
@@ -148,7 +148,7 @@ class EndpointPort(_Object):
     port: int | None = None
 
 
-class EndpointSlice(_Object):
+class EndpointSlice(_Object, frozen=True):
     """An EndpointSlice (discovery.k8s.io/v1)."""
 
     metadata: Metadata
@@ -157,14 +157,14 @@ class EndpointSlice(_Object):
     ports: list[EndpointPort] | None = None
 
 
-class Taint(_Object):
+class Taint(_Object, frozen=True):
     """One entry of Node ``spec.taints``."""
 
     key: str = ""
     effect: str = ""
 
 
-class NodeSpec(_Object):
+class NodeSpec(_Object, frozen=True):
     """Node ``spec``."""
 
     pod_cidr: str = msgspec.field(name="podCIDR", default="")
@@ -172,20 +172,20 @@ class NodeSpec(_Object):
     taints: list[Taint] | None = None
 
 
-class NodeAddress(_Object):
+class NodeAddress(_Object, frozen=True):
     """One entry of Node ``status.addresses``; ``type`` is InternalIP, ExternalIP or Hostname."""
 
     type: str = ""
     address: str = ""
 
 
-class NodeStatus(_Object):
+class NodeStatus(_Object, frozen=True):
     """Node ``status``."""
 
     addresses: list[NodeAddress] | None = None
 
 
-class Node(_Object):
+class Node(_Object, frozen=True):
     """A Node (core/v1)."""
 
     metadata: Metadata
@@ -193,13 +193,13 @@ class Node(_Object):
     status: NodeStatus = NodeStatus()
 
 
-class ServiceCIDRSpec(_Object):
+class ServiceCIDRSpec(_Object, frozen=True):
     """ServiceCIDR ``spec``."""
 
     cidrs: list[str] | None = None
 
 
-class ServiceCIDR(_Object):
+class ServiceCIDR(_Object, frozen=True):
     """A ServiceCIDR (networking.k8s.io/v1)."""
 
     metadata: Metadata
@@ -207,7 +207,7 @@ class ServiceCIDR(_Object):
 
 
 Object = Service | EndpointSlice | Node | ServiceCIDR
-T = TypeVar("T", Service, EndpointSlice, Node, ServiceCIDR)
+T = TypeVar("T", bound=Object)
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is empty."""
 
@@ -244,7 +244,7 @@ class Cluster:
         return self.nodes.get(("", name))
 
 
-KINDS: Mapping[str, type[Service] | type[EndpointSlice] | type[Node] | type[ServiceCIDR]] = {
+KINDS: Mapping[str, type[Service | EndpointSlice | Node | ServiceCIDR]] = {
     "Service": Service,
     "EndpointSlice": EndpointSlice,
     "Node": Node,
@@ -259,7 +259,7 @@ _FIELDS: Mapping[str, str] = {
 }
 
 
-class _Header(_Object):
+class _Header(_Object, frozen=True):
     kind: str = ""
     metadata: Metadata = Metadata()
 

@@ -53,15 +53,27 @@ def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParse
     conformance = commands.add_parser("conformance", help="judge a service proxy by real packets")
     actions = conformance.add_subparsers(required=True, metavar="ACTION")
     run = actions.add_parser("run", help="run the catalogue")
-    run.add_argument("--proxy", default="kproxy", metavar="NAME|FILE.toml", help="kproxy, kube-proxy or a subject file")
+    run.add_argument(
+        "--proxy", default="kproxy", metavar="NAME|FILE.toml", help="kproxy, kube-proxy or a subject file"
+    )
     run.add_argument("--binary", default="", metavar="PATH", help="the subject's program")
     run.add_argument("--mode", default="iptables", help="the subject's mode (default: %(default)s)")
-    run.add_argument("--testbed", default="netns", choices=["netns", "simulator"], help="default: %(default)s")
-    run.add_argument("--iptables", default="nft", choices=["nft", "legacy"], help="variant of iptables the subject finds")
+    run.add_argument(
+        "--testbed", default="netns", choices=["netns", "simulator"], help="default: %(default)s"
+    )
+    run.add_argument(
+        "--iptables", default="nft", choices=["nft", "legacy"], help="variant of iptables the subject finds"
+    )
     _add_selection(run)
-    run.add_argument("--shuffle", type=int, default=None, metavar="SEED", help="run the cases in another order")
-    run.add_argument("--parallel", type=int, default=2, metavar="N", help="labs at once (default: %(default)s)")
-    run.add_argument("--json", default="", metavar="FILE", help="write results as JSON; - for standard output")
+    run.add_argument(
+        "--shuffle", type=int, default=None, metavar="SEED", help="run the cases in another order"
+    )
+    run.add_argument(
+        "--parallel", type=int, default=2, metavar="N", help="labs at once (default: %(default)s)"
+    )
+    run.add_argument(
+        "--json", default="", metavar="FILE", help="write results as JSON; - for standard output"
+    )
     run.add_argument("--evidence", type=Path, default=Path("evidence"), help="where failures leave evidence")
     run.set_defaults(command=_conformance_run)
     listing = actions.add_parser("list", help="list the catalogue")
@@ -71,7 +83,9 @@ def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParse
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--case", action="append", default=[], metavar="GLOB", help="only these cases (repeatable)")
+    parser.add_argument(
+        "--case", action="append", default=[], metavar="GLOB", help="only these cases (repeatable)"
+    )
     parser.add_argument("--slow", action="store_true", help="also cases that must wait for real time to pass")
 
 

@@ -24,7 +24,6 @@ from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import BadSubject, Subject, load
-from kproxy.lab.processes import Xtables
 
 CANNOT_RUN = 2
 
@@ -113,10 +112,10 @@ def _testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[s
         return simulator.opener(options.mode), {"testbed": "simulator"}
     from kproxy.conformance.testbeds import environment, netns
 
-    variant = Xtables[options.variant.upper()]
     problems = environment.problems()
     if problems:
         raise CannotRun("; ".join(problems))
+    variant = environment.variant(options.variant)
     return netns.opener(subject, options.mode, variant), environment.facts(subject, variant)
 
 

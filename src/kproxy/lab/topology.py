@@ -1,4 +1,4 @@
-"""The lab as a value: nodes, pods, clients, how they are wired, which address each has.
+r"""The lab as a value: nodes, pods, clients, how they are wired, which address each has.
 
 Read by `kproxy.conformance.bind` (names to addresses), by the simulator and by the builder of
 namespaces, so that all agree.  Pure: it opens nothing.
@@ -6,7 +6,7 @@ namespaces, so that all agree.  Pure: it opens nothing.
     a1 a2 a3          b1 b2 b3         pods, each on a point-to-point veth to its node
       |  |  |           |  |  |
       node a            node b         eth0 on the node network, eth1 on the second network
-            \\          /
+            \          /
              [ switch ]----- client    on-link: a neighbour of the nodes on both networks
                  |
                router ------ remote    routed: a client one hop away

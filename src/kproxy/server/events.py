@@ -116,7 +116,7 @@ class Decoder:
         objects: list[Watched] = []
         rejected: list[Rejected] = []
         for raw in whole.items or ():
-            match decode(raw, self._kind):  # type: ignore[type-var]
+            match decode(raw, self._kind):
                 case Rejected() as bad:
                     rejected.append(bad)
                 case item:
@@ -147,7 +147,7 @@ class Decoder:
                 return Failure(0, f"unknown event {other!r}")
 
     def _change_of(self, event: _Event[msgspec.Raw]) -> Changed:
-        match decode(event.object, self._kind):  # type: ignore[type-var]
+        match decode(event.object, self._kind):
             case Rejected() as bad:
                 return Changed(
                     Removed(bad.key) if event.type == "DELETED" else bad, _version_of_broken(event.object)

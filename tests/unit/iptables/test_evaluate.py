@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -36,6 +37,8 @@ from kproxy.backends.iptables.rules import (
 )
 from kproxy.net import Entry, Family, Packet, Protocol
 
+Chains = Mapping[str, tuple[Rule, ...]]
+
 NODE = ip_address("172.18.0.2")
 VIP = ip_address("10.96.0.10")
 BACKENDS = tuple(ip_address(f"10.244.2.{n}") for n in (11, 12, 13))
@@ -47,7 +50,7 @@ def packet(destination: str = "10.96.0.10", *, interface: str | None = "veth-a1"
     return Packet(Entry(interface), source, ip_address(destination), Protocol.TCP, port)
 
 
-def ruleset(nat: dict[str, tuple[Rule, ...]], filters: dict[str, tuple[Rule, ...]] | None = None) -> Ruleset:
+def ruleset(nat: Chains, filters: Chains | None = None) -> Ruleset:
     tables = {Table.NAT: nat, Table.FILTER: filters or {}}
     return Ruleset(
         Family.IPV4,
@@ -74,7 +77,9 @@ def test_chance_is_followed_both_ways() -> None:
 
 def test_one_in_one_always_holds() -> None:
     rules = (Rule(to(0), (OneIn(1),)), Rule(to(1)))
-    assert {v.destination for v in evaluate(ruleset({"PREROUTING": rules}), packet(), MACHINE)} == {BACKENDS[0]}
+    assert {v.destination for v in evaluate(ruleset({"PREROUTING": rules}), packet(), MACHINE)} == {
+        BACKENDS[0]
+    }
 
 
 def test_forward_sees_the_new_destination_and_input_is_not_passed() -> None:
@@ -138,7 +143,9 @@ def test_a_return_goes_back_to_the_caller_and_an_accept_ends_the_table() -> None
         (None, "veth+", True, True),
     ],
 )
-def test_interfaces_match_by_name_or_prefix(*, interface: str | None, name: str, negated: bool, holds: bool) -> None:
+def test_interfaces_match_by_name_or_prefix(
+    *, interface: str | None, name: str, negated: bool, holds: bool
+) -> None:
     rule = (Rule(Drop(), (InInterface(name, negated),)),)
     hook = "OUTPUT" if interface is None else "FORWARD"
     fates = {v.fate for v in evaluate(ruleset({}, {hook: rule}), packet(interface=interface), MACHINE)}
@@ -153,7 +160,7 @@ def test_a_remembered_source_is_told_and_a_seen_one_matches() -> None:
         )
     }
     (first,) = evaluate(ruleset(nat), packet(), MACHINE)
-    assert (first.destination, first.remembered) == (BACKENDS[0], {"SEP"})
+    assert (first.destination, first.remembered) == (BACKENDS[0], frozenset({"SEP"}))
     again = Machine(addresses=MACHINE.addresses, recent=frozenset({("SEP", packet().source)}))
     (second,) = evaluate(ruleset(nat), packet(), again)
     assert second.destination == BACKENDS[1]

@@ -183,7 +183,6 @@ class _Evaluator:
 
     def _target(self, table: Table, rule: Rule, state: _State, going_on: list[_State]) -> _Walk:
         """Do what a rule says; states that go on to the next rule are put in ``going_on``."""
-        packet = state.packet
         match rule.target:
             case Jump(chain=chain):
                 for end, back in self._chain(table, chain, state):
@@ -195,19 +194,8 @@ class _Evaluator:
                 going_on.append(replace(state, mark=state.mark | bits))
             case XorMark(bits=bits):
                 going_on.append(replace(state, mark=state.mark ^ bits))
-            case DestinationNAT(address=address, port=port):
-                rewritten = replace(packet, destination=address, port=port)
-                yield _End.ACCEPT, replace(state, packet=rewritten, rewritten=True)
-            case Masquerade():
-                yield _End.ACCEPT, replace(state, masqueraded=True)
-            case Return():
-                yield _End.RETURN, state
-            case Accept():
-                yield _End.ACCEPT, state
-            case Drop():
-                yield _End.DROP, state
-            case Reject():
-                yield _End.REJECT, state
+            case final:
+                yield _ended(final, state)
 
     def _matches(self, matches: Sequence[Match], state: _State) -> Iterator[tuple[bool, _State]]:
         """Whether all hold; both answers where chance decides."""
@@ -230,28 +218,55 @@ class _Evaluator:
     def _holds(self, match: Match, state: _State) -> bool:
         packet = state.packet
         match match:
-            case Source(network=network, negated=negated):
-                return _within(packet.source, network) is not negated
-            case Destination(network=network, negated=negated):
-                return _within(packet.destination, network) is not negated
             case SourceIsLocal():
                 return self.machine.is_local(packet.source)
             case DestinationIsLocal():
                 return self.machine.is_local(packet.destination)
-            case Transport(protocol=protocol, destination_port=port):
-                return packet.protocol is protocol and port in {None, packet.port}
-            case InInterface(name=name, negated=negated):
-                return _named(state.interface, name) is not negated
-            case Conntrack(any_of=any_of, negated=negated):
-                return bool(_statuses(state) & set(any_of)) is not negated
-            case Mark(value=value, mask=mask, negated=negated):
-                return (state.mark & mask == value) is not negated
             case RecentlySeen(name=name):
                 return (name, packet.source) in self.machine.recent
+            case Transport(protocol=protocol, destination_port=port):
+                return packet.protocol is protocol and port in {None, packet.port}
+            case Source() | Destination() | InInterface() | Conntrack() | Mark():
+                return _plainly(match, state) is not match.negated
             case OneIn() | RememberSource():
                 raise AssertionError(match)
 
 
+def _plainly(match: Negatable, state: _State) -> bool:
+    """Whether a match holds, were it not negated."""
+    match match:
+        case Source(network=network):
+            return _within(state.packet.source, network)
+        case Destination(network=network):
+            return _within(state.packet.destination, network)
+        case InInterface(name=name):
+            return _named(state.interface, name)
+        case Conntrack(any_of=any_of):
+            return bool(_statuses(state) & set(any_of))
+        case Mark(value=value, mask=mask):
+            return state.mark & mask == value
+
+
+def _ended(target: Final, state: _State) -> tuple[_End, _State]:
+    """What a target does that ends the walk through its chain."""
+    match target:
+        case DestinationNAT(address=address, port=port):
+            packet = replace(state.packet, destination=address, port=port)
+            return _End.ACCEPT, replace(state, packet=packet, rewritten=True)
+        case Masquerade():
+            return _End.ACCEPT, replace(state, masqueraded=True)
+        case Return():
+            return _End.RETURN, state
+        case Accept():
+            return _End.ACCEPT, state
+        case Drop():
+            return _End.DROP, state
+        case Reject():
+            return _End.REJECT, state
+
+
+Negatable = Source | Destination | InInterface | Conntrack | Mark
+Final = DestinationNAT | Masquerade | Return | Accept | Drop | Reject
 _FINAL = frozenset({_End.DROP, _End.REJECT})
 
 

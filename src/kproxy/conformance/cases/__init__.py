@@ -10,7 +10,9 @@ from kproxy.conformance.cases import (
     node_addresses,
     node_port,
     objects,
+    policies,
     protocols,
+    readiness,
     source_ranges,
 )
 
@@ -23,4 +25,6 @@ CATALOGUE: tuple[Case, ...] = (
     *source_ranges.CASES,
     *protocols.CASES,
     *objects.CASES,
+    *policies.CASES,
+    *readiness.CASES,
 )

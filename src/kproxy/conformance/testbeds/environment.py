@@ -30,14 +30,19 @@ def problems() -> list[str]:
     return found
 
 
-def facts(subject: Subject, variant: Xtables) -> dict[str, str]:
+def variant(name: str) -> Xtables:
+    """The variant of iptables called ``nft`` or ``legacy``."""
+    return Xtables[name.upper()]
+
+
+def facts(subject: Subject, tools: Xtables) -> dict[str, str]:
     """Versions that a result depends on."""
     return {
         "testbed": "netns",
         "kproxy": __version__,
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "iptables": _version(variant.value, "iptables", "--version"),
+        "iptables": _version(tools.value, "iptables", "--version"),
         "nft": _version("nft", "--version"),
         "subject": _version(*_subject_version(subject)) if subject.version_command else "unknown",
     }
