@@ -33,6 +33,7 @@ from kproxy.server.kubeconfig import KubeconfigError, from_file, in_cluster
 from kproxy.server.load import InvalidConfiguration, load
 from kproxy.server.pacing import Pace
 from kproxy.server.settings import node_addresses, pod_networks, settings_for
+from kproxy.server.stale import StaleFlows
 from kproxy.server.store import Store
 from kproxy.server.sync import Dataplane, FamilySync
 from kproxy.server.watch import ENDPOINT_SLICES, SERVICES, Resource, Watcher, node_named
@@ -42,6 +43,9 @@ NODE_SECONDS = 30.0
 
 POD_NETWORK_SECONDS = 300.0
 """How long to wait for ``spec.podCIDRs`` where the detector needs them (``life.nodecidr-exit``)."""
+
+COLLECT_SELDOM = (50_000, 20, 100)
+"""Thresholds of the garbage collector: what a first sync makes, it keeps."""
 
 DEBUG_VERBOSITY = 4
 
@@ -82,6 +86,7 @@ def run_proxy(options: Options) -> int:
 
 
 def _run(options: Options) -> NoReturn:
+    gc.set_threshold(*COLLECT_SELDOM)
     config = _read_configuration(options)
     require_built(config)
     name = node_name(options.hostname_override, config)
@@ -159,7 +164,9 @@ def _family_sync(
 
     section = config.paced_by
     pace = Pace(shortest=section.min_sync_period.seconds, longest=section.sync_period.seconds)
-    return FamilySync(family, store, plane, settings, pace, time.monotonic, _settle_memory)
+    return FamilySync(
+        family, store, plane, StaleFlows(family), settings, pace, time.monotonic, _settle_memory
+    )
 
 
 def _serve_health(config: Configuration, name: str, store: Store, syncs: list[FamilySync]) -> None:

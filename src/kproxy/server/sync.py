@@ -39,6 +39,13 @@ class Dataplane(Protocol):
         """Believe nothing of the kernel: the next `apply` writes everything."""
 
 
+class Cleaner(Protocol):
+    """Ends connections that contradict a plan (`kproxy.server.stale.StaleFlows`)."""
+
+    def remove(self, plan: Plan) -> int:
+        """Call when the plan is in the kernel; how many went.  `HostError` when it could not be done."""
+
+
 @dataclass(slots=True)
 class Progress:
     """What health wants to know of one family; times on the sync's clock."""
@@ -59,6 +66,7 @@ class FamilySync:
     family: Family
     store: Store
     dataplane: Dataplane
+    cleaner: Cleaner
     settings: Callable[[Cluster], Settings]
     pace: Pace
     clock: Callable[[], float]
@@ -146,10 +154,23 @@ class FamilySync:
             self._pacer = self._pacer.idled(now)
             return
         self._pacer = self._pacer.wrote(now)
+        self._clean()
         log.info("%s: synced in %.3f s: %s", self.family.value, seconds, written)
         self._tell(self._plan.notes if self._plan else ())
         if first:
             self.synced()
+
+    def _clean(self) -> None:
+        """Stale connections are no reason to doubt the rules: when they cannot go now, the next look tries again."""
+        if self._applied is None:
+            return
+        try:
+            removed = self.cleaner.remove(self._applied)
+        except HostError as error:
+            log.warning("%s: could not remove stale connections: %s", self.family.value, error)
+        else:
+            if removed:
+                log.info("%s: removed %d stale connections", self.family.value, removed)
 
     def _tell(self, notes: tuple[Note, ...]) -> None:
         """Each note once, until it goes away."""
@@ -163,6 +184,7 @@ class FamilySync:
         """``life.canary``, ``np.addresses.reread``, ``life.max-sync``."""
         now = self.clock()
         self._pacer = self._pacer.looked(now)
+        self._clean()
         try:
             missing = self.dataplane.missing()
             settings = self.settings(self.store.cluster())

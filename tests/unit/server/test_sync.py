@@ -55,12 +55,27 @@ class Kernel:
 
 
 @dataclass
+class Cleaner:
+    """Takes the place of the connection table."""
+
+    plans: list[Plan] = field(default_factory=list)
+    trouble: Exception | None = None
+
+    def remove(self, plan: Plan) -> int:
+        if self.trouble is not None:
+            raise self.trouble
+        self.plans.append(plan)
+        return 0
+
+
+@dataclass
 class Daemon:
     """A sync with everything around it under control."""
 
     clock: Clock
     store: Store
     kernel: Kernel
+    cleaner: Cleaner
     sync: FamilySync
     settings: dict[str, Settings]
 
@@ -85,13 +100,14 @@ Make = Callable[[Family], Daemon]
 def make(family: Family = Family.IPV4, store: Store | None = None, clock: Clock | None = None) -> Daemon:
     clock = clock or Clock()
     store = store or Store(clock)
-    kernel = Kernel()
+    kernel, cleaner = Kernel(), Cleaner()
     current = {"settings": Settings(family=family, node="a")}
 
     def settings(_: Cluster) -> Settings:
         return current["settings"]
 
-    return Daemon(clock, store, kernel, FamilySync(family, store, kernel, settings, PACE, clock), current)
+    sync = FamilySync(family, store, kernel, cleaner, settings, PACE, clock)
+    return Daemon(clock, store, kernel, cleaner, sync, current)
 
 
 @pytest.fixture
@@ -223,6 +239,29 @@ def test_everything_is_written_again_once_an_hour(daemon: Daemon) -> None:
     assert len(daemon.kernel.plans) == 2
 
 
+def test_stale_connections_go_after_the_rules_are_written(daemon: Daemon) -> None:
+    daemon.apply(service("a"))
+    daemon.kernel.trouble = BROKEN
+    daemon.until(1)
+    assert daemon.cleaner.plans == daemon.kernel.plans
+    daemon.kernel.trouble = None
+    daemon.until(5)
+    assert len(daemon.kernel.plans) == 2
+    assert daemon.cleaner.plans == daemon.kernel.plans
+
+
+def test_stale_connections_that_cannot_go_do_no_harm_and_are_tried_again(daemon: Daemon) -> None:
+    daemon.cleaner.trouble = HostError("conntrack", "no", Reason.OTHER)
+    daemon.apply(service("a"))
+    daemon.until(1)
+    assert len(daemon.kernel.plans) == 2
+    assert daemon.sync.progress.feed.waiting_since is None
+    daemon.cleaner.trouble = None
+    daemon.until(PACE.longest)
+    assert daemon.cleaner.plans[-1] is daemon.kernel.plans[-1]
+    assert daemon.kernel.forgotten == 0
+
+
 def test_a_change_of_the_machines_addresses_is_found_within_the_sync_period(daemon: Daemon) -> None:
     daemon.settings["settings"] = Settings(family=Family.IPV4, node="b")
     daemon.apply(service("a"))
@@ -274,7 +313,7 @@ def test_the_loop_sleeps_until_a_change_and_then_syncs() -> None:
     store = Store(time.monotonic)
     store.replace(Service, [], [])
     store.replace(EndpointSlice, [], [])
-    kernel, done = Kernel(), threading.Event()
+    done = threading.Event()
 
     class Announcing(Kernel):
         def apply(self, plan: Plan) -> str:
@@ -287,6 +326,7 @@ def test_the_loop_sleeps_until_a_change_and_then_syncs() -> None:
         Family.IPV4,
         store,
         kernel,
+        Cleaner(),
         lambda _: Settings(family=Family.IPV4, node="a"),
         Pace(shortest=0.0, longest=30.0),
         time.monotonic,
