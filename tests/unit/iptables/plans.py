@@ -1,0 +1,129 @@
+"""Plans for tests of iptables mode, with few words."""
+
+from collections.abc import Iterable
+from ipaddress import ip_address, ip_network
+
+from hypothesis import strategies as st
+
+from kproxy.net import Family, Protocol
+from kproxy.plan import (
+    DetectByCIDR,
+    Endpoint,
+    Exposure,
+    Frontend,
+    LocalDetector,
+    Masquerade,
+    NodePorts,
+    OnEmpty,
+    Plan,
+    Pool,
+    Scope,
+    ServicePlan,
+    ServicePortName,
+)
+
+PODS = DetectByCIDR(ip_network("10.0.0.0/8"))
+
+
+def pool(*endpoints: str, scope: Scope = Scope.CLUSTER) -> Pool:
+    """Endpoints as ``10.0.0.1:80`` or ``fd00::1#80``."""
+    found = []
+    for text in endpoints:
+        address, _, port = text.rpartition("#" if "#" in text else ":")
+        found.append(Endpoint(ip_address(address), int(port), local=scope is Scope.LOCAL))
+    return Pool(scope, tuple(found))
+
+
+def frontend(
+    exposure: Exposure,
+    address: str | None,
+    port: int,
+    reached: Pool,
+    *,
+    shortcut: Pool | None = None,
+    sources: Iterable[str] | None = None,
+    admit_self: bool = False,
+    masquerade: Masquerade | None = None,
+) -> Frontend:
+    """A frontend with the policy that usually goes with its exposure and pool."""
+    internal = exposure is Exposure.CLUSTER_IP
+    usual = Masquerade.OFF_CLUSTER if internal else Masquerade.NEVER if shortcut else Masquerade.ALWAYS
+    return Frontend(
+        exposure=exposure,
+        address=None if address is None else ip_address(address),
+        port=port,
+        pool=reached,
+        shortcut=shortcut,
+        on_empty=OnEmpty.DROP if shortcut and shortcut.endpoints else OnEmpty.REJECT,
+        masquerade=masquerade or usual,
+        sources=None if sources is None else tuple(map(ip_network, sources)),
+        admit_self=admit_self,
+    )
+
+
+def service(
+    *frontends: Frontend,
+    name: str = "ns1/svc1:p80",
+    protocol: Protocol = Protocol.TCP,
+    affinity: int | None = None,
+) -> ServicePlan:
+    namespace, _, rest = name.partition("/")
+    own, _, port = rest.partition(":")
+    return ServicePlan(
+        name=ServicePortName(namespace, own, port),
+        protocol=protocol,
+        frontends=frontends,
+        affinity_seconds=affinity,
+    )
+
+
+def plan_of(
+    *services: ServicePlan,
+    family: Family = Family.IPV4,
+    detector: LocalDetector = PODS,
+    node_ports: NodePorts | None = None,
+) -> Plan:
+    ports = node_ports or NodePorts(None, localhost=family is Family.IPV4)
+    return Plan(family=family, services=services, node_ports=ports, detector=detector)
+
+
+_ENDPOINTS = tuple(f"10.0.0.{i}:80" for i in range(4))
+
+
+@st.composite
+def services(draw: st.DrawFn, number: int) -> ServicePlan:
+    """Service number so-and-so in one of many shapes; addresses do not collide between numbers."""
+    chosen = draw(st.lists(st.sampled_from(_ENDPOINTS), unique=True, max_size=4))
+    local = draw(st.booleans())
+    everywhere = pool(*chosen)
+    here = pool(*draw(st.lists(st.sampled_from(chosen), unique=True)), scope=Scope.LOCAL) if chosen else None
+    reached, shortcut = (here, everywhere) if local and here is not None else (everywhere, None)
+    found = [frontend(Exposure.CLUSTER_IP, f"10.96.0.{number}", 80, everywhere)]
+    if draw(st.booleans()):
+        found.append(frontend(Exposure.NODE_PORT, None, 30000 + number, reached, shortcut=shortcut))
+    if draw(st.booleans()):
+        sources = draw(st.sampled_from([None, ("192.0.2.0/24",), ("192.0.2.0/24", "198.51.100.0/24")]))
+        balanced = frontend(
+            Exposure.LOAD_BALANCER,
+            f"203.0.113.{number}",
+            80,
+            reached,
+            shortcut=shortcut,
+            sources=sources,
+            admit_self=draw(st.booleans()),
+        )
+        found.append(balanced)
+    affinity = draw(st.sampled_from([None, 60, 10800]))
+    return service(*found, name=f"ns/svc{number}:http", affinity=affinity)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Plans of up to six services; the same number is the same service in every plan."""
+    numbers = sorted(draw(st.sets(st.integers(1, 6))))
+    ports = draw(
+        st.sampled_from(
+            [NodePorts(None, localhost=True), NodePorts((ip_address("192.0.2.1"),), localhost=False)]
+        )
+    )
+    return plan_of(*(draw(services(number)) for number in numbers), node_ports=ports)
