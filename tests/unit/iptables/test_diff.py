@@ -99,7 +99,7 @@ def answered(tables: Tables, address: str) -> bool:
         r
         for t in ("nat", "filter")
         for n, c in tables.tables[t].items()
-        if not n[:8] in {"KUBE-SVC", "KUBE-SVL"}
+        if n[:8] not in {"KUBE-SVC", "KUBE-SVL"}
         for r in c
     ]
     return any(re.search(rf"-d {re.escape(address)} .*-j (KUBE-|REJECT|DROP)", rule) for rule in rules)
