@@ -1,0 +1,447 @@
+"""Cases on internalTrafficPolicy and externalTrafficPolicy: whose endpoints answer whom, and who gets silence.
+
+Only values; the vocabulary is `kproxy.conformance.case`.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    DROPPED,
+    MASQUERADED,
+    STILL,
+    Apply,
+    Case,
+    Feature,
+    Hold,
+    Policy,
+    Port,
+    Probe,
+    Type,
+    Use,
+    Vip,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    remote,
+    service,
+)
+from kproxy.conformance.cases.profiles import NO_DETECTOR
+from kproxy.net import Protocol
+
+LOCAL = Policy.LOCAL
+UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
+
+INTERNAL = {Feature.INTERNAL_TRAFFIC_POLICY}
+EXTERNAL = {Feature.EXTERNAL_TRAFFIC_POLICY, Feature.NODE_PORT}
+EXPOSED = EXTERNAL | {Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS}
+
+POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
+OUTSIDE_CLAUSES = {"cluster-ip.from-outside.served", "masquerade.cluster-ip.outside-rewritten"}
+EVERY_KIND = {
+    "node-port.reaches-ready-endpoint",
+    "load-balancer.reaches-ready-endpoint",
+    "external-ip.reaches-ready-endpoint",
+}
+FROM_OUTSIDE = {
+    "node-port.reaches-ready-endpoint",
+    "external-policy.local.local-endpoints-source-preserved",
+}
+SILENCE = {"external-policy.local.drop-without-local-endpoint"}
+SPREAD = {"balancing.every-endpoint-chosen"}
+
+INTERNAL_STAYS_ON_NODE = case(
+    "internal-policy.stays-on-node",
+    "Pods, nodes and endpoints themselves reach the endpoints of their own node only.",
+    Apply(web := service("web", "a1", "a2", "b1", internal_policy=LOCAL)),
+    Probe(sender=pod("a3"), to=web.cluster_ip, expect=delivered_to("a1", "a2"), spread=True),
+    Probe(
+        sender=pod("a1"),
+        to=web.cluster_ip,
+        expect=delivered_to("a1", source=MASQUERADED) | delivered_to("a2"),
+        spread=True,
+    ),
+    Probe(
+        sender=host("a"),
+        to=web.cluster_ip,
+        expect=delivered_to("a1", "a2", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(sender=pod("b2"), to=web.cluster_ip, expect=delivered_to("b1"), count=6),
+    Probe(sender=host("b"), to=web.cluster_ip, expect=delivered_to("b1", source=MASQUERADED), count=6),
+    clauses=POD_CLAUSES
+    | HOST_CLAUSES
+    | SPREAD
+    | {"internal-policy.local.same-node", "masquerade.hairpin.rewritten"},
+    features=INTERNAL,
+    regressions={"R026"},
+)
+
+INTERNAL_DROPS_WITHOUT_LOCAL_ENDPOINT = case(
+    "internal-policy.drops-without-local-endpoint",
+    "On a node without an endpoint everyone gets silence, not a refusal, TCP and UDP alike.",
+    Apply(
+        far := service("far", "b1", internal_policy=LOCAL),
+        names := service("names", "b1", internal_policy=LOCAL, ports=UDP_PORT),
+    ),
+    Probe(sender=pod("a1"), to=far.cluster_ip, expect=DROPPED),
+    Probe(sender=host("a"), to=far.cluster_ip, expect=DROPPED),
+    Probe(sender=client("a"), to=far.cluster_ip, expect=DROPPED),
+    Probe(sender=pod("a1"), to=names.cluster_ip, expect=DROPPED),
+    Probe(sender=host("a"), to=names.cluster_ip, expect=DROPPED),
+    Probe(sender=pod("b2"), to=far.cluster_ip, expect=delivered_to("b1")),
+    Probe(sender=pod("b2"), to=names.cluster_ip, expect=delivered_to("b1")),
+    clauses=POD_CLAUSES
+    | OUTSIDE_CLAUSES
+    | {
+        "masquerade.cluster-ip.host-rewritten",
+        "protocol.udp.served",
+        "internal-policy.local.same-node",
+        "internal-policy.local.drop-without-local-endpoint",
+    },
+    features=INTERNAL,
+    regressions={"R026"},
+)
+
+INTERNAL_BINDS_OUTSIDE_CLIENTS = case(
+    "internal-policy.binds-clients-outside",
+    "A client outside that asks a node for a cluster IP reaches that node's endpoints, rewritten.",
+    Apply(pair := service("pair", "a1", "b1", internal_policy=LOCAL)),
+    Probe(sender=client("a"), to=pair.cluster_ip, expect=delivered_to("a1", source=MASQUERADED), count=6),
+    Probe(sender=remote("b"), to=pair.cluster_ip, expect=delivered_to("b1", source=MASQUERADED), count=6),
+    clauses=OUTSIDE_CLAUSES | {"cluster-ip.reaches-ready-endpoint", "internal-policy.local.same-node"},
+    features=INTERNAL,
+)
+
+INTERNAL_HOST_NETWORK = case(
+    "internal-policy.host-network-endpoints",
+    "A node is an endpoint of its own node like a pod.",
+    Apply(daemons := service("daemons", "a", "b", internal_policy=LOCAL)),
+    Probe(sender=pod("a1"), to=daemons.cluster_ip, expect=delivered_to("a"), count=6),
+    Probe(sender=pod("b1"), to=daemons.cluster_ip, expect=delivered_to("b"), count=6),
+    Probe(sender=host("b"), to=daemons.cluster_ip, expect=delivered_to("b", source=MASQUERADED), count=6),
+    clauses=POD_CLAUSES
+    | HOST_CLAUSES
+    | {"internal-policy.local.same-node", "slices.endpoint.host-network.reached"},
+    features=INTERNAL,
+    regressions={"R042"},
+)
+
+INTERNAL_LEAVES_OTHER_ADDRESSES_ALONE = case(
+    "internal-policy.leaves-external-addresses-alone",
+    "Node port, external IP and load balancer IP reach the other node's endpoint; the cluster IP does not.",
+    Apply(
+        open_ := service(
+            "open", "b1", internal_policy=LOCAL, type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1
+        )
+    ),
+    Probe(sender=client("a"), to=open_.node_port("a"), expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=remote("a"), to=open_.vip(), expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=pod("a1"), to=open_.external_ip(), expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=pod("a1"), to=open_.cluster_ip, expect=DROPPED),
+    clauses=EVERY_KIND
+    | {
+        "node-port.every-node.served",
+        "internal-policy.external-addresses-exempt",
+        "internal-policy.local.same-node",
+        "internal-policy.local.drop-without-local-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        "masquerade.cluster-ip.pod-source-preserved",
+    },
+    features=INTERNAL | EXPOSED,
+    regressions={"R026"},
+)
+
+ALL_OPEN = service(
+    "web",
+    "a1",
+    "a2",
+    "b1",
+    type=Type.LOAD_BALANCER,
+    external_policy=LOCAL,
+    vips=(Vip(),),
+    external_ips=1,
+)
+
+EXTERNAL_KEEPS_SOURCE = case(
+    "external-policy.keeps-node-and-source",
+    "Clients outside reach endpoints of the node they came to, which see the client's address.",
+    Apply(ALL_OPEN),
+    Probe(sender=client("a"), to=ALL_OPEN.node_port("a"), expect=delivered_to("a1", "a2"), spread=True),
+    Probe(sender=remote("a"), to=ALL_OPEN.vip(), expect=delivered_to("a1", "a2"), spread=True),
+    Probe(sender=client("a"), to=ALL_OPEN.external_ip(), expect=delivered_to("a1", "a2"), spread=True),
+    Probe(sender=remote("b"), to=ALL_OPEN.node_port("b"), expect=delivered_to("b1"), count=6),
+    Probe(sender=client("b"), to=ALL_OPEN.vip(), expect=delivered_to("b1"), count=6),
+    Probe(sender=remote("b"), to=ALL_OPEN.external_ip(), expect=delivered_to("b1"), count=6),
+    clauses=EVERY_KIND | SPREAD | {"external-policy.local.local-endpoints-source-preserved"},
+    features=EXPOSED,
+    regressions={"R028", "R029"},
+)
+
+EXTERNAL_KEEPS_SOURCE_OF_DATAGRAMS = case(
+    "external-policy.keeps-source-of-datagrams",
+    "The same for UDP, where a node without an endpoint is silent.",
+    Apply(
+        dns := service("dns", "a1", type=Type.NODE_PORT, external_policy=LOCAL, ports=UDP_PORT),
+    ),
+    Probe(sender=client("a"), to=dns.node_port("a"), expect=delivered_to("a1")),
+    Probe(sender=remote("a"), to=dns.node_port("a"), expect=delivered_to("a1")),
+    Probe(sender=client("b"), to=dns.node_port("b"), expect=DROPPED),
+    Probe(sender=remote("b"), to=dns.node_port("b"), expect=DROPPED),
+    clauses=FROM_OUTSIDE | SILENCE | {"protocol.udp.served"},
+    features=EXTERNAL,
+    regressions={"R032"},
+)
+
+EXTERNAL_DROPS_WITHOUT_LOCAL_ENDPOINT = case(
+    "external-policy.drops-without-local-endpoint",
+    "A node without an endpoint is silent to clients outside, at every kind of address.",
+    Apply(away := ALL_OPEN.but(name="away", backends=ALL_OPEN.backends[2:])),
+    Probe(sender=client("a"), to=away.node_port("a"), expect=DROPPED),
+    Probe(sender=remote("a"), to=away.node_port("a"), expect=DROPPED),
+    Probe(sender=client("a"), to=away.vip(), expect=DROPPED),
+    Probe(sender=remote("a"), to=away.external_ip(), expect=DROPPED),
+    Probe(sender=client("b"), to=away.node_port("b"), expect=delivered_to("b1")),
+    Probe(sender=client("b"), to=away.vip(), expect=delivered_to("b1")),
+    Probe(sender=client("b"), to=away.external_ip(), expect=delivered_to("b1")),
+    clauses=EVERY_KIND | SILENCE | {"external-policy.local.local-endpoints-source-preserved"},
+    features=EXPOSED,
+    regressions={"R032"},
+)
+
+EXTERNAL_SHORTCUT_WITHOUT_LOCAL_ENDPOINT = case(
+    "external-policy.inside-reaches-other-nodes",
+    "Pods and processes of a node without an endpoint are served all the same; clients outside are not.",
+    Apply(away),
+    Probe(sender=pod("a1"), to=away.node_port("a"), expect=delivered_to("b1")),
+    Probe(sender=pod("a1"), to=away.vip(), expect=delivered_to("b1")),
+    Probe(sender=pod("a1"), to=away.external_ip(), expect=delivered_to("b1")),
+    Probe(sender=host("a"), to=away.node_port("a"), expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=host("a"), to=away.vip(), expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=host("a"), to=away.external_ip(), expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=client("a"), to=away.vip(), expect=DROPPED),
+    clauses=EVERY_KIND
+    | SILENCE
+    | {
+        "external-policy.local.local-endpoints-source-preserved",
+        "external-policy.local.pods-reach-all-endpoints",
+        "external-policy.local.host-reaches-all-endpoints",
+    },
+    features=EXPOSED,
+    regressions={"R019", "R020", "R027"},
+)
+
+EXTERNAL_SHORTCUT_BESIDE_LOCAL_ENDPOINT = case(
+    "external-policy.inside-reaches-all-nodes",
+    "Pods and processes of a node reach endpoints of every node, even if it has some of its own.",
+    Apply(both := ALL_OPEN.but(name="both", backends=(ALL_OPEN.backends[0], ALL_OPEN.backends[2]))),
+    Probe(sender=pod("a2"), to=both.vip(), expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=pod("b2"), to=both.node_port("b"), expect=delivered_to("a1", "b1"), spread=True),
+    Probe(
+        sender=host("a"),
+        to=both.node_port("a"),
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(
+        sender=host("b"),
+        to=both.external_ip(),
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    clauses=EVERY_KIND
+    | SPREAD
+    | {
+        "external-policy.local.pods-reach-all-endpoints",
+        "external-policy.local.host-reaches-all-endpoints",
+    },
+    features=EXPOSED,
+)
+
+EXTERNAL_LEAVES_CLUSTER_IP_ALONE = case(
+    "external-policy.leaves-cluster-ip-alone",
+    "The cluster IP of a Service with external policy Local reaches endpoints of every node.",
+    Apply(away, both),
+    Probe(sender=pod("a2"), to=both.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=pod("a2"), to=away.cluster_ip, expect=delivered_to("b1")),
+    Probe(sender=host("a"), to=away.cluster_ip, expect=delivered_to("b1", source=MASQUERADED)),
+    clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD | {"external-policy.cluster-ip-exempt"},
+    features=EXPOSED,
+    regressions={"R024"},
+)
+
+BOTH_POLICIES_LOCAL = case(
+    "external-policy.independent-of-internal-policy",
+    "With both policies Local each binds its own addresses: cluster IP here, node port from inside anywhere.",
+    Apply(
+        strict := service(
+            "strict", "a1", "b1", type=Type.NODE_PORT, internal_policy=LOCAL, external_policy=LOCAL
+        )
+    ),
+    Probe(sender=pod("a2"), to=strict.cluster_ip, expect=delivered_to("a1"), count=6),
+    Probe(sender=pod("a2"), to=strict.node_port("a"), expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=client("a"), to=strict.node_port("a"), expect=delivered_to("a1"), count=6),
+    clauses=POD_CLAUSES
+    | FROM_OUTSIDE
+    | SPREAD
+    | {
+        "internal-policy.local.same-node",
+        "internal-policy.external-addresses-exempt",
+        "external-policy.cluster-ip-exempt",
+        "external-policy.local.pods-reach-all-endpoints",
+    },
+    features=INTERNAL | EXTERNAL,
+    regressions={"R024"},
+)
+
+EXTERNAL_HOST_NETWORK = case(
+    "external-policy.host-network-endpoint",
+    "A node that is itself an endpoint answers clients outside, whose address it sees.",
+    Apply(self_ := service("self", "a", type=Type.NODE_PORT, external_policy=LOCAL)),
+    Probe(sender=client("a"), to=self_.node_port("a"), expect=delivered_to("a")),
+    Probe(sender=remote("a"), to=self_.node_port("a"), expect=delivered_to("a")),
+    Probe(sender=client("b"), to=self_.node_port("b"), expect=DROPPED),
+    clauses=FROM_OUTSIDE | SILENCE | {"slices.endpoint.host-network.reached"},
+    features=EXTERNAL,
+    regressions={"R042"},
+)
+
+POD_OF_ANOTHER_NODE = case(
+    "external-policy.pod-of-another-node",
+    "A pod that asks another node's port may be taken for a pod there; its address is kept in any case.",
+    Apply(split := service("split", "b1", "b2", type=Type.NODE_PORT, external_policy=LOCAL)),
+    Probe(sender=pod("a1"), to=split.node_port("b"), expect=delivered_to("b1", "b2") | DROPPED, count=6),
+    Probe(sender=client("b"), to=split.node_port("b"), expect=delivered_to("b1", "b2"), spread=True),
+    clauses=FROM_OUTSIDE | SPREAD | {"external-policy.local.other-nodes-pod.either"},
+    features=EXTERNAL,
+)
+
+PODS_UNKNOWN = case(
+    "external-policy.pods-unknown",
+    "Where pods cannot be told they are as if outside; the node itself still reaches every endpoint.",
+    Apply(near := service("near", "a1", type=Type.LOAD_BALANCER, external_policy=LOCAL, vips=(Vip(),)), both),
+    Probe(sender=pod("a2"), to=both.vip(), expect=delivered_to("a1"), count=6),
+    Probe(sender=pod("b2"), to=near.vip(), expect=DROPPED),
+    Probe(sender=pod("b2"), to=near.node_port("b"), expect=DROPPED),
+    Probe(sender=host("b"), to=both.vip(), expect=delivered_to("a1", "b1", source=MASQUERADED), spread=True),
+    clauses=SILENCE
+    | SPREAD
+    | {
+        "load-balancer.reaches-ready-endpoint",
+        "external-policy.local.local-endpoints-source-preserved",
+        "external-policy.local.no-detector.pods-as-outside",
+        "external-policy.local.host-reaches-all-endpoints",
+    },
+    features=EXPOSED | {Feature.DETECT_LOCAL},
+    profile=NO_DETECTOR,
+)
+
+CLUSTER_FAR = service("web", "b1", type=Type.NODE_PORT)
+LOCAL_FAR = CLUSTER_FAR.but(external_policy=LOCAL)
+
+EXTERNAL_POLICY_CHANGES = case(
+    "external-policy.changes-both-ways",
+    "Cluster, Local, Cluster: new connections follow, one that is open goes on.",
+    Apply(CLUSTER_FAR),
+    Hold(
+        flow="early",
+        sender=client("a"),
+        to=CLUSTER_FAR.node_port("a"),
+        expect=delivered_to("b1", source=MASQUERADED),
+    ),
+    Apply(LOCAL_FAR),
+    Probe(sender=client("a"), to=LOCAL_FAR.node_port("a"), expect=DROPPED),
+    Probe(sender=client("b"), to=LOCAL_FAR.node_port("b"), expect=delivered_to("b1")),
+    Probe(sender=pod("a1"), to=LOCAL_FAR.node_port("a"), expect=delivered_to("b1")),
+    Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
+    Apply(CLUSTER_FAR),
+    Probe(
+        sender=client("a"),
+        to=CLUSTER_FAR.node_port("a"),
+        expect=delivered_to("b1", source=MASQUERADED),
+    ),
+    Probe(
+        sender=client("b"),
+        to=CLUSTER_FAR.node_port("b"),
+        expect=delivered_to("b1", source=MASQUERADED),
+    ),
+    Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
+    clauses=FROM_OUTSIDE
+    | SILENCE
+    | {
+        "node-port.every-node.served",
+        "masquerade.external-policy-cluster.rewritten",
+        "external-policy.local.pods-reach-all-endpoints",
+        "change.policy.followed",
+        "established.survives-policy-change",
+    },
+    features=EXTERNAL,
+    regressions={"R042"},
+)
+
+INTERNAL_POLICY_CHANGES = case(
+    "internal-policy.changes-both-ways",
+    "Cluster, Local, Cluster: new connections follow, one that is open goes on.",
+    Apply(anywhere := service("web", "b1")),
+    Hold(flow="early", sender=pod("a1"), to=anywhere.cluster_ip, expect=delivered_to("b1")),
+    Apply(anywhere.but(internal_policy=LOCAL)),
+    Probe(sender=pod("a1"), to=anywhere.cluster_ip, expect=DROPPED),
+    Probe(sender=pod("b2"), to=anywhere.cluster_ip, expect=delivered_to("b1")),
+    Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
+    Apply(anywhere),
+    Probe(sender=pod("a1"), to=anywhere.cluster_ip, expect=delivered_to("b1")),
+    Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
+    clauses=POD_CLAUSES
+    | {
+        "internal-policy.local.same-node",
+        "internal-policy.local.drop-without-local-endpoint",
+        "change.policy.followed",
+        "established.survives-policy-change",
+    },
+    features=INTERNAL,
+)
+
+LAST_LOCAL_ENDPOINT_GOES = case(
+    "external-policy.last-local-endpoint-goes-and-returns",
+    "When the node's last endpoint leaves, clients outside get silence, but an open connection goes on.",
+    Apply(here := service("web", "a1", "b1", type=Type.NODE_PORT, external_policy=LOCAL)),
+    Hold(flow="early", sender=client("a"), to=here.node_port("a"), expect=delivered_to("a1")),
+    Apply(LOCAL_FAR),
+    Probe(sender=client("a"), to=here.node_port("a"), expect=DROPPED),
+    Probe(sender=client("b"), to=here.node_port("b"), expect=delivered_to("b1")),
+    Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
+    Apply(here),
+    Probe(sender=client("a"), to=here.node_port("a"), expect=delivered_to("a1"), count=6),
+    Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
+    clauses=FROM_OUTSIDE
+    | SILENCE
+    | {
+        "change.endpoint-removed.not-used",
+        "change.endpoint-added.used",
+        "established.survives-policy-change",
+    },
+    features=EXTERNAL,
+)
+
+CASES: tuple[Case, ...] = (
+    INTERNAL_STAYS_ON_NODE,
+    INTERNAL_DROPS_WITHOUT_LOCAL_ENDPOINT,
+    INTERNAL_BINDS_OUTSIDE_CLIENTS,
+    INTERNAL_HOST_NETWORK,
+    INTERNAL_LEAVES_OTHER_ADDRESSES_ALONE,
+    INTERNAL_POLICY_CHANGES,
+    EXTERNAL_KEEPS_SOURCE,
+    EXTERNAL_KEEPS_SOURCE_OF_DATAGRAMS,
+    EXTERNAL_DROPS_WITHOUT_LOCAL_ENDPOINT,
+    EXTERNAL_SHORTCUT_WITHOUT_LOCAL_ENDPOINT,
+    EXTERNAL_SHORTCUT_BESIDE_LOCAL_ENDPOINT,
+    EXTERNAL_LEAVES_CLUSTER_IP_ALONE,
+    BOTH_POLICIES_LOCAL,
+    EXTERNAL_HOST_NETWORK,
+    POD_OF_ANOTHER_NODE,
+    PODS_UNKNOWN,
+    EXTERNAL_POLICY_CHANGES,
+    LAST_LOCAL_ENDPOINT_GOES,
+)

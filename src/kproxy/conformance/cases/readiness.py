@@ -1,0 +1,315 @@
+"""Cases on readiness and termination: which endpoints count, when, and for whom.
+
+Only values; the vocabulary is `kproxy.conformance.case`.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    DROPPED,
+    MASQUERADED,
+    REJECTED,
+    STILL,
+    Apply,
+    Backend,
+    Case,
+    Feature,
+    Hold,
+    Policy,
+    Port,
+    Probe,
+    Type,
+    Use,
+    Vip,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    service,
+)
+from kproxy.net import Protocol
+
+LOCAL = Policy.LOCAL
+TERMINATING = {Feature.TERMINATING_ENDPOINTS}
+
+POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
+SPREAD = {"balancing.every-endpoint-chosen"}
+FALLBACK = {"endpoints.terminating.used-when-none-ready"}
+OUTSIDE_LOCAL = {
+    "node-port.reaches-ready-endpoint",
+    "external-policy.local.local-endpoints-source-preserved",
+}
+
+
+def unready(on: str) -> Backend:
+    """An endpoint that is starting, or failing its readiness probe."""
+    return Backend(on=on, ready=False, serving=False, terminating=False)
+
+
+def draining(on: str, in_slice: int = 0) -> Backend:
+    """An endpoint that terminates and still serves."""
+    return Backend(on=on, ready=False, serving=True, terminating=True, slice=in_slice)
+
+
+def dying(on: str) -> Backend:
+    """An endpoint that terminates and does not serve any more."""
+    return Backend(on=on, ready=False, serving=False, terminating=True)
+
+
+NEIGHBOUR = service("neighbour", "b3")
+
+ONLY_READY_ONES = case(
+    "readiness.only-ready-endpoints",
+    "Endpoints that are not ready get nothing while others are.",
+    Apply(web := service("web", backends=(Backend(on="a1"), unready("a2"), Backend(on="b1"), dying("b2")))),
+    Probe(sender=pod("a3"), to=web.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(
+        sender=host("b"), to=web.cluster_ip, expect=delivered_to("a1", "b1", source=MASQUERADED), spread=True
+    ),
+    clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD | {"endpoints.ready-only"},
+)
+
+MISSING_CONDITIONS_MEAN_READY = case(
+    "readiness.missing-conditions-mean-ready",
+    "An endpoint of which nothing is said is as good as a ready one.",
+    Apply(bare := service("bare", backends=(Backend(on="a1", ready=None), Backend(on="b1")))),
+    Probe(sender=pod("a2"), to=bare.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    clauses=POD_CLAUSES | SPREAD | {"endpoints.conditions.missing-means-ready"},
+)
+
+READY_FLAG_IS_TRUSTED = case(
+    "readiness.ready-flag-is-trusted",
+    "Endpoints marked ready are used, though they terminate or do not serve.",
+    Apply(
+        published := service(
+            "published",
+            backends=(
+                Backend(on="a1", ready=True, serving=False, terminating=True),
+                Backend(on="b1", ready=True, serving=False),
+                Backend(on="b2"),
+            ),
+        )
+    ),
+    Probe(sender=pod("a2"), to=published.cluster_ip, expect=delivered_to("a1", "b1", "b2"), spread=True),
+    clauses=POD_CLAUSES | SPREAD | {"endpoints.ready-flag-trusted"},
+)
+
+NOBODY_USABLE_IS_REFUSED = case(
+    "readiness.nobody-usable-is-refused",
+    "Endpoints that neither are ready nor serve to the end count as none, from everywhere.",
+    Apply(
+        dead := service(
+            "dead",
+            backends=(dying("a1"), unready("b1"), Backend(on="b2", ready=False, serving=True)),
+            type=Type.NODE_PORT,
+        ),
+        NEIGHBOUR,
+    ),
+    Probe(sender=pod("a2"), to=dead.cluster_ip, expect=REJECTED),
+    Probe(sender=host("b"), to=dead.cluster_ip, expect=REJECTED),
+    Probe(sender=client("a"), to=dead.node_port("a"), expect=REJECTED),
+    Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b3")),
+    clauses=POD_CLAUSES | {"endpoints.none.rejected", "endpoints.not-serving.never-used"},
+    features={Feature.NODE_PORT},
+)
+
+TERMINATING_ONES_STEP_IN = case(
+    "terminating.step-in-when-none-is-ready",
+    "With no ready endpoint those that terminate and serve take connections, at every kind of address.",
+    Apply(
+        last := service(
+            "last",
+            backends=(draining("a1"), draining("b1"), dying("b2"), unready("a2")),
+            type=Type.LOAD_BALANCER,
+            vips=(Vip(),),
+        )
+    ),
+    Probe(sender=pod("a3"), to=last.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(
+        sender=client("a"),
+        to=last.node_port("a"),
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(
+        sender=client("b"),
+        to=last.vip(),
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    clauses=POD_CLAUSES
+    | SPREAD
+    | FALLBACK
+    | {
+        "node-port.reaches-ready-endpoint",
+        "load-balancer.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+    },
+    features=TERMINATING | {Feature.NODE_PORT, Feature.LOAD_BALANCER},
+    regressions={"R096"},
+)
+
+TERMINATING_ONES_STEP_IN_OVER_UDP = case(
+    "terminating.step-in-over-udp",
+    "The same for datagrams.",
+    Apply(
+        names := service(
+            "names",
+            backends=(draining("a1"), draining("b1")),
+            ports=(Port(number=53, protocol=Protocol.UDP),),
+        )
+    ),
+    Probe(sender=pod("a3"), to=names.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    clauses=POD_CLAUSES | SPREAD | FALLBACK | {"protocol.udp.served"},
+    features=TERMINATING,
+)
+
+TERMINATING_ONES_STAND_BACK = case(
+    "terminating.stand-back-beside-a-ready-one",
+    "One ready endpoint anywhere is enough, and those that terminate get no new connection.",
+    Apply(mixed := service("mixed", backends=(Backend(on="b1"), draining("a1"), draining("b2")))),
+    Probe(sender=pod("a2"), to=mixed.cluster_ip, expect=delivered_to("b1"), count=12),
+    Probe(sender=host("b"), to=mixed.cluster_ip, expect=delivered_to("b1", source=MASQUERADED), count=12),
+    clauses=POD_CLAUSES | HOST_CLAUSES | {"endpoints.terminating.not-used-beside-ready"},
+    features=TERMINATING,
+)
+
+EACH_NODE_FALLS_BACK_BY_ITSELF = case(
+    "terminating.each-node-falls-back-by-itself",
+    "Under policy Local a node whose endpoints all terminate uses them, though another node has a ready one.",
+    Apply(
+        rolling := service(
+            "rolling",
+            backends=(draining("a1"), Backend(on="b1"), draining("b2")),
+            type=Type.NODE_PORT,
+            external_policy=LOCAL,
+        ),
+        inner := service(
+            "inner",
+            backends=(draining("a1"), Backend(on="b1"), draining("b2")),
+            internal_policy=LOCAL,
+        ),
+    ),
+    Probe(sender=client("a"), to=rolling.node_port("a"), expect=delivered_to("a1"), count=6),
+    Probe(sender=client("b"), to=rolling.node_port("b"), expect=delivered_to("b1"), count=6),
+    Probe(sender=pod("a2"), to=rolling.cluster_ip, expect=delivered_to("b1"), count=6),
+    Probe(sender=pod("a2"), to=inner.cluster_ip, expect=delivered_to("a1"), count=6),
+    Probe(sender=pod("b3"), to=inner.cluster_ip, expect=delivered_to("b1"), count=6),
+    clauses=POD_CLAUSES
+    | OUTSIDE_LOCAL
+    | {
+        "internal-policy.local.same-node",
+        "external-policy.cluster-ip-exempt",
+        "endpoints.terminating.used-when-none-ready-on-node",
+        "endpoints.terminating.not-used-beside-ready",
+    },
+    features=TERMINATING
+    | {Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY, Feature.INTERNAL_TRAFFIC_POLICY},
+    regressions={"R096"},
+)
+
+TERMINATING_ELSEWHERE_ONLY = case(
+    "terminating.elsewhere-only",
+    "Under policy Local endpoints that terminate on another node do not count; under Cluster they do.",
+    Apply(
+        away := service("away", backends=(draining("b1"),), type=Type.NODE_PORT, external_policy=LOCAL),
+        inward := service("inward", backends=(draining("b1"),), internal_policy=LOCAL),
+    ),
+    Probe(sender=client("a"), to=away.node_port("a"), expect=DROPPED),
+    Probe(sender=client("b"), to=away.node_port("b"), expect=delivered_to("b1")),
+    Probe(sender=pod("a2"), to=away.cluster_ip, expect=delivered_to("b1")),
+    Probe(sender=pod("a2"), to=inward.cluster_ip, expect=DROPPED | REJECTED),
+    Probe(sender=pod("b2"), to=inward.cluster_ip, expect=delivered_to("b1")),
+    clauses=POD_CLAUSES
+    | OUTSIDE_LOCAL
+    | FALLBACK
+    | {
+        "external-policy.cluster-ip-exempt",
+        "external-policy.local.drop-without-local-endpoint",
+        "internal-policy.local.same-node",
+        "internal-policy.local.drop-without-local-endpoint",
+        "internal-policy.local.only-terminating-elsewhere.either",
+        "endpoints.terminating.used-when-none-ready-on-node",
+    },
+    features=TERMINATING
+    | {Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY, Feature.INTERNAL_TRAFFIC_POLICY},
+)
+
+LIVE_ENTRY_OF_AN_ADDRESS_WINS = case(
+    "terminating.live-entry-of-an-address-wins",
+    "An address that one slice lists as terminating and another as ready is ready, in either order.",
+    Apply(
+        reused := service(
+            "reused",
+            backends=(
+                draining("a1", in_slice=0),
+                Backend(on="a1", slice=1),
+                Backend(on="b1", slice=0),
+                draining("b1", in_slice=1),
+            ),
+        )
+    ),
+    Probe(sender=pod("a2"), to=reused.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=pod("b2"), to=reused.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    clauses=POD_CLAUSES | SPREAD | {"slices.merged", "slices.address-reused.live-endpoint-wins"},
+    features=TERMINATING,
+    regressions={"R101", "R102"},
+)
+
+LIFE_OF_AN_ENDPOINT = case(
+    "readiness.life-of-an-endpoint",
+    "Unready, ready, terminating, gone: new connections follow each time.",
+    Apply(service("web", backends=(unready("a1"),)), NEIGHBOUR),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=REJECTED),
+    Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b3")),
+    Apply(service("web", "a1")),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1")),
+    Apply(service("web", backends=(draining("a1"),))),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1")),
+    Apply(service("web", backends=(dying("a1"),))),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=REJECTED),
+    clauses=POD_CLAUSES
+    | FALLBACK
+    | {"endpoints.none.rejected", "endpoints.not-serving.never-used", "change.readiness.followed"},
+    features=TERMINATING,
+    regressions={"R103"},
+)
+
+REPLACEMENT_TAKES_OVER = case(
+    "terminating.replacement-takes-over",
+    "Connections to a terminating endpoint go on, even when it serves no more; new ones go to its heir.",
+    Apply(alone := service("web", "a1")),
+    Hold(flow="old", sender=pod("b2"), to=alone.cluster_ip, expect=delivered_to("a1")),
+    Apply(service("web", backends=(draining("a1"), Backend(on="b1")))),
+    Probe(sender=pod("b2"), to=alone.cluster_ip, expect=delivered_to("b1"), count=12),
+    Use(flow="old", expect=STILL, clauses=("established.survives-termination-of-its-endpoint",)),
+    Apply(service("web", backends=(dying("a1"), Backend(on="b1")))),
+    Probe(sender=pod("b2"), to=alone.cluster_ip, expect=delivered_to("b1"), count=12),
+    Use(flow="old", expect=STILL, clauses=("established.survives-termination-of-its-endpoint",)),
+    clauses=POD_CLAUSES
+    | {
+        "endpoints.ready-only",
+        "endpoints.terminating.not-used-beside-ready",
+        "change.readiness.followed",
+        "established.survives-termination-of-its-endpoint",
+    },
+    features=TERMINATING,
+    regressions={"R082", "R088"},
+)
+
+CASES: tuple[Case, ...] = (
+    ONLY_READY_ONES,
+    MISSING_CONDITIONS_MEAN_READY,
+    READY_FLAG_IS_TRUSTED,
+    NOBODY_USABLE_IS_REFUSED,
+    TERMINATING_ONES_STEP_IN,
+    TERMINATING_ONES_STEP_IN_OVER_UDP,
+    TERMINATING_ONES_STAND_BACK,
+    EACH_NODE_FALLS_BACK_BY_ITSELF,
+    TERMINATING_ELSEWHERE_ONLY,
+    LIVE_ENTRY_OF_AN_ADDRESS_WINS,
+    LIFE_OF_AN_ENDPOINT,
+    REPLACEMENT_TAKES_OVER,
+)
