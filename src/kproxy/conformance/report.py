@@ -147,15 +147,20 @@ def _table(results: Sequence[CaseResult], width: int) -> Table:
     table.add_column("verdict", no_wrap=True, min_width=VERDICT_WIDTH)
     table.add_column("time", justify="right", no_wrap=True, min_width=TIME_WIDTH)
     table.add_column("", no_wrap=True)
+    groups = dict.fromkeys(_group(entry) for entry in results)
     group = ""
-    for entry in results:
-        if (name := entry.case.id.partition(".")[0]) != group:
-            group = name
-            table.add_row(f"[bold]{group}[/]", *_group_cells(name, results))
+    for entry in sorted(results, key=lambda entry: list(groups).index(_group(entry))):
+        if _group(entry) != group:
+            group = _group(entry)
+            table.add_row(f"[bold]{group}[/]", *_group_cells(group, results))
         verdict = f"[{COLOURS[entry.result]}]{entry.result.value}[/]"
         note = textwrap.shorten(entry.reason or entry.case.about, room, placeholder="...") if room else ""
         table.add_row(_name(entry), verdict, f"{entry.seconds:.2f}s", f"[dim]{escape(note)}[/]")
     return table
+
+
+def _group(entry: CaseResult) -> str:
+    return entry.case.id.partition(".")[0]
 
 
 def _name(entry: CaseResult) -> str:
@@ -163,7 +168,7 @@ def _name(entry: CaseResult) -> str:
 
 
 def _group_cells(name: str, results: Sequence[CaseResult]) -> tuple[str, str, str]:
-    members = [entry for entry in results if entry.case.id.partition(".")[0] == name]
+    members = [entry for entry in results if _group(entry) == name]
     good = sum(entry.result is Result.PASSED for entry in members)
     return (f"{good}/{len(members)}", "", "")
 
