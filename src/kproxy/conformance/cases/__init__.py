@@ -7,6 +7,7 @@ from kproxy.conformance.cases import (
     cluster_ip,
     external_ip,
     load_balancer,
+    masquerade,
     node_addresses,
     node_port,
     objects,
@@ -14,6 +15,7 @@ from kproxy.conformance.cases import (
     protocols,
     readiness,
     source_ranges,
+    topology,
 )
 
 CATALOGUE: tuple[Case, ...] = (
@@ -27,4 +29,6 @@ CATALOGUE: tuple[Case, ...] = (
     *objects.CASES,
     *policies.CASES,
     *readiness.CASES,
+    *topology.CASES,
+    *masquerade.CASES,
 )

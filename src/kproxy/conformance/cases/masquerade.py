@@ -1,0 +1,352 @@
+"""Cases on the source that an endpoint sees: hairpins, masqueradeAll, and every way to tell a pod.
+
+Only values; the vocabulary is `kproxy.conformance.case`.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    DROPPED,
+    MASQUERADED,
+    UNTOUCHED,
+    Apply,
+    Case,
+    Feature,
+    Policy,
+    Port,
+    Probe,
+    Type,
+    Vip,
+    backend_of,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    remote,
+    service,
+)
+from kproxy.conformance.cases.profiles import (
+    BRIDGE_INTERFACE,
+    INTERFACE_PREFIX,
+    MASQUERADE_ALL,
+    NO_DETECTOR,
+    NODE_CIDR,
+)
+from kproxy.net import Protocol
+
+LOCAL = Policy.LOCAL
+UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
+DETECT = {Feature.DETECT_LOCAL}
+EXTERNAL = {Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY}
+
+POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
+OUTSIDE_CLAUSES = {"cluster-ip.from-outside.served", "masquerade.cluster-ip.outside-rewritten"}
+FROM_OUTSIDE = {
+    "node-port.reaches-ready-endpoint",
+    "external-policy.local.local-endpoints-source-preserved",
+}
+EVERY_KIND = {
+    "cluster-ip.reaches-ready-endpoint",
+    "node-port.reaches-ready-endpoint",
+    "load-balancer.reaches-ready-endpoint",
+    "external-ip.reaches-ready-endpoint",
+}
+HAIRPIN = {"masquerade.hairpin.rewritten"}
+SPREAD = {"balancing.every-endpoint-chosen"}
+
+SELF = delivered_to("a1", source=MASQUERADED)
+SELF_OR_OTHER = SELF | delivered_to("b1")
+
+WEB = service("web", "a1", "b1")
+DNS = service("dns", "a1", "b1", ports=UDP_PORT)
+OPEN = service("open", "a1", type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)
+BOTH_LOCAL = service("both", "a1", "b1", type=Type.LOAD_BALANCER, external_policy=LOCAL, vips=(Vip(),))
+SPLIT_LOCAL = service("split", "a2", "b1", type=Type.NODE_PORT, external_policy=LOCAL)
+AWAY_LOCAL = service("away", "a2", type=Type.NODE_PORT, external_policy=LOCAL)
+
+HAIRPIN_AT_EVERY_ADDRESS = case(
+    "masquerade.hairpin-at-every-address",
+    "The only endpoint reaches itself at every address of its Service, and sees another source than its own.",
+    Apply(OPEN, names := service("names", "a1", ports=UDP_PORT)),
+    Probe(sender=pod("a1"), to=OPEN.cluster_ip, expect=SELF),
+    Probe(sender=pod("a1"), to=OPEN.node_port("a"), expect=SELF),
+    Probe(sender=pod("a1"), to=OPEN.vip(), expect=SELF),
+    Probe(sender=pod("a1"), to=OPEN.external_ip(), expect=SELF),
+    Probe(sender=pod("a1"), to=names.cluster_ip, expect=SELF),
+    Probe(sender=pod("a2"), to=OPEN.cluster_ip, expect=delivered_to("a1")),
+    clauses=EVERY_KIND
+    | HAIRPIN
+    | {
+        "protocol.udp.served",
+        "masquerade.cluster-ip.pod-source-preserved",
+        "masquerade.external-policy-cluster.rewritten",
+    },
+    features={Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS},
+    regressions={"R074"},
+)
+
+HAIRPIN_ONLY_TO_ITSELF = case(
+    "masquerade.hairpin-only-to-itself",
+    "An endpoint that reaches another one is not rewritten, one that reaches itself is.",
+    Apply(WEB, DNS),
+    Probe(sender=pod("a1"), to=WEB.cluster_ip, expect=SELF_OR_OTHER, spread=True),
+    Probe(
+        sender=pod("b1"),
+        to=DNS.cluster_ip,
+        expect=delivered_to("a1") | delivered_to("b1", source=MASQUERADED),
+        spread=True,
+    ),
+    clauses=POD_CLAUSES | HAIRPIN | SPREAD | {"protocol.udp.served"},
+    regressions={"R074"},
+)
+
+HAIRPIN_UNDER_LOCAL_POLICY = case(
+    "masquerade.hairpin-under-local-policy",
+    "So it is under external policy Local, where a pod's source is kept otherwise.",
+    Apply(BOTH_LOCAL),
+    Probe(sender=pod("a1"), to=BOTH_LOCAL.vip(), expect=SELF_OR_OTHER, spread=True),
+    Probe(sender=pod("a1"), to=BOTH_LOCAL.node_port("a"), expect=SELF_OR_OTHER, spread=True),
+    Probe(sender=pod("a2"), to=BOTH_LOCAL.vip(), expect=delivered_to("a1", "b1"), spread=True),
+    clauses=HAIRPIN
+    | SPREAD
+    | {
+        "node-port.reaches-ready-endpoint",
+        "load-balancer.reaches-ready-endpoint",
+        "external-policy.local.pods-reach-all-endpoints",
+    },
+    features=EXTERNAL | {Feature.LOAD_BALANCER},
+    regressions={"R074"},
+)
+
+DIRECT_TRAFFIC_KEEPS_ITS_SOURCE = case(
+    "masquerade.direct-traffic-keeps-its-source",
+    "What goes to a pod's own address is not rewritten, though the pod is an endpoint.",
+    Apply(WEB, DNS),
+    Probe(sender=pod("a2"), to=backend_of(WEB, "a1"), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=backend_of(WEB, "b1"), expect=UNTOUCHED),
+    Probe(sender=pod("b2"), to=backend_of(DNS, "a1"), expect=UNTOUCHED),
+    Probe(sender=host("a"), to=backend_of(WEB, "b1"), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    clauses=POD_CLAUSES | SPREAD | {"traffic.not-for-a-service.untouched"},
+)
+
+ALL_REWRITES_CLUSTER_IPS = case(
+    "masquerade.all-rewrites-cluster-ips",
+    "With masqueradeAll whoever asks a cluster IP is rewritten, pods included.",
+    Apply(WEB, DNS),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(
+        sender=pod("b2"),
+        to=DNS.cluster_ip,
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(
+        sender=host("a"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(
+        sender=client("b"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(sender=pod("a2"), to=backend_of(WEB, "b1"), expect=UNTOUCHED),
+    clauses=SPREAD
+    | {
+        "cluster-ip.reaches-ready-endpoint",
+        "cluster-ip.from-outside.served",
+        "protocol.udp.served",
+        "masquerade.all.cluster-ip-rewritten",
+        "traffic.not-for-a-service.untouched",
+    },
+    features={Feature.MASQUERADE_ALL},
+    profile=MASQUERADE_ALL,
+)
+
+ALL_SPARES_LOCAL_POLICY = case(
+    "masquerade.all-spares-external-policy-local",
+    "masqueradeAll rewrites nothing that external policy Local keeps.",
+    Apply(BOTH_LOCAL),
+    Probe(sender=client("a"), to=BOTH_LOCAL.node_port("a"), expect=delivered_to("a1"), count=6),
+    Probe(sender=remote("b"), to=BOTH_LOCAL.vip(), expect=delivered_to("b1"), count=6),
+    Probe(sender=pod("a2"), to=BOTH_LOCAL.vip(), expect=delivered_to("a1", "b1"), spread=True),
+    clauses=FROM_OUTSIDE
+    | SPREAD
+    | {
+        "load-balancer.reaches-ready-endpoint",
+        "external-policy.local.pods-reach-all-endpoints",
+        "masquerade.all.external-local-exempt",
+    },
+    features=EXTERNAL | {Feature.LOAD_BALANCER, Feature.MASQUERADE_ALL},
+    profile=MASQUERADE_ALL,
+)
+
+NOBODY_IS_REWRITTEN_WITHOUT_DETECTOR = case(
+    "masquerade.cluster-ip-unchanged-where-pods-are-unknown",
+    "Where pods cannot be told, cluster IP traffic keeps its source, but a hairpin is rewritten still.",
+    Apply(WEB, near := service("near", "a1", "a2")),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=pod("a1"), to=WEB.cluster_ip, expect=SELF_OR_OTHER, spread=True),
+    Probe(sender=host("a"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=client("a"), to=near.cluster_ip, expect=delivered_to("a1", "a2"), spread=True),
+    Probe(sender=remote("a"), to=near.cluster_ip, expect=delivered_to("a1", "a2"), spread=True),
+    clauses=HAIRPIN
+    | SPREAD
+    | {
+        "cluster-ip.reaches-ready-endpoint",
+        "cluster-ip.from-outside.served",
+        "masquerade.cluster-ip.no-detector.preserved",
+    },
+    features=DETECT,
+    profile=NO_DETECTOR,
+)
+
+EXTERNAL_ADDRESSES_WITHOUT_DETECTOR = case(
+    "masquerade.external-policy-needs-no-detector",
+    "Under external policy Cluster everyone is rewritten, whether or not pods can be told.",
+    Apply(wide := service("wide", "a1", "b1", type=Type.NODE_PORT)),
+    Probe(
+        sender=client("a"),
+        to=wide.node_port("a"),
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(
+        sender=pod("b2"),
+        to=wide.node_port("b"),
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    clauses=SPREAD | {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"},
+    features=DETECT | {Feature.NODE_PORT},
+    profile=NO_DETECTOR,
+)
+
+NODE_CIDR_TELLS_PODS = case(
+    "detect-local.node-cidr",
+    "Pods are those of the node's own range: one of another node is a client outside.",
+    Apply(WEB, SPLIT_LOCAL, AWAY_LOCAL),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(
+        sender=host("a"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(
+        sender=remote("b"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(sender=pod("b2"), to=SPLIT_LOCAL.node_port("b"), expect=delivered_to("a2", "b1"), spread=True),
+    Probe(sender=pod("a1"), to=SPLIT_LOCAL.node_port("b"), expect=delivered_to("b1"), count=8),
+    Probe(sender=pod("a1"), to=AWAY_LOCAL.node_port("b"), expect=DROPPED),
+    clauses=POD_CLAUSES
+    | HOST_CLAUSES
+    | OUTSIDE_CLAUSES
+    | FROM_OUTSIDE
+    | SPREAD
+    | {
+        "detect-local.node-cidr",
+        "external-policy.local.pods-reach-all-endpoints",
+        "external-policy.local.drop-without-local-endpoint",
+    },
+    features=DETECT | EXTERNAL,
+    profile=NODE_CIDR,
+)
+
+PREFIX_TELLS_PODS = case(
+    "detect-local.interface-name-prefix",
+    "Pods are those whose packets enter by an interface of the prefix; the node and all others are not.",
+    Apply(WEB, SPLIT_LOCAL, AWAY_LOCAL),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(
+        sender=host("a"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(
+        sender=client("a"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(sender=pod("b2"), to=SPLIT_LOCAL.node_port("b"), expect=delivered_to("a2", "b1"), spread=True),
+    Probe(sender=pod("a1"), to=SPLIT_LOCAL.node_port("b"), expect=delivered_to("b1"), count=8),
+    Probe(sender=pod("a1"), to=AWAY_LOCAL.node_port("b"), expect=DROPPED),
+    clauses=POD_CLAUSES
+    | HOST_CLAUSES
+    | OUTSIDE_CLAUSES
+    | FROM_OUTSIDE
+    | SPREAD
+    | {
+        "detect-local.interface-name-prefix",
+        "external-policy.local.pods-reach-all-endpoints",
+        "external-policy.local.drop-without-local-endpoint",
+    },
+    features=DETECT | EXTERNAL,
+    regressions={"R075"},
+    profile=INTERFACE_PREFIX,
+)
+
+BRIDGE_TELLS_PODS = case(
+    "detect-local.bridge-interface",
+    "Pods are those behind the interface named, a1 alone; its neighbours and the node are outside.",
+    Apply(
+        far := service("far", "a3", "b1"),
+        wide := service("wide", "a3", "b1", type=Type.LOAD_BALANCER, external_policy=LOCAL, vips=(Vip(),)),
+    ),
+    Probe(sender=pod("a1"), to=far.cluster_ip, expect=delivered_to("a3", "b1"), spread=True),
+    Probe(
+        sender=pod("a2"),
+        to=far.cluster_ip,
+        expect=delivered_to("a3", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(
+        sender=host("a"),
+        to=far.cluster_ip,
+        expect=delivered_to("a3", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(sender=pod("a1"), to=wide.vip(), expect=delivered_to("a3", "b1"), spread=True),
+    Probe(sender=pod("a2"), to=wide.vip(), expect=delivered_to("a3"), count=8),
+    clauses=POD_CLAUSES
+    | HOST_CLAUSES
+    | OUTSIDE_CLAUSES
+    | SPREAD
+    | {
+        "load-balancer.reaches-ready-endpoint",
+        "detect-local.bridge-interface",
+        "external-policy.local.pods-reach-all-endpoints",
+        "external-policy.local.local-endpoints-source-preserved",
+    },
+    features=DETECT | EXTERNAL | {Feature.LOAD_BALANCER},
+    profile=BRIDGE_INTERFACE,
+)
+
+CASES: tuple[Case, ...] = (
+    HAIRPIN_AT_EVERY_ADDRESS,
+    HAIRPIN_ONLY_TO_ITSELF,
+    HAIRPIN_UNDER_LOCAL_POLICY,
+    DIRECT_TRAFFIC_KEEPS_ITS_SOURCE,
+    ALL_REWRITES_CLUSTER_IPS,
+    ALL_SPARES_LOCAL_POLICY,
+    NOBODY_IS_REWRITTEN_WITHOUT_DETECTOR,
+    EXTERNAL_ADDRESSES_WITHOUT_DETECTOR,
+    NODE_CIDR_TELLS_PODS,
+    PREFIX_TELLS_PODS,
+    BRIDGE_TELLS_PODS,
+)

@@ -1,0 +1,290 @@
+"""Cases on topology hints: zones, nodes, and all the conditions under which hints do not count.
+
+Only values; the vocabulary is `kproxy.conformance.case`.  Node a is in ``zone-a``, node b in ``zone-b``.
+Most hints here cross: an endpoint on a is hinted for b's zone, so that no case is won by locality.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    MASQUERADED,
+    Apply,
+    Backend,
+    Case,
+    Feature,
+    Policy,
+    Port,
+    Probe,
+    Relabel,
+    Type,
+    Vip,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    remote,
+    service,
+)
+from kproxy.conformance.cases.profiles import RESTART
+from kproxy.net import Protocol
+
+HERE, THERE = ("zone-a",), ("zone-b",)
+HINTS = {Feature.TOPOLOGY_HINTS}
+
+POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
+SPREAD = {"balancing.every-endpoint-chosen"}
+ZONE = {"topology.same-zone"}
+
+CROSSED = (Backend(on="a1", zones=THERE), Backend(on="b1", zones=HERE))
+
+ZONE_HINTS_DECIDE = case(
+    "topology.zone-hints-decide",
+    "Pods and nodes reach the endpoints hinted for their zone, wherever these are.",
+    Apply(
+        crossed := service("crossed", backends=CROSSED),
+        names := service("names", backends=CROSSED, ports=(Port(number=53, protocol=Protocol.UDP),)),
+    ),
+    Probe(sender=pod("a2"), to=crossed.cluster_ip, expect=delivered_to("b1"), count=8),
+    Probe(sender=pod("b2"), to=crossed.cluster_ip, expect=delivered_to("a1"), count=8),
+    Probe(sender=host("a"), to=crossed.cluster_ip, expect=delivered_to("b1", source=MASQUERADED), count=8),
+    Probe(sender=pod("a2"), to=names.cluster_ip, expect=delivered_to("b1"), count=8),
+    clauses=POD_CLAUSES | HOST_CLAUSES | ZONE | {"protocol.udp.served"},
+    features=HINTS,
+    regressions={"R100"},
+)
+
+SEVERAL_ZONES = case(
+    "topology.several-zones-in-a-hint",
+    "An endpoint hinted for two zones answers in both, one hinted for one zone in that one.",
+    Apply(
+        shared := service(
+            "shared", backends=(Backend(on="a1", zones=HERE + THERE), Backend(on="b1", zones=THERE))
+        )
+    ),
+    Probe(sender=pod("a2"), to=shared.cluster_ip, expect=delivered_to("a1"), count=8),
+    Probe(sender=pod("b2"), to=shared.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    clauses=POD_CLAUSES | SPREAD | ZONE | {"topology.several-zones-in-hint"},
+    features=HINTS,
+)
+
+NODE_HINTS_COME_FIRST = case(
+    "topology.node-hints-come-first",
+    "Node hints decide where they name the node, against zone hints and against where endpoints are.",
+    Apply(
+        personal := service(
+            "personal",
+            backends=(
+                Backend(on="a1", zones=HERE, nodes=("b",)),
+                Backend(on="b1", zones=THERE, nodes=("a",)),
+            ),
+        )
+    ),
+    Probe(sender=pod("a2"), to=personal.cluster_ip, expect=delivered_to("b1"), count=8),
+    Probe(sender=pod("b2"), to=personal.cluster_ip, expect=delivered_to("a1"), count=8),
+    clauses=POD_CLAUSES | {"topology.same-node"},
+    features=HINTS,
+)
+
+ZONE_DECIDES_WITHOUT_NODE_MATCH = case(
+    "topology.zone-decides-where-no-node-matches",
+    "On a node that no node hint names, zone hints decide.",
+    Apply(
+        partial := service(
+            "partial",
+            backends=(
+                Backend(on="a1", zones=THERE, nodes=("b",)),
+                Backend(on="b1", zones=HERE, nodes=("b",)),
+            ),
+        )
+    ),
+    Probe(sender=pod("a2"), to=partial.cluster_ip, expect=delivered_to("b1"), count=8),
+    Probe(sender=pod("b2"), to=partial.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    clauses=POD_CLAUSES | SPREAD | ZONE | {"topology.same-node", "topology.no-node-match.zone-decides"},
+    features=HINTS,
+)
+
+ONE_HINT_MISSING = case(
+    "topology.one-missing-hint-voids-all",
+    "One ready endpoint without a hint is enough for all hints of that kind not to count.",
+    Apply(
+        zones := service("zones", backends=(Backend(on="a1", zones=HERE), Backend(on="b1"))),
+        nodes := service("nodes", backends=(Backend(on="a1", nodes=("a",)), Backend(on="b1"))),
+    ),
+    Probe(sender=pod("a2"), to=zones.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=pod("b2"), to=zones.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=pod("a2"), to=nodes.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    clauses=POD_CLAUSES | SPREAD | {"topology.missing-hint.all-endpoints"},
+    features=HINTS,
+    regressions={"R099"},
+)
+
+UNREADY_HINTS = case(
+    "topology.hints-of-unready-endpoints-do-not-count",
+    "An unready endpoint neither claims its zone nor voids the others' hints.",
+    Apply(
+        claimed := service(
+            "claimed",
+            backends=(
+                Backend(on="a1", ready=False, serving=False, zones=HERE),
+                Backend(on="b1", zones=THERE),
+                Backend(on="b2", zones=THERE),
+            ),
+        ),
+        unhinted := service(
+            "unhinted",
+            backends=(Backend(on="a2", ready=False, serving=False), *CROSSED),
+        ),
+    ),
+    Probe(sender=pod("a3"), to=claimed.cluster_ip, expect=delivered_to("b1", "b2"), spread=True),
+    Probe(sender=pod("a3"), to=unhinted.cluster_ip, expect=delivered_to("b1"), count=8),
+    clauses=POD_CLAUSES
+    | SPREAD
+    | ZONE
+    | {
+        "endpoints.ready-only",
+        "topology.unready-hints-ignored",
+        "topology.no-match.all-endpoints",
+    },
+    features=HINTS,
+    regressions={"R099"},
+)
+
+NO_HINT_MATCHES = case(
+    "topology.no-match-means-all",
+    "Where no hint names the node or its zone, all endpoints answer.",
+    Apply(
+        foreign := service(
+            "foreign", backends=(Backend(on="a1", zones=("zone-c",)), Backend(on="b1", zones=HERE))
+        )
+    ),
+    Probe(sender=pod("b2"), to=foreign.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=pod("a2"), to=foreign.cluster_ip, expect=delivered_to("b1"), count=8),
+    clauses=POD_CLAUSES | SPREAD | ZONE | {"topology.no-match.all-endpoints"},
+    features=HINTS,
+)
+
+TERMINATING_ONES_HAVE_NO_ZONE = case(
+    "topology.terminating-endpoints-answer-in-every-zone",
+    "When only terminating endpoints are left, all of them answer, whatever their hints.",
+    Apply(
+        last := service(
+            "last",
+            backends=(
+                Backend(on="a1", ready=False, serving=True, terminating=True, zones=HERE),
+                Backend(on="b1", ready=False, serving=True, terminating=True, zones=THERE),
+            ),
+        )
+    ),
+    Probe(sender=pod("a2"), to=last.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    clauses=POD_CLAUSES
+    | SPREAD
+    | {"endpoints.terminating.used-when-none-ready", "topology.terminating.hints-ignored"},
+    features=HINTS | {Feature.TERMINATING_ENDPOINTS},
+)
+
+LOCAL_POLICIES_COME_FIRST = case(
+    "topology.local-policies-ignore-hints",
+    "Under policy Local the node's own endpoints answer, though hinted elsewhere; other traffic has hints.",
+    Apply(
+        inner := service("inner", backends=CROSSED, internal_policy=Policy.LOCAL),
+        outer := service("outer", backends=CROSSED, type=Type.NODE_PORT, external_policy=Policy.LOCAL),
+    ),
+    Probe(sender=pod("a2"), to=inner.cluster_ip, expect=delivered_to("a1"), count=8),
+    Probe(sender=client("a"), to=outer.node_port("a"), expect=delivered_to("a1"), count=8),
+    Probe(sender=pod("a2"), to=outer.cluster_ip, expect=delivered_to("b1"), count=8),
+    clauses=POD_CLAUSES
+    | ZONE
+    | {
+        "node-port.reaches-ready-endpoint",
+        "internal-policy.local.same-node",
+        "external-policy.cluster-ip-exempt",
+        "external-policy.local.local-endpoints-source-preserved",
+        "topology.local-policy.hints-ignored",
+    },
+    features=HINTS | {Feature.NODE_PORT, Feature.INTERNAL_TRAFFIC_POLICY, Feature.EXTERNAL_TRAFFIC_POLICY},
+)
+
+OUTSIDE_TRAFFIC_HAS_HINTS = case(
+    "topology.traffic-from-outside-follows-hints",
+    "Node port, external IP and load balancer IP lead to endpoints hinted for the node the packet came to.",
+    Apply(open_ := service("open", backends=CROSSED, type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)),
+    Probe(
+        sender=client("a"),
+        to=open_.node_port("a"),
+        expect=delivered_to("b1", source=MASQUERADED),
+        count=8,
+    ),
+    Probe(sender=remote("b"), to=open_.vip(), expect=delivered_to("a1", source=MASQUERADED), count=8),
+    Probe(sender=client("b"), to=open_.external_ip(), expect=delivered_to("a1", source=MASQUERADED), count=8),
+    clauses=ZONE
+    | {
+        "node-port.reaches-ready-endpoint",
+        "node-port.every-node.served",
+        "load-balancer.reaches-ready-endpoint",
+        "external-ip.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        "topology.external-traffic.hints-followed",
+    },
+    features=HINTS | {Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS},
+)
+
+BY_ZONE = (Backend(on="a1", zones=HERE), Backend(on="b1", zones=THERE))
+
+ZONE_LOSES_ITS_ENDPOINT = case(
+    "topology.zone-loses-its-endpoint",
+    "Traffic of a zone goes elsewhere when its last endpoint leaves, and returns with it; hints may change.",
+    Apply(web := service("web", backends=BY_ZONE)),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8),
+    Apply(web.but(backends=BY_ZONE[1:])),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8),
+    Apply(web),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8),
+    Apply(web.but(backends=CROSSED)),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8),
+    clauses=POD_CLAUSES
+    | ZONE
+    | {
+        "topology.no-match.all-endpoints",
+        "change.endpoint-removed.not-used",
+        "change.endpoint-added.used",
+        "change.topology.followed",
+    },
+    features=HINTS,
+)
+
+NODE_CHANGES_ZONE = case(
+    "topology.node-changes-zone",
+    "When a node's zone label changes, goes and returns, its traffic follows; another node's does not.",
+    Apply(web),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8),
+    Relabel("a", "zone-b"),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8),
+    Probe(sender=pod("b2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8),
+    Relabel("a", ""),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Relabel("a", "zone-a"),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8),
+    clauses=POD_CLAUSES
+    | SPREAD
+    | ZONE
+    | {"topology.no-zone-label.all-endpoints", "change.topology.followed"},
+    features=HINTS,
+    profile=RESTART,
+)
+
+CASES: tuple[Case, ...] = (
+    ZONE_HINTS_DECIDE,
+    SEVERAL_ZONES,
+    NODE_HINTS_COME_FIRST,
+    ZONE_DECIDES_WITHOUT_NODE_MATCH,
+    ONE_HINT_MISSING,
+    UNREADY_HINTS,
+    NO_HINT_MATCHES,
+    TERMINATING_ONES_HAVE_NO_ZONE,
+    LOCAL_POLICIES_COME_FIRST,
+    OUTSIDE_TRAFFIC_HAS_HINTS,
+    ZONE_LOSES_ITS_ENDPOINT,
+    NODE_CHANGES_ZONE,
+)
