@@ -71,6 +71,8 @@ UNTESTED: dict[str, str] = {
     "source-ranges.node-with-vip-as-source.allowed": "no interface of the lab has a load balancer IP",
     "slices.ports.without-name-or-number.skipped": "an API server fills in both",
     "slices.endpoint.first-address-only": "an endpoint of the lab has one address",
+    "masquerade.host-with-pod-source.either": "a node of the lab asks Services from no address of a pod range",
+    "detect-local.cluster-cidr.first-of-family": "a profile configures one range of a family at most",
     "balancing.even": "a sample that could tell would take longer than all cases together",
     "icmp.errors.translated-back": "no hop of the lab sends such an error",
     "cluster-ip.ping.any-answer": "every answer is lawful",
