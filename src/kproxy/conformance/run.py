@@ -38,6 +38,9 @@ from kproxy.spec.outcome import Delivered
 FALSE_ALARM = 1e-6
 """Chance that a `Probe` with ``spread`` misses an endpoint of a fair proxy."""
 
+MOST_SHOWN = 3
+"""Different observations that a finding tells."""
+
 Mutation = Apply | Delete | Relabel | Restart
 
 
@@ -247,7 +250,9 @@ def _counted(texts: Iterator[str]) -> str:
     counts: dict[str, int] = {}
     for text in texts:
         counts[text] = counts.get(text, 0) + 1
-    return "; ".join(f"{n} x {text}" if n > 1 else text for text, n in counts.items())
+    shown = [f"{n} x {text}" if n > 1 else text for text, n in counts.items()]
+    more = [f"and {len(shown) - MOST_SHOWN} more"] if len(shown) > MOST_SHOWN else []
+    return "; ".join([*shown[:MOST_SHOWN], *more])
 
 
 def describe(step: Probe | Hold | Use) -> str:
