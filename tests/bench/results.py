@@ -1,0 +1,140 @@
+"""What a run found, as values, and whether it reaches the goals.  Pure.
+
+Times are seconds, memory is bytes.  A ratio sets best against best, or median against median, of
+samples taken turn by turn in the same run: what else the machine does then disturbs both alike.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Wall and CPU seconds, children included."""
+
+    seconds: float
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """The bare tool on the same rules: the whole set in each way that was tried, and one Service's chains."""
+
+    whole: Mapping[str, Sequence[Cost]]
+    service: Sequence[float]
+
+    @property
+    def best_way(self) -> str:
+        """The way of writing the whole set that was quickest."""
+        return min(self.whole, key=lambda way: _best(self.whole[way]))
+
+    @property
+    def best(self) -> Cost:
+        """Its quickest run."""
+        return min(self.whole[self.best_way], key=lambda cost: cost.seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One proxy in one mode at one size.
+
+    ``starts``: from the start of the process until Services answer.  ``changes``: from an EndpointSlice
+    written until the new endpoint answers.  ``additions``: from a Service and its slice written until it
+    answers.  ``rules`` None: they could not be counted.  ``floor`` None: there is none for the mode.
+    """
+
+    subject: str
+    mode: str
+    variant: str
+    size: str
+    starts: Sequence[Cost]
+    changes: Sequence[float]
+    cpu_per_change: float
+    additions: Sequence[float]
+    daemon_peak: int
+    tree_peak: int
+    rules: int | None
+    floor: Floor | None
+
+    @property
+    def best_start(self) -> Cost:
+        """The quickest start."""
+        return min(self.starts, key=lambda cost: cost.seconds)
+
+    @property
+    def start_ratio(self) -> float | None:
+        """First programming to the bare tool's."""
+        return self.best_start.seconds / self.floor.best.seconds if self.floor else None
+
+    @property
+    def change_ratio(self) -> float | None:
+        """One endpoint change to restoring one Service's chains."""
+        return median(self.changes) / median(self.floor.service) if self.floor else None
+
+    def goals(self) -> tuple[Goal, ...]:
+        """The goals that can be judged."""
+        judged = (
+            ("first programming / floor", self.start_ratio, START_GOAL),
+            ("endpoint change / floor", self.change_ratio, CHANGE_GOAL),
+            ("peak memory of the daemon, MB", self.daemon_peak / MEGABYTE, MEMORY_GOAL),
+        )
+        return tuple(Goal(name, value, most) for name, value, most in judged if value is not None)
+
+
+START_GOAL = 1.5
+CHANGE_GOAL = 3.0
+MEMORY_GOAL = 250.0
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A figure and the most it may be."""
+
+    name: str
+    value: float
+    most: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether it is no more than that."""
+        return self.value <= self.most
+
+
+def median(samples: Sequence[float]) -> float:
+    """Their median; NaN when there are none."""
+    return statistics.median(samples) if samples else float("nan")
+
+
+def document(results: Sequence[Result], environment: Mapping[str, str]) -> dict[str, object]:
+    """All samples and what follows from them, for JSON."""
+    return {"environment": dict(environment), "results": [_entry(result) for result in results]}
+
+
+def _entry(result: Result) -> dict[str, object]:
+    return {
+        "subject": result.subject,
+        "mode": result.mode,
+        "iptables": result.variant,
+        "size": result.size,
+        "start": list(result.starts),
+        "endpoint_change_seconds": list(result.changes),
+        "endpoint_change_cpu_seconds": result.cpu_per_change,
+        "new_service_seconds": list(result.additions),
+        "daemon_peak_bytes": result.daemon_peak,
+        "tree_peak_bytes": result.tree_peak,
+        "rules": result.rules,
+        "floor": result.floor,
+        "goals": [
+            {"name": goal.name, "value": goal.value, "most": goal.most, "reached": goal.reached}
+            for goal in result.goals()
+        ],
+    }
+
+
+def _best(costs: Sequence[Cost]) -> float:
+    return min(cost.seconds for cost in costs)

@@ -1,0 +1,104 @@
+"""One node of a lab with one proxy process, an API server before it, and somebody who tries Services.
+
+A Service that is not yet programmed is answered by the lab's ``elsewhere``, so no SYN is lost, and none
+is repeated only after a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+from kproxy.conformance.subject import Subject
+from kproxy.conformance.testbed import Broken
+from kproxy.conformance.testbeds.proxies import API_PORT, Proxies
+from kproxy.lab.apiserver import ApiServer, Kind, Store
+from kproxy.lab.lab import Lab, open_lab
+from kproxy.lab.namespaces import Namespace
+from kproxy.lab.observation import Answered, ProbeRequest
+from kproxy.lab.processes import Xtables, listen
+from kproxy.net import Protocol
+from tests.bench.process import Tree
+from tests.bench.world import BACKENDS, NODE, PORT, PROFILE, Backend, Document, Live
+
+ANSWER_PATIENCE = 0.2
+"""Seconds until a connection attempt is given up for a new one."""
+
+_STILL = 0.25
+"""Seconds without use of CPU after which a proxy is taken to have finished."""
+
+_STILL_WITHIN = 20.0
+_KINDS = {kind.value: kind for kind in Kind}
+
+
+def put(store: Store, document: Document) -> None:
+    """Write an object to the API server."""
+    store.put(_KINDS[document["kind"]], document)
+
+
+class Stage:
+    """A lab's node, its proxy, and its API server's objects."""
+
+    def __init__(self, lab: Lab, store: Store, proxies: Proxies) -> None:
+        """See `open_stage`."""
+        self._lab, self._proxies = lab, proxies
+        self.store = store
+
+    @property
+    def node(self) -> Namespace:
+        """The namespace the proxy programs."""
+        return self._lab.network[NODE]
+
+    def start(self) -> Tree:
+        """Start the proxy."""
+        self._proxies.start(NODE)
+        return Tree(self._proxies.pid(NODE))
+
+    async def answered(self, live: Live, backend: Backend, every: float, within: float) -> float:
+        """Connect again and again until this backend answers for the Service; the time at which it did.
+
+        Raises `Broken` when it does not in time, or the proxy has ended.
+        """
+        deadline = time.monotonic() + within
+        request = ProbeRequest(sender=NODE, destination=live.cluster_ip, port=PORT, patience=ANSWER_PATIENCE)
+        while True:
+            seen = await self._lab.probe(request)
+            now = time.monotonic()
+            if isinstance(seen, Answered) and seen.who == backend.who:
+                return now
+            self._proxies.check()
+            if now > deadline:
+                raise Broken(
+                    f"Service {live.name} is not answered by {backend.who} within {within:.0f} s: {seen}"
+                )
+            await asyncio.sleep(every)
+
+    async def still(self, tree: Tree) -> float:
+        """Wait until the proxy uses no CPU; its CPU seconds then."""
+        deadline = time.monotonic() + _STILL_WITHIN
+        used, since = tree.cpu(), time.monotonic()
+        while (now := time.monotonic()) < min(since + _STILL, deadline):
+            await asyncio.sleep(_STILL / 5)
+            if (more := tree.cpu()) != used:
+                used, since = more, now
+        return used
+
+
+@asynccontextmanager
+async def open_stage(subject: Subject, mode: str, variant: Xtables, store: Store) -> AsyncIterator[Stage]:
+    """A lab in which the proxy can be started; all of it is gone after the block."""
+    with tempfile.TemporaryDirectory(prefix="kproxy-bench-") as directory:
+        async with open_lab() as lab, ApiServer(store) as server:
+            proxies = Proxies(lab.network, subject, mode, PROFILE, variant, Path(directory))
+            await server.listen([listen(lab.network[NODE], ip_address("127.0.0.1"), API_PORT)])
+            for backend in BACKENDS:
+                lab.servers.serve(lab.network[backend.pod], backend.port, Protocol.TCP, backend.who)
+            try:
+                yield Stage(lab, store, proxies)
+            finally:
+                await proxies.kill_all()

@@ -1,0 +1,201 @@
+"""The cluster that is put before a proxy: many Services with made-up endpoints, a few with real ones.
+
+The made-up pods have addresses of the lab's cluster CIDR that no node's pods have.  Pure: documents and
+a plan in memory; `tests.bench.stage` puts the documents into the lab's API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, Self
+
+import msgspec
+
+from kproxy import api
+from kproxy.conformance.case import Profile
+from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.surroundings import node_documents, service_cidr_document
+from kproxy.lab import topology
+from kproxy.net import Address, Family
+from kproxy.plan import Plan, plan
+from kproxy.server.load import load
+from kproxy.server.settings import settings_for
+from kproxy.state import normalise
+
+Document = dict[str, Any]
+
+NODE = "a"
+"""The one node whose proxy runs."""
+
+NAMESPACE = "bench"
+PORT = 80
+POD_PORT = 8080
+PROFILE = Profile(name="bench")
+
+_V4 = Family.IPV4
+_FIRST_CLUSTER_IP = 1024
+_FIRST_LIVE_IP = 16
+_FIRST_POD = 3 << 8
+"""Above the pods of the lab's own nodes, 10.244.1.0/24 and 10.244.2.0/24."""
+
+_PODS = topology.CLUSTER_CIDR[_V4].num_addresses - _FIRST_POD - 256
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """So many Services of so many endpoints each."""
+
+    services: int
+    endpoints: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From ``5000x5``; ValueError when it is none, or does not fit the lab's service CIDR."""
+        services, _, endpoints = text.partition("x")
+        size = cls(int(services), int(endpoints))
+        if size.services < 1 or size.endpoints < 1:
+            raise ValueError(f"{text}: at least 1x1")
+        if size.services > (most := topology.SERVICE_CIDR[_V4].num_addresses - _FIRST_CLUSTER_IP - 256):
+            raise ValueError(f"{text}: the lab's service CIDR has room for {most} Services")
+        return size
+
+    def __str__(self) -> str:
+        return f"{self.services}x{self.endpoints}"
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A port of a pod of the lab where a server answers."""
+
+    pod: str
+    port: int
+
+    @property
+    def who(self) -> str:
+        """The name its server answers with."""
+        return f"{self.pod}:{self.port}"
+
+    @property
+    def address(self) -> Address:
+        """The pod's address."""
+        return topology.POD_ADDRESS[self.pod][_V4]
+
+
+BACKENDS = tuple(Backend(pod, port) for pod in topology.PODS[NODE] for port in (9001, 9002))
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A Service with one real endpoint, so that its way through the data plane can be tried."""
+
+    name: str
+    number: int
+
+    @property
+    def cluster_ip(self) -> Address:
+        """Its cluster IP, of those that `filler` leaves alone."""
+        return topology.SERVICE_CIDR[_V4][_FIRST_LIVE_IP + self.number]
+
+    def service(self) -> Document:
+        """Its Service."""
+        return _service(self.name, self.cluster_ip)
+
+    def slice(self, backend: Backend) -> Document:
+        """Its one EndpointSlice."""
+        return _slice(self.name, [backend.address], backend.port)
+
+
+def standing(size: Size) -> tuple[Live, ...]:
+    """Live Services that sort before, amid and after all others, the one whose endpoint changes first."""
+    names = (f"{_filler_name(size.services // 2)}-live", "a-live", "z-live")
+    return tuple(Live(name, number) for number, name in enumerate(names))
+
+
+def added(number: int) -> Live:
+    """The ``number``-th live Service that comes later."""
+    return Live(f"{_filler_name(number * 97)}-added", len(standing(Size(1, 1))) + number)
+
+
+def filler(size: Size) -> Iterator[Document]:
+    """The Services nobody connects to, each with its slice."""
+    for number in range(size.services):
+        name = _filler_name(number)
+        yield _service(name, topology.SERVICE_CIDR[_V4][_FIRST_CLUSTER_IP + number])
+        first = number * size.endpoints
+        # a pod that comes round again comes with another port
+        turn = first // _PODS
+        pods = (_pod(first + k) for k in range(size.endpoints))
+        yield _slice(name, pods, POD_PORT + turn)
+
+
+def documents(size: Size) -> Iterator[Document]:
+    """All objects the API server begins with."""
+    yield from node_documents()
+    yield service_cidr_document()
+    yield from filler(size)
+    for live in standing(size):
+        yield live.service()
+        yield live.slice(BACKENDS[0])
+
+
+def planned(objects: Iterable[Document], mode: str) -> Plan:
+    """What node `NODE` must do for these objects; `kproxy`'s own plan for IPv4, to render floors from."""
+    cluster = api.parse(msgspec.json.encode({"kind": "List", "items": list(objects)}))
+    config = load(
+        kube_proxy_configuration(PROFILE, Placement(node=NODE, mode=mode, kubeconfig="none"))
+    ).config
+    name = topology.HOSTNAMES[NODE]
+    addresses = topology.local_addresses(NODE, _V4)
+    settings = settings_for(config, _V4, name, cluster.nodes.get(("", name)), addresses)
+    return plan(normalise(cluster, _V4), settings)
+
+
+def _filler_name(number: int) -> str:
+    return f"service-{number:06}"
+
+
+def _pod(number: int) -> Address:
+    return topology.CLUSTER_CIDR[_V4][_FIRST_POD + number % _PODS]
+
+
+def _service(name: str, cluster_ip: Address) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": str(cluster_ip),
+            "clusterIPs": [str(cluster_ip)],
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "internalTrafficPolicy": "Cluster",
+            "sessionAffinity": "None",
+            "selector": {"app": name},
+            "ports": [{"name": "http", "protocol": "TCP", "port": PORT, "targetPort": POD_PORT}],
+        },
+    }
+
+
+def _slice(name: str, pods: Iterable[Address], port: int) -> Document:
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": f"{name}-abcde",
+            "namespace": NAMESPACE,
+            "labels": {"kubernetes.io/service-name": name},
+        },
+        "addressType": "IPv4",
+        "endpoints": [
+            {
+                "addresses": [str(ip_address(pod))],
+                "conditions": {"ready": True, "serving": True, "terminating": False},
+                "nodeName": topology.HOSTNAMES[NODE],
+            }
+            for pod in pods
+        ],
+        "ports": [{"name": "http", "protocol": "TCP", "port": port}],
+    }
