@@ -69,6 +69,13 @@ class Feed:
         self._wake = threading.Condition()
         self._pending: Pending | None = None
         self._in_hand: float | None = None
+        self._begun = False
+
+    def begin(self, now: float) -> None:
+        """From now on the reader can act.  What came before counts as come now: nobody is late with it yet."""
+        with self._wake:
+            self._begun = True
+            self._pending = Pending(now, now)
 
     def wake(self, now: float) -> None:
         """Something changed (called by the store)."""
@@ -88,11 +95,11 @@ class Feed:
 
     @property
     def waiting_since(self) -> float | None:
-        """When the oldest change came that is not applied yet, taken or not."""
+        """When the oldest change came that is not applied yet, taken or not; None before `begin`."""
         with self._wake:
-            return (
-                self._in_hand if self._pending is None or self._in_hand is not None else self._pending.first
-            )
+            if not self._begun or self._in_hand is not None:
+                return self._in_hand
+            return self._pending.first if self._pending is not None else None
 
     def take(self) -> Cluster:
         """The cluster as it is now.  All changes in it count as waiting until `applied` is called."""

@@ -93,8 +93,12 @@ class FamilySync:
     def wait_for_lists(self) -> None:
         """Return when Services and EndpointSlices have both been listed (``life.wait-both``)."""
         feed = self.progress.feed
-        while not self.store.listed(Service, EndpointSlice):
-            feed.wait(feed.pending, None)
+        while True:
+            seen = feed.pending
+            if self.store.listed(Service, EndpointSlice):
+                break
+            feed.wait(seen, None)
+        feed.begin(self.clock())
 
     def step(self) -> None:
         """Sleep until something is due or something changes; do what is due."""

@@ -99,6 +99,7 @@ def store() -> Store:
 @pytest.fixture
 def health(store: Store) -> Health:
     progress = Progress(store.subscribe())
+    progress.feed.begin(0.0)
     progress.feed.take()
     progress.feed.applied()
     return Health({Family.IPV4: progress}, 0.2, lambda: NODE, time.monotonic)
@@ -147,6 +148,20 @@ def test_a_change_nobody_applies_turns_the_probe_red_and_applying_it_green_again
     assert get(url + "/livez")[0] == 503
     feed.applied()
     assert get(url + "/livez")[0] == 200
+
+
+def test_a_proxy_whose_lists_are_withheld_is_healthy_however_long_that_takes(store: Store) -> None:
+    clock = [0.0]
+    progress = Progress(store.subscribe())
+    waiting = Health({Family.IPV4: progress}, 60.0, lambda: NODE, lambda: clock[0])
+    clock[0] = time.monotonic() + 3600.0
+    answer = waiting.answer("/healthz")
+    assert answer is not None
+    assert answer.status == 200
+    progress.feed.begin(clock[0] - 61.0)
+    answer = waiting.answer("/healthz")
+    assert answer is not None
+    assert answer.status == 503
 
 
 def test_a_wildcard_address_answers_in_both_families(health: Health) -> None:

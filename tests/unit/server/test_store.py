@@ -51,6 +51,7 @@ def store(clock: Clock) -> Store:
 def feed(store: Store) -> Feed:
     """A reader who has applied everything there is."""
     feed = store.subscribe()
+    feed.begin(0.0)
     feed.take()
     feed.applied()
     assert feed.pending is None
@@ -187,6 +188,15 @@ def test_a_change_waits_until_it_is_applied_not_until_it_is_taken(
     feed.take()
     feed.applied()
     assert feed.waiting_since is None
+
+
+def test_nobody_is_late_with_what_came_before_the_reader_could_act(store: Store, clock: Clock) -> None:
+    feed = store.subscribe()
+    clock.now = 900.0
+    assert feed.waiting_since is None
+    feed.begin(clock.now)
+    assert feed.pending == Pending(900.0, 900.0)
+    assert feed.waiting_since == 900.0
 
 
 def test_each_reader_has_its_own_changes(store: Store, feed: Feed) -> None:

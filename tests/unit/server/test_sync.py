@@ -10,7 +10,7 @@ from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.plan import Plan, Settings
 from kproxy.server.pacing import Pace
-from kproxy.server.store import Removed, Store
+from kproxy.server.store import Kind, Removed, Store
 from kproxy.server.sync import FULL_SYNC_SECONDS, FamilySync
 from tests.objects import service
 
@@ -107,6 +107,7 @@ def make(family: Family = Family.IPV4, store: Store | None = None, clock: Clock 
         return current["settings"]
 
     sync = FamilySync(family, store, kernel, cleaner, settings, PACE, clock)
+    sync.progress.feed.begin(clock.now)
     return Daemon(clock, store, kernel, cleaner, sync, current)
 
 
@@ -143,6 +144,25 @@ def test_nothing_is_written_before_services_and_slices_have_both_been_listed(
     store.replace(EndpointSlice if first is Service else Service, [], [])
     assert ready.wait(5)
     thread.join()
+
+
+def test_a_list_that_completes_just_after_it_was_asked_for_is_not_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    daemon = make()
+    daemon.store.replace(Service, [], [])
+    listed = daemon.store.listed
+
+    def then_complete(*kinds: Kind) -> bool:
+        answer = listed(*kinds)
+        daemon.store.replace(EndpointSlice, [], [])
+        return answer
+
+    monkeypatch.setattr(daemon.store, "listed", then_complete)
+    thread = threading.Thread(target=daemon.sync.wait_for_lists, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()
 
 
 def test_an_empty_cluster_is_written_too_for_it_may_leave_old_rules() -> None:
