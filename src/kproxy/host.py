@@ -61,7 +61,13 @@ _PHRASES = (
     (Reason.EXISTS, ("file exists", "already exists", "with this name already")),
     (
         Reason.UNSUPPORTED,
-        ("not supported", "couldn't load", "can't initialize", "permission denied", "command not found"),
+        (
+            "not supported",
+            "couldn't load match",
+            "can't initialize",
+            "permission denied",
+            "command not found",
+        ),
     ),
     (Reason.MISSING, ("no chain/target/match", "no such file", "does not exist", "matching rule exist")),
 )

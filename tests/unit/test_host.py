@@ -36,6 +36,7 @@ def test_the_environment_is_added_to_our_own() -> None:
         ("Error: Could not process rule: No such file or directory", Reason.MISSING),
         ("TABLE_ADD failed (Operation not supported): table nat", Reason.UNSUPPORTED),
         ("iptables v1.8.9 (nf_tables): Couldn't load match `nfacct'", Reason.UNSUPPORTED),
+        ("Couldn't load target `KUBE-SERVICES':No such file or directory", Reason.MISSING),
         ("iptables-restore: line 3 failed", Reason.OTHER),
     ],
 )

@@ -1,0 +1,291 @@
+"""iptables mode against the real kernel, with both variants of the tools and both families."""
+
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kproxy import host
+from kproxy.backends.iptables import names
+from kproxy.backends.iptables.base import Options
+from kproxy.backends.iptables.diff import Block
+from kproxy.backends.iptables.kernel import (
+    IptablesKernel,
+    Tools,
+    Variant,
+    find_tools,
+    machine_options,
+    remove_all,
+)
+from kproxy.backends.iptables.program import program, ruleset
+from kproxy.backends.iptables.rules import Table
+from kproxy.host import HostError, Reason
+from kproxy.lab import namespaces
+from kproxy.net import Family
+from kproxy.plan import Exposure, NodePorts, Plan, ServicePlan
+from tests.unit.iptables.plans import frontend, plan_of, pool, service
+
+FOREIGN = {
+    Table.FILTER: ("-A INPUT -i foreign0 -j DROP", "-A FOREIGN -p tcp -j ACCEPT", "-A FORWARD -j FOREIGN"),
+    Table.NAT: ("-A POSTROUTING -o foreign0 -j MASQUERADE",),
+}
+
+
+@pytest.fixture(params=list(Family), ids=lambda family: family.value)
+def family(request: pytest.FixtureRequest) -> Family:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Inside a network namespace of this test alone: the environment that names a lock of its own."""
+    namespace = namespaces.create("iptables")
+    with namespace.entered():
+        yield {"XTABLES_LOCKFILE": str(tmp_path / "lock")}
+    namespace.close()
+
+
+@pytest.fixture(params=list(Variant), ids=lambda variant: variant.value)
+def tools(request: pytest.FixtureRequest, family: Family, lock: dict[str, str]) -> Tools:
+    """The tools of each variant and family."""
+    return find_tools(family, request.param, lock)
+
+
+def saved(tools: Tools, table: Table) -> list[str]:
+    return host.run((f"{tools.command}-save", "-t", table.value)).splitlines()
+
+
+def chains(tools: Tools, table: Table) -> set[str]:
+    """What is really there, by the tool that lists everything."""
+    return {line[1:].split()[0] for line in saved(tools, table) if line.startswith(":")}
+
+
+def rules(tools: Tools, table: Table) -> list[str]:
+    return [line for line in saved(tools, table) if line.startswith("-A")]
+
+
+def address(family: Family, number: int) -> str:
+    return f"10.96.0.{number}" if family is Family.IPV4 else f"fd00:96::{number}"
+
+
+def endpoints(family: Family, *numbers: int) -> tuple[str, ...]:
+    if family is Family.IPV4:
+        return tuple(f"10.0.0.{number}:80" for number in numbers)
+    return tuple(f"fd00:10::{number}#80" for number in numbers)
+
+
+def numbered(family: Family, number: int, *backends: int, affinity: int | None = None) -> ServicePlan:
+    reached = pool(*endpoints(family, *backends))
+    fronts = (
+        frontend(Exposure.CLUSTER_IP, address(family, number), 80, reached),
+        frontend(Exposure.NODE_PORT, None, 30000 + number, reached),
+    )
+    return service(*fronts, name=f"ns/svc{number}:http", affinity=affinity)
+
+
+def plan(family: Family, *services: ServicePlan) -> Plan:
+    return plan_of(*services, family=family, detector=None)
+
+
+def assert_holds(tools: Tools, wanted: Plan) -> None:
+    """All chains of the plan with as many rules as they should have, and no other chain of ours."""
+    for table, expected in ruleset(program(wanted, Options())).tables.items():
+        ours = {name: len(chain.rules) for name, chain in expected.items() if name.startswith("KUBE-")}
+        assert {name for name in chains(tools, table) if name.startswith("KUBE-")} == set(ours)
+        found = [line.split()[1] for line in rules(tools, table)]
+        assert {name: found.count(name) for name in ours} == ours
+        known = {name for name in tools.chains()[table] if name.startswith("KUBE-")}
+        assert known == set(ours), "what the backend itself sees"
+
+
+def test_services_come_change_and_go(tools: Tools, family: Family) -> None:
+    kernel = IptablesKernel(tools)
+    steps = [
+        plan(family),
+        plan(family, numbered(family, 1, 1, 2), numbered(family, 2)),
+        plan(family, numbered(family, 1, 2, 3), numbered(family, 2, 1, affinity=60)),
+        plan(family, numbered(family, 1), *(numbered(family, i, 1, 2) for i in range(3, 40))),
+        plan(family, numbered(family, 2, 1)),
+        plan(family),
+    ]
+    reports = []
+    for step in steps:
+        reports.append(kernel.apply(step, Options()))
+        assert_holds(tools, step)
+        total = {t: len([x for x in rules(tools, t) if x.startswith("-A KUBE-")]) for t in Table}
+        guard = family is Family.IPV4
+        total[Table.FILTER] -= guard
+        assert {t: reports[-1].total.get(t, 0) for t in Table} == total
+    assert [report.rewritten for report in reports] == [True] + [False] * (len(steps) - 1)
+    assert kernel.missing() == ()
+
+
+def test_the_dispatch_to_node_ports_stays_last(tools: Tools, family: Family) -> None:
+    kernel = IptablesKernel(tools)
+    for count in (1, 2, 5):
+        kernel.apply(plan(family, *(numbered(family, i, 1) for i in range(1, count + 1))), Options())
+        dispatch = [line for line in rules(tools, Table.NAT) if line.startswith("-A KUBE-SERVICES")]
+        assert len(dispatch) == count + 1
+        assert dispatch[-1].endswith("-j KUBE-NODEPORTS")
+
+
+def test_jumps_stand_at_the_top_of_builtin_chains_and_foreign_rules_survive(
+    tools: Tools, family: Family
+) -> None:
+    foreign = [
+        Block(Table.FILTER, [":FOREIGN - [0:0]", *FOREIGN[Table.FILTER]]),
+        Block(Table.NAT, FOREIGN[Table.NAT]),
+    ]
+    tools.restore(foreign)
+    kernel = IptablesKernel(tools)
+    kernel.apply(plan(family, numbered(family, 1, 1)), Options())
+    kernel.apply(plan(family), Options())
+    for table, lines in FOREIGN.items():
+        assert [line for line in lines if line not in rules(tools, table)] == []
+    forward = [
+        x.rsplit("-j ", 1)[1].split()[0] for x in rules(tools, Table.FILTER) if x.startswith("-A FORWARD")
+    ]
+    assert forward == [
+        names.PROXY_FIREWALL,
+        names.FORWARD,
+        names.SERVICES,
+        names.EXTERNAL_SERVICES,
+        "FOREIGN",
+    ]
+    kernel.cleanup()
+    for table, lines in FOREIGN.items():
+        assert [line for line in lines if line not in rules(tools, table)] == []
+        assert [line for line in rules(tools, table) if "KUBE-" in line and names.FIREWALL not in line] == []
+    assert "FOREIGN" in chains(tools, Table.FILTER)
+
+
+def test_what_an_earlier_run_left_is_removed(tools: Tools, family: Family) -> None:
+    IptablesKernel(tools).apply(plan(family, *(numbered(family, i, 1, 2) for i in range(1, 20))), Options())
+    wanted = plan(family, numbered(family, 3, 2))
+    kernel = IptablesKernel(tools)
+    assert kernel.apply(wanted, Options()).rewritten
+    assert_holds(tools, wanted)
+    builtin = [line for line in rules(tools, Table.FILTER) if re.match("-A (INPUT|FORWARD|OUTPUT) ", line)]
+    assert len(builtin) == len(set(builtin)), "no jump twice"
+
+
+class BreaksOnce:
+    """Puts a line that no tool accepts into the middle of the next restore."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.run, self.armed = host.run, True
+        monkeypatch.setattr(host, "run", self)
+
+    def __call__(self, argv: tuple[str, ...], stdin: Iterable[bytes] = (), **options: object) -> str:
+        if self.armed and argv[0].endswith("-restore"):
+            self.armed = False
+            text = b"".join(stdin).replace(b"COMMIT\n", b"-A NO-SUCH-CHAIN -j ACCEPT\nCOMMIT\n")
+            stdin = [text]
+        return self.run(argv, stdin, **options)  # type: ignore[arg-type]
+
+
+def test_after_a_broken_restore_everything_is_written_again(
+    tools: Tools, family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = IptablesKernel(tools)
+    kernel.apply(plan(family, numbered(family, 1, 1), numbered(family, 2, 1)), Options())
+    wanted = plan(family, numbered(family, 1, 2), numbered(family, 3, 1))
+    BreaksOnce(monkeypatch)
+    with pytest.raises(HostError, match=re.escape(f"{tools.command}-restore")):
+        kernel.apply(wanted, Options())
+    assert kernel.apply(wanted, Options()).rewritten
+    assert_holds(tools, wanted)
+
+
+def test_a_vanished_chain_is_repaired_after_one_failure(tools: Tools, family: Family) -> None:
+    """Behaviour ``life.partial-fallback``: somebody deletes a chain we believe in."""
+    kernel = IptablesKernel(tools)
+    kernel.apply(plan(family, numbered(family, 1, 1), numbered(family, 2, 1)), Options())
+    host.run((tools.command, "-t", "nat", "-F"), environment=tools.environment)
+    host.run((tools.command, "-t", "nat", "-X"), environment=tools.environment)
+    assert names.CANARY in " ".join(kernel.missing())
+    wanted = plan(family, numbered(family, 1, 1), numbered(family, 2, 2))
+    with pytest.raises(HostError):
+        kernel.apply(wanted, Options())
+    assert kernel.apply(wanted, Options()).rewritten
+    assert_holds(tools, wanted)
+    assert kernel.missing() == ()
+
+
+@pytest.mark.parametrize("table", list(Table), ids=lambda table: table.value)
+def test_a_flush_is_noticed_in_every_table(tools: Tools, family: Family, table: Table) -> None:
+    kernel = IptablesKernel(tools)
+    kernel.apply(plan(family, numbered(family, 1, 1)), Options())
+    assert kernel.missing() == ()
+    host.run((tools.command, "-t", table.value, "-F"), environment=tools.environment)
+    flushed = kernel.missing()
+    assert (flushed != ()) is (table is not Table.MANGLE), "an empty canary cannot be flushed"
+    host.run((tools.command, "-t", table.value, "-X"), environment=tools.environment)
+    assert any(f"{names.CANARY} of table {table.value}" in text for text in kernel.missing())
+    kernel.forget()
+    kernel.apply(plan(family, numbered(family, 1, 1)), Options())
+    assert kernel.missing() == ()
+    assert_holds(tools, plan(family, numbered(family, 1, 1)))
+
+
+def test_cleanup_leaves_only_what_the_kubelet_shares(tools: Tools, family: Family) -> None:
+    kernel = IptablesKernel(tools)
+    kernel.apply(plan(family, numbered(family, 1, 1, 2)), Options())
+    kernel.cleanup()
+    left = {name for table in Table for name in chains(tools, table) if name.startswith("KUBE-")}
+    assert left == ({names.FIREWALL} if family is Family.IPV4 else set())
+    remove_all(tools)  # a clean machine
+
+
+def test_cleanup_of_an_untouched_namespace_creates_no_table(tools: Tools) -> None:
+    remove_all(tools)
+    if tools.variant is Variant.LEGACY:
+        ip = "ip" if tools.family is Family.IPV4 else "ip6"
+        assert host.read_file(f"/proc/thread-self/net/{ip}_tables_names") == ""
+    else:
+        assert host.run(("nft", "list", "tables")) == ""
+
+
+@pytest.mark.parametrize("localhost", [True, False])
+def test_loopback_is_routable_only_for_node_ports_on_it(
+    tools: Tools, family: Family, *, localhost: bool
+) -> None:
+    wanted = plan_of(family=family, node_ports=NodePorts(None, localhost=localhost), detector=None)
+    assert host.read_sysctl("net/ipv4/conf/all/route_localnet") == "0"
+    IptablesKernel(tools).apply(wanted, Options())
+    effective = localhost and family is Family.IPV4
+    assert host.read_sysctl("net/ipv4/conf/all/route_localnet") == str(int(effective))
+    assert (names.FIREWALL in chains(tools, Table.FILTER)) is effective
+
+
+def test_the_kubelets_rules_in_the_shared_firewall_chain_survive(tools: Tools, family: Family) -> None:
+    kubelet = f"-A {names.FIREWALL} -m mark --mark 0x8000/0x8000 -j DROP"
+    tools.restore([Block(Table.FILTER, [f":{names.FIREWALL} - [0:0]", kubelet])])
+    for _ in range(2):
+        IptablesKernel(tools).apply(plan(family), Options())
+    found = [line for line in rules(tools, Table.FILTER) if line.startswith(f"-A {names.FIREWALL}")]
+    assert kubelet in found
+    assert len(found) == (2 if family is Family.IPV4 else 1)
+
+
+def test_invalid_packets_pass_where_conntrack_is_liberal(tools: Tools) -> None:
+    assert machine_options(tools, 14) == Options(masquerade_mark=0x4000, drop_invalid=True)
+    host.write_sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
+    assert machine_options(tools, 15) == Options(masquerade_mark=0x8000, drop_invalid=False)
+
+
+def test_a_held_lock_is_busy(family: Family, lock: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of legacy tools; the others have no lock."""
+    monkeypatch.setattr("kproxy.backends.iptables.kernel.tools.LOCK_SECONDS", 1)
+    kernel = IptablesKernel(find_tools(family, Variant.LEGACY, lock))
+    kernel.apply(plan(family), Options())
+    hold = ("flock", lock["XTABLES_LOCKFILE"], "sh", "-c", "echo held; read line")
+    with subprocess.Popen(hold, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(HostError) as caught:
+            kernel.apply(plan(family, numbered(family, 1, 1)), Options())
+        holder.communicate(b"\n")
+    assert caught.value.reason is Reason.BUSY
