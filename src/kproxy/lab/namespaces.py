@@ -10,12 +10,16 @@ the socket (or start the process), leave.  A socket stays in the namespace it wa
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import socket
+import struct
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from kproxy.lab import linux
 
 CLONE_NEWNET = 0x40000000
 """linux/sched.h; Python has `os.unshare` only from 3.12."""
@@ -86,6 +90,28 @@ class Namespace:
             packet.bind((interface, 0))
             return bytes(packet.getsockname()[4])
 
+    def activate_links(self) -> None:
+        """Make every link that is up ready to send now.
+
+        A link whose carrier has just come drops what it is given until the kernel's link watch, a
+        deferred job, has run for it.  Asking for the link state the ethtool way runs it at once.
+        """
+        with self.entered():
+            interfaces = [name for _, name in socket.if_nameindex()]
+        with self.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            for interface in interfaces:
+                _link_state(control, interface)
+
+    def addresses_settled(self) -> bool:
+        """Whether every IPv6 address given to an interface can be delivered to and answers solicitations.
+
+        The kernel leaves that to a deferred job even without duplicate address detection; the
+        job's last act is the address's route in the local table.
+        """
+        given = {line[:32] for line in self.read("/proc/thread-self/net/if_inet6").splitlines()}
+        routes = (line.split() for line in self.read("/proc/thread-self/net/ipv6_route").splitlines())
+        return given <= {route[0] for route in routes if int(route[8], 16) & linux.RTF_LOCAL}
+
     def set(self, sysctls: Mapping[str, str]) -> None:
         """Write sysctls, by their path below ``/proc/sys/net``.
 
@@ -126,6 +152,14 @@ def create(name: str) -> Namespace:
             _setns(home)
     finally:
         os.close(home)
+
+
+def _link_state(control: socket.socket, interface: str) -> bool:
+    answer = (ctypes.c_uint32 * 2)(linux.ETHTOOL_GLINK, 0)
+    request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(answer))
+    with suppress(OSError):  # a device without a link state
+        fcntl.ioctl(control, linux.SIOCETHTOOL, request)
+    return bool(answer[1])
 
 
 def _setns(descriptor: int) -> None:

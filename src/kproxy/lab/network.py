@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterable
 from typing import Self
 
@@ -15,6 +16,7 @@ from kproxy.lab import wiring
 from kproxy.lab.namespaces import LabError, Namespace, create, finish
 from kproxy.net import Family
 
+_SETTLING_SECONDS, _POLL = 10.0, 0.002
 _PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
@@ -75,3 +77,15 @@ def _wire(network: Network) -> None:
     rules = network[wiring.ELSEWHERE].start(("nft", "-f", "-"), **_PIPES)
     for process, text in [*started, (rules, wiring.ELSEWHERE_RULES)]:
         finish(process, text)
+    for name in wiring.NAMESPACES:
+        network[name].activate_links()
+    _wait_for_addresses(network)
+
+
+def _wait_for_addresses(network: Network) -> None:
+    deadline = time.monotonic() + _SETTLING_SECONDS
+    pending = list(wiring.NAMESPACES)
+    while pending := [name for name in pending if not network[name].addresses_settled()]:
+        if time.monotonic() > deadline:
+            raise LabError(f"the kernel did not bring up the IPv6 addresses of {', '.join(pending)}")
+        time.sleep(_POLL)
