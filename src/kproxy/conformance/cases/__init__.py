@@ -5,9 +5,11 @@ from __future__ import annotations
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import (
     cluster_ip,
+    conntrack,
     external_ip,
     load_balancer,
     masquerade,
+    no_endpoints,
     node_addresses,
     node_port,
     objects,
@@ -31,4 +33,6 @@ CATALOGUE: tuple[Case, ...] = (
     *readiness.CASES,
     *topology.CASES,
     *masquerade.CASES,
+    *no_endpoints.CASES,
+    *conntrack.CASES,
 )

@@ -175,7 +175,7 @@ ALL_REWRITES_CLUSTER_IPS = case(
 
 ALL_SPARES_LOCAL_POLICY = case(
     "masquerade.all-spares-external-policy-local",
-    "masqueradeAll rewrites nothing that external policy Local keeps.",
+    "What external policy Local keeps, masqueradeAll does not rewrite.",
     Apply(BOTH_LOCAL),
     Probe(sender=client("a"), to=BOTH_LOCAL.node_port("a"), expect=delivered_to("a1"), count=6),
     Probe(sender=remote("b"), to=BOTH_LOCAL.vip(), expect=delivered_to("b1"), count=6),

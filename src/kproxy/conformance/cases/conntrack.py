@@ -1,0 +1,419 @@
+"""Cases on flows that connection tracking remembers: UDP that must move, TCP and neighbours that must not.
+
+Only values; the vocabulary is `kproxy.conformance.case`.  A held UDP flow keeps its source port: only
+a cleaned table lets it see what has changed.  Endpoints that left go on answering whoever still comes.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    DROPPED,
+    MASQUERADED,
+    REJECTED,
+    STILL,
+    UNTOUCHED,
+    Apply,
+    Backend,
+    Case,
+    Delete,
+    Feature,
+    Hold,
+    OutOfWindow,
+    Policy,
+    Port,
+    Probe,
+    Type,
+    Use,
+    Vip,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    remote,
+    service,
+)
+from kproxy.net import Protocol
+
+LOCAL = Policy.LOCAL
+UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
+EXPOSED = {Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS}
+
+POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+DATAGRAMS = {"protocol.udp.served"}
+EVERY_KIND = {
+    "node-port.reaches-ready-endpoint",
+    "load-balancer.reaches-ready-endpoint",
+    "external-ip.reaches-ready-endpoint",
+    "masquerade.external-policy-cluster.rewritten",
+}
+MOVES = "conntrack.udp.moves-off-removed-endpoint"
+STARTS = "conntrack.udp.served-after-first-endpoint"
+UNRELATED = "conntrack.unrelated.untouched"
+NOT_LEAKED = "conntrack.invalid-not-leaked"
+
+DNS = service("dns", "a1", ports=UDP_PORT)
+MOVED = service("dns", "b1", ports=UDP_PORT)
+ON_A = delivered_to("a1", source=MASQUERADED)
+ON_B = delivered_to("b1", source=MASQUERADED)
+
+UDP_LEAVES_A_REMOVED_ENDPOINT = case(
+    "conntrack.udp-leaves-a-removed-endpoint",
+    "UDP flows of pods, a node and a client outside move when their endpoint is replaced.",
+    Apply(DNS),
+    Hold(flow="beside", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Hold(flow="afar", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Hold(flow="node", sender=host("a"), to=DNS.cluster_ip, expect=ON_A),
+    Hold(flow="outside", sender=remote("a"), to=DNS.cluster_ip, expect=ON_A),
+    Apply(MOVED),
+    Probe(sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("b1")),
+    Use(flow="beside", expect=delivered_to("b1"), clauses=(MOVES,)),
+    Use(flow="afar", expect=delivered_to("b1"), clauses=(MOVES,)),
+    Use(flow="node", expect=ON_B, clauses=(MOVES,)),
+    Use(flow="outside", expect=ON_B, clauses=(MOVES,)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "masquerade.cluster-ip.host-rewritten",
+        "masquerade.cluster-ip.outside-rewritten",
+        "cluster-ip.from-outside.served",
+        "change.endpoint-removed.not-used",
+        MOVES,
+    },
+    regressions={"R001"},
+)
+
+OPEN = service("open", "a1", type=Type.LOAD_BALANCER, ports=UDP_PORT, vips=(Vip(),), external_ips=1)
+OPEN_MOVED = OPEN.but(backends=MOVED.backends)
+
+UDP_LEAVES_IT_AT_EXTERNAL_ADDRESSES = case(
+    "conntrack.udp-leaves-it-at-external-addresses",
+    "So do flows by node port, load balancer IP and external IP.",
+    Apply(OPEN),
+    Hold(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=ON_A),
+    Hold(flow="far-node-port", sender=client("b"), to=OPEN.node_port("b"), expect=ON_A),
+    Hold(flow="vip", sender=remote("b"), to=OPEN.vip(), expect=ON_A),
+    Hold(flow="external", sender=pod("a2"), to=OPEN.external_ip(), expect=ON_A),
+    Apply(OPEN_MOVED),
+    Probe(sender=client("a"), to=OPEN.node_port("a"), expect=ON_B),
+    Use(flow="node-port", expect=ON_B, clauses=(MOVES,)),
+    Use(flow="far-node-port", expect=ON_B, clauses=(MOVES,)),
+    Use(flow="vip", expect=ON_B, clauses=(MOVES,)),
+    Use(flow="external", expect=ON_B, clauses=(MOVES,)),
+    clauses=EVERY_KIND
+    | DATAGRAMS
+    | {"node-port.every-node.served", "change.endpoint-removed.not-used", MOVES},
+    features=EXPOSED,
+    regressions={"R001", "R005"},
+)
+
+UDP_LEAVES_IT_UNDER_LOCAL_POLICIES = case(
+    "conntrack.udp-leaves-it-under-local-policies",
+    "So do flows under policy Local, from one endpoint of the node to another.",
+    Apply(
+        inner := service("inner", "a1", ports=UDP_PORT, internal_policy=LOCAL),
+        outer := service("outer", "a1", ports=UDP_PORT, type=Type.NODE_PORT, external_policy=LOCAL),
+    ),
+    Hold(flow="inner", sender=pod("a2"), to=inner.cluster_ip, expect=delivered_to("a1")),
+    Hold(flow="outer", sender=client("a"), to=outer.node_port("a"), expect=delivered_to("a1")),
+    Apply(
+        service("inner", "a3", ports=UDP_PORT, internal_policy=LOCAL),
+        service("outer", "a3", ports=UDP_PORT, type=Type.NODE_PORT, external_policy=LOCAL),
+    ),
+    Use(flow="inner", expect=delivered_to("a3"), clauses=(MOVES,)),
+    Use(flow="outer", expect=delivered_to("a3"), clauses=(MOVES,)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "node-port.reaches-ready-endpoint",
+        "internal-policy.local.same-node",
+        "external-policy.local.local-endpoints-source-preserved",
+        MOVES,
+    },
+    features={Feature.NODE_PORT, Feature.INTERNAL_TRAFFIC_POLICY, Feature.EXTERNAL_TRAFFIC_POLICY},
+)
+
+UDP_FOLLOWS_THE_TARGET_PORT = case(
+    "conntrack.udp-follows-the-target-port",
+    "UDP flows follow when the endpoint answers on another port.",
+    Apply(named := DNS.but(type=Type.NODE_PORT)),
+    Hold(flow="inside", sender=pod("b2"), to=named.cluster_ip, expect=delivered_to("a1")),
+    Hold(flow="outside", sender=client("a"), to=named.node_port("a"), expect=ON_A),
+    Apply(named.but(backends=(Backend(on="a1", shift=1),))),
+    Probe(sender=pod("b2"), to=named.cluster_ip, expect=delivered_to("a1", shift=1)),
+    Use(
+        flow="inside",
+        expect=delivered_to("a1", shift=1),
+        clauses=("conntrack.udp.moves-off-old-target-port",),
+    ),
+    Use(
+        flow="outside",
+        expect=delivered_to("a1", source=MASQUERADED, shift=1),
+        clauses=("conntrack.udp.moves-off-old-target-port",),
+    ),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "node-port.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        "conntrack.udp.moves-off-old-target-port",
+    },
+    features={Feature.NODE_PORT},
+)
+
+EMPTY = OPEN.but(backends=())
+
+UDP_IS_SERVED_AFTER_REFUSAL = case(
+    "conntrack.udp-is-served-after-refusal",
+    "A flow that was refused while there was no endpoint is served once there is one.",
+    Apply(EMPTY),
+    Hold(flow="inside", sender=pod("b2"), to=OPEN.cluster_ip, expect=REJECTED),
+    Hold(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=REJECTED),
+    Hold(flow="vip", sender=client("b"), to=OPEN.vip(), expect=REJECTED),
+    Apply(OPEN),
+    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1")),
+    Use(flow="inside", expect=delivered_to("a1"), clauses=(STARTS,)),
+    Use(flow="node-port", expect=ON_A, clauses=(STARTS,)),
+    Use(flow="vip", expect=ON_A, clauses=(STARTS,)),
+    clauses=POD_CLAUSES | DATAGRAMS | {"endpoints.none.rejected", "change.endpoint-added.used", STARTS},
+    features=EXPOSED,
+    regressions={"R002"},
+)
+
+UDP_IS_SERVED_AFTER_GOING_ASTRAY = case(
+    "conntrack.udp-is-served-after-going-astray",
+    "Flows that went elsewhere before there was a Service are served when it comes with an endpoint.",
+    Hold(flow="inside", sender=pod("b2"), to=OPEN.cluster_ip, expect=DROPPED | UNTOUCHED),
+    Hold(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=UNTOUCHED),
+    Hold(flow="vip", sender=client("b"), to=OPEN.vip(), expect=UNTOUCHED),
+    Hold(flow="external", sender=remote("a"), to=OPEN.external_ip(), expect=UNTOUCHED),
+    Apply(OPEN),
+    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1")),
+    Use(flow="inside", expect=delivered_to("a1"), clauses=(STARTS,)),
+    Use(flow="node-port", expect=ON_A, clauses=(STARTS,)),
+    Use(flow="vip", expect=ON_A, clauses=(STARTS,)),
+    Use(flow="external", expect=ON_A, clauses=(STARTS,)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "cluster-ip.unallocated.not-served",
+        "traffic.not-for-a-service.untouched",
+        "change.endpoint-added.used",
+        STARTS,
+    },
+    features=EXPOSED,
+    regressions={"R002", "R007"},
+)
+
+NONE_LEFT = "conntrack.udp.not-to-dead-endpoint-when-none-left"
+
+UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT = case(
+    "conntrack.udp-is-refused-when-nobody-is-left",
+    "When the last endpoint leaves, flows to it are refused like new ones.",
+    Apply(DNS.but(type=Type.NODE_PORT)),
+    Hold(flow="inside", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Hold(flow="outside", sender=client("a"), to=DNS.node_port("a"), expect=ON_A),
+    Apply(DNS.but(type=Type.NODE_PORT, backends=())),
+    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=REJECTED),
+    Use(flow="inside", expect=REJECTED, clauses=(NONE_LEFT,)),
+    Use(flow="outside", expect=REJECTED, clauses=(NONE_LEFT,)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "node-port.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        "endpoints.none.rejected",
+        "change.last-endpoint-removed.rejected",
+        NONE_LEFT,
+    },
+    features={Feature.NODE_PORT},
+    regressions={"R003"},
+)
+
+DELETED = "conntrack.udp.not-to-endpoint-of-deleted-service"
+
+UDP_LEAVES_A_DELETED_SERVICE = case(
+    "conntrack.udp-leaves-a-deleted-service",
+    "When a Service is deleted its flows do not reach its endpoints any more; a neighbour's do.",
+    Apply(DNS, beside := service("beside", "a1", ports=UDP_PORT)),
+    Hold(flow="inside", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Hold(flow="beside", sender=pod("a2"), to=beside.cluster_ip, expect=delivered_to("a1")),
+    Delete(DNS),
+    Probe(sender=pod("a2"), to=DNS.cluster_ip, expect=DROPPED | UNTOUCHED),
+    Use(flow="inside", expect=DROPPED | UNTOUCHED, clauses=(DELETED,)),
+    Use(flow="beside", expect=STILL, clauses=(UNRELATED,)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {"cluster-ip.unallocated.not-served", "change.service-deleted.not-served", DELETED, UNRELATED},
+    regressions={"R004"},
+)
+
+ENTRIES_OF_OTHERS_STAY = case(
+    "conntrack.entries-of-others-stay",
+    "One Service's flow moves off a pod; others that end at that pod, or beside it, do not.",
+    Apply(
+        DNS,
+        other := service("other", "a1", ports=UDP_PORT),
+        both := service(
+            "both", "b1", ports=(Port(name="a", protocol=Protocol.UDP), Port(name="b", number=81))
+        ),
+    ),
+    Hold(flow="moving", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Hold(flow="other-service", sender=pod("a2"), to=other.cluster_ip, expect=delivered_to("a1")),
+    Hold(flow="same-service", sender=pod("a2"), to=both.cluster_ip.at("a"), expect=delivered_to("b1")),
+    Hold(flow="tcp", sender=pod("a2"), to=both.cluster_ip.at("b"), expect=delivered_to("b1")),
+    Apply(MOVED, both.but(backends=(*both.backends, Backend(on="a1")))),
+    Use(flow="moving", expect=delivered_to("b1"), clauses=(MOVES,)),
+    Use(flow="other-service", expect=STILL, clauses=(UNRELATED,)),
+    Use(flow="same-service", expect=STILL, clauses=(UNRELATED,)),
+    Use(flow="tcp", expect=STILL, clauses=(UNRELATED,)),
+    Probe(sender=pod("a2"), to=both.cluster_ip.at("a"), expect=delivered_to("a1", "b1"), spread=True),
+    Apply(both),
+    Use(flow="same-service", expect=STILL, clauses=(UNRELATED,)),
+    Use(flow="tcp", expect=STILL, clauses=(UNRELATED,)),
+    clauses=POD_CLAUSES | DATAGRAMS | {"balancing.every-endpoint-chosen", MOVES, UNRELATED},
+    regressions={"R009"},
+)
+
+TCP_OF_THE_SAME_NUMBER_STAYS = case(
+    "conntrack.tcp-of-the-same-number-stays",
+    "When both twins of a number lose their endpoint the datagrams move and the connection stays.",
+    Apply(
+        twins := service(
+            "twins",
+            "a1",
+            type=Type.NODE_PORT,
+            ports=(Port(name="a"), Port(name="b", protocol=Protocol.UDP, same_node_port_as="a")),
+        )
+    ),
+    Hold(flow="tcp", sender=client("a"), to=twins.node_port("a").at("a"), expect=ON_A),
+    Hold(flow="udp", sender=client("a"), to=twins.node_port("a").at("b"), expect=ON_A),
+    Apply(twins.but(backends=MOVED.backends)),
+    Use(flow="udp", expect=ON_B, clauses=(MOVES,)),
+    Use(flow="tcp", expect=STILL, clauses=("established.survives-removal-of-its-endpoint", UNRELATED)),
+    clauses=DATAGRAMS
+    | {
+        "node-port.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        "protocol.same-number.independent",
+        "established.survives-removal-of-its-endpoint",
+        MOVES,
+        UNRELATED,
+    },
+    features={Feature.NODE_PORT},
+    regressions={"R012"},
+)
+
+STAYS = "conntrack.udp.stays-on-policy-change"
+
+UDP_STAYS_WHEN_POLICIES_CHANGE = case(
+    "conntrack.udp-stays-when-policies-change",
+    "A policy or a hint that would lead a new flow elsewhere leaves one that is there in its place.",
+    Apply(
+        far := service("far", "b1", ports=UDP_PORT),
+        hinted := service("hinted", "b1", ports=UDP_PORT),
+    ),
+    Hold(flow="policy", sender=pod("a2"), to=far.cluster_ip, expect=delivered_to("b1")),
+    Hold(flow="hint", sender=pod("a2"), to=hinted.cluster_ip, expect=delivered_to("b1")),
+    Apply(
+        service("far", "b1", "a1", ports=UDP_PORT, internal_policy=LOCAL),
+        service(
+            "hinted",
+            backends=(Backend(on="b1", zones=("zone-b",)), Backend(on="a1", zones=("zone-a",))),
+            ports=UDP_PORT,
+        ),
+    ),
+    Probe(sender=pod("a2"), to=far.cluster_ip, expect=delivered_to("a1"), count=6),
+    Probe(sender=pod("a2"), to=hinted.cluster_ip, expect=delivered_to("a1"), count=6),
+    Use(flow="policy", expect=STILL, clauses=(STAYS,)),
+    Use(flow="hint", expect=STILL, clauses=(STAYS,)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "internal-policy.local.same-node",
+        "topology.same-zone",
+        "change.policy.followed",
+        "change.topology.followed",
+        STAYS,
+    },
+    features={Feature.INTERNAL_TRAFFIC_POLICY, Feature.TOPOLOGY_HINTS},
+)
+
+SERVES_ON = "conntrack.udp.stays-with-serving-terminating-endpoint"
+
+UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES = case(
+    "conntrack.udp-stays-while-its-endpoint-serves",
+    "A flow stays with an endpoint that terminates as long as it serves, and then moves.",
+    Apply(DNS),
+    Hold(flow="old", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Apply(
+        DNS.but(backends=(Backend(on="a1", ready=False, serving=True, terminating=True), Backend(on="b1")))
+    ),
+    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6),
+    Use(flow="old", expect=STILL, clauses=(SERVES_ON,)),
+    Apply(
+        DNS.but(backends=(Backend(on="a1", ready=False, serving=False, terminating=True), Backend(on="b1")))
+    ),
+    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6),
+    Use(flow="old", expect=delivered_to("b1"), clauses=(MOVES,)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "endpoints.ready-only",
+        "endpoints.terminating.not-used-beside-ready",
+        "change.readiness.followed",
+        SERVES_ON,
+        MOVES,
+    },
+    features={Feature.TERMINATING_ENDPOINTS},
+)
+
+INVALID_SEGMENT_IS_NOT_LEAKED = case(
+    "conntrack.invalid-segment-is-not-leaked",
+    "A segment outside the window does not reach a pod untranslated: its connection lives on.",
+    Apply(web := service("web", "b1"), near := service("near", "a1")),
+    Hold(flow="far", sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1")),
+    Hold(flow="near", sender=pod("a2"), to=near.cluster_ip, expect=delivered_to("a1")),
+    OutOfWindow(flow="far"),
+    OutOfWindow(flow="near"),
+    Use(flow="far", expect=STILL, clauses=(NOT_LEAKED,)),
+    Use(flow="near", expect=STILL, clauses=(NOT_LEAKED,)),
+    clauses=POD_CLAUSES | {NOT_LEAKED},
+    regressions={"R013"},
+)
+
+INVALID_SEGMENT_IS_NOT_LEAKED_OUTSIDE = case(
+    "conntrack.invalid-segment-is-not-leaked-outside",
+    "Nor does it reach a client outside whose address the endpoint sees.",
+    Apply(exposed := service("exposed", "a1", type=Type.NODE_PORT, external_policy=LOCAL)),
+    Hold(flow="on-link", sender=client("a"), to=exposed.node_port("a"), expect=delivered_to("a1")),
+    Hold(flow="routed", sender=remote("a"), to=exposed.node_port("a"), expect=delivered_to("a1")),
+    OutOfWindow(flow="on-link"),
+    OutOfWindow(flow="routed"),
+    Use(flow="on-link", expect=STILL, clauses=(NOT_LEAKED,)),
+    Use(flow="routed", expect=STILL, clauses=(NOT_LEAKED,)),
+    clauses={
+        "node-port.reaches-ready-endpoint",
+        "external-policy.local.local-endpoints-source-preserved",
+        NOT_LEAKED,
+    },
+    features={Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY},
+    regressions={"R013"},
+)
+
+CASES: tuple[Case, ...] = (
+    UDP_LEAVES_A_REMOVED_ENDPOINT,
+    UDP_LEAVES_IT_AT_EXTERNAL_ADDRESSES,
+    UDP_LEAVES_IT_UNDER_LOCAL_POLICIES,
+    UDP_FOLLOWS_THE_TARGET_PORT,
+    UDP_IS_SERVED_AFTER_REFUSAL,
+    UDP_IS_SERVED_AFTER_GOING_ASTRAY,
+    UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT,
+    UDP_LEAVES_A_DELETED_SERVICE,
+    ENTRIES_OF_OTHERS_STAY,
+    TCP_OF_THE_SAME_NUMBER_STAYS,
+    UDP_STAYS_WHEN_POLICIES_CHANGE,
+    UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES,
+    INVALID_SEGMENT_IS_NOT_LEAKED,
+    INVALID_SEGMENT_IS_NOT_LEAKED_OUTSIDE,
+)
