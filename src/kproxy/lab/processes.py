@@ -96,6 +96,8 @@ def spawn(
 
     ``env`` is added to this process's environment, and ``XTABLES_LOCKFILE`` is a file beside the log.
     ``path_prefix`` goes in front of PATH (see `xtables_directory`).  ``descriptors`` stay open in it.
+    Call it from a thread that lives as long as the program: the kernel kills it with that thread
+    (but not what it has started itself; `Process.kill` ends the whole group).
     A program that does not exist ends with status 127 and says so in the log.
     """
     environment = {**os.environ, "XTABLES_LOCKFILE": str(log.with_suffix(".xtables.lock")), **(env or {})}
