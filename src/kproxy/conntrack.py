@@ -80,7 +80,7 @@ def udp_flows(family: Family, wanted: Callable[[Socket], bool]) -> Iterator[Flow
 
 
 def delete(flows: Iterable[Flow]) -> int:
-    """Delete entries; how many there were still.  An entry made anew since it was listed is spared."""
+    """Delete entries; how many there still were."""
     orders = [(_DELETE, Flag(0), netfilter_header(_ADDRESS_FAMILY[f.family]) + f.handle) for f in flows]
     if not orders:
         return 0
