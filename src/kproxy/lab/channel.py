@@ -65,6 +65,8 @@ class Channel:
         """Send a request of this number and padding and wait for the reply, at most ``patience`` seconds."""
         if self._broken is not None:
             return self._broken
+        if not self._stream:
+            self._forget_errors()
         self._result = self._loop.create_future()
         self._asked, self._padding = number, message.padding(number, size)
         self._out, self._in = self._out + message.encode_request(number, size), b""
@@ -201,6 +203,12 @@ class Channel:
             self._wait_for_own_reject(NetworkError(problem))
         elif problem:
             self._end(NetworkError(problem))
+
+    def _forget_errors(self) -> None:
+        """Read away what earlier datagrams met: it would be taken for the answer to this one."""
+        while self._error_queue() is not None:
+            pass
+        self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
     def _wait_for_own_reject(self, otherwise: Observation) -> None:
         self._loop.call_later(_GRACE, self._end_with, self._result, otherwise)
