@@ -3,7 +3,7 @@ import shutil
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from kproxy import host
 from kproxy.server.client import ApiClient, ApiError
 from kproxy.server.credentials import Authorizer
-from kproxy.server.kubeconfig import ClientCertificate, Connection, Credentials, Token
+from kproxy.server.kubeconfig import ClientCertificate, Connection, Credentials, ExecPlugin, Token
 from tests.unit.server.scripted import Answer, serving, status
 
 
@@ -44,6 +44,23 @@ def test_a_refusal_carries_code_message_and_patience() -> None:
 def test_a_refusal_need_not_be_json() -> None:
     with serving(Answer([b"<html>bad gateway"], 502)) as script, pytest.raises(ApiError, match="bad gateway"):
         client(script.url).get("/", {})
+
+
+def test_a_plugin_is_asked_again_when_its_token_is_refused() -> None:
+    tokens = iter(("old", "new"))
+
+    def plugin(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
+        assert argv == ("get-token",)
+        assert environment
+        return f'{{"status": {{"token": "{next(tokens)}"}}}}'
+
+    credentials = ExecPlugin(("get-token",), {}, "client.authentication.k8s.io/v1")
+    with serving(status(401), Answer([b"ok"])) as script:
+        subject = ApiClient(Connection(server=script.url), Authorizer(credentials, plugin))
+        with pytest.raises(ApiError):
+            subject.get("/", {})
+        assert subject.get("/", {}) == b"ok"
+    assert [headers["Authorization"] for headers in script.headers] == ["Bearer old", "Bearer new"]
 
 
 def test_a_stream_that_stays_silent_too_long_times_out() -> None:

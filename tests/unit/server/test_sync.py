@@ -165,6 +165,22 @@ def test_a_list_that_completes_just_after_it_was_asked_for_is_not_missed(
     assert not thread.is_alive()
 
 
+def test_a_sync_answers_for_changes_from_the_moment_the_lists_are_complete() -> None:
+    clock = Clock()
+    store = Store(clock)
+    sync = FamilySync(Family.IPV4, store, Kernel(), Cleaner(), unused_settings, PACE, clock)
+    store.replace(Service, [], [])
+    store.replace(EndpointSlice, [], [])
+    assert sync.progress.feed.waiting_since is None
+    clock.now += 500
+    sync.wait_for_lists()
+    assert sync.progress.feed.waiting_since == clock.now
+
+
+def unused_settings(_: Cluster) -> Settings:
+    raise AssertionError
+
+
 def test_an_empty_cluster_is_written_too_for_it_may_leave_old_rules() -> None:
     daemon = make()
     daemon.until(0)
@@ -231,13 +247,17 @@ def test_a_failed_sync_is_repeated_until_it_succeeds_and_nothing_is_believed_mea
     assert daemon.sync.progress.feed.waiting_since is None
 
 
-def test_a_crash_inside_a_sync_does_not_end_the_loop(daemon: Daemon) -> None:
-    daemon.kernel.trouble = ZeroDivisionError()
+def test_a_crash_inside_a_sync_does_not_end_the_loop_and_nothing_of_it_is_kept(daemon: Daemon) -> None:
     daemon.apply(service("a"))
+    daemon.until(5)
+    daemon.kernel.trouble = ZeroDivisionError()
+    daemon.apply(service("b", cluster_ips=("10.96.0.2",)))
     daemon.until(2)
     daemon.kernel.trouble = None
     daemon.until(30)
-    assert daemon.kernel.names == [[], ["a"]]
+    assert daemon.kernel.names == [[], ["a"], ["a", "b"]]
+    assert daemon.kernel.plans[1].services[0] == daemon.kernel.plans[2].services[0]
+    assert daemon.kernel.plans[1].services[0] is not daemon.kernel.plans[2].services[0]
 
 
 def test_rules_that_were_taken_away_are_written_again_within_the_sync_period(daemon: Daemon) -> None:

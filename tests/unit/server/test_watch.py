@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -176,11 +177,27 @@ def test_changes_are_followed(store: Store) -> None:
     assert [port.port for port in store.cluster().services["default", "a"].spec.ports or ()] == [81]
 
 
-def test_lines_may_be_cut_anywhere(store: Store) -> None:
+@pytest.mark.parametrize("size", [1, 7, 100, 10_000])
+def test_lines_may_be_cut_anywhere(store: Store, size: int) -> None:
     whole = initial(7, service("a", 1)) + event("ADDED", service("b", 8)) + event("ADDED", service("c", 9))
-    with serving(stream(*(bytes([byte]) for byte in whole))) as script:
+    with serving(stream(*(whole[at : at + size] for at in range(0, len(whole), size)))) as script:
         watcher(script, store).step()
     assert names(store) == {"a", "b", "c"}
+
+
+def test_a_watch_may_be_silent_once_the_initial_events_are_complete(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "INITIAL_SILENCE", 0.1)
+
+    def pausing() -> Iterator[bytes]:
+        yield initial(7, service("a", 1))
+        time.sleep(0.3)
+        yield event("ADDED", service("b", 8))
+
+    with serving(Answer(pausing())) as script:
+        watcher(script, store).step()
+    assert names(store) == {"a", "b"}
 
 
 def test_a_watch_goes_on_from_the_last_version_it_saw(store: Store) -> None:
@@ -292,6 +309,15 @@ def test_failures_are_waited_for_longer_and_longer_and_success_ends_that(store: 
         bound = BACKOFF.first * 2**number
         assert bound / 2 <= pause <= bound
     assert pauses[6] <= BACKOFF.first
+
+
+def test_a_watch_that_goes_on_well_ends_the_waiting_too(store: Store) -> None:
+    answers = stream(initial(7)), *[status(500)] * 4, stream(event("ADDED", service("a", 8)))
+    with serving(*answers) as script:
+        subject = watcher(script, store)
+        pauses = [subject.step() for _ in range(6)]
+    assert pauses[4] > BACKOFF.first
+    assert pauses[5] <= BACKOFF.first
 
 
 def test_a_server_that_asks_for_time_gets_it(store: Store) -> None:
