@@ -66,6 +66,7 @@ class Progress:
     broken: str = ""
     seconds: float = 0.0
     stuck: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    roamed: dict[str, set[object]] = field(default_factory=dict)
     held: dict[str, Observation] = field(default_factory=dict)
 
 
@@ -179,6 +180,8 @@ def _judge_probe(
         _judge_spread(progress, number, step, seen)
     if step.sticks and not testbed.exhaustive:
         _judge_sticks(progress, number, step, seen)
+    if step.roams:
+        _judge_roams(progress, number, step, seen)
 
 
 def _judge(
@@ -222,6 +225,17 @@ def _judge_sticks(progress: Progress, number: int, step: Probe, seen: Sequence[O
         _find(
             progress, number, describe(step), "one endpoint for all", f"{len(met)} endpoints: {met}", clauses
         )
+
+
+def _judge_roams(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
+    """The last probe of the name answers for all of them."""
+    met = progress.roamed.setdefault(step.roams, set())
+    met.update(o.endpoint for o in seen)
+    steps = enumerate(progress.instance.case.steps, 1)
+    last = max(n for n, other in steps if isinstance(other, Probe) and other.roams == step.roams)
+    if number == last and len(met) == 1:
+        clauses = step.clauses or tuple(progress.instance.case.clauses)
+        _find(progress, number, describe(step), "several endpoints over time", f"always {met}", clauses)
 
 
 def _judge_use(progress: Progress, number: int, step: Use, seen: Observation) -> None:

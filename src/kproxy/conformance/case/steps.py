@@ -34,8 +34,8 @@ class Probe:
 
     Every one must be lawful.  With ``spread`` enough are sent that each backend of ``expect`` must
     have been seen (wrong alarm below one in a million), otherwise ``count``.  Probes of one vantage and
-    the same ``sticks`` name must all reach one backend.  ``source_port`` fixes the first one's port.
-    ``oversize``: send this many bytes and have them all echoed.
+    the same ``sticks`` name must all reach one backend, those of the same ``roams`` name together more
+    than one.  ``oversize``: send this many bytes and have them all echoed.
     """
 
     sender: Vantage
@@ -45,6 +45,7 @@ class Probe:
     spread: bool = False
     count: int = 1
     sticks: str = ""
+    roams: str = ""
     oversize: int = 0
 
 
