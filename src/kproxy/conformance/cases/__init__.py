@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import (
+    affinity,
     cluster_ip,
     conntrack,
     external_ip,
@@ -16,6 +17,7 @@ from kproxy.conformance.cases import (
     policies,
     protocols,
     readiness,
+    restart,
     source_ranges,
     topology,
 )
@@ -35,4 +37,6 @@ CATALOGUE: tuple[Case, ...] = (
     *masquerade.CASES,
     *no_endpoints.CASES,
     *conntrack.CASES,
+    *affinity.CASES,
+    *restart.CASES,
 )

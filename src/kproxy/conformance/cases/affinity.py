@@ -1,0 +1,328 @@
+"""Cases on session affinity: what a client sticks to, for how long, and what it must let go of.
+
+Only values; the vocabulary is `kproxy.conformance.case`.  A flow is held before each row of connections
+that must stick, so that the choice has been made: of connections that race, nothing is promised.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    MASQUERADED,
+    STILL,
+    Apply,
+    Backend,
+    Case,
+    Feature,
+    Hold,
+    Lawful,
+    Policy,
+    Port,
+    Probe,
+    Step,
+    Target,
+    Type,
+    Use,
+    Vantage,
+    Vip,
+    Wait,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    remote,
+    service,
+)
+from kproxy.net import Protocol
+
+LOCAL = Policy.LOCAL
+HOURS = 10800
+UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
+AFFINITY = {Feature.SESSION_AFFINITY}
+
+STICKS = "affinity.client-ip.sticks"
+MOVES = "affinity.endpoint-gone.moves-at-once"
+POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+OUTSIDE_CLAUSES = {"cluster-ip.from-outside.served", "masquerade.cluster-ip.outside-rewritten"}
+SPREAD = {"balancing.every-endpoint-chosen"}
+
+THREE = delivered_to("a1", "b1", "b2")
+THREE_REWRITTEN = delivered_to("a1", "b1", "b2", source=MASQUERADED)
+
+
+def sticky(sender: Vantage, to: Target, expect: Lawful) -> tuple[Step, ...]:
+    """One connection, and after it a dozen that must reach one endpoint."""
+    first = Hold(flow=_name(sender, to), sender=sender, to=to, expect=expect)
+    return (first, again(sender, to, expect, count=12))
+
+
+def again(sender: Vantage, to: Target, expect: Lawful, count: int = 1) -> Probe:
+    """More connections that must reach that endpoint."""
+    return Probe(sender=sender, to=to, expect=expect, count=count, sticks=_name(sender, to))
+
+
+def _name(sender: Vantage, to: Target) -> str:
+    return f"{sender} to {to.kind.name} {to.service} {to.port}"
+
+
+WEB = service("web", "a1", "b1", "b2", affinity_seconds=HOURS)
+DNS = WEB.but(name="dns", ports=UDP_PORT)
+
+CLIENTS_STICK = case(
+    "affinity.clients-stick",
+    "New connections of a pod, of a node and of clients outside each reach one endpoint of three.",
+    Apply(WEB),
+    *sticky(pod("a2"), WEB.cluster_ip, THREE),
+    *sticky(pod("b3"), WEB.cluster_ip, THREE),
+    *sticky(host("a"), WEB.cluster_ip, THREE_REWRITTEN),
+    *sticky(client("a"), WEB.cluster_ip, THREE_REWRITTEN),
+    *sticky(remote("b"), WEB.cluster_ip, THREE_REWRITTEN),
+    clauses=POD_CLAUSES
+    | OUTSIDE_CLAUSES
+    | {STICKS, "masquerade.cluster-ip.host-rewritten", "affinity.client-ip.by-original-source"},
+    features=AFFINITY,
+)
+
+DATAGRAMS_STICK = case(
+    "affinity.datagrams-stick",
+    "Datagrams from new ports stick like connections.",
+    Apply(DNS),
+    *sticky(pod("a2"), DNS.cluster_ip, THREE),
+    *sticky(client("b"), DNS.cluster_ip, THREE_REWRITTEN),
+    clauses=POD_CLAUSES
+    | OUTSIDE_CLAUSES
+    | {STICKS, "protocol.udp.served", "affinity.client-ip.by-original-source"},
+    features=AFFINITY,
+)
+
+TWO_PORTS = WEB.but(name="two", ports=(Port(name="a"), Port(name="b", number=81)))
+
+EVERY_PORT_BY_ITSELF = case(
+    "affinity.every-port-by-itself",
+    "On each of two ports a client sticks to one endpoint, maybe not the same.",
+    Apply(TWO_PORTS),
+    *sticky(pod("a2"), TWO_PORTS.cluster_ip.at("a"), THREE),
+    *sticky(pod("a2"), TWO_PORTS.cluster_ip.at("b"), THREE),
+    clauses=POD_CLAUSES | {STICKS, "affinity.scope.per-port"},
+    features=AFFINITY,
+)
+
+OPEN = WEB.but(name="open", type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)
+
+EVERY_ADDRESS_STICKS = case(
+    "affinity.every-address-sticks",
+    "A client sticks at each kind of address of a Service, whether or not they share the choice.",
+    Apply(OPEN),
+    *sticky(client("a"), OPEN.cluster_ip, THREE_REWRITTEN),
+    *sticky(client("a"), OPEN.node_port("a"), THREE_REWRITTEN),
+    *sticky(client("a"), OPEN.vip(), THREE_REWRITTEN),
+    *sticky(client("a"), OPEN.external_ip(), THREE_REWRITTEN),
+    *sticky(pod("a2"), OPEN.node_port("a"), THREE_REWRITTEN),
+    clauses=OUTSIDE_CLAUSES
+    | {
+        "cluster-ip.reaches-ready-endpoint",
+        "node-port.reaches-ready-endpoint",
+        "load-balancer.reaches-ready-endpoint",
+        "external-ip.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        STICKS,
+        "affinity.client-ip.by-original-source",
+        "affinity.scope.per-port",
+    },
+    features=AFFINITY | {Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS},
+)
+
+PAIR = service("web", "a1", "b1", affinity_seconds=HOURS)
+
+MOVES_WHEN_ITS_ENDPOINT_GOES = case(
+    "affinity.moves-when-its-endpoint-goes",
+    "Whichever endpoint a client sticks to, when it leaves the next connection reaches the other at once.",
+    Apply(PAIR),
+    Hold(flow="open", sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1", "b1")),
+    Apply(PAIR.but(backends=PAIR.backends[1:])),
+    Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(MOVES,)),
+    Use(flow="open", expect=STILL, clauses=("established.survives-removal-of-its-endpoint",)),
+    Apply(PAIR.but(backends=PAIR.backends[:1])),
+    Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1"), count=6, clauses=(MOVES,)),
+    Use(flow="open", expect=STILL, clauses=("established.survives-removal-of-its-endpoint",)),
+    clauses=POD_CLAUSES | {MOVES, "established.survives-removal-of-its-endpoint"},
+    features=AFFINITY,
+    regressions={"R086"},
+)
+
+MOVES_WHEN_ITS_ENDPOINT_IS_NOT_READY = case(
+    "affinity.moves-when-its-endpoint-is-not-ready",
+    "So it does when the endpoint is there still, but not ready, or terminating.",
+    Apply(service("web", "a1", affinity_seconds=HOURS)),
+    Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1"), count=6),
+    Apply(PAIR.but(backends=(Backend(on="a1", ready=False, serving=False), Backend(on="b1")))),
+    Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(MOVES,)),
+    Apply(
+        PAIR.but(backends=(Backend(on="a1"), Backend(on="b1", ready=False, serving=True, terminating=True)))
+    ),
+    Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1"), count=6, clauses=(MOVES,)),
+    clauses=POD_CLAUSES | {"endpoints.ready-only", "endpoints.terminating.not-used-beside-ready", MOVES},
+    features=AFFINITY | {Feature.TERMINATING_ENDPOINTS},
+    regressions={"R086", "R090"},
+)
+
+NARROW = service(
+    "narrow",
+    "a1",
+    "a2",
+    "b1",
+    type=Type.NODE_PORT,
+    internal_policy=LOCAL,
+    external_policy=LOCAL,
+    affinity_seconds=HOURS,
+)
+
+STICKS_WITHIN_LOCAL_POLICY = case(
+    "affinity.sticks-within-local-policy",
+    "Under policy Local a client sticks to one of the node's endpoints, and to no other.",
+    Apply(NARROW),
+    *sticky(client("a"), NARROW.node_port("a"), delivered_to("a1", "a2")),
+    *sticky(remote("a"), NARROW.node_port("a"), delivered_to("a1", "a2")),
+    *sticky(pod("a3"), NARROW.cluster_ip, delivered_to("a1", "a2")),
+    clauses=POD_CLAUSES
+    | {
+        "node-port.reaches-ready-endpoint",
+        "internal-policy.local.same-node",
+        "internal-policy.external-addresses-exempt",
+        "external-policy.cluster-ip-exempt",
+        "external-policy.local.local-endpoints-source-preserved",
+        STICKS,
+        "affinity.within-policy",
+    },
+    features=AFFINITY | {Feature.NODE_PORT, Feature.INTERNAL_TRAFFIC_POLICY, Feature.EXTERNAL_TRAFFIC_POLICY},
+    regressions={"R091"},
+)
+
+FAR = service("far", "b1", type=Type.NODE_PORT, external_policy=LOCAL, affinity_seconds=HOURS)
+FAR_AND_NEAR = FAR.but(backends=PAIR.backends)
+
+POLICY_IS_STRONGER = case(
+    "affinity.policies-and-hints-are-stronger",
+    "A client that sticks to another node's endpoint leaves it where a policy or a hint does not allow it.",
+    Apply(FAR, hinted := service("hinted", "b1", affinity_seconds=HOURS)),
+    Probe(sender=client("a"), to=FAR.cluster_ip, expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=pod("a2"), to=FAR.cluster_ip, expect=delivered_to("b1")),
+    Probe(sender=pod("a2"), to=hinted.cluster_ip, expect=delivered_to("b1")),
+    Apply(
+        FAR_AND_NEAR.but(internal_policy=LOCAL),
+        hinted.but(backends=(Backend(on="a1", zones=("zone-a",)), Backend(on="b1", zones=("zone-b",)))),
+    ),
+    Probe(sender=client("a"), to=FAR.node_port("a"), expect=delivered_to("a1"), count=6),
+    Probe(sender=pod("a2"), to=FAR.cluster_ip, expect=delivered_to("a1"), count=6),
+    Probe(sender=pod("a2"), to=hinted.cluster_ip, expect=delivered_to("a1"), count=6),
+    clauses=POD_CLAUSES
+    | OUTSIDE_CLAUSES
+    | {
+        "node-port.reaches-ready-endpoint",
+        "internal-policy.local.same-node",
+        "internal-policy.external-addresses-exempt",
+        "external-policy.cluster-ip-exempt",
+        "external-policy.local.local-endpoints-source-preserved",
+        "topology.same-zone",
+        "change.policy.followed",
+        "change.topology.followed",
+        "affinity.within-policy",
+    },
+    features=AFFINITY
+    | {
+        Feature.NODE_PORT,
+        Feature.INTERNAL_TRAFFIC_POLICY,
+        Feature.EXTERNAL_TRAFFIC_POLICY,
+        Feature.TOPOLOGY_HINTS,
+    },
+    regressions={"R091"},
+)
+
+SWITCHED_ON_AND_OFF = case(
+    "affinity.switched-on-and-off",
+    "A client is spread, sticks while affinity is on, and is spread again; its old connection goes on.",
+    Apply(loose := WEB.but(affinity_seconds=None)),
+    Hold(flow="early", sender=pod("a2"), to=WEB.cluster_ip, expect=THREE),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=THREE, spread=True),
+    Apply(WEB),
+    *sticky(pod("a2"), WEB.cluster_ip, THREE),
+    Use(flow="early", expect=STILL, clauses=("affinity.switched-on-and-off",)),
+    Apply(loose),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=THREE, spread=True),
+    Use(flow="early", expect=STILL, clauses=("affinity.switched-on-and-off",)),
+    clauses=POD_CLAUSES | SPREAD | {STICKS, "affinity.switched-on-and-off"},
+    features=AFFINITY,
+    regressions={"R030"},
+)
+
+BRIEF = WEB.but(name="brief", affinity_seconds=4)
+
+TIME_STARTS_AGAIN = case(
+    "affinity.time-starts-again",
+    "A client that returns before the time is over sticks for longer than that time in all.",
+    Apply(BRIEF),
+    *sticky(pod("a2"), BRIEF.cluster_ip, THREE),
+    *(Wait(2), again(pod("a2"), BRIEF.cluster_ip, THREE)) * 4,
+    clauses=POD_CLAUSES | {STICKS, "affinity.timeout.frees-choice"},
+    features=AFFINITY,
+    slow=True,
+)
+
+ALL_PODS = ("a1", "a2", "a3", "b1", "b2", "b3")
+MANY = service(
+    "many",
+    backends=tuple(Backend(on=name, shift=shift) for name in ALL_PODS for shift in (0, 1)),
+    affinity_seconds=1,
+)
+ANY_OF_MANY = delivered_to(*ALL_PODS, source=MASQUERADED) | delivered_to(
+    *ALL_PODS, source=MASQUERADED, shift=1
+)
+LATE = Probe(sender=client("a"), to=MANY.cluster_ip, expect=ANY_OF_MANY, roams="client")
+EXPIRED: tuple[Step, ...] = (Wait(2), LATE) * 7
+"""Connections that come too late, of which the chance to reach one endpoint of twelve is 12^-6."""
+
+MANY_CLAUSES = OUTSIDE_CLAUSES | {
+    "cluster-ip.reaches-ready-endpoint",
+    "slices.merged",
+    "slices.target-port.per-endpoint",
+}
+
+TIME_RUNS_OUT = case(
+    "affinity.time-runs-out",
+    "A client that always returns too late does not stick.",
+    Apply(MANY),
+    *EXPIRED,
+    clauses=MANY_CLAUSES | {"affinity.timeout.frees-choice"},
+    features=AFFINITY,
+    regressions={"R092"},
+    slow=True,
+)
+
+TIME_IS_CHANGED = case(
+    "affinity.time-is-changed",
+    "A shorter time binds a client that sticks already.",
+    Apply(MANY.but(affinity_seconds=HOURS)),
+    *sticky(client("a"), MANY.cluster_ip, ANY_OF_MANY),
+    Apply(MANY),
+    *EXPIRED,
+    clauses=MANY_CLAUSES
+    | {STICKS, "affinity.client-ip.by-original-source", "affinity.timeout-change.followed"},
+    features=AFFINITY,
+    regressions={"R093"},
+    slow=True,
+)
+
+CASES: tuple[Case, ...] = (
+    CLIENTS_STICK,
+    DATAGRAMS_STICK,
+    EVERY_PORT_BY_ITSELF,
+    EVERY_ADDRESS_STICKS,
+    MOVES_WHEN_ITS_ENDPOINT_GOES,
+    MOVES_WHEN_ITS_ENDPOINT_IS_NOT_READY,
+    STICKS_WITHIN_LOCAL_POLICY,
+    POLICY_IS_STRONGER,
+    SWITCHED_ON_AND_OFF,
+    TIME_STARTS_AGAIN,
+    TIME_RUNS_OUT,
+    TIME_IS_CHANGED,
+)

@@ -1,0 +1,219 @@
+"""Cases on a proxy that is killed and started again: what must not be noticed, and what must.
+
+Only values; the vocabulary is `kproxy.conformance.case`.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    DROPPED,
+    MASQUERADED,
+    REJECTED,
+    STILL,
+    UNTOUCHED,
+    Apply,
+    Case,
+    Delete,
+    Feature,
+    Hold,
+    Policy,
+    Port,
+    Probe,
+    Restart,
+    Type,
+    Use,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    service,
+)
+from kproxy.conformance.cases.profiles import RESTART
+from kproxy.net import Protocol
+
+UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
+FEATURES = {Feature.RESTART}
+
+POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
+NODE_PORT_CLAUSES = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
+SPREAD = {"balancing.every-endpoint-chosen"}
+APPLIED = {"restart.changes-while-down.applied"}
+TCP_STAYS = "established.survives-proxy-restart"
+UDP_STAYS = "conntrack.udp.stays-over-restart"
+
+WEB = service("web", "a1", "b1", type=Type.NODE_PORT)
+DNS = service("dns", "a1", "b1", ports=UDP_PORT)
+NEIGHBOUR = service("neighbour", "b2")
+BOTH_REWRITTEN = delivered_to("a1", "b1", source=MASQUERADED)
+
+FLOWS_GO_ON = case(
+    "restart.flows-go-on",
+    "Connections and UDP flows that are open stay where they are; new ones are served.",
+    Apply(WEB, DNS),
+    Hold(flow="pod", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
+    Hold(flow="node", sender=host("a"), to=WEB.cluster_ip, expect=BOTH_REWRITTEN),
+    Hold(flow="outside", sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN),
+    Hold(flow="datagrams", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1", "b1")),
+    Hold(flow="more", sender=pod("a3"), to=DNS.cluster_ip, expect=delivered_to("a1", "b1")),
+    Restart("a"),
+    Use(flow="pod", expect=STILL, clauses=(TCP_STAYS,)),
+    Use(flow="node", expect=STILL, clauses=(TCP_STAYS,)),
+    Use(flow="outside", expect=STILL, clauses=(TCP_STAYS,)),
+    Use(flow="datagrams", expect=STILL, clauses=(UDP_STAYS,)),
+    Use(flow="more", expect=STILL, clauses=(UDP_STAYS,)),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, spread=True),
+    clauses=POD_CLAUSES
+    | HOST_CLAUSES
+    | NODE_PORT_CLAUSES
+    | SPREAD
+    | {"protocol.udp.served", TCP_STAYS, UDP_STAYS},
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=RESTART,
+    regressions={"R008", "R109"},
+)
+
+ENDPOINTS_CHANGE_MEANWHILE = case(
+    "restart.endpoints-change-meanwhile",
+    "Endpoints that were replaced while the proxy was down are replaced in its rules, on this node too.",
+    Apply(web := service("web", "a1", type=Type.NODE_PORT), NEIGHBOUR),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1")),
+    Restart("a", Apply(service("web", "b1", "b3", type=Type.NODE_PORT))),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1", "b3"), spread=True),
+    Probe(sender=pod("b2"), to=web.cluster_ip, expect=delivered_to("b1", "b3"), spread=True),
+    Probe(
+        sender=client("a"),
+        to=web.node_port("a"),
+        expect=delivered_to("b1", "b3", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
+    clauses=POD_CLAUSES
+    | NODE_PORT_CLAUSES
+    | SPREAD
+    | APPLIED
+    | {"node-port.every-node.served", "change.endpoint-removed.not-used", "change.endpoint-added.used"},
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=RESTART,
+    regressions={"R110"},
+)
+
+SERVICE_GOES_MEANWHILE = case(
+    "restart.service-goes-meanwhile",
+    "A Service that was deleted while the proxy was down is not served; its neighbour is.",
+    Apply(WEB, NEIGHBOUR),
+    Hold(flow="beside", sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN),
+    Restart("a", Delete(WEB)),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=DROPPED | UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
+    Use(flow="beside", expect=STILL, clauses=(TCP_STAYS,)),
+    clauses=POD_CLAUSES
+    | NODE_PORT_CLAUSES
+    | APPLIED
+    | {
+        "cluster-ip.unallocated.not-served",
+        "traffic.not-for-a-service.untouched",
+        "change.service-deleted.not-served",
+        TCP_STAYS,
+    },
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=RESTART,
+)
+
+EMPTIED_AND_FILLED_MEANWHILE = case(
+    "restart.emptied-and-filled-meanwhile",
+    "A Service that lost its endpoints while the proxy was down is refused; one that got some is served.",
+    Apply(full := service("full", "a1"), empty := service("empty"), NEIGHBOUR),
+    Probe(sender=pod("a2"), to=full.cluster_ip, expect=delivered_to("a1")),
+    Probe(sender=pod("a2"), to=empty.cluster_ip, expect=REJECTED),
+    Restart("a", Apply(service("full"), service("empty", "b1"))),
+    Probe(sender=pod("a2"), to=full.cluster_ip, expect=REJECTED),
+    Probe(sender=pod("a2"), to=empty.cluster_ip, expect=delivered_to("b1")),
+    clauses=POD_CLAUSES
+    | APPLIED
+    | {
+        "endpoints.none.rejected",
+        "change.last-endpoint-removed.rejected",
+        "change.endpoint-added.used",
+    },
+    features=FEATURES,
+    profile=RESTART,
+)
+
+POLICY_CHANGES_MEANWHILE = case(
+    "restart.policy-changes-meanwhile",
+    "Policies that changed while the proxy was down bind new connections.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, spread=True),
+    Restart("a", Apply(WEB.but(external_policy=Policy.LOCAL, internal_policy=Policy.LOCAL))),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=delivered_to("a1"), count=8),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1"), count=8),
+    clauses=POD_CLAUSES
+    | NODE_PORT_CLAUSES
+    | SPREAD
+    | APPLIED
+    | {
+        "internal-policy.local.same-node",
+        "internal-policy.external-addresses-exempt",
+        "external-policy.cluster-ip-exempt",
+        "external-policy.local.local-endpoints-source-preserved",
+        "change.policy.followed",
+    },
+    features=FEATURES | {Feature.NODE_PORT, Feature.INTERNAL_TRAFFIC_POLICY, Feature.EXTERNAL_TRAFFIC_POLICY},
+    profile=RESTART,
+)
+
+STALE_UDP_FLOWS_MOVE = case(
+    "restart.stale-udp-flows-move",
+    "A UDP flow whose endpoint left while the proxy was down moves to a live one.",
+    Apply(alone := service("alone", "a1", ports=UDP_PORT)),
+    Hold(flow="pod", sender=pod("a2"), to=alone.cluster_ip, expect=delivered_to("a1")),
+    Hold(flow="node", sender=host("a"), to=alone.cluster_ip, expect=delivered_to("a1", source=MASQUERADED)),
+    Restart("a", Apply(service("alone", "b1", ports=UDP_PORT))),
+    Use(flow="pod", expect=delivered_to("b1"), clauses=("restart.stale-udp-entries.reconciled",)),
+    Use(
+        flow="node",
+        expect=delivered_to("b1", source=MASQUERADED),
+        clauses=("restart.stale-udp-entries.reconciled",),
+    ),
+    clauses=POD_CLAUSES
+    | HOST_CLAUSES
+    | APPLIED
+    | {"protocol.udp.served", "restart.stale-udp-entries.reconciled"},
+    features=FEATURES,
+    profile=RESTART,
+    regressions={"R006"},
+)
+
+DRAINED_ENDPOINT_RETURNS_MEANWHILE = case(
+    "restart.drained-endpoint-returns-meanwhile",
+    "An endpoint that left with a connection open, and returned while the proxy was down, is used again.",
+    Apply(service("web", "a1")),
+    Hold(flow="open", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1")),
+    Apply(service("web", "b1")),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("b1"), count=8),
+    Restart("a", Apply(service("web", "a1", "b1"))),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Use(flow="open", expect=STILL, clauses=(TCP_STAYS,)),
+    clauses=POD_CLAUSES
+    | SPREAD
+    | APPLIED
+    | {"change.endpoint-removed.not-used", "change.endpoint-added.used", TCP_STAYS},
+    features=FEATURES,
+    profile=RESTART,
+    regressions={"R085"},
+)
+
+CASES: tuple[Case, ...] = (
+    FLOWS_GO_ON,
+    ENDPOINTS_CHANGE_MEANWHILE,
+    SERVICE_GOES_MEANWHILE,
+    EMPTIED_AND_FILLED_MEANWHILE,
+    POLICY_CHANGES_MEANWHILE,
+    STALE_UDP_FLOWS_MOVE,
+    DRAINED_ENDPOINT_RETURNS_MEANWHILE,
+)
