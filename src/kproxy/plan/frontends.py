@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kproxy import state
 from kproxy.net import Address, Protocol
-from kproxy.plan.pools import cluster_pool, local_pool
+from kproxy.plan.pools import cluster_pool, local_pool, serving
 from kproxy.plan.values import Exposure, Frontend, Masquerade, OnEmpty, Pool, ServicePlan, Settings
 from kproxy.state import Note, TrafficPolicy
 
@@ -36,6 +36,7 @@ def _service_plan(
         protocol=port.protocol,
         frontends=tuple(frontends),
         affinity_seconds=service.affinity_seconds,
+        serving=serving(port.endpoints, settings.node) if port.protocol is Protocol.UDP else (),
     )
 
 

@@ -36,13 +36,22 @@ def local_pool(endpoints: Iterable[state.Endpoint], node: str) -> Pool:
     return _pool(Scope.LOCAL, ready or filter(_lingers, own), node)
 
 
+def serving(endpoints: Iterable[state.Endpoint], node: str) -> tuple[Endpoint, ...]:
+    """Every endpoint that still answers, whether or not new connections may choose it."""
+    return _endpoints((endpoint for endpoint in endpoints if endpoint.serving or endpoint.ready), node)
+
+
 def _lingers(endpoint: state.Endpoint) -> bool:
     """Terminating but still serving: the second choice, when there is no ready one."""
     return endpoint.serving and endpoint.terminating
 
 
 def _pool(scope: Scope, chosen: Iterable[state.Endpoint], node: str) -> Pool:
-    return Pool(scope, tuple([Endpoint(e.address, e.port, e.node == node) for e in chosen]))
+    return Pool(scope, _endpoints(chosen, node))
+
+
+def _endpoints(chosen: Iterable[state.Endpoint], node: str) -> tuple[Endpoint, ...]:
+    return tuple([Endpoint(e.address, e.port, e.node == node) for e in chosen])
 
 
 def _nearest(ready: list[state.Endpoint], node: str, zone: str) -> tuple[list[state.Endpoint], str | None]:
