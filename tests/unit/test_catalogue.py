@@ -79,6 +79,8 @@ UNTESTED: dict[str, str] = {
     "masquerade.foreign-mark-bits.kept": "marks are not seen on the wire",
     "masquerade.source-ports.random": "MAY, and a matter of statistics",
     "change.rolling-update.no-failed-connection": "needs a client that never pauses while objects change",
+    "restart.rules-kept": "a case asks when the proxy is up again; tests of continuity ask meanwhile",
+    "restart.no-failed-connection": "needs a client that never pauses while the proxy starts",
 }
 """Clauses that no case asks about, each with the reason."""
 
