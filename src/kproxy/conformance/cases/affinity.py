@@ -152,7 +152,7 @@ MOVES_WHEN_ITS_ENDPOINT_GOES = case(
 
 MOVES_WHEN_ITS_ENDPOINT_IS_NOT_READY = case(
     "affinity.moves-when-its-endpoint-is-not-ready",
-    "So it does when the endpoint is there still, but not ready, or terminating.",
+    "A client moves at once when the endpoint it sticks to is there still, but not ready, or terminating.",
     Apply(service("web", "a1", affinity_seconds=HOURS)),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1"), count=6),
     Apply(PAIR.but(backends=(Backend(on="a1", ready=False, serving=False), Backend(on="b1")))),

@@ -88,7 +88,7 @@ OPEN_MOVED = OPEN.but(backends=MOVED.backends)
 
 UDP_LEAVES_IT_AT_EXTERNAL_ADDRESSES = case(
     "conntrack.udp-leaves-it-at-external-addresses",
-    "So do flows by node port, load balancer IP and external IP.",
+    "UDP flows by node port, load balancer IP and external IP move when their endpoint is replaced.",
     Apply(OPEN),
     Hold(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=ON_A),
     Hold(flow="far-node-port", sender=client("b"), to=OPEN.node_port("b"), expect=ON_A),
@@ -109,7 +109,7 @@ UDP_LEAVES_IT_AT_EXTERNAL_ADDRESSES = case(
 
 UDP_LEAVES_IT_UNDER_LOCAL_POLICIES = case(
     "conntrack.udp-leaves-it-under-local-policies",
-    "So do flows under policy Local, from one endpoint of the node to another.",
+    "UDP flows under policy Local move from a removed endpoint of the node to another of its own.",
     Apply(
         inner := service("inner", "a1", ports=UDP_PORT, internal_policy=LOCAL),
         outer := service("outer", "a1", ports=UDP_PORT, type=Type.NODE_PORT, external_policy=LOCAL),
@@ -384,7 +384,7 @@ INVALID_SEGMENT_IS_NOT_LEAKED = case(
 
 INVALID_SEGMENT_IS_NOT_LEAKED_OUTSIDE = case(
     "conntrack.invalid-segment-is-not-leaked-outside",
-    "Nor does it reach a client outside whose address the endpoint sees.",
+    "A segment outside the window does not reach a client outside untranslated: its connection lives on.",
     Apply(exposed := service("exposed", "a1", type=Type.NODE_PORT, external_policy=LOCAL)),
     Hold(flow="on-link", sender=client("a"), to=exposed.node_port("a"), expect=delivered_to("a1")),
     Hold(flow="routed", sender=remote("a"), to=exposed.node_port("a"), expect=delivered_to("a1")),

@@ -104,7 +104,7 @@ HAIRPIN_ONLY_TO_ITSELF = case(
 
 HAIRPIN_UNDER_LOCAL_POLICY = case(
     "masquerade.hairpin-under-local-policy",
-    "So it is under external policy Local, where a pod's source is kept otherwise.",
+    "An endpoint that reaches itself is rewritten under external policy Local, which keeps pods' sources.",
     Apply(BOTH_LOCAL),
     Probe(sender=pod("a1"), to=BOTH_LOCAL.vip(), expect=SELF_OR_OTHER, spread=True),
     Probe(sender=pod("a1"), to=BOTH_LOCAL.node_port("a"), expect=SELF_OR_OTHER, spread=True),

@@ -182,7 +182,7 @@ EXTERNAL_KEEPS_SOURCE = case(
 
 EXTERNAL_KEEPS_SOURCE_OF_DATAGRAMS = case(
     "external-policy.keeps-source-of-datagrams",
-    "The same for UDP, where a node without an endpoint is silent.",
+    "Endpoints see the client's address in datagrams too, and a node without an endpoint is silent.",
     Apply(
         dns := service("dns", "a1", type=Type.NODE_PORT, external_policy=LOCAL, ports=UDP_PORT),
     ),

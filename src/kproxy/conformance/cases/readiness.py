@@ -153,7 +153,7 @@ TERMINATING_ONES_STEP_IN = case(
 
 TERMINATING_ONES_STEP_IN_OVER_UDP = case(
     "terminating.step-in-over-udp",
-    "The same for datagrams.",
+    "Endpoints that terminate and serve take datagrams when none is ready.",
     Apply(
         names := service(
             "names",
