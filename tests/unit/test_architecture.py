@@ -54,7 +54,7 @@ PURE_MODULES = ("kproxy.conformance.case", "kproxy.conformance.bind", "kproxy.co
 EFFECTS = {
     "asyncio", "concurrent", "datetime", "http", "logging", "multiprocessing", "os", "pathlib", "random",
     "secrets", "select", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "threading", "time",
-    "aiohttp", "pyroute2", "rich", "urllib3", "yaml",
+    "aiohttp", "rich", "yaml",
 }  # fmt: skip
 
 LONGEST_MODULE = 450
