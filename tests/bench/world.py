@@ -55,8 +55,8 @@ class Size:
         """From ``5000x5``; ValueError when it is none, or does not fit the lab's service CIDR."""
         services, _, endpoints = text.partition("x")
         size = cls(int(services), int(endpoints))
-        if size.services < 1 or size.endpoints < 1:
-            raise ValueError(f"{text}: at least 1x1")
+        if size.services < 1 or not 1 <= size.endpoints <= _PODS:
+            raise ValueError(f"{text}: at least 1x1, and at most {_PODS} endpoints")
         if size.services > (most := topology.SERVICE_CIDR[_V4].num_addresses - _FIRST_CLUSTER_IP - 256):
             raise ValueError(f"{text}: the lab's service CIDR has room for {most} Services")
         return size
@@ -123,10 +123,9 @@ def filler(size: Size) -> Iterator[Document]:
     for number in range(size.services):
         name = _filler_name(number)
         yield _service(name, topology.SERVICE_CIDR[_V4][_FIRST_CLUSTER_IP + number])
-        first = number * size.endpoints
-        # a pod that comes round again comes with another port
-        turn = first // _PODS
-        pods = (_pod(first + k) for k in range(size.endpoints))
+        # pods that come round again come with another port
+        turn, place = divmod(number, _PODS // size.endpoints)
+        pods = (_pod(place * size.endpoints + k) for k in range(size.endpoints))
         yield _slice(name, pods, POD_PORT + turn)
 
 
@@ -157,7 +156,7 @@ def _filler_name(number: int) -> str:
 
 
 def _pod(number: int) -> Address:
-    return topology.CLUSTER_CIDR[_V4][_FIRST_POD + number % _PODS]
+    return topology.CLUSTER_CIDR[_V4][_FIRST_POD + number]
 
 
 def _service(name: str, cluster_ip: Address) -> Document:

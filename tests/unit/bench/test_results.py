@@ -1,0 +1,119 @@
+"""What the bench concludes from its samples."""
+
+import os
+import subprocess
+import sys
+import time
+
+import msgspec
+
+from tests.bench.process import Tree
+from tests.bench.results import Cost, Floor, Result, document
+
+FLOOR = Floor(
+    whole={"flush": [Cost(3.0, 1.0), Cost(2.0, 1.0)], "noflush": [Cost(2.5, 2.0)]}, service=[0.1, 0.2, 9.0]
+)
+
+
+def result(**fields: object) -> Result:
+    known: dict[str, object] = {
+        "subject": "some",
+        "mode": "iptables",
+        "variant": "nft",
+        "size": "10x1",
+        "starts": [Cost(5.0, 4.0), Cost(3.0, 2.5)],
+        "changes": [0.3, 0.5, 7.0],
+        "cpu_per_change": 0.1,
+        "additions": [0.2],
+        "daemon_peak": 100_000_000,
+        "tree_peak": 120_000_000,
+        "rules": 17,
+        "floor": FLOOR,
+    }
+    return Result(**{**known, **fields})  # type: ignore[arg-type]
+
+
+def missed(found: Result) -> set[str]:
+    return {goal.name.partition(" ")[0] for goal in found.goals() if not goal.reached}
+
+
+def test_the_best_start_is_set_against_the_best_run_of_the_best_way() -> None:
+    assert FLOOR.best_way == "flush"
+    assert result().start_ratio == 3.0 / 2.0
+
+
+def test_the_median_change_is_set_against_the_median_floor() -> None:
+    assert result().change_ratio == 0.5 / 0.2
+
+
+def test_each_goal_is_reached_on_its_bound_and_missed_just_above() -> None:
+    good = result(starts=[Cost(3.0, 1.0)], changes=[0.6], daemon_peak=250_000_000)
+    assert missed(good) == set()
+    assert missed(result(starts=[Cost(3.01, 1.0)])) == {"first"}
+    assert missed(result(changes=[0.61])) == {"endpoint"}
+    assert missed(result(daemon_peak=250_000_001)) == {"peak"}
+
+
+def test_without_a_floor_only_memory_is_judged() -> None:
+    assert [goal.name for goal in result(floor=None).goals()] == ["peak memory of the daemon, MB"]
+
+
+def test_the_document_holds_every_sample() -> None:
+    entry = msgspec.json.decode(msgspec.json.encode(document([result()], {"kernel": "k"})))
+    assert entry["environment"] == {"kernel": "k"}
+    (found,) = entry["results"]
+    assert found["start"] == [{"seconds": 5.0, "cpu": 4.0}, {"seconds": 3.0, "cpu": 2.5}]
+    assert found["endpoint_change_seconds"] == [0.3, 0.5, 7.0]
+    assert found["floor"]["whole"]["noflush"] == [{"seconds": 2.5, "cpu": 2.0}]
+    assert [goal["reached"] for goal in found["goals"]] == [True, True, True]
+
+
+BURN = "import time\nend = time.process_time() + {0}\nwhile time.process_time() < end: pass\n"
+
+
+def test_a_tree_counts_ended_and_living_children_but_nobody_else() -> None:
+    child = [sys.executable, "-c", BURN.format(0.2)]
+    script = (
+        f"import subprocess, sys, time\n"
+        f"subprocess.run({child!r}, check=True)\n"
+        f"other = subprocess.Popen({child!r})\n"
+        f"print('ready', flush=True)\n"
+        f"sys.stdin.read()\n"
+        f"other.wait()\n"
+    )
+    program = [sys.executable, "-c", script]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(program, stdin=pipe, stdout=pipe, start_new_session=True) as leader:
+        assert leader.stdin is not None
+        assert leader.stdout is not None
+        leader.stdout.readline()
+        tree = Tree(leader.pid)
+        first = tree.cpu()
+        deadline = time.monotonic() + 20
+        while tree.cpu() < first + 0.15 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        second = tree.cpu()
+        leader.stdin.close()
+    assert first >= 0.2
+    assert first + 0.15 <= second < 5
+    assert Tree(os.getpid()).pid == os.getpid()
+
+
+def test_the_peak_of_a_tree_sees_a_childs_memory_and_the_daemons_own_does_not() -> None:
+    size = 60_000_000
+    child = [sys.executable, "-c", f"import time; held = b'x' * {size}; time.sleep(0.6)"]
+    script = (
+        f"import subprocess, sys\nsubprocess.run({child!r}, check=True)\n"
+        f"print('done', flush=True)\nsys.stdin.read()\n"
+    )
+    pipe = subprocess.PIPE
+    program = [sys.executable, "-c", script]
+    with subprocess.Popen(program, stdin=pipe, stdout=pipe, start_new_session=True) as leader:
+        assert leader.stdin is not None
+        assert leader.stdout is not None
+        tree = Tree(leader.pid)
+        with tree.watched():
+            leader.stdout.readline()
+        own = tree.daemon_peak()
+        leader.stdin.close()
+    assert own < size < tree.peak
