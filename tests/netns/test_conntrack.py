@@ -5,7 +5,7 @@ One namespace with all addresses on ``lo``; a client with one socket, so with on
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -210,9 +210,14 @@ def destinations(world: World) -> set[tuple[str, int]]:
 
 
 def test_an_unchanged_plan_costs_no_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[int] = []
+    looks: list[Family] = []
     dump = conntrack.udp_flows
-    monkeypatch.setattr(conntrack, "udp_flows", lambda *args: looks.append(1) or dump(*args))
+
+    def counted(family: Family, wanted: Callable[[conntrack.Socket], bool]) -> Iterator[conntrack.Flow]:
+        looks.append(family)
+        return dump(family, wanted)
+
+    monkeypatch.setattr(conntrack, "udp_flows", counted)
     plans = [
         world.plan(world.dns(1)),
         world.plan(world.dns(1)),

@@ -66,9 +66,11 @@ class IptablesKernel:
         desired = self._latest = program(plan, options, self._latest)
         believed, self._believed = self._believed, None
         transaction = diff(believed or self.tools.chains(), desired, self.tools.block_chains)
-        written = self._restore(transaction)
-        if believed is None or believed.context != desired.context:
-            self._ensure_hooks(desired.context)
+        hooks = _hooks(desired.context)
+        due = believed is None or _hooks(believed.context) != hooks
+        written = self._restore(transaction, self._missing_hooks(desired.context) if due else [])
+        if due and localhost_node_ports(desired.context):
+            host.write_sysctl(_ROUTE_LOCALNET, "1")
         self._believed = desired
         seconds = time.monotonic() - started
         return Applied(believed is None, written, dict(self._total), seconds)
@@ -102,11 +104,12 @@ class IptablesKernel:
         self._believed = None
         remove_all(self.tools)
 
-    def _restore(self, transaction: Transaction) -> dict[Table, int]:
+    def _restore(self, transaction: Transaction, hooks: list[Block]) -> dict[Table, int]:
+        """Chains first, then the jumps to them; all by one run of the tool, and none where nothing differs."""
         written: Counter[Table] = Counter()
         if isinstance(transaction, Rewrite):
             self._total.clear()
-        blocks = self._counted(transaction, written)
+        blocks = chained(self._counted(transaction, written), hooks)
         first = next(blocks, None)
         if first is not None:
             self.tools.restore(chained((first,), blocks))
@@ -121,35 +124,33 @@ class IptablesKernel:
     def _hooked(self, hook: HookRules, rule: Rule) -> bool:
         return self.tools.has_rule(hook.table, hook.hook.value, rule)
 
-    def _ensure_hooks(self, context: Context) -> None:
-        """The guard against martians stands before anything that needs it is switched on."""
-        self._ensure_martian_guard(context)
-        blocks = [block for hook in _hooks(context) if (block := self._hook(hook)) is not None]
-        if blocks:
-            self.tools.restore(blocks)
-        if localhost_node_ports(context):
-            host.write_sysctl(_ROUTE_LOCALNET, "1")
+    def _missing_hooks(self, context: Context) -> list[Block]:
+        """One block a table, the guard against martians first: it stands before loopback is routable."""
+        lines = {Table.FILTER: self._missing_guard(context), Table.NAT: []}
+        for hook in _hooks(context):
+            lines[hook.table] += self._missing_jumps(hook)
+        return [Block(table, found) for table, found in lines.items() if found]
 
-    def _hook(self, wanted: HookRules) -> Block | None:
+    def _missing_jumps(self, wanted: HookRules) -> list[str]:
         """When a rule is missing, all go to the top of the builtin chain again, for their order matters."""
         present = [rule for rule in wanted.rules if self._hooked(wanted, rule)]
         if len(present) == len(wanted.rules):
-            return None
+            return []
         chain = wanted.hook.value
         lines = [f"-D {chain} {specification(rule)}" for rule in present]
-        lines += [f"-I {chain} {i} {specification(rule)}" for i, rule in enumerate(wanted.rules, start=1)]
-        return Block(wanted.table, lines)
+        return lines + [
+            f"-I {chain} {i} {specification(rule)}" for i, rule in enumerate(wanted.rules, start=1)
+        ]
 
-    def _ensure_martian_guard(self, context: Context) -> None:
+    def _missing_guard(self, context: Context) -> list[str]:
         guard = base.martian_guard(context)
         if guard is None:
-            return
+            return []
         lines = [] if self.tools.has_chain(Table.FILTER, guard.name) else [f":{guard.name} - [0:0]"]
         for rule in guard.rules:
             if lines or not self.tools.has_rule(Table.FILTER, guard.name, rule):
                 lines.append(f"-A {guard.name} {specification(rule)}")
-        if lines:
-            self.tools.restore([Block(Table.FILTER, lines)])
+        return lines
 
 
 def _hooks(context: Context) -> tuple[HookRules, ...]:

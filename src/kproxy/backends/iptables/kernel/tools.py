@@ -38,7 +38,10 @@ _NFTA_CHAIN_NAME = 3
 _NFGENMSG_SIZE = 4
 _NFPROTO = {Family.IPV4: 2, Family.IPV6: 10}
 _COMMANDS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
-_TABLE_NAMES = {Family.IPV4: "/proc/thread-self/net/ip_tables_names", Family.IPV6: "/proc/thread-self/net/ip6_tables_names"}
+_TABLE_NAMES = {
+    Family.IPV4: "/proc/thread-self/net/ip_tables_names",
+    Family.IPV6: "/proc/thread-self/net/ip6_tables_names",
+}
 _RANDOM_FULLY_SINCE = (1, 6, 2)
 _VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?: \((nf_tables|legacy)\))?")
 
