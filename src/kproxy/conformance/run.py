@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kproxy.conformance.bind import Instance
@@ -29,10 +29,13 @@ from kproxy.conformance.case import (
     Still,
     Target,
     Use,
+    Vantage,
     Wait,
 )
 from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.world import World
+from kproxy.lab.observation import Socket
+from kproxy.net import Address
 from kproxy.spec.outcome import Delivered
 
 FALSE_ALARM = 1e-6
@@ -42,6 +45,8 @@ MOST_SHOWN = 3
 """Different observations that a finding tells."""
 
 Mutation = Apply | Delete | Relabel | Restart
+Endpoint = tuple[Address, int]
+Judged = Probe | Hold | Use
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +70,8 @@ class Progress:
     findings: list[Finding] = field(default_factory=list)
     broken: str = ""
     seconds: float = 0.0
-    stuck: dict[str, tuple[object, ...]] = field(default_factory=dict)
-    roamed: dict[str, set[object]] = field(default_factory=dict)
+    stuck: dict[tuple[Vantage, str], set[Endpoint]] = field(default_factory=dict)
+    roamed: dict[str, set[Endpoint]] = field(default_factory=dict)
     held: dict[str, Observation] = field(default_factory=dict)
 
 
@@ -119,13 +124,18 @@ async def run(
 
 
 async def _ask(testbed: Testbed, progress: Progress, questions: Sequence[tuple[int, Step]]) -> None:
-    """Put one case's questions of one round: probes in a row together, all else in order."""
+    """Put one case's questions of one round: probes in a row together, all else in order.
+
+    Once the harness could not observe a case, later answers would rest on nothing: it is asked no more.
+    """
     started = time.monotonic()
-    try:
-        for batch in _batches(questions):
-            await asyncio.gather(*(_step(testbed, progress, number, step) for number, step in batch))
-    except Broken as reason:
-        progress.broken = str(reason)
+    for batch in _batches(questions):
+        if progress.broken:
+            break
+        asked = [_observe(testbed, progress, step) for _, step in batch]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for (number, step), seen in zip(batch, answers, strict=True):
+            _note(testbed, progress, number, step, seen)
     progress.seconds += time.monotonic() - started
 
 
@@ -143,24 +153,42 @@ def _batches(questions: Sequence[tuple[int, Step]]) -> Iterator[list[tuple[int, 
         yield batch
 
 
-async def _step(testbed: Testbed, progress: Progress, number: int, step: Step) -> None:
+async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence[Observation]:
     match step:
         case Probe():
             count = 1 if testbed.exhaustive else sample_size(step)
-            seen = await testbed.probe(progress.instance, step, count)
-            _judge_probe(testbed, progress, number, step, seen)
+            return await testbed.probe(progress.instance, step, count)
         case Hold():
-            observation = await testbed.hold(progress.instance, step)
-            progress.held[step.flow] = observation
-            _judge(progress, number, step, step.expect, [observation], progress.instance.case.clauses)
+            return [await testbed.hold(progress.instance, step)]
         case Use():
-            _judge_use(progress, number, step, await testbed.use(progress.instance, step))
+            return [await testbed.use(progress.instance, step)]
         case OutOfWindow():
             await testbed.out_of_window(progress.instance, step)
         case Wait(seconds=seconds):
             await asyncio.sleep(seconds)
         case _:
             raise AssertionError(step)
+    return []
+
+
+def _note(
+    testbed: Testbed, progress: Progress, number: int, step: Step, seen: Sequence[Observation] | BaseException
+) -> None:
+    if isinstance(seen, Broken):
+        progress.broken = progress.broken or str(seen)
+        return
+    if isinstance(seen, BaseException):
+        raise seen
+    match step:
+        case Probe():
+            _judge_probe(testbed, progress, number, step, seen)
+        case Hold():
+            progress.held[step.flow] = seen[0]
+            _judge(progress, number, step, step.expect, seen)
+        case Use():
+            _judge_use(progress, number, step, seen[0])
+        case _:
+            pass
 
 
 def sample_size(probe: Probe) -> int:
@@ -174,8 +202,7 @@ def sample_size(probe: Probe) -> int:
 def _judge_probe(
     testbed: Testbed, progress: Progress, number: int, step: Probe, seen: Sequence[Observation]
 ) -> None:
-    clauses = step.clauses or tuple(progress.instance.case.clauses)
-    _judge(progress, number, step, step.expect, seen, clauses)
+    _judge(progress, number, step, step.expect, seen)
     if step.spread:
         _judge_spread(progress, number, step, seen)
     if step.sticks and not testbed.exhaustive:
@@ -185,21 +212,16 @@ def _judge_probe(
 
 
 def _judge(
-    progress: Progress,
-    number: int,
-    step: Probe | Hold | Use,
-    lawful: Lawful,
-    seen: Sequence[Observation],
-    clauses: Sequence[str] | frozenset[str],
+    progress: Progress, number: int, step: Judged, lawful: Lawful, seen: Sequence[Observation]
 ) -> None:
     outcomes = progress.instance.outcomes(lawful, _target(progress, step))
     strange = [o for o in seen if not o.outcomes & outcomes]
     if strange:
         texts = _counted(o.text for o in strange)
-        _find(progress, number, describe(step), describe_lawful(lawful), texts, clauses)
+        _find(progress, number, step, describe_lawful(lawful), texts)
 
 
-def _target(progress: Progress, step: Probe | Hold | Use) -> Target:
+def _target(progress: Progress, step: Judged) -> Target:
     if isinstance(step, Use):
         holds = (s for s in progress.instance.case.steps if isinstance(s, Hold) and s.flow == step.flow)
         return next(holds).to
@@ -209,55 +231,50 @@ def _target(progress: Progress, step: Probe | Hold | Use) -> Target:
 def _judge_spread(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
     lawful = progress.instance.outcomes(step.expect, step.to)
     wanted = {(o.address, o.port) for o in lawful if isinstance(o, Delivered)}
-    missing = wanted - {o.endpoint for o in seen}
+    missing = wanted - _endpoints(seen)
     if missing:
-        names = ", ".join(f"{address}:{port}" for address, port in sorted(missing, key=str))
-        text = f"{len(seen)} tries never reached {names}"
-        clauses = step.clauses or tuple(progress.instance.case.clauses)
-        _find(progress, number, describe(step), f"every one of {describe_lawful(step.expect)}", text, clauses)
+        text = f"{len(seen)} tries never reached {_names(missing)}"
+        _find(progress, number, step, f"every one of {describe_lawful(step.expect)}", text)
 
 
 def _judge_sticks(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
-    met = dict.fromkeys((*progress.stuck.get(step.sticks, ()), *(o.endpoint for o in seen)))
-    progress.stuck[step.sticks] = tuple(met)
+    met = progress.stuck.setdefault((step.sender, step.sticks), set())
+    met |= _endpoints(seen)
     if len(met) > 1:
-        clauses = step.clauses or tuple(progress.instance.case.clauses)
-        _find(
-            progress, number, describe(step), "one endpoint for all", f"{len(met)} endpoints: {met}", clauses
-        )
+        _find(progress, number, step, "one endpoint for all", f"{len(met)} endpoints: {_names(met)}")
 
 
 def _judge_roams(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
     """The last probe of the name answers for all of them."""
     met = progress.roamed.setdefault(step.roams, set())
-    met.update(o.endpoint for o in seen)
+    met |= _endpoints(seen)
     steps = enumerate(progress.instance.case.steps, 1)
     last = max(n for n, other in steps if isinstance(other, Probe) and other.roams == step.roams)
     if number == last and len(met) == 1:
-        clauses = step.clauses or tuple(progress.instance.case.clauses)
-        _find(progress, number, describe(step), "several endpoints over time", f"always {met}", clauses)
+        _find(progress, number, step, "several endpoints over time", f"always {_names(met)}")
 
 
 def _judge_use(progress: Progress, number: int, step: Use, seen: Observation) -> None:
-    clauses = step.clauses or tuple(progress.instance.case.clauses)
     if not isinstance(step.expect, Still):
-        _judge(progress, number, step, step.expect, [seen], clauses)
+        _judge(progress, number, step, step.expect, [seen])
         return
     before = progress.held[step.flow]
     if seen.endpoint is None or seen.endpoint != before.endpoint:
-        _find(progress, number, describe(step), f"still {before.text}", seen.text, clauses)
+        _find(progress, number, step, f"still {before.text}", seen.text)
 
 
-def _find(
-    progress: Progress,
-    number: int,
-    what: str,
-    lawful: str,
-    seen: str,
-    clauses: Sequence[str] | frozenset[str],
-) -> None:
-    cited = tuple(sorted(clauses))
-    progress.findings.append(Finding(progress.instance, number, what, lawful, seen, cited))
+def _find(progress: Progress, number: int, step: Judged, lawful: str, seen: str) -> None:
+    own = () if isinstance(step, Hold) else step.clauses
+    cited = tuple(sorted(own or progress.instance.case.clauses))
+    progress.findings.append(Finding(progress.instance, number, describe(step), lawful, seen, cited))
+
+
+def _endpoints(seen: Sequence[Observation]) -> set[Endpoint]:
+    return {o.endpoint for o in seen if o.endpoint is not None}
+
+
+def _names(endpoints: Iterable[Endpoint]) -> str:
+    return ", ".join(sorted(str(Socket(address, port)) for address, port in endpoints))
 
 
 def _counted(texts: Iterator[str]) -> str:
@@ -269,7 +286,7 @@ def _counted(texts: Iterator[str]) -> str:
     return "; ".join([*shown[:MOST_SHOWN], *more])
 
 
-def describe(step: Probe | Hold | Use) -> str:
+def describe(step: Judged) -> str:
     """A step in words."""
     match step:
         case Use(flow=flow):
