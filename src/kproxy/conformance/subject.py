@@ -24,9 +24,11 @@ import fnmatch
 import importlib.resources
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from kproxy.conformance.case import Case, Feature
 
@@ -50,13 +52,12 @@ class BadSubject(Exception):
     """A subject file that cannot be used; says what is wrong and where."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deviation:
+class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A case this subject is known to fail, with a link to why."""
 
     case: str
-    link: str
-    text: str
+    link: Annotated[str, msgspec.Meta(pattern="^https?://")]
+    text: Annotated[str, msgspec.Meta(min_length=1)]
     mode: str = ""
 
     def covers(self, case: Case, mode: str) -> bool:
@@ -64,19 +65,22 @@ class Deviation:
         return self.mode in {"", mode} and fnmatch.fnmatchcase(case.id, self.case)
 
 
+Words = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A service proxy to be judged."""
+    """A service proxy to be judged; a file's keys are these fields, with hyphens."""
 
-    name: str
-    modes: tuple[str, ...]
-    command: tuple[str, ...]
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    modes: Words
+    command: Words
     version_command: tuple[str, ...] = ()
     binary: str = ""
     min_sync_period: str = "10ms"
     features: frozenset[Feature] = frozenset(Feature)
-    environment: Mapping[str, str]
-    files: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     deviations: tuple[Deviation, ...] = ()
 
     def lacks(self, case: Case) -> frozenset[Feature]:
@@ -112,68 +116,30 @@ def load(name_or_path: str, binary: str = "") -> Subject:
 def parse(text: str, where: str, binary: str = "") -> Subject:
     """A subject from TOML text; ``where`` is for messages.  Raises `BadSubject`."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        message = f"{where}: {error}"
-        raise BadSubject(message) from error
-    unknown = document.keys() - _KNOWN
-    if unknown:
-        message = f"{where}: unknown keys {sorted(unknown)}; known are {sorted(_KNOWN)}"
-        raise BadSubject(message)
-    subject = _build(document, where, binary)
+        subject = _convert(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise BadSubject(f"{where}: {error}{_hint(str(error))}") from error
+    if binary:
+        subject = replace(subject, binary=binary)
     if not subject.binary and any("{binary}" in part for part in subject.command):
         message = f"{where}: needs the program's path: give --binary PATH, or `binary` in the file"
         raise BadSubject(message)
     return subject
 
 
-_KNOWN = frozenset(
-    {
-        "name",
-        "modes",
-        "command",
-        "version-command",
-        "binary",
-        "min-sync-period",
-        "features",
-        "environment",
-        "files",
-        "deviations",
-    }
-)
-
-
-def _build(document: Mapping[str, Any], where: str, binary: str) -> Subject:
-    try:
-        return Subject(
-            name=document["name"],
-            modes=tuple(document["modes"]),
-            command=tuple(document["command"]),
-            version_command=tuple(document.get("version-command", ())),
-            binary=binary or document.get("binary", ""),
-            min_sync_period=document.get("min-sync-period", "10ms"),
-            features=_features(document.get("features"), where),
-            environment=document.get("environment", {}),
-            files=document.get("files", {}),
-            deviations=tuple(Deviation(**entry) for entry in document.get("deviations", ())),
-        )
-    except KeyError as error:
-        message = f"{where}: {error.args[0]!r} is missing"
-        raise BadSubject(message) from error
-    except TypeError as error:
-        message = f"{where}: deviations: {error}; give case, link, text and perhaps mode"
-        raise BadSubject(message) from error
-
-
-def _features(names: list[str] | None, where: str) -> frozenset[Feature]:
-    if names is None:
-        return frozenset(Feature)
-    known = {feature.value: feature for feature in Feature}
-    unknown = [name for name in names if name not in known]
+def _convert(document: Mapping[str, object]) -> Subject:
+    known = [entry.name.replace("_", "-") for entry in fields(Subject)]
+    unknown = sorted(document.keys() - set(known))
     if unknown:
-        message = f"{where}: unknown features {unknown}; known are {sorted(known)}"
-        raise BadSubject(message)
-    return frozenset(known[name] for name in names)
+        raise msgspec.ValidationError(f"unknown keys {', '.join(unknown)}; known are {', '.join(known)}")
+    return msgspec.convert({key.replace("-", "_"): value for key, value in document.items()}, Subject)
+
+
+def _hint(problem: str) -> str:
+    """What would have been right, where a list of it helps."""
+    if "enum value" in problem:
+        return f"; features are {', '.join(feature.value for feature in Feature)}"
+    return ""
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
