@@ -4,7 +4,8 @@ The worlds are small on purpose: few names, addresses and ports, so that objects
 and repeat each other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import TypeVar
 
@@ -16,170 +17,173 @@ from kproxy.api import Cluster, Key, key_of
 T = TypeVar("T")
 Item = TypeVar("Item", api.Service, api.EndpointSlice)
 
-NAMESPACES = ("a", "b")
-NAMES = ("db", "web", "x")
+KEYS: tuple[Key, ...] = (("a", "web"), ("a", "x"), ("b", "web"))
+"""The Services there may be."""
+
+SLICE_KEYS = st.sampled_from([("a", "s1"), ("a", "s2"), ("a", "s3"), ("b", "s1")])
+
 NODES = ("node-1", "node-2")
 ZONES = ("east", "west")
-PORT_NAMES = ("", "dns", "http")
-PROTOCOLS = ("TCP", "UDP", "SCTP")
+V4, V6 = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "010.0.0.2"), ("fd00::1", "fd00::2")
+NOT_ADDRESSES = ("", "10.0.0", "nonsense", "fe80::1%eth0", "300.1.1.1", "::ffff:10.0.0.3")
+CIDRS = (" 10.0.0.0/8", "10.0.0.1/32", "0.0.0.0/0", "fd00::/64", "::/0")
 
-_rarely = st.integers(0, 9).map(lambda number: number == 0)
+
+def mostly(usual: st.SearchStrategy[T], other: st.SearchStrategy[T]) -> st.SearchStrategy[T]:
+    """The usual, and seldom the other: an object has many fields, and most of them must be good for it to matter."""
+    return st.integers(0, 19).flatmap(lambda number: other if number == 13 else usual)
+
+
+def one_of(usual: tuple[T, ...], *other: T) -> st.SearchStrategy[T]:
+    """Mostly one of the usual values, each as likely."""
+    return st.sampled_from(usual * (20 * len(other) // len(usual)) + other if other else usual)
+
+
+def short_list(
+    items: st.SearchStrategy[T], size: int = 2, least: int = 0
+) -> st.SearchStrategy[list[T] | None]:
+    """A list as the API has it: it may be null."""
+    lists: st.SearchStrategy[list[T] | None] = st.lists(items, min_size=least, max_size=size)
+    return mostly(lists, st.none())
 
 
 def addresses() -> st.SearchStrategy[str]:
     """Texts where an address is expected: mostly good ones, of both families."""
-    good = st.sampled_from(
-        ("10.0.0.1", "10.0.0.2", "10.0.0.3", "010.0.0.2", "fd00::1", "fd00::2", "::ffff:10.0.0.3")
-    )
-    return st.one_of(good, good, st.sampled_from(("", "10.0.0", "nonsense", "fe80::1%eth0", "300.1.1.1")))
+    return one_of(V4 + V6, *NOT_ADDRESSES)
 
 
-def cidrs() -> st.SearchStrategy[str]:
-    """Texts where a CIDR is expected."""
-    return st.sampled_from(
-        (" 10.0.0.0/8", "10.0.0.1/32", "0.0.0.0/0", "fd00::/64", "::/0", "10.0.0.0/99", "x")
-    )
-
-
-def port_numbers() -> st.SearchStrategy[int]:
-    """Port numbers, seldom out of range."""
-    return st.sampled_from((80, 80, 53, 443, 53, 443, 0, 70000, -1))
+def labels(label: str) -> st.SearchStrategy[dict[str, str]]:
+    """Seldom the label, which takes the object out of sight."""
+    return mostly(st.just({}), st.just({label: ""}))
 
 
 def service_ports() -> st.SearchStrategy[api.ServicePort]:
     return st.builds(
         api.ServicePort,
-        name=st.one_of(st.none(), st.sampled_from(PORT_NAMES)),
-        protocol=st.sampled_from((*PROTOCOLS, "TCP", "UDP", "ICMP")),
-        port=port_numbers(),
-        node_port=st.sampled_from((0, 30000, 30001, 99999)),
+        name=one_of(("http",), "", None),
+        protocol=one_of(("TCP",), "UDP", "SCTP", "ICMP"),
+        port=one_of((80, 81), 0, -1, 70000),
+        node_port=one_of((0, 30000), 30001, 99999),
     )
 
 
-def _short_list(items: st.SearchStrategy[T], size: int = 2) -> st.SearchStrategy[list[T] | None]:
-    return st.one_of(st.none(), st.lists(items, max_size=size))
+def affinities() -> st.SearchStrategy[api.SessionAffinityConfig | None]:
+    seconds = st.builds(api.ClientIPConfig, st.sampled_from((None, 0, 5, 10**6)))
+    return st.one_of(st.none(), st.builds(api.SessionAffinityConfig, st.one_of(st.none(), seconds)))
 
 
-def _labels(label: str) -> st.SearchStrategy[dict[str, str]]:
-    return _rarely.map(lambda there: {label: ""} if there else {})
+def cluster_ips() -> st.SearchStrategy[list[str]]:
+    """Mostly one of each family; few enough for two Services to claim the same."""
+    usual = [["10.9.0.1", "fd09::1"], ["fd09::2", "10.9.0.2"], ["10.0.0.1", "fd00::1"]]
+    return mostly(st.sampled_from(usual), st.lists(addresses(), max_size=2))
 
 
 @st.composite
-def services(draw: st.DrawFn) -> api.Service:
-    """A Service, proxied or not, with some senseless fields."""
-    cluster_ips = draw(st.lists(addresses(), max_size=2))
-    first = draw(
-        st.sampled_from((cluster_ips[0] if cluster_ips else "", "None"))
-        if draw(_rarely)
-        else st.just("10.9.0.1")
-    )
-    policies = st.sampled_from(("", "Cluster", "Local", "Elsewhere"))
-    spec = api.ServiceSpec(
-        type=draw(st.sampled_from(("ClusterIP", "NodePort", "LoadBalancer", "LoadBalancer", "ExternalName"))),
-        ports=draw(_short_list(service_ports(), 3)),
-        cluster_ip=first,
-        cluster_ips=cluster_ips,
-        external_ips=draw(_short_list(addresses())),
-        load_balancer_source_ranges=draw(_short_list(cidrs())),
-        external_traffic_policy=draw(policies),
-        internal_traffic_policy=draw(st.one_of(st.none(), policies)),
-        session_affinity=draw(st.sampled_from(("None", "ClientIP"))),
-        session_affinity_config=draw(
-            st.one_of(
-                st.none(),
-                st.builds(
-                    api.SessionAffinityConfig,
-                    st.one_of(st.none(), st.builds(api.ClientIPConfig, st.sampled_from((None, 0, 5, 10**6)))),
-                ),
-            )
-        ),
-        health_check_node_port=draw(st.sampled_from((0, 32000))),
-    )
-    ingress = st.builds(
-        api.LoadBalancerIngress, addresses(), st.just(""), st.sampled_from((None, "VIP", "Proxy"))
-    )
+def services(draw: st.DrawFn, keys: st.SearchStrategy[Key] | None = None) -> api.Service:
+    """A Service, mostly proxied, with some senseless fields."""
+    namespace, name = draw(st.sampled_from(KEYS) if keys is None else keys)
+    ips = draw(cluster_ips())
+    policies = one_of(("Local", "Cluster"), "", "Elsewhere")
+    ingress = st.builds(api.LoadBalancerIngress, addresses(), ip_mode=one_of((None, "VIP"), "Proxy"))
     return api.Service(
-        metadata=api.Metadata(
-            name=draw(st.sampled_from(NAMES)),
-            namespace=draw(st.sampled_from(NAMESPACES)),
-            labels=draw(_labels(api.PROXY_NAME_LABEL)),
+        metadata=api.Metadata(name=name, namespace=namespace, labels=draw(labels(api.PROXY_NAME_LABEL))),
+        spec=api.ServiceSpec(
+            type=draw(one_of(("LoadBalancer", "ClusterIP", "NodePort"), "ExternalName")),
+            ports=draw(short_list(service_ports(), 3, 1)),
+            cluster_ip=draw(one_of((ips[0] if ips else "",), "", "None")),
+            cluster_ips=ips,
+            external_ips=draw(short_list(addresses())),
+            load_balancer_source_ranges=draw(short_list(one_of(CIDRS, "10.0.0.0/99", "x"))),
+            external_traffic_policy=draw(policies),
+            internal_traffic_policy=draw(mostly(policies.map(str), st.none())),
+            session_affinity=draw(st.sampled_from(("None", "ClientIP"))),
+            session_affinity_config=draw(affinities()),
+            health_check_node_port=draw(st.sampled_from((0, 32000))),
         ),
-        spec=spec,
-        status=api.ServiceStatus(api.LoadBalancerStatus(draw(_short_list(ingress)))),
+        status=api.ServiceStatus(api.LoadBalancerStatus(draw(short_list(ingress)))),
     )
 
 
-def endpoints() -> st.SearchStrategy[api.Endpoint]:
+def endpoints(texts: tuple[str, ...]) -> st.SearchStrategy[api.Endpoint]:
     condition = st.sampled_from((None, True, False))
+    hints = st.builds(
+        api.EndpointHints,
+        short_list(st.sampled_from(ZONES).map(api.ForZone), 2, 1),
+        short_list(st.sampled_from(NODES).map(api.ForNode)),
+    )
     return st.builds(
         api.Endpoint,
-        addresses=st.one_of(st.none(), st.lists(addresses(), max_size=2)),
+        addresses=short_list(one_of(texts, *NOT_ADDRESSES), 2, 1),
         conditions=st.one_of(st.none(), st.builds(api.EndpointConditions, condition, condition, condition)),
-        hints=st.one_of(
-            st.none(),
-            st.builds(
-                api.EndpointHints,
-                _short_list(st.sampled_from(ZONES).map(api.ForZone)),
-                _short_list(st.sampled_from(NODES).map(api.ForNode)),
-            ),
-        ),
-        node_name=st.sampled_from((None, "", *NODES)),
+        hints=st.one_of(st.none(), hints),
+        node_name=one_of(NODES, None, ""),
     )
 
 
 @st.composite
-def slices(draw: st.DrawFn) -> api.EndpointSlice:
-    """An EndpointSlice of some Service, or of none."""
-    owner = draw(st.sampled_from((*NAMES, *NAMES, "", None)))
+def slices(draw: st.DrawFn, keys: st.SearchStrategy[Key] | None = None) -> api.EndpointSlice:
+    """An EndpointSlice, mostly of some Service; its name does not tell of which."""
+    namespace, name = draw(SLICE_KEYS if keys is None else keys)
+    owner = draw(one_of(tuple({name for _, name in KEYS}), "", None))
+    family, texts = draw(st.sampled_from((("IPv4", V4), ("IPv6", V6))))
     ports = st.builds(
         api.EndpointPort,
-        name=st.one_of(st.none(), st.sampled_from(PORT_NAMES)),
-        protocol=st.sampled_from((None, *PROTOCOLS, "ICMP")),
-        port=st.sampled_from((None, 0, 8080, 8080, 9090, 70000)),
+        name=one_of(("http",), "", None),
+        protocol=one_of(("TCP", None), "UDP", "SCTP", "ICMP"),
+        port=one_of((8080, 9090), None, 0, 70000),
     )
     return api.EndpointSlice(
         metadata=api.Metadata(
-            name=draw(st.sampled_from(("s1", "s2", "s3", "s4"))),
-            namespace=draw(st.sampled_from(NAMESPACES)),
-            labels=draw(_labels(api.HEADLESS_LABEL))
+            name=name,
+            namespace=namespace,
+            labels=draw(labels(api.HEADLESS_LABEL))
             | ({} if owner is None else {api.SERVICE_NAME_LABEL: owner}),
         ),
-        address_type=draw(st.sampled_from(("IPv4", "IPv4", "IPv6", "FQDN"))),
-        endpoints=draw(_short_list(endpoints(), 4)),
-        ports=draw(_short_list(ports, 3)),
+        address_type=draw(one_of((family,), "IPv4", "FQDN")),
+        endpoints=draw(short_list(endpoints(texts), 3, 1)),
+        ports=draw(short_list(ports, 2, 1)),
     )
 
 
 @st.composite
-def clusters(draw: st.DrawFn, max_objects: int = 5) -> Cluster:
+def clusters(draw: st.DrawFn) -> Cluster:
     """Services and EndpointSlices in any order."""
     return Cluster(
-        services={key_of(item): item for item in draw(st.lists(services(), max_size=max_objects))},
-        slices={key_of(item): item for item in draw(st.lists(slices(), max_size=max_objects))},
+        services={key_of(item): item for item in draw(st.lists(services(), min_size=1, max_size=3))},
+        slices={key_of(item): item for item in draw(st.lists(slices(), min_size=1, max_size=4))},
     )
 
 
 @st.composite
-def _changed(draw: st.DrawFn, before: Mapping[Key, Item], items: st.SearchStrategy[Item]) -> dict[Key, Item]:
+def _changed(
+    draw: st.DrawFn, before: Mapping[Key, Item], new: Callable[..., st.SearchStrategy[Item]]
+) -> dict[Key, Item]:
     after = dict(before)
-    match draw(st.sampled_from(("put", "put", "remove", "move"))):
-        case "remove" if after:
-            del after[draw(st.sampled_from(sorted(after)))]
-        case "move" if after:
-            key = draw(st.sampled_from(sorted(after)))
+    if not after:
+        item = draw(new())
+        return {key_of(item): item}
+    key = draw(st.sampled_from(sorted(after)))
+    match draw(st.sampled_from(("change", "renew", "remove", "move", "add"))):
+        case "change":
+            after[key] = draw(new(st.just(key)))
+        case "renew":
+            after[key] = copy(after[key])
+        case "remove":
+            del after[key]
+        case "move":
             after[key] = after.pop(key)
         case _:
-            item = draw(items)
+            item = draw(new())
             after[key_of(item)] = item
     return after
 
 
 @st.composite
 def successors(draw: st.DrawFn, before: Cluster) -> Cluster:
-    """What may come after ``before``: one object put, taken away, or moved to the end."""
+    """What may come after ``before``: one object added, changed, taken away, listed last, or told again."""
     if draw(st.booleans()):
-        return replace(before, services=draw(_changed(before.services, services())))
-    return replace(before, slices=draw(_changed(before.slices, slices())))
+        return replace(before, services=draw(_changed(before.services, services)))
+    return replace(before, slices=draw(_changed(before.slices, slices)))
 
 
 @st.composite

@@ -281,6 +281,15 @@ def test_a_node_without_a_zone_follows_no_zone_hint_and_says_so() -> None:
     assert planned(*objects).notes == ()
 
 
+def test_a_note_about_hints_goes_with_its_reason() -> None:
+    objects = service(), slice_of(near("10.0.0.1", ["east"]), near("10.0.0.2"))
+    unhinted = planned(*objects)
+    assert len(unhinted.notes) == 1
+    hinted = cluster(service(), slice_of(near("10.0.0.1", ["east"]), near("10.0.0.2", ["west"])))
+    assert plan(normalise(hinted, V4), HERE, unhinted).notes == ()
+    assert plan(normalise(Cluster(), V4), HERE, unhinted).notes == ()
+
+
 def test_terminating_endpoints_are_used_whatever_their_hints() -> None:
     lingering = [
         endpoint(f"10.0.0.{n}", "node-2", ready=False, terminating=True, zones=[zone])
@@ -396,6 +405,18 @@ def test_what_a_service_gives_up_goes_to_the_next() -> None:
     alone = plan(normalise(cluster(second), V4), HERE, both)
     assert [len(one.frontends) for one in both.services] == [2, 1]
     assert [len(one.frontends) for one in alone.services] == [2]
+
+
+def test_an_address_nobody_wants_any_more_is_forgotten() -> None:
+    first, second = (
+        service(n, [f"10.96.0.{i}"], external_ips=["203.0.113.1"]) for i, n in enumerate("ab", 1)
+    )
+    made = None
+    for objects in ((first, second), (first,), ()):
+        made = plan(normalise(cluster(*objects), V4), HERE, made)
+    assert made is not None
+    assert not made.services
+    assert not made.notes
 
 
 def test_other_ports_and_protocols_of_a_shared_address_are_no_conflict() -> None:

@@ -316,3 +316,47 @@ def test_changed_keys_are_those_with_another_object(history: list[Cluster]) -> N
         assert changed_keys(old.slices, new.slices) == {
             key for key in keys if old.slices.get(key) is not new.slices.get(key)
         }
+
+
+# ---------------------------------------------------------------- changes, one by one
+
+
+def after(before: Cluster, *changes: Cluster) -> Snapshot:
+    """The last snapshot of a history."""
+    snapshot = normalise(before, V4)
+    for item in changes:
+        snapshot = normalise(item, V4, snapshot)
+    return snapshot
+
+
+def test_a_slice_that_is_deleted_takes_its_endpoints_away() -> None:
+    one, two = slice_of(endpoint("10.0.0.1"), name="one"), slice_of(endpoint("10.0.0.2"), name="two")
+    both, rest = cluster(service(), one, two), cluster(service(), two)
+    assert places(after(both).services[WEB].ports[0].endpoints) == ["10.0.0.1:8080", "10.0.0.2:8080"]
+    assert places(after(both, rest).services[WEB].ports[0].endpoints) == ["10.0.0.2:8080"]
+    assert places(after(both, cluster(service())).services[WEB].ports[0].endpoints) == []
+
+
+def test_a_slice_that_gets_another_label_moves_to_another_service() -> None:
+    services = service(), service("x", ["10.96.0.2"])
+    mine, its = (slice_of(endpoint("10.0.0.1"), service=owner, name="s") for owner in ("web", "x"))
+    found = after(cluster(*services, mine), cluster(*services, its)).services
+    assert [places(one.ports[0].endpoints) for one in found.values()] == [[], ["10.0.0.1:8080"]]
+
+
+def test_a_slice_that_came_before_its_service_is_not_forgotten() -> None:
+    item = slice_of(endpoint("10.0.0.1"))
+    assert places(after(cluster(item), cluster(item, service())).services[WEB].ports[0].endpoints) == [
+        "10.0.0.1:8080"
+    ]
+
+
+def test_an_object_told_again_changes_nothing() -> None:
+    before = normalise(cluster(service(), slice_of(endpoint("10.0.0.1"))), V4)
+    again = normalise(cluster(service(), slice_of(endpoint("10.0.0.1"))), V4, before)
+    assert again.services is before.services
+
+
+def test_a_note_goes_with_its_reason() -> None:
+    bad, good = cluster(service(external_ips=["x"])), cluster(service())
+    assert (len(after(bad).notes), after(bad, good).notes, after(bad, Cluster()).notes) == (1, (), ())
