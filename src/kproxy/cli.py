@@ -64,12 +64,20 @@ def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParse
     run.add_argument(
         "--iptables", default="nft", choices=["nft", "legacy"], help="variant of iptables the subject finds"
     )
-    _add_selection(run)
+    _add_cases(run)
+    run.add_argument("--slow", action="store_true", help="also cases that must wait for real time to pass")
     run.add_argument(
         "--shuffle", type=int, default=None, metavar="SEED", help="run the cases in another order"
     )
     run.add_argument(
-        "--parallel", type=int, default=2, metavar="N", help="labs at once (default: %(default)s)"
+        "--parallel", type=_count, default=2, metavar="N", help="labs at once (default: %(default)s)"
+    )
+    run.add_argument(
+        "--patience",
+        type=_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long the subject may take to apply changes (default: %(default)g)",
     )
     run.add_argument(
         "--json", default="", metavar="FILE", help="write results as JSON; - for standard output"
@@ -77,16 +85,29 @@ def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParse
     run.add_argument("--evidence", type=Path, default=Path("evidence"), help="where failures leave evidence")
     run.set_defaults(command=_conformance_run)
     listing = actions.add_parser("list", help="list the catalogue")
-    _add_selection(listing)
+    _add_cases(listing)
     listing.add_argument("--json", default="", metavar="FILE", help="write it as JSON; - for standard output")
     listing.set_defaults(command=_conformance_list)
 
 
-def _add_selection(parser: argparse.ArgumentParser) -> None:
+def _add_cases(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--case", action="append", default=[], metavar="GLOB", help="only these cases (repeatable)"
     )
-    parser.add_argument("--slow", action="store_true", help="also cases that must wait for real time to pass")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1 is needed")
+    return number
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError("more than 0 is needed")
+    return seconds
 
 
 def _version(_: argparse.Namespace) -> int:
@@ -111,11 +132,12 @@ def _conformance_run(options: argparse.Namespace) -> int:
             binary=options.binary,
             mode=options.mode,
             testbed=options.testbed,
-            variant=options.iptables,
+            iptables=options.iptables,
             globs=tuple(options.case),
             slow=options.slow,
             shuffle=options.shuffle,
             parallel=options.parallel,
+            patience=options.patience,
             json=options.json,
             evidence=options.evidence,
         )
@@ -125,7 +147,7 @@ def _conformance_run(options: argparse.Namespace) -> int:
 def _conformance_list(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
 
-    return command.listing(tuple(options.case), slow=options.slow, json=options.json)
+    return command.listing(tuple(options.case), json=options.json)
 
 
 if __name__ == "__main__":

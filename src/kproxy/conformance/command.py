@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import random
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 
 from kproxy.conformance import report as reports
@@ -40,19 +42,39 @@ class RunOptions:
     binary: str = ""
     mode: str = "iptables"
     testbed: str = "netns"
-    variant: str = "nft"
+    iptables: str = "nft"
     globs: tuple[str, ...] = ()
     slow: bool = False
     shuffle: int | None = None
     parallel: int = 2
+    patience: float = 60.0
     json: str = ""
     evidence: Path = Path("evidence")
 
 
+_DEFAULTS = RunOptions()
+
+
+def matching(globs: Sequence[str]) -> list[Case]:
+    """Cases whose ID one of the globs matches; without globs all.
+
+    Raises `CannotRun` when a glob matches none: a case that was meant would not be run.
+    """
+    idle = [glob for glob in globs if not fnmatch.filter((case.id for case in CATALOGUE), glob)]
+    if idle:
+        raise CannotRun(f"no case matches {' or '.join(idle)}; `kproxy conformance list` shows them all")
+    return [case for case in CATALOGUE if not globs or any(fnmatch.fnmatchcase(case.id, g) for g in globs)]
+
+
 def select(globs: Sequence[str], *, slow: bool) -> list[Case]:
-    """Cases whose ID one of the globs matches (no glob: all); slow ones when asked for or named exactly."""
-    chosen = [case for case in CATALOGUE if not globs or any(fnmatch.fnmatchcase(case.id, g) for g in globs)]
-    return [case for case in chosen if slow or not case.slow or case.id in globs]
+    """The cases to run: what matches, slow ones only when asked for or named exactly.
+
+    Raises `CannotRun` when nothing is left.
+    """
+    chosen = [case for case in matching(globs) if slow or not case.slow or case.id in globs]
+    if not chosen:
+        raise CannotRun(f"only slow cases match {' or '.join(globs)}: add --slow")
+    return chosen
 
 
 def run(options: RunOptions) -> int:
@@ -61,12 +83,10 @@ def run(options: RunOptions) -> int:
     try:
         subject = load(options.proxy, options.binary)
         cases = _cases(options)
+        _can_write(options.json)
         open_testbed, environment = _testbed(options, subject)
     except (BadSubject, CannotRun) as reason:
-        Console(stderr=True).print(
-            f"kproxy conformance: {reason}", style="bold", highlight=False, markup=False
-        )
-        return CANNOT_RUN
+        return _cannot_run(reason)
     session = Session(
         subject=subject,
         mode=options.mode,
@@ -74,6 +94,7 @@ def run(options: RunOptions) -> int:
         evidence=options.evidence,
         environment=environment,
         parallel=options.parallel,
+        again=_again(options),
     )
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with _live(console) as tick:
@@ -89,14 +110,36 @@ def _console(*, stderr: bool) -> Console:
     return console if console.is_terminal else Console(stderr=stderr, width=140)
 
 
+def _cannot_run(reason: Exception) -> int:
+    console = Console(stderr=True)
+    console.print(
+        f"kproxy conformance: {reason}", style="bold", highlight=False, markup=False, soft_wrap=True
+    )
+    return CANNOT_RUN
+
+
 def _cases(options: RunOptions) -> list[Case]:
     cases = select(options.globs, slow=options.slow)
-    if not cases:
-        message = f"no case matches {' '.join(options.globs)}; `kproxy conformance list` shows them all"
-        raise CannotRun(message)
     if options.shuffle is not None:
         random.Random(options.shuffle).shuffle(cases)
     return cases
+
+
+def _can_write(where: str) -> None:
+    """Find out before the run, not after it."""
+    place = Path(where)
+    if where not in {"", "-"} and (place.is_dir() or not place.absolute().parent.is_dir()):
+        raise CannotRun(f"--json {where}: that is no file in a folder that exists")
+
+
+def _again(options: RunOptions) -> str:
+    """The command that asks the same subject on the same testbed, without the choice of cases."""
+    words = ["kproxy", "conformance", "run", "--proxy", options.proxy, "--mode", options.mode]
+    for name in ("binary", "testbed", "iptables", "patience"):
+        value = getattr(options, name)
+        if value != getattr(_DEFAULTS, name):
+            words += [f"--{name}", f"{value:g}" if isinstance(value, float) else value]
+    return shlex.join(words)
 
 
 def _testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[str, str]]:
@@ -112,11 +155,12 @@ def _testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[s
         return simulator.opener(options.mode), {"testbed": "simulator"}
     from kproxy.conformance.testbeds import environment, netns
 
-    problems = environment.problems()
-    if problems:
+    problems = environment.problems() or [environment.missing_program(subject)]
+    if any(problems):
         raise CannotRun("; ".join(problems))
-    variant = environment.variant(options.variant)
-    return netns.opener(subject, options.mode, variant), environment.facts(subject, variant)
+    variant = environment.variant(options.iptables)
+    open_testbed = netns.opener(subject, options.mode, variant, options.patience)
+    return open_testbed, environment.facts(subject, variant)
 
 
 class _Line:
@@ -151,17 +195,26 @@ def _live(console: Console) -> _Live:
     return _Live(console)
 
 
-def listing(globs: Sequence[str], *, slow: bool, json: str) -> int:
-    """Print the catalogue."""
-    cases = select(globs, slow=slow or not globs)
+def listing(globs: Sequence[str], *, json: str) -> int:
+    """Print the catalogue, or the cases that the globs match; 2 when one matches none."""
+    try:
+        cases = matching(globs)
+        _can_write(json)
+    except CannotRun as reason:
+        return _cannot_run(reason)
     if json:
         _write(reports.catalogue_document(cases), json)
-        return 0
-    console = Console()
-    for case in cases:
-        console.print(f"{case.id}  [dim]{case.about}[/]", highlight=False)
-    console.print(f"\n{len(cases)} cases")
+    else:
+        _print_cases(cases, Console())
     return 0
+
+
+def _print_cases(cases: Sequence[Case], console: Console) -> None:
+    """One line for each, and the sum."""
+    for case in cases:
+        slow = " (slow)" if case.slow else ""
+        console.print(f"{case.id}  [dim]{escape(case.about)}{slow}[/]", highlight=False, soft_wrap=True)
+    console.print(f"\n{len(cases)} cases", highlight=False)
 
 
 def _write(document: object, where: str) -> None:

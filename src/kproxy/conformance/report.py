@@ -47,6 +47,9 @@ COLOURS = {
 VERDICT_WIDTH = max(len(kind.value) for kind in Result)
 TIME_WIDTH = 6
 
+MOST_NAMED = 5
+"""Cases that one reason for `Result.BROKEN` names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
@@ -69,6 +72,7 @@ class Report:
     environment: Mapping[str, str]
     results: tuple[CaseResult, ...]
     seconds: float
+    again: str = "kproxy conformance run"
 
     @property
     def exit_code(self) -> int:
@@ -134,9 +138,13 @@ def show(report: Report, console: Console) -> None:
     """Print groups and cases with verdicts and time, then every failure in full, then the sum."""
     console.print(_table(report.results, console.width))
     for entry in report.results:
-        if entry.result in {Result.FAILED, Result.BROKEN}:
-            _show_failure(entry, report, console)
-    console.print(summary(report))
+        if entry.result is Result.FAILED:
+            _show(
+                console, entry.result, f"{entry.case.id}: {entry.case.about}", _failure_lines(entry, report)
+            )
+    for reason, entries in _broken_by_reason(report.results).items():
+        _show(console, Result.BROKEN, reason, _broken_lines(entries, report))
+    console.print(summary(report), highlight=False)
 
 
 def _table(results: Sequence[CaseResult], width: int) -> Table:
@@ -173,26 +181,44 @@ def _group_cells(name: str, results: Sequence[CaseResult]) -> tuple[str, str, st
     return (f"{good}/{len(members)}", "", "")
 
 
-def _show_failure(entry: CaseResult, report: Report, console: Console) -> None:
+def _broken_by_reason(results: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
+    """What could not be observed; a lab that fails fails for all its cases alike."""
+    groups: dict[str, list[CaseResult]] = {}
+    for entry in results:
+        if entry.result is Result.BROKEN:
+            groups.setdefault(entry.reason, []).append(entry)
+    return groups
+
+
+def _show(console: Console, result: Result, heading: str, lines: Iterable[str]) -> None:
     console.print(
-        f"\n[{COLOURS[entry.result]}]{entry.result.value}[/] [bold]{entry.case.id}[/]: {entry.case.about}"
+        f"\n[{COLOURS[result]}]{result.value}[/] {escape(heading)}", highlight=False, soft_wrap=True
     )
-    for line in _failure_lines(entry, report):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    for line in lines:
+        console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _failure_lines(entry: CaseResult, report: Report) -> Iterator[str]:
-    """Requirement, what was lawful, what was seen, from where, where the evidence is, how to run it again."""
-    if entry.result is Result.BROKEN:
-        yield f"  {entry.reason}"
+    """What was lawful, what was seen, the clauses, where the evidence is, how to run it again."""
     for finding in entry.findings:
-        yield f"  {finding.instance.family.value}, step {finding.step}: {finding.what}"
-        yield f"    lawful:  {finding.lawful}"
-        yield f"    seen:    {finding.seen}"
-        yield f"    clauses: {', '.join(finding.clauses)}"
+        yield f"{finding.instance.family.value}, step {finding.step}: {finding.what}"
+        yield f"  lawful:  {finding.lawful}"
+        yield f"  seen:    {finding.seen}"
+        yield f"  clauses: {', '.join(finding.clauses)}"
+    yield from _evidence_and_again(entry, report)
+
+
+def _broken_lines(entries: Sequence[CaseResult], report: Report) -> Iterator[str]:
+    ids = [entry.case.id for entry in entries]
+    more = [f"and {len(ids) - MOST_NAMED} more"] if len(ids) > MOST_NAMED else []
+    yield f"cases:    {', '.join([*ids[:MOST_NAMED], *more])}"
+    yield from _evidence_and_again(entries[0], report)
+
+
+def _evidence_and_again(entry: CaseResult, report: Report) -> Iterator[str]:
     if entry.evidence:
-        yield f"  evidence: {entry.evidence}"
-    yield f"  again:    kproxy conformance run --proxy {report.subject} --mode {report.mode} --case '{entry.case.id}'"
+        yield f"evidence: {entry.evidence}"
+    yield f"again:    {report.again} --case '{entry.case.id}'"
 
 
 def summary(report: Report) -> str:

@@ -24,7 +24,10 @@ OpenTestbed = Callable[[Profile, Sequence[Instance]], AbstractAsyncContextManage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What is run: who, which cases, where evidence goes, how many labs at once."""
+    """What is run: who, which cases, where evidence goes, how many labs at once.
+
+    ``again`` is the command that runs all of it; a failing case is shown with it.
+    """
 
     subject: Subject
     mode: str
@@ -32,6 +35,7 @@ class Session:
     evidence: Path
     environment: Mapping[str, str]
     parallel: int = 2
+    again: str = "kproxy conformance run"
 
 
 async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[str], None]) -> Report:
@@ -55,6 +59,7 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
         environment=session.environment,
         results=tuple(results[case.id] for case in session.cases),
         seconds=time.monotonic() - started,
+        again=session.again,
     )
 
 

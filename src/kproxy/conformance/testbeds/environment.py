@@ -30,6 +30,13 @@ def problems() -> list[str]:
     return found
 
 
+def missing_program(subject: Subject) -> str:
+    """Why the subject's program cannot be started; empty when it can."""
+    if not subject.binary or _which(subject.binary):
+        return ""
+    return f"{subject.binary} is not a program that can be run: give --binary PATH"
+
+
 def variant(name: str) -> Xtables:
     """The variant of iptables called ``nft`` or ``legacy``."""
     return Xtables[name.upper()]

@@ -52,7 +52,7 @@ PATIENCE = 5.0
 QUIET = 0.5
 """Seconds without any answer that count as silence where silence is lawful."""
 BARRIER = 60.0
-"""Seconds a subject has to apply changes."""
+"""Seconds a subject has to apply changes, if nobody asks for less."""
 POLL = 0.01
 AT_ONCE = 150
 """Probes under way at the same time."""
@@ -60,8 +60,8 @@ AT_ONCE = 150
 _KINDS = {kind.value: kind for kind in Kind}
 
 
-def opener(subject: Subject, mode: str, variant: Xtables) -> OpenTestbed:
-    """How `kproxy.conformance.session` opens labs for a subject."""
+def opener(subject: Subject, mode: str, variant: Xtables, barrier: float = BARRIER) -> OpenTestbed:
+    """How `kproxy.conformance.session` opens labs for a subject, which has ``barrier`` seconds to apply changes."""
 
     @asynccontextmanager
     async def open_netns(profile: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:
@@ -69,10 +69,10 @@ def opener(subject: Subject, mode: str, variant: Xtables) -> OpenTestbed:
             try:
                 async with open_lab() as lab, ApiServer() as server:
                     proxies = Proxies(lab.network, subject, mode, profile, variant, Path(directory))
-                    testbed = NetnsTestbed(lab, server, proxies)
+                    testbed = NetnsTestbed(lab, server, proxies, barrier)
                     testbed.prepare(instances)
-                    await proxies.start_all(server)
                     try:
+                        await proxies.start_all(server)
                         yield testbed
                     finally:
                         await proxies.kill_all()
@@ -88,8 +88,9 @@ class NetnsTestbed:
     name = "netns"
     exhaustive = False
 
-    def __init__(self, lab: Lab, server: ApiServer, proxies: Proxies) -> None:
+    def __init__(self, lab: Lab, server: ApiServer, proxies: Proxies, barrier: float = BARRIER) -> None:
         self.lab, self.server, self.proxies = lab, server, proxies
+        self._barrier = barrier
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._flows: dict[tuple[str, str], tuple[Flow, Hold]] = {}
         self._sentinels = itertools.count()
@@ -150,7 +151,7 @@ class NetnsTestbed:
             await self._answered(sentinel)
 
     async def _answered(self, sentinel: Sentinel) -> None:
-        deadline = time.monotonic() + BARRIER
+        deadline = time.monotonic() + self._barrier
         waiting = set(itertools.product(topology.NODES, Family))
         while waiting:
             asked = sorted(waiting, key=str)
@@ -158,11 +159,13 @@ class NetnsTestbed:
             waiting -= {who for who, served in zip(asked, answers, strict=True) if served}
             self.proxies.check()
             if waiting and time.monotonic() > deadline:
-                missing = ", ".join(
-                    f"node {node} {family.value}" for node, family in sorted(waiting, key=str)
-                )
-                raise Broken(f"the subject has not applied a Service within {BARRIER:.0f} s: {missing}")
+                raise Broken(self._overdue(sorted(waiting, key=str)))
             await asyncio.sleep(POLL if waiting else 0)
+
+    def _overdue(self, waiting: Sequence[tuple[str, Family]]) -> str:
+        missing = ", ".join(f"node {node} {family.value}" for node, family in waiting)
+        log = self.proxies.tail(waiting[0][0]) or "(it has written nothing)"
+        return f"the subject has not applied a Service within {self._barrier:g} s: {missing}\n{log}"
 
     async def _ask(self, node: str, sentinel: Sentinel, family: Family) -> bool:
         request = ProbeRequest(

@@ -73,14 +73,18 @@ class Proxies:
         """Raise `Broken` with the end of its log if a proxy has ended by itself."""
         for node, process in self._running.items():
             if process.returncode is not None:
-                text = self.log(node).read_text(errors="replace").strip().splitlines()
-                tail = "\n".join(text[-LOG_TAIL_LINES:])
                 command = " ".join(process.argv)
-                raise Broken(f"the proxy of node {node} ended with {process.returncode}: {command}\n{tail}")
+                ended = f"the proxy of node {node} ended with {process.returncode}: {command}"
+                raise Broken(f"{ended}\n{self.tail(node)}")
 
     def log(self, node: str) -> Path:
         """The file a node's proxy writes its output to."""
         return self._directory / f"{node}.log"
+
+    def tail(self, node: str) -> str:
+        """The last lines of that file."""
+        lines = self.log(node).read_text(errors="replace").strip().splitlines()
+        return "\n".join(lines[-LOG_TAIL_LINES:])
 
     def pid(self, node: str) -> int:
         """Process ID of a node's proxy."""

@@ -80,5 +80,13 @@ def _silent(seen: lab.Silent, instance: Instance, asked: Asked) -> Observation:
         last = beyond[-1]
         text = f"silence; it left node {judge} by {last.interface} for {last.destination}"
         return Observation(frozenset(), text)
-    where = f"it reached node {judge}" if seen.evidence.entered(judge) else "not seen on a link"
-    return Observation(frozenset({Failure.DROPPED}), f"silence; {where} and nothing left it")
+    if seen.evidence.lost:
+        raise Broken(f"silence proves nothing: the captures lost {seen.evidence.lost} packets")
+    if seen.evidence.entered(judge):
+        return Observation(
+            frozenset({Failure.DROPPED}), f"silence; it reached node {judge} and nothing left it"
+        )
+    if asked.sender.kind is not VantageKind.HOST:
+        raise Broken(f"silence proves nothing: {asked.sender}'s packet never reached node {judge}")
+    where = "the node's own netfilter stopped it" if seen.stopped_at_sender else "not seen on a link"
+    return Observation(frozenset({Failure.DROPPED}), f"silence; {where}")
