@@ -39,6 +39,14 @@ def family_of(value: Address | Network) -> Family:
     return Family.IPV4 if value.version == 4 else Family.IPV6
 
 
+def text_of(value: Address | Network) -> str:
+    """``str(value)``, but five times as fast for an IPv4 address: a cluster has a lot of them."""
+    if type(value) is not IPv4Address:
+        return str(value)
+    number = int(value)
+    return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+
 _OCTETS = {str(number): number for number in range(256)}
 
 

@@ -36,7 +36,7 @@ from kproxy.backends.iptables.rules import (
     SourceIsLocal,
     Transport,
 )
-from kproxy.net import Family, Protocol
+from kproxy.net import Family, Protocol, text_of
 from kproxy.plan import (
     DetectByCIDR,
     DetectByInterface,
@@ -294,6 +294,6 @@ def _from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match
 
 
 def _target(endpoint: Endpoint, identity: str) -> _Target:
-    address = endpoint.address
-    text = f"{address}:{endpoint.port}" if address.version == 4 else f"[{address}]:{endpoint.port}"
+    address = text_of(endpoint.address)
+    text = f"{address}:{endpoint.port}" if endpoint.address.version == 4 else f"[{address}]:{endpoint.port}"
     return _Target(endpoint, text, names.ENDPOINT_PREFIX + names.suffix(identity + text))

@@ -5,9 +5,9 @@ Kept because operators and tools know them (behaviours ``ipt.chains.*``, ``ipt.c
 
 from __future__ import annotations
 
-import base64
 import enum
 import hashlib
+import itertools
 from typing import TYPE_CHECKING
 
 from kproxy.backends.iptables.rules import Table
@@ -65,6 +65,10 @@ OWN_CHAINS = {
 """The chains of fixed name that are ours alone."""
 
 
+_PAIRS = tuple(map("".join, itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", repeat=2)))
+"""Two digits of base32 (RFC 4648) for ten bits: half the time of `base64.b32encode`, and every endpoint has a name."""
+
+
 def identity(service: ServicePlan) -> str:
     """What the names of a service port's chains are made from: ``namespace/name:porttcp``."""
     return f"{service.name}{service.protocol.value.lower()}"
@@ -72,7 +76,17 @@ def identity(service: ServicePlan) -> str:
 
 def suffix(text: str) -> str:
     """First 16 characters of the base32 of the SHA-256 of ``text`` (behaviour ``ipt.chain-names``)."""
-    return base64.b32encode(hashlib.sha256(text.encode()).digest()[:10]).decode()
+    bits = int.from_bytes(hashlib.sha256(text.encode()).digest()[:10])
+    return (
+        _PAIRS[bits >> 70]
+        + _PAIRS[bits >> 60 & 1023]
+        + _PAIRS[bits >> 50 & 1023]
+        + _PAIRS[bits >> 40 & 1023]
+        + _PAIRS[bits >> 30 & 1023]
+        + _PAIRS[bits >> 20 & 1023]
+        + _PAIRS[bits >> 10 & 1023]
+        + _PAIRS[bits & 1023]
+    )
 
 
 def is_derived(name: ChainName) -> bool:

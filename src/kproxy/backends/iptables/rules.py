@@ -11,6 +11,8 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kproxy.net import text_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -61,7 +63,7 @@ class Source:
     negated: bool = False
 
     def __str__(self) -> str:
-        return f"! -s {self.network}" if self.negated else f"-s {self.network}"
+        return f"{'! ' if self.negated else ''}-s {text_of(self.network)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Destination:
     negated: bool = False
 
     def __str__(self) -> str:
-        return f"! -d {self.network}" if self.negated else f"-d {self.network}"
+        return f"{'! ' if self.negated else ''}-d {text_of(self.network)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +245,7 @@ class DestinationNAT:
 
     def __str__(self) -> str:
         if self.address.version == 4:
-            return f"-j DNAT --to-destination {self.address}:{self.port}"
+            return f"-j DNAT --to-destination {text_of(self.address)}:{self.port}"
         return f"-j DNAT --to-destination [{self.address}]:{self.port}"
 
 
