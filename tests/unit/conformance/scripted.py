@@ -1,0 +1,173 @@
+"""A testbed that answers as a test tells it to, and cases small enough to see through."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.case import (
+    Case,
+    Feature,
+    Hold,
+    OutOfWindow,
+    Probe,
+    Profile,
+    Step,
+    Use,
+    case,
+    delivered_to,
+    pod,
+    service,
+)
+from kproxy.conformance.report import Report
+from kproxy.conformance.run import Finding, Progress, run
+from kproxy.conformance.session import OpenTestbed, Session, conduct
+from kproxy.conformance.subject import Subject
+from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.conformance.world import Change
+from kproxy.net import Family
+from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+
+WEB = service("web", "a1", "b1")
+TO_WEB = Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"))
+ELSEWHERE = Delivered(ip_address("192.0.2.1"), 9, Source.PRESERVED)
+
+Answer = Callable[[Instance, Probe | Hold | Use, int], Observation]
+"""What the ``int``-th of several connections of a step meets."""
+
+
+def small_case(
+    *steps: Step, id: str = "group.name", clauses: set[str] | None = None, **fields: object
+) -> Case:
+    """A case that runs over IPv4 only."""
+    return case(
+        id, "It is small.", *steps, clauses=clauses or {"clause.one"}, families=(Family.IPV4,), **fields
+    )
+
+
+def met(outcome: Outcome) -> Observation:
+    endpoint = (outcome.address, outcome.port) if isinstance(outcome, Delivered) else None
+    return Observation(frozenset({outcome}), str(outcome), endpoint)
+
+
+def lawful_outcomes(instance: Instance, step: Probe | Hold | Use) -> list[Outcome]:
+    """What the step allows, in an order of its own; of a flow, what opening it allows."""
+    if isinstance(step, Use):
+        step = next(s for s in instance.case.steps if isinstance(s, Hold) and s.flow == step.flow)
+    return sorted(instance.outcomes(step.expect, step.to), key=str)
+
+
+def fairly(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+    """Every lawful outcome in turn; a flow stays where it is."""
+    outcomes = lawful_outcomes(instance, step)
+    return met(outcomes[number % len(outcomes)])
+
+
+def always(outcome: Outcome) -> Answer:
+    return lambda _instance, _step, _number: met(outcome)
+
+
+class Scripted:
+    """It writes down what is asked of it, in ``log``."""
+
+    name = "scripted"
+
+    def __init__(
+        self, answer: Answer = fairly, *, exhaustive: bool = False, lacking: dict[str, str] | None = None
+    ) -> None:
+        self.exhaustive = exhaustive
+        self.answer, self.lacking = answer, lacking or {}
+        self.log: list[str] = []
+        self.counts: list[int] = []
+
+    def lacks(self, case: Case) -> str | None:
+        return self.lacking.get(case.id)
+
+    async def change(self, changes: Sequence[Change]) -> None:
+        self.log.append(f"change {len(changes)}")
+
+    async def settle(self) -> None:
+        self.log.append("settle")
+
+    async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
+        self.log.append("probe")
+        self.counts.append(count)
+        await asyncio.sleep(0)
+        return [self.answer(instance, probe, number) for number in range(count)]
+
+    async def hold(self, instance: Instance, hold: Hold) -> Observation:
+        self.log.append("hold")
+        return self.answer(instance, hold, 0)
+
+    async def use(self, instance: Instance, use: Use) -> Observation:
+        self.log.append("use")
+        return self.answer(instance, use, 0)
+
+    async def out_of_window(self, _: Instance, __: OutOfWindow) -> None:
+        self.log.append("out of window")
+
+    async def evidence(self, instance: Instance, folder: Path) -> None:
+        folder.joinpath("evidence.txt").write_text(instance.name, encoding="utf-8")
+
+
+def run_all(testbed: Scripted, *cases: Case) -> list[Progress]:
+    return asyncio.run(run(testbed, instances(cases)))
+
+
+def findings(testbed: Scripted, *steps: Step) -> list[Finding]:
+    """What a run of one case of these steps finds; the harness could observe all of it."""
+    progress = run_all(testbed, small_case(*steps))
+    assert [entry.broken for entry in progress] == [""]
+    return progress[0].findings
+
+
+def opener(
+    testbed: Scripted, *, broken: dict[str, str] | None = None, opened: list[str] | None = None
+) -> OpenTestbed:
+    """Opens this testbed for every profile; profiles in ``broken`` cannot be opened."""
+
+    @asynccontextmanager
+    async def open_scripted(profile: Profile, _: Sequence[Instance]) -> AsyncIterator[Testbed]:
+        if opened is not None:
+            opened.append(profile.name)
+        if broken and profile.name in broken:
+            raise Broken(broken[profile.name])
+        yield testbed
+
+    return open_scripted
+
+
+def subject(**fields: object) -> Subject:
+    given: dict[str, object] = {"name": "scripted", "modes": ("one",), "command": ("run",), **fields}
+    return Subject(**given)  # type: ignore[arg-type]
+
+
+def report_on(
+    cases: Sequence[Case], open_testbed: OpenTestbed, evidence: Path, who: Subject | None = None
+) -> Report:
+    session = Session(
+        subject=who or subject(), mode="one", cases=cases, evidence=evidence, environment={"kernel": "6"}
+    )
+    return asyncio.run(conduct(session, open_testbed, lambda _: None))
+
+
+__all__ = [
+    "ELSEWHERE",
+    "TO_WEB",
+    "WEB",
+    "Failure",
+    "Feature",
+    "Scripted",
+    "always",
+    "fairly",
+    "findings",
+    "lawful_outcomes",
+    "met",
+    "opener",
+    "report_on",
+    "run_all",
+    "small_case",
+    "subject",
+]

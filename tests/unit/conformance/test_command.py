@@ -1,0 +1,165 @@
+"""The command line of the harness: what is selected, and what is refused before anything runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kproxy.cli import main
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.command import CannotRun, RunOptions, matching, run, select
+from kproxy.conformance.report import catalogue_document
+
+SLOW = [case.id for case in CATALOGUE if case.slow]
+
+
+def simulate(*words: str, proxy: str = "kproxy") -> int:
+    return main(["conformance", "run", "--testbed", "simulator", "--proxy", proxy, *words])
+
+
+# ------------------------------------------------------------------------------ selection
+
+
+def test_without_a_glob_all_but_slow_cases_are_run_in_order() -> None:
+    assert [case.id for case in select((), slow=False)] == [c.id for c in CATALOGUE if not c.slow]
+    assert select((), slow=True) == list(CATALOGUE)
+    assert SLOW
+
+
+def test_globs_add_up_in_the_order_of_the_catalogue() -> None:
+    ids = [case.id for case in select(("restart.*", "cluster-ip.*"), slow=False)]
+    groups = [id.partition(".")[0] for id in ids]
+    assert set(groups) == {"cluster-ip", "restart"}
+    assert groups == sorted(groups)
+
+
+def test_a_slow_case_is_run_when_named_exactly() -> None:
+    assert [case.id for case in select((SLOW[0],), slow=False)] == [SLOW[0]]
+
+
+def test_a_glob_that_matches_slow_cases_only_says_what_to_add() -> None:
+    with pytest.raises(CannotRun, match="--slow"):
+        select((SLOW[0][:-1] + "*",), slow=False)
+
+
+def test_a_glob_that_matches_nothing_is_refused_beside_one_that_does() -> None:
+    with pytest.raises(CannotRun, match=r"no case matches typo\.\*"):
+        matching(("cluster-ip.*", "typo.*"))
+
+
+# ------------------------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (RunOptions(globs=("no.such-case",)), "no case matches no.such-case; `kproxy conformance list`"),
+        (RunOptions(mode="ebpf"), "--mode ebpf: kproxy has iptables"),
+        (RunOptions(proxy="no-such-proxy"), "give one of kproxy, kube-proxy, or the path of a subject file"),
+        (RunOptions(proxy="kube-proxy"), "give --binary PATH"),
+        (RunOptions(proxy="kube-proxy", binary="/bin/true", testbed="simulator"), "it cannot run kube-proxy"),
+        (RunOptions(json="/no/such/folder/results.json"), "--json /no/such/folder/results.json"),
+        (RunOptions(json="/"), "--json /"),
+    ],
+)
+def test_what_cannot_be_run_is_status_2_and_says_what_to_do(
+    options: RunOptions, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(options) == 2
+    streams = capsys.readouterr()
+    assert streams.err.startswith("kproxy conformance: ")
+    assert words in streams.err
+    assert streams.out == ""
+
+
+def test_without_root_the_namespaces_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kproxy.conformance.testbeds.environment.os.geteuid", lambda: 1000)
+    assert run(RunOptions()) == 2
+    assert "need root" in capsys.readouterr().err
+
+
+def test_a_program_that_is_missing_is_told_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kproxy.conformance.testbeds.environment.os.geteuid", lambda: 0)
+    monkeypatch.setattr("kproxy.conformance.testbeds.environment._which", lambda _: None)
+    assert run(RunOptions()) == 2
+    assert "apt-get install iproute2" in capsys.readouterr().err
+
+
+def test_a_subject_whose_program_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kproxy.conformance.testbeds.environment.problems", list)
+    assert run(RunOptions(proxy="kube-proxy", binary="/no/such/kube-proxy")) == 2
+    assert "/no/such/kube-proxy is not a program" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [("--parallel", "0"), ("--parallel", "x"), ("--patience", "0"), ("--patience", "nan")]
+)
+def test_numbers_that_make_no_sense_are_status_2(
+    words: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        simulate(*words)
+    assert ended.value.code == 2
+    assert words[0] in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------ running
+
+
+def test_a_run_prints_a_table_and_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results.json"
+    assert simulate("--case", "no-endpoints.cluster-ip-*", "--json", str(results)) == 0
+    document = json.loads(results.read_text(encoding="utf-8"))
+    ids = [case.id for case in CATALOGUE if case.id.startswith("no-endpoints.cluster-ip-")]
+    assert [entry["id"] for entry in document["results"]] == ids
+    assert "passed" in capsys.readouterr().out
+
+
+def test_json_on_standard_output_is_nothing_but_json(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert simulate("--case", "cluster-ip.*", "--json", "-") == 0
+    streams = capfdbinary.readouterr()
+    assert json.loads(streams.out)["subject"] == "kproxy"
+    assert b"passed" in streams.err
+
+
+def test_a_seed_repeats_an_order_and_loses_no_case(tmp_path: Path) -> None:
+    def order(seed: str) -> list[str]:
+        path = tmp_path / "results.json"
+        simulate("--case", "cluster-ip.*", "--shuffle", seed, "--json", str(path))
+        return [entry["id"] for entry in json.loads(path.read_text(encoding="utf-8"))["results"]]
+
+    first = order("7")
+    assert order("7") == first
+    assert order("8") != first
+    assert sorted(order("8")) == sorted(first)
+
+
+# ------------------------------------------------------------------------------ list
+
+
+def test_the_list_has_a_line_for_each_case_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:-2]] == [case.id for case in CATALOGUE]
+    assert lines[-1] == f"{len(CATALOGUE)} cases"
+    assert [line.split()[0] for line in lines if line.endswith("(slow)")] == SLOW
+
+
+def test_the_list_as_json_is_the_catalogue(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["conformance", "list", "--json", "-"]) == 0
+    assert json.loads(capfdbinary.readouterr().out) == catalogue_document(CATALOGUE)
+
+
+def test_the_list_takes_globs_and_refuses_those_that_match_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["conformance", "list", "--case", SLOW[0]]) == 0
+    assert SLOW[0] in capsys.readouterr().out
+    assert main(["conformance", "list", "--case", "typo"]) == 2
+    assert "no case matches typo" in capsys.readouterr().err

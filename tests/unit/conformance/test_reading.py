@@ -1,0 +1,231 @@
+"""What the lab saw, read as outcomes: every branch, and what may never pass for silence."""
+
+import errno
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.case import (
+    Apply,
+    Probe,
+    Target,
+    Vantage,
+    backend_of,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    remote,
+    service,
+)
+from kproxy.conformance.testbed import Broken, Observation
+from kproxy.conformance.testbeds.reading import ELSEWHERE, HOST, read
+from kproxy.lab import observation as lab
+from kproxy.lab import topology
+from kproxy.net import Address, Family
+from kproxy.spec.outcome import Delivered, Failure, Source
+
+WEB = service("web", "a1", "b1")
+INSTANCES = instances([case("group.name", "It reads.", Apply(WEB), clauses=set())])
+FAMILIES = pytest.mark.parametrize("instance", INSTANCES, ids=lambda instance: instance.family.value)
+V4 = INSTANCES[0]
+
+
+def asked(sender: Vantage | None = None, to: Target | None = None) -> Probe:
+    """A pod asks a cluster IP, unless told otherwise."""
+    return Probe(sender=sender or pod("a2"), to=to or WEB.cluster_ip, expect=delivered_to("a1"))
+
+
+def endpoint(instance: Instance) -> lab.Socket:
+    return lab.Socket(topology.POD_ADDRESS["b1"][instance.family], 10000)
+
+
+def answered(instance: Instance, own: Address, peer: Address, who: str = "b1") -> lab.Answered:
+    return lab.Answered(
+        who=who, at=endpoint(instance), peer=lab.Socket(peer, 4000), own=lab.Socket(own, 4000)
+    )
+
+
+def delivered(instance: Instance, *sources: Source) -> frozenset[object]:
+    at = endpoint(instance)
+    return frozenset(Delivered(at.address, at.port, source) for source in sources)
+
+
+def sighting(direction: lab.Direction, interface: str, namespace: str = "a") -> lab.Sighting:
+    address = topology.POD_ADDRESS["a2"][Family.IPV4]
+    return lab.Sighting(namespace, interface, direction, lab.Socket(address, 4000), endpoint(V4))
+
+
+CAME_IN = sighting(lab.Direction.IN, "veth-a2")
+WENT_OUT = sighting(lab.Direction.OUT, "eth0")
+
+
+def silence(*sightings: lab.Sighting, lost: int = 0) -> lab.Silent:
+    return lab.Silent(evidence=lab.Evidence(sightings, lost=lost))
+
+
+# ------------------------------------------------------------------------------ answers
+
+
+@FAMILIES
+def test_an_endpoint_that_sees_the_sender_has_the_source_preserved(instance: Instance) -> None:
+    own = topology.POD_ADDRESS["a2"][instance.family]
+    seen = read(answered(instance, own, own), instance, asked())
+    assert seen.outcomes == delivered(instance, Source.PRESERVED)
+    assert seen.endpoint == (endpoint(instance).address, 10000)
+
+
+@FAMILIES
+def test_an_endpoint_that_sees_any_address_of_the_judging_node_has_it_masqueraded(instance: Instance) -> None:
+    own = topology.CLIENT_ADDRESS["a"][instance.family]
+    for peer in topology.local_addresses("a", instance.family):
+        seen = read(answered(instance, own, peer), instance, asked(client("a")))
+        assert seen.outcomes == delivered(instance, Source.MASQUERADED)
+
+
+@FAMILIES
+def test_what_a_node_sends_from_its_own_address_may_be_either(instance: Instance) -> None:
+    own = topology.NODE_ADDRESS["a"][instance.family]
+    seen = read(answered(instance, own, own), instance, asked(host("a")))
+    assert seen.outcomes == delivered(instance, Source.PRESERVED, Source.MASQUERADED)
+
+
+@FAMILIES
+def test_an_endpoint_that_sees_a_stranger_is_never_lawful(instance: Instance) -> None:
+    own = topology.CLIENT_ADDRESS["a"][instance.family]
+    strangers = topology.NODE_ADDRESS["b"], topology.POD_ADDRESS["a1"]
+    for stranger in strangers:
+        seen = read(answered(instance, own, stranger[instance.family]), instance, asked(client("a")))
+        assert seen.outcomes == frozenset()
+        assert seen.endpoint is not None
+
+
+def test_the_node_that_judges_a_node_port_is_the_one_asked() -> None:
+    own, peer = topology.NODE_ADDRESS["a"][Family.IPV4], topology.NODE_ADDRESS["b"][Family.IPV4]
+    by_b = service("web", "b1").node_port("b")
+    assert read(answered(V4, own, peer), V4, asked(host("a"), by_b)).outcomes == delivered(
+        V4, Source.MASQUERADED
+    )
+
+
+@pytest.mark.parametrize("who", [ELSEWHERE, HOST + "a", HOST + "b"])
+def test_a_bystander_that_answers_shows_that_the_proxy_did_not_act(who: str) -> None:
+    own = topology.POD_ADDRESS["a2"][Family.IPV4]
+    seen = read(answered(V4, own, own, who), V4, asked())
+    assert seen.outcomes == {Failure.UNTOUCHED}
+    assert seen.endpoint is None
+    assert who in seen.text
+
+
+def test_a_pod_asked_by_its_own_address_is_untouched_unless_its_source_is_rewritten() -> None:
+    own = topology.POD_ADDRESS["a2"][Family.IPV4]
+    direct = asked(to=backend_of(WEB, "b1"))
+    assert read(answered(V4, own, own), V4, direct).outcomes == {Failure.UNTOUCHED}
+    rewritten = answered(V4, own, topology.NODE_ADDRESS["a"][Family.IPV4])
+    assert read(rewritten, V4, direct).outcomes == delivered(V4, Source.MASQUERADED)
+
+
+# ------------------------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize(
+    ("family", "type", "code", "rejected"),
+    [
+        (Family.IPV4, 3, 3, True),  # RFC 792: port unreachable
+        (Family.IPV4, 3, 1, False),
+        (Family.IPV4, 3, 13, False),
+        (Family.IPV4, 1, 4, False),
+        (Family.IPV6, 1, 4, True),  # RFC 4443: port unreachable
+        (Family.IPV6, 1, 1, False),
+        (Family.IPV6, 3, 3, False),
+    ],
+)
+def test_only_port_unreachable_is_a_rejection(family: Family, type: int, code: int, rejected: bool) -> None:  # noqa: FBT001
+    refused = lab.Refused(lab.Icmp(family, type, code), ip_address("172.18.0.2"))
+    seen = read(refused, V4, asked())
+    assert seen.outcomes == ({Failure.REJECTED} if rejected else set())
+    assert f"type {type} code {code} from 172.18.0.2" in seen.text
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_reset_is_a_reset_and_never_a_rejection(connected: bool) -> None:  # noqa: FBT001
+    seen = read(lab.Reset(connected), V4, asked())
+    assert seen.outcomes == {Failure.RESET}
+    assert ("after the handshake" in seen.text) == connected
+
+
+@pytest.mark.parametrize(
+    ("strange", "words"),
+    [
+        (lab.NetworkError(errno.ENETUNREACH), "ENETUNREACH"),
+        (lab.NetworkError(9999), "9999"),
+        (lab.Garbled("half an answer"), "half an answer"),
+    ],
+)
+def test_what_no_proxy_should_cause_is_never_lawful(strange: lab.Observation, words: str) -> None:
+    seen = read(strange, V4, asked())
+    assert seen.outcomes == frozenset()
+    assert words in seen.text
+
+
+def test_what_the_kernel_cannot_send_says_nothing_about_the_subject() -> None:
+    with pytest.raises(Broken, match="no SCTP"):
+        read(lab.Unsupported("no SCTP"), V4, asked())
+
+
+# ------------------------------------------------------------------------------ silence
+
+
+def is_dropped(seen: Observation) -> bool:
+    return seen.outcomes == {Failure.DROPPED}
+
+
+def test_silence_after_the_packet_reached_the_node_and_did_not_leave_it_is_a_drop() -> None:
+    assert is_dropped(read(silence(CAME_IN), V4, asked()))
+
+
+def test_silence_of_a_packet_that_left_the_node_is_not() -> None:
+    seen = read(silence(CAME_IN, WENT_OUT), V4, asked())
+    assert seen.outcomes == frozenset()
+    assert "left node a by eth0" in seen.text
+
+
+def test_what_passes_another_node_or_loopback_did_not_leave_the_judging_one() -> None:
+    on_b = sighting(lab.Direction.OUT, "eth0", namespace="b")
+    on_loopback = sighting(lab.Direction.OUT, "lo")
+    assert is_dropped(read(silence(CAME_IN, on_b, on_loopback), V4, asked()))
+
+
+def test_silence_where_an_endpoint_got_the_request_is_a_lost_answer() -> None:
+    got = lab.Reception("b1", endpoint(V4), endpoint(V4))
+    seen = read(lab.Silent(evidence=lab.Evidence((CAME_IN,), (got,))), V4, asked())
+    assert seen.outcomes == frozenset()
+    assert "b1 got it" in seen.text
+
+
+def test_silence_after_a_handshake_is_a_lost_answer() -> None:
+    assert read(lab.Silent(connected=True), V4, asked()).outcomes == frozenset()
+
+
+@pytest.mark.parametrize("sender", [pod("a2"), client("a"), remote("a")], ids=str)
+def test_silence_of_a_packet_that_never_reached_the_node_proves_nothing(sender: Vantage) -> None:
+    with pytest.raises(Broken, match="never reached node a"):
+        read(silence(), V4, asked(sender))
+
+
+def test_silence_proves_nothing_when_captures_have_lost_packets() -> None:
+    with pytest.raises(Broken, match="lost 2 packets"):
+        read(silence(CAME_IN, lost=2), V4, asked())
+
+
+def test_a_packet_seen_to_leave_is_seen_even_when_captures_have_lost_others() -> None:
+    assert read(silence(CAME_IN, WENT_OUT, lost=2), V4, asked()).outcomes == frozenset()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_what_a_node_drops_of_its_own_never_comes_to_a_link(stopped: bool) -> None:  # noqa: FBT001
+    own = replace(silence(), stopped_at_sender=stopped)
+    assert is_dropped(read(own, V4, asked(host("a"))))

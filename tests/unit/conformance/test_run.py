@@ -1,0 +1,321 @@
+"""The runner: in which order things are done, and what it calls unlawful."""
+
+from dataclasses import replace
+
+import pytest
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.case import (
+    DROPPED,
+    MASQUERADED,
+    PRESERVED,
+    REJECTED,
+    STILL,
+    Apply,
+    Delete,
+    Hold,
+    Lawful,
+    OutOfWindow,
+    Probe,
+    Restart,
+    Use,
+    Wait,
+    delivered_to,
+    host,
+    pod,
+    service,
+)
+from kproxy.conformance.run import FALSE_ALARM, Finding, rounds, sample_size
+from kproxy.conformance.testbed import Broken, Observation
+from kproxy.spec.outcome import Failure
+from tests.unit.conformance.scripted import (
+    ELSEWHERE,
+    TO_WEB,
+    WEB,
+    Answer,
+    Scripted,
+    always,
+    fairly,
+    findings,
+    lawful_outcomes,
+    met,
+    run_all,
+    small_case,
+)
+
+HOLD = Hold(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=TO_WEB.expect)
+USE = Use(flow="f", expect=STILL)
+SIX = ("a1", "a2", "a3", "b1", "b2", "b3")
+
+
+def changing_at_each_step() -> Answer:
+    """Another lawful outcome at each step."""
+    asked: list[object] = []
+
+    def answer(instance: Instance, step: Probe | Hold | Use, _: int) -> Observation:
+        asked.append(step)
+        outcomes = lawful_outcomes(instance, step)
+        return met(outcomes[len(asked) % len(outcomes)])
+
+    return answer
+
+
+def answering(lawful: Lawful) -> Answer:
+    """These outcomes in turn, whatever the probe allows."""
+
+    def answer(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+        assert isinstance(step, Probe)
+        return fairly(instance, replace(step, expect=lawful), number)
+
+    return answer
+
+
+def only(found: list[Finding]) -> Finding:
+    assert len(found) == 1, found
+    return found[0]
+
+
+# ------------------------------------------------------------------------------ rounds
+
+
+def test_a_round_ends_where_a_change_follows_a_question() -> None:
+    first, gone, again = Apply(WEB), Delete(WEB), Restart("a")
+    cut = list(rounds([first, TO_WEB, HOLD, gone, again, USE]))
+    assert [r.mutations for r in cut] == [(first,), (gone, again)]
+    assert [r.questions for r in cut] == [((2, TO_WEB), (3, HOLD)), ((6, USE),)]
+
+
+def test_questions_before_any_change_are_a_round() -> None:
+    cut = list(rounds([TO_WEB, Apply(WEB)]))
+    assert [(len(r.mutations), len(r.questions)) for r in cut] == [(0, 1), (1, 0)]
+
+
+def test_waiting_does_not_cut_a_round() -> None:
+    assert len(list(rounds([Apply(WEB), TO_WEB, Wait(1), TO_WEB]))) == 1
+
+
+def test_all_cases_change_at_once_and_share_a_barrier() -> None:
+    testbed = Scripted()
+    two_rounds = (Apply(WEB), TO_WEB, Delete(WEB), replace(TO_WEB, expect=delivered_to("a1")))
+    run_all(testbed, small_case(*two_rounds), small_case(Apply(WEB), TO_WEB, id="group.other"))
+    assert testbed.log == ["change 4", "settle", "probe", "probe", "change 2", "settle", "probe"]
+
+
+def test_what_is_no_probe_waits_for_what_came_before_it() -> None:
+    testbed = Scripted()
+    run_all(testbed, small_case(Apply(WEB), TO_WEB, HOLD, OutOfWindow(flow="f"), USE, TO_WEB))
+    assert testbed.log[2:] == ["probe", "hold", "out of window", "use", "probe"]
+
+
+# ------------------------------------------------------------------------------ outcomes
+
+
+def test_lawful_answers_are_not_findings() -> None:
+    assert findings(Scripted(), Apply(WEB), TO_WEB, replace(TO_WEB, spread=True), HOLD, USE) == []
+
+
+@pytest.mark.parametrize("outcome", [*Failure, ELSEWHERE])
+def test_an_unlawful_outcome_is_found(outcome: Failure) -> None:
+    found = only(findings(Scripted(always(outcome)), Apply(WEB), TO_WEB))
+    assert (found.step, found.seen) == (2, met(outcome).text)
+    assert "delivered to a1" in found.lawful
+    assert "delivered to b1" in found.lawful
+
+
+def test_a_rewritten_source_is_found_where_it_must_be_kept() -> None:
+    rewriting = Scripted(answering(delivered_to("a1", source=MASQUERADED)))
+    found = only(findings(rewriting, Apply(WEB), TO_WEB))
+    assert "source preserved" in found.lawful
+
+
+def test_a_finding_cites_the_steps_clauses_or_else_the_cases() -> None:
+    refused = Scripted(always(Failure.REJECTED))
+    steps = (Apply(WEB), TO_WEB, replace(TO_WEB, clauses=("clause.two",)))
+    case = small_case(*steps, clauses={"clause.one", "clause.two"})
+    cited = [found.clauses for found in run_all(refused, case)[0].findings]
+    assert cited == [("clause.one", "clause.two"), ("clause.two",)]
+
+
+def test_one_strange_answer_among_many_is_found_and_counted() -> None:
+    def mostly_fair(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+        return met(Failure.RESET) if number in {3, 5} else fairly(instance, step, number)
+
+    found = only(findings(Scripted(mostly_fair), Apply(WEB), replace(TO_WEB, count=9)))
+    assert found.seen == f"2 x {met(Failure.RESET).text}"
+
+
+def test_either_reading_of_an_ambiguous_source_is_accepted() -> None:
+    """A host asking an endpoint by way of its own address: rewriting it would change nothing."""
+
+    def ambiguous(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+        readings = [
+            answering(delivered_to("b1", source=source))(instance, step, number)
+            for source in (PRESERVED, MASQUERADED)
+        ]
+        outcomes = readings[0].outcomes | readings[1].outcomes
+        return Observation(outcomes, "either", readings[0].endpoint)
+
+    for source in (PRESERVED, MASQUERADED):
+        asked = Probe(sender=host("a"), to=WEB.cluster_ip, expect=delivered_to("b1", source=source))
+        assert findings(Scripted(ambiguous), Apply(WEB), asked) == []
+    assert findings(Scripted(ambiguous), Apply(WEB), replace(TO_WEB, expect=delivered_to("a1")))
+
+
+def test_an_observation_that_can_be_nothing_lawful_is_found() -> None:
+    nothing = Scripted(lambda *_: Observation(frozenset(), "garbled"))
+    steps = [replace(TO_WEB, expect=lawful) for lawful in (DROPPED, REJECTED, TO_WEB.expect)]
+    assert [found.seen for found in findings(nothing, Apply(WEB), *steps)] == ["garbled"] * 3
+
+
+def test_findings_come_in_the_order_of_steps() -> None:
+    refused = Scripted(always(Failure.REJECTED))
+    assert [f.step for f in findings(refused, Apply(WEB), TO_WEB, TO_WEB, HOLD, TO_WEB)] == [2, 3, 4, 5]
+
+
+# ------------------------------------------------------------------------------ several connections
+
+
+@pytest.mark.parametrize("ways", [2, 3, 6])
+def test_a_sample_is_just_large_enough_for_the_stated_false_alarm_rate(ways: int) -> None:
+    size = sample_size(replace(TO_WEB, expect=delivered_to(*SIX[:ways]), spread=True))
+
+    def chance_of_missing_one(tries: int) -> float:
+        """At most: the sum over endpoints of the chance that all tries go to others."""
+        return ways * (1 - 1 / ways) ** tries
+
+    assert chance_of_missing_one(size) <= FALSE_ALARM < chance_of_missing_one(size - 1)
+
+
+def test_a_sample_is_never_smaller_than_the_step_asks_for() -> None:
+    assert sample_size(replace(TO_WEB, spread=True, count=500)) == 500
+    assert sample_size(replace(TO_WEB, count=7)) == 7
+    assert sample_size(replace(TO_WEB, expect=delivered_to("a1"), spread=True)) == 1
+
+
+def test_the_sample_is_what_the_testbed_is_asked_for() -> None:
+    testbed = Scripted()
+    spread = replace(TO_WEB, spread=True)
+    run_all(testbed, small_case(Apply(WEB), spread, replace(TO_WEB, count=3)))
+    assert testbed.counts == [sample_size(spread), 3]
+
+
+def test_an_exhaustive_testbed_is_asked_once() -> None:
+    testbed = Scripted(exhaustive=True)
+    run_all(testbed, small_case(Apply(WEB), replace(TO_WEB, count=50)))
+    assert testbed.counts == [1]
+
+
+def test_an_endpoint_that_no_connection_reaches_is_found() -> None:
+    def first_only(instance: Instance, step: Probe | Hold | Use, _: int) -> Observation:
+        return fairly(instance, step, 0)
+
+    found = only(findings(Scripted(first_only), Apply(WEB), replace(TO_WEB, spread=True)))
+    assert "never reached 10.244.2." in found.seen
+    assert found.lawful.startswith("every one of")
+    assert findings(Scripted(first_only), Apply(WEB), replace(TO_WEB, count=30)) == []
+
+
+def test_a_client_that_does_not_stick_is_found_within_a_probe() -> None:
+    found = only(findings(Scripted(), Apply(WEB), replace(TO_WEB, count=4, sticks="client")))
+    assert found.lawful == "one endpoint for all"
+    assert found.seen.startswith("2 endpoints: 10.244.1.")
+
+
+def test_a_client_that_does_not_stick_is_found_between_rounds() -> None:
+    sticky = replace(TO_WEB, sticks="client")
+    found = only(findings(Scripted(changing_at_each_step()), Apply(WEB), sticky, Apply(WEB), sticky))
+    assert found.step == 4
+
+
+def test_another_name_or_another_sender_may_stick_elsewhere() -> None:
+    one, other = replace(TO_WEB, sticks="x"), replace(TO_WEB, sticks="y")
+    neighbour = replace(one, sender=pod("b2"))
+    assert findings(Scripted(changing_at_each_step()), Apply(WEB), one, other) == []
+    assert findings(Scripted(changing_at_each_step()), Apply(WEB), one, neighbour) == []
+
+
+def test_who_sticks_is_no_question_where_all_possible_outcomes_are_shown() -> None:
+    sticky = replace(TO_WEB, sticks="x")
+    assert findings(Scripted(changing_at_each_step(), exhaustive=True), Apply(WEB), sticky, sticky) == []
+    assert findings(Scripted(changing_at_each_step()), Apply(WEB), sticky, sticky)
+
+
+def test_a_client_that_never_roams_is_found_once_at_the_last_probe() -> None:
+    late = replace(TO_WEB, roams="client")
+    found = only(findings(Scripted(), Apply(WEB), late, Wait(0), late, Wait(0), late))
+    assert (found.step, found.lawful) == (6, "several endpoints over time")
+    assert findings(Scripted(changing_at_each_step()), Apply(WEB), late, Wait(0), late) == []
+
+
+# ------------------------------------------------------------------------------ flows
+
+
+def test_a_flow_that_moves_is_found_where_it_must_be_still() -> None:
+    found = only(findings(Scripted(changing_at_each_step()), Apply(WEB), HOLD, USE))
+    assert (found.step, found.what) == (3, "exchange on held flow 'f'")
+    assert found.lawful.startswith("still ")
+
+
+def test_a_flow_that_moves_is_lawful_where_the_step_says_so() -> None:
+    moved = replace(USE, expect=TO_WEB.expect)
+    assert findings(Scripted(changing_at_each_step()), Apply(WEB), HOLD, moved) == []
+
+
+def test_a_flow_that_falls_silent_is_found() -> None:
+    def silent_later(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+        return met(Failure.DROPPED) if isinstance(step, Use) else fairly(instance, step, number)
+
+    assert only(findings(Scripted(silent_later), Apply(WEB), HOLD, USE)).seen == met(Failure.DROPPED).text
+    silence = replace(USE, expect=DROPPED)
+    assert findings(Scripted(silent_later), Apply(WEB), HOLD, silence) == []
+
+
+# ------------------------------------------------------------------------------ what cannot be observed
+
+
+def breaking_for(wanted: str) -> Answer:
+    def answer(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+        if instance.case.id == wanted:
+            raise Broken("the capture is full")
+        return fairly(instance, step, number)
+
+    return answer
+
+
+def test_what_cannot_be_observed_is_noted_in_its_own_instance_only() -> None:
+    steps = (Apply(WEB), TO_WEB)
+    bad, good = run_all(
+        Scripted(breaking_for("group.bad")), small_case(*steps, id="group.bad"), small_case(*steps)
+    )
+    assert (bad.broken, bad.findings) == ("the capture is full", [])
+    assert (good.broken, good.findings) == ("", [])
+
+
+def test_a_case_that_cannot_be_observed_is_asked_no_more() -> None:
+    testbed = Scripted(breaking_for("group.name"))
+    progress = run_all(testbed, small_case(Apply(WEB), HOLD, Apply(service("web", "b2")), USE, TO_WEB))
+    assert progress[0].broken == "the capture is full"
+    assert testbed.log.count("hold") == 1
+    assert "use" not in testbed.log
+    assert "probe" not in testbed.log
+
+
+def test_a_probe_beside_one_that_cannot_be_observed_is_still_judged() -> None:
+    broken_step = replace(TO_WEB, count=2)
+
+    def answer(_: Instance, step: Probe | Hold | Use, __: int) -> Observation:
+        if step == broken_step:
+            raise Broken("lost")
+        return met(Failure.RESET)
+
+    progress = run_all(Scripted(answer), small_case(Apply(WEB), broken_step, TO_WEB))
+    assert progress[0].broken == "lost"
+    assert [found.step for found in progress[0].findings] == [3]
+
+
+def test_a_fault_of_the_harness_itself_is_not_hidden() -> None:
+    def answer(*_: object) -> Observation:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_all(Scripted(answer), small_case(Apply(WEB), TO_WEB))

@@ -1,0 +1,151 @@
+"""A session: which cases are run where, and what becomes of each in the report."""
+
+import asyncio
+from pathlib import Path
+
+from kproxy.conformance.case import Apply, Feature, Profile
+from kproxy.conformance.report import CaseResult, Report, Result
+from kproxy.conformance.session import Session, conduct
+from kproxy.conformance.subject import Deviation
+from kproxy.spec.outcome import Failure
+from tests.unit.conformance.scripted import (
+    TO_WEB,
+    WEB,
+    Scripted,
+    always,
+    opener,
+    report_on,
+    small_case,
+    subject,
+)
+from tests.unit.conformance.test_run import breaking_for
+
+STEPS = (Apply(WEB), TO_WEB)
+ONE = small_case(*STEPS, id="group.one")
+TWO = small_case(*STEPS, id="group.two")
+THREE = small_case(*STEPS, id="other.three", profile=Profile(name="other"))
+LINK = "https://example.com/1"
+
+
+def result_of(report: Report, id: str = "group.one") -> CaseResult:
+    return next(entry for entry in report.results if entry.case.id == id)
+
+
+def verdicts(report: Report) -> dict[str, Result]:
+    return {entry.case.id: entry.result for entry in report.results}
+
+
+def test_what_is_lawful_passes(tmp_path: Path) -> None:
+    report = report_on([ONE, TWO], opener(Scripted()), tmp_path)
+    assert verdicts(report) == {"group.one": Result.PASSED, "group.two": Result.PASSED}
+    assert (report.subject, report.mode, report.environment) == ("scripted", "one", {"kernel": "6"})
+
+
+def test_what_is_unlawful_fails_and_shows_what_was_seen(tmp_path: Path) -> None:
+    report = report_on([ONE], opener(Scripted(always(Failure.RESET))), tmp_path)
+    assert result_of(report).result is Result.FAILED
+    assert [found.step for found in result_of(report).findings] == [2]
+    assert result_of(report).reason == result_of(report).findings[0].seen
+
+
+def test_a_known_deviation_is_told_from_a_failure_and_links_to_why(tmp_path: Path) -> None:
+    known = subject(deviations=(Deviation(case="group.o*", link=LINK, text="it resets"),))
+    report = report_on([ONE, TWO], opener(Scripted(always(Failure.RESET))), tmp_path, known)
+    assert verdicts(report) == {"group.one": Result.DEVIATION, "group.two": Result.FAILED}
+    assert result_of(report).reason == f"it resets ({LINK})"
+    assert result_of(report).findings
+
+
+def test_a_deviation_of_another_mode_excuses_nothing(tmp_path: Path) -> None:
+    known = subject(deviations=(Deviation(case="*", mode="two", link=LINK, text="it resets"),))
+    report = report_on([ONE], opener(Scripted(always(Failure.RESET))), tmp_path, known)
+    assert result_of(report).result is Result.FAILED
+
+
+def test_a_deviation_that_no_longer_shows_is_a_pass(tmp_path: Path) -> None:
+    known = subject(deviations=(Deviation(case="*", link=LINK, text="it resets"),))
+    assert result_of(report_on([ONE], opener(Scripted()), tmp_path, known)).result is Result.PASSED
+
+
+def test_a_case_whose_feature_is_not_claimed_is_not_run(tmp_path: Path) -> None:
+    testbed = Scripted()
+    needs = small_case(*STEPS, id="group.two", features={Feature.SCTP, Feature.IPV6})
+    modest = subject(features=frozenset(Feature) - {Feature.SCTP})
+    report = report_on([ONE, needs], opener(testbed), tmp_path, modest)
+    assert verdicts(report) == {"group.one": Result.PASSED, "group.two": Result.UNSUPPORTED}
+    assert result_of(report, "group.two").reason == "scripted does not claim SCTP"
+    assert testbed.log.count("probe") == 1
+
+
+def test_what_a_testbed_lacks_is_not_runnable_with_its_reason(tmp_path: Path) -> None:
+    testbed = Scripted(lacking={"group.one": "there is no SCTP here"})
+    report = report_on([ONE, TWO], opener(testbed), tmp_path)
+    assert verdicts(report) == {"group.one": Result.NOT_RUNNABLE, "group.two": Result.PASSED}
+    assert result_of(report).reason == "there is no SCTP here"
+    assert testbed.log.count("probe") == 1
+
+
+def test_a_profile_that_cannot_be_opened_breaks_its_own_cases_only(tmp_path: Path) -> None:
+    report = report_on([ONE, THREE], opener(Scripted(), broken={"other": "no such kernel"}), tmp_path)
+    assert verdicts(report) == {"group.one": Result.PASSED, "other.three": Result.BROKEN}
+    assert result_of(report, "other.three").reason == "profile other: no such kernel"
+
+
+def test_a_case_that_cannot_be_observed_is_broken_with_the_reason(tmp_path: Path) -> None:
+    report = report_on([ONE, TWO], opener(Scripted(breaking_for("group.one"))), tmp_path)
+    assert verdicts(report) == {"group.one": Result.BROKEN, "group.two": Result.PASSED}
+    assert result_of(report).reason == "the capture is full"
+
+
+def test_each_profile_is_opened_once_and_none_for_cases_that_are_not_run(tmp_path: Path) -> None:
+    opened: list[str] = []
+    unclaimed = small_case(id="group.x", features={Feature.SCTP}, profile=Profile(name="idle"))
+    cases = [ONE, unclaimed, THREE, TWO]
+    report_on(cases, opener(Scripted(), opened=opened), tmp_path, subject(features=frozenset()))
+    assert sorted(opened) == ["default", "other"]
+
+
+def test_results_come_in_the_order_of_the_cases(tmp_path: Path) -> None:
+    unclaimed = small_case(id="group.x", features={Feature.SCTP})
+    cases = [THREE, unclaimed, TWO, ONE]
+    report = report_on(cases, opener(Scripted()), tmp_path, subject(features=frozenset()))
+    assert [entry.case for entry in report.results] == cases
+
+
+def test_failures_leave_evidence_and_passes_leave_none(tmp_path: Path) -> None:
+    report = report_on([ONE, TWO], opener(Scripted(breaking_for("group.one"))), tmp_path)
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.txt")] == [
+        "group.one/IPv4/evidence.txt"
+    ]
+    assert result_of(report).evidence == str(tmp_path / "group.one")
+    assert result_of(report, "group.two").evidence == ""
+
+
+def test_evidence_is_kept_for_a_failure_and_for_a_deviation(tmp_path: Path) -> None:
+    known = subject(deviations=(Deviation(case="group.two", link=LINK, text="it resets"),))
+    report = report_on([ONE, TWO], opener(Scripted(always(Failure.RESET))), tmp_path, known)
+    assert {Path(entry.evidence).name for entry in report.results} == {"group.one", "group.two"}
+
+
+def test_no_more_labs_at_once_than_allowed(tmp_path: Path) -> None:
+    cases = [
+        small_case(*STEPS, id=f"group.n{number}", profile=Profile(name=f"p{number}")) for number in range(5)
+    ]
+    open_now, most = 0, 0
+    testbed = Scripted()
+    settle = testbed.settle
+
+    async def slow_settle() -> None:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        await asyncio.sleep(0.01)
+        open_now -= 1
+        await settle()
+
+    testbed.settle = slow_settle  # type: ignore[method-assign]
+    session = Session(
+        subject=subject(), mode="one", cases=cases, evidence=tmp_path, environment={}, parallel=3
+    )
+    asyncio.run(conduct(session, opener(testbed), lambda _: None))
+    assert most == 3

@@ -1,0 +1,177 @@
+"""Subject files: what is read from them, and how what is wrong is told."""
+
+from pathlib import Path
+
+import pytest
+
+from kproxy.conformance.case import Feature
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.subject import BUNDLED, PLACEHOLDERS, BadSubject, fill, load, parse
+from tests.unit.conformance.scripted import small_case
+
+GOOD = """
+name = "my-proxy"
+modes = ["iptables", "ebpf"]
+command = ["{binary}", "--config={config}"]
+version-command = ["{binary}", "--version"]
+binary = "/opt/my-proxy"
+min-sync-period = "1s"
+features = ["NodePort", "IPv6"]
+
+[environment]
+NODE = "{node}"
+
+[files]
+"settings.json" = '{"node": "{node_name}"}'
+
+[[deviations]]
+case = "affinity.*"
+mode = "ebpf"
+link = "https://example.com/issues/1"
+text = "it forgets"
+"""
+SMALL = 'name = "x"\nmodes = ["m"]\ncommand = ["c"]\n'
+
+
+def refusal(text: str, binary: str = "") -> str:
+    with pytest.raises(BadSubject) as refused:
+        parse(text, "my.toml", binary)
+    assert str(refused.value).startswith("my.toml: ")
+    return str(refused.value)
+
+
+def test_every_key_is_read() -> None:
+    subject = parse(GOOD, "my.toml")
+    assert (subject.name, subject.modes) == ("my-proxy", ("iptables", "ebpf"))
+    assert subject.command == ("{binary}", "--config={config}")
+    assert subject.version_command == ("{binary}", "--version")
+    assert (subject.binary, subject.min_sync_period) == ("/opt/my-proxy", "1s")
+    assert subject.features == {Feature.NODE_PORT, Feature.IPV6}
+    assert subject.environment == {"NODE": "{node}"}
+    assert subject.files == {"settings.json": '{"node": "{node_name}"}'}
+    assert [deviation.link for deviation in subject.deviations] == ["https://example.com/issues/1"]
+
+
+def test_what_is_left_out_claims_everything_and_excuses_nothing() -> None:
+    subject = parse(SMALL, "my.toml")
+    assert subject.features == frozenset(Feature)
+    assert (subject.deviations, subject.environment, subject.files) == ((), {}, {})
+
+
+def test_an_empty_list_of_features_claims_none() -> None:
+    assert parse(f"{SMALL}features = []", "my.toml").features == frozenset()
+
+
+def test_a_file_is_loaded_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(GOOD, encoding="utf-8")
+    assert load(str(path)).name == "my-proxy"
+
+
+def test_a_binary_that_is_given_beats_the_one_of_the_file() -> None:
+    assert parse(GOOD, "my.toml", "/usr/bin/other").binary == "/usr/bin/other"
+
+
+@pytest.mark.parametrize("key", ["name", "modes", "command"])
+def test_a_missing_key_is_named(key: str) -> None:
+    lines = [line for line in SMALL.splitlines() if not line.startswith(key)]
+    assert f"`{key}`" in refusal("\n".join(lines))
+
+
+def test_unknown_keys_are_named_with_those_that_are_known() -> None:
+    message = refusal(f"{SMALL}featurs = []\nversion_command = []")
+    assert "unknown keys featurs, version_command;" in message
+    assert "features" in message
+    assert "version-command" in message
+
+
+def test_an_unknown_feature_is_named_with_those_that_are_known() -> None:
+    message = refusal(f'{SMALL}features = ["NodePort", "Teleport"]')
+    assert "'Teleport'" in message
+    assert "externalTrafficPolicy" in message
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        SMALL.replace('["m"]', '"iptables"'),
+        SMALL.replace('["c"]', '"my-proxy --config"'),
+        SMALL.replace('["m"]', "[]"),
+        SMALL.replace('["c"]', "[]"),
+        SMALL.replace('"x"', '""'),
+        f"{SMALL}[environment]\nLEVEL = 3",
+        f"{SMALL}binary = 3",
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_with_its_place(wrong: str) -> None:
+    assert "$." in refusal(wrong)
+
+
+def test_text_that_is_no_toml_is_refused_with_its_place() -> None:
+    assert "line 2" in refusal("name = 'x'\nmodes = oops\n")
+
+
+@pytest.mark.parametrize(
+    "deviation",
+    [
+        'case = "a.*"\ntext = "it differs"',
+        'case = "a.*"\ntext = "it differs"\nlink = ""',
+        'case = "a.*"\ntext = "it differs"\nlink = "somewhere"',
+        'case = "a.*"\ntext = ""\nlink = "https://example.com"',
+        'text = "it differs"\nlink = "https://example.com"',
+        'case = "a.*"\ntext = "it differs"\nlink = "https://example.com"\nreason = "x"',
+    ],
+)
+def test_a_deviation_without_a_case_a_link_or_a_text_is_refused(deviation: str) -> None:
+    assert "$.deviations[0]" in refusal(f"{SMALL}[[deviations]]\n{deviation}")
+
+
+def test_a_program_that_is_not_given_is_asked_for() -> None:
+    assert "--binary PATH" in refusal(SMALL.replace('"c"', '"{binary}"'))
+    assert parse(SMALL.replace('"c"', '"{binary}"'), "my.toml", "/bin/x").binary == "/bin/x"
+
+
+def test_a_file_that_is_not_there_is_told_with_the_names_that_are() -> None:
+    with pytest.raises(BadSubject, match=r"no-such-proxy: No such file.*kproxy, kube-proxy"):
+        load("no-such-proxy")
+
+
+def test_placeholders_are_filled_and_other_braces_stay() -> None:
+    values = {name: f"<{name}>" for name in PLACEHOLDERS}
+    template = "".join(f"{{{name}}}" for name in PLACEHOLDERS)
+    assert fill(template, values) == "".join(values.values())
+    assert fill('{"node": "{node}", "x": {y}}', values) == '{"node": "<node>", "x": {y}}'
+
+
+@pytest.mark.parametrize("mode", ["iptables", "ebpf"])
+def test_a_deviation_covers_cases_by_glob_in_its_mode(mode: str) -> None:
+    subject = parse(GOOD, "my.toml")
+    covered = subject.deviation(small_case(id="affinity.clients-stick"), mode)
+    assert (covered is not None) == (mode == "ebpf")
+    assert subject.deviation(small_case(id="restart.flows-go-on"), mode) is None
+
+
+def test_a_deviation_without_a_mode_covers_every_mode() -> None:
+    subject = parse(GOOD.replace('mode = "ebpf"\n', ""), "my.toml")
+    assert subject.deviation(small_case(id="affinity.clients-stick"), "iptables")
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_a_bundled_subject_is_what_it_is_called_and_claims_all(name: str) -> None:
+    subject = load(name, "/bin/true")
+    assert subject.name == name
+    assert "iptables" in subject.modes
+    assert subject.features == frozenset(Feature)
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_every_deviation_of_a_bundled_subject_names_cases_modes_and_a_link(name: str) -> None:
+    subject = load(name, "/bin/true")
+    for deviation in subject.deviations:
+        assert deviation.mode in {"", *subject.modes}
+        assert any(deviation.covers(case, deviation.mode) for case in CATALOGUE), deviation.case
+        assert deviation.link.startswith("https://github.com/kubernetes/")
+
+
+def test_kproxy_has_no_known_deviation() -> None:
+    assert load("kproxy").deviations == ()
