@@ -86,5 +86,5 @@ def mutants(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """First programming, one change and peak memory, against the bare tools in the same run (root)."""
     need_root(session)
-    session.install(".[test]")
+    session.install(".[bench]")
     session.run("python", "-m", "tests.bench", *session.posargs)

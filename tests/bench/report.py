@@ -54,8 +54,8 @@ def plot(results: Sequence[Result], path: Path) -> bool:
         axes.barh(names, [own(result) for result in results], height=0.6, label="proxy")
         floors = [bare(result.floor) if result.floor else 0.0 for result in results]
         axes.barh(names, floors, height=0.25, label="bare tool")
-        axes.legend(fontsize="small")
-        axes.invert_yaxis()
+    axes.invert_yaxis()
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     figure.savefig(path)
     return True
 
