@@ -1,0 +1,111 @@
+"""The harness as a person starts it: processes, a subject that works, and subjects that do not."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CASES = ("cluster-ip.reached-from-everywhere", "no-endpoints.*", "masquerade.*")
+ONE_CASE = ("--case", "cluster-ip.reached-from-everywhere")
+KPROXY = '["{python}", "-m", "kproxy", "run", "--config", "{config}"]'
+
+
+def judge(*words: str, where: Path) -> subprocess.CompletedProcess[str]:
+    """`kproxy conformance run`; evidence goes to ``where``."""
+    return subprocess.run(
+        [sys.executable, "-m", "kproxy", "conformance", "run", "--evidence", str(where / "evidence"), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+
+
+def subject(where: Path, command: str, **fields: str) -> str:
+    """The path of a subject file; the values are TOML."""
+    keys = {"name": '"mine"', "modes": '["iptables"]', "command": command, **fields}
+    path = where / "mine.toml"
+    path.write_text("\n".join(f"{key} = {value}" for key, value in keys.items()), encoding="utf-8")
+    return str(path)
+
+
+def results(path: Path) -> dict[str, dict[str, Any]]:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return {entry["id"]: entry for entry in document["results"]}
+
+
+def test_a_subject_that_is_right_passes_and_leaves_results_and_no_evidence(tmp_path: Path) -> None:
+    globs = [word for glob in CASES for word in ("--case", glob)]
+    done = judge(*globs, "--json", "-", where=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["subject"], document["mode"]) == ("kproxy", "iptables")
+    assert {"kernel", "iptables", "nft", "subject"} <= document["environment"].keys()
+    assert {entry["result"] for entry in document["results"]} <= {"passed", "not-runnable"}
+    assert sum(entry["result"] == "passed" for entry in document["results"]) >= 10
+    assert all({"id", "result", "clauses", "seconds"} <= entry.keys() for entry in document["results"])
+    assert not (tmp_path / "evidence").exists()
+
+
+def test_a_subject_that_never_programs_anything_is_told_so_in_time(tmp_path: Path) -> None:
+    idle = subject(tmp_path, '["sh", "-c", "echo I am idle; exec sleep 60"]')
+    started = time.monotonic()
+    done = judge("--proxy", idle, *ONE_CASE, "--patience", "2", "--json", str(tmp_path / "r"), where=tmp_path)
+    assert time.monotonic() - started < 30
+    assert done.returncode == 2, done.stderr
+    assert "the subject has not applied a Service within 2 s: node a IPv4" in done.stdout
+    assert "I am idle" in done.stdout
+    assert [entry["result"] for entry in results(tmp_path / "r").values()] == ["broken"]
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "words"),
+    [
+        ('["sh", "-c", "echo my settings are wrong; exit 3"]', "3", "my settings are wrong"),
+        ('["/no/such/proxy"]', "127", "/no/such/proxy"),
+    ],
+)
+def test_a_subject_that_ends_at_once_is_told_with_the_end_of_its_log(
+    command: str, status: str, words: str, tmp_path: Path
+) -> None:
+    started = time.monotonic()
+    done = judge("--proxy", subject(tmp_path, command), *ONE_CASE, where=tmp_path)
+    assert time.monotonic() - started < 30
+    assert done.returncode == 2, done.stderr
+    assert f"the proxy of node a ended with {status}: " in done.stdout
+    assert words in done.stdout.partition(f"ended with {status}")[2]
+    again = f"--proxy {tmp_path / 'mine.toml'} --mode iptables --case 'cluster-ip.reached-from-everywhere'"
+    assert again in done.stdout
+
+
+def test_what_a_subject_does_not_claim_is_unsupported_and_the_rest_is_judged(tmp_path: Path) -> None:
+    modest = subject(tmp_path, KPROXY, features="[]")
+    words = (*ONE_CASE, "--case", "node-port.clients-outside-are-rewritten", "--json", str(tmp_path / "r"))
+    done = judge("--proxy", modest, *words, where=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {id: entry["result"] for id, entry in results(tmp_path / "r").items()}
+    assert found == {
+        "cluster-ip.reached-from-everywhere": "passed",
+        "node-port.clients-outside-are-rewritten": "unsupported",
+    }
+
+
+def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> None:
+    """A proxy that is told to masquerade everything, where the case wants sources kept."""
+    edit = "sed s/masqueradeAll:.false/masqueradeAll:\\\\ true/ {config} > {directory}/other.yaml"
+    wrong = subject(
+        tmp_path, f'["sh", "-c", "{edit} && exec {{python}} -m kproxy run --config {{directory}}/other.yaml"]'
+    )
+    done = judge("--proxy", wrong, *ONE_CASE, where=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "lawful:  delivered to" in done.stdout
+    assert "masquerade.cluster-ip.pod-source-preserved" in done.stdout
+    folder = tmp_path / "evidence" / "cluster-ip.reached-from-everywhere" / "IPv4"
+    assert {"objects.json", "a.iptables.txt", "b.iptables.txt", "a.proxy.log", "b.proxy.log"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert "KUBE-SERVICES" in (folder / "a.iptables.txt").read_text(encoding="utf-8")
