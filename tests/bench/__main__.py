@@ -1,7 +1,7 @@
 """``python -m tests.bench``: a proxy's first programming, changes and memory, beside the bare tools in the same run.
 
 Any proxy can be put through it, named as for ``kproxy conformance run``.  Exit status: 0 measured,
-and kproxy reached its goals; 1 it missed one, or a proxy does not work; 2 this machine cannot run it.
+and kproxy reached its goals; 1 it missed one, or a proxy does not work; 2 this machine cannot run it; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,7 +46,11 @@ def main(arguments: Sequence[str]) -> int:
     except BadSubject as reason:
         console.print(str(reason), style="red")
         return 2
-    return _run(orders, options, console)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        return _run(orders, options, console)
+    except KeyboardInterrupt:
+        return 130
 
 
 def _run(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:

@@ -31,10 +31,14 @@ def show(console: Console, results: Sequence[Result]) -> None:
 
 def verdicts(console: Console, result: Result, *, binding: bool) -> None:
     """The goals; where they do not bind, only the figures."""
+    where = f"{result.subject} {_mode(result)} {result.size}"
     for goal in result.goals():
         word = ("[green]reached[/]" if goal.reached else "[red]missed[/]") if binding else ""
-        where = f"{result.subject} {_mode(result)} {result.size}"
-        console.print(f"{where}: {goal.name} {goal.value:.2f} (goal {goal.most:g}) {word}", highlight=False)
+        text = f"{where}: {goal.name} {goal.value:.2f} (goal {goal.most:g}) {word}"
+        console.print(text, highlight=False, soft_wrap=True)
+    if (ratio := result.start_cpu_ratio) is not None:
+        text = f"{where}: first programming / floor in CPU seconds {ratio:.2f}"
+        console.print(text, highlight=False, soft_wrap=True)
 
 
 def plot(results: Sequence[Result], path: Path) -> bool:

@@ -72,6 +72,15 @@ class Result:
         return self.best_start.seconds / self.floor.best.seconds if self.floor else None
 
     @property
+    def start_cpu_ratio(self) -> float | None:
+        """The same of CPU seconds: it says more where other work keeps the processors busy."""
+        if self.floor is None:
+            return None
+        return min(cost.cpu for cost in self.starts) / min(
+            cost.cpu for cost in self.floor.whole[self.floor.best_way]
+        )
+
+    @property
     def change_ratio(self) -> float | None:
         """One endpoint change to restoring one Service's chains."""
         return median(self.changes) / median(self.floor.service) if self.floor else None
@@ -129,6 +138,7 @@ def _entry(result: Result) -> dict[str, object]:
         "tree_peak_bytes": result.tree_peak,
         "rules": result.rules,
         "floor": result.floor,
+        "start_cpu_ratio": result.start_cpu_ratio,
         "goals": [
             {"name": goal.name, "value": goal.value, "most": goal.most, "reached": goal.reached}
             for goal in result.goals()

@@ -42,6 +42,11 @@ def test_the_best_start_is_set_against_the_best_run_of_the_best_way() -> None:
     assert result().start_ratio == 3.0 / 2.0
 
 
+def test_the_cpu_seconds_are_those_of_the_best_way() -> None:
+    assert result().start_cpu_ratio == 2.5 / 1.0
+    assert result(floor=None).start_cpu_ratio is None
+
+
 def test_the_median_change_is_set_against_the_median_floor() -> None:
     assert result().change_ratio == 0.5 / 0.2
 
