@@ -28,11 +28,12 @@ def need_root(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, spelling and formatting; ``nox -s lint -- --fix`` mends what can be."""
+    """Style, spelling, formatting, generated pages; ``nox -s lint -- --fix`` mends what can be."""
     session.install(".[lint]")
     session.run("ruff", "check", *session.posargs)
     session.run("ruff", "format", *(() if "--fix" in session.posargs else ("--check", "--diff")))
     session.run("codespell")
+    session.run("python", "-m", "docs.generate", *(() if "--fix" in session.posargs else ("--check",)))
 
 
 @nox.session

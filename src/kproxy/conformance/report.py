@@ -114,6 +114,7 @@ def _document(entry: CaseResult) -> dict[str, Any]:
             }
             for finding in entry.findings
         ]
+    if entry.evidence:
         document["evidence"] = entry.evidence
     return document
 

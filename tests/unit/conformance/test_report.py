@@ -115,6 +115,11 @@ def test_a_failure_has_its_findings_and_where_the_evidence_is(kind: Result) -> N
     ]
 
 
+def test_what_could_not_be_observed_says_where_the_evidence_is() -> None:
+    broken = CaseResult(case=CASE, result=Result.BROKEN, seconds=0.0, reason="why", evidence="evidence/one")
+    assert report(broken).document()["results"][0]["evidence"] == "evidence/one"
+
+
 def test_results_are_called_by_the_words_that_are_documented() -> None:
     assert [kind.value for kind in Result] == [
         "passed",

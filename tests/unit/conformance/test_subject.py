@@ -79,8 +79,8 @@ def test_a_missing_key_is_named(key: str) -> None:
 
 
 def test_unknown_keys_are_named_with_those_that_are_known() -> None:
-    message = refusal(f"{SMALL}featurs = []\nversion_command = []")
-    assert "unknown keys featurs, version_command;" in message
+    message = refusal(f"{SMALL}colours = []\nversion_command = []")
+    assert "unknown keys colours, version_command;" in message
     assert "features" in message
     assert "version-command" in message
 

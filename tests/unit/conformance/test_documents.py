@@ -1,0 +1,107 @@
+"""The pages on conformance say what the program does: options, results, placeholders, the catalogue."""
+
+import argparse
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from docs import generate
+from kproxy.cli import _parser
+from kproxy.conformance.case import Feature, delivered_to
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.report import Result
+from kproxy.conformance.run import sample_size
+from kproxy.conformance.subject import PLACEHOLDERS, parse
+from kproxy.spec.clauses import CLAUSES
+from tests.unit.conformance.scripted import TO_WEB
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "conformance.md").read_text(encoding="utf-8")
+
+
+def first_cells(column: str, text: str = PAGE) -> list[str]:
+    """The first words of the rows of the table whose first column is called that."""
+    _, _, table = text.partition(f"\n| {column} |")
+    return re.findall(r"^\| `([^` ]+)", table.partition("\n\n")[0], re.MULTILINE)
+
+
+def options_of(*path: str) -> Iterator[str]:
+    parser = _parser()
+    for word in path:
+        (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        parser = commands.choices[word]
+    return (action.option_strings[-1] for action in parser._actions if action.dest != "help")
+
+
+def test_the_catalogue_page_is_what_the_catalogue_says() -> None:
+    written = generate.PAGE.read_text(encoding="utf-8") if generate.PAGE.exists() else ""
+    fresh = written == generate.page(CATALOGUE, CLAUSES)
+    assert fresh, f"docs/catalogue.md is stale: run `{generate.COMMAND}` and commit what it writes"
+
+
+def test_the_catalogue_page_has_every_case_and_every_clause_once() -> None:
+    page = generate.page(CATALOGUE, CLAUSES)
+    cases, _, clauses = page.partition("\n# Clauses\n")
+    assert sorted(re.findall(r"^\| `([^`]+)`", cases, re.MULTILINE)) == sorted(c.id for c in CATALOGUE)
+    assert sorted(re.findall(r'^\| <a name="([^"]+)"', clauses, re.MULTILINE)) == sorted(CLAUSES)
+
+
+def test_every_link_within_the_catalogue_page_leads_somewhere() -> None:
+    page = generate.page(CATALOGUE, CLAUSES)
+    headings = {line.lower().replace(" ", "-") for line in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
+    anchors = headings | set(re.findall(r'<a name="([^"]+)"', page))
+    links = set(re.findall(r"\]\(#([^)]+)\)", page))
+    assert links
+    assert links <= anchors
+
+
+def test_a_kind_of_link_without_a_name_is_told() -> None:
+    with pytest.raises(LookupError, match=r"https://example\.com/x"):
+        generate.label("https://example.com/x")
+
+
+def test_the_check_finds_a_stale_page_and_writing_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(generate, "PAGE", tmp_path / "catalogue.md")
+    assert generate.main(["--check"]) == 1
+    assert generate.COMMAND in capsys.readouterr().err
+    assert generate.main([]) == 0
+    assert generate.main(["--check"]) == 0
+
+
+def test_the_options_that_are_documented_are_those_there_are() -> None:
+    assert sorted(first_cells("option")) == sorted(options_of("conformance", "run"))
+    assert set(options_of("conformance", "list")) == {"--case", "--json"}
+
+
+def test_the_results_that_are_documented_are_those_there_are() -> None:
+    assert first_cells("result") == [kind.value for kind in Result]
+
+
+def test_the_placeholders_that_are_documented_are_those_there_are() -> None:
+    assert first_cells("placeholder") == [f"{{{name}}}" for name in PLACEHOLDERS]
+
+
+def test_the_features_that_are_documented_are_those_there_are() -> None:
+    (line,) = re.findall(r"^Features: (.+?)\.$", PAGE, re.MULTILINE | re.DOTALL)
+    assert re.findall(r"`(\w+)`", line) == [feature.value for feature in Feature]
+
+
+def test_the_example_of_a_subject_file_can_be_used() -> None:
+    (example,) = re.findall(r"```toml\n(.+?)```", PAGE, re.DOTALL)
+    subject = parse(example, "docs/conformance.md")
+    assert subject.deviations
+    assert subject.files
+    assert subject.environment
+
+
+def test_the_sample_sizes_that_are_documented_are_those_of_the_runner() -> None:
+    said = re.search(r"\((\d+) for two\s+endpoints, (\d+) for six\)", PAGE)
+    assert said
+    names = ("a1", "a2", "a3", "b1", "b2", "b3")
+    probes = [replace(TO_WEB, expect=delivered_to(*names[:ways]), spread=True) for ways in (2, 6)]
+    assert [int(number) for number in said.groups()] == [sample_size(probe) for probe in probes]
