@@ -46,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     except BadSubject as reason:
         console.print(str(reason), style="red")
         return 2
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         return _run(orders, options, console)
