@@ -14,6 +14,7 @@ from kproxy.conformance.case import (
     Apply,
     Case,
     Feature,
+    Policy,
     Probe,
     Type,
     case,
@@ -165,6 +166,22 @@ LOCALHOST_SERVES_WHEN_ASKED_TO = case(
     families=IPV4_ONLY,
 )
 
+LOCALHOST_UNDER_POLICY_LOCAL = case(
+    "node-port.localhost-under-policy-local",
+    "Under external policy Local the node reaches endpoints near and far on 127.0.0.1 too, rewritten.",
+    Apply(local := WEB.but(external_policy=Policy.LOCAL)),
+    Probe(sender=host("a"), to=local.localhost("a"), expect=FROM_BOTH, spread=True),
+    clauses=SPREAD
+    | {
+        "node-port.reaches-ready-endpoint",
+        "node-port.localhost.enabled.served",
+        "external-policy.local.host-reaches-all-endpoints",
+    },
+    features={Feature.NODE_PORT, Feature.LOCALHOST_NODE_PORTS, Feature.EXTERNAL_TRAFFIC_POLICY},
+    profile=NO_DETECTOR,
+    families=IPV4_ONLY,
+)
+
 LOCALHOST_IS_LEFT_ALONE_WHEN_OFF = case(
     "node-port.localhost-is-left-alone-when-off",
     "With localhostNodePorts false 127.0.0.1 belongs to the node's daemons, though every address is listed.",
@@ -237,6 +254,7 @@ CASES: tuple[Case, ...] = (
     PRIMARY_MEANS_THE_NODE_OBJECTS_ADDRESS,
     LOCALHOST_BY_DEFAULT,
     LOCALHOST_SERVES_WHEN_ASKED_TO,
+    LOCALHOST_UNDER_POLICY_LOCAL,
     LOCALHOST_IS_LEFT_ALONE_WHEN_OFF,
     IPV6_LOCALHOST_NEVER_SERVES,
     LOOPBACK_DAEMONS_ARE_OUT_OF_REACH,
