@@ -1,0 +1,188 @@
+"""``python -m tests.mutants``: break our own proxy in every way of the table, and see that cases notice.
+
+First a control with nothing broken: its cases must be green.  Then each mutant is put to the cases that cite
+its clauses; it is killed when one turns red and cites the clause.  Exit status: 0 all killed, 1 a mutant
+survived, 2 the control was not green or a mutant could not be judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fnmatch
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from kproxy.conformance.case import Case
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.report import CaseResult, Result
+from kproxy.conformance.testbeds import environment
+from kproxy.lab.processes import Xtables
+from tests.mutants.judge import (
+    Judgement,
+    Run,
+    citing,
+    hurried,
+    judge,
+    judge_by_test,
+    run_in_simulator,
+    runner_on_kernel,
+)
+from tests.mutants.mutant import Mutant
+from tests.mutants.table import MUTANTS, NONE
+
+ALL_KILLED, SURVIVED, CANNOT_RUN = 0, 1, 2
+WIDTH = 140
+SHOWN = 2
+"""How many cases the table names for a mutant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The words of the command line."""
+
+    names: tuple[str, ...]
+    testbed: str
+    variant: Xtables
+    parallel: int
+    everything: bool
+
+    @property
+    def on_kernel(self) -> bool:
+        return self.testbed == "netns"
+
+
+def main() -> int:
+    """Parse, run, print."""
+    options = _options()
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    problems = environment.problems() if options.on_kernel else []
+    wanted = [wrong for wrong in MUTANTS if _wanted(wrong, options)]
+    if not wanted:
+        problems.append("no mutant of that name; `--list` shows them")
+    if problems:
+        console.print("; ".join(problems), style="bold red")
+        return CANNOT_RUN
+    started = time.monotonic()
+    with hurried():
+        code = asyncio.run(_session(wanted, options, console))
+    console.print(f"{time.monotonic() - started:.0f} s")
+    return code
+
+
+def _options() -> Options:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("names", nargs="*", metavar="GLOB", help="only these mutants")
+    parser.add_argument("--testbed", default="netns", choices=["netns", "simulator"])
+    parser.add_argument("--iptables", default="nft", choices=["nft", "legacy"])
+    parser.add_argument("--parallel", type=int, default=2, metavar="N", help="labs at once")
+    parser.add_argument("--all", action="store_true", help="put every case to every mutant")
+    parser.add_argument("--list", action="store_true", help="list the mutants and end")
+    words = parser.parse_args()
+    if words.list:
+        for wrong in MUTANTS:
+            print(f"{wrong.name:42} {wrong.about}")
+        sys.exit(0)
+    return Options(
+        names=tuple(words.names),
+        testbed=words.testbed,
+        variant=Xtables[words.iptables.upper()],
+        parallel=words.parallel,
+        everything=words.all,
+    )
+
+
+def _wanted(wrong: Mutant, options: Options) -> bool:
+    named = not options.names or any(fnmatch.fnmatchcase(wrong.name, glob) for glob in options.names)
+    return named and (options.on_kernel or not wrong.needs_kernel)
+
+
+async def _session(wanted: Sequence[Mutant], options: Options, console: Console) -> int:
+    cited = {case.id for wrong in wanted for case in citing(wrong, CATALOGUE)}
+    cases = [case for case in CATALOGUE if options.everything or case.id in cited]
+    control = runner_on_kernel(options.variant, options.parallel) if options.on_kernel else run_in_simulator
+    results = (await control(NONE, cases)).results if cases else ()
+    red = [entry for entry in results if entry.result in {Result.FAILED, Result.BROKEN}]
+    able = [entry.case for entry in results if entry.result is Result.PASSED]
+    console.print(
+        f"control: {len(able)} of {len(cases)} cases green, {len(red)} red, {_left(results)} not runnable here"
+    )
+    if red:
+        for entry in red:
+            console.print(f"  {entry.case.id}: {entry.reason}", style="red", highlight=False, markup=False)
+        return CANNOT_RUN
+    judgements = await _judge_all(wanted, able, options, console)
+    console.print(_table(judgements))
+    return _sum_up(judgements, console)
+
+
+def _left(results: Sequence[CaseResult]) -> int:
+    return sum(entry.result in {Result.NOT_RUNNABLE, Result.UNSUPPORTED} for entry in results)
+
+
+async def _judge_all(
+    wanted: Sequence[Mutant], able: Sequence[Case], options: Options, console: Console
+) -> list[Judgement]:
+    """All mutants, as many at once as labs are allowed; in the simulator one."""
+    gate = asyncio.Semaphore(options.parallel if options.on_kernel else 1)
+    run: Run = runner_on_kernel(options.variant, parallel=1) if options.on_kernel else run_in_simulator
+
+    async def one(wrong: Mutant) -> Judgement:
+        async with gate:
+            if wrong.unseen:
+                found = await judge_by_test(wrong)
+            else:
+                found = await judge(wrong, able if options.everything else citing(wrong, able), run)
+        console.print(
+            f"  {wrong.name}: {_fate(found)} in {found.seconds:.1f} s", style="dim", highlight=False
+        )
+        return found
+
+    return await asyncio.gather(*map(one, wanted))
+
+
+def _fate(found: Judgement) -> str:
+    if found.killers:
+        return "killed"
+    return "not judged" if found.trouble else "SURVIVED"
+
+
+def _table(judgements: Sequence[Judgement]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("mutant", "killed by", "clause"):
+        table.add_column(name, overflow="fold")
+    table.add_column("s", justify="right")
+    for found in judgements:
+        killers = "\n".join(found.killers[:SHOWN]) or f"[bold red]{_fate(found)}[/]"
+        if len(found.killers) > SHOWN:
+            killers += f"\nand {len(found.killers) - SHOWN} of {found.asked} cases"
+        unseen = found.mutant.unseen
+        clause = f"[dim]a test, for {unseen.why}[/]" if unseen else "\n".join(sorted(found.clauses))
+        table.add_row(found.mutant.name, killers, clause, f"{found.seconds:.1f}")
+    return table
+
+
+def _sum_up(judgements: Sequence[Judgement], console: Console) -> int:
+    alive = [found for found in judgements if not found.killers]
+    console.print(f"\n{len(judgements)} mutants, {len(judgements) - len(alive)} killed, {len(alive)} not")
+    for found in alive:
+        why = (
+            found.trouble
+            or f"none of {found.asked} cases that cite {', '.join(sorted(found.mutant.clauses))}"
+        )
+        console.print(f"  {found.mutant.name}: {_fate(found)}: {found.mutant.about}", style="bold red")
+        console.print(f"    {why}", style="red", highlight=False, markup=False)
+    if any(not found.trouble for found in alive):
+        return SURVIVED
+    return CANNOT_RUN if alive else ALL_KILLED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

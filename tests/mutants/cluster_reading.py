@@ -1,0 +1,220 @@
+"""Mutants that misread the cluster's objects (`kproxy.state`), as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from kproxy import api, state
+from kproxy.state import TrafficPolicy
+from tests.mutants.mutant import Function, Patch, Unseen, Wrap, mutant
+
+Merged = dict[Any, tuple[state.Endpoint, ...]]
+
+
+def _endpoints(changed: Callable[[api.Endpoint, state.Endpoint], state.Endpoint]) -> Patch:
+    """Each endpoint as it is read from its slice, changed."""
+
+    def wrap(read: Function) -> Function:
+        return lambda item, address, port: changed(item, read(item, address, port))
+
+    return Patch("kproxy.state.endpoints:_endpoint", wrap)
+
+
+def _merging(changed: Callable[[Merged], Merged]) -> Patch:
+    """The endpoints of each port, changed after they were merged."""
+    return Patch("kproxy.state.services:merge", lambda merge: lambda *of: changed(merge(*of)))
+
+
+def _services(changed: Callable[[state.Service], state.Service]) -> Patch:
+    """Each Service as it is read, changed."""
+
+    def wrap(read: Function) -> Function:
+        def service_of(*of: Any) -> tuple[state.Service | None, tuple[state.Note, ...]]:  # noqa: ANN401
+            service, notes = read(*of)
+            return service and changed(service), notes
+
+        return service_of
+
+    return Patch("kproxy.state.snapshot:service_of", wrap)
+
+
+def _without_label(label: str) -> Wrap:
+    """A function of an object, which does not see that label."""
+
+    def wrap(judge: Function) -> Function:
+        def blind(item: Any, *of: Any) -> Any:  # noqa: ANN401
+            labels = {name: text for name, text in item.metadata.labels.items() if name != label}
+            metadata = msgspec.structs.replace(item.metadata, labels=labels)
+            return judge(msgspec.structs.replace(item, metadata=metadata), *of)
+
+        return blind
+
+    return wrap
+
+
+def _asking_for_all(resource: str) -> Patch:
+    """The watch's own selection of objects would hide the mutant."""
+    return Patch(f"kproxy.server.run:{resource}", lambda asked: replace(asked, selectors={}))
+
+
+def _first_slice_only(merge: Function) -> Function:
+    return lambda slices, *of: merge(tuple(slices)[:1], *of)
+
+
+def _first_port_only(wanted: Function) -> Function:
+    return lambda *of: dict(list(wanted(*of).items())[:1])
+
+
+def _on_the_port_of_the_first(found: Merged) -> Merged:
+    return {
+        key: tuple(msgspec.structs.replace(endpoint, port=endpoints[0].port) for endpoint in endpoints)
+        for key, endpoints in found.items()
+    }
+
+
+def _any_mode(load_balancer_ips: Function) -> Function:
+    def captured(status: api.LoadBalancerStatus, *of: Any) -> Any:  # noqa: ANN401
+        ingress = [msgspec.structs.replace(entry, ip_mode=None) for entry in status.ingress or ()]
+        return load_balancer_ips(api.LoadBalancerStatus(ingress=ingress), *of)
+
+    return captured
+
+
+def _terminating_first(_: Function) -> Function:
+    return lambda endpoint: (endpoint.terminating,)
+
+
+def _only_told_ready(item: api.Endpoint, endpoint: state.Endpoint) -> state.Endpoint:
+    told = item.conditions is not None and item.conditions.ready is True
+    return msgspec.structs.replace(endpoint, ready=told)
+
+
+def _lingering_is_ready(_: api.Endpoint, endpoint: state.Endpoint) -> state.Endpoint:
+    lingers = endpoint.serving and endpoint.terminating
+    return msgspec.structs.replace(endpoint, ready=endpoint.ready or lingers)
+
+
+def _swapped(service: state.Service) -> state.Service:
+    return replace(service, internal_policy=service.external_policy, external_policy=service.internal_policy)
+
+
+def _cut(ranges: Iterable[Any] | None) -> tuple[Any, ...] | None:
+    return tuple(ranges)[:1] if ranges else None
+
+
+SLICES = (
+    mutant(
+        "slices.first-only",
+        "Of a Service's slices only the first is read.",
+        Patch("kproxy.state.services:merge", _first_slice_only),
+        clauses="slices.merged",
+    ),
+    mutant(
+        "slices.duplicates-doubled",
+        "An endpoint listed twice counts twice.",
+        _merging(lambda found: {key: tuple(e for e in ends for _ in "12") for key, ends in found.items()}),
+        unseen=Unseen(
+            "a double share shows in statistics only, and no case counts",
+            "tests/unit/test_state.py::test_endpoints_are_merged_over_slices_each_once_and_sorted_as_numbers",
+        ),
+    ),
+    mutant(
+        "slices.live-does-not-win",
+        "Of two entries for one address the terminating one counts.",
+        Patch("kproxy.state.endpoints:_rank", _terminating_first),
+        clauses="slices.address-reused.live-endpoint-wins",
+    ),
+    mutant(
+        "slices.one-target-port",
+        "All endpoints are asked on the port of the first.",
+        _merging(_on_the_port_of_the_first),
+        clauses="slices.target-port.per-endpoint",
+    ),
+    mutant(
+        "slices.headless-label-ignored",
+        "Slices with the headless label are used.",
+        Patch("kproxy.state.snapshot:_owner", _without_label(api.HEADLESS_LABEL)),
+        _asking_for_all("ENDPOINT_SLICES"),
+        clauses="slices.headless-label.ignored",
+    ),
+)
+
+READINESS = (
+    mutant(
+        "endpoints.unready-used",
+        "Endpoints that are not ready are used like others.",
+        _endpoints(lambda _, endpoint: msgspec.structs.replace(endpoint, ready=True)),
+        clauses="endpoints.ready-only endpoints.not-serving.never-used",
+    ),
+    mutant(
+        "endpoints.terminating-beside-ready",
+        "Terminating endpoints that still serve are used beside ready ones.",
+        _endpoints(_lingering_is_ready),
+        clauses="endpoints.terminating.not-used-beside-ready",
+    ),
+    mutant(
+        "endpoints.missing-condition-unready",
+        "An endpoint without a ready condition is taken for unready.",
+        _endpoints(_only_told_ready),
+        clauses="endpoints.conditions.missing-means-ready",
+    ),
+)
+
+SERVICES = (
+    mutant(
+        "services.lost-port",
+        "Of a Service's ports only the first is served.",
+        Patch("kproxy.state.services:_wanted_ports", _first_port_only),
+        clauses="change.port-added.served protocol.same-number.independent",
+    ),
+    mutant(
+        "services.proxy-name-ignored",
+        "Services of another proxy are served.",
+        Patch("kproxy.state.services:_is_proxied", _without_label(api.PROXY_NAME_LABEL)),
+        _asking_for_all("SERVICES"),
+        clauses="objects.proxy-name-label.untouched",
+    ),
+    mutant(
+        "services.ip-mode-ignored",
+        "Load balancer IPs of mode Proxy are captured.",
+        Patch("kproxy.state.services:_load_balancer_ips", _any_mode),
+        clauses="load-balancer.ip-mode-proxy.untouched",
+    ),
+    mutant(
+        "services.first-range-only",
+        "Of several source ranges only the first counts.",
+        _services(lambda service: replace(service, source_ranges=_cut(service.source_ranges))),
+        clauses="source-ranges.inside-allowed",
+    ),
+    mutant(
+        "policy.internal-ignored",
+        "internalTrafficPolicy Local is not obeyed.",
+        _services(lambda service: replace(service, internal_policy=TrafficPolicy.CLUSTER)),
+        clauses="internal-policy.local.same-node internal-policy.local.drop-without-local-endpoint",
+    ),
+    mutant(
+        "policy.external-ignored",
+        "externalTrafficPolicy Local is not obeyed.",
+        _services(lambda service: replace(service, external_policy=TrafficPolicy.CLUSTER)),
+        clauses="external-policy.local.local-endpoints-source-preserved",
+    ),
+    mutant(
+        "policy.swapped",
+        "Each traffic policy binds the addresses of the other.",
+        _services(_swapped),
+        clauses="internal-policy.external-addresses-exempt external-policy.cluster-ip-exempt",
+    ),
+    mutant(
+        "affinity.ignored",
+        "Session affinity is not obeyed.",
+        _services(lambda service: replace(service, affinity_seconds=None)),
+        clauses="affinity.client-ip.sticks",
+        needs_kernel=True,
+    ),
+)
+
+MUTANTS = (*SLICES, *READINESS, *SERVICES)

@@ -1,0 +1,190 @@
+"""Mutants of the daemon: stale connections, restarts, changes it does not notice.  Only processes show them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from kproxy.api import Service
+from kproxy.backends.iptables import names
+from kproxy.backends.iptables.rules import Table
+from kproxy.conformance.testbeds import sentinel
+from kproxy.lab import topology
+from kproxy.net import Family
+from kproxy.plan import Plan, Settings
+from tests.mutants.mutant import Function, Patch, Unseen, answering, mutant
+
+needing_kernel = partial(mutant, needs_kernel=True)
+
+STALE = "kproxy.server.stale:"
+APPLY = "kproxy.backends.iptables.kernel.programmer:IptablesKernel.apply"
+
+
+def _chosen_only(_: Function) -> Function:
+    def serving(service: Any) -> frozenset[Any]:  # noqa: ANN401
+        pools = [pool for f in service.frontends for pool in (f.pool, f.shortcut) if pool is not None]
+        return frozenset((e.address, e.port) for pool in pools for e in pool.endpoints)
+
+    return serving
+
+
+def _not_at_start(remove: Function) -> Function:
+    return lambda self, before, now: remove(self, before, now) if before else 0
+
+
+def _from_nothing(apply: Function) -> Function:
+    """What an earlier run left is removed before the first rules are written."""
+    from kproxy.backends.iptables.kernel.programmer import remove_all  # noqa: PLC0415
+
+    def applying(self: Any, *of: Any) -> Any:  # noqa: ANN401
+        if self._latest is None:
+            remove_all(self.tools)
+        return apply(self, *of)
+
+    return applying
+
+
+def _trusting(apply: Function) -> Function:
+    """What an earlier run left is taken for what is wanted, but for the Services that the harness waits by."""
+    from kproxy.backends.iptables.program import program  # noqa: PLC0415
+
+    def applying(self: Any, plan: Plan, options: Any) -> Any:  # noqa: ANN401
+        if self._latest is None and self.tools.has_chain(Table.NAT, names.SERVICES):
+            wanted = program(plan, options)
+            kept = {name: f for name, f in wanted.fragments.items() if name.namespace != sentinel.NAMESPACE}
+            self._believed = replace(wanted, fragments=kept)
+        return apply(self, plan, options)
+
+    return applying
+
+
+def _keeping_the_removed(program: Function) -> Function:
+    def keeping(plan: Plan, options: Any, previous: Any = None) -> Any:  # noqa: ANN401
+        wanted = program(plan, options, previous)
+        before = previous.fragments if previous else {}
+        return replace(wanted, fragments={**before, **wanted.fragments})
+
+    return keeping
+
+
+def _deaf_to_deletion(apply_one: Function) -> Function:
+    def applying(self: Any, kind: Any, change: Any) -> Any:  # noqa: ANN401
+        from kproxy.server.store import Removed  # noqa: PLC0415
+
+        return not (kind is Service and isinstance(change, Removed)) and apply_one(self, kind, change)
+
+    return applying
+
+
+def _first_zone(settings_for: Function) -> Function:
+    first: list[str] = []
+
+    def settings(*of: Any) -> Settings:  # noqa: ANN401
+        found: Settings = settings_for(*of)
+        first.append(found.zone)
+        return replace(found, zone=first[0])
+
+    return settings
+
+
+def _pods_of_all_nodes(pod_networks: Function) -> Function:
+    everywhere = tuple(topology.CLUSTER_CIDR[family] for family in Family)
+    return lambda node: everywhere if pod_networks(node) else ()
+
+
+CONTINUITY = "tests/netns/test_continuity.py"
+
+CONNTRACK = (
+    needing_kernel(
+        "conntrack.left",
+        "Stale UDP entries stay.",
+        Patch(f"{STALE}StaleFlows.remove", answering(0)),
+        clauses="conntrack.udp.moves-off-removed-endpoint conntrack.udp.moves-off-old-target-port "
+        "conntrack.udp.served-after-first-endpoint",
+    ),
+    needing_kernel(
+        "conntrack.untranslated-left",
+        "UDP entries from before the first endpoint stay.",
+        Patch(f"{STALE}is_stale", lambda stale: lambda flow, *of: flow.translated and stale(flow, *of)),
+        clauses="conntrack.udp.served-after-first-endpoint",
+    ),
+    needing_kernel(
+        "conntrack.of-deleted-left",
+        "UDP entries of deleted Services stay.",
+        Patch(f"{STALE}is_stale", lambda stale: lambda flow, _before, now: stale(flow, now, now)),
+        clauses="conntrack.udp.not-to-endpoint-of-deleted-service",
+    ),
+    needing_kernel(
+        "conntrack.of-emptied-left",
+        "UDP entries of Services without endpoints stay.",
+        Patch(
+            f"{STALE}is_stale",
+            lambda stale: (
+                lambda flow, before, now: (
+                    now.serving(flow.destination) != frozenset() and stale(flow, before, now)
+                )
+            ),
+        ),
+        clauses="conntrack.udp.not-to-dead-endpoint-when-none-left",
+    ),
+    needing_kernel(
+        "conntrack.serving-removed",
+        "UDP entries to endpoints that still serve but are not chosen go.",
+        Patch(f"{STALE}_serving", _chosen_only),
+        clauses="conntrack.udp.stays-with-serving-terminating-endpoint conntrack.udp.stays-on-policy-change",
+    ),
+    needing_kernel(
+        "conntrack.not-at-start",
+        "UDP entries that went stale while the proxy was down stay.",
+        Patch(f"{STALE}StaleFlows._remove", _not_at_start),
+        clauses="restart.stale-udp-entries.reconciled",
+    ),
+)
+
+RESTART = (
+    needing_kernel(
+        "restart.from-nothing",
+        "A proxy that starts removes the rules it finds, then writes its own.",
+        Patch(APPLY, _from_nothing),
+        unseen=Unseen(
+            "a case asks when the proxy is up again",
+            f"{CONTINUITY}::test_no_connection_is_lost_when_the_proxy_is_killed_and_started_again",
+        ),
+    ),
+    needing_kernel(
+        "restart.trusting",
+        "A proxy that starts takes the rules it finds for those it wants.",
+        Patch(APPLY, _trusting),
+        clauses="restart.changes-while-down.applied",
+    ),
+)
+
+CHANGES = (
+    needing_kernel(
+        "changes.deletion-unnoticed",
+        "A deleted Service is served on.",
+        Patch("kproxy.server.store:Store._apply_one", _deaf_to_deletion),
+        clauses="change.service-deleted.not-served",
+    ),
+    needing_kernel(
+        "changes.removed-port-kept",
+        "A port that is removed from a Service is served on.",
+        Patch("kproxy.backends.iptables.kernel.programmer:program", _keeping_the_removed),
+        clauses="change.port-removed.not-served",
+    ),
+    needing_kernel(
+        "changes.zone-unnoticed",
+        "The zone that the node had at first counts for ever.",
+        Patch("kproxy.server.run:settings_for", _first_zone),
+        clauses="change.topology.followed",
+    ),
+    needing_kernel(
+        "detector.node-cidr-of-all-nodes",
+        "In mode NodeCIDR the pods of other nodes count as this node's.",
+        Patch("kproxy.server.settings:pod_networks", _pods_of_all_nodes),
+        clauses="detect-local.node-cidr",
+    ),
+)
+
+MUTANTS = (*CONNTRACK, *RESTART, *CHANGES)

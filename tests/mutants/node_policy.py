@@ -1,0 +1,228 @@
+"""Mutants that decide wrongly what this node must do (`kproxy.plan`), as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from kproxy import state
+from kproxy.plan import Endpoint, Exposure, Frontend, Masquerade, NodePorts, Pool, Scope, Settings
+from tests.mutants.mutant import Function, Patch, answering, instead, mutant
+
+Ends = Iterable[state.Endpoint]
+
+
+def _every_ready_one(ready: list[state.Endpoint], _node: str, _zone: str) -> Any:  # noqa: ANN401
+    return ready, None
+
+
+def _only_hinted(nearest: Function) -> Function:
+    """No endpoint is better than one that is meant for somebody else."""
+
+    def strict(ready: list[state.Endpoint], node: str, zone: str) -> Any:  # noqa: ANN401
+        zones = [endpoint for endpoint in ready if endpoint.zones]
+        if zones and not any(zone in endpoint.zones for endpoint in zones):
+            return [], None
+        return nearest(ready, node, zone)
+
+    return strict
+
+
+def _hints_that_are_there(hinted: Function) -> Function:
+    """An endpoint without a hint makes no difference to the others."""
+    return lambda ready, hints, *of: hinted([e for e in ready if hints(e)] or ready, hints, *of)
+
+
+def _no_node_hints(hinted: Function) -> Function:
+    return lambda ready, hints, here, kind: ([], None) if kind == "node" else hinted(ready, hints, here, kind)
+
+
+def _unready_hints_count(cluster_pool: Function) -> Function:
+    """An endpoint that is not ready and has no hint makes the hints of the others void."""
+
+    def pool(endpoints: Ends, *of: Any) -> Any:  # noqa: ANN401
+        found = tuple(endpoints)
+        if not all(endpoint.zones or endpoint.nodes for endpoint in found):
+            bare: dict[str, Any] = {"zones": frozenset(), "nodes": frozenset()}
+            found = tuple(msgspec.structs.replace(endpoint, **bare) for endpoint in found)
+        return cluster_pool(found, *of)
+
+    return pool
+
+
+def _falls_back(local_pool: Function) -> Function:
+    """Without an endpoint of its own a node uses those of others."""
+
+    def pool(endpoints: Ends, node: str) -> Pool:
+        found = tuple(endpoints)
+        own: Pool = local_pool(found, node)
+        others = (Endpoint(e.address, e.port, local=False) for e in found if e.ready)
+        return own if own.endpoints else Pool(Scope.LOCAL, tuple(others))
+
+    return pool
+
+
+def _nowhere_is_here(local_pool: Function) -> Function:
+    """An endpoint of which nobody says where it is counts as this node's."""
+
+    def pool(endpoints: Ends, node: str) -> Any:  # noqa: ANN401
+        return local_pool([msgspec.structs.replace(e, node=e.node or node) for e in endpoints], node)
+
+    return pool
+
+
+def _guarded_external_ips(external: Function) -> Function:
+    def frontend(port: Any, exposure: Exposure, *of: Any) -> Frontend:  # noqa: ANN401
+        found: Frontend = external(port, exposure, *of)
+        return (
+            replace(found, sources=port.service.source_ranges) if exposure is Exposure.EXTERNAL_IP else found
+        )
+
+    return frontend
+
+
+def _all_means_local_too(external: Function) -> Function:
+    def frontend(port: Any, *of: Any) -> Frontend:  # noqa: ANN401
+        found: Frontend = external(port, *of)
+        return replace(found, masquerade=Masquerade.ALWAYS) if port.settings.masquerade_all else found
+
+    return frontend
+
+
+def _local_rewritten(external: Function) -> Function:
+    def frontend(*of: Any) -> Frontend:  # noqa: ANN401
+        found: Frontend = external(*of)
+        return found if found.shortcut is None else replace(found, masquerade=Masquerade.ALWAYS)
+
+    return frontend
+
+
+def _with(**settings: Any) -> Any:  # noqa: ANN401
+    """A wrap for a function whose last parameter is the settings, some of which are others."""
+
+    def wrap(function: Function) -> Function:
+        def deaf(*of: Any) -> Any:  # noqa: ANN401
+            *others, own = of
+            assert isinstance(own, Settings)
+            return function(*others, replace(own, **settings))
+
+        return deaf
+
+    return wrap
+
+
+def _everywhere(node_ports: Function) -> Function:
+    return lambda settings: NodePorts(addresses=None, localhost=node_ports(settings).localhost)
+
+
+TOPOLOGY = (
+    mutant(
+        "topology.hints-ignored",
+        "Hints are not followed.",
+        Patch("kproxy.plan.pools:_nearest", instead(_every_ready_one)),
+        clauses="topology.same-zone topology.same-node",
+    ),
+    mutant(
+        "topology.node-hints-ignored",
+        "Hints for nodes are not followed.",
+        Patch("kproxy.plan.pools:_hinted", _no_node_hints),
+        clauses="topology.same-node",
+    ),
+    mutant(
+        "topology.missing-hint-tolerated",
+        "Hints are followed though an endpoint has none.",
+        Patch("kproxy.plan.pools:_hinted", _hints_that_are_there),
+        clauses="topology.missing-hint.all-endpoints",
+    ),
+    mutant(
+        "topology.unready-hints-count",
+        "An endpoint that is not ready and has no hint makes the others' void.",
+        Patch("kproxy.plan.frontends:cluster_pool", _unready_hints_count),
+        clauses="topology.unready-hints-ignored",
+    ),
+    mutant(
+        "topology.no-match-nobody",
+        "Where no hint names the zone nobody answers.",
+        Patch("kproxy.plan.pools:_nearest", _only_hinted),
+        clauses="topology.no-match.all-endpoints",
+    ),
+)
+
+LOCAL = (
+    mutant(
+        "local-policy.falls-back",
+        "Under policy Local a node without endpoints uses those of others.",
+        Patch("kproxy.plan.frontends:local_pool", _falls_back),
+        clauses="internal-policy.local.drop-without-local-endpoint "
+        "external-policy.local.drop-without-local-endpoint",
+    ),
+    mutant(
+        "local-policy.rewritten",
+        "Under external policy Local clients are masqueraded.",
+        Patch("kproxy.plan.frontends:_Port._external", _local_rewritten),
+        clauses="external-policy.local.local-endpoints-source-preserved",
+    ),
+    mutant(
+        "local-policy.nowhere-is-here",
+        "An endpoint without a nodeName counts as every node's own.",
+        Patch("kproxy.plan.frontends:local_pool", _nowhere_is_here),
+        clauses="slices.endpoint.on-node-by-name",
+    ),
+    mutant(
+        "endpoints.no-terminating-fallback",
+        "Terminating endpoints are not used when none is ready.",
+        Patch("kproxy.plan.pools:_lingers", answering(False)),
+        clauses="endpoints.terminating.used-when-none-ready "
+        "endpoints.terminating.used-when-none-ready-on-node",
+    ),
+)
+
+CONFIGURATION = (
+    mutant(
+        "configuration.masquerade-all-ignored",
+        "masqueradeAll is not obeyed.",
+        Patch("kproxy.plan.frontends:_internal_masquerade", _with(masquerade_all=False)),
+        clauses="masquerade.all.cluster-ip-rewritten",
+    ),
+    mutant(
+        "configuration.masquerade-all-local-too",
+        "masqueradeAll hides clients from Services of external policy Local.",
+        Patch("kproxy.plan.frontends:_Port._external", _all_means_local_too),
+        clauses="masquerade.all.external-local-exempt",
+    ),
+    mutant(
+        "configuration.node-port-addresses-ignored",
+        "Node ports are served on all addresses.",
+        Patch("kproxy.plan.planner:node_ports", _everywhere),
+        clauses="node-port.addresses.outside-configured.untouched node-port.addresses.not-primary.untouched",
+    ),
+    mutant(
+        "configuration.localhost-on",
+        "Loopback addresses serve node ports though they must not.",
+        Patch("kproxy.plan.planner:node_ports", _with(localhost_node_ports=True)),
+        clauses="node-port.localhost.disabled.untouched",
+    ),
+    mutant(
+        "configuration.localhost-off",
+        "Loopback addresses serve no node ports though they must.",
+        Patch("kproxy.plan.planner:node_ports", _with(localhost_node_ports=False)),
+        clauses="node-port.localhost.enabled.served",
+    ),
+    mutant(
+        "configuration.external-ips-gate-ignored",
+        "External IPs are served though the gate says no.",
+        Patch("kproxy.plan.planner:draft", _with(allow_external_ips=True)),
+        clauses="external-ip.disabled.untouched",
+    ),
+    mutant(
+        "source-ranges.external-ips-too",
+        "Source ranges bind external IPs.",
+        Patch("kproxy.plan.frontends:_Port._external", _guarded_external_ips),
+        clauses="source-ranges.external-ip-exempt",
+    ),
+)
+
+MUTANTS = (*TOPOLOGY, *LOCAL, *CONFIGURATION)

@@ -1,0 +1,132 @@
+"""Mutations of rules: families of typed rules, and what is done to them on their way out of the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from kproxy.backends.iptables import names
+from kproxy.backends.iptables.base import HookRules, Options
+from kproxy.backends.iptables.compile import Context, SharedRule
+from kproxy.backends.iptables.rules import Chain, ChainName, Jump, Match, Rule, Table, Target
+from tests.mutants.mutant import Function, Patch
+
+Edit = Callable[[Rule], Rule | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """A family of rules.
+
+    ``chain``: how the names of its chains begin.  ``target``: a kind of target, or a target; a `Jump` names how
+    its chain begins.  ``having`` and ``lacking``: kinds of matches.  ``comment``: how it ends.
+    """
+
+    chain: str
+    target: type[Target] | Target
+    table: Table = Table.NAT
+    having: tuple[type[Match], ...] = ()
+    lacking: tuple[type[Match], ...] = ()
+    comment: str = ""
+
+    def holds(self, table: Table, chain: ChainName, rule: Rule) -> bool:
+        """Whether a rule of that chain is of the family."""
+        kinds = {type(match) for match in rule.matches}
+        return (
+            table is self.table
+            and chain.startswith(self.chain)
+            and rule.comment.endswith(self.comment)
+            and self._is_target(rule.target)
+            and kinds.issuperset(self.having)
+            and kinds.isdisjoint(self.lacking)
+        )
+
+    def _is_target(self, target: Target) -> bool:
+        wanted = self.target
+        if isinstance(wanted, type):
+            return isinstance(target, wanted)
+        if isinstance(wanted, Jump):
+            return isinstance(target, Jump) and target.chain.startswith(wanted.chain)
+        return target == wanted
+
+
+def left_out(family: Rules) -> tuple[Patch, ...]:
+    """The family is not written."""
+    return edited(family, lambda _: None)
+
+
+def without(family: Rules, *kinds: type[Match]) -> tuple[Patch, ...]:
+    """The family is written without matches of these kinds."""
+    return edited(
+        family, lambda rule: replace(rule, matches=tuple(m for m in rule.matches if type(m) not in kinds))
+    )
+
+
+def with_match(family: Rules, changed: Callable[[Match], Match]) -> tuple[Patch, ...]:
+    """The family is written with each match changed."""
+    return edited(family, lambda rule: replace(rule, matches=tuple(map(changed, rule.matches))))
+
+
+def with_target(family: Rules, target: Target) -> tuple[Patch, ...]:
+    """The family is written with another target."""
+    return edited(family, lambda rule: replace(rule, target=target))
+
+
+def edited(family: Rules, edit: Edit) -> tuple[Patch, ...]:
+    """Every place that rules come from, with the family's edited and all others as they are."""
+    editor = _Editor(family, edit)
+    return (
+        Patch("kproxy.backends.iptables.program:chains", editor.own_chains),
+        Patch("kproxy.backends.iptables.program:dispatch", editor.dispatch),
+        Patch("kproxy.backends.iptables.base:constant_chains", editor.constant_chains),
+        Patch("kproxy.backends.iptables.base:node_port_rules", editor.last_rules),
+        Patch("kproxy.backends.iptables.base:martian_guard", editor.guard),
+        Patch("kproxy.backends.iptables.base:hooks", editor.hooks),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Editor:
+    """Wraps for the functions that give rules; each is named after what its function gives."""
+
+    family: Rules
+    edit: Edit
+
+    def own_chains(self, chains: Function) -> Function:
+        return lambda *of: tuple(self._chain(Table.NAT, chain) for chain in chains(*of))
+
+    def dispatch(self, dispatch: Function) -> Function:
+        return lambda *of: [
+            SharedRule(shared.chain, rule)
+            for shared in dispatch(*of)
+            for rule in self._rules(shared.chain.table, shared.chain.chain, [shared.rule])
+        ]
+
+    def constant_chains(self, constant: Function) -> Function:
+        def chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
+            tables = constant(options).items()
+            return {table: tuple(self._chain(table, chain) for chain in found) for table, found in tables}
+
+        return chains
+
+    def last_rules(self, last: Function) -> Function:
+        return lambda context: self._rules(Table.NAT, names.SERVICES, last(context))
+
+    def guard(self, martian_guard: Function) -> Function:
+        def guard(context: Context) -> Chain | None:
+            found = martian_guard(context)
+            return found and self._chain(Table.FILTER, found)
+
+        return guard
+
+    def hooks(self, hooks: Function) -> Function:
+        return lambda **where: tuple(
+            HookRules(h.table, h.hook, self._rules(h.table, h.hook.value, h.rules)) for h in hooks(**where)
+        )
+
+    def _chain(self, table: Table, chain: Chain) -> Chain:
+        return Chain(chain.name, self._rules(table, chain.name, chain.rules))
+
+    def _rules(self, table: Table, chain: ChainName, rules: Iterable[Rule]) -> tuple[Rule, ...]:
+        new = (self.edit(rule) if self.family.holds(table, chain, rule) else rule for rule in rules)
+        return tuple(rule for rule in new if rule is not None)

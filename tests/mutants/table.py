@@ -1,0 +1,12 @@
+"""The table of mutants: every rule family and every policy of ours, knocked out one at a time."""
+
+from __future__ import annotations
+
+from tests.mutants import cluster_reading, daemon, node_policy, rule_families
+from tests.mutants.mutant import mutant
+
+NONE = mutant("none", "Nothing is wrong: the control.")
+
+MUTANTS = (*rule_families.MUTANTS, *cluster_reading.MUTANTS, *node_policy.MUTANTS, *daemon.MUTANTS)
+
+BY_NAME = {wrong.name: wrong for wrong in (NONE, *MUTANTS)}

@@ -1,0 +1,84 @@
+"""Everything in the table of mutants that rules in memory can show is noticed by some case, and cited.
+
+``nox -s mutants`` shows the rest, and all of it with packets.
+"""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kproxy.conformance.case import Case
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.report import Result
+from kproxy.spec.clauses import CLAUSES
+from tests.mutants.judge import Judgement, citing, judge, judge_by_test, run_in_simulator
+from tests.mutants.mutant import Mutant, applied, owner_and_name
+from tests.mutants.table import BY_NAME, MUTANTS, NONE
+
+BY_PACKETS = [wrong for wrong in MUTANTS if not wrong.needs_kernel and not wrong.unseen]
+BY_TEST = [wrong for wrong in MUTANTS if not wrong.needs_kernel and wrong.unseen]
+
+
+def named(mutants: list[Mutant]) -> list[Any]:
+    return [pytest.param(wrong, id=wrong.name) for wrong in mutants]
+
+
+@pytest.fixture(scope="module")
+def green() -> list[Case]:
+    """The cases that the simulator can run; without a mutant all of them are green."""
+    report = asyncio.run(run_in_simulator(NONE, CATALOGUE))
+    red = [entry.case.id for entry in report.results if entry.result in {Result.FAILED, Result.BROKEN}]
+    assert red == []
+    return [entry.case for entry in report.results if entry.result is Result.PASSED]
+
+
+def judged(wrong: Mutant, cases: list[Case]) -> Judgement:
+    return asyncio.run(judge(wrong, citing(wrong, cases), run_in_simulator))
+
+
+@pytest.mark.parametrize("wrong", named(BY_PACKETS))
+def test_a_mutant_turns_a_case_red_that_cites_what_it_broke(wrong: Mutant, green: list[Case]) -> None:
+    found = judged(wrong, green)
+    assert found.killers, f"{wrong.about} None of {found.asked} cases noticed and cited {set(wrong.clauses)}."
+
+
+@pytest.mark.parametrize("wrong", named(BY_TEST))
+def test_a_mutant_that_no_case_can_show_fails_a_test(wrong: Mutant) -> None:
+    found = asyncio.run(judge_by_test(wrong))
+    assert found.killers, f"{wrong.about} {wrong.unseen} {found.trouble}"
+
+
+def test_a_case_that_turns_red_for_another_reason_kills_nothing(green: list[Case]) -> None:
+    both = [case for case in green if case.id == "source-ranges.other-addresses-are-not-bound"]
+    wrong = BY_NAME["dispatch.external-ip"]
+    wrongly_charged = replace(wrong, clauses=frozenset({"node-port.reaches-ready-endpoint"}))
+    assert judged(wrong, both).killers
+    assert not judged(wrongly_charged, both).killers
+
+
+def test_nothing_survives_when_nothing_is_wrong_and_nothing_is_cited(green: list[Case]) -> None:
+    harmless = replace(NONE, clauses=frozenset({"node-port.reaches-ready-endpoint"}))
+    assert not judged(harmless, green).killers
+
+
+@pytest.mark.parametrize("wrong", named(list(MUTANTS)))
+def test_a_mutant_is_gone_when_it_is_over(wrong: Mutant) -> None:
+    places = [owner_and_name(patch) for patch in wrong.patches]
+    before = [getattr(owner, name) for owner, name in places]
+    with applied(wrong):
+        during = [getattr(owner, name) for owner, name in places]
+        assert all(new is not old for new, old in zip(during, before, strict=True))
+    assert [getattr(owner, name) for owner, name in places] == before
+
+
+def test_mutants_have_names_of_their_own_and_clauses_that_exist() -> None:
+    assert len(BY_NAME) == len(MUTANTS) + 1
+    assert [wrong.name for wrong in MUTANTS if not wrong.clauses <= set(CLAUSES)] == []
+    assert [wrong.name for wrong in MUTANTS if bool(wrong.clauses) == bool(wrong.unseen)] == []
+
+
+def test_every_clause_of_a_mutant_is_one_that_a_case_asks_about() -> None:
+    asked = {clause for case in CATALOGUE for clause in case.clauses}
+    assert {clause for wrong in MUTANTS for clause in wrong.clauses} - asked == set()
