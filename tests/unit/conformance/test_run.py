@@ -266,6 +266,8 @@ def test_a_flow_that_falls_silent_is_found() -> None:
         return met(Failure.DROPPED) if isinstance(step, Use) else fairly(instance, step, number)
 
     assert only(findings(Scripted(silent_later), Apply(WEB), HOLD, USE)).seen == met(Failure.DROPPED).text
+    silent_always = Scripted(always(Failure.DROPPED))
+    assert len(findings(silent_always, Apply(WEB), replace(HOLD, expect=DROPPED), USE)) == 1
     silence = replace(USE, expect=DROPPED)
     assert findings(Scripted(silent_later), Apply(WEB), HOLD, silence) == []
 

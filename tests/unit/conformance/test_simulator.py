@@ -6,16 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.conformance.case import REJECTED, Apply, Case, Probe, Profile, delivered_to
+from kproxy.conformance.case import (
+    REJECTED,
+    Apply,
+    Case,
+    Hold,
+    OutOfWindow,
+    Probe,
+    Profile,
+    Restart,
+    Use,
+    Wait,
+    delivered_to,
+)
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.report import CaseResult, Report, Result
 from kproxy.conformance.testbed import Broken
 from kproxy.conformance.testbeds import simulator
-from kproxy.conformance.testbeds.simulator import NEEDS_KERNEL
 from tests.unit.conformance.scripted import TO_WEB, WEB, report_on, small_case
 
 ENOUGH = 0.6
 """Share of the catalogue that must run without a kernel."""
+
+NEEDS_KERNEL = {Hold, Use, OutOfWindow, Wait, Restart}
+"""Steps that rules in memory cannot show: they need connections, time or processes."""
 
 PROFILES = list(dict.fromkeys(case.profile for case in CATALOGUE))
 
