@@ -62,8 +62,12 @@ def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParse
         "--testbed", default="netns", choices=["netns", "simulator"], help="default: %(default)s"
     )
     run.add_argument(
-        "--iptables", default="nft", choices=["nft", "legacy"], help="variant of iptables the subject finds"
+        "--iptables",
+        default="auto",
+        choices=["auto", "nft", "legacy"],
+        help="variant of iptables the subject finds (default: nft where the kernel has it)",
     )
+    _add_kernel(run)
     _add_cases(run)
     run.add_argument("--slow", action="store_true", help="also cases that must wait for real time to pass")
     run.add_argument(
@@ -88,6 +92,27 @@ def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParse
     _add_cases(listing)
     listing.add_argument("--json", default="", metavar="FILE", help="write it as JSON; - for standard output")
     listing.set_defaults(command=_conformance_list)
+
+
+def _add_kernel(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kernel",
+        default="auto",
+        choices=["auto", "host", "rootless", "uml", "vm"],
+        help="what to run on (default: the first that can; see `kproxy lab doctor`)",
+    )
+    parser.add_argument(
+        "--time", default="real", choices=["real", "virtual"], help="virtual: idle time is skipped (uml)"
+    )
+    parser.add_argument(
+        "--uml-kernel", default="", metavar="PATH", help="a User-Mode Linux kernel; beats $KPROXY_UML_KERNEL"
+    )
+    parser.add_argument(
+        "--memory", type=_count, default=1024, metavar="MIB", help="a guest's memory (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--guests", type=int, default=0, metavar="N", help="how many User-Mode Linuxes share the cases"
+    )
 
 
 def _add_cases(parser: argparse.ArgumentParser) -> None:
@@ -125,13 +150,19 @@ def _run(options: argparse.Namespace) -> int:
 
 def _conformance_run(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
+    from kproxy.conformance.options import RunOptions
 
     return command.run(
-        command.RunOptions(
+        RunOptions(
             proxy=options.proxy,
             binary=options.binary,
             mode=options.mode,
             testbed=options.testbed,
+            kernel=options.kernel,
+            time=options.time,
+            uml_kernel=options.uml_kernel,
+            memory=options.memory,
+            guests=options.guests,
             iptables=options.iptables,
             globs=tuple(options.case),
             slow=options.slow,

@@ -13,7 +13,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -24,6 +23,7 @@ from rich.status import Status
 from kproxy.conformance import report as reports
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.options import RunOptions, again
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import BadSubject, Subject, load
 
@@ -32,27 +32,6 @@ CANNOT_RUN = 2
 
 class CannotRun(Exception):
     """What was asked cannot be run here; the message says what to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """The words of ``kproxy conformance run``."""
-
-    proxy: str = "kproxy"
-    binary: str = ""
-    mode: str = "iptables"
-    testbed: str = "netns"
-    iptables: str = "nft"
-    globs: tuple[str, ...] = ()
-    slow: bool = False
-    shuffle: int | None = None
-    parallel: int = 2
-    patience: float = 60.0
-    json: str = ""
-    evidence: Path = Path("evidence")
-
-
-_DEFAULTS = RunOptions()
 
 
 def matching(globs: Sequence[str]) -> list[Case]:
@@ -82,8 +61,11 @@ def run(options: RunOptions) -> int:
     console = _console(stderr=options.json == "-")
     try:
         subject = load(options.proxy, options.binary)
+        _has_mode(subject, options.mode)
         cases = _cases(options)
         _can_write(options.json)
+        if (elsewhere := _elsewhere(options, cases, console)) is not None:
+            return elsewhere
         open_testbed, environment = _testbed(options, subject)
     except (BadSubject, CannotRun) as reason:
         return _cannot_run(reason)
@@ -94,7 +76,7 @@ def run(options: RunOptions) -> int:
         evidence=options.evidence,
         environment=environment,
         parallel=options.parallel,
-        again=_again(options),
+        again=shlex.join(again(options, environment)),
     )
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with _live(console) as tick:
@@ -119,7 +101,7 @@ def _cannot_run(reason: Exception) -> int:
 
 
 def _cases(options: RunOptions) -> list[Case]:
-    cases = select(options.globs, slow=options.slow)
+    cases = select(options.globs, slow=options.slow or options.time == "virtual")
     if options.shuffle is not None:
         random.Random(options.shuffle).shuffle(cases)
     return cases
@@ -132,20 +114,27 @@ def _can_write(where: str) -> None:
         raise CannotRun(f"--json {where}: that is no file in a folder that exists")
 
 
-def _again(options: RunOptions) -> str:
-    """The command that asks the same subject on the same testbed, without the choice of cases."""
-    words = ["kproxy", "conformance", "run", "--proxy", options.proxy, "--mode", options.mode]
-    for name in ("binary", "testbed", "iptables", "patience"):
-        value = getattr(options, name)
-        if value != getattr(_DEFAULTS, name):
-            words += [f"--{name}", f"{value:g}" if isinstance(value, float) else value]
-    return shlex.join(words)
+def _has_mode(subject: Subject, mode: str) -> None:
+    if mode not in subject.modes:
+        raise CannotRun(f"--mode {mode}: {subject.name} has {', '.join(subject.modes)}")
+
+
+def _elsewhere(options: RunOptions, cases: Sequence[Case], console: Console) -> int | None:
+    """Run it in another kernel and return the exit status; None when it is to run in this process."""
+    if options.testbed == "simulator" or (options.kernel, options.time) == ("host", "real"):
+        return None
+    from kproxy.conformance import placement
+
+    def tell(text: str) -> None:
+        console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+    try:
+        return placement.elsewhere(options, cases, tell)
+    except placement.NoKernel as reason:
+        raise CannotRun(str(reason)) from reason
 
 
 def _testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[str, str]]:
-    if options.mode not in subject.modes:
-        message = f"--mode {options.mode}: {subject.name} has {', '.join(subject.modes)}"
-        raise CannotRun(message)
     if options.testbed == "simulator":
         from kproxy.conformance.testbeds import simulator
 
@@ -180,7 +169,7 @@ class _Line:
 class _Live(AbstractContextManager[_Line]):
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._status = console.status("starting") if console.is_terminal else None
+        self._status = console.status("starting") if console.is_interactive else None
 
     def __enter__(self) -> _Line:
         (self._status or nullcontext()).__enter__()

@@ -128,7 +128,10 @@ def open_capture(namespace: Namespace, program: bytes) -> socket.socket:
     buffer = ctypes.create_string_buffer(program, len(program))
     attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
     capture.setsockopt(socket.SOL_SOCKET, linux.SO_ATTACH_FILTER, attached)
-    capture.setsockopt(socket.SOL_SOCKET, linux.SO_RCVBUFFORCE, _BUFFER)
+    try:
+        capture.setsockopt(socket.SOL_SOCKET, linux.SO_RCVBUFFORCE, _BUFFER)
+    except PermissionError:  # root of a user namespace only: as much as the machine allows
+        capture.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
     return capture
 
 

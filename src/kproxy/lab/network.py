@@ -74,12 +74,22 @@ def _wire(network: Network) -> None:
         for name in wiring.NAMESPACES
         for family, flag in ((Family.IPV4, "-4"), (Family.IPV6, "-6"))
     ]
-    rules = network[wiring.ELSEWHERE].start(("nft", "-f", "-"), **_PIPES)
-    for process, text in [*started, (rules, wiring.ELSEWHERE_RULES)]:
+    for process, text in started:
         finish(process, text)
+    _answer_for_everything(network[wiring.ELSEWHERE])
     for name in wiring.NAMESPACES:
         network[name].activate_links()
     _wait_for_addresses(network)
+
+
+def _answer_for_everything(elsewhere: Namespace) -> None:
+    """By nftables, or by the older tables on a kernel without it."""
+    try:
+        elsewhere.run(("nft", "-f", "-"), wiring.ELSEWHERE_RULES)
+    except LabError:
+        for tool in ("iptables", "ip6tables"):
+            for arguments in wiring.elsewhere_rules():
+                elsewhere.run(("xtables-legacy-multi", tool, *arguments))
 
 
 def _wait_for_addresses(network: Network) -> None:

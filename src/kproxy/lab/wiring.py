@@ -48,6 +48,7 @@ SYSCTLS: Mapping[str, str] = {
     "ipv6/conf/default/accept_ra": "0",
     "ipv6/conf/default/router_solicitations": "0",
     "ipv6/icmp/ratelimit": "0",
+    "netfilter/nf_conntrack_udp_timeout": "600",
     "bridge/bridge-nf-call-iptables": "0",
     "bridge/bridge-nf-call-ip6tables": "0",
     "bridge/bridge-nf-call-arptables": "0",
@@ -56,7 +57,7 @@ SYSCTLS: Mapping[str, str] = {
 
 Without the ICMP limits, later rejections would look like silence; the rate mask also lifts the
 limit per second that the whole machine shares.  Without duplicate address detection, IPv6
-addresses can be used at once.
+addresses can be used at once.  A slow run's idle UDP flow is not forgotten.
 """
 
 FORWARDING = frozenset({"ipv4/ip_forward", "ipv6/conf/all/forwarding"})
@@ -113,6 +114,15 @@ table inet elsewhere {{
 }}
 """
 """What makes elsewhere answer for every address and port."""
+
+
+def elsewhere_rules() -> Iterator[tuple[str, ...]]:
+    """The same as arguments of iptables and ip6tables."""
+    for protocol in ("tcp", "udp", "sctp"):
+        yield (
+            *("-t", "nat", "-A", "PREROUTING", "-p", protocol),
+            *("-j", "REDIRECT", "--to-ports", str(CATCH_ALL_PORT)),
+        )
 
 
 def _bridge_ports() -> Iterator[tuple[str, str, str, str]]:

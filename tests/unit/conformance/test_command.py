@@ -7,7 +7,8 @@ import pytest
 
 from kproxy.cli import main
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.command import CannotRun, RunOptions, matching, run, select
+from kproxy.conformance.command import CannotRun, matching, run, select
+from kproxy.conformance.options import RunOptions
 from kproxy.conformance.report import catalogue_document
 
 SLOW = [case.id for case in CATALOGUE if case.slow]

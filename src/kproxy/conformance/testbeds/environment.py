@@ -10,6 +10,8 @@ import sys
 
 from kproxy import __version__
 from kproxy.conformance.subject import Subject, fill
+from kproxy.lab.kernels.abilities import Ability, probe
+from kproxy.lab.kernels.here import kernel_here, time_here
 from kproxy.lab.processes import Xtables
 
 TOOLS = {"ip": "iproute2", "nft": "nftables", "conntrack": "conntrack", "setpriv": "util-linux"}
@@ -38,7 +40,9 @@ def missing_program(subject: Subject) -> str:
 
 
 def variant(name: str) -> Xtables:
-    """The variant of iptables called ``nft`` or ``legacy``."""
+    """The variant of iptables called ``nft`` or ``legacy``; ``auto`` is nft where this kernel has it."""
+    if name == "auto":
+        return Xtables.LEGACY if probe([Ability.IPTABLES_NFT])[Ability.IPTABLES_NFT] else Xtables.NFT
     return Xtables[name.upper()]
 
 
@@ -48,6 +52,8 @@ def facts(subject: Subject, tools: Xtables) -> dict[str, str]:
         "testbed": "netns",
         "kproxy": __version__,
         "kernel": platform.release(),
+        "kernel-choice": kernel_here().value,
+        "time": time_here().value,
         "python": platform.python_version(),
         "iptables": _version(tools.value, "iptables", "--version"),
         "nft": _version("nft", "--version"),

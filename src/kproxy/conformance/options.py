@@ -1,0 +1,77 @@
+"""The words of ``kproxy conformance run`` as a value, and back.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What to run, on what, and where results go.
+
+    ``memory``: of a guest, in MiB.  ``guests``: how many share the cases, 0 for as many as help.  ``part``: the file
+    that a guest's results go to, when somebody else puts the parts together.
+    """
+
+    proxy: str = "kproxy"
+    binary: str = ""
+    mode: str = "iptables"
+    testbed: str = "netns"
+    kernel: str = "host"
+    time: str = "real"
+    uml_kernel: str = ""
+    memory: int = 1024
+    guests: int = 0
+    iptables: str = "auto"
+    globs: tuple[str, ...] = ()
+    slow: bool = False
+    shuffle: int | None = None
+    parallel: int = 2
+    patience: float = 60.0
+    json: str = ""
+    evidence: Path = Path("evidence")
+    part: str = ""
+
+
+_DEFAULTS = RunOptions()
+_ALWAYS = ("proxy", "mode")
+_FLAGS = {"globs": "--case"}
+
+
+def words(options: RunOptions) -> list[str]:
+    """The command that means these options; ``--kernel`` is always said, for its default there is ``auto``."""
+    command = ["conformance", "run"]
+    for name in [field.name for field in fields(options)]:
+        value = getattr(options, name)
+        if name in {*_ALWAYS, "kernel"} or value != getattr(_DEFAULTS, name):
+            command += _said(_FLAGS.get(name, "--" + name.replace("_", "-")), value)
+    return command
+
+
+def again(options: RunOptions, environment: Mapping[str, str]) -> list[str]:
+    """The command that asks the same subject on the same kernel, without the choice of cases.
+
+    ``environment``: the report's, where the kernel and the time that a run really had are noted.
+    """
+    names = ("proxy", "binary", "mode", "testbed", "iptables", "patience", "memory")
+    same = RunOptions(**{name: getattr(options, name) for name in names})
+    kernel, time = environment.get("kernel-choice", "host"), environment.get("time", "real")
+    said = ["kproxy", *words(replace(same, kernel=kernel, time=time))]
+    if kernel == "host":
+        at = said.index("--kernel")
+        del said[at : at + 2]
+    return said
+
+
+def _said(flag: str, value: object) -> list[str]:
+    match value:
+        case True:
+            return [flag]
+        case tuple():
+            return [word for item in value for word in (flag, str(item))]
+        case float():
+            return [flag, f"{value:g}"]
+        case _:
+            return [flag, str(value)]

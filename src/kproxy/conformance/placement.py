@@ -1,0 +1,144 @@
+"""Where a run happens: what it needs of a kernel, which one is taken, and how it gets there.
+
+The whole process runs inside the chosen kernel: the same command line with ``--kernel host``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kproxy.conformance.case import Case, Feature
+from kproxy.conformance.options import RunOptions, words
+from kproxy.lab.kernels import boot, host, rootless, uml, vm
+from kproxy.lab.kernels.abilities import Ability, KernelName, Survey
+from kproxy.lab.kernels.choice import Choice, Need, Needs, choose
+from kproxy.lab.namespaces import LabError
+
+
+class NoKernel(Exception):
+    """No kernel can run what was asked, or the chosen one failed; the message says what to do."""
+
+
+IPTABLES = {
+    "auto": frozenset({Ability.IPTABLES_NFT, Ability.IPTABLES_LEGACY}),
+    "nft": frozenset({Ability.IPTABLES_NFT}),
+    "legacy": frozenset({Ability.IPTABLES_LEGACY}),
+}
+
+LAB: frozenset[Need] = frozenset(
+    {
+        frozenset({Ability.NAMESPACES}),
+        frozenset({Ability.VETH}),
+        frozenset({Ability.BRIDGE}),
+        frozenset({Ability.CONNTRACK}),
+        frozenset({Ability.NFTABLES, Ability.IPTABLES_LEGACY}),
+    }
+)
+"""What the lab itself needs, whoever is judged."""
+
+
+def needs(options: RunOptions, cases: Iterable[Case]) -> Needs:
+    """What a run needs of its kernel: cases that were chosen by name should run, of all cases most may."""
+    always = set(LAB)
+    match options.mode:
+        case "iptables":
+            always.add(IPTABLES[options.iptables])
+        case "nftables":
+            always.add(frozenset({Ability.NFTABLES}))
+        case "ipvs":
+            always |= {frozenset({ability}) for ability in (Ability.IP_VS, Ability.DUMMY, Ability.IPSET)}
+            always.add(IPTABLES[options.iptables])
+        case _:
+            pass
+    if options.time == uml.Time.VIRTUAL.value:
+        always.add(frozenset({Ability.TIME_TRAVEL}))
+    sctp = any(Feature.SCTP in case.features for case in cases)
+    fully = frozenset({frozenset({Ability.SCTP})} if sctp else ())
+    return Needs(always=frozenset(always), fully=fully, insist=bool(options.globs))
+
+
+def choice(options: RunOptions, cases: Sequence[Case]) -> Choice:
+    """The kernel for a run.  Raises `LabError` when there is none."""
+    wanted = needs(options, cases)
+    asked = sorted(
+        {ability for need in wanted.always | wanted.fully for ability in need}, key=list(Ability).index
+    )
+    surveyors: dict[KernelName, Callable[[], Survey]] = {
+        KernelName.HOST: lambda: host.survey(asked),
+        KernelName.ROOTLESS: lambda: rootless.survey(asked),
+        KernelName.UML: lambda: uml.survey(options.uml_kernel),
+        KernelName.VM: vm.survey,
+    }
+    if options.kernel != "auto":
+        name = KernelName(options.kernel)
+        surveyors = {name: surveyors[name]}
+    return choose(surveyors, wanted)
+
+
+def elsewhere(options: RunOptions, cases: Sequence[Case], tell: Callable[[str], None]) -> int | None:
+    """Choose a kernel, say which and why; run there and return the exit status, or None to run in this process.
+
+    Raises `NoKernel`, and KeyboardInterrupt when the user cannot wait for a guest.
+    """
+    try:
+        chosen = choice(options, cases)
+        tell(str(chosen))
+        return go(chosen.survey.name, options)
+    except LabError as reason:
+        raise NoKernel(str(reason)) from reason
+
+
+def go(place: KernelName, options: RunOptions) -> int | None:
+    """Run these options in that kernel; None for this process's own."""
+    if place is KernelName.HOST:
+        return None
+    argv = [sys.executable, "-m", "kproxy", *words(inside(options))]
+    path = os.environ.get("PATH", os.defpath)
+    environment = {**os.environ, "PATH": f"{path}:/usr/sbin:/sbin"}
+    if place is KernelName.ROOTLESS:
+        rootless.become(argv, environment)
+    if place is KernelName.VM:
+        return subprocess.run(vm.command_here(argv, options.memory), check=False).returncode  # noqa: S603
+    (status,) = boot.run([(job(options, argv, environment), boot.THROUGH)])
+    return status
+
+
+def inside(options: RunOptions) -> RunOptions:
+    """The options that the process in the kernel gets; in virtual time slow cases cost nothing."""
+    slow = options.slow or options.time == uml.Time.VIRTUAL.value
+    return replace(options, kernel="host", time="real", uml_kernel="", guests=0, slow=slow)
+
+
+def job(options: RunOptions, argv: Sequence[str], environment: dict[str, str]) -> uml.Job:
+    """A command as a guest's job.  Raises `LabError` when the guest could not write what it is asked to."""
+    for path in (Path.cwd(), options.evidence, Path(options.json)):
+        if not uml.visible(path):
+            raise LabError(
+                f"{path.absolute()}: a guest has its own {', '.join(uml.HIDDEN)}; choose another folder"
+            )
+    return uml.Job(
+        kernel=uml.find(options.uml_kernel),
+        argv=argv,
+        environment={**environment, **terminal(options), "TMPDIR": uml.SCRATCH},
+        cwd=Path.cwd(),
+        memory=options.memory,
+        time=uml.Time(options.time),
+    )
+
+
+def terminal(options: RunOptions) -> dict[str, str]:
+    """What makes a guest's output, a file to it, look as it would here.
+
+    In virtual time nothing may move by itself: a spinner would be drawn for every skipped moment.
+    """
+    stream = sys.stderr if options.json == "-" else sys.stdout
+    if not stream.isatty():
+        return {}
+    size = os.get_terminal_size(stream.fileno())
+    still = {"TTY_INTERACTIVE": "0"} if options.time == uml.Time.VIRTUAL.value else {}
+    return {"FORCE_COLOR": "1", "COLUMNS": str(size.columns), "LINES": str(size.lines), **still}

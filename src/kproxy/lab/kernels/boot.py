@@ -1,0 +1,207 @@
+"""Run a command in User-Mode Linux as if it ran here: its output as it comes, its exit status, signals passed on.
+
+Files go through the host's file system: the guest appends to ``out`` and ``error`` in the job's folder, and this process
+forwards what is new.  `kproxy.lab.kernels.guard` sees to it that nothing is left, however this process ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO, TextIO
+
+from kproxy.lab.kernels import abilities
+from kproxy.lab.kernels.abilities import Ability
+from kproxy.lab.kernels.uml import (
+    SCRATCH,
+    Job,
+    UmlKernel,
+    command_line,
+    init_script,
+    memory_folder,
+    visible,
+)
+from kproxy.lab.namespaces import LabError
+
+Sink = Callable[[bytes], object]
+
+_POLL = 0.05
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM)
+_PATIENCE_WITH_INTERRUPTS = 2
+_CONSOLE_TAIL_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sinks:
+    """Where a guest's output goes."""
+
+    out: Sink
+    error: Sink
+
+
+def _write(stream: TextIO) -> Sink:
+    def write(data: bytes) -> None:
+        stream.buffer.write(data)
+        stream.buffer.flush()
+
+    return write
+
+
+THROUGH = Sinks(_write(sys.stdout), _write(sys.stderr))
+"""Everything as it comes."""
+
+
+class Machine:
+    """A guest that runs a job; made with the job's folder, which its guard removes."""
+
+    def __init__(self, job: Job, sinks: Sinks) -> None:
+        """Boot it.  Raises `LabError` when it cannot be."""
+        memory = memory_folder(job.memory)
+        self._folder = _prepared(job)
+        streams = ((self._folder / name).open("rb", buffering=0) for name in ("out", "error"))
+        self._streams: list[tuple[BinaryIO, Sink]] = list(zip(streams, (sinks.out, sinks.error), strict=True))
+        inside, self._control = os.pipe()
+        self._guard = _guarded(command_line(job, self._folder), self._folder, inside, memory)
+        os.close(inside)
+
+    def fileno(self) -> int:
+        """Readable when the guest has ended."""
+        assert self._guard.stdout
+        return self._guard.stdout.fileno()
+
+    def forward(self) -> None:
+        """Pass on what the guest has written since the last time."""
+        for stream, sink in self._streams:
+            while data := stream.read(1 << 16):
+                sink(data)
+
+    def order(self, number: int) -> None:
+        """Send a signal to the command in the guest."""
+        with suppress(OSError):
+            os.write(self._control, f"{signal.Signals(number).name}\n".encode())
+
+    def kill(self) -> None:
+        """Cut the lifeline: the guest, its processes and its folder go."""
+        assert self._guard.stdin
+        self._guard.stdin.close()
+        self._guard.wait()
+
+    def finish(self) -> int:
+        """What is left of its output, and its exit status.  Raises `LabError` when the kernel itself failed."""
+        try:
+            self.forward()
+            return int((self._folder / "status").read_text())
+        except FileNotFoundError:
+            lines = (self._folder / "console").read_text(errors="replace").splitlines()
+            tail = "\n".join(lines[-_CONSOLE_TAIL_LINES:])
+            raise LabError(f"the User-Mode Linux kernel ended before its command did:\n{tail}") from None
+
+    def close(self) -> None:
+        """Let go of it; kills it when it still runs."""
+        self.kill()
+        os.close(self._control)
+        for stream, _ in self._streams:
+            stream.close()
+
+
+def _prepared(job: Job) -> Path:
+    """The job's folder, with what the guest reads."""
+    place = Path(tempfile.gettempdir())
+    folder = Path(tempfile.mkdtemp(prefix="kproxy-uml-", dir=place if visible(place) else "/var/tmp"))  # noqa: S108
+    (folder / "job.json").write_text(json.dumps(job.document()))
+    (folder / "init").write_text(init_script(folder))
+    (folder / "init").chmod(0o700)
+    for name in ("out", "error"):
+        (folder / name).touch()
+    return folder
+
+
+def _guarded(argv: Sequence[str], folder: Path, control: int, memory: Path) -> subprocess.Popen[bytes]:
+    """Start the guard, which starts the kernel; ``control`` becomes its descriptor 3."""
+    guard = Path(__file__).with_name("guard.py")
+    shell = ("/bin/sh", "-c", f'exec "$@" 3<&{control}', "sh")
+    environment = {**os.environ, "TMPDIR": str(memory), "HOME": str(folder)}
+    return subprocess.Popen(
+        [*shell, sys.executable, "-I", "-S", str(guard), str(folder), *argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        pass_fds=(control,),
+        start_new_session=True,
+    )
+
+
+def run(jobs: Sequence[tuple[Job, Sinks]]) -> list[int]:
+    """Run these jobs side by side to their ends; their exit statuses.
+
+    SIGINT and SIGTERM go to the commands; one SIGINT more than `_PATIENCE_WITH_INTERRUPTS` - 1 kills the guests.
+    Raises `LabError` when a kernel fails, KeyboardInterrupt when killed by impatience.
+    """
+    machines: list[Machine] = []
+    try:
+        for job, sinks in jobs:
+            machines.append(Machine(job, sinks))
+        with _signals_passed_on(machines):
+            _attend(machines)
+        return [machine.finish() for machine in machines]
+    finally:
+        for machine in machines:
+            machine.close()
+
+
+def _attend(machines: Sequence[Machine]) -> None:
+    waiting = list(machines)
+    while waiting:
+        ended, _, _ = select.select(waiting, (), (), _POLL)
+        for machine in waiting:
+            machine.forward()
+        waiting = [machine for machine in waiting if machine not in ended]
+
+
+@contextmanager
+def _signals_passed_on(machines: Sequence[Machine]) -> Iterator[None]:
+    interrupts = 0
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts > _PATIENCE_WITH_INTERRUPTS:
+            raise KeyboardInterrupt
+        for machine in machines:
+            machine.order(number)
+
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def probe(kernel: UmlKernel) -> Mapping[Ability, str]:
+    """Boot a kernel and let it try each ability; what its configuration says of time travel is believed.
+
+    Raises `LabError` when it does not boot.
+    """
+    out, error = bytearray(), bytearray()
+    job = Job(
+        kernel=kernel,
+        argv=(sys.executable, "-m", abilities.__name__),
+        environment={**os.environ, "TMPDIR": SCRATCH},
+        cwd=Path("/"),
+        memory=256,
+    )
+    (status,) = run([(job, Sinks(out.extend, error.extend))])
+    if status:
+        raise LabError(f"probing {kernel.path} ended with {status}: {error.decode(errors='replace').strip()}")
+    return {**abilities.decode(out.decode()), Ability.TIME_TRAVEL: kernel.findings[Ability.TIME_TRAVEL]}

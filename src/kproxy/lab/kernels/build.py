@@ -1,0 +1,189 @@
+"""``kproxy lab kernel build``: a User-Mode Linux kernel with everything the lab needs, made once, kept in the cache.
+
+Source: the newest ``linux-source`` package that apt knows, fetched and unpacked below the cache folder without
+root.  A kernel is put in its place only when it has booted and used each of `SELF_TEST` once.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kproxy.lab.kernels.abilities import Ability
+from kproxy.lab.namespaces import LabError
+
+Tell = Callable[[str], None]
+"""Is told in words what goes on."""
+
+SELF_TEST = (
+    Ability.IP_VS,
+    Ability.NFTABLES,
+    Ability.IPTABLES_LEGACY,
+    Ability.IPTABLES_NFT,
+    Ability.IPSET,
+    Ability.SCTP,
+    Ability.DUMMY,
+    Ability.CONNTRACK,
+)
+
+TOOLS = {
+    "apt-get": "apt",
+    "dpkg-deb": "dpkg",
+    "xz": "xz-utils",
+    "make": "make",
+    "gcc": "gcc",
+    "flex": "flex",
+    "bison": "bison",
+    "bc": "bc",
+    "strip": "binutils",
+}
+"""Programs that a build runs, and the Debian package of each."""
+
+_TELL_SECONDS = 0.2
+_LOG_TAIL_LINES = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What to build from, and how much of the machine to use; ``package`` empty: the newest."""
+
+    cache: Path
+    package: str = ""
+    jobs: int = 1
+
+
+def fragment() -> str:
+    """The configuration fragment that comes with the package."""
+    return importlib.resources.files("kproxy.lab.kernels").joinpath("uml.config").read_text()
+
+
+def wanted(text: str) -> dict[str, str]:
+    """Symbols and values of a kernel configuration; comments are left out."""
+    return dict(re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.MULTILINE))
+
+
+def refused(asked: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
+    """Symbols that were asked for and that this source did not give."""
+    return sorted(symbol for symbol in asked if symbol not in got)
+
+
+def newest(search: str) -> str:
+    """The ``linux-source-X.Y`` package with the highest version in the output of ``apt-cache search``."""
+    found = re.findall(r"^(linux-source-(\d+)\.(\d+))\b", search, re.MULTILINE)
+    if not found:
+        raise LabError("apt knows no linux-source package: apt-get update")
+    return str(max(found, key=lambda row: (int(row[1]), int(row[2])))[0])
+
+
+def missing_tools() -> list[str]:
+    """Debian packages to install before a build."""
+    return sorted({package for tool, package in TOOLS.items() if shutil.which(tool) is None})
+
+
+def build(recipe: Recipe, check: Callable[[Path], Mapping[Ability, str]], tell: Tell) -> Path:
+    """Fetch, configure, compile, check, keep; the kernel's path.
+
+    ``check`` boots a kernel and says what it lacks.  Raises `LabError`, naming what to do.
+    """
+    if packages := missing_tools():
+        raise LabError(f"building a kernel needs more programs: apt-get install {' '.join(packages)}")
+    recipe.cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="build-", dir=recipe.cache) as folder:
+        place = Path(folder)
+        source = _source(recipe, place, tell)
+        absent = _configure(source)
+        tell(f"configured; this source does not have {', '.join(absent) or 'nothing less than asked for'}")
+        kernel = _compile(source, recipe.jobs, recipe.cache / "build.log", tell)
+        tell("booting it: each ability is used once")
+        lacking = {a: reason for a, reason in check(kernel).items() if a in SELF_TEST and reason}
+        if lacking:
+            reasons = "; ".join(f"{ability.value}: {reason}" for ability, reason in lacking.items())
+            raise LabError(f"the new kernel fails its self-test and is thrown away: {reasons}")
+        target = recipe.cache / f"linux-{_release(kernel)}"
+        kernel.replace(target)
+    return target
+
+
+def _source(recipe: Recipe, place: Path, tell: Tell) -> Path:
+    """Download and unpack; the folder with the kernel's Makefile."""
+    search = ("apt-cache", "search", "--names-only", "^linux-source-[0-9]")
+    package = recipe.package or newest(_output(search, place))
+    tell(f"apt fetches {package}")
+    _output(("apt-get", "download", package), place)
+    (archive,) = place.glob("*.deb")
+    tell(f"unpacking {archive.name}")
+    _output(("dpkg-deb", "-x", archive.name, "package"), place)
+    archive.unlink()
+    (tarball,) = place.glob("package/usr/src/*.tar.xz")
+    _output(("tar", "-xf", str(tarball)), place)
+    tarball.unlink()
+    return next(path.parent for path in place.glob("*/Makefile"))
+
+
+def _configure(source: Path) -> list[str]:
+    """Write ``.config``; the symbols that this source refused."""
+    wish = source / "kproxy.config"
+    wish.write_text(fragment())
+    _output(("make", "ARCH=um", f"KCONFIG_ALLCONFIG={wish.name}", "allnoconfig"), source)
+    return refused(wanted(fragment()), wanted((source / ".config").read_text()))
+
+
+def _compile(source: Path, jobs: int, log: Path, tell: Tell) -> Path:
+    """Run make; the stripped kernel.  All output goes to ``log``, which stays when it fails."""
+    command = ("make", "ARCH=um", f"-j{jobs}", "linux")
+    begun = time.monotonic()
+    with log.open("w") as file, _started(command, source) as process:
+        for count, line in _told(process, file):
+            tell(f"compiling, {time.monotonic() - begun:.0f} s, {count} files: {line}")
+    if process.returncode:
+        tail = "".join(log.read_text().splitlines(keepends=True)[-_LOG_TAIL_LINES:])
+        raise LabError(f"the build failed; all of it is in {log}\n{tail}")
+    log.unlink()
+    _output(("strip", "linux"), source)
+    return source / "linux"
+
+
+def _told(process: subprocess.Popen[str], file: object) -> Iterator[tuple[int, str]]:
+    """Files compiled so far and the last of them, a few times a second."""
+    last = 0.0
+    count = 0
+    for line in process.stdout or ():
+        print(line, end="", file=file)  # type: ignore[call-overload]
+        count += line.startswith("  CC")
+        if time.monotonic() - last > _TELL_SECONDS:
+            last = time.monotonic()
+            yield count, line.strip()
+
+
+def _started(command: Sequence[str], where: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command,
+        cwd=where,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def _output(command: Sequence[str], where: Path) -> str:
+    plain = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(
+        command, cwd=where, env=plain, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise LabError(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def _release(kernel: Path) -> str:
+    """The version that a User-Mode Linux binary says it is."""
+    return _output((str(kernel), "--version"), kernel.parent).split()[0]

@@ -1,0 +1,103 @@
+"""Pick a kernel: the first that can do what is needed, with the reasons.  Pure but for the surveys it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kproxy.lab.kernels import host
+from kproxy.lab.kernels.abilities import Ability, KernelName, Survey
+from kproxy.lab.kernels.uml import BUILD
+from kproxy.lab.namespaces import LabError
+
+Need = frozenset[Ability]
+"""Abilities of which one will do."""
+
+Surveyors = Mapping[KernelName, Callable[[], Survey]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a run needs: ``always`` to run at all, ``fully`` to leave no case out.
+
+    ``insist``: a later kernel that leaves none out is better than an earlier one that does.
+    """
+
+    always: frozenset[Need]
+    fully: frozenset[Need] = frozenset()
+    insist: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The kernel to run on; ``passed_over``: what is wrong with each one before it; ``without``: what it lacks."""
+
+    survey: Survey
+    passed_over: Mapping[KernelName, str]
+    without: str = ""
+
+    def __str__(self) -> str:
+        """The choice in words, with what was passed over."""
+        over = (f"{name.value}: {reason}" for name, reason in self.passed_over.items())
+        first = f"kernel: {self.survey.name.value} ({self.survey.what})"
+        left_out = [f"cases that need {self.without} are left out"] if self.without else []
+        return "; ".join([first, *left_out, *over])
+
+
+def lacks(survey: Survey, needs: frozenset[Need]) -> str:
+    """What a kernel that can be used lacks, in words; empty when it has all."""
+    missing = [need for need in needs if all(survey.findings.get(ability, "?") for ability in need)]
+    return ", ".join(sorted(" or ".join(sorted(ability.value for ability in need)) for need in missing))
+
+
+def reason_against(survey: Survey, needs: frozenset[Need]) -> str:
+    """Why a kernel will not do, with what to do about it; empty when it will."""
+    if survey.unusable:
+        return f"{survey.unusable} ({survey.fix})" if survey.fix else survey.unusable
+    missing = lacks(survey, needs)
+    if not missing:
+        return ""
+    asked = sorted({ability for need in needs for ability in need}, key=list(Ability).index)
+    reasons = (survey.findings.get(ability, "") for ability in asked)
+    packages = "; ".join(dict.fromkeys(reason for reason in reasons if "apt-get" in reason))
+    return f"no {missing} ({packages})" if packages else f"no {missing}"
+
+
+def choose(surveyors: Surveyors, needs: Needs) -> Choice:
+    """The first kernel that does; surveys are made one by one and no further than needed.
+
+    Raises `LabError` when none will do.
+    """
+    surveys: dict[KernelName, Survey] = {}
+    against: dict[KernelName, str] = {}
+    first = needs.always | needs.fully if needs.insist else needs.always
+    for name, survey in surveyors.items():
+        surveys[name] = survey()
+        against[name] = reason_against(surveys[name], first)
+        if not against[name]:
+            return _chosen(surveys[name], against, needs)
+    for known in surveys.values():
+        if not reason_against(known, needs.always):
+            return _chosen(known, against, needs)
+    raise LabError("no kernel can run this: " + "; ".join(f"{n.value}: {r}" for n, r in against.items()))
+
+
+def _chosen(survey: Survey, against: Mapping[KernelName, str], needs: Needs) -> Choice:
+    others = {name: reason for name, reason in against.items() if name is not survey.name}
+    return Choice(survey=survey, passed_over=others, without=lacks(survey, needs.fully))
+
+
+def fix(survey: Survey, ability: Ability) -> str:
+    """What to do about an ability that a kernel lacks; empty where nothing helps."""
+    reason = survey.findings.get(ability, "")
+    if not reason or "apt-get" in reason:
+        return reason
+    match survey.name:
+        case KernelName.HOST:
+            return host.fix(ability)
+        case KernelName.ROOTLESS if ability in host.MODULES:
+            return f"root: modprobe {host.MODULES[ability]}; or --kernel uml"
+        case KernelName.UML:
+            return BUILD
+        case _:
+            return "--kernel uml"

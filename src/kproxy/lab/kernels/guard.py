@@ -1,0 +1,68 @@
+"""Keeps a User-Mode Linux process and its folder from outliving whoever started it.
+
+A small process between the two, run by path with ``-I -S``: ``guard.py FOLDER PROGRAM ARGUMENT...``.  Its standard
+input is the lifeline: when it is cut, for whatever reason, the kernel and all of its processes are killed and the
+folder is removed.  Its standard output says ``ended`` when the kernel has.  Killed itself, it takes the kernel along
+(the parent death signal), so no single death leaves anything behind.  The kernel's own standard input is
+descriptor `CONTROL`, which this process hands on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+CONTROL = 3
+_SET_PARENT_DEATH_SIGNAL = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main(folder: str, argv: Sequence[str]) -> None:
+    """Start the kernel, watch it and the lifeline, clean up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    kernel = start(folder, argv)
+    watched = [sys.stdin.fileno(), os.pidfd_open(kernel.pid)]
+    ready, _, _ = select.select(watched, (), ())
+    kill_group(kernel.pid)
+    kernel.wait()
+    if watched[0] not in ready:
+        os.write(1, b"ended\n")
+        os.read(watched[0], 1)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def start(folder: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    """The kernel as a process group of its own; its console is a file in the folder."""
+    mine = os.getpid()
+
+    def die_with_guard() -> None:
+        os.setpgid(0, 0)
+        _libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != mine:
+            os._exit(1)
+
+    with open(f"{folder}/console", "wb") as console:  # noqa: PTH123 (pathlib costs as much as all the rest)
+        return subprocess.Popen(
+            argv,
+            stdin=CONTROL,
+            stdout=console,
+            stderr=console,
+            preexec_fn=die_with_guard,  # noqa: PLW1509
+        )
+
+
+def kill_group(group: int) -> None:
+    """Kill a kernel with the processes that carry its guest's programs."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

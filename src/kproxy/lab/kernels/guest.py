@@ -1,0 +1,128 @@
+"""The first process of a User-Mode Linux guest: prepares it, runs one command, writes how it ended, powers off.
+
+Run by path with ``-I -S`` and one argument, the job's folder on the host's file system, so it may use the
+standard library alone.  The job is ``job.json`` there (`kproxy.lab.kernels.uml.Job`); output goes to ``out`` and
+``error``, the exit status to ``status``.  Orders arrive as names of signals, a line each, on `CONTROL`; when that
+line is cut, whoever started the guest has gone, and so goes the guest.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+CONTROL = "/dev/ttyS0"
+ROOM = "/dev/shm"  # noqa: S108 (a file system of this guest's own)
+MOUNTS = (
+    ("proc", "/proc"),
+    ("sysfs", "/sys"),
+    ("devtmpfs", "/dev"),
+    ("tmpfs", ROOM),
+    ("devpts", "/dev/pts"),
+    ("tmpfs", "/run"),
+)
+MODULES = "/run/modules/lib/modules"
+NOT_FOUND = 127
+
+_POWER_OFF = 0x4321FEDC
+_SET_INTERFACE_FLAGS, _UP_AND_RUNNING = 0x8914, 0x41
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main(folder: Path) -> None:
+    """All of the guest's life."""
+    try:
+        prepare()
+        job = json.loads((folder / "job.json").read_text())
+        load_modules_from(job["modules"])
+        status = run(folder, job)
+        (folder / "status.new").write_text(str(status))
+        (folder / "status.new").replace(folder / "status")
+    finally:
+        power_off()
+
+
+def power_off() -> None:
+    """End the guest, whatever still runs in it."""
+    os.sync()
+    _libc.reboot(_POWER_OFF)
+
+
+def prepare() -> None:
+    """Mount what programs expect, and bring loopback up."""
+    for kind, place in MOUNTS:
+        Path(place).mkdir(parents=True, exist_ok=True)
+        _libc.mount(kind.encode(), place.encode(), kind.encode(), 0, None)
+    for place in ("/run/lock", "/run/netns"):
+        Path(place).mkdir()
+    if not Path("/dev/fd").exists():
+        Path("/dev/fd").symlink_to("/proc/self/fd")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SET_INTERFACE_FLAGS, struct.pack("16sH14x", b"lo", _UP_AND_RUNNING))
+
+
+def load_modules_from(place: str) -> None:
+    """Let the kernel find its modules in a folder of the host, if it has any."""
+    if not place:
+        return
+    Path(MODULES).parent.mkdir(parents=True)
+    Path(MODULES).symlink_to(place)
+    helper = Path("/run/modules/modprobe")
+    helper.write_text('#!/bin/sh\nexec /sbin/modprobe -d /run/modules "$@"\n')
+    helper.chmod(0o755)
+    Path("/proc/sys/kernel/modprobe").write_text(str(helper))
+
+
+def run(folder: Path, job: Mapping[str, Any]) -> int:
+    """Run the job's command; its exit status, 128 and more for the signal that ended it."""
+    child = os.fork()
+    if child == 0:
+        become(folder, job)
+    threading.Thread(target=obey, args=(child,), daemon=True).start()
+    while True:
+        ended, status = os.wait()
+        if ended == child:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+def become(folder: Path, job: Mapping[str, Any]) -> None:
+    """Turn this process into the job's command."""
+    try:
+        os.setsid()
+        os.chdir(job["cwd"])
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number, name in ((1, "out"), (2, "error")):
+            os.dup2(os.open(folder / name, os.O_WRONLY | os.O_APPEND), number)
+        os.execvpe(job["argv"][0], job["argv"], job["environment"])  # noqa: S606 (no shell is wanted)
+    except OSError as error:
+        os.write(2, f"{job['argv'][0]}: {error}\n".encode())
+    finally:
+        os._exit(NOT_FOUND)
+
+
+def obey(child: int) -> None:
+    """Pass signals on to the command until the line is cut."""
+    try:
+        with Path(CONTROL).open(encoding="ascii") as line:
+            for word in line:
+                os.kill(child, signal.Signals[word.strip()])
+    except ProcessLookupError:
+        return
+    except OSError:
+        pass
+    power_off()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,42 @@
+"""The machine's own kernel, as root."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterable
+
+from kproxy.lab.kernels.abilities import Ability, KernelName, Survey, probe
+
+MODULES = {
+    Ability.IPTABLES_NFT: "nft_compat",
+    Ability.IPTABLES_LEGACY: "iptable_nat",
+    Ability.NFTABLES: "nf_tables",
+    Ability.IPSET: "ip_set",
+    Ability.CONNTRACK: "nf_conntrack_netlink",
+    Ability.IP_VS: "ip_vs",
+    Ability.DUMMY: "dummy",
+    Ability.SCTP: "sctp",
+}
+"""What root may load where the distribution has it."""
+
+
+def survey(abilities: Iterable[Ability] = Ability) -> Survey:
+    """Whether this process may use this kernel, and what it can do; probed."""
+    what = f"{platform.system()} {platform.release()}"
+    if sys.platform != "linux":
+        return Survey(name=KernelName.HOST, what=what, unusable="this is not Linux")
+    if os.geteuid() != 0:
+        return Survey(
+            name=KernelName.HOST, what=what, unusable="this user is not root", fix="run it with sudo"
+        )
+    findings = probe(abilities)
+    if reason := findings.get(Ability.NAMESPACES):
+        return Survey(name=KernelName.HOST, what=what, unusable=reason, fix="run it outside of the container")
+    return Survey(name=KernelName.HOST, what=what, findings=findings)
+
+
+def fix(ability: Ability) -> str:
+    """What gives this kernel an ability that it lacks."""
+    return f"modprobe {MODULES[ability]}, or --kernel uml" if ability in MODULES else "--kernel uml"

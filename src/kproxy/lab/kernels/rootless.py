@@ -1,0 +1,89 @@
+"""The machine's own kernel without root: namespaces of a user's own.
+
+``python -m kproxy.lab.kernels.rootless COMMAND ARGUMENT...`` makes user, mount and network namespaces, becomes their
+root, covers ``/run`` (tools lock files there) and turns into the command: same process, so signals, output and exit
+status are the command's own, and nothing is left to clean up.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from kproxy.lab.kernels import abilities as probing
+from kproxy.lab.kernels.abilities import Ability, KernelName, Survey, decode
+from kproxy.lab.namespaces import CLONE_NEWNET, LabError
+
+# linux/sched.h, linux/mount.h
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_REC, _MS_PRIVATE = 0x4000, 0x40000
+
+FIX = (
+    "sysctl -w user.max_user_namespaces=10000; where they exist: "
+    "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0"
+)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def command(argv: Sequence[str]) -> list[str]:
+    """The command that runs another inside."""
+    return [
+        sys.executable,
+        "-m",
+        __name__ if __name__ != "__main__" else "kproxy.lab.kernels.rootless",
+        *argv,
+    ]
+
+
+def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Turn this process into a command that runs inside."""
+    words = command(argv)
+    sys.stdout.flush()
+    os.execve(words[0], words, dict(environment))  # noqa: S606 (no shell is wanted)
+
+
+def survey(abilities: Iterable[Ability] = Ability) -> Survey:
+    """Whether this user may make such namespaces, and what the kernel can do in them; probed."""
+    what = f"{platform.system()} {platform.release()}, user namespace"
+    words = [sys.executable, "-m", probing.__name__, *(ability.value for ability in abilities)]
+    done = subprocess.run(command(words), capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
+        return Survey(name=KernelName.ROOTLESS, what=what, unusable=reason[0], fix=FIX)
+    return Survey(name=KernelName.ROOTLESS, what=what, findings=decode(done.stdout))
+
+
+def enter() -> None:
+    """Move this process into namespaces of its own, as their root.  Raises `LabError`."""
+    user, group = os.geteuid(), os.getegid()
+    _call(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS | CLONE_NEWNET), "make a user namespace")
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    _call(_libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "make mounts private")
+    _call(_libc.mount(b"tmpfs", b"/run", b"tmpfs", 0, None), "cover /run")
+
+
+def _call(result: int, what: str) -> None:
+    if result:
+        raise LabError(f"cannot {what}: {os.strerror(ctypes.get_errno())}")
+
+
+def main(argv: Sequence[str]) -> None:
+    """Enter, then become the command."""
+    try:
+        enter()
+        os.execvp(argv[0], list(argv))  # noqa: S606 (no shell is wanted)
+    except (LabError, OSError) as reason:
+        sys.exit(f"{reason}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

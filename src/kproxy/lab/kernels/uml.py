@@ -1,0 +1,213 @@
+"""User-Mode Linux as a value: where a kernel is found, what its configuration can do, how it is booted.
+
+Such a kernel is an ordinary program: it needs no root and no ``/dev/kvm``, and its root file system is the host's own
+(hostfs), read and written with the rights of the user who started it.  `kproxy.lab.kernels.boot` runs one.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kproxy.lab.kernels.abilities import Ability, KernelName, Survey
+from kproxy.lab.namespaces import LabError
+
+VARIABLE = "KPROXY_UML_KERNEL"
+STOCK_PROGRAM, STOCK_PACKAGE = "linux.uml", "user-mode-linux"
+STOCK_MODULES = Path("/usr/lib/uml/modules")
+MODPROBE = "/sbin/modprobe"
+BUILD = "kproxy lab kernel build"
+
+SYMBOLS: Mapping[Ability, tuple[str, ...]] = {
+    Ability.NAMESPACES: ("CONFIG_NET_NS",),
+    Ability.VETH: ("CONFIG_VETH",),
+    Ability.BRIDGE: ("CONFIG_BRIDGE",),
+    Ability.IPTABLES_NFT: ("CONFIG_NF_TABLES_IPV4", "CONFIG_NF_TABLES_IPV6", "CONFIG_NFT_COMPAT"),
+    Ability.IPTABLES_LEGACY: ("CONFIG_IP_NF_NAT", "CONFIG_IP6_NF_NAT"),
+    Ability.NFTABLES: (
+        "CONFIG_NF_TABLES_INET",
+        "CONFIG_NF_TABLES_IPV4",
+        "CONFIG_NF_TABLES_IPV6",
+        "CONFIG_NFT_NAT",
+    ),
+    Ability.IPSET: ("CONFIG_IP_SET_HASH_IPPORT", "CONFIG_NETFILTER_XT_SET"),
+    Ability.CONNTRACK: ("CONFIG_NF_CT_NETLINK",),
+    Ability.IP_VS: ("CONFIG_IP_VS", "CONFIG_IP_VS_RR", "CONFIG_IP_VS_NFCT"),
+    Ability.DUMMY: ("CONFIG_DUMMY",),
+    Ability.SCTP: ("CONFIG_IP_SCTP",),
+    Ability.TIME_TRAVEL: ("CONFIG_UML_TIME_TRAVEL_SUPPORT",),
+}
+"""What must be built in, or be a module, for each ability."""
+
+SCRATCH = "/dev/shm"  # noqa: S108 (a guest's own)
+"""Where a guest keeps temporary files: in its memory."""
+
+HIDDEN = ("/run", "/dev", "/proc", "/sys")
+"""Folders of the host that a guest covers with its own."""
+
+
+class Time(enum.Enum):
+    """How time passes in a guest."""
+
+    REAL = "real"
+    VIRTUAL = "virtual"
+    """Idle time is skipped (the kernel's ``time-travel`` mode)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UmlKernel:
+    """A kernel that was found, and by which way."""
+
+    path: Path
+    origin: str
+    release: str
+    findings: Mapping[Ability, str]
+    modules: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A command to run in a guest; ``memory`` in MiB."""
+
+    kernel: UmlKernel
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    cwd: Path
+    memory: int = 1024
+    time: Time = Time.REAL
+
+    def document(self) -> dict[str, object]:
+        """What the guest is told (`kproxy.lab.kernels.guest`)."""
+        return {
+            "argv": list(self.argv),
+            "environment": dict(self.environment),
+            "cwd": str(self.cwd),
+            "modules": self.kernel.modules,
+        }
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where built kernels are kept (XDG base directories)."""
+    home = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "kproxy" / "kernels"
+
+
+def candidates(explicit: str = "", environment: Mapping[str, str] = os.environ) -> Iterator[tuple[Path, str]]:
+    """Kernels in order of preference, each with where it comes from; asked for by name, no other."""
+    named = ((explicit, "--uml-kernel"), (environment.get(VARIABLE, ""), VARIABLE))
+    for path, origin in named:
+        if path:
+            yield Path(path).absolute(), origin
+            return
+    built = sorted(cache_folder(environment).glob("linux-*"), key=_version, reverse=True)
+    yield from ((path, "built by `kproxy lab kernel build`") for path in built)
+    stock = shutil.which(STOCK_PROGRAM, path=environment.get("PATH", os.defpath) + ":/usr/bin")
+    if stock:
+        yield Path(stock), f"package {STOCK_PACKAGE}"
+
+
+def _version(path: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", path.name)]
+
+
+def find(explicit: str = "", environment: Mapping[str, str] = os.environ) -> UmlKernel:
+    """The first kernel there is.  Raises `LabError` when there is none, or the one asked for is no kernel."""
+    for path, origin in candidates(explicit, environment):
+        return inspect(path, origin)
+    raise LabError(
+        f"there is no User-Mode Linux kernel: {BUILD}; or, without nftables, apt-get install {STOCK_PACKAGE}"
+    )
+
+
+def survey(explicit: str = "") -> Survey:
+    """Which kernel would be booted, and what it was built with."""
+    try:
+        kernel = find(explicit)
+    except LabError as reason:
+        return Survey(name=KernelName.UML, unusable=str(reason))
+    return Survey(name=KernelName.UML, what=f"{kernel.release}, {kernel.origin}", findings=kernel.findings)
+
+
+def inspect(path: Path, origin: str) -> UmlKernel:
+    """Ask a kernel for its version and configuration (it answers without booting)."""
+    modules = STOCK_MODULES if path.name == STOCK_PROGRAM and STOCK_MODULES.is_dir() else None
+    if modules and not Path(MODPROBE).exists():
+        raise LabError(f"{path} keeps its drivers in modules: apt-get install kmod")
+    return UmlKernel(
+        path=path,
+        origin=origin,
+        release=_ask(path, "--version", origin).split()[0],
+        findings=findings(_ask(path, "--showconfig", origin)),
+        modules=str(modules or ""),
+    )
+
+
+def _ask(path: Path, question: str, origin: str) -> str:
+    try:
+        done = subprocess.run([path, question], capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LabError(f"{path} ({origin}) is not a User-Mode Linux kernel: {error}") from error
+    return done.stdout
+
+
+def findings(config: str) -> dict[Ability, str]:
+    """What a configuration lacks for each ability."""
+    present = set(re.findall(r"^(CONFIG_\w+)=[ym]$", config, re.MULTILINE))
+    return {ability: _lack(present, symbols) for ability, symbols in SYMBOLS.items()}
+
+
+def _lack(present: set[str], symbols: Sequence[str]) -> str:
+    missing = [symbol for symbol in symbols if symbol not in present]
+    return f"built without {', '.join(missing)}" if missing else ""
+
+
+def command_line(job: Job, folder: Path) -> list[str]:
+    """How the kernel is started; orders come in by its standard input, its messages go to standard output."""
+    return [
+        str(job.kernel.path),
+        f"mem={job.memory}M",
+        "umid=kproxy",
+        f"uml_dir={folder}",
+        *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw"),
+        f"init={folder}/init",
+        *("con=null", "con0=null,fd:1", "ssl=null", "ssl0=fd:0,null"),
+        "quiet",
+        "time-travel" if job.time is Time.VIRTUAL else "seccomp=auto",
+    ]
+
+
+def init_script(folder: Path) -> str:
+    """The text of the program that the kernel starts: it becomes `kproxy.lab.kernels.guest`."""
+    program = (sys.executable, "-I", "-S", str(Path(__file__).with_name("guest.py")), str(folder))
+    return f"#!/bin/sh\nexec {shlex.join(program)}\n"
+
+
+def visible(path: Path) -> bool:
+    """Whether a guest sees this file of the host."""
+    return not any(path.absolute().is_relative_to(place) for place in HIDDEN)
+
+
+def memory_folder(size: int) -> Path:
+    """A folder whose file system can hold a guest's memory (``size`` in MiB) and run code from it.
+
+    Raises `LabError` when there is none.
+    """
+    places = dict.fromkeys((Path("/dev/shm"), Path(tempfile.gettempdir()), Path("/var/tmp")))  # noqa: S108
+    for place in places:
+        if place.is_dir() and os.access(place, os.W_OK):
+            facts = os.statvfs(place)
+            if facts.f_bavail * facts.f_frsize >= size << 20 and not facts.f_flag & os.ST_NOEXEC:
+                return place
+    names = ", ".join(map(str, places))
+    raise LabError(
+        f"none of {names} has {size} MiB free and lets programs run from it: try --memory {size // 2}"
+    )
