@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from kproxy import host
 from kproxy.api import Service
 from kproxy.backends.iptables import names
 from kproxy.backends.iptables.rules import Table
@@ -31,6 +32,15 @@ def _chosen_only(_: Function) -> Function:
 
 def _not_at_start(remove: Function) -> Function:
     return lambda self, before, now: remove(self, before, now) if before else 0
+
+
+def _flushing(remove: Function) -> Function:
+    def flushing(self: Any, plan: Plan) -> int:  # noqa: ANN401
+        removed: int = remove(self, plan)
+        host.run(("conntrack", "-F"))
+        return removed
+
+    return flushing
 
 
 def _from_nothing(apply: Function) -> Function:
@@ -133,6 +143,12 @@ CONNTRACK = (
         "UDP entries to endpoints that still serve but are not chosen go.",
         Patch(f"{STALE}_serving", _chosen_only),
         clauses="conntrack.udp.stays-with-serving-terminating-endpoint conntrack.udp.stays-on-policy-change",
+    ),
+    needing_kernel(
+        "conntrack.flushed",
+        "Each change costs every connection its entry.",
+        Patch(f"{STALE}StaleFlows.remove", _flushing),
+        clauses="established.survives-endpoint-change established.survives-policy-change",
     ),
     needing_kernel(
         "conntrack.not-at-start",
