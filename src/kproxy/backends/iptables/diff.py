@@ -23,6 +23,7 @@ from kproxy.backends.iptables.rules import Table, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from kproxy.backends.iptables.program import Fragment
     from kproxy.backends.iptables.rules import Chain, ChainName
@@ -48,12 +49,13 @@ _NAT_SHARED = tuple(shared for shared in Shared if shared.table is Table.NAT)
 class Block:
     """One ``*table ... COMMIT``: the kernel does all of it or nothing.
 
-    ``growth`` is how many more rules the table has afterwards (a `Rewrite` counts from zero).
+    ``lines`` may be made while they are read, and then only once.  ``growth`` is how many more rules the
+    table has afterwards (a `Rewrite` counts from zero); None: as many as it appends.
     """
 
     table: Table
-    lines: Sequence[str]
-    growth: int = 0
+    lines: Iterable[str]
+    growth: int | None = 0
 
     def __str__(self) -> str:
         return "".join(self.chunks())
@@ -88,6 +90,32 @@ class Rewrite:
         yield _whole(Table.FILTER, {names.CANARY: (), **constant, **shared})
 
     def _nat(self) -> Iterator[Block]:
+        if self.block_chains == LEGACY_BLOCK_CHAINS:
+            yield Block(Table.NAT, self._nat_in_one(), None)
+        else:
+            yield from self._nat_in_blocks()
+
+    def _nat_in_one(self) -> Iterator[str]:
+        """The tool reads while the rest is made; a chain is declared, and thereby flushed, before its lines."""
+        desired = self.desired
+        constant = {names.CANARY: (), **_texts(base.constant_chains(desired.options)[Table.NAT])}
+        yield from _declared({**constant, **{shared.chain: () for shared in _NAT_SHARED}})
+        wanted: set[ChainName] = set()
+        for fragment in desired.fragments.values():
+            texts = fragment.text()
+            wanted.update(texts)
+            yield from _declared(texts)
+        for shared in _NAT_SHARED:
+            yield from _appended(desired, shared)
+        stale = self._stale(wanted)
+        yield from _declared(dict.fromkeys(stale, ()))
+        yield from _removed(stale)
+
+    def _stale(self, wanted: AbstractSet[ChainName]) -> list[ChainName]:
+        """Chains of service ports and endpoints that nobody wants any more."""
+        return sorted(filter(names.is_derived, self.existing.get(Table.NAT, frozenset()) - wanted))
+
+    def _nat_in_blocks(self) -> Iterator[Block]:
         desired = self.desired
         pending = {names.CANARY: (), **_texts(base.constant_chains(desired.options)[Table.NAT])}
         wanted: set[ChainName] = set()
@@ -99,9 +127,8 @@ class Rewrite:
                 yield _whole(Table.NAT, pending)
                 pending = {}
         pending.update((s.chain, _appended(desired, s)) for s in _NAT_SHARED)
-        stale = filter(names.is_derived, self.existing.get(Table.NAT, frozenset()) - wanted)
         growth = sum(map(len, pending.values()))
-        yield from _last_nat_blocks(pending, [], sorted(stale), growth, self.block_chains)
+        yield from _last_nat_blocks(pending, [], self._stale(wanted), growth, self.block_chains)
 
     def __str__(self) -> str:
         return "".join(map(str, self))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain as chained
 from typing import TYPE_CHECKING
 
@@ -18,19 +18,22 @@ from kproxy.backends.iptables.base import Options
 from kproxy.backends.iptables.compile import localhost_node_ports
 from kproxy.backends.iptables.diff import Block, Rewrite, deletions, diff
 from kproxy.backends.iptables.program import program
-from kproxy.backends.iptables.rules import Table, specification
+from kproxy.backends.iptables.rules import Jump, Table, specification
 from kproxy.host import HostError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from kproxy.backends.iptables.base import HookRules
     from kproxy.backends.iptables.compile import Context
     from kproxy.backends.iptables.diff import Transaction
     from kproxy.backends.iptables.kernel.tools import Tools
     from kproxy.backends.iptables.program import Program
-    from kproxy.backends.iptables.rules import Rule
+    from kproxy.backends.iptables.rules import ChainName, Rule
     from kproxy.plan import Plan
+
+    _Chains = Mapping[Table, frozenset[ChainName]]
 
 _BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal"
 _ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet"
@@ -65,10 +68,11 @@ class IptablesKernel:
         started = time.monotonic()
         desired = self._latest = program(plan, options, self._latest)
         believed, self._believed = self._believed, None
-        transaction = diff(believed or self.tools.chains(), desired, self.tools.block_chains)
+        existing = None if believed else self.tools.chains()
+        transaction = diff(believed or existing or {}, desired, self.tools.block_chains)
         hooks = _hooks(desired.context)
         due = believed is None or _hooks(believed.context) != hooks
-        written = self._restore(transaction, self._missing_hooks(desired.context) if due else [])
+        written = self._restore(transaction, self._missing_hooks(desired.context, existing) if due else [])
         if due and localhost_node_ports(desired.context):
             host.write_sysctl(_ROUTE_LOCALNET, "1")
         self._believed = desired
@@ -117,23 +121,34 @@ class IptablesKernel:
 
     def _counted(self, transaction: Transaction, written: Counter[Table]) -> Iterator[Block]:
         for block in transaction:
-            written[block.table] += sum(line.startswith(("-A", "-I")) for line in block.lines)
-            self._total[block.table] += block.growth
-            yield block
+            yield replace(block, lines=self._passing(block, written))
+
+    def _passing(self, block: Block, written: Counter[Table]) -> Iterator[str]:
+        """A block's lines, counted as they go by."""
+        appended = 0
+        for line in block.lines:
+            appended += line.startswith(("-A", "-I"))
+            yield line
+        written[block.table] += appended
+        self._total[block.table] += appended if block.growth is None else block.growth
 
     def _hooked(self, hook: HookRules, rule: Rule) -> bool:
         return self.tools.has_rule(hook.table, hook.hook.value, rule)
 
-    def _missing_hooks(self, context: Context) -> list[Block]:
-        """One block a table, the guard against martians first: it stands before loopback is routable."""
+    def _missing_hooks(self, context: Context, existing: _Chains | None) -> list[Block]:
+        """One block a table, the guard against martians first: it stands before loopback is routable.
+
+        ``existing`` are the chains that were there before, where that is known.
+        """
         lines = {Table.FILTER: self._missing_guard(context), Table.NAT: []}
         for hook in _hooks(context):
-            lines[hook.table] += self._missing_jumps(hook)
+            lines[hook.table] += self._missing_jumps(hook, existing)
         return [Block(table, found) for table, found in lines.items() if found]
 
-    def _missing_jumps(self, wanted: HookRules) -> list[str]:
+    def _missing_jumps(self, wanted: HookRules, existing: _Chains | None) -> list[str]:
         """When a rule is missing, all go to the top of the builtin chain again, for their order matters."""
-        present = [rule for rule in wanted.rules if self._hooked(wanted, rule)]
+        possible = wanted.rules if existing is None else _possible(wanted, existing[wanted.table])
+        present = [rule for rule in possible if self._hooked(wanted, rule)]
         if len(present) == len(wanted.rules):
             return []
         chain = wanted.hook.value
@@ -151,6 +166,11 @@ class IptablesKernel:
             if lines or not self.tools.has_rule(Table.FILTER, guard.name, rule):
                 lines.append(f"-A {guard.name} {specification(rule)}")
         return lines
+
+
+def _possible(wanted: HookRules, existing: AbstractSet[ChainName]) -> list[Rule]:
+    """Those rules that may be there already: nothing jumps to a chain that does not exist."""
+    return [r for r in wanted.rules if not isinstance(r.target, Jump) or r.target.chain in existing]
 
 
 def _hooks(context: Context) -> tuple[HookRules, ...]:
