@@ -7,9 +7,11 @@ It makes nothing in the machine's own namespace: every link is made inside the l
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Self
 
 from kproxy.lab import wiring
@@ -65,6 +67,7 @@ def _require_root() -> None:
 
 
 def _wire(network: Network) -> None:
+    _load_modules(network[wiring.ELSEWHERE])
     for name in wiring.NAMESPACES:
         network[name].set(wiring.sysctls(name))
     paths = {name: network[name].path for name in wiring.NAMESPACES}
@@ -76,10 +79,16 @@ def _wire(network: Network) -> None:
     ]
     for process, text in started:
         finish(process, text)
-    _answer_for_everything(network[wiring.ELSEWHERE])
     for name in wiring.NAMESPACES:
         network[name].activate_links()
     _wait_for_addresses(network)
+
+
+def _load_modules(elsewhere: Namespace) -> None:
+    """Have IPv6 and connection tracking there before their sysctls are written: both may come as modules."""
+    with suppress(OSError):
+        elsewhere.socket(socket.AF_INET6, socket.SOCK_DGRAM).close()
+    _answer_for_everything(elsewhere)
 
 
 def _answer_for_everything(elsewhere: Namespace) -> None:
