@@ -71,6 +71,7 @@ class _Run:
         self._order, self._say = order, say
         self._lives = world.standing(order.size)
         self._starts: list[Cost] = []
+        self._first: list[float] = []
         self._changes: list[float] = []
         self._additions: list[float] = []
         self._cpu_per_change = 0.0
@@ -96,6 +97,7 @@ class _Run:
             variant=order.variant.name.lower(),
             size=str(order.size),
             starts=self._starts,
+            first=self._first,
             changes=self._changes,
             cpu_per_change=self._cpu_per_change,
             additions=self._additions,
@@ -121,6 +123,7 @@ class _Run:
                 await stage.answered(live, BACKENDS[0], START_EVERY, START_WITHIN) for live in self._lives
             ]
             self._starts.append(Cost(max(programmed) - started, tree.cpu()))
+            self._first.append(max(programmed) - stage.asked())
             if last:
                 await stage.still(tree)
                 await self._change(stage, tree, floor)

@@ -37,7 +37,7 @@ def verdicts(console: Console, result: Result, *, binding: bool) -> None:
         text = f"{where}: {goal.name} {goal.value:.2f} (goal {goal.most:g}) {word}"
         console.print(text, highlight=False, soft_wrap=True)
     if (ratio := result.start_cpu_ratio) is not None:
-        text = f"{where}: first programming / floor in CPU seconds {ratio:.2f}"
+        text = f"{where}: start to programmed / floor in CPU seconds {ratio:.2f}"
         console.print(text, highlight=False, soft_wrap=True)
 
 
@@ -50,7 +50,7 @@ def plot(results: Sequence[Result], path: Path) -> bool:
     figure = Figure(figsize=(10, 1.5 + 0.8 * len(results)), layout="constrained")
     names = [f"{r.subject} {_mode(r)}\n{r.size}" for r in results]
     panels: tuple[tuple[str, Callable[[Result], float], Callable[[Floor], float]], ...] = (
-        ("start to programmed, s", lambda r: r.best_start.seconds, lambda f: f.best.seconds),
+        ("first programming, s", lambda r: min(r.first), lambda f: f.best.seconds),
         ("endpoint change, s (median)", lambda r: median(r.changes), lambda f: median(f.service)),
     )
     for axes, (title, own, bare) in zip(figure.subplots(1, len(panels), sharey=True), panels, strict=True):
@@ -65,8 +65,9 @@ def plot(results: Sequence[Result], path: Path) -> bool:
 
 
 _MEASURES = (
+    "first programming",
     "start to programmed",
-    "CPU till then",
+    "CPU from the start",
     "endpoint change, median",
     "endpoint change, worst",
     "CPU for one change",
@@ -79,6 +80,7 @@ _MEASURES = (
 
 def _own(result: Result) -> Sequence[str]:
     return (
+        _range(result.first),
         _best(result.starts),
         f"{result.best_start.cpu:.2f}",
         f"{median(result.changes):.3f}",
@@ -93,8 +95,10 @@ def _own(result: Result) -> Sequence[str]:
 
 def _bare(floor: Floor) -> Sequence[str]:
     """In the order of `_MEASURES`, as far as there are any."""
+    whole = _best(floor.whole[floor.best_way])
     return (
-        _best(floor.whole[floor.best_way]),
+        whole,
+        whole,
         f"{floor.best.cpu:.2f}",
         f"{median(floor.service):.3f}",
         f"{max(floor.service, default=nan):.3f}",
@@ -102,7 +106,11 @@ def _bare(floor: Floor) -> Sequence[str]:
 
 
 def _best(costs: Sequence[Cost]) -> str:
-    seconds = sorted(cost.seconds for cost in costs)
+    return _range([cost.seconds for cost in costs])
+
+
+def _range(samples: Sequence[float]) -> str:
+    seconds = sorted(samples)
     return f"{seconds[0]:.2f}" + (f" (..{seconds[-1]:.2f})" if len(seconds) > 1 else "")
 
 

@@ -44,10 +44,10 @@ def put(store: Store, document: Document) -> None:
 class Stage:
     """A lab's node, its proxy, and its API server's objects."""
 
-    def __init__(self, lab: Lab, store: Store, proxies: Proxies) -> None:
+    def __init__(self, lab: Lab, server: ApiServer, proxies: Proxies) -> None:
         """See `open_stage`."""
-        self._lab, self._proxies = lab, proxies
-        self.store = store
+        self._lab, self._server, self._proxies = lab, server, proxies
+        self.store = server.store
 
     @property
     def node(self) -> Namespace:
@@ -58,6 +58,13 @@ class Stage:
         """Start the proxy."""
         self._proxies.start(NODE)
         return Tree(self._proxies.pid(NODE))
+
+    def asked(self) -> float:
+        """When the proxy had asked for all its objects: its first request for the last kind of them."""
+        first: dict[Kind, float] = {}
+        for request in self._server.requests:
+            first.setdefault(request.kind, request.at)
+        return max(first[kind] for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE))
 
     async def answered(self, live: Live, backend: Backend, every: float, within: float) -> float:
         """Connect again and again until this backend answers for the Service; the time at which it did.
@@ -99,6 +106,6 @@ async def open_stage(subject: Subject, mode: str, variant: Xtables, store: Store
             for backend in BACKENDS:
                 lab.servers.serve(lab.network[backend.pod], backend.port, Protocol.TCP, backend.who)
             try:
-                yield Stage(lab, store, proxies)
+                yield Stage(lab, server, proxies)
             finally:
                 await proxies.kill_all()

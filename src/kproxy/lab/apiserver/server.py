@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,8 +36,9 @@ _REQUESTS_REMEMBERED = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request for a resource, as it arrived."""
+    """A request for a resource, as it arrived; ``at`` is monotonic time."""
 
+    at: float
     verb: Verb
     kind: Kind
     api_version: str
@@ -205,6 +207,7 @@ def _accepts_json(accept: str) -> bool:
 
 def _seen(request: web.Request, place: Place, verb: Verb) -> Request:
     return Request(
+        at=time.monotonic(),
         verb=verb,
         kind=place.resource.kind,
         api_version=place.resource.api_version,
