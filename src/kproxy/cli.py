@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
     _add_conformance(commands)
+    _add_lab(commands)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(command=_version)
     return parser
@@ -92,6 +93,24 @@ def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParse
     _add_cases(listing)
     listing.add_argument("--json", default="", metavar="FILE", help="write it as JSON; - for standard output")
     listing.set_defaults(command=_conformance_list)
+
+
+def _add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    lab = commands.add_parser("lab", help="what the lab can run on, and how to have more")
+    actions = lab.add_subparsers(required=True, metavar="ACTION")
+    doctor = actions.add_parser("doctor", help="what each kernel can do here, and what to do about the rest")
+    doctor.add_argument(
+        "--uml-kernel", default="", metavar="PATH", help="a User-Mode Linux kernel to look at"
+    )
+    doctor.set_defaults(command=_lab_doctor)
+    kernel = actions.add_parser("kernel", help="the lab's own User-Mode Linux kernel")
+    kernels = kernel.add_subparsers(required=True, metavar="ACTION")
+    build = kernels.add_parser("build", help="fetch Debian's source, build, test, keep (10 minutes of CPU)")
+    build.add_argument(
+        "--source", default="", metavar="PACKAGE", help="default: the newest linux-source-X.Y of apt"
+    )
+    build.add_argument("--jobs", type=int, default=0, metavar="N", help="default: as many as processors")
+    build.set_defaults(command=_lab_kernel_build)
 
 
 def _add_kernel(parser: argparse.ArgumentParser) -> None:
@@ -173,6 +192,18 @@ def _conformance_run(options: argparse.Namespace) -> int:
             evidence=options.evidence,
         )
     )
+
+
+def _lab_doctor(options: argparse.Namespace) -> int:
+    from kproxy.lab.kernels import command
+
+    return command.doctor(options.uml_kernel)
+
+
+def _lab_kernel_build(options: argparse.Namespace) -> int:
+    from kproxy.lab.kernels import command
+
+    return command.build_kernel(options.source, options.jobs)
 
 
 def _conformance_list(options: argparse.Namespace) -> int:

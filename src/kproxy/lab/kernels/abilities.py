@@ -12,6 +12,7 @@ import shutil
 import socket
 import struct
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
@@ -65,6 +66,8 @@ class Survey:
     unusable: str = ""
     fix: str = ""
 
+
+_REASON_WIDTH = 200
 
 REAL_TIME = "time passes by itself"
 
@@ -214,7 +217,7 @@ def _lack(ability: Ability) -> str:
         finally:
             namespace.close()
     except (LabError, HostError, OSError) as reason:
-        return " ".join(str(reason).split())
+        return textwrap.shorten(str(reason).splitlines()[0], _REASON_WIDTH, placeholder=" ...")
     return ""
 
 

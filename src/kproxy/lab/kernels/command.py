@@ -1,0 +1,102 @@
+"""``kproxy lab doctor`` and ``kproxy lab kernel build``: what this machine can run the lab on, and how to have more."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from kproxy.lab.kernels import boot, choice, host, rootless, uml, vm
+from kproxy.lab.kernels.abilities import Ability, Survey
+from kproxy.lab.kernels.build import SELF_TEST, Recipe, build
+from kproxy.lab.namespaces import LabError
+
+DONE, FAILED, CANNOT = 0, 1, 2
+
+
+def doctor(explicit: str = "") -> int:
+    """Print what each kernel can do, and what to do about the rest; 0 when the lab can be run on one of them."""
+    console = Console()
+    surveys = [host.survey(), rootless.survey(), _booted(uml.survey(explicit), explicit), vm.survey()]
+    console.print(table(surveys))
+    for line in advice(surveys):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    return DONE if any(not survey.unusable for survey in surveys) else CANNOT
+
+
+def _booted(survey: Survey, explicit: str) -> Survey:
+    """What a User-Mode Linux kernel does, rather than what it was built with."""
+    if survey.unusable:
+        return survey
+    try:
+        return replace(survey, findings=boot.probe(uml.find(explicit)))
+    except LabError as reason:
+        return replace(survey, unusable=str(reason), fix=uml.BUILD)
+
+
+def table(surveys: Sequence[Survey]) -> Table:
+    """Abilities down, kernels across."""
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    result.add_column("")
+    for survey in surveys:
+        result.add_column(survey.name.value)
+    for ability in Ability:
+        result.add_row(ability.value, *(cell(survey, ability) for survey in surveys))
+    return result
+
+
+def cell(survey: Survey, ability: Ability) -> str:
+    """One word on an ability of a kernel, in rich's markup."""
+    if survey.unusable:
+        return "[dim]-[/]"
+    if ability not in survey.findings:
+        return "[dim]?[/]"
+    return "[red]no[/]" if survey.findings[ability] else "[green]yes[/]"
+
+
+def advice(surveys: Sequence[Survey]) -> Iterator[str]:
+    """Which kernel each one is, why it lacks what it lacks, and what to do."""
+    for survey in surveys:
+        yield ""
+        if survey.unusable:
+            yield f"{survey.name.value}: {survey.unusable}"
+            yield from [f"    {survey.fix}"] if survey.fix else []
+            continue
+        yield f"{survey.name.value}: {survey.what}"
+        for ability, reason in survey.findings.items():
+            if reason:
+                yield f"  {ability.value}: {reason}"
+                yield f"    {choice.fix(survey, ability)}"
+
+
+def build_kernel(package: str, jobs: int) -> int:
+    """Build a User-Mode Linux kernel into the cache; 0 when it is there and has passed its self-test."""
+    console = Console(stderr=True)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    recipe = Recipe(cache=uml.cache_folder(), package=package, jobs=jobs or len(os.sched_getaffinity(0)))
+    try:
+        with console.status("starting") as status:
+            live = console.is_terminal
+
+            def tell(text: str) -> None:
+                status.update(escape(text))
+                if not live and not text.startswith("compiling"):
+                    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+            path = build(recipe, _self_test, tell)
+    except LabError as reason:
+        console.print(f"kproxy lab kernel build: {reason}", style="bold", highlight=False, markup=False)
+        return FAILED
+    names = ", ".join(ability.value for ability in SELF_TEST)
+    Console().print(f"{path}\nused once each, and working: {names}", highlight=False, soft_wrap=True)
+    return DONE
+
+
+def _self_test(path: Path) -> Mapping[Ability, str]:
+    return boot.probe(uml.inspect(path, "new"))
