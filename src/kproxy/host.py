@@ -207,9 +207,13 @@ def write_sysctl(name: str, value: str) -> None:
         raise _os_error(f"write sysctl {name}={value}", error) from error
 
 
+def reason_of(error: OSError) -> Reason:
+    """The reason behind an errno."""
+    return _ERRNO_REASONS.get(error.errno or 0, Reason.OTHER)
+
+
 def _os_error(what: str, error: OSError) -> HostError:
-    reason = _ERRNO_REASONS.get(error.errno or 0, Reason.OTHER)
-    return HostError(what, error.strerror or str(error), reason)
+    return HostError(what, error.strerror or str(error), reason_of(error))
 
 
 class Netlink:

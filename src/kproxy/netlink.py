@@ -32,6 +32,7 @@ class Flag(enum.IntFlag):
     DUMP = 0x300
     EXCL = 0x200
     CREATE = 0x400
+    APPEND = 0x800
 
 
 class Message(NamedTuple):

@@ -23,7 +23,8 @@ def plan(snapshot: Snapshot, settings: Settings, previous: Plan | None = None) -
 
     Equal to a fresh computation whatever ``previous`` is.  With the last plan of the same family as
     ``previous``, a `ServicePlan` equal to the one before is the same object, and when all are, so is
-    ``services``.  Other settings cost a full computation, unless they concern node ports only.
+    ``services``.  Other settings cost a full computation, unless they concern node ports
+    or service CIDRs only.
 
     Raises ValueError when the settings are of another family than the snapshot.
     """
@@ -41,6 +42,7 @@ def plan(snapshot: Snapshot, settings: Settings, previous: Plan | None = None) -
         services=_same(previous.services, chain.from_iterable({**memo.drafts, **memo.settled}.values())),
         node_ports=node_ports(settings),
         detector=settings.detector,
+        service_cidrs=settings.service_cidrs,
         notes=(*snapshot.notes, *chain.from_iterable(memo.notes[key] for key in sorted(memo.notes)), *losses),
         memo=memo,
     )
@@ -86,7 +88,9 @@ def _redraft(
 
 def _without_node_ports(settings: Settings) -> Settings:
     """The settings that matter to a single Service."""
-    return replace(settings, node_addresses=(), node_port_cidrs=None, localhost_node_ports=True)
+    return replace(
+        settings, node_addresses=(), node_port_cidrs=None, localhost_node_ports=True, service_cidrs=()
+    )
 
 
 def _kept(before: Plans, after: Plans) -> Plans:

@@ -144,6 +144,7 @@ class Settings:
 
     ``node`` is this node's name.  ``node_addresses`` are the addresses of its interfaces now,
     ``node_ips`` its primary addresses by the Node object.  ``node_port_cidrs``: None for all.
+    ``service_cidrs`` are the networks that cluster IPs are taken from, as far as the API server tells.
     """
 
     family: Family
@@ -156,18 +157,21 @@ class Settings:
     node_port_cidrs: tuple[Network, ...] | None = None
     localhost_node_ports: bool = True
     allow_external_ips: bool = True
+    service_cidrs: tuple[Network, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What one node must do in one family.
 
-    No two frontends of the plan have the same address (or None), port and protocol.
+    No two frontends of the plan have the same address (or None), port and protocol.  Addresses in ``service_cidrs``
+    that no Service has lead nowhere (``undef.unallocated``).
     """
 
     family: Family
     services: tuple[ServicePlan, ...]
     node_ports: NodePorts
     detector: LocalDetector
+    service_cidrs: tuple[Network, ...] = ()
     notes: tuple[Note, ...] = ()
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)
