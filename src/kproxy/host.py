@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import errno
+import fcntl
 import os
 import shlex
 import socket
@@ -34,6 +35,8 @@ _STDERR_SHOWN = 2000
 _RECEIVE_BUFFER = 1 << 20
 _SOCKET_BUFFER = 1 << 25
 _ORDERS_AT_ONCE = 200
+_PIPE_SIZE = 1 << 20
+"""What a tool may leave unread while more is made; the most an unprivileged user gets."""
 
 NETLINK_NETFILTER = 12
 _SO_SNDBUFFORCE = 32
@@ -170,6 +173,8 @@ def _feed(process: subprocess.Popen[bytes], stdin: Iterable[bytes]) -> None:
         return
     try:
         with pipe:
+            with contextlib.suppress(OSError):  # an unprivileged user's share of pipe memory may be used up
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
             for chunk in stdin:
                 pipe.write(chunk)
     except BrokenPipeError:

@@ -90,14 +90,16 @@ class Result:
     def goals(self) -> tuple[Goal, ...]:
         """The goals that can be judged."""
         judged = (
-            ("first programming / floor", self.first_ratio, START_GOAL),
+            ("first programming / floor", self.first_ratio, START_GOALS[self.variant]),
             ("endpoint change / floor", self.change_ratio, CHANGE_GOAL),
             ("peak memory of the daemon, MB", self.daemon_peak / MEGABYTE, MEMORY_GOAL),
         )
         return tuple(Goal(name, value, most) for name, value, most in judged if value is not None)
 
 
-START_GOAL = 1.5
+START_GOALS = {"nft": 1.5, "legacy": 2.5}
+"""By variant.  The legacy tool writes 85,000 rules in half a second, about as long as it takes to read and
+plan 25,000 endpoints in Python; so much is added, whatever the rest costs."""
 CHANGE_GOAL = 3.0
 MEMORY_GOAL = 250.0
 

@@ -40,7 +40,7 @@ REWRITE_SHARE = 64
 """A shared chain is rewritten when more than one in so many of its lines goes: deleting a rule costs
 iptables-nft about as much as writing this many (5,000 rules: 3 ms each, 240 ms for all)."""
 
-_LINES_PER_CHUNK = 4096
+_LINES_PER_CHUNK = 256
 _FILTER_SHARED = tuple(shared for shared in Shared if shared.table is Table.FILTER)
 _NAT_SHARED = tuple(shared for shared in Shared if shared.table is Table.NAT)
 

@@ -16,13 +16,13 @@ from kproxy import host
 from kproxy.backends.iptables import base, names
 from kproxy.backends.iptables.base import Options
 from kproxy.backends.iptables.compile import localhost_node_ports
-from kproxy.backends.iptables.diff import Block, Rewrite, deletions, diff
+from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Rewrite, deletions, diff
 from kproxy.backends.iptables.program import program
 from kproxy.backends.iptables.rules import Jump, Table, specification
 from kproxy.host import HostError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from kproxy.backends.iptables.base import HookRules
@@ -113,13 +113,15 @@ class IptablesKernel:
         written: Counter[Table] = Counter()
         if isinstance(transaction, Rewrite):
             self._total.clear()
-        blocks = chained(self._counted(transaction, written), hooks)
+        counted = self._counted(transaction, written)
+        whole_tables = self.tools.block_chains == LEGACY_BLOCK_CHAINS
+        blocks = iter(_joined(list(counted), hooks)) if whole_tables else chained(counted, hooks)
         first = next(blocks, None)
         if first is not None:
             self.tools.restore(chained((first,), blocks))
         return dict(written)
 
-    def _counted(self, transaction: Transaction, written: Counter[Table]) -> Iterator[Block]:
+    def _counted(self, transaction: Iterable[Block], written: Counter[Table]) -> Iterator[Block]:
         for block in transaction:
             yield replace(block, lines=self._passing(block, written))
 
@@ -166,6 +168,18 @@ class IptablesKernel:
             if lines or not self.tools.has_rule(Table.FILTER, guard.name, rule):
                 lines.append(f"-A {guard.name} {specification(rule)}")
         return lines
+
+
+def _joined(blocks: list[Block], hooks: list[Block]) -> list[Block]:
+    """Blocks with the hooks at the end of each table's last one: for tools that move the whole table for each."""
+    last = {block.table: number for number, block in enumerate(blocks)}
+    for hook in hooks:
+        number = last.get(hook.table)
+        if number is None:
+            blocks.append(hook)
+        else:
+            blocks[number] = replace(blocks[number], lines=chained(blocks[number].lines, hook.lines))
+    return blocks
 
 
 def _possible(wanted: HookRules, existing: AbstractSet[ChainName]) -> list[Rule]:
