@@ -67,6 +67,14 @@ def conformance(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def uml(session: nox.Session) -> None:
+    """User-Mode Linux: its round trip, and the whole catalogue in virtual time, slow cases included."""
+    session.install(".[test]")
+    session.run("pytest", "tests/uml", "--timeout=300")
+    session.run(*JUDGE_KPROXY, "--kernel", "uml", "--time", "virtual", *session.posargs)
+
+
+@nox.session(default=False)
 def shuffle(session: nox.Session) -> None:
     """The catalogue three times in random order: no case may depend on another (root)."""
     need_root(session)

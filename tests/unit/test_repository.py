@@ -117,15 +117,17 @@ def test_run_explains_itself_and_a_wrong_word_is_status_2() -> None:
     assert "./run conformance" in wrong.stderr
 
 
-def run_on_a_bare_machine(place: Path, user: int, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`./run conformance` in a folder of its own, where nothing is on PATH but what the script opens with."""
+def run_on_a_bare_machine(
+    place: Path, user: int, command: str = "conformance", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """`./run` in a folder of its own, where nothing is on PATH but what the script opens with."""
     for name in ("readlink", "dirname"):
         (place / name).symlink_to(Path("/usr/bin") / name)
     (place / "id").write_text(f"#!/bin/sh\necho {user}\n", encoding="utf-8")
     (place / "id").chmod(0o755)
     (place / "run").write_text(text(ROOT / "run").replace(":/usr/sbin:/sbin", ""), encoding="utf-8")
     return subprocess.run(
-        ["/usr/bin/bash", place / "run", "conformance"],
+        ["/usr/bin/bash", place / "run", command],
         capture_output=True,
         text=True,
         check=False,
@@ -144,9 +146,9 @@ def test_a_missing_tool_is_status_2_and_the_line_to_type(tmp_path: Path) -> None
 
 
 def test_without_root_or_sudo_it_says_how_to_get_it(tmp_path: Path) -> None:
-    refused = run_on_a_bare_machine(tmp_path, user=1000)
+    refused = run_on_a_bare_machine(tmp_path, user=1000, command="mutants")
     assert refused.returncode == 2
-    assert f"su -c '{tmp_path}/run conformance'" in refused.stderr
+    assert f"su -c '{tmp_path}/run mutants'" in refused.stderr
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -15,7 +15,7 @@ from pathlib import Path
 from kproxy.conformance.case import Case, Feature
 from kproxy.conformance.options import RunOptions, words
 from kproxy.lab.kernels import boot, host, rootless, uml, vm
-from kproxy.lab.kernels.abilities import Ability, KernelName, Survey
+from kproxy.lab.kernels.abilities import Ability, KernelName, Survey, find_system_programs
 from kproxy.lab.kernels.choice import Choice, Need, Needs, choose
 from kproxy.lab.namespaces import LabError
 
@@ -85,6 +85,7 @@ def elsewhere(options: RunOptions, cases: Sequence[Case], tell: Callable[[str], 
 
     Raises `NoKernel`, and KeyboardInterrupt when the user cannot wait for a guest.
     """
+    find_system_programs()
     try:
         chosen = choice(options, cases)
         tell(str(chosen))
@@ -98,13 +99,11 @@ def go(place: KernelName, options: RunOptions) -> int | None:
     if place is KernelName.HOST:
         return None
     argv = [sys.executable, "-m", "kproxy", *words(inside(options))]
-    path = os.environ.get("PATH", os.defpath)
-    environment = {**os.environ, "PATH": f"{path}:/usr/sbin:/sbin"}
     if place is KernelName.ROOTLESS:
-        rootless.become(argv, environment)
+        rootless.become(argv)
     if place is KernelName.VM:
         return subprocess.run(vm.command_here(argv, options.memory), check=False).returncode  # noqa: S603
-    (status,) = boot.run([(job(options, argv, environment), boot.THROUGH)])
+    (status,) = boot.run([(job(options, argv), boot.THROUGH)])
     return status
 
 
@@ -114,7 +113,7 @@ def inside(options: RunOptions) -> RunOptions:
     return replace(options, kernel="host", time="real", uml_kernel="", guests=0, slow=slow)
 
 
-def job(options: RunOptions, argv: Sequence[str], environment: dict[str, str]) -> uml.Job:
+def job(options: RunOptions, argv: Sequence[str]) -> uml.Job:
     """A command as a guest's job.  Raises `LabError` when the guest could not write what it is asked to."""
     for path in (Path.cwd(), options.evidence, Path(options.json)):
         if not uml.visible(path):
@@ -124,7 +123,7 @@ def job(options: RunOptions, argv: Sequence[str], environment: dict[str, str]) -
     return uml.Job(
         kernel=uml.find(options.uml_kernel),
         argv=argv,
-        environment={**environment, **terminal(options), "TMPDIR": uml.SCRATCH},
+        environment={**os.environ, **terminal(options), "TMPDIR": uml.SCRATCH},
         cwd=Path.cwd(),
         memory=options.memory,
         time=uml.Time(options.time),

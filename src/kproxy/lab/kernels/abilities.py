@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
+import os
 import shutil
 import socket
 import struct
@@ -98,6 +99,12 @@ table ip probe {
   }
 }
 """
+
+
+def find_system_programs() -> None:
+    """Let this process find what a user's PATH may lack."""
+    path = os.environ.get("PATH", os.defpath).split(":")
+    os.environ["PATH"] = ":".join(dict.fromkeys([*path, "/usr/sbin", "/sbin"]))
 
 
 def _commands(*commands: tuple[str, ...]) -> Callable[[Namespace], None]:

@@ -93,8 +93,10 @@ class Machine:
     def kill(self) -> None:
         """Cut the lifeline: the guest, its processes and its folder go."""
         assert self._guard.stdin
+        assert self._guard.stdout
         self._guard.stdin.close()
         self._guard.wait()
+        self._guard.stdout.close()
 
     def finish(self) -> int:
         """What is left of its output, and its exit status.  Raises `LabError` when the kernel itself failed."""
@@ -127,12 +129,11 @@ def _prepared(job: Job) -> Path:
 
 
 def _guarded(argv: Sequence[str], folder: Path, control: int, memory: Path) -> subprocess.Popen[bytes]:
-    """Start the guard, which starts the kernel; ``control`` becomes its descriptor 3."""
+    """Start the guard, which starts the kernel with ``control`` as its standard input."""
     guard = Path(__file__).with_name("guard.py")
-    shell = ("/bin/sh", "-c", f'exec "$@" 3<&{control}', "sh")
     environment = {**os.environ, "TMPDIR": str(memory), "HOME": str(folder)}
     return subprocess.Popen(
-        [*shell, sys.executable, "-I", "-S", str(guard), str(folder), *argv],
+        [sys.executable, "-I", "-S", str(guard), str(folder), str(control), *argv],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,

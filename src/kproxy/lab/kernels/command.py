@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kproxy.lab.kernels import boot, choice, host, rootless, uml, vm
-from kproxy.lab.kernels.abilities import Ability, Survey
+from kproxy.lab.kernels.abilities import Ability, Survey, find_system_programs
 from kproxy.lab.kernels.build import SELF_TEST, Recipe, build
 from kproxy.lab.namespaces import LabError
 
@@ -22,6 +22,7 @@ DONE, FAILED, CANNOT = 0, 1, 2
 
 def doctor(explicit: str = "") -> int:
     """Print what each kernel can do, and what to do about the rest; 0 when the lab can be run on one of them."""
+    find_system_programs()
     console = Console()
     surveys = [host.survey(), rootless.survey(), _booted(uml.survey(explicit), explicit), vm.survey()]
     console.print(table(surveys))

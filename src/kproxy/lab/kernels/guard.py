@@ -1,10 +1,10 @@
 """Keeps a User-Mode Linux process and its folder from outliving whoever started it.
 
-A small process between the two, run by path with ``-I -S``: ``guard.py FOLDER PROGRAM ARGUMENT...``.  Its standard
+A small process between the two, run by path with ``-I -S``: ``guard.py FOLDER CONTROL PROGRAM ARGUMENT...``.  Its standard
 input is the lifeline: when it is cut, for whatever reason, the kernel and all of its processes are killed and the
 folder is removed.  Its standard output says ``ended`` when the kernel has.  Killed itself, it takes the kernel along
 (the parent death signal), so no single death leaves anything behind.  The kernel's own standard input is
-descriptor `CONTROL`, which this process hands on.
+the descriptor ``CONTROL``, which this process hands on.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-CONTROL = 3
 _SET_PARENT_DEATH_SIGNAL = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(folder: str, argv: Sequence[str]) -> None:
+def main(folder: str, control: int, argv: Sequence[str]) -> None:
     """Start the kernel, watch it and the lifeline, clean up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    kernel = start(folder, argv)
+    kernel = start(folder, control, argv)
     watched = [sys.stdin.fileno(), os.pidfd_open(kernel.pid)]
     ready, _, _ = select.select(watched, (), ())
     kill_group(kernel.pid)
@@ -38,7 +37,7 @@ def main(folder: str, argv: Sequence[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def start(folder: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+def start(folder: str, control: int, argv: Sequence[str]) -> subprocess.Popen[bytes]:
     """The kernel as a process group of its own; its console is a file in the folder."""
     mine = os.getpid()
 
@@ -51,7 +50,7 @@ def start(folder: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
     with open(f"{folder}/console", "wb") as console:  # noqa: PTH123 (pathlib costs as much as all the rest)
         return subprocess.Popen(
             argv,
-            stdin=CONTROL,
+            stdin=control,
             stdout=console,
             stderr=console,
             preexec_fn=die_with_guard,  # noqa: PLW1509
@@ -65,4 +64,4 @@ def kill_group(group: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

@@ -12,7 +12,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -42,11 +42,11 @@ def command(argv: Sequence[str]) -> list[str]:
     ]
 
 
-def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+def become(argv: Sequence[str]) -> NoReturn:
     """Turn this process into a command that runs inside."""
     words = command(argv)
     sys.stdout.flush()
-    os.execve(words[0], words, dict(environment))  # noqa: S606 (no shell is wanted)
+    os.execv(words[0], words)  # noqa: S606 (no shell is wanted)
 
 
 def survey(abilities: Iterable[Ability] = Ability) -> Survey:

@@ -1,0 +1,143 @@
+"""Which kernel is taken, and what is said of the others."""
+
+from collections.abc import Mapping
+
+import pytest
+from rich.console import Console
+
+from kproxy.lab.kernels.abilities import Ability, Findings, KernelName, Survey, decode, encode
+from kproxy.lab.kernels.choice import Needs, choose, fix
+from kproxy.lab.kernels.command import advice, table
+from kproxy.lab.namespaces import LabError
+
+VETH, SCTP, NFT, LEGACY = Ability.VETH, Ability.SCTP, Ability.IPTABLES_NFT, Ability.IPTABLES_LEGACY
+HOST, ROOTLESS, UML, VM = KernelName
+
+
+def survey(name: KernelName, *works: Ability, lacks: tuple[Ability, ...] = ()) -> Survey:
+    findings = dict.fromkeys(works, "") | dict.fromkeys(lacks, "not in this kernel")
+    return Survey(name=name, what=f"kernel of {name.value}", findings=findings)
+
+
+def needs(*always: Ability, fully: tuple[Ability, ...] = (), insist: bool = False) -> Needs:
+    return Needs(
+        always=frozenset(frozenset({ability}) for ability in always),
+        fully=frozenset(frozenset({ability}) for ability in fully),
+        insist=insist,
+    )
+
+
+def chosen(wanted: Needs, *surveys: Survey) -> tuple[KernelName, str]:
+    choice = choose({known.name: lambda known=known: known for known in surveys}, wanted)  # type: ignore[misc]
+    return choice.survey.name, str(choice)
+
+
+def test_the_first_kernel_that_can_is_taken_and_says_which_it_is() -> None:
+    assert chosen(needs(VETH), survey(HOST, VETH), survey(UML, VETH)) == (
+        HOST,
+        "kernel: host (kernel of host)",
+    )
+
+
+def test_kernels_after_the_first_that_can_are_not_looked_at() -> None:
+    def never() -> Survey:
+        raise AssertionError
+
+    assert choose({HOST: lambda: survey(HOST, VETH), UML: never}, needs(VETH)).survey.name is HOST
+
+
+def test_a_kernel_that_lacks_something_is_passed_over_and_says_what() -> None:
+    name, text = chosen(needs(VETH, SCTP), survey(HOST, VETH, lacks=(SCTP,)), survey(UML, VETH, SCTP))
+    assert name is UML
+    assert text == "kernel: uml (kernel of uml); host: no sctp"
+
+
+def test_what_was_not_found_out_counts_as_lacking() -> None:
+    assert chosen(needs(VETH), survey(HOST), survey(UML, VETH))[0] is UML
+
+
+def test_one_of_two_abilities_is_enough() -> None:
+    either = Needs(always=frozenset({frozenset({NFT, LEGACY})}))
+    assert chosen(either, survey(HOST, LEGACY, lacks=(NFT,)))[0] is HOST
+    with pytest.raises(LabError, match="no iptables-legacy or iptables-nft"):
+        chosen(either, survey(HOST, lacks=(NFT, LEGACY)))
+
+
+def test_a_kernel_that_cannot_be_used_gives_its_reason_and_the_fix() -> None:
+    unusable = Survey(name=HOST, unusable="this user is not root", fix="run it with sudo")
+    name, text = chosen(needs(VETH), unusable, survey(ROOTLESS, VETH))
+    assert name is ROOTLESS
+    assert "host: this user is not root (run it with sudo)" in text
+
+
+def test_of_all_cases_a_few_may_be_left_out_but_that_is_said() -> None:
+    kernels = survey(HOST, VETH, lacks=(SCTP,)), survey(UML, VETH, SCTP)
+    name, text = chosen(needs(VETH, fully=(SCTP,)), *kernels)
+    assert name is HOST
+    assert "cases that need sctp are left out" in text
+
+
+def test_cases_that_were_asked_for_by_name_find_a_kernel_that_runs_them_all() -> None:
+    kernels = survey(HOST, VETH, lacks=(SCTP,)), survey(UML, VETH, SCTP)
+    assert chosen(needs(VETH, fully=(SCTP,), insist=True), *kernels)[0] is UML
+    name, text = chosen(needs(VETH, fully=(SCTP,), insist=True), kernels[0])
+    assert name is HOST
+    assert "cases that need sctp are left out" in text
+
+
+def test_when_none_will_do_each_one_says_why() -> None:
+    kernels = (
+        survey(HOST, lacks=(VETH,)),
+        Survey(name=VM, unusable="not here: vng", fix="pipx install virtme-ng"),
+    )
+    with pytest.raises(LabError) as refused:
+        chosen(needs(VETH), *kernels)
+    assert str(refused.value) == (
+        "no kernel can run this: host: no veth; vm: not here: vng (pipx install virtme-ng)"
+    )
+
+
+def test_a_missing_program_is_told_with_its_package() -> None:
+    reason = "ip is not installed: apt-get install iproute2"
+    with pytest.raises(LabError, match="apt-get install iproute2"):
+        chosen(needs(VETH), Survey(name=HOST, findings={VETH: reason}))
+    assert fix(Survey(name=HOST, findings={VETH: reason}), VETH) == reason
+
+
+# ------------------------------------------------------------------------------ the doctor
+
+
+def printed(*surveys: Survey) -> Mapping[str, list[str]]:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(table(surveys))
+    rows = [line.split() for line in capture.get().splitlines()]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_the_doctors_table_has_a_row_for_each_ability_and_a_column_for_each_kernel() -> None:
+    unusable = Survey(name=VM, unusable="not here")
+    rows = printed(survey(HOST, VETH, lacks=(SCTP,)), survey(UML, VETH, SCTP), unusable)
+    assert rows["host"] == ["uml", "vm"]
+    assert rows["veth"] == ["yes", "yes", "-"]
+    assert rows["sctp"] == ["no", "yes", "-"]
+    assert rows["dummy"] == ["?", "?", "-"]
+    assert set(rows) == {"host", *(ability.value for ability in Ability)}
+
+
+def test_the_doctor_says_what_to_do_about_all_that_is_missing() -> None:
+    lacking = [survey(name, lacks=(SCTP,)) for name in (HOST, ROOTLESS, UML)]
+    lines = "\n".join(advice([*lacking, Survey(name=VM, unusable="not here", fix="install it")]))
+    for words in (
+        "modprobe sctp, or --kernel uml",
+        "root: modprobe sctp",
+        "kproxy lab kernel build",
+        "install it",
+    ):
+        assert words in lines
+    assert list(advice([survey(UML, *Ability)])) == ["", "uml: kernel of uml"]
+
+
+def test_findings_survive_being_written() -> None:
+    findings: Findings = {VETH: "", SCTP: "no\nsuch thing"}
+    assert decode(encode(findings)) == findings
