@@ -6,6 +6,7 @@ The only module of the daemon that knows which backends there are; each is impor
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from kproxy import host
@@ -27,8 +28,8 @@ class UnusableMode(Exception):
 
 def require_built(config: Configuration) -> None:
     """Raises `UnusableMode` when no backend is there for the mode."""
-    if config.mode != Mode.IPTABLES.value:
-        raise UnusableMode(f"mode {config.mode} is not built yet; {Mode.IPTABLES.value} is")
+    if config.mode not in _BUILT:
+        raise UnusableMode(f"mode {config.mode} is not built yet; {' and '.join(_BUILT)} are")
 
 
 def dataplanes(config: Configuration, primary: Family) -> dict[Family, Dataplane]:
@@ -42,7 +43,7 @@ def dataplanes(config: Configuration, primary: Family) -> dict[Family, Dataplane
             reason: object = "IPv6 is disabled on this machine"
         else:
             try:
-                found[family] = _iptables(config, family)
+                found[family] = _BUILT[config.mode](config, family)
                 continue
             except HostError as error:
                 reason = error
@@ -88,5 +89,77 @@ class _Iptables:
         self._kernel.forget()
 
 
+class _Nftables:
+    """`kproxy.backends.nftables` of one family."""
+
+    def __init__(self, config: Configuration, family: Family) -> None:
+        from kproxy.backends.nftables.kernel import NftablesKernel, machine_options  # noqa: PLC0415
+
+        self._kernel = NftablesKernel(family, machine_options(config.nftables.masquerade_bit))
+
+    def apply(self, plan: Plan) -> str:
+        applied = self._kernel.apply(plan)
+        if applied.refused is not None:
+            log.warning(
+                "%s: a change was refused, so all was written: %s", plan.family.value, applied.refused
+            )
+        return f"{'all written' if applied.rewritten else 'changed'}: {applied.elements} elements"
+
+    def missing(self) -> tuple[str, ...]:
+        return self._kernel.missing()
+
+    def forget(self) -> None:
+        self._kernel.forget()
+
+
+class _Successor:
+    """A data plane that takes over from another mode: what that left goes once its own rules stand.
+
+    In this order no connection finds neither (``life.mode-switch``).
+    """
+
+    def __init__(self, plane: Dataplane, clear: Callable[[], None]) -> None:
+        self._plane, self._clear = plane, clear
+        self._cleared = False
+
+    def apply(self, plan: Plan) -> str:
+        written = self._plane.apply(plan)
+        if not self._cleared:
+            self._cleared = True
+            try:
+                self._clear()
+            except HostError as error:
+                log.info("%s: rules of other modes were not looked for: %s", plan.family.value, error)
+        return written
+
+    def missing(self) -> tuple[str, ...]:
+        return self._plane.missing()
+
+    def forget(self) -> None:
+        self._plane.forget()
+
+
 def _iptables(config: Configuration, family: Family) -> Dataplane:
-    return _Iptables(config, family)
+    return _Successor(_Iptables(config, family), lambda: _clear_nftables(family))
+
+
+def _nftables(config: Configuration, family: Family) -> Dataplane:
+    return _Successor(_Nftables(config, family), lambda: _clear_iptables(family))
+
+
+def _clear_iptables(family: Family) -> None:
+    from kproxy.backends.iptables.kernel import find_tools, remove_all  # noqa: PLC0415
+
+    remove_all(find_tools(family))
+
+
+def _clear_nftables(family: Family) -> None:
+    from kproxy.backends.nftables.kernel import remove_table  # noqa: PLC0415
+
+    remove_table(family)
+
+
+_BUILT: dict[str, Callable[[Configuration, Family], Dataplane]] = {
+    Mode.IPTABLES.value: _iptables,
+    Mode.NFTABLES.value: _nftables,
+}

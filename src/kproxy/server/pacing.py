@@ -35,7 +35,8 @@ class Pace:
     ``shortest`` is the least time from the end of one sync to the next (minSyncPeriod), ``longest`` the time
     between two looks at the kernel, and the most that a failed sync waits (syncPeriod).  A sync waits until
     changes have been ``quiet`` for so long, but no longer than ``patience``: one event at the API server
-    often comes as several changes, from several watches.
+    often comes as several changes, from several watches.  ``look``: the time between two looks at the kernel, where
+    that shall not be ``longest``.
     """
 
     shortest: float
@@ -43,6 +44,7 @@ class Pace:
     quiet: float = 0.01
     patience: float = 0.03
     first_retry: float = 0.5
+    look: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class Pacer:
         """What to do next, given the changes that wait."""
         if self.checked is None:
             return Due(float("-inf"), Action.SYNC)
-        check = Due(self.checked + self.pace.longest, Action.CHECK)
+        check = Due(self.checked + (self.pace.look or self.pace.longest), Action.CHECK)
         sync = min(
             (at for at in (self._change(pending), self.wanted, self._retry()) if at is not None), default=None
         )

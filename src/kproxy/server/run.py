@@ -25,7 +25,7 @@ from kproxy.api import Cluster, Node
 from kproxy.net import Family, family_of
 from kproxy.plan import Settings
 from kproxy.server.client import ApiClient
-from kproxy.server.config import Configuration, DetectLocal, split_host_port
+from kproxy.server.config import Configuration, DetectLocal, Mode, split_host_port
 from kproxy.server.credentials import Authorizer
 from kproxy.server.dataplane import UnusableMode, dataplanes, require_built
 from kproxy.server.health import Health, serve
@@ -36,7 +36,7 @@ from kproxy.server.settings import node_addresses, pod_networks, settings_for
 from kproxy.server.stale import StaleFlows
 from kproxy.server.store import Store
 from kproxy.server.sync import Dataplane, FamilySync
-from kproxy.server.watch import ENDPOINT_SLICES, SERVICES, Resource, Watcher, node_named
+from kproxy.server.watch import ENDPOINT_SLICES, SERVICE_CIDRS, SERVICES, Resource, Watcher, node_named
 
 NODE_SECONDS = 30.0
 """How long to wait for the Node object before going on without it (``life.no-node``)."""
@@ -44,8 +44,11 @@ NODE_SECONDS = 30.0
 POD_NETWORK_SECONDS = 300.0
 """How long to wait for ``spec.podCIDRs`` where the detector needs them (``life.nodecidr-exit``)."""
 
+LOOK_SECONDS = 0.5
+"""How often to look whether our rules are still there, where that costs next to nothing."""
+
 COLLECT_SELDOM = (50_000, 20, 100)
-"""Thresholds of the garbage collector: what a first sync makes, it keeps."""
+"""Thresholds of the garbage collector, once it works: not before the first sync, which keeps what it makes."""
 
 DEBUG_VERBOSITY = 4
 
@@ -87,13 +90,17 @@ def run_proxy(options: Options) -> int:
 
 def _run(options: Options) -> NoReturn:
     gc.set_threshold(*COLLECT_SELDOM)
+    gc.disable()
     config = _read_configuration(options)
     require_built(config)
     name = node_name(options.hostname_override, config)
     log.info("kproxy on node %s, mode %s", name, config.mode)
     store = Store(time.monotonic)
     client = _client(config)
-    for resource in (node_named(name), SERVICES, ENDPOINT_SLICES):
+    resources = [node_named(name), SERVICES, ENDPOINT_SLICES]
+    if config.mode == Mode.NFTABLES.value:
+        resources.append(SERVICE_CIDRS)
+    for resource in resources:
         _start(Watcher(client, resource, store).run, f"watch {_plural(resource)}")
     node = _wait_for_node(config, store, name)
     planes = dataplanes(config, _primary(config, node))
@@ -160,10 +167,18 @@ def _family_sync(
     config: Configuration, name: str, store: Store, family: Family, plane: Dataplane
 ) -> FamilySync:
     def settings(cluster: Cluster) -> Settings:
-        return settings_for(config, family, name, cluster.node(name), host.interface_addresses())
+        return settings_for(
+            config,
+            family,
+            name,
+            cluster.node(name),
+            host.interface_addresses(),
+            cluster.service_cidrs.values(),
+        )
 
     section = config.paced_by
-    pace = Pace(shortest=section.min_sync_period.seconds, longest=section.sync_period.seconds)
+    look = LOOK_SECONDS if config.mode == Mode.NFTABLES.value else None
+    pace = Pace(shortest=section.min_sync_period.seconds, longest=section.sync_period.seconds, look=look)
     return FamilySync(
         family, store, plane, StaleFlows(family), settings, pace, time.monotonic, _settle_memory
     )
@@ -186,6 +201,7 @@ def _settle_memory() -> None:
     """After the first sync nearly everything in memory is there to stay: the collector need not look at it again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _start(body: Callable[[], None], name: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kproxy.api import ZONE_LABEL, Node
+from kproxy.api import ZONE_LABEL, Node, ServiceCIDR
 from kproxy.net import Address, Family, Network, family_of, parse_address, parse_network
 from kproxy.plan import DetectByCIDR, DetectByInterface, DetectByInterfacePrefix, LocalDetector, Settings
 from kproxy.server.config import Configuration, DetectLocal, Mode
@@ -17,14 +17,20 @@ _BY_PREFERENCE = ("InternalIP", "ExternalIP")
 
 
 def settings_for(
-    config: Configuration, family: Family, name: str, node: Node | None, addresses: Iterable[Address]
+    config: Configuration,
+    family: Family,
+    name: str,
+    node: Node | None,
+    addresses: Iterable[Address],
+    service_cidrs: Iterable[ServiceCIDR] = (),
 ) -> Settings:
     """What the plan of one family needs to know.
 
     ``name`` is this node's name, ``node`` the Node object when there is one, ``addresses`` those of all
-    interfaces now, of any family.
+    interfaces now, of any family.  Node ports on loopback addresses are iptables mode's alone (``np.localhost.ipvs-nft``).
     """
     section = config.nftables if config.mode == Mode.NFTABLES.value else config.iptables
+    localhost = config.mode == Mode.IPTABLES.value and config.iptables.localhost_node_ports
     node_ips = node_addresses(config, node)
     return Settings(
         family=family,
@@ -35,8 +41,9 @@ def settings_for(
         detector=_detector(config, family, node),
         masquerade_all=section.masquerade_all,
         node_port_cidrs=_node_port_cidrs(config, node_ips),
-        localhost_node_ports=config.iptables.localhost_node_ports,
+        localhost_node_ports=localhost,
         allow_external_ips=config.feature_gates.get("AllowServiceExternalIPs", True),
+        service_cidrs=_networks(service_cidrs, family),
     )
 
 
@@ -63,6 +70,11 @@ def pod_networks(node: Node | None) -> tuple[Network, ...]:
         return ()
     given = node.spec.pod_cidrs or ([node.spec.pod_cidr] if node.spec.pod_cidr else [])
     return tuple(network for network in map(parse_network, given) if network is not None)
+
+
+def _networks(service_cidrs: Iterable[ServiceCIDR], family: Family) -> tuple[Network, ...]:
+    parsed = (parse_network(text) for each in service_cidrs for text in each.spec.cidrs or ())
+    return tuple(network for network in parsed if network is not None and family_of(network) is family)
 
 
 def _detector(config: Configuration, family: Family, node: Node | None) -> LocalDetector:

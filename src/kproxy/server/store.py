@@ -27,16 +27,17 @@ from kproxy.api import (
     Node,
     Rejected,
     Service,
+    ServiceCIDR,
     key_of,
 )
 
 _LABELS = (SERVICE_NAME_LABEL, HEADLESS_LABEL, PROXY_NAME_LABEL, ZONE_LABEL)
 
-Watched = Service | EndpointSlice | Node
+Watched = Service | EndpointSlice | Node | ServiceCIDR
 """The objects a proxy follows."""
 
-Kind = type[Service] | type[EndpointSlice] | type[Node]
-"""Their types, which serve as the names of the three resources."""
+Kind = type[Service] | type[EndpointSlice] | type[Node] | type[ServiceCIDR]
+"""Their types, which serve as the names of the resources."""
 
 V = TypeVar("V", bound=Watched)
 
@@ -122,7 +123,12 @@ class Store:
         """``clock`` gives monotonic seconds; it dates the changes."""
         self._clock = clock
         self._lock = threading.Lock()
-        self._objects: dict[Kind, dict[Key, Watched]] = {Service: {}, EndpointSlice: {}, Node: {}}
+        self._objects: dict[Kind, dict[Key, Watched]] = {
+            Service: {},
+            EndpointSlice: {},
+            Node: {},
+            ServiceCIDR: {},
+        }
         self._views: dict[Kind, Mapping[Key, Watched]] = {}
         self._rejected: dict[tuple[str, Key], Rejected] = {}
         self._listed: set[Kind] = set()
@@ -183,6 +189,7 @@ class Store:
                 services=self._view(Service),
                 slices=self._view(EndpointSlice),
                 nodes=self._view(Node),
+                service_cidrs=self._view(ServiceCIDR),
                 rejected=tuple(self._rejected.values()),
             )
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import msgspec
 
-from kproxy.api import EndpointSlice, Key, Node, Rejected, Service, key_of
+from kproxy.api import EndpointSlice, Key, Node, Rejected, Service, ServiceCIDR, key_of
 from kproxy.host import HostError
 from kproxy.server.client import ApiError
 from kproxy.server.events import Bookmark, Changed, Decoder, Event, Failure
@@ -86,6 +86,10 @@ ENDPOINT_SLICES = Resource(
     {"labelSelector": "!service.kubernetes.io/headless"},
 )
 """``obj.headless-label``."""
+
+
+SERVICE_CIDRS = Resource(ServiceCIDR, "/apis/networking.k8s.io/v1/servicecidrs", {})
+"""``undef.unallocated``."""
 
 
 def node_named(name: str) -> Resource:

@@ -1,0 +1,310 @@
+"""The part of the ruleset that is there whatever Services there are: hooks, chains, and empty sets and maps.
+
+`kproxy.backends.nftables.compile` fills the maps; the way of a packet through both is drawn in
+``docs/backends/nftables.md``.  Where third parties hook in before or after us they rely on the priorities
+(``nft.hooks``).  Nothing here ever accepts a packet for good (``nft.no-accept``).  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+from kproxy.backends.nftables import names
+from kproxy.backends.nftables.names import Choice, Way
+from kproxy.backends.nftables.rules import (
+    DSTNAT,
+    FILTER,
+    FRONTEND,
+    SRCNAT,
+    AddressIn,
+    AddressIsLocal,
+    Chain,
+    Collection,
+    Dispatch,
+    Drop,
+    Field,
+    Goto,
+    Holds,
+    Hook,
+    HookPoint,
+    InInterface,
+    InSet,
+    IsInvalid,
+    IsNew,
+    IsTranslated,
+    Jump,
+    Kind,
+    Marked,
+    Match,
+    Random,
+    Reject,
+    Rule,
+    SetMark,
+    ToggleMark,
+    TranslateBy,
+)
+from kproxy.backends.nftables.rules import Masquerade as MasqueradeStatement
+from kproxy.net import Family
+from kproxy.plan import (
+    DetectByCIDR,
+    DetectByInterface,
+    DetectByInterfacePrefix,
+    LocalDetector,
+    Masquerade,
+)
+
+LOOPBACK = {Family.IPV4: ip_network("127.0.0.0/8"), Family.IPV6: ip_network("::1/128")}
+
+BEFORE_DSTNAT = DSTNAT - 10
+"""Where sources are checked: destinations are still what the client asked for (``nft.lbsr-pre-dnat``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What neither the cluster nor a Service decides.
+
+    ``drop_invalid``: a segment that connection tracking calls invalid, as it would reach the client untranslated, goes
+    no further (``ct.invalid-drop``); off where the kernel was told to be liberal.
+    """
+
+    masquerade_mark: int = 0x4000
+    drop_invalid: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """All that the constant part depends on.
+
+    ``cluster_ips``: whose packets to cluster IPs are masqueraded.  ``node_port_ips``: node ports are on the
+    addresses of the set of that name; else on every local address but loopback.
+    """
+
+    family: Family
+    detector: LocalDetector
+    cluster_ips: Masquerade
+    node_port_ips: bool
+    options: Options = Options()
+
+
+_DESTINATION = (Field.DESTINATION,)
+_LOCAL_SOURCE = AddressIsLocal(Field.SOURCE)
+_JUMP_MARK = Jump(names.MARK)
+
+
+def collections(_context: Context) -> Iterator[Collection]:
+    """All sets and maps but those of services with affinity; the kernel leaves some 80 characters for a comment."""
+    yield Collection(
+        name=names.CLUSTER_IPS,
+        key=_DESTINATION,
+        comment="every cluster IP, for other ports than those served",
+    )
+    yield Collection(
+        name=names.SERVICE_CIDRS,
+        key=_DESTINATION,
+        interval=True,
+        comment="networks that cluster IPs are taken from",
+    )
+    yield Collection(
+        name=names.NODE_PORT_IPS, key=_DESTINATION, comment="addresses of this node that accept node ports"
+    )
+    yield Collection(
+        name=names.HAIRPIN,
+        key=(Field.SOURCE, Field.DESTINATION),
+        comment="endpoints on this node, which may be sent to themselves",
+    )
+    yield Collection(name=names.FIREWALL_IPS, key=FRONTEND, comment="frontends with loadBalancerSourceRanges")
+    yield Collection(
+        name=names.FIREWALL_SOURCES,
+        key=(*FRONTEND, Field.SOURCE),
+        interval=True,
+        comment="who may use them",
+    )
+    for way in Way:
+        yield from _maps(way)
+
+
+def _maps(way: Way) -> Iterator[Collection]:
+    what = "frontend" if way is Way.ADDRESS else "node port"
+    yield Collection(
+        name=way.policies, key=way.key, holds=Holds.VERDICT, comment=f"external {what}: its traffic policy"
+    )
+    yield Collection(
+        name=way.unserved,
+        key=way.key,
+        holds=Holds.VERDICT,
+        comment=f"{what} without endpoints: refused, or dropped if other nodes have some",
+    )
+    for choice in Choice:
+        pool = "endpoints" if choice is Choice.POOL else "endpoints beyond a Local policy"
+        yield Collection(
+            name=choice.dispatch(way),
+            key=way.key,
+            holds=Holds.VERDICT,
+            comment=f"{what}: how many {pool} it has",
+        )
+        yield Collection(
+            name=choice.endpoints(way),
+            key=(*way.key, Random(2)),
+            holds=Holds.ENDPOINT,
+            comment=f"{what} and number: one of its {pool}",
+        )
+
+
+def chains(context: Context) -> Iterator[Chain]:
+    """All chains but those that depend on counts of endpoints; a chain comes after those it jumps to."""
+    yield Chain(names.REJECT, (Rule((Reject(),)),))
+    yield Chain(names.MARK, (Rule((SetMark(context.options.masquerade_mark),)),))
+    yield _masquerading(context)
+    yield _firewall()
+    for way in Way:
+        for choice in Choice:
+            yield one_of(way, choice, 1)
+        yield _cluster_policy(way)
+        yield _local_policy(way, context)
+    yield _services(context)
+    yield from _checks(context)
+    yield from _hooked(context.options)
+
+
+def one_of(way: Way, choice: Choice, count: int) -> Chain:
+    """The chain that picks one of so many endpoints, each as likely as the others (``cip.lb.uniform``).
+
+    While the kernel goes over from one set of endpoints to a smaller one, a packet may look for a
+    number that has just gone; the first endpoint is always there.
+    """
+    rules = [Rule((TranslateBy((*way.key, Random(count)), choice.endpoints(way)),))]
+    if count > 1:
+        rules.append(Rule((Goto(choice.one_of(way, 1)),), "a number that has just been removed"))
+    return Chain(choice.one_of(way, count), tuple(rules))
+
+
+def node_port_destinations(context: Context) -> tuple[Match, ...]:
+    """The match for addresses that accept node ports; loopback never does (``np.localhost.ipvs-nft``)."""
+    if context.node_port_ips:
+        return (InSet(_DESTINATION, names.NODE_PORT_IPS),)
+    loopback = LOOPBACK[context.family]
+    return (AddressIn(Field.DESTINATION, loopback, negated=True), AddressIsLocal(Field.DESTINATION))
+
+
+def from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match, ...]:
+    """The match for packets of this node's pods (negated: of all others); none without a detector."""
+    match detector:
+        case DetectByCIDR(network):
+            return (AddressIn(Field.SOURCE, network, negated),)
+        case DetectByInterface(name):
+            return (InInterface(name, negated),)
+        case DetectByInterfacePrefix(prefix):
+            return (InInterface(f"{prefix}*", negated),)
+        case None:
+            return ()
+
+
+def _masquerading(context: Context) -> Chain:
+    mark = context.options.masquerade_mark
+    endpoints = InSet((Field.SOURCE, Field.DESTINATION), names.HAIRPIN)
+    return Chain(
+        names.MASQUERADING,
+        (
+            Rule((Marked(mark), ToggleMark(mark), MasqueradeStatement())),
+            Rule((IsTranslated(), endpoints, MasqueradeStatement()), "an endpoint that was sent to itself"),
+        ),
+    )
+
+
+def _firewall() -> Chain:
+    guarded = InSet(FRONTEND, names.FIREWALL_IPS)
+    others = InSet((*FRONTEND, Field.SOURCE), names.FIREWALL_SOURCES, negated=True)
+    return Chain(names.FIREWALL_CHECK, (Rule((guarded, others, Drop()), "not in loadBalancerSourceRanges"),))
+
+
+def _cluster_policy(way: Way) -> Chain:
+    to_endpoint = Dispatch(way.key, Choice.POOL.dispatch(way))
+    return Chain(
+        way.cluster,
+        (Rule((_JUMP_MARK,)), Rule((to_endpoint,))),
+        comment="externalTrafficPolicy Cluster: masqueraded, to any endpoint",
+    )
+
+
+def _local_policy(way: Way, context: Context) -> Chain:
+    """``etp.local.pod-shortcut``, ``etp.local.node-shortcut``."""
+    everywhere = Dispatch(way.key, Choice.SHORTCUT.dispatch(way))
+    pods = from_pods(context.detector)
+    rules = [Rule((*pods, everywhere), "pods of this node: to any endpoint, source kept")] if pods else []
+    rules += [
+        Rule((_LOCAL_SOURCE, _JUMP_MARK)),
+        Rule((_LOCAL_SOURCE, everywhere), "the node itself: to any endpoint, masqueraded"),
+        Rule(
+            (Dispatch(way.key, Choice.POOL.dispatch(way)),), "others: to endpoints on this node, source kept"
+        ),
+    ]
+    return Chain(way.local, tuple(rules), comment="externalTrafficPolicy Local")
+
+
+def _services(context: Context) -> Chain:
+    node = node_port_destinations(context)
+    address = Dispatch(FRONTEND, Way.ADDRESS.policies)
+    return Chain(
+        names.SERVICES,
+        (
+            Rule((address,), "external IPs and load balancers' IPs"),
+            *_mark_to_cluster_ips(context),
+            Rule((Dispatch(FRONTEND, Choice.POOL.dispatch(Way.ADDRESS)),), "cluster IPs"),
+            Rule((*node, Dispatch(Way.NODE_PORT.key, Way.NODE_PORT.policies)), "node ports"),
+        ),
+    )
+
+
+def _mark_to_cluster_ips(context: Context) -> list[Rule]:
+    """``masq.all``, ``masq.cip.offcluster``, ``det.none``."""
+    to_cluster_ip = InSet(_DESTINATION, names.CLUSTER_IPS)
+    match context.cluster_ips:
+        case Masquerade.ALWAYS:
+            return [Rule((to_cluster_ip, _JUMP_MARK), "masqueradeAll")]
+        case Masquerade.OFF_CLUSTER if others := from_pods(context.detector, negated=True):
+            return [Rule((to_cluster_ip, *others, _JUMP_MARK), "not from a pod of this node")]
+    return []
+
+
+def _checks(context: Context) -> Iterator[Chain]:
+    node = node_port_destinations(context)
+    yield Chain(names.SERVICE_ENDPOINTS_CHECK, (Rule((Dispatch(FRONTEND, Way.ADDRESS.unserved),)),))
+    yield Chain(
+        names.NODE_PORT_ENDPOINTS_CHECK,
+        (Rule((*node, Dispatch(Way.NODE_PORT.key, Way.NODE_PORT.unserved))),),
+    )
+    yield Chain(
+        names.CLUSTER_IPS_CHECK,
+        (
+            Rule((InSet(_DESTINATION, names.CLUSTER_IPS), Reject()), "a port that the Service does not have"),
+            Rule((InSet(_DESTINATION, names.SERVICE_CIDRS), Drop()), "no Service has this address"),
+        ),
+    )
+
+
+def _hooked(options: Options) -> Iterator[Chain]:
+    invalid = Rule((IsInvalid(), Drop()), "would not be translated back")
+    for point in (HookPoint.PREROUTING, HookPoint.OUTPUT):
+        rule = Rule((IsNew(), Jump(names.FIREWALL_CHECK)))
+        yield Chain(f"filter-{point.value}-pre-dnat", (rule,), Hook(Kind.FILTER, point, BEFORE_DSTNAT))
+    for point in (HookPoint.PREROUTING, HookPoint.OUTPUT):
+        yield Chain(f"nat-{point.value}", (Rule((Jump(names.SERVICES),)),), Hook(Kind.NAT, point, DSTNAT))
+    yield Chain(
+        "nat-postrouting",
+        (Rule((Jump(names.MASQUERADING),)),),
+        Hook(Kind.NAT, HookPoint.POSTROUTING, SRCNAT),
+    )
+    for point, checks in (
+        (HookPoint.INPUT, (names.NODE_PORT_ENDPOINTS_CHECK, names.SERVICE_ENDPOINTS_CHECK)),
+        (HookPoint.FORWARD, (names.SERVICE_ENDPOINTS_CHECK, names.CLUSTER_IPS_CHECK)),
+        (HookPoint.OUTPUT, (names.SERVICE_ENDPOINTS_CHECK, names.CLUSTER_IPS_CHECK)),
+    ):
+        first = [invalid] if point is HookPoint.FORWARD and options.drop_invalid else []
+        rules = (*first, *(Rule((IsNew(), Jump(check))) for check in checks))
+        yield Chain(f"filter-{point.value}", rules, Hook(Kind.FILTER, point, FILTER))
+
+
+HOOKED = tuple(chain.name for chain in _hooked(Options()))
+"""Names of the base chains."""

@@ -1,0 +1,236 @@
+"""What one service port puts into the maps: ServicePlan in, elements out.
+
+A frontend has an element in the map that says how many endpoints it has (a verdict, ``goto one-of-3``), and one for
+each endpoint under the frontend and a number.  The chain ``one-of-3`` draws a number below three and looks both up
+together.  So endpoints are elements, and only *counts* of endpoints are chains.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import NamedTuple
+
+from kproxy.backends.nftables import names
+from kproxy.backends.nftables.names import Choice, Way
+from kproxy.backends.nftables.rules import (
+    Chain,
+    Collection,
+    CollectionName,
+    Dispatch,
+    Drop,
+    ElementKey,
+    Field,
+    Goto,
+    Holds,
+    InSet,
+    OfProtocol,
+    Random,
+    Remember,
+    Rule,
+    Translate,
+    Value,
+)
+from kproxy.net import Address, Network
+from kproxy.plan import Endpoint, Exposure, Frontend, Masquerade, OnEmpty, Pool, Scope, ServicePlan
+
+Places = dict[Scope, tuple[Endpoint, ...]]
+"""The endpoints of each pool by number."""
+
+
+class Element(NamedTuple):
+    """One element, and where it belongs."""
+
+    collection: CollectionName
+    key: ElementKey
+    value: Value = None
+
+
+class CountChain(NamedTuple):
+    """A chain that picks one of two or more endpoints (that for one is always there); services share it."""
+
+    way: Way
+    choice: Choice
+    endpoints: int
+
+    @property
+    def name(self) -> str:
+        """The chain's name."""
+        return self.choice.one_of(self.way, self.endpoints)
+
+
+Shared = Element | CountChain
+"""What several service ports may need at once: it stays as long as one of them does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sticky:
+    """Chains, sets and maps of a service port with affinity; a chain comes after those it jumps to."""
+
+    collections: tuple[Collection, ...]
+    chains: tuple[Chain, ...]
+
+
+def elements(service: ServicePlan, places: Places) -> Iterator[Element]:
+    """All elements that belong to this service port alone."""
+    for frontend in service.frontends:
+        yield from _frontend_elements(service, frontend, places)
+    if service.affinity_seconds is not None:
+        for scope, pool in places.items():
+            chain = names.sticky_chain(service, scope)
+            for number, endpoint in enumerate(pool):
+                target = names.endpoint_chain(service, endpoint, service.affinity_seconds)
+                yield Element(chain, (number,), Goto(target))
+
+
+def shared(service: ServicePlan, places: Places) -> Iterator[Shared]:
+    """What it needs and others may need too; nothing twice."""
+    internal = {f.address for f in service.frontends if f.exposure is Exposure.CLUSTER_IP and f.address}
+    for address in internal:
+        yield Element(names.CLUSTER_IPS, (address,))
+    for address in {e.address for pool in places.values() for e in pool if e.local}:
+        yield Element(names.HAIRPIN, (address, address))
+    if service.affinity_seconds is None:
+        yield from dict.fromkeys(
+            CountChain(_way(frontend), choice, len(pool.endpoints))
+            for frontend in service.frontends
+            for choice, pool in _pools(frontend)
+            if len(pool.endpoints) > 1
+        )
+
+
+def sticky(service: ServicePlan, places: Places) -> Sticky | None:
+    """The chains of a service port with affinity, None without.
+
+    A map cannot be told at run time which endpoint was chosen, so each endpoint has a set of its clients, and a chain
+    that puts them there (ADR 10).  All frontends share them (``aff.scope-vip``), each policy sees its own endpoints
+    only (``aff.local-restrict``), and an endpoint takes its clients along when it goes (``aff.endpoint-gone``).
+    """
+    if service.affinity_seconds is None:
+        return None
+    seconds = service.affinity_seconds
+    endpoints = dict.fromkeys(endpoint for pool in places.values() for endpoint in pool)
+    clients = [_clients(service, endpoint, seconds) for endpoint in endpoints]
+    choices = [
+        Collection(name=names.sticky_chain(service, scope), key=(Random(2),), holds=Holds.VERDICT)
+        for scope, pool in places.items()
+        if pool
+    ]
+    return Sticky(
+        (*clients, *choices),
+        (
+            *(_endpoint_chain(service, endpoint, seconds) for endpoint in endpoints),
+            *(_sticky_chain(service, scope, pool, seconds) for scope, pool in places.items() if pool),
+        ),
+    )
+
+
+def pools(service: ServicePlan) -> dict[Scope, Pool]:
+    """The pools that some frontend uses, empty ones too."""
+    used = [p for f in service.frontends for p in (f.pool, f.shortcut) if p is not None]
+    return {pool.scope: pool for pool in used}
+
+
+def dense(before: Sequence[Endpoint], wanted: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
+    """The wanted endpoints numbered without gaps, with as few as may be at another place than before."""
+    stay = set(wanted)
+    kept = [endpoint if endpoint in stay else None for endpoint in before[: len(wanted)]]
+    placed = set(kept)
+    rest = iter([endpoint for endpoint in wanted if endpoint not in placed])
+    filled = [endpoint if endpoint is not None else next(rest) for endpoint in kept]
+    return (*filled, *rest)
+
+
+def _frontend_elements(service: ServicePlan, frontend: Frontend, places: Places) -> Iterator[Element]:
+    way, key = _way(frontend), _key(service, frontend)
+    for choice, pool in _pools(frontend):
+        yield Element(choice.dispatch(way), key, Goto(_picking_chain(service, way, choice, pool)))
+        if service.affinity_seconds is None:
+            name = choice.endpoints(way)
+            for number, endpoint in enumerate(places[pool.scope]):
+                yield Element(name, (*key, number), (endpoint.address, endpoint.port))
+    if (policy := _policy(frontend, way)) is not None:
+        yield Element(way.policies, key, Goto(policy))
+    if not frontend.pool.endpoints:
+        refusal = Drop() if frontend.on_empty is OnEmpty.DROP else Goto(names.REJECT)
+        yield Element(way.unserved, key, refusal)
+    if frontend.sources is not None:
+        yield Element(names.FIREWALL_IPS, key)
+        for source in _admitted(frontend):
+            yield Element(names.FIREWALL_SOURCES, (*key, source))
+
+
+def _pools(frontend: Frontend) -> Iterator[tuple[Choice, Pool]]:
+    """The pools with endpoints, and when each is used."""
+    if frontend.pool.endpoints:
+        yield Choice.POOL, frontend.pool
+    if frontend.shortcut is not None and frontend.shortcut.endpoints:
+        yield Choice.SHORTCUT, frontend.shortcut
+
+
+def _picking_chain(service: ServicePlan, way: Way, choice: Choice, pool: Pool) -> str:
+    if service.affinity_seconds is not None:
+        return names.sticky_chain(service, pool.scope)
+    return choice.one_of(way, len(pool.endpoints))
+
+
+def _policy(frontend: Frontend, way: Way) -> str | None:
+    """The chain between the frontend and its pools; none for a cluster IP, nor where nothing can answer."""
+    if frontend.exposure is Exposure.CLUSTER_IP or not any(_pools(frontend)):
+        return None
+    match frontend.masquerade:
+        case Masquerade.ALWAYS if frontend.shortcut is None:
+            return way.cluster
+        case Masquerade.NEVER if frontend.shortcut is not None:
+            return way.local
+    raise AssertionError(f"no traffic policy asks for {frontend.masquerade} of {frontend.exposure}")
+
+
+def _admitted(frontend: Frontend) -> Iterable[Network]:
+    """Who may use the frontend, as networks of which none contains another: intervals must not overlap."""
+    found = list(frontend.sources or ())
+    if frontend.admit_self and frontend.address is not None:
+        found.append(_single(frontend.address))
+    found.sort(key=lambda network: network.prefixlen)
+    kept: list[Network] = []
+    for network in found:
+        if not any(network.network_address in wider for wider in kept):
+            kept.append(network)
+    return kept
+
+
+def _single(address: Address) -> Network:
+    return ip_network(address)
+
+
+def _way(frontend: Frontend) -> Way:
+    return Way.NODE_PORT if frontend.address is None else Way.ADDRESS
+
+
+def _key(service: ServicePlan, frontend: Frontend) -> ElementKey:
+    if frontend.address is None:
+        return (service.protocol, frontend.port)
+    return (frontend.address, service.protocol, frontend.port)
+
+
+def _clients(service: ServicePlan, endpoint: Endpoint, seconds: int) -> Collection:
+    return Collection(
+        name=names.endpoint_chain(service, endpoint, seconds),
+        key=(Field.SOURCE,),
+        timeout_seconds=seconds,
+    )
+
+
+def _endpoint_chain(service: ServicePlan, endpoint: Endpoint, seconds: int) -> Chain:
+    name = names.endpoint_chain(service, endpoint, seconds)
+    steps = (Remember(name), OfProtocol(service.protocol), Translate(endpoint.address, endpoint.port))
+    return Chain(name, (Rule(steps),))
+
+
+def _sticky_chain(service: ServicePlan, scope: Scope, pool: Sequence[Endpoint], seconds: int) -> Chain:
+    name = names.sticky_chain(service, scope)
+    known = [names.endpoint_chain(service, endpoint, seconds) for endpoint in pool]
+    rules = [Rule((InSet((Field.SOURCE,), target), Goto(target))) for target in known]
+    rules.append(Rule((Dispatch((Random(len(pool)),), name),)))
+    return Chain(name, tuple(rules))

@@ -1,0 +1,245 @@
+"""From what the kernel holds to what it should: one transaction, as a sequence of commands.
+
+`Rewrite` replaces the table whatever was in it, `Change` writes elements that differ.  ``str()`` of either is what
+``nft -f`` would be given.  Chains and sets that fall out of use are emptied at once and removed by the next
+transaction: kernels before 6.2 refuse to delete a chain together with the element that led to it
+(``nft.deferred-delete``).  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kproxy.backends.nftables import base
+from kproxy.backends.nftables.commands import (
+    AddChain,
+    AddCollection,
+    AddElements,
+    AddRules,
+    AddTable,
+    Command,
+    DeleteChain,
+    DeleteCollection,
+    DeleteElements,
+    DeleteTable,
+    FlushChain,
+    lines,
+)
+from kproxy.backends.nftables.compile import CountChain, Element, Shared, Sticky
+from kproxy.backends.nftables.program import Fragment, Program, changed
+from kproxy.backends.nftables.render import Renderer
+from kproxy.backends.nftables.rules import (
+    Chain,
+    ChainName,
+    Collection,
+    CollectionName,
+    ElementKey,
+    Value,
+)
+
+ELEMENTS_PER_COMMAND = 500
+"""A netlink attribute holds 64 KB, some 600 elements of IPv6."""
+
+Clients = Mapping[CollectionName, Mapping[ElementKey, int]]
+"""Clients that stick to an endpoint, by the endpoint's set: milliseconds each has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What is still in the kernel, empty and unused."""
+
+    chains: frozenset[ChainName] = frozenset()
+    collections: frozenset[CollectionName] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Replaces the table in one step.  ``clients`` are those to go on sticking where they did."""
+
+    desired: Program
+    clients: Clients = field(default_factory=dict)
+    leftovers: Leftovers = Leftovers()
+
+    def __iter__(self) -> Iterator[Command]:
+        desired = self.desired
+        fragments = desired.fragments.values()
+        stickies = [sticky for fragment in fragments if (sticky := fragment.sticky()) is not None]
+        collections = {c.name: c for c in desired.collections()}
+        collections.update((c.name, c) for sticky in stickies for c in sticky.collections)
+        chains = [*desired.chains(), *(chain for sticky in stickies for chain in sticky.chains)]
+        yield from (AddTable(), DeleteTable(), AddTable())
+        yield from map(AddCollection, collections.values())
+        yield from map(AddChain, chains)
+        yield from (AddRules(chain) for chain in chains if chain.rules)
+        batches = _Batches(collections)
+        for fragment in fragments:
+            yield from batches.take(fragment.elements())
+        yield from batches.take(element for element in desired.uses if isinstance(element, Element))
+        yield from batches.take(desired.extra)
+        yield from batches.rest()
+        yield from self._sticking(collections)
+
+    def __str__(self) -> str:
+        return _text(self, self.desired)
+
+    def _sticking(self, collections: Mapping[CollectionName, Collection]) -> Iterator[Command]:
+        for name, clients in self.clients.items():
+            collection = collections.get(name)
+            if collection is None or collection.timeout_seconds is None:
+                continue
+            items = list(clients.items())
+            for start in range(0, len(items), ELEMENTS_PER_COMMAND):
+                some = items[start : start + ELEMENTS_PER_COMMAND]
+                yield AddElements(
+                    collection, tuple((key, None) for key, _ in some), tuple(left for _, left in some)
+                )
+
+
+@dataclass(frozen=True)
+class Change:
+    """Writes what differs between two programs of one context; no command at all when nothing does."""
+
+    believed: Program
+    desired: Program
+    before: Leftovers = Leftovers()
+
+    def __iter__(self) -> Iterator[Command]:
+        """Old leftovers, new chains, elements out, elements in, chains out of use."""
+        new, old = self._new, self._old
+        yield from self._clear()
+        kept = self.before
+        yield from (
+            AddCollection(c)
+            for n, c in new.collections.items()
+            if n not in old.collections and n not in kept.collections
+        )
+        yield from (
+            AddChain(c) for n, c in new.chains.items() if n not in old.chains and n not in kept.chains
+        )
+        for name, chain in new.chains.items():
+            if old.chains.get(name) != chain:
+                if name in old.chains:
+                    yield FlushChain(name)
+                yield AddRules(chain)
+        yield from self._elements()
+        yield from map(FlushChain, sorted(old.chains.keys() - new.chains.keys()))
+
+    def __str__(self) -> str:
+        return _text(self, self.desired)
+
+    @property
+    def leftovers(self) -> Leftovers:
+        """What is left unused when this is done."""
+        return Leftovers(
+            frozenset(self._old.chains.keys() - self._new.chains.keys()),
+            frozenset(self._old.collections.keys() - self._new.collections.keys()),
+        )
+
+    def _clear(self) -> Iterator[Command]:
+        """Of the leftovers what is not wanted again."""
+        new = self._new
+        yield from map(DeleteChain, sorted(self.before.chains - new.chains.keys()))
+        yield from map(DeleteCollection, sorted(self.before.collections - new.collections.keys()))
+
+    def _elements(self) -> Iterator[Command]:
+        gone, come = self._moves
+        known = (
+            {c.name: c for c in self.desired.collections()} | self._old.collections | self._new.collections
+        )
+        deletions = _Batches(known, DeleteElements)
+        yield from deletions.take(gone)
+        yield from deletions.rest()
+        additions = _Batches(known)
+        yield from additions.take(come)
+        yield from additions.rest()
+
+    @cached_property
+    def _pairs(self) -> list[tuple[Fragment | None, Fragment | None]]:
+        return changed(self.believed, self.desired)
+
+    @cached_property
+    def _old(self) -> _Objects:
+        return _objects((old for old, _ in self._pairs), self._shared[0])
+
+    @cached_property
+    def _new(self) -> _Objects:
+        return _objects((new for _, new in self._pairs), self._shared[1])
+
+    @cached_property
+    def _moves(self) -> tuple[list[Element], list[Element]]:
+        """Elements to take out, and to put in; one whose value changes is in both."""
+        gone: set[Element] = set()
+        come: set[Element] = set()
+        for old, new in self._pairs:
+            gone.update(old.elements() if old else ())
+            come.update(new.elements() if new else ())
+        unused, needed = self._shared
+        gone |= self.believed.extra | {thing for thing in unused if isinstance(thing, Element)}
+        come |= self.desired.extra | {thing for thing in needed if isinstance(thing, Element)}
+        return list(gone - come), list(come - gone)
+
+    @cached_property
+    def _shared(self) -> tuple[set[Shared], set[Shared]]:
+        """Shared things that nobody needs any more, and those that nobody needed before."""
+        old = {thing for fragment, _ in self._pairs if fragment for thing in fragment.shared()}
+        new = {thing for _, fragment in self._pairs if fragment for thing in fragment.shared()}
+        unused = {thing for thing in old - new if thing not in self.desired.uses}
+        return unused, {thing for thing in new - old if thing not in self.believed.uses}
+
+
+Transaction = Rewrite | Change
+
+
+def diff(believed: Program | None, desired: Program, leftovers: Leftovers = Leftovers()) -> Transaction:
+    """How to get to ``desired`` from what was applied last, or from anything where that is unknown."""
+    if believed is None or believed.context != desired.context:
+        return Rewrite(desired)
+    return Change(believed, desired, leftovers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    """Chains, sets and maps that come and go, by name."""
+
+    chains: dict[ChainName, Chain]
+    collections: dict[CollectionName, Collection]
+
+
+def _objects(fragments: Iterable[Fragment | None], moved: Iterable[Shared]) -> _Objects:
+    stickies: list[Sticky] = [s for f in fragments if f is not None and (s := f.sticky()) is not None]
+    counts = [base.one_of(*thing) for thing in moved if isinstance(thing, CountChain)]
+    return _Objects(
+        {chain.name: chain for chain in counts} | {c.name: c for sticky in stickies for c in sticky.chains},
+        {c.name: c for sticky in stickies for c in sticky.collections},
+    )
+
+
+class _Batches:
+    """Gathers elements by collection, and gives a command whenever there are enough of one."""
+
+    def __init__(
+        self,
+        collections: Mapping[CollectionName, Collection],
+        command: type[AddElements | DeleteElements] = AddElements,
+    ) -> None:
+        self._collections, self._command = collections, command
+        self._pending: dict[CollectionName, list[tuple[ElementKey, Value]]] = {}
+
+    def take(self, elements: Iterable[Element]) -> Iterator[Command]:
+        for name, key, value in elements:
+            pending = self._pending.setdefault(name, [])
+            pending.append((key, value))
+            if len(pending) >= ELEMENTS_PER_COMMAND:
+                yield self._command(self._collections[name], tuple(self._pending.pop(name)))
+
+    def rest(self) -> Iterator[Command]:
+        for name, pending in self._pending.items():
+            yield self._command(self._collections[name], tuple(pending))
+        self._pending = {}
+
+
+def _text(commands: Iterable[Command], program: Program) -> str:
+    renderer = Renderer(program.context.family)
+    return "".join(f"{line}\n" for command in commands for line in lines(command, renderer))

@@ -1,0 +1,113 @@
+"""A netlink socket that gives the kernel whole transactions, and asks about our table alone.
+
+All failures are `kproxy.host.HostError`.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kproxy.backends.nftables.kernel.wire import SUBSYSTEM, Message
+from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason, reason_of
+from kproxy.netlink import NLMSG_ERROR, Flag, error_number, message, messages, netfilter_header
+
+_BATCH_BEGIN, _BATCH_END = 0x10, 0x11
+_SOL_NETLINK, _SHORT_ERRORS = 270, 10
+_SO_SNDBUFFORCE = 32
+_AT_ONCE = 1 << 20
+
+
+class Answer(NamedTuple):
+    """An errno the kernel gave, and the number of the message it is about: 1 for the first of the batch, 0 for the batch."""
+
+    number: int
+    errno: int
+
+
+class Nftables(Netlink):
+    """The nf_tables of this network namespace."""
+
+    def __init__(self) -> None:
+        """Open the socket."""
+        super().__init__(NETLINK_NETFILTER)
+        self._socket.setsockopt(_SOL_NETLINK, _SHORT_ERRORS, 1)
+
+    def commit(self, batch: Iterable[Message]) -> Answer | None:
+        """Do all of it or nothing: None when it was done, else the first complaint."""
+        parts = [_boundary(_BATCH_BEGIN)]
+        parts += [
+            message(SUBSYSTEM << 8 | kind, Flag.REQUEST | flags, index, body)
+            for index, (kind, flags, body) in enumerate(batch, start=1)
+        ]
+        last = len(parts) - 1
+        parts[-1] = _acknowledged(parts[-1])
+        parts.append(_boundary(_BATCH_END))
+        data = b"".join(parts)
+        del parts
+        self._make_room(len(data))
+        self._send(data)
+        return self._verdict(last)
+
+    def get(self, kind: int, *attributes_: bytes, family: int = 0) -> memoryview | None:
+        """What the kernel answers to a question about one thing; None when it is not there."""
+        self._sequence += 1
+        body = netfilter_header(family) + b"".join(attributes_)
+        self._send(message(SUBSYSTEM << 8 | kind, Flag.REQUEST, self._sequence, body))
+        while True:
+            for answer in messages(self._receive()):
+                if answer.sequence == self._sequence:
+                    return None if answer.type == NLMSG_ERROR else answer.payload[4:]
+
+    def _verdict(self, last: int) -> Answer | None:
+        """The kernel has answered by the time that sending returns."""
+        acknowledged, complaint = False, None
+        for answer in self._answers():
+            if answer.errno and complaint is None:
+                complaint = answer
+            acknowledged |= answer.number == last and not answer.errno
+        if complaint is None and not acknowledged:
+            raise HostError("nftables transaction", "the kernel did not acknowledge it", Reason.OTHER)
+        return complaint
+
+    def _answers(self) -> Iterator[Answer]:
+        patience = self._socket.gettimeout()
+        self._socket.settimeout(0)
+        try:
+            while True:
+                for answer in messages(self._socket.recv(_AT_ONCE)):
+                    if answer.type == NLMSG_ERROR:
+                        yield Answer(answer.sequence, error_number(answer.payload))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise HostError("nftables transaction", str(error), reason_of(error)) from error
+        finally:
+            self._socket.settimeout(patience)
+
+    def _make_room(self, size: int) -> None:
+        """Let the socket take a batch of that size in one piece (the kernel doubles what it is told)."""
+        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < size + 4096:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, size + 4096)
+
+
+def list_items(payload: memoryview) -> Iterator[memoryview]:
+    """The attributes of a list, which all have the same type."""
+    offset = 0
+    while offset + 4 <= len(payload):
+        (length,) = struct.unpack_from("=H", payload, offset)
+        if length < 4:
+            return
+        yield payload[offset + 4 : offset + length]
+        offset += (length + 3) & ~3
+
+
+def _boundary(kind: int) -> bytes:
+    return message(kind, Flag.REQUEST, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM))
+
+
+def _acknowledged(raw: bytes) -> bytes:
+    (flags,) = struct.unpack_from("=H", raw, 6)
+    return raw[:6] + struct.pack("=H", flags | Flag.ACK) + raw[8:]

@@ -1,0 +1,282 @@
+"""Programs a kernel's nf_tables for one family.
+
+What the table holds is believed to be what was applied last; after any failure the belief is given up, and the next
+`apply` replaces the whole table in one transaction.  Of the old table only the clients that stick to endpoints
+are read before, so that they go on sticking (``aff.clientip``, ``life.restart-keeps``).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from itertools import islice
+
+from kproxy import host
+from kproxy.backends.nftables import base
+from kproxy.backends.nftables.base import Options
+from kproxy.backends.nftables.commands import (
+    AddElements,
+    AddTable,
+    Command,
+    DeleteElements,
+    DeleteTable,
+    lines,
+)
+from kproxy.backends.nftables.diff import Clients, Leftovers, Rewrite, Transaction, diff
+from kproxy.backends.nftables.kernel import wire
+from kproxy.backends.nftables.kernel.batch import Answer, Nftables, list_items
+from kproxy.backends.nftables.program import Program, program
+from kproxy.backends.nftables.render import Renderer
+from kproxy.backends.nftables.rules import TABLE, CollectionName, ElementKey
+from kproxy.host import HostError, Reason
+from kproxy.net import Family
+from kproxy.netlink import attribute, attributes, netfilter_header
+from kproxy.plan import Plan
+
+OLDEST_KERNEL = (5, 13)
+"""``nft.min-versions``; the design itself needs 5.10, for comments on chains."""
+
+SKIP_KERNEL_CHECK = "KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"
+
+_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal"
+_TABLE_USE, _TABLE_HANDLE, _CHAIN_USE = 3, 4, 6
+_SHOWN = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one `NftablesKernel.apply` did.
+
+    ``rewritten``: the whole table was replaced, not only what differs.  ``elements`` counts those put in and
+    taken out.  ``seconds`` is wall time.  ``refused``: what the kernel had against a change, which was then
+    written as a whole; somebody must have touched the table.
+    """
+
+    rewritten: bool
+    elements: int
+    seconds: float
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """How our table looked: its handle, how many chains, sets and maps it has, rules of each base chain."""
+
+    handle: bytes
+    things: int
+    rules: tuple[int | None, ...]
+
+
+class NftablesKernel:
+    """One family's table of the network namespace this runs in."""
+
+    def __init__(self, family: Family, options: Options | None = None) -> None:
+        """Open a socket; `HostError` UNSUPPORTED where this kernel will not do."""
+        check_kernel()
+        self.family = family
+        self._options = options or Options()
+        self._nftables = Nftables()
+        self._latest: Program | None = None
+        self._believed: Program | None = None
+        self._leftovers = Leftovers()
+        self._sight: _Sight | None = None
+        self._generation: bytes | None = None
+
+    def apply(self, plan: Plan) -> Applied:
+        """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
+        started = time.monotonic()
+        desired = self._latest = program(plan, self._options, self._latest)
+        believed, self._believed = self._believed, None
+        transaction, refused = diff(believed, desired, self._leftovers), None
+        try:
+            elements = None if isinstance(transaction, Rewrite) else self._commit(transaction)
+        except HostError as error:
+            transaction, refused = Rewrite(desired), str(error)
+        rewritten = isinstance(transaction, Rewrite)
+        if rewritten:
+            elements = self._commit(Rewrite(desired, self.clients()))
+        self._believed, self._leftovers = desired, transaction.leftovers
+        if elements is not None:
+            self._sight, self._generation = self._look(), None
+        return Applied(rewritten, elements or 0, time.monotonic() - started, refused)
+
+    def forget(self) -> None:
+        """Believe nothing of the kernel any more: the next `apply` writes everything."""
+        self._believed = None
+
+    def missing(self) -> tuple[str, ...]:
+        """What somebody took away since the last `apply`, as far as a cheap look can tell; empty before it.
+
+        Costs microseconds while nobody changes anything in nf_tables.  Sees a table deleted or made anew, chains, sets
+        and maps deleted, the rules of base chains flushed; not a map that was emptied.
+        """
+        if self._believed is None or self._sight is None:
+            return ()
+        generation = self._current_generation()
+        if generation == self._generation:
+            return ()
+        now = self._look()
+        if now == self._sight:
+            self._generation = generation
+            return ()
+        if now is None:
+            return (f"table {self._where}",)
+        if now.handle != self._sight.handle:
+            return (f"table {self._where}, which is another one now",)
+        return (f"parts of table {self._where}",)
+
+    def clients(self) -> Clients:
+        """The clients that stick to endpoints now, by the endpoint's set."""
+        found: dict[CollectionName, dict[ElementKey, int]] = {}
+        if self._look() is None:
+            return found
+        for name in self._client_sets():
+            items = dict(self._client_items(name))
+            if items:
+                found[name] = items
+        return found
+
+    def cleanup(self) -> None:
+        """Remove the table, ours or a kube-proxy's, if there is one (``life.cleanup``)."""
+        self._believed = None
+        if self._look() is None:
+            return
+        encoder = wire.Encoder(self.family)
+        orders = (AddTable(), DeleteTable())
+        answer = self._nftables.commit(m for command in orders for m in encoder.messages(command))
+        if answer is not None:
+            raise _refusal(f"delete table {self._where}", answer)
+
+    def close(self) -> None:
+        """Close the socket; what was written stays."""
+        self._nftables.__exit__()
+
+    @property
+    def _where(self) -> str:
+        return f"{Renderer(self.family).word} {TABLE}"
+
+    def _commit(self, transaction: Transaction) -> int | None:
+        """How many elements went in or out; None when there was nothing to do."""
+        encoder, count, empty = wire.Encoder(self.family), 0, True
+
+        def encoded() -> Iterator[wire.Message]:
+            nonlocal count, empty
+            for command in transaction:
+                empty = False
+                if isinstance(command, AddElements | DeleteElements):
+                    count += len(command.elements)
+                yield from encoder.messages(command)
+
+        batch = encoded()
+        first = next(batch, None)
+        if first is None:
+            return None
+        answer = self._nftables.commit(_chained(first, batch))
+        if answer is not None:
+            raise _refusal(self._text_of(transaction, answer.number), answer)
+        return count
+
+    def _text_of(self, transaction: Transaction, number: int) -> str:
+        """What the message of that number says, as text."""
+        encoder, renderer = wire.Encoder(self.family), Renderer(self.family)
+        owners = ((command, n) for command in transaction for n, _ in enumerate(encoder.messages(command)))
+        found: tuple[Command, int] | None = next(islice(owners, max(number - 1, 0), None), None)
+        if found is None or number == 0:
+            return f"nftables transaction on table {self._where}"
+        texts = list(lines(found[0], renderer))
+        return texts[min(found[1], len(texts) - 1)][:_SHOWN]
+
+    def _current_generation(self) -> bytes:
+        answer = self._nftables.get(wire.GET_GENERATION)
+        return bytes(answer or b"")[:8]
+
+    def _look(self) -> _Sight | None:
+        """Our table as it looks now; None when there is none."""
+        protocol = wire.NFPROTO[self.family]
+        table = self._nftables.get(wire.GET_TABLE, attribute(1, wire.text(TABLE)), family=protocol)
+        if table is None:
+            return None
+        seen = attributes(table)
+        return _Sight(
+            bytes(seen[_TABLE_HANDLE]),
+            _number(seen[_TABLE_USE]),
+            tuple(self._rule_count(name) for name in base.HOOKED),
+        )
+
+    def _rule_count(self, chain: str) -> int | None:
+        names = (attribute(1, wire.text(TABLE)), attribute(3, wire.text(chain)))
+        found = self._nftables.get(wire.GET_CHAIN, *names, family=wire.NFPROTO[self.family])
+        return None if found is None else _number(attributes(found)[_CHAIN_USE])
+
+    def _client_sets(self) -> Iterator[CollectionName]:
+        for payload in self._dump(wire.GET_SET):
+            found = attributes(payload)
+            name = bytes(found[2]).rstrip(b"\0").decode()
+            if (
+                bytes(found[1]).rstrip(b"\0").decode() == TABLE
+                and 3 in found
+                and _number(found[3]) & wire.SET_TIMEOUT
+            ):
+                yield name
+
+    def _client_items(self, name: CollectionName) -> Iterator[tuple[ElementKey, int]]:
+        for payload in self._dump(wire.GET_ELEMENTS, attribute(2, wire.text(name))):
+            for item in list_items(attributes(payload).get(3, memoryview(b""))):
+                found = attributes(item)
+                key = bytes(attributes(found[1])[1])
+                if len(key) * 8 == self.family.bits and 5 in found:
+                    yield (ip_address(key),), struct.unpack(">Q", found[5])[0]
+
+    def _dump(self, kind: int, *more: bytes) -> list[memoryview]:
+        body = netfilter_header(wire.NFPROTO[self.family]) + attribute(1, wire.text(TABLE)) + b"".join(more)
+        return [payload[4:] for payload in self._nftables.dump(wire.SUBSYSTEM << 8 | kind, body)]
+
+
+def check_kernel() -> None:
+    """Raises `HostError` UNSUPPORTED on a kernel that is too old, unless the environment says not to look."""
+    if os.environ.get(SKIP_KERNEL_CHECK):
+        return
+    release = host.read_sysctl("kernel/osrelease")
+    parts = release.replace("-", ".").split(".")
+    version = tuple(int(part) for part in parts[:2] if part.isdigit())
+    if version < OLDEST_KERNEL:
+        oldest = ".".join(map(str, OLDEST_KERNEL))
+        raise HostError("mode nftables", f"kernel {release} is older than {oldest}", Reason.UNSUPPORTED)
+
+
+def machine_options(masquerade_bit: int) -> Options:
+    """The options that this machine decides (``ct.invalid-drop``, ``ct.liberal``), read now."""
+    try:
+        liberal = host.read_sysctl(_BE_LIBERAL) != "0"
+    except HostError as error:
+        if error.reason is not Reason.MISSING:
+            raise
+        liberal = False
+    return Options(1 << masquerade_bit, drop_invalid=not liberal)
+
+
+def remove_table(family: Family) -> None:
+    """Remove the table of this backend or of a kube-proxy; does nothing on a clean machine (``life.cleanup.stateless``)."""
+    kernel = NftablesKernel(family)
+    try:
+        kernel.cleanup()
+    finally:
+        kernel.close()
+
+
+def _refusal(what: str, answer: Answer) -> HostError:
+    error = OSError(answer.errno, os.strerror(answer.errno))
+    return HostError(what, error.strerror or "", host.reason_of(error))
+
+
+def _chained(first: wire.Message, rest: Iterator[wire.Message]) -> Iterator[wire.Message]:
+    yield first
+    yield from rest
+
+
+def _number(payload: memoryview) -> int:
+    return int(struct.unpack(">I", payload)[0])
