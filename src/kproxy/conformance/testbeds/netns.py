@@ -40,6 +40,8 @@ from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Se
 from kproxy.conformance.world import Change, Put, Remove, RestartProxy, surroundings
 from kproxy.lab import crafted, topology
 from kproxy.lab.apiserver import ApiServer, Kind
+from kproxy.lab.kernels.abilities import KernelName
+from kproxy.lab.kernels.here import kernel_here
 from kproxy.lab.lab import Flow, Lab, open_lab
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.observation import Answered, ProbeRequest, Socket
@@ -47,8 +49,8 @@ from kproxy.lab.processes import Xtables, run_in
 from kproxy.net import Family, Protocol
 from kproxy.spec.outcome import Failure
 
-PATIENCE = 5.0
-"""Seconds to wait for an answer where silence would be unlawful."""
+PATIENCE, SLOW_PATIENCE = 5.0, 20.0
+"""Seconds to wait for an answer where silence would be unlawful; the second on an emulated kernel."""
 QUIET = 0.5
 """Seconds without any answer that count as silence where silence is lawful."""
 BARRIER = 60.0
@@ -91,6 +93,7 @@ class NetnsTestbed:
     def __init__(self, lab: Lab, server: ApiServer, proxies: Proxies, barrier: float = BARRIER) -> None:
         self.lab, self.server, self.proxies = lab, server, proxies
         self._barrier = barrier
+        self._patience = SLOW_PATIENCE if kernel_here() in {KernelName.UML, KernelName.VM} else PATIENCE
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._flows: dict[tuple[str, str], tuple[Flow, Hold]] = {}
         self._sentinels = itertools.count()
@@ -196,7 +199,7 @@ class NetnsTestbed:
             protocol=packet.protocol,
             source=None if step.sender.kind in {VantageKind.HOST, VantageKind.POD} else packet.source,
             size=size,
-            patience=QUIET if Failure.DROPPED in step.expect else PATIENCE,
+            patience=QUIET if Failure.DROPPED in step.expect else self._patience,
         )
 
     async def _martian(self, instance: Instance, probe: Probe) -> Observation:
@@ -219,7 +222,7 @@ class NetnsTestbed:
         """Exchange on a held flow."""
         flow, hold = self._flow(instance, use.flow)
         quiet = isinstance(use.expect, frozenset) and Failure.DROPPED in use.expect
-        return read(await flow.exchange(QUIET if quiet else PATIENCE), instance, hold)
+        return read(await flow.exchange(QUIET if quiet else self._patience), instance, hold)
 
     async def out_of_window(self, instance: Instance, step: OutOfWindow) -> None:
         """Let the endpoint of a held flow send a segment that conntrack calls INVALID."""
