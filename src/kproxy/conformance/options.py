@@ -11,8 +11,7 @@ from pathlib import Path
 class RunOptions:
     """What to run, on what, and where results go.
 
-    ``memory``: of a guest, in MiB.  ``guests``: how many share the cases, 0 for as many as help.  ``part``: the file
-    that a guest's results go to, when somebody else puts the parts together.
+    ``memory``: of a guest, in MiB.
     """
 
     proxy: str = "kproxy"
@@ -23,7 +22,6 @@ class RunOptions:
     time: str = "real"
     uml_kernel: str = ""
     memory: int = 1024
-    guests: int = 0
     iptables: str = "auto"
     globs: tuple[str, ...] = ()
     slow: bool = False
@@ -32,7 +30,6 @@ class RunOptions:
     patience: float = 60.0
     json: str = ""
     evidence: Path = Path("evidence")
-    part: str = ""
 
 
 _DEFAULTS = RunOptions()

@@ -110,7 +110,7 @@ def go(place: KernelName, options: RunOptions) -> int | None:
 def inside(options: RunOptions) -> RunOptions:
     """The options that the process in the kernel gets; in virtual time slow cases cost nothing."""
     slow = options.slow or options.time == uml.Time.VIRTUAL.value
-    return replace(options, kernel="host", time="real", uml_kernel="", guests=0, slow=slow)
+    return replace(options, kernel="host", time="real", uml_kernel="", slow=slow)
 
 
 def job(options: RunOptions, argv: Sequence[str]) -> uml.Job:
