@@ -19,6 +19,8 @@ from kproxy.server.sync import Dataplane
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 _IPV6_DISABLED = "net/ipv6/conf/all/disable_ipv6"
 
+_BUILT = (Mode.IPTABLES.value, Mode.NFTABLES.value)
+
 log = logging.getLogger(__name__)
 
 
@@ -43,7 +45,7 @@ def dataplanes(config: Configuration, primary: Family) -> dict[Family, Dataplane
             reason: object = "IPv6 is disabled on this machine"
         else:
             try:
-                found[family] = _BUILT[config.mode](config, family)
+                found[family] = _plane(config, family)
                 continue
             except HostError as error:
                 reason = error
@@ -139,6 +141,10 @@ class _Successor:
         self._plane.forget()
 
 
+def _plane(config: Configuration, family: Family) -> Dataplane:
+    return _nftables(config, family) if config.mode == Mode.NFTABLES.value else _iptables(config, family)
+
+
 def _iptables(config: Configuration, family: Family) -> Dataplane:
     return _Successor(_Iptables(config, family), lambda: _clear_nftables(family))
 
@@ -157,9 +163,3 @@ def _clear_nftables(family: Family) -> None:
     from kproxy.backends.nftables.kernel import remove_table  # noqa: PLC0415
 
     remove_table(family)
-
-
-_BUILT: dict[str, Callable[[Configuration, Family], Dataplane]] = {
-    Mode.IPTABLES.value: _iptables,
-    Mode.NFTABLES.value: _nftables,
-}

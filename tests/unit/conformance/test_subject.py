@@ -173,5 +173,10 @@ def test_every_deviation_of_a_bundled_subject_names_cases_modes_and_a_link(name:
         assert deviation.link.startswith("https://github.com/kubernetes/")
 
 
-def test_kproxy_has_no_known_deviation() -> None:
-    assert load("kproxy").deviations == ()
+def test_kproxys_only_known_deviation_is_that_nftables_mode_leaves_loopback_alone() -> None:
+    """Behaviour ``np.localhost.ipvs-nft``."""
+    deviations = load("kproxy").deviations
+    assert {deviation.mode for deviation in deviations} == {"nftables"}
+    assert {deviation.text for deviation in deviations} == {
+        "nftables mode has no node ports on loopback addresses"
+    }

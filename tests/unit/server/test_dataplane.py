@@ -2,11 +2,13 @@ import pytest
 
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
-from kproxy.plan import Plan
+from kproxy.plan import NodePorts, Plan
 from kproxy.server import dataplane
 from kproxy.server.config import Configuration, Mode
-from kproxy.server.dataplane import UnusableMode, dataplanes, require_built
+from kproxy.server.dataplane import UnusableMode, _Successor, dataplanes, require_built
 from kproxy.server.sync import Dataplane
+
+PLAN = Plan(family=Family.IPV4, services=(), node_ports=NodePorts(None, localhost=True), detector=None)
 
 
 class Plane:
@@ -65,8 +67,40 @@ def test_ipv6_is_not_touched_where_the_machine_has_it_disabled(monkeypatch: pyte
         dataplanes(Configuration(), Family.IPV6)
 
 
-@pytest.mark.parametrize("mode", [Mode.IPVS, Mode.NFTABLES])
-def test_a_mode_that_is_not_built_is_refused(mode: Mode) -> None:
-    with pytest.raises(UnusableMode, match=f"{mode.value} is not built yet"):
+def test_a_mode_that_is_not_built_is_refused() -> None:
+    with pytest.raises(UnusableMode, match=f"{Mode.IPVS.value} is not built yet"):
+        require_built(Configuration(mode=Mode.IPVS.value))
+    for mode in (Mode.IPTABLES, Mode.NFTABLES):
         require_built(Configuration(mode=mode.value))
-    require_built(Configuration())
+
+
+class Recorder(Plane):
+    """Says when it is applied; fails as often as it is told to."""
+
+    def __init__(self, log: list[str], failures: int = 0) -> None:
+        self.log, self.failures = log, failures
+
+    def apply(self, plan: Plan) -> str:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise HostError("apply", "not now", Reason.BUSY)
+        self.log.append("applied")
+        return f"written for {plan.family.value}"
+
+
+def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() -> None:
+    log: list[str] = []
+    plane = _Successor(Recorder(log, failures=1), lambda: log.append("cleared"))
+    with pytest.raises(HostError):
+        plane.apply(PLAN)
+    assert log == []
+    assert plane.apply(PLAN) == "written for IPv4"
+    plane.apply(PLAN)
+    assert log == ["applied", "cleared", "applied"]
+
+
+def test_a_machine_without_the_other_modes_tools_is_served() -> None:
+    def clear() -> None:
+        raise HostError("iptables --version", "command not found", Reason.UNSUPPORTED)
+
+    assert _Successor(Recorder([]), clear).apply(PLAN) == "written for IPv4"

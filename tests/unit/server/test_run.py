@@ -49,7 +49,7 @@ def test_every_bad_field_is_named_before_anything_is_touched(tmp_path: Path) -> 
         (HEAD, (), "KUBERNETES_SERVICE_HOST"),
         (HEAD + "clientConnection: {kubeconfig: /nowhere}", (), "/nowhere"),
         (HEAD, ("--hostname-override", " "), "--hostname-override"),
-        (HEAD + "mode: nftables\nclientConnection: {kubeconfig: /nowhere}", (), "nftables is not built yet"),
+        (HEAD + "mode: ipvs\nclientConnection: {kubeconfig: /nowhere}", (), "ipvs is not built yet"),
     ],
     ids=["no API server", "no kubeconfig", "blank name", "mode"],
 )
