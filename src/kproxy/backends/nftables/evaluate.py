@@ -147,7 +147,12 @@ class _Evaluator:
             yield from [(end, arrived)] if end in _FINAL else self._routed(arrived)
 
     def _routed(self, state: _State) -> _Walk:
-        """From the routing decision on, which sees the new destination."""
+        """From the routing decision on, which sees the new destination.
+
+        It discards what comes from elsewhere for a loopback address: nobody here sets ``route_localnet``.
+        """
+        if state.packet.destination.is_loopback:
+            return iter([(_End.DROP, state)])
         if self.machine.is_local(state.packet.destination):
             return self._points(state, (HookPoint.INPUT,))
         return self._points(state, (HookPoint.FORWARD, HookPoint.POSTROUTING))

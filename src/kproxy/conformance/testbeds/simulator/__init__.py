@@ -7,19 +7,14 @@ to the kernel, and `lacks` says so.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from ipaddress import ip_network
 from pathlib import Path
 
 import msgspec
 
 from kproxy import api
-from kproxy.backends.iptables import base
-from kproxy.backends.iptables.evaluate import Fate, Machine, Verdict, evaluate
-from kproxy.backends.iptables.program import program, ruleset
-from kproxy.backends.iptables.rules import Ruleset
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
     Case,
@@ -34,19 +29,18 @@ from kproxy.conformance.case import (
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.conformance.testbeds.simulator import iptables, nftables
+from kproxy.conformance.testbeds.simulator.settings import settings_of
+from kproxy.conformance.testbeds.simulator.walk import Compile, Node, Walk, Walked
 from kproxy.conformance.world import Change, Key, Put, Remove, RestartProxy, key_of, surroundings
 from kproxy.lab import topology
-from kproxy.net import Address, Family, Network
-from kproxy.plan import (
-    DetectByCIDR,
-    DetectByInterface,
-    DetectByInterfacePrefix,
-    LocalDetector,
-    Settings,
-    plan,
-)
-from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+from kproxy.net import Address, Family
+from kproxy.plan import plan
+from kproxy.spec.outcome import Failure
 from kproxy.state import normalise
+
+BACKENDS: Mapping[str, Compile] = {"iptables": iptables.compiled, "nftables": nftables.compiled}
+"""The modes that can be simulated."""
 
 NEEDS_KERNEL = {
     Hold: "follows a connection beyond its first packet",
@@ -60,12 +54,12 @@ NEEDS_KERNEL = {
 
 def opener(mode: str) -> OpenTestbed:
     """How `kproxy.conformance.session` opens simulators of a mode."""
-    if mode != "iptables":
+    if mode not in BACKENDS:
         raise Broken(f"there is no simulator for mode {mode}")
 
     @asynccontextmanager
     async def open_simulator(profile: Profile, _: Sequence[Instance]) -> AsyncIterator[Testbed]:
-        yield Simulator(profile)
+        yield Simulator(profile, mode)
 
     return open_simulator
 
@@ -75,10 +69,11 @@ class Simulator:
     """Both nodes' rules for a cluster, compiled anew at each `settle`."""
 
     profile: Profile
+    mode: str = "iptables"
     name: str = "simulator"
     exhaustive: bool = True
     objects: dict[Key, Document] = field(default_factory=surroundings)
-    rulesets: dict[tuple[str, Family], Ruleset] = field(default_factory=dict)
+    rules: dict[tuple[str, Family], Walk] = field(default_factory=dict)
     recent: dict[str, frozenset[tuple[str, Address]]] = field(default_factory=dict)
 
     def lacks(self, case: Case) -> str | None:
@@ -104,27 +99,26 @@ class Simulator:
         cluster = api.parse(msgspec.json.encode({"kind": "List", "items": list(self.objects.values())}))
         for node in topology.NODES:
             for family in Family:
-                settings = _settings(cluster, self.profile, node, family)
+                settings = settings_of(cluster, self.profile, self.mode, node, family)
                 desired = plan(normalise(cluster, family), settings)
-                mark = 1 << self.profile.masquerade_bit
-                self.rulesets[node, family] = ruleset(program(desired, base.Options(masquerade_mark=mark)))
+                self.rules[node, family] = BACKENDS[self.mode](desired, 1 << self.profile.masquerade_bit)
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Every outcome the packet may have; ``count`` does not matter."""
         question = instance.question(probe.sender, probe.to)
         node = question.judge
-        if (node, instance.family) not in self.rulesets:
+        if (node, instance.family) not in self.rules:
             await self.settle()
         addresses = frozenset(topology.local_addresses(node, instance.family))
-        machine = Machine(addresses=addresses, recent=self.recent.get(node, frozenset()))
-        verdicts = evaluate(self.rulesets[node, instance.family], question.packet, machine)
+        place = Node(addresses=addresses, recent=self.recent.get(node, frozenset()))
+        found = self.rules[node, instance.family](question.packet, place)
         if probe.sticks:
-            self._remember(node, question.packet.source, verdicts)
-        return [_observation(verdict) for verdict in verdicts]
+            self._remember(node, question.packet.source, found)
+        return [_observation(walked) for walked in found]
 
-    def _remember(self, node: str, source: Address, verdicts: frozenset[Verdict]) -> None:
+    def _remember(self, node: str, source: Address, found: frozenset[Walked]) -> None:
         """Let one of the possible connections have happened."""
-        chosen = min(verdicts, key=lambda verdict: str(verdict.destination))
+        chosen = min(found, key=lambda walked: str(walked.outcome))
         known = self.recent.get(node, frozenset())
         self.recent[node] = known | {(name, source) for name in chosen.remembered}
 
@@ -146,64 +140,10 @@ class Simulator:
         folder.joinpath("objects.json").write_bytes(msgspec.json.format(msgspec.json.encode(own), indent=2))
 
 
-def _observation(verdict: Verdict) -> Observation:
-    outcome = _outcome(verdict)
-    chains = [name for name in verdict.path if name.startswith("KUBE-")]
-    by = f" by way of {' > '.join(chains)}" if chains else ""
+def _observation(walked: Walked) -> Observation:
+    outcome = walked.outcome
+    by = f" by way of {' > '.join(walked.by)}" if walked.by else ""
     if isinstance(outcome, Failure):
         return Observation(frozenset({outcome}), f"{outcome.value}{by}")
     text = f"delivered to {outcome.address}:{outcome.port} (source {outcome.source.value}){by}"
     return Observation(frozenset({outcome}), text, (outcome.address, outcome.port))
-
-
-def _outcome(verdict: Verdict) -> Outcome:
-    match verdict.fate:
-        case Fate.REJECTED:
-            return Failure.REJECTED
-        case Fate.DROPPED:
-            return Failure.DROPPED
-        case Fate.PASSED if verdict.rewritten or verdict.masqueraded:
-            source = Source.MASQUERADED if verdict.masqueraded else Source.PRESERVED
-            return Delivered(verdict.destination, verdict.port, source)
-        case Fate.PASSED:
-            return Failure.UNTOUCHED
-
-
-def _settings(cluster: api.Cluster, profile: Profile, node: str, family: Family) -> Settings:
-    """What the profile's KubeProxyConfiguration means for a node."""
-    document = cluster.node(topology.HOSTNAMES[node])
-    labels = document.metadata.labels if document else {}
-    return Settings(
-        family=family,
-        node=topology.HOSTNAMES[node],
-        zone=labels.get(api.ZONE_LABEL, ""),
-        node_ips=(topology.NODE_ADDRESS[node][family],),
-        node_addresses=topology.local_addresses(node, family),
-        detector=_detector(profile, node, family),
-        masquerade_all=profile.masquerade_all,
-        node_port_cidrs=_node_port_cidrs(profile, node, family),
-        localhost_node_ports=profile.localhost_node_ports is not False,
-        allow_external_ips=profile.allow_external_ips,
-    )
-
-
-def _detector(profile: Profile, node: str, family: Family) -> LocalDetector:
-    match profile.detect:
-        case "ClusterCIDR":
-            return DetectByCIDR(topology.CLUSTER_CIDR[family])
-        case "NodeCIDR":
-            return DetectByCIDR(topology.POD_CIDRS[node][family])
-        case "BridgeInterface":
-            return DetectByInterface(profile.detect_interface)
-        case "InterfaceNamePrefix":
-            return DetectByInterfacePrefix(profile.detect_interface)
-        case _:
-            return None
-
-
-def _node_port_cidrs(profile: Profile, node: str, family: Family) -> tuple[Network, ...] | None:
-    if not profile.node_port_addresses:
-        return None
-    if profile.node_port_addresses == ("primary",):
-        return (ip_network(topology.NODE_ADDRESS[node][family]),)
-    return tuple(ip_network(text) for text in profile.node_port_addresses)

@@ -1,0 +1,64 @@
+"""What the KubeProxyConfiguration of a profile means to the plan of a node, in a mode."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+from kproxy import api
+from kproxy.conformance.case import Profile
+from kproxy.lab import topology
+from kproxy.net import Family, Network, family_of
+from kproxy.plan import (
+    DetectByCIDR,
+    DetectByInterface,
+    DetectByInterfacePrefix,
+    LocalDetector,
+    Settings,
+)
+
+
+def settings_of(cluster: api.Cluster, profile: Profile, mode: str, node: str, family: Family) -> Settings:
+    """What the profile's KubeProxyConfiguration means for a node."""
+    by_default: tuple[str, ...] = ("primary",) if mode == "nftables" else ()
+    document = cluster.node(topology.HOSTNAMES[node])
+    labels = document.metadata.labels if document else {}
+    return Settings(
+        family=family,
+        node=topology.HOSTNAMES[node],
+        zone=labels.get(api.ZONE_LABEL, ""),
+        node_ips=(topology.NODE_ADDRESS[node][family],),
+        node_addresses=topology.local_addresses(node, family),
+        detector=_detector(profile, node, family),
+        masquerade_all=profile.masquerade_all,
+        node_port_cidrs=_node_port_cidrs(profile.node_port_addresses or by_default, node, family),
+        localhost_node_ports=mode == "iptables" and profile.localhost_node_ports is not False,
+        allow_external_ips=profile.allow_external_ips,
+        service_cidrs=tuple(
+            network
+            for item in cluster.service_cidrs.values()
+            for network in map(ip_network, item.spec.cidrs or ())
+            if family_of(network) is family
+        ),
+    )
+
+
+def _detector(profile: Profile, node: str, family: Family) -> LocalDetector:
+    match profile.detect:
+        case "ClusterCIDR":
+            return DetectByCIDR(topology.CLUSTER_CIDR[family])
+        case "NodeCIDR":
+            return DetectByCIDR(topology.POD_CIDRS[node][family])
+        case "BridgeInterface":
+            return DetectByInterface(profile.detect_interface)
+        case "InterfaceNamePrefix":
+            return DetectByInterfacePrefix(profile.detect_interface)
+        case _:
+            return None
+
+
+def _node_port_cidrs(given: tuple[str, ...], node: str, family: Family) -> tuple[Network, ...] | None:
+    if not given:
+        return None
+    if given == ("primary",):
+        return (ip_network(topology.NODE_ADDRESS[node][family]),)
+    return tuple(ip_network(text) for text in given)
