@@ -129,6 +129,13 @@ def _add_kernel(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", type=_count, default=1024, metavar="MIB", help="a guest's memory (default: %(default)s)"
     )
+    parser.add_argument(
+        "--guests",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="how many User-Mode Linuxes share the cases (default: as many as help)",
+    )
 
 
 def _add_cases(parser: argparse.ArgumentParser) -> None:
@@ -178,6 +185,7 @@ def _conformance_run(options: argparse.Namespace) -> int:
             time=options.time,
             uml_kernel=options.uml_kernel,
             memory=options.memory,
+            guests=options.guests,
             iptables=options.iptables,
             globs=tuple(options.case),
             slow=options.slow,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import os
 import random
 import shlex
 import signal
@@ -24,6 +25,7 @@ from kproxy.conformance import report as reports
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions, again
+from kproxy.conformance.report import Report
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import BadSubject, Subject, load
 
@@ -81,6 +83,19 @@ def run(options: RunOptions) -> int:
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with _live(console) as tick:
         report = asyncio.run(conduct(session, open_testbed, tick.update))
+    if options.testbed != "simulator" and _is_part(report):
+        return report.exit_code
+    return _finish(report, options, console)
+
+
+def _is_part(report: Report) -> bool:
+    from kproxy.conformance import guests
+
+    return guests.keep_part(report)
+
+
+def _finish(report: Report, options: RunOptions, console: Console) -> int:
+    """Print and write a report; the exit status."""
     reports.show(report, console)
     _write(report.document(), options.json)
     return report.exit_code
@@ -123,15 +138,22 @@ def _elsewhere(options: RunOptions, cases: Sequence[Case], console: Console) -> 
     """Run it in another kernel and return the exit status; None when it is to run in this process."""
     if options.testbed == "simulator" or (options.kernel, options.time) == ("host", "real"):
         return None
-    from kproxy.conformance import placement
+    from kproxy.conformance import guests, placement
 
     def tell(text: str) -> None:
         console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
 
     try:
-        return placement.elsewhere(options, cases, tell)
+        chosen = placement.choice(options, cases)
+        tell(str(chosen))
+        number = guests.count(options, cases, len(os.sched_getaffinity(0)))
+        if not placement.shareable(chosen) or number == 1:
+            return placement.go(chosen.survey.name, options)
+        with _live(console) as tick:
+            report = guests.run(options, cases, number, tick.update)
     except placement.NoKernel as reason:
         raise CannotRun(str(reason)) from reason
+    return _finish(report, options, console)
 
 
 def _testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[str, str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 class RunOptions:
     """What to run, on what, and where results go.
 
-    ``memory``: of a guest, in MiB.
+    ``memory``: of a guest, in MiB.  ``guests``: how many share the cases, 0 for as many as help.
     """
 
     proxy: str = "kproxy"
@@ -22,6 +22,7 @@ class RunOptions:
     time: str = "real"
     uml_kernel: str = ""
     memory: int = 1024
+    guests: int = 0
     iptables: str = "auto"
     globs: tuple[str, ...] = ()
     slow: bool = False

@@ -63,7 +63,8 @@ def needs(options: RunOptions, cases: Iterable[Case]) -> Needs:
 
 
 def choice(options: RunOptions, cases: Sequence[Case]) -> Choice:
-    """The kernel for a run.  Raises `LabError` when there is none."""
+    """The kernel for a run.  Raises `NoKernel` when there is none."""
+    find_system_programs()
     wanted = needs(options, cases)
     asked = sorted(
         {ability for need in wanted.always | wanted.fully for ability in need}, key=list(Ability).index
@@ -77,25 +78,22 @@ def choice(options: RunOptions, cases: Sequence[Case]) -> Choice:
     if options.kernel != "auto":
         name = KernelName(options.kernel)
         surveyors = {name: surveyors[name]}
-    return choose(surveyors, wanted)
-
-
-def elsewhere(options: RunOptions, cases: Sequence[Case], tell: Callable[[str], None]) -> int | None:
-    """Choose a kernel, say which and why; run there and return the exit status, or None to run in this process.
-
-    Raises `NoKernel`, and KeyboardInterrupt when the user cannot wait for a guest.
-    """
-    find_system_programs()
     try:
-        chosen = choice(options, cases)
-        tell(str(chosen))
-        return go(chosen.survey.name, options)
+        return choose(surveyors, wanted)
     except LabError as reason:
         raise NoKernel(str(reason)) from reason
 
 
+def shareable(chosen: Choice) -> bool:
+    """Whether several kernels of this kind can share a run."""
+    return chosen.survey.name is KernelName.UML
+
+
 def go(place: KernelName, options: RunOptions) -> int | None:
-    """Run these options in that kernel; None for this process's own."""
+    """Run these options in that kernel and return the exit status; None for this process's own.
+
+    Raises `NoKernel`, and KeyboardInterrupt when the user cannot wait for a guest.
+    """
     if place is KernelName.HOST:
         return None
     argv = [sys.executable, "-m", "kproxy", *words(inside(options))]
@@ -103,21 +101,24 @@ def go(place: KernelName, options: RunOptions) -> int | None:
         rootless.become(argv)
     if place is KernelName.VM:
         return subprocess.run(vm.command_here(argv, options.memory), check=False).returncode  # noqa: S603
-    (status,) = boot.run([(job(options, argv), boot.THROUGH)])
+    try:
+        (status,) = boot.run([(job(options, argv), boot.THROUGH)])
+    except LabError as reason:
+        raise NoKernel(str(reason)) from reason
     return status
 
 
 def inside(options: RunOptions) -> RunOptions:
     """The options that the process in the kernel gets; in virtual time slow cases cost nothing."""
     slow = options.slow or options.time == uml.Time.VIRTUAL.value
-    return replace(options, kernel="host", time="real", uml_kernel="", slow=slow)
+    return replace(options, kernel="host", time="real", uml_kernel="", guests=0, slow=slow)
 
 
 def job(options: RunOptions, argv: Sequence[str]) -> uml.Job:
-    """A command as a guest's job.  Raises `LabError` when the guest could not write what it is asked to."""
+    """A command as a guest's job.  Raises `NoKernel` when the guest could not write what it is asked to."""
     for path in (Path.cwd(), options.evidence, Path(options.json)):
         if not uml.visible(path):
-            raise LabError(
+            raise NoKernel(
                 f"{path.absolute()}: a guest has its own {', '.join(uml.HIDDEN)}; choose another folder"
             )
     return uml.Job(

@@ -31,7 +31,9 @@ def understood(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> RunOpti
     "options",
     [
         RunOptions(),
-        RunOptions(kernel="auto", time="virtual", memory=512, uml_kernel="/boot/linux", iptables="legacy"),
+        RunOptions(
+            kernel="auto", time="virtual", memory=512, guests=2, uml_kernel="/boot/linux", iptables="legacy"
+        ),
         RunOptions(proxy="a b.toml", binary="/x y", globs=("a.*", "b"), slow=True, shuffle=7, parallel=1),
         RunOptions(mode="ipvs", testbed="simulator", patience=2.5, json="-", evidence=Path("else where")),
     ],

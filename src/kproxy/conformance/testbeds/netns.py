@@ -51,8 +51,8 @@ from kproxy.spec.outcome import Failure
 
 PATIENCE, SLOW_PATIENCE = 5.0, 20.0
 """Seconds to wait for an answer where silence would be unlawful; the second on an emulated kernel."""
-QUIET = 0.5
-"""Seconds without any answer that count as silence where silence is lawful."""
+QUIET, SLOW_QUIET = 0.5, 2.0
+"""Seconds without any answer that count as silence where silence is lawful; likewise."""
 BARRIER = 60.0
 """Seconds a subject has to apply changes, if nobody asks for less."""
 POLL = 0.01
@@ -93,7 +93,8 @@ class NetnsTestbed:
     def __init__(self, lab: Lab, server: ApiServer, proxies: Proxies, barrier: float = BARRIER) -> None:
         self.lab, self.server, self.proxies = lab, server, proxies
         self._barrier = barrier
-        self._patience = SLOW_PATIENCE if kernel_here() in {KernelName.UML, KernelName.VM} else PATIENCE
+        slow = kernel_here() in {KernelName.UML, KernelName.VM}
+        self._patience, self._quiet = (SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._flows: dict[tuple[str, str], tuple[Flow, Hold]] = {}
         self._sentinels = itertools.count()
@@ -199,13 +200,13 @@ class NetnsTestbed:
             protocol=packet.protocol,
             source=None if step.sender.kind in {VantageKind.HOST, VantageKind.POD} else packet.source,
             size=size,
-            patience=QUIET if Failure.DROPPED in step.expect else self._patience,
+            patience=self._quiet if Failure.DROPPED in step.expect else self._patience,
         )
 
     async def _martian(self, instance: Instance, probe: Probe) -> Observation:
         daemon = Socket(LOOPBACK[instance.family], LOOPBACK_DAEMON_PORT)
         protocol = probe.to.protocol or Protocol.TCP
-        seen = await crafted.martian(self.lab, probe.to.node, daemon, protocol, QUIET)
+        seen = await crafted.martian(self.lab, probe.to.node, daemon, protocol, self._quiet)
         if seen.delivered:
             text = f"a packet from outside reached the daemon on node {probe.to.node}'s loopback address"
             return Observation(frozenset({Failure.UNTOUCHED}), text)
@@ -222,7 +223,7 @@ class NetnsTestbed:
         """Exchange on a held flow."""
         flow, hold = self._flow(instance, use.flow)
         quiet = isinstance(use.expect, frozenset) and Failure.DROPPED in use.expect
-        return read(await flow.exchange(QUIET if quiet else self._patience), instance, hold)
+        return read(await flow.exchange(self._quiet if quiet else self._patience), instance, hold)
 
     async def out_of_window(self, instance: Instance, step: OutOfWindow) -> None:
         """Let the endpoint of a held flow send a segment that conntrack calls INVALID."""

@@ -29,7 +29,7 @@ from kproxy.lab.kernels.uml import (
     command_line,
     init_script,
     memory_folder,
-    visible,
+    visible_scratch,
 )
 from kproxy.lab.namespaces import LabError
 
@@ -118,8 +118,7 @@ class Machine:
 
 def _prepared(job: Job) -> Path:
     """The job's folder, with what the guest reads."""
-    place = Path(tempfile.gettempdir())
-    folder = Path(tempfile.mkdtemp(prefix="kproxy-uml-", dir=place if visible(place) else "/var/tmp"))  # noqa: S108
+    folder = Path(tempfile.mkdtemp(prefix="kproxy-uml-", dir=visible_scratch()))
     (folder / "job.json").write_text(json.dumps(job.document()))
     (folder / "init").write_text(init_script(folder))
     (folder / "init").chmod(0o700)

@@ -196,6 +196,12 @@ def visible(path: Path) -> bool:
     return not any(path.absolute().is_relative_to(place) for place in HIDDEN)
 
 
+def visible_scratch() -> Path:
+    """A folder for temporary files that this process and its guests both see."""
+    place = Path(tempfile.gettempdir())
+    return place if visible(place) else Path("/var/tmp")  # noqa: S108
+
+
 def memory_folder(size: int) -> Path:
     """A folder whose file system can hold a guest's memory (``size`` in MiB) and run code from it.
 

@@ -1,0 +1,72 @@
+"""How several guests share a run, and how their reports become one."""
+
+import pickle
+import time
+from pathlib import Path
+
+import pytest
+
+from kproxy.conformance import guests
+from kproxy.conformance.case import Case
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.options import RunOptions
+from kproxy.conformance.report import CaseResult, Report, Result
+
+
+def report(*cases: Case, result: Result = Result.PASSED) -> Report:
+    results = tuple(CaseResult(case=case, result=result, seconds=0.1) for case in cases)
+    return Report(subject="s", mode="m", environment={"kernel": "7"}, results=results, seconds=1.0)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 7])
+def test_every_case_is_in_one_share_and_none_is_much_larger_than_another(number: int) -> None:
+    shares = guests.shares(CATALOGUE, number)
+    ids = [case.id for share in shares for case in share]
+    assert sorted(ids) == sorted(case.id for case in CATALOGUE)
+    assert len(shares) == number
+    assert max(map(len, shares)) <= len(CATALOGUE) / number + 1
+
+
+def test_a_profile_that_fits_is_not_torn_apart() -> None:
+    for number in (2, 3):
+        shares = guests.shares(CATALOGUE, number)
+        split = {p for p in {case.profile.name for case in CATALOGUE} if sum(holds(s, p) for s in shares) > 1}
+        assert split <= {"default"}
+
+
+def holds(share: list[Case], profile: str) -> bool:
+    return any(case.profile.name == profile for case in share)
+
+
+def test_there_are_no_more_shares_than_cases() -> None:
+    assert guests.shares(CATALOGUE[:2], 5) == [[CATALOGUE[0]], [CATALOGUE[1]]]
+
+
+@pytest.mark.parametrize(
+    ("cases", "processors", "number"), [(190, 2, 2), (190, 1, 1), (190, 64, 4), (79, 8, 1), (1, 8, 1)]
+)
+def test_a_guest_is_made_where_it_helps(cases: int, processors: int, number: int) -> None:
+    some = list(CATALOGUE[:1]) * cases
+    assert guests.count(RunOptions(), some, processors) == number
+    assert guests.count(RunOptions(guests=3), some, processors) == 3
+
+
+def test_parts_become_one_report_in_the_order_of_the_cases() -> None:
+    first, second, third = CATALOGUE[:3]
+    parts = [report(third, first), report(second, result=Result.FAILED)]
+    whole = guests.together(parts, [first, second, third], time.monotonic())
+    assert [entry.case for entry in whole.results] == [first, second, third]
+    assert whole.exit_code == 1
+    assert whole.environment == {"kernel": "7", "guests": "2"}
+
+
+def test_a_report_survives_the_way_out_of_a_guest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    monkeypatch.setenv(guests.PART, str(part))
+    assert guests.keep_part(report(*CATALOGUE))
+    assert pickle.loads(part.read_bytes()).document() == report(*CATALOGUE).document()  # noqa: S301
+
+
+def test_a_run_that_is_nobodys_share_keeps_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(guests.PART, raising=False)
+    assert not guests.keep_part(report())
