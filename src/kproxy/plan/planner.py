@@ -10,6 +10,7 @@ from operator import is_
 from kproxy.api import Key
 from kproxy.plan.claims import settle, updated
 from kproxy.plan.frontends import draft
+from kproxy.plan.health_checks import health_checks
 from kproxy.plan.memo import Memo
 from kproxy.plan.node_ports import node_ports
 from kproxy.plan.values import Plan, ServicePlan, Settings
@@ -43,6 +44,7 @@ def plan(snapshot: Snapshot, settings: Settings, previous: Plan | None = None) -
         node_ports=node_ports(settings),
         detector=settings.detector,
         service_cidrs=settings.service_cidrs,
+        health_checks=health_checks(snapshot, settings.node),
         notes=(*snapshot.notes, *chain.from_iterable(memo.notes[key] for key in sorted(memo.notes)), *losses),
         memo=memo,
     )

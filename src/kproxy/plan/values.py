@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from kproxy.api import Key
 from kproxy.net import Address, Family, Network, Protocol
 from kproxy.plan.memo import Memo
 from kproxy.state import Note, ServicePortName
@@ -138,6 +139,19 @@ class NodePorts:
     localhost: bool
 
 
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """A health check node port: load balancers ask there whether this node has endpoints of the Service.
+
+    ``endpoints`` counts the distinct addresses of its ready endpoints on this node, over all its ports
+    (``hcnp.scope``, ``hcnp.count-ips``).
+    """
+
+    service: Key
+    port: int
+    endpoints: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The part of the configuration that decides policy, one family's view of it.
@@ -173,5 +187,6 @@ class Plan:
     node_ports: NodePorts
     detector: LocalDetector
     service_cidrs: tuple[Network, ...] = ()
+    health_checks: tuple[HealthCheck, ...] = ()
     notes: tuple[Note, ...] = ()
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)

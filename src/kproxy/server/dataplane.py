@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from kproxy import host
@@ -14,7 +15,7 @@ from kproxy.host import HostError
 from kproxy.net import Family
 from kproxy.plan import Plan
 from kproxy.server.config import Configuration, Mode
-from kproxy.server.sync import Dataplane
+from kproxy.server.sync import Dataplane, Rules, Written
 
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 _IPV6_DISABLED = "net/ipv6/conf/all/disable_ipv6"
@@ -79,10 +80,16 @@ class _Iptables:
         self._kernel = IptablesKernel(tools)
         self._options = machine_options(tools, config.iptables.masquerade_bit)
 
-    def apply(self, plan: Plan) -> str:
-        applied = self._kernel.apply(plan, self._options)
-        rules = ", ".join(f"{count} of {table.value}" for table, count in applied.written.items() if count)
-        return f"{'all written' if applied.rewritten else 'rules written'}: {rules or 'none'}"
+    def apply(self, plan: Plan) -> Written:
+        """Health check node ports are let in whatever the policy of INPUT (``hcnp.firewall-accept``)."""
+        ports = tuple(sorted({check.port for check in plan.health_checks}))
+        applied = self._kernel.apply(plan, replace(self._options, health_check_ports=ports))
+        texts = ", ".join(f"{count} of {table.value}" for table, count in applied.written.items() if count)
+        return Written(
+            f"{'all written' if applied.rewritten else 'rules written'}: {texts or 'none'}",
+            full=applied.rewritten,
+            rules={t.value: Rules(applied.written.get(t, 0), total) for t, total in applied.total.items()},
+        )
 
     def missing(self) -> tuple[str, ...]:
         return self._kernel.missing()
@@ -99,13 +106,17 @@ class _Nftables:
 
         self._kernel = NftablesKernel(family, machine_options(config.nftables.masquerade_bit))
 
-    def apply(self, plan: Plan) -> str:
+    def apply(self, plan: Plan) -> Written:
         applied = self._kernel.apply(plan)
         if applied.refused is not None:
             log.warning(
                 "%s: a change was refused, so all was written: %s", plan.family.value, applied.refused
             )
-        return f"{'all written' if applied.rewritten else 'changed'}: {applied.elements} elements"
+        return Written(
+            f"{'all written' if applied.rewritten else 'changed'}: {applied.elements} elements",
+            full=applied.rewritten,
+            refused=applied.refused is not None,
+        )
 
     def missing(self) -> tuple[str, ...]:
         return self._kernel.missing()
@@ -124,7 +135,7 @@ class _Successor:
         self._plane, self._clear = plane, clear
         self._cleared = False
 
-    def apply(self, plan: Plan) -> str:
+    def apply(self, plan: Plan) -> Written:
         written = self._plane.apply(plan)
         if not self._cleared:
             self._cleared = True

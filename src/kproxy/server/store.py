@@ -9,7 +9,8 @@ object, also over a new list, so that `kproxy.state.normalise` finds changes by 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -30,6 +31,8 @@ from kproxy.api import (
     ServiceCIDR,
     key_of,
 )
+from kproxy.net import Family
+from kproxy.server.triggers import Triggers
 
 _LABELS = (SERVICE_NAME_LABEL, HEADLESS_LABEL, PROXY_NAME_LABEL, ZONE_LABEL)
 
@@ -64,9 +67,14 @@ class Pending:
 class Feed:
     """One reader's view of a `Store`: it is woken by changes, and is answerable for applying them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, triggers: Triggers | None = None) -> None:
         """Made by `Store.subscribe`."""
         self._store = store
+        self._triggers = triggers or Triggers(Family.IPV4)
+        self.woken: float | None = None
+        """When something last changed, on the store's clock."""
+        self.taken = Cluster()
+        """What the reader took last."""
         self._wake = threading.Condition()
         self._pending: Pending | None = None
         self._in_hand: float | None = None
@@ -78,9 +86,11 @@ class Feed:
             self._begun = True
             self._pending = Pending(now, now)
 
-    def wake(self, now: float) -> None:
-        """Something changed (called by the store)."""
+    def wake(self, now: float, changed: Iterable[Watched] = (), removed: Iterable[Key] = ()) -> None:
+        """Something changed (called by the store): these objects, and those that are no more."""
         with self._wake:
+            self._triggers.note(changed, removed)
+            self.woken = now
             self._pending = Pending(self._pending.first if self._pending else now, now)
             self._wake.notify()
 
@@ -108,12 +118,15 @@ class Feed:
             if self._in_hand is None and self._pending is not None:
                 self._in_hand = self._pending.first
             self._pending = None
-        return self._store.cluster()
+            self._triggers.take()
+        self.taken = self._store.cluster()
+        return self.taken
 
-    def applied(self) -> None:
-        """What was taken is in the kernel."""
+    def applied(self) -> tuple[float, ...]:
+        """What was taken is in the kernel; when it had changed, as far as it was dated (seconds since the epoch)."""
         with self._wake:
             self._in_hand = None
+            return self._triggers.applied()
 
 
 class Store:
@@ -133,10 +146,12 @@ class Store:
         self._rejected: dict[tuple[str, Key], Rejected] = {}
         self._listed: set[Kind] = set()
         self._feeds: list[Feed] = []
+        self.events: Counter[str] = Counter()
+        """How many events came so far, by the name of the kind; those that made no difference count too."""
 
-    def subscribe(self) -> Feed:
-        """A new reader, who has not seen anything yet."""
-        feed = Feed(self)
+    def subscribe(self, triggers: Triggers | None = None) -> Feed:
+        """A new reader, who has not seen anything yet; ``triggers`` is told when what it reads had changed."""
+        feed = Feed(self, triggers)
         with self._lock:
             self._feeds.append(feed)
         feed.wake(self._clock())
@@ -158,9 +173,11 @@ class Store:
 
     def replace(self, kind: Kind, objects: Iterable[Watched], rejected: Iterable[Rejected]) -> None:
         """All objects of a kind there are."""
+        given = {key_of(item): item for item in objects}
         with self._lock:
+            self.events[kind.__name__] += len(given)
             old = self._objects[kind]
-            new = {key_of(item): _essence(item) for item in objects}
+            new = {key: _essence(item) for key, item in given.items()}
             if kind is Node:
                 new = old | new
             for key, item in new.items():
@@ -173,14 +190,20 @@ class Store:
             self._objects[kind] = new
             self._listed.add(kind)
             if changed:
-                self._changed(kind)
+                fresh = [item for key, item in given.items() if new[key] is not old.get(key)]
+                self._changed(kind, fresh, old.keys() - new.keys())
 
     def apply(self, kind: Kind, changes: Iterable[Change]) -> None:
         """Several changes of one kind, in their order, as one."""
         with self._lock:
-            # A list and not any(): every change must be made.
-            if any([self._apply_one(kind, change) for change in changes]):  # noqa: C419
-                self._changed(kind)
+            made = []
+            for change in changes:
+                self.events[kind.__name__] += 1
+                if self._apply_one(kind, change):
+                    made.append(change)
+            if made:
+                objects = [change for change in made if not isinstance(change, Removed | Rejected)]
+                self._changed(kind, objects, [c.key for c in made if isinstance(c, Removed | Rejected)])
 
     def cluster(self) -> Cluster:
         """Everything that is known, as one value."""
@@ -210,11 +233,11 @@ class Store:
                 objects[key] = new
                 return True
 
-    def _changed(self, kind: Kind) -> None:
+    def _changed(self, kind: Kind, objects: Iterable[Watched], gone: Collection[Key]) -> None:
         self._views.pop(kind, None)
         now = self._clock()
         for feed in self._feeds:
-            feed.wake(now)
+            feed.wake(now, objects, gone if kind is EndpointSlice else ())
 
     def _view(self, kind: Kind) -> Mapping[Key, Any]:
         """A copy that no later change touches; the same one as long as nothing changes."""

@@ -8,7 +8,8 @@ that unchanged Services cost nothing is the business of `normalise`, `plan` and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from kproxy.net import Family
 from kproxy.plan import Note, Plan, Settings, plan
 from kproxy.server.pacing import Action, Pace, Pacer
 from kproxy.server.store import Feed, Store
+from kproxy.server.triggers import Triggers
 from kproxy.state import Snapshot, normalise
 
 FULL_SYNC_SECONDS = 3600.0
@@ -26,11 +28,33 @@ FULL_SYNC_SECONDS = 3600.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Of one iptables table: how many rules were written, and how many of ours there are now."""
+
+    written: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one `Dataplane.apply` did.
+
+    ``text`` is a few words for the log.  ``full``: everything was written, not only what differs.  ``refused``: so
+    it was because the kernel had refused the difference.  ``rules`` by table, in iptables mode.
+    """
+
+    text: str
+    full: bool = True
+    refused: bool = False
+    rules: Mapping[str, Rules] = field(default_factory=dict)
+
+
 class Dataplane(Protocol):
     """The kernel of one family, as a backend programs it; failures are `HostError`."""
 
-    def apply(self, plan: Plan) -> str:
-        """Make the kernel do what the plan says; a few words on what was written, for the log."""
+    def apply(self, plan: Plan) -> Written:
+        """Make the kernel do what the plan says."""
 
     def missing(self) -> tuple[str, ...]:
         """What somebody took away since the last `apply`, as far as a cheap look can tell."""
@@ -44,6 +68,41 @@ class Cleaner(Protocol):
 
     def remove(self, plan: Plan) -> int:
         """Call when the plan is in the kernel; how many went.  `HostError` when it could not be done."""
+
+
+class Observer(Protocol):
+    """Is told what one family's sync does; called in the sync's thread, so it must be quick and must not raise."""
+
+    def attempted(self, seconds: float, *, full: bool) -> None:
+        """A sync ended, well or not; ``full``: all was to be written."""
+
+    def refused(self, *, full: bool) -> None:
+        """The kernel did not take what was written."""
+
+    def applied(self, written: Written | None, triggers: Sequence[float]) -> None:
+        """The kernel is up to date; None: it was so before.
+
+        ``triggers``: when (seconds since the epoch) the changes happened that it now knows of.
+        """
+
+    def cleaned(self, seconds: float, removed: int) -> None:
+        """Stale connections were looked for."""
+
+
+class Unobserved:
+    """An `Observer` that does not look."""
+
+    def attempted(self, seconds: float, *, full: bool) -> None:
+        """Nothing."""
+
+    def refused(self, *, full: bool) -> None:
+        """Nothing."""
+
+    def applied(self, written: Written | None, triggers: Sequence[float]) -> None:
+        """Nothing."""
+
+    def cleaned(self, seconds: float, removed: int) -> None:
+        """Nothing."""
 
 
 @dataclass(slots=True)
@@ -60,7 +119,8 @@ class FamilySync:
     """The loop of one family; `run` is the body of its thread.
 
     ``settings`` makes the plan's settings of a cluster, reading the machine's addresses as it does.
-    ``synced`` is called once, after the first sync that succeeds.
+    ``synced`` is called once, after the first sync that succeeds; ``in_kernel`` with the plan whenever the kernel
+    is known to hold it: after each sync and at each look.
     """
 
     family: Family
@@ -71,6 +131,8 @@ class FamilySync:
     pace: Pace
     clock: Callable[[], float]
     synced: Callable[[], None] = lambda: None
+    observer: Observer = field(default_factory=Unobserved)
+    in_kernel: Callable[[Plan], None] = lambda _: None
     progress: Progress = field(init=False)
     _pacer: Pacer = field(init=False)
     _snapshot: Snapshot | None = None
@@ -79,9 +141,10 @@ class FamilySync:
     _settings: Settings | None = None
     _rewritten_at: float = 0.0
     _told: frozenset[Note] = frozenset()
+    _clean_due: bool = False
 
     def __post_init__(self) -> None:
-        self.progress = Progress(self.store.subscribe())
+        self.progress = Progress(self.store.subscribe(Triggers(self.family, time.time())))
         self._pacer = Pacer(pace=self.pace)
 
     def run(self) -> None:
@@ -115,21 +178,22 @@ class FamilySync:
 
     def _sync(self) -> None:
         started = self.clock()
+        full = self._applied is None
         cluster = self.progress.feed.take()
         try:
             written = self._bring_up_to_date(cluster)
         except HostError as error:
             log.error("%s: sync failed: %s", self.family.value, error)  # noqa: TRY400 - the reason is all there is
-            self._failed()
+            self._failed(started, full=full)
             return
         except Exception:  # ``life.panic-safe``: whatever one input does, the next may be better
             log.exception("%s: sync failed", self.family.value)
             self._snapshot = self._plan = None
-            self._failed()
+            self._failed(started, full=full)
             return
         self._succeeded(written, self.clock() - started)
 
-    def _bring_up_to_date(self, cluster: Cluster) -> str | None:
+    def _bring_up_to_date(self, cluster: Cluster) -> Written | None:
         """What was written; None when the kernel holds this plan already."""
         self._settings = self.settings(cluster)
         self._snapshot = normalise(cluster, self.family, self._snapshot)
@@ -138,43 +202,58 @@ class FamilySync:
             return None
         first = self._applied is None
         self._applied = None
-        written = self.dataplane.apply(self._plan)
+        try:
+            written = self.dataplane.apply(self._plan)
+        except HostError:
+            self.observer.refused(full=first)
+            raise
         self._applied = self._plan
         if first:
             self._rewritten_at = self.clock()
         return written
 
-    def _failed(self) -> None:
+    def _failed(self, started: float, *, full: bool) -> None:
+        self.observer.attempted(self.clock() - started, full=full)
         self._applied = None
         self.dataplane.forget()
         self._pacer = self._pacer.failed(self.clock())
 
-    def _succeeded(self, written: str | None, seconds: float) -> None:
+    def _succeeded(self, written: Written | None, seconds: float) -> None:
         now = self.clock()
-        self.progress.feed.applied()
+        self.observer.attempted(seconds, full=written is not None and written.full)
+        self.observer.applied(written, self.progress.feed.applied())
         first = self.progress.updated is None
         self.progress.updated = now
+        self._announce()
         if written is None:
             self._pacer = self._pacer.idled(now)
             return
         self._pacer = self._pacer.wrote(now)
+        self._clean_due = True
         self._clean()
-        log.info("%s: synced in %.3f s: %s", self.family.value, seconds, written)
+        log.info("%s: synced in %.3f s: %s", self.family.value, seconds, written.text)
         self._tell(self._plan.notes if self._plan else ())
         if first:
             self.synced()
 
     def _clean(self) -> None:
         """Stale connections are no reason to doubt the rules: when they cannot go now, the next look tries again."""
-        if self._applied is None:
+        if self._applied is None or not self._clean_due:
             return
+        started = self.clock()
         try:
             removed = self.cleaner.remove(self._applied)
         except HostError as error:
             log.warning("%s: could not remove stale connections: %s", self.family.value, error)
         else:
+            self._clean_due = False
+            self.observer.cleaned(self.clock() - started, removed)
             if removed:
                 log.info("%s: removed %d stale connections", self.family.value, removed)
+
+    def _announce(self) -> None:
+        if self._applied is not None:
+            self.in_kernel(self._applied)
 
     def _tell(self, notes: tuple[Note, ...]) -> None:
         """Each note once, until it goes away."""
@@ -189,6 +268,7 @@ class FamilySync:
         now = self.clock()
         self._pacer = self._pacer.looked(now)
         self._clean()
+        self._announce()
         try:
             missing = self.dataplane.missing()
             settings = self.settings(self.store.cluster())

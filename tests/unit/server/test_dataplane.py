@@ -6,7 +6,7 @@ from kproxy.plan import NodePorts, Plan
 from kproxy.server import dataplane
 from kproxy.server.config import Configuration, Mode
 from kproxy.server.dataplane import UnusableMode, _Successor, dataplanes, require_built
-from kproxy.server.sync import Dataplane
+from kproxy.server.sync import Dataplane, Written
 
 PLAN = Plan(family=Family.IPV4, services=(), node_ports=NodePorts(None, localhost=True), detector=None)
 
@@ -14,8 +14,8 @@ PLAN = Plan(family=Family.IPV4, services=(), node_ports=NodePorts(None, localhos
 class Plane:
     """Takes a backend's place."""
 
-    def apply(self, plan: Plan) -> str:
-        return str(plan)
+    def apply(self, plan: Plan) -> Written:
+        return Written(str(plan))
 
     def missing(self) -> tuple[str, ...]:
         return ()
@@ -80,12 +80,12 @@ class Recorder(Plane):
     def __init__(self, log: list[str], failures: int = 0) -> None:
         self.log, self.failures = log, failures
 
-    def apply(self, plan: Plan) -> str:
+    def apply(self, plan: Plan) -> Written:
         self.failures -= 1
         if self.failures >= 0:
             raise HostError("apply", "not now", Reason.BUSY)
         self.log.append("applied")
-        return f"written for {plan.family.value}"
+        return Written(f"written for {plan.family.value}")
 
 
 def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() -> None:
@@ -94,7 +94,7 @@ def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() ->
     with pytest.raises(HostError):
         plane.apply(PLAN)
     assert log == []
-    assert plane.apply(PLAN) == "written for IPv4"
+    assert plane.apply(PLAN) == Written("written for IPv4")
     plane.apply(PLAN)
     assert log == ["applied", "cleared", "applied"]
 
@@ -103,4 +103,4 @@ def test_a_machine_without_the_other_modes_tools_is_served() -> None:
     def clear() -> None:
         raise HostError("iptables --version", "command not found", Reason.UNSUPPORTED)
 
-    assert _Successor(Recorder([]), clear).apply(PLAN) == "written for IPv4"
+    assert _Successor(Recorder([]), clear).apply(PLAN) == Written("written for IPv4")

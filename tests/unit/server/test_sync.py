@@ -11,7 +11,7 @@ from kproxy.net import Family
 from kproxy.plan import Plan, Settings
 from kproxy.server.pacing import Pace
 from kproxy.server.store import Kind, Removed, Store
-from kproxy.server.sync import FULL_SYNC_SECONDS, FamilySync
+from kproxy.server.sync import FULL_SYNC_SECONDS, FamilySync, Written
 from tests.objects import service
 
 PACE = Pace(shortest=1.0, longest=30.0, quiet=0.01, patience=0.03, first_retry=0.5)
@@ -36,12 +36,12 @@ class Kernel:
     trouble: Exception | None = None
     gone: tuple[str, ...] = ()
 
-    def apply(self, plan: Plan) -> str:
+    def apply(self, plan: Plan) -> Written:
         if self.trouble is not None:
             raise self.trouble
         self.plans.append(plan)
         self.gone = ()
-        return "something"
+        return Written("something")
 
     def missing(self) -> tuple[str, ...]:
         return self.gone
@@ -356,7 +356,7 @@ def test_the_loop_sleeps_until_a_change_and_then_syncs() -> None:
     done = threading.Event()
 
     class Announcing(Kernel):
-        def apply(self, plan: Plan) -> str:
+        def apply(self, plan: Plan) -> Written:
             if plan.services:
                 done.set()
             return super().apply(plan)

@@ -1,0 +1,27 @@
+"""Which health check node ports a node answers, and how many endpoints it answers for."""
+
+from __future__ import annotations
+
+from kproxy import state
+from kproxy.plan.values import HealthCheck
+from kproxy.state import Snapshot
+
+
+def health_checks(snapshot: Snapshot, node: str) -> tuple[HealthCheck, ...]:
+    """One for each Service that is due one, in the order of the snapshot."""
+    return tuple(
+        HealthCheck(service.key, service.health_check_port, _local_ready(service, node))
+        for service in snapshot.services.values()
+        if service.health_check_port is not None
+    )
+
+
+def _local_ready(service: state.Service, node: str) -> int:
+    """``hcnp.count-ips``: an endpoint that is terminating serves what it has, but wants nothing new."""
+    addresses = {
+        endpoint.address
+        for port in service.ports
+        for endpoint in port.endpoints
+        if endpoint.node == node and endpoint.ready and not endpoint.terminating
+    }
+    return len(addresses)
