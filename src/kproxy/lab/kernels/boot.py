@@ -106,7 +106,11 @@ class Machine:
         except FileNotFoundError:
             lines = (self._folder / "console").read_text(errors="replace").splitlines()
             tail = "\n".join(lines[-_CONSOLE_TAIL_LINES:])
-            raise LabError(f"the User-Mode Linux kernel ended before its command did:\n{tail}") from None
+            assert self._guard.stdout
+            code = self._guard.stdout.readline().decode().strip()
+            raise LabError(
+                f"the User-Mode Linux kernel ended before its command did ({code}):\n{tail}"
+            ) from None
 
     def close(self) -> None:
         """Let go of it; kills it when it still runs."""

@@ -2,7 +2,7 @@
 
 A small process between the two, run by path with ``-I -S``: ``guard.py FOLDER CONTROL PROGRAM ARGUMENT...``.  Its standard
 input is the lifeline: when it is cut, for whatever reason, the kernel and all of its processes are killed and the
-folder is removed.  Its standard output says ``ended`` when the kernel has.  Killed itself, it takes the kernel along
+folder is removed.  Its standard output gives the kernel's exit status (negative: a signal) when it has ended.  Killed itself, it takes the kernel along
 (the parent death signal), so no single death leaves anything behind.  The kernel's own standard input is
 the descriptor ``CONTROL``, which this process hands on.
 """
@@ -32,7 +32,7 @@ def main(folder: str, control: int, argv: Sequence[str]) -> None:
     kill_group(kernel.pid)
     kernel.wait()
     if watched[0] not in ready:
-        os.write(1, b"ended\n")
+        os.write(1, f"{kernel.returncode}\n".encode())
         os.read(watched[0], 1)
     shutil.rmtree(folder, ignore_errors=True)
 
