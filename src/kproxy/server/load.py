@@ -46,26 +46,46 @@ class InvalidConfiguration(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A valid configuration, and what strict decoding would have refused in it."""
+    """A configuration, and what strict decoding would have refused in it."""
 
     config: Configuration
     warnings: tuple[str, ...]
 
 
 def load(text: str | bytes) -> Loaded:
-    """A `Configuration` from YAML or JSON text, defaults filled in.
+    """A valid `Configuration` from YAML or JSON text, defaults filled in.
 
     Raises `InvalidConfiguration`.
+    """
+    loaded = read(text)
+    if found := problems(loaded.config):
+        raise InvalidConfiguration(found)
+    return loaded
+
+
+def read(text: str | bytes) -> Loaded:
+    """What the text says, defaults filled in; it may still break rules of `kproxy.server.validate`.
+
+    Raises `InvalidConfiguration` when it is no configuration at all.
     """
     document, duplicates = parse_yaml(text)
     decoder = _Decoder()
     config = decoder.section(_body(document), Configuration, "")
     if decoder.errors:
         raise InvalidConfiguration(tuple(decoder.errors))
-    config = with_addresses(config)
-    if found := problems(config):
-        raise InvalidConfiguration(found)
-    return Loaded(config, (*duplicates, *decoder.unknown))
+    return Loaded(with_addresses(config), (*duplicates, *decoder.unknown))
+
+
+def decode(fields: dict[str, Any]) -> Configuration:
+    """A `Configuration` of values in the file's form where every one was meant, zeros included.
+
+    Raises `InvalidConfiguration` when one is not of its field's type.
+    """
+    decoder = _Decoder(zeros_are_meant=True)
+    config = decoder.section(fields, Configuration, "")
+    if decoder.errors:
+        raise InvalidConfiguration(tuple(decoder.errors))
+    return config
 
 
 def parse_yaml(text: str | bytes) -> tuple[object, tuple[str, ...]]:
@@ -117,6 +137,7 @@ def _body(document: object) -> dict[str, Any]:
 class _Decoder:
     """Fills sections in; notes what does not fit instead of stopping at the first."""
 
+    zeros_are_meant: bool = False
     errors: list[Problem] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
@@ -142,7 +163,7 @@ class _Decoder:
         except ValueError as error:
             self.errors.append(Problem(path, raw, str(error)))
             return
-        if value or info.name in _ZERO_IS_A_VALUE:
+        if value or self.zeros_are_meant or info.name in _ZERO_IS_A_VALUE:
             values[info.name] = value
 
 

@@ -15,21 +15,14 @@ import msgspec
 from kproxy.net import family_of, parse_address, parse_network
 from kproxy.server.config import Configuration, DetectLocal, Mode, split_host_port
 from kproxy.server.duration import Duration
+from kproxy.server.gates import GATES
 
 PRIMARY = "primary"
 """The word that stands for the node's own addresses in ``nodePortAddresses`` (``np.primary-default``)."""
 
 SCHEDULERS = frozenset({"", "rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh"})
 
-FEATURE_GATES: dict[str, bool | None] = {
-    "AllAlpha": None,
-    "AllBeta": None,
-    "AllowServiceExternalIPs": None,
-    "MultiCIDRServiceAllocator": True,
-    "NFTablesProxyMode": True,
-    "PreferSameTrafficDistribution": True,
-}
-"""The gates that concern a proxy, and what those that can no longer be changed are locked to."""
+LOG_FORMATS = ("text", "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +98,13 @@ def _networks(path: str) -> _Rule:
     )
 
 
-def _listens(path: str) -> _Rule:
+def _listens(path: str, *, may_be_empty: bool = False) -> _Rule:
     value = attrgetter(path)
-    return _Rule(
-        path,
-        "must be IP:port, port within [1, 65535]",
-        lambda config: split_host_port(value(config)) is not None,
-    )
+
+    def holds(config: Configuration) -> bool:
+        return (may_be_empty and not value(config)) or split_host_port(value(config)) is not None
+
+    return _Rule(path, "must be IP:port, port within [1, 65535]", holds)
 
 
 def _names(kind: type[Mode | DetectLocal]) -> str:
@@ -124,6 +117,14 @@ def _known_mode(config: Configuration) -> bool:
 
 def _known_detection(config: Configuration) -> bool:
     return config.detect_local_mode in {how.value for how in DetectLocal}
+
+
+def _vmodule(config: Configuration) -> bool:
+    patterns = config.logging.vmodule
+    return not patterns or (
+        config.logging.format == "text"
+        and all(item.file_pattern and not set("=,") & set(item.file_pattern) for item in patterns)
+    )
 
 
 def _one_network_a_family(config: Configuration) -> bool:
@@ -153,11 +154,18 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
                 f"must hold CIDRs only, or the one word {PRIMARY}",
                 _node_port_addresses,
             ),
-            _listens("healthz_bind_address"),
+            _listens("healthz_bind_address", may_be_empty=True),
             _listens("metrics_bind_address"),
             _positive("config_sync_period"),
             _not_negative("client_connection.burst"),
             _within("oom_score_adj", -1000, 1000),
+            _Rule(
+                "logging.format",
+                f"must be one of {', '.join(LOG_FORMATS)}",
+                lambda config: config.logging.format in LOG_FORMATS,
+            ),
+            _not_negative("logging.verbosity"),
+            _Rule("logging.vmodule", "must have patterns, and is for the text format only", _vmodule),
             _within("iptables.masquerade_bit", 0, 31),
             *_periods("iptables"),
             *map(
@@ -236,10 +244,11 @@ def _broken_rules(config: Configuration) -> Iterator[Problem]:
 
 def _bad_gates(config: Configuration) -> Iterator[Problem]:
     for name, wanted in config.feature_gates.items():
-        if name not in FEATURE_GATES:
+        gate = GATES.get(name)
+        if gate is None:
             yield Problem(f"featureGates.{name}", wanted, "unknown feature gate")
-        elif FEATURE_GATES[name] not in {None, wanted}:
-            yield Problem(f"featureGates.{name}", wanted, f"is locked to {_shown(FEATURE_GATES[name])}")
+        elif gate.locked and wanted != gate.default:
+            yield Problem(f"featureGates.{name}", wanted, f"is locked to {_shown(gate.default)}")
 
 
 def _file_path(path: str) -> str:

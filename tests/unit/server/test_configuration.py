@@ -10,7 +10,7 @@ HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfigurati
 EVERYTHING = """
 featureGates: {AllowServiceExternalIPs: false}
 clientConnection: {kubeconfig: /k, acceptContentTypes: a, contentType: application/json, qps: 50, burst: 100}
-logging: {format: json, flushFrequency: 5s, verbosity: 4, vmodule: [{filePattern: "x*", verbosity: 9}], options: {json: {infoBufferSize: "0"}}}
+logging: {format: text, flushFrequency: 5s, verbosity: 4, vmodule: [{filePattern: "x*", verbosity: 9}], options: {json: {infoBufferSize: "0"}}}
 hostnameOverride: Node-A
 bindAddress: "::"
 healthzBindAddress: "[::1]:10"

@@ -1,0 +1,235 @@
+"""Words of a command line become typed values, the way pflag reads them; every word that is wrong is told at once.
+
+Above `kproxy.server.flag_table`, which says what flags there are; `kproxy.server.resolve` makes a configuration of
+the result.  Pure.  Not argparse: ``--masquerade-all false``, ``--v``, ``-v4``, underscores for dashes, repeated lists
+and Go's numbers and durations mean here what they mean to kube-proxy, so that a DaemonSet's arguments need no change.
+
+Syntax: https://pkg.go.dev/github.com/spf13/pflag#readme-command-line-flag-syntax
+"""
+
+from __future__ import annotations
+
+import csv
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kproxy.server.duration import Duration
+
+Value = str | bool | int | float | Duration | tuple[str, ...] | Mapping[str, bool] | Mapping[str, int]
+
+
+class Kind(enum.Enum):
+    """What a flag takes; the value is how usage names it."""
+
+    STRING = "string"
+    BOOL = ""
+    INT = "int32"
+    FLOAT = "float32"
+    DURATION = "duration"
+    LIST = "strings"
+    GATES = "mapStringBool"
+    PATTERNS = "pattern=N,..."
+    VERSION = "version[=true]"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """``--name``; ``about`` is its line of help, ``deprecated`` what to use instead."""
+
+    name: str
+    kind: Kind
+    about: str
+    short: str = ""
+    deprecated: str = ""
+
+
+class BadFlags(Exception):
+    """A command line that cannot be run; ``problems`` holds every reason, ``str()`` one per line."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The flags that were given, by name, and what is to be said about them."""
+
+    values: Mapping[str, Value] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def text(self, name: str) -> str:
+        """The value of a string flag, empty when it was not given."""
+        return str(self.values.get(name, ""))
+
+    def says(self, name: str) -> bool:
+        """Whether a switch is on."""
+        return self.values.get(name, False) is not False
+
+
+def parse(words: Sequence[str], flags: Sequence[Flag], gone: Mapping[str, str]) -> Given:
+    """The values of ``words`` by the table ``flags``.
+
+    ``gone`` says of flags that are no more what replaces them.  Raises `BadFlags`.
+    """
+    reader = _Reader(flags, gone)
+    reader.read(list(words))
+    if reader.problems:
+        raise BadFlags(reader.problems)
+    return Given(reader.values, tuple(reader.warnings))
+
+
+class _Reader:
+    """One walk over a command line."""
+
+    def __init__(self, flags: Sequence[Flag], gone: Mapping[str, str]) -> None:
+        self._flags = {flag.name: flag for flag in flags}
+        self._short = {flag.short: flag for flag in flags if flag.short}
+        self._gone = gone
+        self.values: dict[str, Value] = {}
+        self.warnings: list[str] = []
+        self.problems: list[str] = []
+
+    def read(self, words: list[str]) -> None:
+        """Take all words; those after ``--`` and those without a dash are positional (``cfg.args``)."""
+        positional = []
+        while words:
+            word = words.pop(0)
+            if word == "--":
+                positional += words
+                break
+            if word.startswith("--"):
+                self._long(word, words)
+            elif word.startswith("-") and word != "-":
+                self._shorthand(word, words)
+            else:
+                positional.append(word)
+        self.problems += [f"{word!r}: takes no arguments, only flags" for word in positional if word]
+
+    def _long(self, word: str, rest: list[str]) -> None:
+        name, equals, text = word[2:].partition("=")
+        name = name.replace("_", "-")
+        flag = self._flags.get(name)
+        if flag is None:
+            self.problems.append(self._unknown(name))
+            if not equals and rest and not rest[0].startswith("-"):
+                rest.pop(0)  # most likely its value: no second complaint about it
+        else:
+            self._take(flag, text if equals else None, rest)
+
+    def _shorthand(self, word: str, rest: list[str]) -> None:
+        flag = self._short.get(word[1])
+        if flag is None:
+            self.problems.append(f"unknown flag: {word[:2]}")
+        else:
+            self._take(flag, word[2:].removeprefix("=") if len(word) > 2 else None, rest)
+
+    def _unknown(self, name: str) -> str:
+        if name in self._gone:
+            return f"--{name} is gone: {self._gone[name]}"
+        return f"unknown flag: --{name}"
+
+    def _take(self, flag: Flag, text: str | None, rest: list[str]) -> None:
+        if text is None and flag.kind in _ALONE:
+            text = "true"
+        elif text is None:
+            if not rest:
+                self.problems.append(f"--{flag.name} needs a value ({flag.kind.value})")
+                return
+            text = rest.pop(0)
+        try:
+            self._set(flag, _READERS[flag.kind](text))
+        except ValueError as error:
+            self.problems.append(f"--{flag.name}={text}: {error}")
+            return
+        if flag.deprecated:
+            self.warnings.append(f"--{flag.name} is deprecated: {flag.deprecated}")
+
+    def _set(self, flag: Flag, value: Value) -> None:
+        """Lists and maps grow by each time they are given; of anything else the last word counts."""
+        known = self.values.get(flag.name)
+        if isinstance(known, tuple) and isinstance(value, tuple):
+            value = known + value
+        elif isinstance(known, Mapping) and isinstance(value, Mapping):
+            value = {**known, **value}
+        self.values[flag.name] = value
+
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_INT32 = range(-(2**31), 2**31)
+_ALONE = frozenset({Kind.BOOL, Kind.VERSION})
+"""Kinds that take a value only after ``=``."""
+
+
+def boolean(text: str) -> bool:
+    """Go's reading of a truth value (https://pkg.go.dev/strconv#ParseBool); raises `ValueError`."""
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise ValueError("must be true or false")
+
+
+def _integer(text: str) -> int:
+    try:
+        number = int(text, 0)
+    except ValueError:
+        raise ValueError("must be a whole number") from None
+    if number not in _INT32:
+        raise ValueError("must fit in 32 bits")
+    return number
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("must be a number") from None
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(next(csv.reader([text]), []))
+
+
+def _pairs(text: str, what: str) -> list[tuple[str, str]]:
+    found = [pair.strip().partition("=") for pair in text.split(",") if pair.strip()]
+    if not all(name and equals for name, equals, _ in found):
+        raise ValueError(f"must be {what} pairs with commas between")
+    return [(name.strip(), value.strip()) for name, _, value in found]
+
+
+def _gates(text: str) -> dict[str, bool]:
+    return {name: boolean(value) for name, value in _pairs(text, "Gate=true")}
+
+
+def _patterns(text: str) -> dict[str, int]:
+    return {name: _integer(value) for name, value in _pairs(text, "pattern=N")}
+
+
+def _version(text: str) -> str:
+    return "" if text in _FALSE else text
+
+
+_READERS: Mapping[Kind, Callable[[str], Value]] = {
+    Kind.STRING: str,
+    Kind.BOOL: boolean,
+    Kind.INT: _integer,
+    Kind.FLOAT: _float,
+    Kind.DURATION: Duration.parse,
+    Kind.LIST: _list,
+    Kind.GATES: _gates,
+    Kind.PATTERNS: _patterns,
+    Kind.VERSION: _version,
+}
+
+
+def usage(flags: Sequence[Flag]) -> str:
+    """All flags with what they take and what they do, one per line, deprecated ones left out."""
+    shown = [
+        (f"  -{f.short}, --{f.name}" if f.short else f"      --{f.name}", f)
+        for f in flags
+        if not f.deprecated
+    ]
+    heads = [(f"{head} {flag.kind.value}".rstrip(), flag.about) for head, flag in shown]
+    width = max(len(head) for head, _ in heads) + 2
+    return "\n".join(f"{head:<{width}}{about}" for head, about in heads)
