@@ -194,6 +194,14 @@ def read_file(path: str) -> str:
         raise _os_error(f"read {path}", error) from error
 
 
+def write_file(path: str, text: str) -> None:
+    """Write a file of /proc or /sys that is there already; `HostError` when the kernel refuses."""
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        raise _os_error(f"write {path}", error) from error
+
+
 def read_sysctl(name: str) -> str:
     """The value of ``net/ipv4/ip_forward`` (written with slashes); `HostError` MISSING when there is none."""
     try:

@@ -23,6 +23,7 @@ from kproxy.server.kubeconfig import ClientCertificate, Connection
 CONNECT_TIMEOUT = 10.0
 LIST_TIMEOUT = 60.0
 _CHUNK = 1 << 17
+_DONE = (http.client.OK, http.client.CREATED, http.client.ACCEPTED)
 _HEADERS = {"Accept": "application/json", "User-Agent": "kproxy"}
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -61,6 +62,11 @@ class ApiClient:
         with closing(self._connect()) as connection:
             return self._ask(connection, path, parameters, LIST_TIMEOUT).read()
 
+    def post(self, path: str, body: bytes) -> bytes:
+        """Create an object from JSON; the answer's body.  Raises as `get`."""
+        with closing(self._connect()) as connection:
+            return self._ask(connection, path, {}, LIST_TIMEOUT, body).read()
+
     @contextmanager
     def stream(self, path: str, parameters: Mapping[str, str], silence: float) -> Iterator[Stream]:
         """An answer that keeps coming; the connection ends with the context.  Raises as `get`."""
@@ -76,18 +82,25 @@ class ApiClient:
         return _HTTPSConnection(host, self._url.port, self._tls, self._server_name)
 
     def _ask(
-        self, connection: http.client.HTTPConnection, path: str, parameters: Mapping[str, str], silence: float
+        self,
+        connection: http.client.HTTPConnection,
+        path: str,
+        parameters: Mapping[str, str],
+        silence: float,
+        body: bytes | None = None,
     ) -> http.client.HTTPResponse:
         headers = _HEADERS | self._authorizer.headers()
+        if body is not None:
+            headers |= {"Content-Type": "application/json"}
         connection.connect()
         for level, option, value in _KEEPALIVE:
             connection.sock.setsockopt(level, option, value)
         connection.sock.settimeout(silence)
-        connection.request(
-            "GET", f"{self._url.path.rstrip('/')}{path}?{urlencode(parameters)}", headers=headers
-        )
+        query = f"?{urlencode(parameters)}" if parameters else ""
+        target = f"{self._url.path.rstrip('/')}{path}{query}"
+        connection.request("GET" if body is None else "POST", target, body, headers)
         response = connection.getresponse()
-        if response.status != http.client.OK:
+        if response.status not in _DONE:
             raise self._error(response)
         return response
 

@@ -1,0 +1,102 @@
+"""What a configuration asks for that this node cannot give, or that its author may not have meant.
+
+Called by `kproxy.server.run` once the node's addresses are known.  Pure (``cfg.badconfig-warn``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kproxy.net import Family, Network, family_of, parse_network
+from kproxy.server.config import Configuration, DetectLocal, Mode, split_host_port
+from kproxy.server.validate import PRIMARY
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The node: its primary family, those it serves, and the networks of its pods by the Node object."""
+
+    primary: Family
+    families: frozenset[Family]
+    pod_networks: Sequence[Network] = ()
+
+    @property
+    def both(self) -> bool:
+        """Whether both families are served."""
+        return len(self.families) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A line for the log; ``fatal`` is one that a proxy must not start with."""
+
+    text: str
+    fatal: bool = False
+
+
+def advice(config: Configuration, node: Situation) -> tuple[Advice, ...]:
+    """Everything to be said about running ``config`` there."""
+    return (*_node_ports(config, node), *_wrong_families(config, node))
+
+
+def _node_ports(config: Configuration, node: Situation) -> Iterable[Advice]:
+    given = _networks(config.node_port_addresses)
+    primary = node.primary.value
+    ours = [network for network in given if family_of(network) is node.primary]
+    if not config.node_port_addresses:
+        yield Advice("nodePortAddresses is unset: node ports are accepted on all local IPs; consider primary")
+    elif config.node_port_addresses == (PRIMARY,):
+        return
+    elif not ours:
+        yield Advice(
+            f"nodePortAddresses has no {primary} network: they are accepted on all local {primary} IPs"
+        )
+    elif len(ours) == len(given) and _dual(config, node):
+        other = _other(node.primary).value
+        yield Advice(f"nodePortAddresses has no {other} network: they are accepted on all local {other} IPs")
+
+
+def _wrong_families(config: Configuration, node: Situation) -> Iterable[Advice]:
+    other = _other(node.primary)
+    kind = f"{node.primary.value}-{'primary' if node.both else 'only'}"
+    cluster = _networks(config.cluster_cidr.split(","))
+    if _all_of(other, cluster):
+        fatal = config.detect_local_mode == DetectLocal.CLUSTER_CIDR.value and not node.both
+        yield Advice(f"the node is {kind} but clusterCIDR has only {other.value} networks", fatal)
+    if _all_of(other, node.pod_networks):
+        fatal = config.detect_local_mode == DetectLocal.NODE_CIDR.value
+        yield Advice(f"the node is {kind} but spec.podCIDRs has only {other.value} networks", fatal)
+    if node.both:
+        return
+    if config.mode == Mode.IPVS.value and _all_of(other, _networks(config.ipvs.exclude_cidrs)):
+        yield Advice(f"the node is {kind} but ipvs.excludeCIDRs has only {other.value} networks")
+    for name, text in (
+        ("healthzBindAddress", config.healthz_bind_address),
+        ("metricsBindAddress", config.metrics_bind_address),
+    ):
+        listens = split_host_port(text)
+        if listens and family_of(listens[0]) is other and not listens[0].is_unspecified:
+            yield Advice(f"the node is {kind} but {name} is {other.value}")
+
+
+def _dual(config: Configuration, node: Situation) -> bool:
+    """Whether anything says that the cluster has both families."""
+    groups = (
+        _networks(config.cluster_cidr.split(",")),
+        _networks(config.ipvs.exclude_cidrs),
+        node.pod_networks,
+    )
+    return any({family_of(network) for network in group} == set(Family) for group in groups)
+
+
+def _all_of(family: Family, networks: Sequence[Network]) -> bool:
+    return bool(networks) and all(family_of(network) is family for network in networks)
+
+
+def _networks(texts: Iterable[str]) -> list[Network]:
+    return [network for network in map(parse_network, texts) if network is not None]
+
+
+def _other(family: Family) -> Family:
+    return Family.IPV6 if family is Family.IPV4 else Family.IPV4
