@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,9 @@ from kproxy.backends.iptables.base import Options, hooks
 from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS, Block, diff
 from kproxy.backends.iptables.program import Program, program
 from kproxy.backends.iptables.rules import Table, specification
+from kproxy.backends.nftables import diff as nftables_diff
+from kproxy.backends.nftables import program as nftables
+from kproxy.backends.nftables.base import Options as NftablesOptions
 from kproxy.lab.namespaces import LabError, Namespace, create
 from kproxy.lab.processes import Xtables, xtables_directory
 from kproxy.plan import Plan
@@ -72,19 +75,60 @@ class IptablesFloor:
             "PATH": f"{self._tools}:{os.environ.get('PATH', os.defpath)}",
             "XTABLES_LOCKFILE": str(self._lock),
         }
-        with text.open("rb") as rules:
-            started = time.monotonic()
-            command = (str(self._tools / "iptables-restore"), *arguments)
-            process = self._full.start(command, stdin=rules, env=environment, stderr=subprocess.PIPE)
-            assert process.stderr is not None
-            errors = process.stderr.read()
-            _, status, used = os.wait4(process.pid, 0)
-            seconds = time.monotonic() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
-        process.stderr.close()
-        if process.returncode:
-            raise LabError(f"{' '.join(command)}: {errors.decode(errors='replace').strip()}")
-        return Cost(seconds, used.ru_utime + used.ru_stime)
+        command = (str(self._tools / "iptables-restore"), *arguments)
+        return timed(self._full, command, text, environment)
+
+
+class NftablesFloor:
+    """``nft -f`` of one plan, and of what moves the one endpoint of a Service there and back."""
+
+    def __init__(self, plan: Plan, moved: Plan, directory: Path) -> None:
+        """``moved``: the plan after that change; files are kept in ``directory``."""
+        here = nftables.program(plan, NftablesOptions())
+        there = nftables.program(moved, NftablesOptions(), here)
+        whole = directory / "whole.nft"
+        whole.write_text(str(nftables_diff.diff(None, here)))
+        self.ways = (Way("nft -f", whole, ()),)
+        self._changes = (directory / "there.nft", directory / "back.nft")
+        self._changes[0].write_text(str(nftables_diff.diff(here, there)))
+        self._changes[1].write_text(str(nftables_diff.diff(there, here)))
+        self._turn = 0
+        self._full: Namespace | None = None
+
+    def whole(self, way: Way) -> Cost:
+        """Load everything into a new namespace, which is kept for `service`."""
+        self.close()
+        self._full, self._turn = create("floor"), 0
+        return timed(self._full, ("nft", "-f", "-"), way.text, os.environ)
+
+    def service(self) -> Cost:
+        """Move the endpoint in the namespace that holds everything."""
+        assert self._full is not None
+        text = self._changes[self._turn % 2]
+        self._turn += 1
+        return timed(self._full, ("nft", "-f", "-"), text, os.environ)
+
+    def close(self) -> None:
+        """Let go of the namespace."""
+        if self._full is not None:
+            self._full.close()
+            self._full = None
+
+
+def timed(namespace: Namespace, command: Sequence[str], stdin: Path, environment: Mapping[str, str]) -> Cost:
+    """Run a tool inside on a file; wall and CPU time.  `LabError` when it fails."""
+    with stdin.open("rb") as text:
+        started = time.monotonic()
+        process = namespace.start(command, stdin=text, env=environment, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        errors = process.stderr.read()
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - started
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stderr.close()
+    if process.returncode:
+        raise LabError(f"{' '.join(command)}: {errors.decode(errors='replace').strip()}")
+    return Cost(seconds, used.ru_utime + used.ru_stime)
 
 
 def _ways(desired: Program, variant: Xtables, directory: Path) -> tuple[Way, ...]:

@@ -14,7 +14,7 @@ from kproxy.conformance.subject import Subject
 from kproxy.lab.apiserver import Store
 from kproxy.lab.processes import Xtables
 from tests.bench import rules, world
-from tests.bench.floors import IptablesFloor
+from tests.bench.floors import IptablesFloor, NftablesFloor
 from tests.bench.process import Tree
 from tests.bench.results import Cost, Floor, Result
 from tests.bench.stage import Stage, open_stage, put
@@ -52,16 +52,25 @@ async def measure(order: Order, say: Callable[[str], None]) -> Result:
 
 
 @contextlib.contextmanager
-def _floor(order: Order) -> Iterator[IptablesFloor | None]:
+def _floor(order: Order) -> Iterator[IptablesFloor | NftablesFloor | None]:
     """The floor of a mode, where it has one."""
-    if order.mode != "iptables":
+    if order.mode not in {"iptables", "nftables"}:
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="kproxy-bench-floor-") as directory:
-        plan = world.planned(world.documents(order.size), order.mode)
-        floor = IptablesFloor(plan, world.standing(order.size)[0], order.variant, Path(directory))
-        with contextlib.closing(floor):
-            yield floor
+    with (
+        tempfile.TemporaryDirectory(prefix="kproxy-bench-floor-") as directory,
+        contextlib.closing(_made(order, Path(directory))) as floor,
+    ):
+        yield floor
+
+
+def _made(order: Order, directory: Path) -> IptablesFloor | NftablesFloor:
+    live = world.standing(order.size)[0]
+    plan = world.planned(world.documents(order.size), order.mode)
+    if order.mode == "iptables":
+        return IptablesFloor(plan, live, order.variant, directory)
+    moved = world.planned((*world.documents(order.size), live.slice(BACKENDS[1])), order.mode)
+    return NftablesFloor(plan, moved, directory)
 
 
 class _Run:
@@ -107,14 +116,14 @@ class _Run:
             floor=found,
         )
 
-    def _restore(self, floor: IptablesFloor | None) -> None:
+    def _restore(self, floor: IptablesFloor | NftablesFloor | None) -> None:
         if floor is None:
             return
         for way in floor.ways:
             self._say(f"the bare tool: {way.name}")
             self._whole.setdefault(way.name, []).append(floor.whole(way))
 
-    async def _start(self, stage: Stage, floor: IptablesFloor | None, *, last: bool) -> None:
+    async def _start(self, stage: Stage, floor: IptablesFloor | NftablesFloor | None, *, last: bool) -> None:
         self._say(f"{self._order.subject.name} starts")
         started = time.monotonic()
         tree = stage.start()
@@ -133,7 +142,7 @@ class _Run:
             self._daemon_peak = max(self._daemon_peak, tree.daemon_peak())
         self._tree_peak = max(self._tree_peak, tree.peak)
 
-    async def _change(self, stage: Stage, tree: Tree, floor: IptablesFloor | None) -> None:
+    async def _change(self, stage: Stage, tree: Tree, floor: IptablesFloor | NftablesFloor | None) -> None:
         """Move the one endpoint of a Service from pod to pod."""
         live, used = self._lives[0], 0.0
         for number in range(1, self._order.changes + 1):

@@ -19,7 +19,7 @@ def show(console: Console, results: Sequence[Result]) -> None:
     table.add_column("", no_wrap=True)
     columns: list[Sequence[str]] = [_MEASURES]
     for result in results:
-        table.add_column(f"{result.subject} {_mode(result)}\n{result.size}", justify="right")
+        table.add_column(f"{result.subject} {result.tools}\n{result.size}", justify="right")
         columns.append(_own(result))
         if result.floor is not None:
             table.add_column(f"bare tool\n({result.floor.best_way})", justify="right", style="dim")
@@ -31,7 +31,7 @@ def show(console: Console, results: Sequence[Result]) -> None:
 
 def verdicts(console: Console, result: Result, *, binding: bool) -> None:
     """The goals; where they do not bind, only the figures."""
-    where = f"{result.subject} {_mode(result)} {result.size}"
+    where = f"{result.subject} {result.tools} {result.size}"
     for goal in result.goals():
         word = ("[green]reached[/]" if goal.reached else "[red]missed[/]") if binding else ""
         text = f"{where}: {goal.name} {goal.value:.2f} (goal {goal.most:g}) {word}"
@@ -48,7 +48,7 @@ def plot(results: Sequence[Result], path: Path) -> bool:
     except ImportError:
         return False
     figure = Figure(figsize=(10, 1.5 + 0.8 * len(results)), layout="constrained")
-    names = [f"{r.subject} {_mode(r)}\n{r.size}" for r in results]
+    names = [f"{r.subject} {r.tools}\n{r.size}" for r in results]
     panels: tuple[tuple[str, Callable[[Result], float], Callable[[Floor], float]], ...] = (
         ("first programming, s", lambda r: min(r.first), lambda f: f.best.seconds),
         ("endpoint change, s (median)", lambda r: median(r.changes), lambda f: median(f.service)),
@@ -112,7 +112,3 @@ def _best(costs: Sequence[Cost]) -> str:
 def _range(samples: Sequence[float]) -> str:
     seconds = sorted(samples)
     return f"{seconds[0]:.2f}" + (f" (..{seconds[-1]:.2f})" if len(seconds) > 1 else "")
-
-
-def _mode(result: Result) -> str:
-    return f"{result.mode} {result.variant}" if result.mode == "iptables" else result.mode
