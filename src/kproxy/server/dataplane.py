@@ -20,6 +20,9 @@ from kproxy.server.sync import Dataplane, Rules, Written
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 _IPV6_DISABLED = "net/ipv6/conf/all/disable_ipv6"
 
+_COUNTED = frozenset({"filter", "nat"})
+"""The tables whose rules are worth a metric: mangle has a chain of ours, and no rule."""
+
 _BUILT = (Mode.IPTABLES.value, Mode.NFTABLES.value)
 
 log = logging.getLogger(__name__)
@@ -88,7 +91,11 @@ class _Iptables:
         return Written(
             f"{'all written' if applied.rewritten else 'rules written'}: {texts or 'none'}",
             full=applied.rewritten,
-            rules={t.value: Rules(applied.written.get(t, 0), total) for t, total in applied.total.items()},
+            rules={
+                table.value: Rules(applied.written.get(table, 0), total)
+                for table, total in applied.total.items()
+                if table.value in _COUNTED
+            },
         )
 
     def missing(self) -> tuple[str, ...]:

@@ -6,11 +6,6 @@ the Node.  Behaviours ``hz.*``; https://kubernetes.io/docs/reference/networking/
 
 from __future__ import annotations
 
-import http.server
-import logging
-import socket
-import socketserver
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,15 +15,13 @@ from http import HTTPStatus
 import msgspec
 
 from kproxy.api import Node
-from kproxy.net import Address, Family
+from kproxy.net import Family
+from kproxy.server.ports_http import NOT_FOUND, Answer, Request
 from kproxy.server.sync import Progress
 
 DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
-BIND_RETRY_SECONDS = 5.0
 
 _NEVER = "0001-01-01T00:00:00Z"
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +43,6 @@ class _Payload(msgspec.Struct, rename="camel", omit_defaults=True):
     healthy: bool
     status: dict[str, _Status]
     node_eligible: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a probe is told."""
-
-    status: HTTPStatus
-    body: bytes
 
 
 def livez(families: Mapping[Family, FamilyHealth], patience: float, now: float) -> Answer:
@@ -91,9 +76,13 @@ def _payload(families: Mapping[Family, FamilyHealth], patience: float, now: floa
 
 
 def _status(state: FamilyHealth, patience: float, now: float) -> _Status:
-    if state.waiting is None or state.waiting < patience:
+    if not _late(state, patience):
         return _Status(_timestamp(now), healthy=True)
     return _Status(_NEVER if state.updated is None else _timestamp(now - state.updated), healthy=False)
+
+
+def _late(state: FamilyHealth, patience: float) -> bool:
+    return state.waiting is not None and state.waiting >= patience
 
 
 def _timestamp(seconds: float) -> str:
@@ -107,22 +96,32 @@ def _answer(payload: _Payload) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Answers probes from the progress of the families that run; ``clock`` is the one `Progress` is dated by."""
+    """Answers probes from the progress of the families that run; ``clock`` is the one `Progress` is dated by.
+
+    ``count`` is told each probe's path and answer (``hz.counters``).
+    """
 
     families: Mapping[Family, Progress]
     patience: float
     node: Callable[[], Node | None]
     clock: Callable[[], float]
+    count: Callable[[str, HTTPStatus], None] = lambda _path, _status: None
 
-    def answer(self, path: str) -> Answer | None:
-        """What is told at a path; None where there is nothing (404)."""
-        match path.partition("?")[0]:
+    def __call__(self, request: Request) -> Answer:
+        """What a probe is told."""
+        match request.path:
             case "/healthz":
-                return healthz(self._states(), self.patience, time.time(), self.node())
+                answer = healthz(self._states(), self.patience, time.time(), self.node())
             case "/livez":
-                return livez(self._states(), self.patience, time.time())
+                answer = livez(self._states(), self.patience, time.time())
             case _:
-                return None
+                return NOT_FOUND
+        self.count(request.path, answer.status)
+        return answer
+
+    def up_to_date(self) -> bool:
+        """Whether no change has waited too long, whatever becomes of the node (``hcnp.proxy-unhealthy``)."""
+        return all(not _late(state, self.patience) for state in self._states().values())
 
     def _states(self) -> dict[Family, FamilyHealth]:
         now = self.clock()
@@ -134,75 +133,3 @@ class Health:
 
 def _age(since: float | None, now: float) -> float | None:
     return None if since is None else now - since
-
-
-class HealthServer(http.server.ThreadingHTTPServer):
-    """Serves a `Health`; each probe has a thread, so that a slow one holds nothing up."""
-
-    daemon_threads = True
-    allow_reuse_address = True
-
-    def __init__(self, address: Address, port: int, health: Health) -> None:
-        """Raises `OSError` when it cannot listen there.  A wildcard listens in both families, as in Go."""
-        self.health = health
-        self._both = address.is_unspecified and socket.has_dualstack_ipv6()
-        self.address_family = socket.AF_INET6 if self._both or address.version == 6 else socket.AF_INET
-        super().__init__(("::" if self._both else str(address), port), _Handler)
-
-    def server_bind(self) -> None:
-        """Bind, without the reverse DNS look-up of `http.server`."""
-        if self._both:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        socketserver.TCPServer.server_bind(self)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A prober that hangs up is no event."""
-        log.debug("health probe from %s broke off (%s)", client_address, request)
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    server: HealthServer
-    server_version = "kproxy"
-    sys_version = ""
-    timeout = 10.0
-
-    def do_GET(self) -> None:
-        answer = self.server.health.answer(self.path)
-        if answer is None:
-            self.send_error(HTTPStatus.NOT_FOUND)
-            return
-        self.send_response(answer.status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        self.wfile.write(answer.body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
-        log.debug(format, *args)
-
-
-def serve(address: Address, port: int, health: Health, *, hard_fail: bool) -> None:
-    """Serve from a thread of its own.
-
-    When the address cannot be had it is tried again every 5 s (``hz.bind-retry``), or `OSError` is raised
-    if ``hard_fail``.
-    """
-    try:
-        server: HealthServer | None = HealthServer(address, port, health)
-    except OSError as error:
-        if hard_fail:
-            raise
-        log.error("cannot serve health on %s port %d, trying on: %s", address, port, error)  # noqa: TRY400
-        server = None
-    threading.Thread(target=_serve, args=(server, address, port, health), name="health", daemon=True).start()
-
-
-def _serve(server: HealthServer | None, address: Address, port: int, health: Health) -> None:
-    while server is None:
-        time.sleep(BIND_RETRY_SECONDS)
-        try:
-            server = HealthServer(address, port, health)
-        except OSError as error:
-            log.warning("cannot serve health yet: %s", error)
-    server.serve_forever()

@@ -25,13 +25,13 @@ from kproxy.api import Cluster, Node
 from kproxy.net import Family, family_of
 from kproxy.plan import Settings
 from kproxy.server.client import ApiClient
-from kproxy.server.config import Configuration, DetectLocal, Mode, split_host_port
+from kproxy.server.config import Configuration, DetectLocal, Mode
 from kproxy.server.credentials import Authorizer
 from kproxy.server.dataplane import UnusableMode, dataplanes, require_built
-from kproxy.server.health import Health, serve
 from kproxy.server.kubeconfig import KubeconfigError, from_file, in_cluster
 from kproxy.server.load import InvalidConfiguration, load
 from kproxy.server.pacing import Pace
+from kproxy.server.ports_set_up import CannotListen, open_ports
 from kproxy.server.settings import node_addresses, pod_networks, settings_for
 from kproxy.server.stale import StaleFlows
 from kproxy.server.store import Store
@@ -82,7 +82,7 @@ def run_proxy(options: Options) -> int:
     except _Stop:
         log.info("stopped; the rules stay")
         return 0
-    except (CannotStart, InvalidConfiguration, KubeconfigError, UnusableMode, OSError) as error:
+    except (CannotStart, CannotListen, InvalidConfiguration, KubeconfigError, UnusableMode, OSError) as error:
         for line in str(error).splitlines():
             log.error("cannot run: %s", line)  # noqa: TRY400 - the reason is all there is
         return 1
@@ -105,7 +105,7 @@ def _run(options: Options) -> NoReturn:
     node = _wait_for_node(config, store, name)
     planes = dataplanes(config, _primary(config, node))
     syncs = [_family_sync(config, name, store, family, plane) for family, plane in planes.items()]
-    _serve_health(config, name, store, syncs)
+    open_ports(config, name, store, syncs)
     for sync in syncs:
         _start(sync.run, f"sync {sync.family.value}")
     while True:
@@ -182,19 +182,6 @@ def _family_sync(
     return FamilySync(
         family, store, plane, StaleFlows(family), settings, pace, time.monotonic, _settle_memory
     )
-
-
-def _serve_health(config: Configuration, name: str, store: Store, syncs: list[FamilySync]) -> None:
-    place = split_host_port(config.healthz_bind_address)
-    if place is None:
-        return
-    health = Health(
-        families={sync.family: sync.progress for sync in syncs},
-        patience=2 * config.paced_by.sync_period.seconds,
-        node=lambda: store.node(name),
-        clock=time.monotonic,
-    )
-    serve(*place, health, hard_fail=config.bind_address_hard_fail)
 
 
 def _settle_memory() -> None:

@@ -147,6 +147,11 @@ class FamilySync:
         self.progress = Progress(self.store.subscribe(Triggers(self.family, time.time())))
         self._pacer = Pacer(pace=self.pace)
 
+    @property
+    def applied(self) -> Plan | None:
+        """The plan the kernel is believed to hold; None while there is none."""
+        return self._applied
+
     def run(self) -> None:
         """Sync for ever."""
         self.wait_for_lists()

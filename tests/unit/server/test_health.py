@@ -1,20 +1,14 @@
 import json
-import socket
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
-from http.client import HTTPConnection
-from ipaddress import ip_address
-from urllib.parse import urlsplit
+from http import HTTPStatus
 
 import pytest
 
 from kproxy.api import Metadata, Node, NodeSpec, Service, Taint
 from kproxy.net import Family
-from kproxy.server import health as health_module
-from kproxy.server.health import FamilyHealth, Health, HealthServer, healthz, livez, serve
-from kproxy.server.store import Store
+from kproxy.server.health import FamilyHealth, Health, healthz, livez
+from kproxy.server.ports_http import Request
+from kproxy.server.store import Removed, Store
 from kproxy.server.sync import Progress
 from tests.objects import service
 
@@ -97,57 +91,70 @@ def store() -> Store:
 
 
 @pytest.fixture
-def health(store: Store) -> Health:
+def counted() -> list[tuple[str, HTTPStatus]]:
+    return []
+
+
+@pytest.fixture
+def health(store: Store, counted: list[tuple[str, HTTPStatus]]) -> Health:
     progress = Progress(store.subscribe())
     progress.feed.begin(0.0)
     progress.feed.take()
     progress.feed.applied()
-    return Health({Family.IPV4: progress}, 0.2, lambda: NODE, time.monotonic)
+    return Health(
+        {Family.IPV4: progress},
+        0.2,
+        lambda: NODE,
+        time.monotonic,
+        lambda path, status: counted.append((path, status)),
+    )
 
 
-@pytest.fixture
-def url(health: Health) -> Iterator[str]:
-    server = HealthServer(ip_address("127.0.0.1"), 0, health)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def get(url: str) -> tuple[int, dict[str, str]]:
-    place = urlsplit(url)
-    with closing(HTTPConnection(place.hostname or "", place.port, timeout=5)) as connection:
-        connection.request("GET", f"{place.path}?{place.query}")
-        response = connection.getresponse()
-        return response.status, dict(response.headers)
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/livez", "/healthz?verbose"])
-def test_probes_are_answered_over_http(url: str, path: str) -> None:
-    status, headers = get(url + path)
-    assert status == 200
-    assert headers["Content-Type"] == "application/json"
-    assert headers["X-Content-Type-Options"] == "nosniff"
-
-
-def test_other_paths_are_not_found(url: str) -> None:
-    assert get(url + "/metrics")[0] == 404
+def test_both_paths_answer_and_no_other(health: Health) -> None:
+    assert health(Request("GET", "/healthz")).status == 200
+    assert health(Request("GET", "/livez")).status == 200
+    assert health(Request("GET", "/metrics")).status == 404
 
 
 def test_a_change_nobody_applies_turns_the_probe_red_and_applying_it_green_again(
-    url: str, store: Store, health: Health
+    store: Store, health: Health
 ) -> None:
     store.apply(Service, [service("a")])
-    assert get(url + "/healthz")[0] == 200
+    assert health(Request("GET", "/healthz")).status == 200
+    assert health.up_to_date()
     time.sleep(0.25)
-    assert get(url + "/healthz")[0] == 503
+    assert health(Request("GET", "/healthz")).status == 503
+    assert not health.up_to_date()
     feed = health.families[Family.IPV4].feed
     feed.take()
-    assert get(url + "/livez")[0] == 503
+    assert health(Request("GET", "/livez")).status == 503
     feed.applied()
-    assert get(url + "/livez")[0] == 200
+    assert health(Request("GET", "/livez")).status == 200
+    assert health.up_to_date()
+
+
+def test_each_probe_is_counted_by_path_and_answer(
+    store: Store, health: Health, counted: list[tuple[str, HTTPStatus]]
+) -> None:
+    health(Request("GET", "/healthz"))
+    health(Request("GET", "/nothing"))
+    store.apply(Service, [service("a")])
+    time.sleep(0.25)
+    health(Request("GET", "/livez"))
+    assert counted == [("/healthz", HTTPStatus.OK), ("/livez", HTTPStatus.SERVICE_UNAVAILABLE)]
+
+
+def test_a_node_that_goes_away_is_no_reason_to_call_the_rules_stale(store: Store) -> None:
+    health = Health({Family.IPV4: Progress(store.subscribe())}, 60.0, lambda: None, time.monotonic)
+    assert health(Request("GET", "/healthz")).status == 503
+    assert health.up_to_date()
+
+
+def test_a_node_that_is_deleted_stays_known_as_it_was_last_seen(store: Store) -> None:
+    store.apply(Node, [NODE])
+    store.apply(Node, [Removed(("", "a"))])
+    health = Health({Family.IPV4: Progress(store.subscribe())}, 60.0, lambda: store.node("a"), time.monotonic)
+    assert health(Request("GET", "/healthz")).status == 200
 
 
 def test_a_proxy_whose_lists_are_withheld_is_healthy_however_long_that_takes(store: Store) -> None:
@@ -155,47 +162,6 @@ def test_a_proxy_whose_lists_are_withheld_is_healthy_however_long_that_takes(sto
     progress = Progress(store.subscribe())
     waiting = Health({Family.IPV4: progress}, 60.0, lambda: NODE, lambda: clock[0])
     clock[0] = time.monotonic() + 3600.0
-    answer = waiting.answer("/healthz")
-    assert answer is not None
-    assert answer.status == 200
+    assert waiting(Request("GET", "/healthz")).status == 200
     progress.feed.begin(clock[0] - 61.0)
-    answer = waiting.answer("/healthz")
-    assert answer is not None
-    assert answer.status == 503
-
-
-def test_a_wildcard_address_answers_in_both_families(health: Health) -> None:
-    server = HealthServer(ip_address("0.0.0.0"), 0, health)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        port = server.server_address[1]
-        assert get(f"http://127.0.0.1:{port}/livez")[0] == 200
-        assert get(f"http://[::1]:{port}/livez")[0] == 200
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def test_an_address_that_is_taken_is_tried_again(health: Health, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_module, "BIND_RETRY_SECONDS", 0.02)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        serve(ip_address("127.0.0.1"), port, health, hard_fail=False)
-    deadline = time.monotonic() + 5
-    while not answers(port) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert answers(port)
-
-
-def answers(port: int) -> bool:
-    try:
-        return get(f"http://127.0.0.1:{port}/livez")[0] == 200
-    except ConnectionRefusedError:
-        return False
-
-
-def test_an_address_that_is_taken_is_fatal_if_asked_for(health: Health) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
-        serve(ip_address("127.0.0.1"), taken.getsockname()[1], health, hard_fail=True)
+    assert waiting(Request("GET", "/healthz")).status == 503

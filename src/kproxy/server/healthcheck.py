@@ -1,0 +1,129 @@
+"""Health check node ports: load balancers ask here whether this node has endpoints of a Service.
+
+Fed by `kproxy.server.sync` with each plan that is in the kernel (``hcnp.sync-order``), served by
+`kproxy.server.ports`.  One `HealthChecks` a family, since each has its own addresses and endpoints.
+Behaviours ``hcnp.*``; the deletion taint does not matter here (``hcnp.no-taint``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from ipaddress import IPv4Address, IPv6Address
+
+import msgspec
+
+from kproxy.api import Key
+from kproxy.net import Address, Family
+from kproxy.plan import HealthCheck, NodePorts, Plan
+from kproxy.server.ports import Listener, Ports
+from kproxy.server.ports_http import Answer, Request
+
+WEIGHT_HEADER = "X-Load-Balancing-Endpoint-Weight"
+
+_WILDCARD: dict[Family, Address] = {Family.IPV4: IPv4Address(0), Family.IPV6: IPv6Address(0)}
+_LOCALHOST = IPv4Address("127.0.0.1")
+
+log = logging.getLogger(__name__)
+
+_Place = tuple[Key, int]
+
+
+class _Service(msgspec.Struct):
+    namespace: str
+    name: str
+
+
+class _Payload(msgspec.Struct, rename="camel"):
+    service: _Service
+    local_endpoints: int
+    service_proxy_healthy: bool
+
+
+def health_check_answer(check: HealthCheck, *, up_to_date: bool) -> Answer:
+    """What a load balancer is told (``hcnp.200``, ``hcnp.payload``, ``hcnp.headers``).
+
+    ``up_to_date`` says whether the proxy is (``hcnp.proxy-unhealthy``).
+    """
+    well = check.endpoints > 0 and up_to_date
+    payload = _Payload(_Service(*check.service), check.endpoints, up_to_date)
+    return Answer(
+        HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE,
+        msgspec.json.encode(payload),
+        headers={WEIGHT_HEADER: str(check.endpoints)},
+    )
+
+
+class HealthChecks:
+    """The health check node ports of one family."""
+
+    def __init__(
+        self,
+        family: Family,
+        ports: Ports,
+        up_to_date: Callable[[], bool],
+        failed: Callable[[Key, str], None] = lambda _service, _why: None,
+    ) -> None:
+        """``failed`` is told once when a Service's port cannot be had, and why (``hcnp.bind-fail``)."""
+        self._family, self._ports, self._up_to_date, self._failed = family, ports, up_to_date, failed
+        self._checks: dict[Key, HealthCheck] = {}
+        self._listening: dict[tuple[_Place, Address], Listener] = {}
+        self._told: set[_Place] = set()
+
+    def update(self, plan: Plan) -> None:
+        """Listen at the plan's ports and at no other, and answer with its counts.
+
+        Call it again with the same plan to try ports again that could not be had.
+        """
+        self._checks = {check.service: check for check in plan.health_checks}
+        addresses = _addresses(plan.node_ports, self._family)
+        places = [(check.service, check.port) for check in plan.health_checks]
+        wanted = {(place, address) for place in places for address in addresses}
+        for gone in [each for each in self._listening if each not in wanted]:
+            self._ports.close(self._listening.pop(gone))
+        self._told.intersection_update(places)
+        for place in places:
+            self._open(place, addresses)
+
+    def _open(self, place: _Place, addresses: tuple[Address, ...]) -> None:
+        """What can be had; an address that is not ready yet takes nothing from the others."""
+        trouble = [error for address in addresses if (error := self._listen(place, address)) is not None]
+        if trouble:
+            self._tell(place, str(trouble[0]))
+        else:
+            self._told.discard(place)
+
+    def _listen(self, place: _Place, address: Address) -> OSError | None:
+        if (place, address) in self._listening:
+            return None
+        service, port = place
+        try:
+            self._listening[place, address] = self._ports.listen(address, port, self._handler(service))
+        except OSError as error:
+            return error
+        return None
+
+    def _tell(self, place: _Place, why: str) -> None:
+        if place not in self._told:
+            self._told.add(place)
+            service, port = place
+            text = f"cannot listen on health check node port {port} ({self._family.value}): {why}"
+            log.error("Service %s/%s: %s", *service, text)
+            self._failed(service, text)
+
+    def _handler(self, service: Key) -> Callable[[Request], Answer]:
+        """``hcnp.any-path``; a probe that arrives as its port closes is told of no endpoints."""
+
+        def handle(_: Request) -> Answer:
+            check = self._checks.get(service, HealthCheck(service, 0, 0))
+            return health_check_answer(check, up_to_date=self._up_to_date())
+
+        return handle
+
+
+def _addresses(node_ports: NodePorts, family: Family) -> tuple[Address, ...]:
+    """Where node ports are, there (``hcnp.listen-addrs``)."""
+    if node_ports.addresses is None:
+        return (_WILDCARD[family],)
+    return (*node_ports.addresses, *([_LOCALHOST] if node_ports.localhost else []))

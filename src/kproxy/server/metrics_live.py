@@ -1,0 +1,119 @@
+"""Metrics that are read from the daemon's state when somebody asks, so that the syncs need not keep them.
+
+Beside `kproxy.server.metrics`: a Prometheus collector over the store and the syncs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from kproxy.api import EndpointSlice, Key, Service
+from kproxy.plan import Exposure, Frontend, OnEmpty, Plan, Scope
+from kproxy.server.metrics import PREFIX
+from kproxy.server.store import Store
+from kproxy.server.sync import FamilySync
+from kproxy.state import changed_keys
+
+
+class LiveMetrics:
+    """Collects; a registry calls `collect` in the thread of whoever asks."""
+
+    def __init__(self, store: Store, syncs: Sequence[FamilySync], clock: Callable[[], float]) -> None:
+        """``clock`` is the one the store dates changes by."""
+        self._store, self._syncs, self._clock = store, syncs, clock
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them, now."""
+        yield self._queued()
+        yield from self._changes()
+        yield self._no_local_endpoints()
+        yield self._refused()
+
+    def _queued(self) -> Metric:
+        """``met.sync_proxy_rules_last_queued_timestamp_seconds``."""
+        found = _gauge(
+            "sync_proxy_rules_last_queued_timestamp_seconds", "When a sync was last wanted", "ip_family"
+        )
+        offset = time.time() - self._clock()
+        for sync in self._syncs:
+            woken = sync.progress.feed.woken
+            if woken is not None:
+                found.add_metric([sync.family.value], woken + offset)
+        return found
+
+    def _changes(self) -> Iterator[Metric]:
+        """Services are seen by each family, a slice by its own only."""
+        cluster, taken = self._store.cluster(), [sync.progress.feed.taken for sync in self._syncs]
+        services = [_differing(one.services, cluster.services) for one in taken]
+        slices = [_differing(one.slices, cluster.slices) for one in taken]
+        seen = self._store.events
+        for name, pending, total in (
+            ("service", services, seen[Service.__name__] * len(self._syncs)),
+            ("endpoint", slices, seen[EndpointSlice.__name__]),
+        ):
+            gauge = _gauge(
+                f"sync_proxy_rules_{name}_changes_pending", f"{name.title()} changes not yet taken up"
+            )
+            gauge.add_metric([], len(set().union(*pending)))
+            yield gauge
+            text = f"[ALPHA] {name.title()} changes seen"
+            yield CounterMetricFamily(f"{PREFIX}sync_proxy_rules_{name}_changes_total", text, value=total)
+
+    def _no_local_endpoints(self) -> Metric:
+        found = _gauge(
+            "sync_proxy_rules_no_local_endpoints_total",
+            "Service ports with a Local traffic policy, endpoints, and none on this node",
+            "traffic_policy",
+            "ip_family",
+        )
+        for sync in self._syncs:
+            if sync.applied is not None:
+                for policy, count in without_local_endpoints(sync.applied).items():
+                    found.add_metric([policy, sync.family.value], count)
+        return found
+
+    def _refused(self) -> Metric:
+        """Ours: each object that could not be read, by name; its log line says why."""
+        text = "1 for each object of the API server that could not be read and was set aside"
+        found = GaugeMetricFamily("kproxy_refused_object", text, labels=["kind", "namespace", "name"])
+        for bad in self._store.cluster().rejected:
+            found.add_metric([bad.kind, *bad.key], 1)
+        return found
+
+
+def without_local_endpoints(plan: Plan) -> dict[str, int]:
+    """Service ports by the policy that leaves them without endpoints here (``met.sync_proxy_rules_no_local...``).
+
+    A port that has no endpoints anywhere is not counted: no policy is to blame for that.
+    """
+    counts = {"internal": 0, "external": 0}
+    for service in plan.services:
+        blamed = {_policy(f) for f in service.frontends if _only_elsewhere(f)}
+        for policy in blamed:
+            counts[policy] += 1
+    return counts
+
+
+def _policy(frontend: Frontend) -> str:
+    return "internal" if frontend.exposure is Exposure.CLUSTER_IP else "external"
+
+
+def _only_elsewhere(frontend: Frontend) -> bool:
+    """An empty pool of this node's endpoints is refused in silence just if there are others (`OnEmpty`)."""
+    return (
+        frontend.pool.scope is Scope.LOCAL
+        and not frontend.pool.endpoints
+        and frontend.on_empty is OnEmpty.DROP
+    )
+
+
+def _differing(taken: Mapping[Key, object], now: Mapping[Key, object]) -> set[Key]:
+    """What came and went again in between does not differ (``life.revert-collapses``)."""
+    return {key for key in changed_keys(taken, now) if taken.get(key) != now.get(key)}
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, f"[ALPHA] {text}", labels=labels)

@@ -1,0 +1,246 @@
+"""The daemon's listening sockets: all are served by one thread, which never waits for a client.
+
+Used for health, metrics and health check node ports; what is answered is the handlers' business.  The last are
+open to the whole world, so a client can cost no thread, and no more than a place among `MOST_AT_ONCE`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from kproxy.net import Address
+from kproxy.server.ports_http import (
+    BAD_REQUEST,
+    BROKEN,
+    END_OF_HEAD,
+    LONGEST_HEAD,
+    TOO_LONG,
+    Answer,
+    Handler,
+    Request,
+    encode,
+    parse,
+)
+
+BIND_RETRY_SECONDS = 5.0
+"""``hz.bind-retry``, ``met.bind``."""
+
+PATIENCE_SECONDS = 10.0
+"""What a client has from its first byte to our last."""
+
+MOST_AT_ONCE = 256
+"""Connections; the oldest goes when one more comes."""
+
+_SWEEP_SECONDS = 1.0
+_BACKLOG = 128
+_CHUNK = 1 << 16
+_OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listener:
+    """A socket that listens; `Ports.close` ends that."""
+
+    socket: socket.socket
+    handler: Handler
+
+    @property
+    def port(self) -> int:
+        """Its number, also where 0 was asked for."""
+        number: int = self.socket.getsockname()[1]
+        return number
+
+
+@dataclass(slots=True, eq=False)
+class _Conversation:
+    socket: socket.socket
+    handler: Handler
+    deadline: float
+    head: bytearray = field(default_factory=bytearray)
+    answer: memoryview | None = None
+
+
+class Ports:
+    """Listening sockets and the conversations at them; `listen` and `close` may be called by any thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` gives monotonic seconds."""
+        self._clock = clock
+        self._selector = selectors.DefaultSelector()
+        self._lock = threading.Lock()
+        self._conversations: dict[_Conversation, None] = {}
+
+    def start(self) -> None:
+        """Serve from a thread of its own."""
+        threading.Thread(target=self.run, name="ports", daemon=True).start()
+
+    def run(self) -> NoReturn:
+        """Serve for ever."""
+        while True:
+            self.turn()
+
+    def listen(self, address: Address, port: int, handler: Handler, *, both: bool = False) -> Listener:
+        """Listen there from now on; raises `OSError`.  ``both``: a wildcard is one of both families."""
+        listener = Listener(_bound(address, port, both=both), handler)
+        with self._lock:
+            self._selector.register(listener.socket, selectors.EVENT_READ, listener)
+        return listener
+
+    def close(self, listener: Listener) -> None:
+        """Stop listening; the port is free when this returns.  Conversations go on to their end."""
+        with self._lock:
+            self._selector.unregister(listener.socket)
+        listener.socket.close()
+
+    def turn(self, seconds: float | None = None) -> None:
+        """One round of whatever there is to do; waits for it, at most so long."""
+        if seconds is None and self._conversations:
+            seconds = _SWEEP_SECONDS
+        for key, _ in self._selector.select(seconds):
+            if isinstance(key.data, Listener):
+                self._accept(key.data)
+            else:
+                self._go_on(key.data)
+        now = self._clock()
+        for late in [each for each in self._conversations if each.deadline <= now]:
+            self._end(late)
+
+    def _accept(self, listener: Listener) -> None:
+        try:
+            accepted, _ = listener.socket.accept()
+        except OSError as error:
+            if error.errno in _OUT_OF_DESCRIPTORS:
+                log.warning("cannot accept a connection: %s", error)
+                self._end_oldest()
+                time.sleep(0.01)
+            return  # it hung up again, or the listener was closed meanwhile
+        accepted.setblocking(False)
+        conversation = _Conversation(accepted, listener.handler, self._clock() + PATIENCE_SECONDS)
+        if len(self._conversations) >= MOST_AT_ONCE:
+            self._end_oldest()
+        self._conversations[conversation] = None
+        with self._lock:
+            self._selector.register(accepted, selectors.EVENT_READ, conversation)
+
+    def _go_on(self, conversation: _Conversation) -> None:
+        if conversation not in self._conversations:
+            return
+        try:
+            ended = _read(conversation) if conversation.answer is None else False
+            if conversation.answer is not None:
+                ended = self._write(conversation)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            log.debug("a client hung up: %s", error)
+            ended = True
+        if ended:
+            self._end(conversation)
+
+    def _write(self, conversation: _Conversation) -> bool:
+        """Send what the socket takes; whether that was all."""
+        assert conversation.answer is not None
+        sent = conversation.socket.send(conversation.answer)
+        conversation.answer = conversation.answer[sent:]
+        if not conversation.answer:
+            return True
+        with self._lock:
+            self._selector.modify(conversation.socket, selectors.EVENT_WRITE, conversation)
+        return False
+
+    def _end_oldest(self) -> None:
+        oldest = next(iter(self._conversations), None)
+        if oldest is not None:
+            self._end(oldest)
+
+    def _end(self, conversation: _Conversation) -> None:
+        del self._conversations[conversation]
+        with self._lock:
+            self._selector.unregister(conversation.socket)
+        with contextlib.suppress(OSError):
+            conversation.socket.shutdown(socket.SHUT_WR)
+        conversation.socket.close()
+
+
+def keep_listening(
+    ports: Ports, what: str, place: tuple[Address, int], handler: Handler, *, hard_fail: bool
+) -> None:
+    """Listen at the ``place`` (address, port), in both families where it is a wildcard, as in Go.
+
+    When it cannot be had it is tried again every 5 s, or `OSError` is raised if ``hard_fail`` (``hz.bind-retry``).
+    """
+    try:
+        ports.listen(*place, handler, both=True)
+    except OSError as error:
+        if hard_fail:
+            raise OSError(
+                error.errno, f"cannot serve {what} on {place[0]} port {place[1]}: {error}"
+            ) from error
+        log.error("cannot serve %s on %s port %d, trying on: %s", what, *place, error)  # noqa: TRY400
+        threading.Thread(target=_try_on, args=(ports, what, place, handler), name=what, daemon=True).start()
+
+
+def _try_on(ports: Ports, what: str, place: tuple[Address, int], handler: Handler) -> None:
+    while True:
+        time.sleep(BIND_RETRY_SECONDS)
+        try:
+            ports.listen(*place, handler, both=True)
+        except OSError as error:
+            log.warning("cannot serve %s yet: %s", what, error)
+        else:
+            return
+
+
+def _bound(address: Address, port: int, *, both: bool) -> socket.socket:
+    both = both and address.is_unspecified and socket.has_dualstack_ipv6()
+    six = both or address.version == 6
+    bound = socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if six:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not both)
+        bound.bind(("::" if both else str(address), port))
+        bound.listen(_BACKLOG)
+        bound.setblocking(False)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def _read(conversation: _Conversation) -> bool:
+    """Take what came, and make the answer when the request is complete; whether the client is gone."""
+    chunk = conversation.socket.recv(_CHUNK)
+    if not chunk:
+        return True
+    conversation.head += chunk
+    head, end, _ = conversation.head.partition(END_OF_HEAD)
+    request = None
+    if end:
+        request = parse(bytes(head))
+        answer = BAD_REQUEST if request is None else _answer(conversation.handler, request)
+    elif len(conversation.head) > LONGEST_HEAD:
+        answer = TOO_LONG
+    else:
+        return False
+    conversation.answer = memoryview(encode(answer, request, time.time()))
+    return False
+
+
+def _answer(handler: Handler, request: Request) -> Answer:
+    try:
+        return handler(request)
+    except Exception:  # whatever one request does, the port must answer the next
+        log.exception("cannot answer %s", request.path)
+        return BROKEN

@@ -1,0 +1,81 @@
+"""As much HTTP as probes and scrapers need: a request's head in, an answer's bytes out.
+
+Used by `kproxy.server.ports`, which moves the bytes.  Pure.  Each answer ends its connection, bodies of requests
+are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http import HTTPStatus
+from urllib.parse import unquote, urlsplit
+
+END_OF_HEAD = b"\r\n\r\n"
+LONGEST_HEAD = 16 * 1024
+"""Bytes; a request line with a longer head is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked; ``path`` is without the query and unquoted, names of ``headers`` are in lower case."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is told; ``Content-Type`` also says that nobody shall guess another (``nosniff``)."""
+
+    status: HTTPStatus
+    body: bytes
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[Request], Answer]
+
+
+def text(words: str, status: HTTPStatus = HTTPStatus.OK) -> Answer:
+    """Plain text."""
+    return Answer(status, words.encode(), "text/plain; charset=utf-8")
+
+
+NOT_FOUND = text("404 page not found\n", HTTPStatus.NOT_FOUND)
+BAD_REQUEST = text("400 bad request\n", HTTPStatus.BAD_REQUEST)
+TOO_LONG = text("431 request header fields too large\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+BROKEN = text("500 internal server error\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def parse(head: bytes) -> Request | None:
+    """The request of a head (all up to the empty line), or None when it is none."""
+    first, *rest = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        return None
+    fields = (line.partition(":") for line in rest)
+    headers = {name.strip().lower(): value.strip() for name, colon, value in fields if colon}
+    try:
+        target = urlsplit(words[1])
+    except ValueError:
+        return None
+    return Request(words[0], unquote(target.path) or "/", target.query, headers)
+
+
+def encode(answer: Answer, request: Request | None, now: float) -> bytes:
+    """The bytes of an answer; ``now`` is seconds since the epoch.  HEAD gets no body."""
+    lines = [
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+        f"Date: {formatdate(now, usegmt=True)}",
+        f"Content-Type: {answer.content_type}",
+        f"Content-Length: {len(answer.body)}",
+        "X-Content-Type-Options: nosniff",
+        *(f"{name}: {value}" for name, value in answer.headers.items()),
+        "Connection: close",
+    ]
+    head = "\r\n".join(lines).encode("latin-1") + END_OF_HEAD
+    return head if request is not None and request.method == "HEAD" else head + answer.body

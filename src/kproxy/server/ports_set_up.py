@@ -1,0 +1,72 @@
+"""Opens the daemon's ports: health, metrics, and health check node ports that follow the syncs.
+
+Called once by `kproxy.server.run`, before the syncs begin.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from kproxy.api import Key
+from kproxy.server.config import Configuration, split_host_port
+from kproxy.server.health import Health
+from kproxy.server.healthcheck import HealthChecks
+from kproxy.server.metrics import Metrics
+from kproxy.server.metrics_endpoints import metrics_port
+from kproxy.server.metrics_live import LiveMetrics
+from kproxy.server.ports import Ports, keep_listening
+from kproxy.server.ports_http import Handler
+from kproxy.server.store import Store
+from kproxy.server.sync import FamilySync
+
+HEALTH, METRICS = "health", "metrics"
+
+
+class CannotListen(Exception):
+    """An address is taken and ``bindAddressHardFail`` is set; ``what`` is `HEALTH` or `METRICS`."""
+
+    def __init__(self, what: str, reason: OSError) -> None:
+        super().__init__(str(reason))
+        self.what = what
+
+
+def open_ports(
+    config: Configuration,
+    node: str,
+    store: Store,
+    syncs: Sequence[FamilySync],
+    health_check_failed: Callable[[Key, str], None] = lambda _service, _why: None,
+) -> None:
+    """Raises `CannotListen`.
+
+    ``health_check_failed`` is told once when a Service's health check node port cannot be had, and why.
+    """
+    ports, metrics = Ports(), Metrics(config.mode)
+    metrics.registry.register(LiveMetrics(store, syncs, time.monotonic))
+    health = Health(
+        families={sync.family: sync.progress for sync in syncs},
+        patience=2 * config.paced_by.sync_period.seconds,
+        node=lambda: store.node(node),
+        clock=time.monotonic,
+        count=metrics.probed,
+    )
+    for sync in syncs:
+        sync.observer = metrics.family(sync.family)
+        sync.in_kernel = HealthChecks(sync.family, ports, health.up_to_date, health_check_failed).update
+    hard_fail = config.bind_address_hard_fail
+    _open(ports, HEALTH, config.healthz_bind_address, health, hard_fail=hard_fail)
+    handler = metrics_port(config, metrics.registry, time.time())
+    _open(ports, METRICS, config.metrics_bind_address, handler, hard_fail=hard_fail)
+    ports.start()
+
+
+def _open(ports: Ports, what: str, address: str, handler: Handler, *, hard_fail: bool) -> None:
+    """Nothing where no address is given (``cfg.metrics-cannot-disable``)."""
+    place = split_host_port(address)
+    if place is None:
+        return
+    try:
+        keep_listening(ports, what, place, handler, hard_fail=hard_fail)
+    except OSError as error:
+        raise CannotListen(what, error) from error

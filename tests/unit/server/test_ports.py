@@ -1,0 +1,188 @@
+"""The listening sockets over real connections on loopback."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPResponse
+from ipaddress import ip_address
+
+import pytest
+
+from kproxy.server import ports as ports_module
+from kproxy.server.ports import Ports, keep_listening
+from kproxy.server.ports_http import LONGEST_HEAD, Answer, Request, text
+
+FOUR, SIX = ip_address("127.0.0.1"), ip_address("::1")
+
+
+def echo(request: Request) -> Answer:
+    if request.path == "/crash":
+        raise ZeroDivisionError
+    if request.path == "/large":
+        return text("x" * 8_000_000)
+    words = f"{request.method} {request.path} {request.query} {request.headers.get('accept', '')}"
+    return Answer(HTTPStatus.OK, words.encode(), "text/plain", {"X-Own": "1"})
+
+
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    served = Ports()
+    stop = threading.Event()
+
+    def serve() -> None:
+        while not stop.is_set():
+            served.turn(0.02)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield served
+    stop.set()
+    thread.join()
+    for key in list(served._selector.get_map().values()):
+        key.fileobj.close()  # type: ignore[union-attr]
+    served._selector.close()
+
+
+@pytest.fixture
+def port(ports: Ports) -> int:
+    return ports.listen(FOUR, 0, echo).port
+
+
+def ask(
+    port: int, path: str = "/", method: str = "GET", host: str = "127.0.0.1", **headers: str
+) -> tuple[HTTPResponse, bytes]:
+    with closing(HTTPConnection(host, port, timeout=5)) as connection:
+        connection.request(method, path, headers=headers)
+        response = connection.getresponse()
+        return response, response.read()
+
+
+def until(true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 5
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return true()
+
+
+def listens(port: int, host: str = "127.0.0.1") -> bool:
+    try:
+        return ask(port, host=host)[0].status == 200
+    except ConnectionRefusedError:
+        return False
+
+
+def test_a_handler_is_given_the_request_and_its_answer_is_sent(port: int) -> None:
+    response, body = ask(port, "/a%20b?x=1", accept="text/plain")
+    assert (response.status, body) == (200, b"GET /a b x=1 text/plain")
+    assert response.headers["X-Own"] == "1"
+    assert response.headers["Content-Type"] == "text/plain"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Connection"] == "close"
+    assert response.headers["Date"].endswith("GMT")
+
+
+def test_head_is_answered_without_a_body_but_with_its_length(port: int) -> None:
+    response, body = ask(port, "/", "HEAD")
+    assert body == b""
+    assert response.headers["Content-Length"] == str(len("HEAD /  "))
+
+
+def test_a_handler_that_fails_costs_its_own_request_only(port: int) -> None:
+    assert ask(port, "/crash")[0].status == 500
+    assert ask(port)[0].status == 200
+
+
+def test_an_answer_larger_than_any_buffer_arrives_whole(port: int) -> None:
+    assert ask(port, "/large")[1] == b"x" * 8_000_000
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"GET http://[ HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET / SPDY\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nx: " + b"y" * (LONGEST_HEAD + 1), b"431"),
+    ],
+    ids=["one word", "bad target", "other protocol", "endless head"],
+)
+def test_what_is_no_request_is_refused(port: int, sent: bytes, status: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port), 5) as client:
+        client.sendall(sent)
+        assert client.recv(4096).split(b" ")[1] == status
+    assert ask(port)[0].status == 200
+
+
+def test_clients_that_say_nothing_hold_nobody_up_and_are_let_go(
+    port: int, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports_module, "PATIENCE_SECONDS", 0.1)
+    with socket.create_connection(("127.0.0.1", port), 5) as silent:
+        silent.sendall(b"GET / HT")
+        assert ask(port)[0].status == 200
+        assert silent.recv(1) == b""
+    assert until(lambda: not ports._conversations)
+
+
+def test_of_too_many_clients_the_oldest_goes(
+    port: int, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports_module, "MOST_AT_ONCE", 2)
+    with socket.create_connection(("127.0.0.1", port), 5) as first:
+        assert until(lambda: len(ports._conversations) == 1)
+        with (
+            socket.create_connection(("127.0.0.1", port), 5),
+            socket.create_connection(("127.0.0.1", port), 5) as third,
+        ):
+            assert first.recv(1) == b""
+            third.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert third.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def test_a_closed_port_is_free_at_once_and_others_go_on(ports: Ports, port: int) -> None:
+    listener = ports.listen(FOUR, 0, echo)
+    number = listener.port
+    assert listens(number)
+    ports.close(listener)
+    assert not listens(number)
+    again = ports.listen(FOUR, number, echo)
+    assert listens(again.port)
+    assert listens(port)
+
+
+def test_a_wildcard_answers_in_both_families_only_when_that_is_wanted(ports: Ports) -> None:
+    both = ports.listen(ip_address("0.0.0.0"), 0, echo, both=True)
+    assert listens(both.port)
+    assert listens(both.port, "::1")
+    four = ports.listen(ip_address("0.0.0.0"), 0, echo)
+    assert listens(four.port)
+    assert not listens(four.port, "::1")
+    six = ports.listen(ip_address("::"), four.port, echo)
+    assert listens(six.port, "::1")
+
+
+@pytest.mark.parametrize("address", [FOUR, SIX], ids=str)
+def test_an_address_that_is_taken_is_tried_again(
+    ports: Ports, address: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports_module, "BIND_RETRY_SECONDS", 0.02)
+    host = str(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as taken:
+        port = taken.getsockname()[1]
+        keep_listening(ports, "health", (ip_address(host), port), echo, hard_fail=False)
+    assert until(lambda: listens(port, host))
+
+
+def test_an_address_that_is_taken_is_fatal_if_asked_for(ports: Ports) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = (FOUR, taken.getsockname()[1])
+        with pytest.raises(OSError, match="cannot serve metrics on 127.0.0.1 port"):
+            keep_listening(ports, "metrics", place, echo, hard_fail=True)
+
+
+def test_a_retry_waits_five_seconds() -> None:
+    assert ports_module.BIND_RETRY_SECONDS == 5.0
