@@ -57,6 +57,9 @@ from kproxy.plan import (
 
 LOOPBACK = {Family.IPV4: ip_network("127.0.0.0/8"), Family.IPV6: ip_network("::1/128")}
 
+CLIENTS_AT_MOST = 1 << 17
+"""Clients that can stick to endpoints at one time; the kernel sets 2 MB aside for so many."""
+
 BEFORE_DSTNAT = DSTNAT - 10
 """Where sources are checked: destinations are still what the client asked for (``nft.lbsr-pre-dnat``)."""
 
@@ -94,7 +97,7 @@ _JUMP_MARK = Jump(names.MARK)
 
 
 def collections(_context: Context) -> Iterator[Collection]:
-    """All sets and maps but those of services with affinity; the kernel leaves some 80 characters for a comment."""
+    """All sets and maps; the kernel leaves some 80 characters for a comment."""
     yield Collection(
         name=names.CLUSTER_IPS,
         key=_DESTINATION,
@@ -123,6 +126,12 @@ def collections(_context: Context) -> Iterator[Collection]:
     )
     for way in Way:
         yield from _maps(way)
+    yield Collection(
+        name=names.AFFINITY_CLIENTS,
+        key=(Field.SOURCE, Random(2)),
+        filled_up_to=CLIENTS_AT_MOST,
+        comment="client, and the number of the endpoint it sticks to",
+    )
 
 
 def _maps(way: Way) -> Iterator[Collection]:

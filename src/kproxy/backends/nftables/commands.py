@@ -80,11 +80,11 @@ class DeleteChain:
 
 @dataclass(frozen=True, slots=True)
 class AddElements:
-    """Put new elements in a set or map.  ``expires``: milliseconds each has left, where the set has a timeout."""
+    """Put new elements in a set or map.  ``lives``: milliseconds that each stays, in a set that rules fill."""
 
     collection: Collection
     elements: tuple[tuple[ElementKey, Value], ...]
-    expires: tuple[int, ...] = ()
+    lives: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +122,10 @@ def lines(command: Command, renderer: Renderer) -> Iterator[str]:
             yield f"add {kind} {where} {collection.name} {renderer.collection(collection)}"
         case DeleteCollection(name):
             yield f"delete set {where} {name}"
-        case AddElements(collection, elements, expires):
+        case AddElements(collection, elements, lives):
             texts = [element(key, value) for key, value in elements]
-            if expires:
-                texts = [f"{text} expires {left}ms" for text, left in zip(texts, expires, strict=True)]
+            if lives:
+                texts = [f"{text} timeout {left}ms" for text, left in zip(texts, lives, strict=True)]
             yield from _element_lines(f"add element {where} {collection.name}", texts)
         case DeleteElements(collection, elements):
             yield from _element_lines(

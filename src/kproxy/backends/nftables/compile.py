@@ -8,7 +8,6 @@ together.  So endpoints are elements, and only *counts* of endpoints are chains.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import NamedTuple
 
@@ -16,17 +15,15 @@ from kproxy.backends.nftables import names
 from kproxy.backends.nftables.names import Choice, Way
 from kproxy.backends.nftables.rules import (
     Chain,
-    Collection,
     CollectionName,
-    Dispatch,
+    Constant,
     Drop,
     ElementKey,
     Field,
     Goto,
-    Holds,
     InSet,
     OfProtocol,
-    Random,
+    OneIn,
     Remember,
     Rule,
     Translate,
@@ -64,24 +61,10 @@ Shared = Element | CountChain
 """What several service ports may need at once: it stays as long as one of them does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sticky:
-    """Chains, sets and maps of a service port with affinity; a chain comes after those it jumps to."""
-
-    collections: tuple[Collection, ...]
-    chains: tuple[Chain, ...]
-
-
 def elements(service: ServicePlan, places: Places) -> Iterator[Element]:
     """All elements that belong to this service port alone."""
     for frontend in service.frontends:
         yield from _frontend_elements(service, frontend, places)
-    if service.affinity_seconds is not None:
-        for scope, pool in places.items():
-            chain = names.sticky_chain(service, scope)
-            for number, endpoint in enumerate(pool):
-                target = names.endpoint_chain(service, endpoint, service.affinity_seconds)
-                yield Element(chain, (number,), Goto(target))
 
 
 def shared(service: ServicePlan, places: Places) -> Iterator[Shared]:
@@ -100,29 +83,20 @@ def shared(service: ServicePlan, places: Places) -> Iterator[Shared]:
         )
 
 
-def sticky(service: ServicePlan, places: Places) -> Sticky | None:
-    """The chains of a service port with affinity, None without.
+def sticky(service: ServicePlan, places: Places) -> tuple[Chain, ...]:
+    """The chains of a service port with affinity, none without; a chain comes after those it leads to.
 
-    A map cannot be told at run time which endpoint was chosen, so each endpoint has a set of its clients, and a chain
-    that puts them there (ADR 10).  All frontends share them (``aff.scope-vip``), each policy sees its own endpoints
-    only (``aff.local-restrict``), and an endpoint takes its clients along when it goes (``aff.endpoint-gone``).
+    No expression of nft can tell which endpoint a map has chosen, so each endpoint has a chain that remembers its
+    clients (ADR 10).  All frontends share them (``aff.scope-vip``), each policy sees its own endpoints only
+    (``aff.local-restrict``), and clients of an endpoint that has gone are free at once (``aff.endpoint-gone``).
     """
     if service.affinity_seconds is None:
-        return None
+        return ()
     seconds = service.affinity_seconds
     endpoints = dict.fromkeys(endpoint for pool in places.values() for endpoint in pool)
-    clients = [_clients(service, endpoint, seconds) for endpoint in endpoints]
-    choices = [
-        Collection(name=names.sticky_chain(service, scope), key=(Random(2),), holds=Holds.VERDICT)
-        for scope, pool in places.items()
-        if pool
-    ]
-    return Sticky(
-        (*clients, *choices),
-        (
-            *(_endpoint_chain(service, endpoint, seconds) for endpoint in endpoints),
-            *(_sticky_chain(service, scope, pool, seconds) for scope, pool in places.items() if pool),
-        ),
+    return (
+        *(_endpoint_chain(service, endpoint, seconds) for endpoint in endpoints),
+        *(_sticky_chain(service, scope, pool, seconds) for scope, pool in places.items() if pool),
     )
 
 
@@ -214,23 +188,22 @@ def _key(service: ServicePlan, frontend: Frontend) -> ElementKey:
     return (frontend.address, service.protocol, frontend.port)
 
 
-def _clients(service: ServicePlan, endpoint: Endpoint, seconds: int) -> Collection:
-    return Collection(
-        name=names.endpoint_chain(service, endpoint, seconds),
-        key=(Field.SOURCE,),
-        timeout_seconds=seconds,
-    )
-
-
 def _endpoint_chain(service: ServicePlan, endpoint: Endpoint, seconds: int) -> Chain:
-    name = names.endpoint_chain(service, endpoint, seconds)
-    steps = (Remember(name), OfProtocol(service.protocol), Translate(endpoint.address, endpoint.port))
-    return Chain(name, (Rule(steps),))
+    """Two rules: when there is no room for another client, it is served all the same."""
+    client = (Field.SOURCE, Constant(names.client_number(service, endpoint, seconds)))
+    rules = (
+        Rule((Remember(client, names.AFFINITY_CLIENTS, seconds),)),
+        Rule((OfProtocol(service.protocol), Translate(endpoint.address, endpoint.port))),
+    )
+    return Chain(names.endpoint_chain(service, endpoint), rules)
 
 
 def _sticky_chain(service: ServicePlan, scope: Scope, pool: Sequence[Endpoint], seconds: int) -> Chain:
-    name = names.sticky_chain(service, scope)
-    known = [names.endpoint_chain(service, endpoint, seconds) for endpoint in pool]
-    rules = [Rule((InSet((Field.SOURCE,), target), Goto(target))) for target in known]
-    rules.append(Rule((Dispatch((Random(len(pool)),), name),)))
-    return Chain(name, tuple(rules))
+    """To the endpoint that knows the client, else to any, each as likely as the others."""
+    known, chosen = [], []
+    for left, endpoint in zip(range(len(pool), 0, -1), pool, strict=True):
+        client = (Field.SOURCE, Constant(names.client_number(service, endpoint, seconds)))
+        target = Goto(names.endpoint_chain(service, endpoint))
+        known.append(Rule((InSet(client, names.AFFINITY_CLIENTS), target)))
+        chosen.append(Rule((OneIn(left), target) if left > 1 else (target,)))
+    return Chain(names.sticky_chain(service, scope), (*known, *chosen))

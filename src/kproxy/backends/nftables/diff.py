@@ -1,7 +1,7 @@
 """From what the kernel holds to what it should: one transaction, as a sequence of commands.
 
 `Rewrite` replaces the table whatever was in it, `Change` writes elements that differ.  ``str()`` of either is what
-``nft -f`` would be given.  Chains and sets that fall out of use are emptied at once and removed by the next
+``nft -f`` would be given.  Chains that fall out of use are emptied at once and removed by the next
 transaction: kernels before 6.2 refuse to delete a chain together with the element that led to it
 (``nft.deferred-delete``).  Pure.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from kproxy.backends.nftables import base
+from kproxy.backends.nftables import base, names
 from kproxy.backends.nftables.commands import (
     AddChain,
     AddCollection,
@@ -21,14 +21,13 @@ from kproxy.backends.nftables.commands import (
     AddTable,
     Command,
     DeleteChain,
-    DeleteCollection,
     DeleteElements,
     DeleteTable,
     FlushChain,
     lines,
 )
-from kproxy.backends.nftables.compile import CountChain, Element, Shared, Sticky
-from kproxy.backends.nftables.program import Fragment, Program, changed
+from kproxy.backends.nftables.compile import CountChain, Element, Shared
+from kproxy.backends.nftables.program import Fragment, Pair, Program, changed
 from kproxy.backends.nftables.render import Renderer
 from kproxy.backends.nftables.rules import (
     Chain,
@@ -42,16 +41,11 @@ from kproxy.backends.nftables.rules import (
 ELEMENTS_PER_COMMAND = 500
 """A netlink attribute holds 64 KB, some 600 elements of IPv6."""
 
-Clients = Mapping[CollectionName, Mapping[ElementKey, int]]
-"""Clients that stick to an endpoint, by the endpoint's set: milliseconds each has left."""
+Clients = Mapping[ElementKey, int]
+"""Clients that stick to an endpoint, as `names.AFFINITY_CLIENTS` has them: milliseconds each has left."""
 
-
-@dataclass(frozen=True, slots=True)
-class Leftovers:
-    """What is still in the kernel, empty and unused."""
-
-    chains: frozenset[ChainName] = frozenset()
-    collections: frozenset[CollectionName] = frozenset()
+Leftovers = frozenset[ChainName]
+"""Chains that are still in the kernel, empty and unused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,41 +54,33 @@ class Rewrite:
 
     desired: Program
     clients: Clients = field(default_factory=dict)
-    leftovers: Leftovers = Leftovers()
+    leftovers: Leftovers = frozenset()
 
     def __iter__(self) -> Iterator[Command]:
         desired = self.desired
-        fragments = desired.fragments.values()
-        stickies = [sticky for fragment in fragments if (sticky := fragment.sticky()) is not None]
-        collections = {c.name: c for c in desired.collections()}
-        collections.update((c.name, c) for sticky in stickies for c in sticky.collections)
-        chains = [*desired.chains(), *(chain for sticky in stickies for chain in sticky.chains)]
+        collections = {collection.name: collection for collection in desired.collections()}
+        chains = list(desired.chains())
         yield from (AddTable(), DeleteTable(), AddTable())
         yield from map(AddCollection, collections.values())
         yield from map(AddChain, chains)
         yield from (AddRules(chain) for chain in chains if chain.rules)
         batches = _Batches(collections)
-        for fragment in fragments:
+        for fragment in desired.fragments.values():
             yield from batches.take(fragment.elements())
         yield from batches.take(element for element in desired.uses if isinstance(element, Element))
         yield from batches.take(desired.extra)
         yield from batches.rest()
-        yield from self._sticking(collections)
+        yield from self._sticking(collections[names.AFFINITY_CLIENTS])
 
     def __str__(self) -> str:
         return _text(self, self.desired)
 
-    def _sticking(self, collections: Mapping[CollectionName, Collection]) -> Iterator[Command]:
-        for name, clients in self.clients.items():
-            collection = collections.get(name)
-            if collection is None or collection.timeout_seconds is None:
-                continue
-            items = list(clients.items())
-            for start in range(0, len(items), ELEMENTS_PER_COMMAND):
-                some = items[start : start + ELEMENTS_PER_COMMAND]
-                yield AddElements(
-                    collection, tuple((key, None) for key, _ in some), tuple(left for _, left in some)
-                )
+    def _sticking(self, collection: Collection) -> Iterator[Command]:
+        items = list(self.clients.items())
+        for start in range(0, len(items), ELEMENTS_PER_COMMAND):
+            some = items[start : start + ELEMENTS_PER_COMMAND]
+            keys = tuple((key, None) for key, _ in some)
+            yield AddElements(collection, keys, tuple(left for _, left in some))
 
 
 @dataclass(frozen=True)
@@ -103,28 +89,20 @@ class Change:
 
     believed: Program
     desired: Program
-    before: Leftovers = Leftovers()
+    before: Leftovers = frozenset()
 
     def __iter__(self) -> Iterator[Command]:
         """Old leftovers, new chains, elements out, elements in, chains out of use."""
-        new, old = self._new, self._old
-        yield from self._clear()
-        kept = self.before
-        yield from (
-            AddCollection(c)
-            for n, c in new.collections.items()
-            if n not in old.collections and n not in kept.collections
-        )
-        yield from (
-            AddChain(c) for n, c in new.chains.items() if n not in old.chains and n not in kept.chains
-        )
-        for name, chain in new.chains.items():
-            if old.chains.get(name) != chain:
-                if name in old.chains:
+        old, new = self._old, self._new
+        yield from map(DeleteChain, sorted(self.before - new.keys()))
+        yield from (AddChain(c) for name, c in new.items() if name not in old and name not in self.before)
+        for name, chain in new.items():
+            if old.get(name) != chain:
+                if name in old:
                     yield FlushChain(name)
                 yield AddRules(chain)
         yield from self._elements()
-        yield from map(FlushChain, sorted(old.chains.keys() - new.chains.keys()))
+        yield from map(FlushChain, sorted(self.leftovers))
 
     def __str__(self) -> str:
         return _text(self, self.desired)
@@ -132,22 +110,11 @@ class Change:
     @property
     def leftovers(self) -> Leftovers:
         """What is left unused when this is done."""
-        return Leftovers(
-            frozenset(self._old.chains.keys() - self._new.chains.keys()),
-            frozenset(self._old.collections.keys() - self._new.collections.keys()),
-        )
-
-    def _clear(self) -> Iterator[Command]:
-        """Of the leftovers what is not wanted again."""
-        new = self._new
-        yield from map(DeleteChain, sorted(self.before.chains - new.chains.keys()))
-        yield from map(DeleteCollection, sorted(self.before.collections - new.collections.keys()))
+        return frozenset(self._old.keys() - self._new.keys())
 
     def _elements(self) -> Iterator[Command]:
         gone, come = self._moves
-        known = (
-            {c.name: c for c in self.desired.collections()} | self._old.collections | self._new.collections
-        )
+        known = {collection.name: collection for collection in self.desired.collections()}
         deletions = _Batches(known, DeleteElements)
         yield from deletions.take(gone)
         yield from deletions.rest()
@@ -156,16 +123,16 @@ class Change:
         yield from additions.rest()
 
     @cached_property
-    def _pairs(self) -> list[tuple[Fragment | None, Fragment | None]]:
+    def _pairs(self) -> list[Pair]:
         return changed(self.believed, self.desired)
 
     @cached_property
-    def _old(self) -> _Objects:
-        return _objects((old for old, _ in self._pairs), self._shared[0])
+    def _old(self) -> dict[ChainName, Chain]:
+        return _chains((old for old, _ in self._pairs), self._shared[0])
 
     @cached_property
-    def _new(self) -> _Objects:
-        return _objects((new for _, new in self._pairs), self._shared[1])
+    def _new(self) -> dict[ChainName, Chain]:
+        return _chains((new for _, new in self._pairs), self._shared[1])
 
     @cached_property
     def _moves(self) -> tuple[list[Element], list[Element]]:
@@ -192,28 +159,18 @@ class Change:
 Transaction = Rewrite | Change
 
 
-def diff(believed: Program | None, desired: Program, leftovers: Leftovers = Leftovers()) -> Transaction:
+def diff(believed: Program | None, desired: Program, leftovers: Leftovers = frozenset()) -> Transaction:
     """How to get to ``desired`` from what was applied last, or from anything where that is unknown."""
     if believed is None or believed.context != desired.context:
         return Rewrite(desired)
     return Change(believed, desired, leftovers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Objects:
-    """Chains, sets and maps that come and go, by name."""
-
-    chains: dict[ChainName, Chain]
-    collections: dict[CollectionName, Collection]
-
-
-def _objects(fragments: Iterable[Fragment | None], moved: Iterable[Shared]) -> _Objects:
-    stickies: list[Sticky] = [s for f in fragments if f is not None and (s := f.sticky()) is not None]
+def _chains(fragments: Iterable[Fragment | None], moved: Iterable[Shared]) -> dict[ChainName, Chain]:
+    """Chains that come and go, by name."""
     counts = [base.one_of(*thing) for thing in moved if isinstance(thing, CountChain)]
-    return _Objects(
-        {chain.name: chain for chain in counts} | {c.name: c for sticky in stickies for c in sticky.chains},
-        {c.name: c for sticky in stickies for c in sticky.collections},
-    )
+    own = [chain for fragment in fragments if fragment is not None for chain in fragment.chains()]
+    return {chain.name: chain for chain in (*counts, *own)}
 
 
 class _Batches:

@@ -17,6 +17,7 @@ from kproxy.backends.nftables.rules import (
     AddressIn,
     AddressIsLocal,
     CollectionName,
+    Constant,
     Dispatch,
     Drop,
     ElementKey,
@@ -35,6 +36,7 @@ from kproxy.backends.nftables.rules import (
     Marked,
     Masquerade,
     OfProtocol,
+    OneIn,
     Part,
     Random,
     Reject,
@@ -64,7 +66,7 @@ class Verdict:
     """One thing that may become of a packet.
 
     ``destination`` and ``port`` as it leaves; ``rewritten``: by DNAT.  ``masqueraded``: its source is the
-    node's.  ``path``: the chains it went through, in order.  ``remembered``: sets it was put in.
+    node's.  ``path``: the chains it went through, in order.  ``remembered``: the numbers of endpoints that know it now.
     """
 
     fate: Fate
@@ -78,7 +80,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What a rule may ask of the node: its addresses, and who is in which set that rules fill."""
+    """What a rule may ask of the node: its addresses, and which endpoint (by number) knows whom."""
 
     addresses: frozenset[Address]
     recent: frozenset[tuple[str, Address]] = frozenset()
@@ -213,8 +215,12 @@ class _Evaluator:
                 yield from self._steps(steps[1:], replace(state, mark=state.mark | bit))
             case ToggleMark(bit):
                 yield from self._steps(steps[1:], replace(state, mark=state.mark ^ bit))
-            case Remember(name):
-                yield from self._steps(steps[1:], replace(state, remembered=state.remembered | {name}))
+            case Remember(key):
+                known = state.remembered | {_numbers(key)}
+                yield from self._steps(steps[1:], replace(state, remembered=known))
+            case OneIn():
+                yield from self._steps(steps[1:], state)
+                yield None, state
             case _ if self._holds(step, state):
                 yield from self._steps(steps[1:], state)
             case _:
@@ -276,8 +282,8 @@ class _Evaluator:
 
     def _is_in(self, key: Key, name: CollectionName, state: _State) -> bool:
         collection = self.table.collections[name]
-        if collection.timeout_seconds is not None:
-            return (name, state.packet.source) in self.machine.recent
+        if collection.filled_up_to is not None:
+            return (_numbers(key), state.packet.source) in self.machine.recent
         wanted = next(_keys(key, state))
         elements = self.table.elements[name]
         return wanted in elements or (
@@ -292,14 +298,21 @@ def _keys(key: Key, state: _State) -> Iterator[ElementKey]:
         yield tuple(number if isinstance(part, Random) else _read(part, state.packet) for part in key)
 
 
-def _read(field: Field, packet: Packet) -> Part:
-    match field:
+def _numbers(key: Key) -> str:
+    """The constants of a key: what of it the rule knows beforehand."""
+    return " ".join(str(part.number) for part in key if isinstance(part, Constant))
+
+
+def _read(part: Field | Constant, packet: Packet) -> Part:
+    match part:
+        case Constant(number):
+            return number
         case Field.PROTOCOL:
             return packet.protocol
         case Field.PORT:
             return packet.port
         case _:
-            return _address(field, packet)
+            return _address(part, packet)
 
 
 def _address(field: Field, packet: Packet) -> Address:

@@ -27,6 +27,7 @@ NODE_PORT_IPS = "nodeport-ips"
 HAIRPIN = "hairpin-connections"
 FIREWALL_IPS = "firewall-ips"
 FIREWALL_SOURCES = "firewall-sources"
+AFFINITY_CLIENTS = "affinity-clients"
 
 LONGEST = 240
 """Characters of a name that are kept; the kernel takes 255."""
@@ -92,28 +93,36 @@ class Choice(enum.Enum):
         return f"{self.value}{middle}one-of-{count}"
 
 
-def identity(service: ServicePlan) -> str:
-    """``namespace/name/tcp/port``, with a hash before it that keeps it unique when it is cut."""
-    name = service.name
-    text = f"{name.namespace}/{name.name}/{service.protocol.value.lower()}/{name.port}"
-    return f"{_hash(text)}-{text}"[:LONGEST]
-
-
 def sticky_chain(service: ServicePlan, scope: Scope) -> str:
-    """The chain, and the map of its endpoints, of a service with affinity."""
-    return f"affinity-{scope.name.lower()}-{identity(service)}"[:LONGEST]
+    """The chain that picks an endpoint of a service with affinity."""
+    text = f"{_text(service)} {scope.name}"
+    return f"affinity-{_hash(text)}-{scope.name.lower()}-{_text(service)}"[:LONGEST]
 
 
-def endpoint_chain(service: ServicePlan, endpoint: Endpoint, seconds: int) -> str:
-    """The chain of one endpoint of a service with affinity, and the set of its clients.
-
-    Another time is another set: that of an existing one cannot be changed (``aff.timeout-change``).
-    """
-    name = service.name
-    text = f"{name.namespace}/{name.name}/{service.protocol.value.lower()}/{name.port}"
+def endpoint_chain(service: ServicePlan, endpoint: Endpoint) -> str:
+    """The chain of one endpoint of a service with affinity."""
     place = f"{endpoint.address}/{endpoint.port}".replace(":", ".")
-    return f"affinity-{_hash(f'{text} {place} {seconds}')}-{text}__{place}"[:LONGEST]
+    return f"endpoint-{_hash(f'{_text(service)} {place}')}-{_text(service)}__{place}"[:LONGEST]
+
+
+def client_number(service: ServicePlan, endpoint: Endpoint, seconds: int) -> int:
+    """A number of 32 bits by which an endpoint knows its clients, the same after a restart.
+
+    Another time is another number, so that the old one does not last (``aff.timeout-change``).  Should two endpoints
+    ever have the same, a client of one is taken for one of the other.
+    """
+    text = f"{_text(service)} {endpoint.address} {endpoint.port} {seconds}"
+    return int.from_bytes(_digest(text)[:4], "big")
+
+
+def _text(service: ServicePlan) -> str:
+    name = service.name
+    return f"{name.namespace}/{name.name}/{service.protocol.value.lower()}/{name.port}"
 
 
 def _hash(text: str) -> str:
-    return base64.b32encode(hashlib.sha256(text.encode()).digest()[:5]).decode()
+    return base64.b32encode(_digest(text)[:5]).decode()
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

@@ -7,13 +7,15 @@ has.  Elements are made from that when they are wanted, which is pure, so they m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import collapse_addresses
+from itertools import compress
+from operator import is_not
 
 from kproxy.backends.nftables import base, compile, names  # noqa: A004 - the stage's name
 from kproxy.backends.nftables.base import Context, Options
-from kproxy.backends.nftables.compile import CountChain, Element, Places, Shared, Sticky
+from kproxy.backends.nftables.compile import CountChain, Element, Places, Shared
 from kproxy.backends.nftables.rules import Chain, Collection
 from kproxy.net import Network
 from kproxy.plan import Exposure, Masquerade, Plan, ServicePlan, ServicePortName
@@ -34,8 +36,8 @@ class Fragment:
         """What it needs together with others."""
         return compile.shared(self.service, self.places)
 
-    def sticky(self) -> Sticky | None:
-        """Its own chains, sets and maps, if it has affinity."""
+    def chains(self) -> tuple[Chain, ...]:
+        """Its own chains, if it has affinity."""
         return compile.sticky(self.service, self.places)
 
 
@@ -43,24 +45,27 @@ class Fragment:
 class Program:
     """What the kernel should hold for one plan.
 
-    ``uses`` says how many service ports need each shared thing; ``extra`` are the elements no Service brings.
+    ``services`` are the plan's; ``uses`` says how many service ports need each shared thing; ``extra`` are the elements no Service brings.
     """
 
     context: Context
+    services: tuple[ServicePlan, ...]
     fragments: Mapping[ServicePortName, Fragment]
     uses: Mapping[Shared, int]
     extra: frozenset[Element]
 
     def collections(self) -> Iterator[Collection]:
-        """The constant sets and maps."""
+        """All sets and maps."""
         return base.collections(self.context)
 
     def chains(self) -> Iterator[Chain]:
-        """All chains but those of services with affinity."""
+        """All chains; each after those it leads to."""
         yield from base.chains(self.context)
         for needed in self.uses:
             if isinstance(needed, CountChain):
                 yield base.one_of(*needed)
+        for fragment in self.fragments.values():
+            yield from fragment.chains()
 
 
 def program(plan: Plan, options: Options, previous: Program | None = None) -> Program:
@@ -72,32 +77,45 @@ def program(plan: Plan, options: Options, previous: Program | None = None) -> Pr
         node_port_ips=plan.node_ports.addresses is not None,
         options=options,
     )
-    old = previous.fragments if previous is not None else {}
-    fragments = {}
-    for service in plan.services:
-        fragment = old.get(service.name)
-        if fragment is None or fragment.service is not service:
-            fragment = _fragment(service, fragment)
-        fragments[service.name] = fragment
-    uses = _uses(previous, fragments)
-    return Program(context, fragments, uses, frozenset(_extra(plan)))
+    if previous is None:
+        previous = Program(context, (), {}, {}, frozenset())
+    moves = _moves(previous, plan.services)
+    fragments = dict(previous.fragments)
+    for name, (_, fragment) in moves.items():
+        if fragment is None:
+            del fragments[name]
+        else:
+            fragments[name] = fragment
+    uses = _uses(previous.uses, moves.values())
+    return Program(context, plan.services, fragments, uses, frozenset(_extra(plan)))
 
 
-def changed(before: Program, after: Program) -> list[tuple[Fragment | None, Fragment | None]]:
-    """Service ports whose part differs, as it was and as it is."""
-    return _pairs(before.fragments, after.fragments)
+Pair = tuple[Fragment | None, Fragment | None]
+"""A service port's part as it was and as it is."""
 
 
-def _pairs(
-    old: Mapping[ServicePortName, Fragment], new: Mapping[ServicePortName, Fragment]
-) -> list[tuple[Fragment | None, Fragment | None]]:
-    pairs: list[tuple[Fragment | None, Fragment | None]] = []
-    for name, fragment in new.items():
-        known = old.get(name)
-        if known is not fragment:
-            pairs.append((known, fragment))
-    pairs += [(fragment, None) for name, fragment in old.items() if name not in new]
-    return pairs
+def changed(before: Program, after: Program) -> list[Pair]:
+    """The service ports whose part differs."""
+    names = _differing(before.services, after.services)
+    pairs = [(before.fragments.get(name), after.fragments.get(name)) for name in names]
+    return [pair for pair in pairs if pair[0] is not pair[1]]
+
+
+def _differing(
+    before: tuple[ServicePlan, ...], after: tuple[ServicePlan, ...]
+) -> dict[ServicePortName, ServicePlan | None]:
+    """At least those that are another object in one than in the other, as they are ``after``; None: no more.
+
+    Most are the same object in the same place.
+    """
+    if len(before) == len(after):
+        moved = tuple(compress(zip(before, after, strict=True), map(is_not, before, after)))
+        gone, come = [old for old, _ in moved], [new for _, new in moved]
+    else:
+        old, new = set(map(id, before)), set(map(id, after))
+        gone = [service for service in before if id(service) not in new]
+        come = [service for service in after if id(service) not in old]
+    return {service.name: None for service in gone} | {service.name: service for service in come}
 
 
 def _fragment(service: ServicePlan, before: Fragment | None) -> Fragment:
@@ -109,20 +127,29 @@ def _fragment(service: ServicePlan, before: Fragment | None) -> Fragment:
     return Fragment(service, places)
 
 
-def _uses(previous: Program | None, fragments: Mapping[ServicePortName, Fragment]) -> Mapping[Shared, int]:
-    pairs = _pairs(previous.fragments if previous is not None else {}, fragments)
-    moves: Counter[Shared] = Counter()
-    for before, after in pairs:
-        moves.update(after.shared() if after else ())
-        moves.subtract(before.shared() if before else ())
-    moved = {thing: by for thing, by in moves.items() if by}
-    if previous is None:
-        return moved
+def _moves(previous: Program, services: tuple[ServicePlan, ...]) -> dict[ServicePortName, Pair]:
+    """What becomes of each service port that is not what it was."""
+    moves: dict[ServicePortName, Pair] = {}
+    for name, service in _differing(previous.services, services).items():
+        before = previous.fragments.get(name)
+        if service is None:
+            moves[name] = (before, None)
+        elif before is None or before.service is not service:
+            moves[name] = (before, _fragment(service, before))
+    return moves
+
+
+def _uses(before: Mapping[Shared, int], pairs: Iterable[Pair]) -> Mapping[Shared, int]:
+    by: Counter[Shared] = Counter()
+    for old, new in pairs:
+        by.update(new.shared() if new else ())
+        by.subtract(old.shared() if old else ())
+    moved = {thing: count for thing, count in by.items() if count}
     if not moved:
-        return previous.uses
-    uses = dict(previous.uses)
-    for thing, by in moved.items():
-        uses[thing] = uses.get(thing, 0) + by
+        return before
+    uses = dict(before)
+    for thing, count in moved.items():
+        uses[thing] = uses.get(thing, 0) + count
         if not uses[thing]:
             del uses[thing]
     return uses

@@ -7,6 +7,7 @@ from kproxy.backends.nftables.rules import (
     AddressIsLocal,
     Chain,
     Collection,
+    Constant,
     Dispatch,
     Drop,
     ElementKey,
@@ -24,6 +25,7 @@ from kproxy.backends.nftables.rules import (
     Masquerade,
     Match,
     OfProtocol,
+    OneIn,
     Part,
     Random,
     Reject,
@@ -65,9 +67,13 @@ class Renderer:
 
     def selector(self, selector: Selector) -> str:
         """One part of a key."""
-        if isinstance(selector, Random):
-            return f"numgen random mod {selector.modulus}"
-        return self._selectors[selector]
+        match selector:
+            case Random(modulus):
+                return f"numgen random mod {modulus}"
+            case Constant(number):
+                return f"numgen inc mod 1 offset {number}"
+            case Field():
+                return self._selectors[selector]
 
     def rule(self, rule: Rule) -> str:
         """The rule without its chain."""
@@ -79,7 +85,7 @@ class Renderer:
         match step:
             case IsNew() | IsInvalid() | IsTranslated() | Masquerade() | Reject() | Drop():
                 return _WORDS[step]
-            case InSet() | AddressIn() | AddressIsLocal() | InInterface() | OfProtocol() | Marked():
+            case InSet() | AddressIn() | AddressIsLocal() | InInterface() | OfProtocol() | Marked() | OneIn():
                 return self._match(step)
             case _:
                 return self._statement(step)
@@ -98,6 +104,8 @@ class Renderer:
                 return f'iifname {_not(negated)}"{name}"'
             case OfProtocol(protocol):
                 return f"meta l4proto {protocol.value.lower()}"
+            case OneIn(count):
+                return f"numgen random mod {count} 0"
             case Marked(bit):
                 return f"meta mark & {bit:#010x} != 0"
             case plain:
@@ -109,8 +117,8 @@ class Renderer:
                 return f"meta mark set meta mark or {bit:#010x}"
             case ToggleMark(bit):
                 return f"meta mark set meta mark xor {bit:#010x}"
-            case Remember(name):
-                return f"update @{name} {{ {self._selectors[Field.SOURCE]} }}"
+            case Remember(key, name, seconds):
+                return f"update @{name} {{ {self.key(key)} timeout {seconds}s }}"
             case Dispatch(key, name):
                 return f"{self.key(key)} vmap @{name}"
             case TranslateBy(key, name):
@@ -130,8 +138,8 @@ class Renderer:
             Holds.ENDPOINT: f" : {self.word} daddr . th dport",
         }[collection.holds]
         lines = [f"typeof {self.key(collection.key)}{held};"]
-        if collection.timeout_seconds is not None:
-            lines.append(f"flags dynamic,timeout; timeout {collection.timeout_seconds}s;")
+        if collection.filled_up_to is not None:
+            lines.append(f"size {collection.filled_up_to}; flags dynamic,timeout;")
         if collection.interval:
             lines.append("flags interval;")
         if collection.comment:

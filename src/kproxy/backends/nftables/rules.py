@@ -38,7 +38,14 @@ class Random:
     modulus: int
 
 
-Selector = Field | Random
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Always this number, of 32 bits: how a rule brings something of its own into a key."""
+
+    number: int
+
+
+Selector = Field | Random | Constant
 Key = tuple[Selector, ...]
 
 FRONTEND: Key = (Field.DESTINATION, Field.PROTOCOL, Field.PORT)
@@ -87,15 +94,15 @@ class Holds(enum.Enum):
 class Collection:
     """A set, or a map where it ``holds`` something.
 
-    ``interval``: the last part of a key may be a network.  ``timeout_seconds`` makes it a set that rules fill and
-    whose elements go by themselves.
+    ``interval``: the last part of a key may be a network.  ``filled_up_to`` makes it a set that rules fill, with at most
+    so many elements, each for a time.
     """
 
     name: CollectionName
     key: Key
     holds: Holds = Holds.NOTHING
     interval: bool = False
-    timeout_seconds: int | None = None
+    filled_up_to: int | None = None
     comment: str = ""
 
 
@@ -170,8 +177,24 @@ class Marked:
     bit: int
 
 
+@dataclass(frozen=True, slots=True)
+class OneIn:
+    """Holds for one packet in ``count``, at random."""
+
+    count: int
+
+
 Match = (
-    InSet | AddressIn | AddressIsLocal | InInterface | OfProtocol | IsNew | IsInvalid | IsTranslated | Marked
+    OneIn
+    | InSet
+    | AddressIn
+    | AddressIsLocal
+    | InInterface
+    | OfProtocol
+    | IsNew
+    | IsInvalid
+    | IsTranslated
+    | Marked
 )
 
 
@@ -194,9 +217,11 @@ class ToggleMark:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Put the packet's source in that set, its time starting anew."""
+    """Put ``key`` in that set for so long, from now on.  Where the set is full, the rule ends."""
 
+    key: Key
     collection: CollectionName
+    seconds: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class Table:
             match step:
                 case Jump(chain) | Goto(chain) if chain not in self.chains:
                     return True
-                case InSet(_, name) | Dispatch(_, name) | TranslateBy(_, name) | Remember(name):
+                case InSet(_, name) | Dispatch(_, name) | TranslateBy(_, name) | Remember(_, name):
                     if name not in self.collections:
                         return True
                 case _:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from kproxy.backends.nftables.rules import Collection, Field, Holds, Key, Random, Selector
+from kproxy.backends.nftables.rules import Collection, Constant, Field, Holds, Key, Random, Selector
 from kproxy.net import Family
 
 _DATATYPE = {Family.IPV4: 7, Family.IPV6: 8}
@@ -72,12 +72,12 @@ def comment(kind: int, text: str) -> bytes:
 def _order(key: Key) -> int:
     if len(key) > 1:
         return _ORDER_MIXED
-    return _ORDER_HOST if isinstance(key[0], Random) else _ORDER_NETWORK
+    return _ORDER_HOST if isinstance(key[0], Random | Constant) else _ORDER_NETWORK
 
 
 def _type(part: Selector, family: Family) -> int:
     match part:
-        case Random():
+        case Random() | Constant():
             return _INTEGER
         case Field.PROTOCOL:
             return _INET_PROTOCOL
@@ -96,8 +96,8 @@ def _typeof(key: Key, family: Family) -> bytes:
 
 def _selector(part: Selector, family: Family) -> bytes:
     match part:
-        case Random(modulus):
-            numbers = (1, modulus, 0)
+        case Random() | Constant():
+            numbers = (1, part.modulus, 0) if isinstance(part, Random) else (0, 1, part.number)
             data = b"".join(_item(index, _number(number)) for index, number in enumerate(numbers))
             return _expression(_EXPRESSION_NUMGEN, data)
         case Field.PROTOCOL:

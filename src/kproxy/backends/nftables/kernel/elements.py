@@ -25,7 +25,7 @@ from kproxy.netlink import attribute, nested
 NUMBERS = {Protocol.TCP: 6, Protocol.UDP: 17, Protocol.SCTP: 132}
 _PROTOCOLS = {protocol: struct.pack("B3x", number) for protocol, number in NUMBERS.items()}
 _JUMP, _GOTO, _DROP = -3, -4, 0
-_KEY, _DATA, _FLAGS, _EXPIRATION, _KEY_END = 1, 2, 3, 5, 10
+_KEY, _DATA, _FLAGS, _TIMEOUT, _KEY_END = 1, 2, 3, 4, 10
 _INTERVAL_END = 1
 
 _port = struct.Struct(">H2x").pack
@@ -71,7 +71,7 @@ class ElementEncoder:
         self._values: dict[Value, bytes] = {None: b""}
         self.encode = self._intervals if collection.interval else self._single
 
-    def _single(self, key: ElementKey, value: Value, expires: int | None = None) -> bytes:
+    def _single(self, key: ElementKey, value: Value, lives: int | None = None) -> bytes:
         packed = b"".join([encode(part) for encode, part in zip(self._parts, key, strict=True)])
         size = len(packed)
         body = b"".join(
@@ -80,7 +80,7 @@ class ElementEncoder:
                 _header(size + 4, 1),
                 packed,
                 self._value(value),
-                _expiry(expires),
+                _timeout(lives),
             )
         )
         return _header(len(body) + 4, 1 | _NESTED) + body
@@ -95,7 +95,7 @@ class ElementEncoder:
             found = self._values[value] = nested(_DATA, verdict_data(value))
         return found or b""
 
-    def _intervals(self, key: ElementKey, _value: Value, _expires: int | None = None) -> bytes:
+    def _intervals(self, key: ElementKey, _value: Value, _lives: int | None = None) -> bytes:
         """The last part is a network: a range from its first address to its last."""
         network = key[-1]
         assert isinstance(network, IPv4Network | IPv6Network)
@@ -119,8 +119,8 @@ def _key(kind: int, packed: bytes) -> bytes:
     return nested(kind, attribute(1, packed))
 
 
-def _expiry(milliseconds: int | None) -> bytes:
-    return b"" if milliseconds is None else attribute(_EXPIRATION, struct.pack(">Q", milliseconds))
+def _timeout(milliseconds: int | None) -> bytes:
+    return b"" if milliseconds is None else attribute(_TIMEOUT, struct.pack(">Q", milliseconds))
 
 
 def _part_encoder(selector: object) -> Callable[..., bytes]:

@@ -13,6 +13,7 @@ from kproxy.backends.nftables.kernel.elements import NUMBERS, verdict_data, word
 from kproxy.backends.nftables.rules import (
     AddressIn,
     AddressIsLocal,
+    Constant,
     Dispatch,
     Drop,
     Field,
@@ -27,6 +28,7 @@ from kproxy.backends.nftables.rules import (
     Marked,
     Masquerade,
     OfProtocol,
+    OneIn,
     Random,
     Reject,
     Remember,
@@ -59,6 +61,7 @@ _INTERFACE_NAME_SIZE = 16
 _NAT_DESTINATION, _NAT_PORT_GIVEN, _NAT_RANDOM_FULLY = 1, 0x2, 0x10
 _UNREACHABLE_PORT = {Family.IPV4: 3, Family.IPV6: 4}
 _DYNSET_UPDATE = 1
+_INCREMENTAL, _RANDOM = 0, 1
 _ALL_BITS = 0xFFFF_FFFF
 
 
@@ -99,10 +102,13 @@ class Expressions:
                 yield _expression(
                     "immediate", attribute(1, be32(_VERDICT_REGISTER)), nested(2, verdict_data(step))
                 )
-            case Remember(name):
-                yield from self._load((Field.SOURCE,))
-                operation = attribute(3, be32(_DYNSET_UPDATE))
-                yield _expression("dynset", _string(1, name), operation, _register(4))
+            case Remember(key, name, seconds):
+                yield from self._load(key)
+                update, timeout = (
+                    attribute(3, be32(_DYNSET_UPDATE)),
+                    attribute(6, struct.pack(">Q", seconds * 1000)),
+                )
+                yield _expression("dynset", _string(1, name), update, _register(4), timeout)
             case Reject():
                 code = bytes((_UNREACHABLE_PORT[self.family],))
                 yield _expression("reject", attribute(1, be32(0)), attribute(2, code))
@@ -142,6 +148,9 @@ class Expressions:
             case OfProtocol(protocol):
                 yield _meta(_META_L4PROTO)
                 yield _compare(_EQUAL, bytes((NUMBERS[protocol],)))
+            case OneIn(count):
+                yield _numgen(0, count, _RANDOM)
+                yield _compare(_EQUAL, native32(0))
             case IsNew():
                 yield _conntrack(_CT_STATE)
                 yield from _has_bit(_STATE_NEW)
@@ -167,8 +176,9 @@ class Expressions:
     def _read(self, part: Selector, word: int) -> bytes:
         match part:
             case Random(modulus):
-                numbers = (attribute(2, be32(modulus)), attribute(3, be32(1)), attribute(4, be32(0)))
-                return _expression("numgen", _register(1, word), *numbers)
+                return _numgen(word, modulus, _RANDOM)
+            case Constant(number):
+                return _numgen(word, 1, _INCREMENTAL, number)
             case Field.PROTOCOL:
                 return _meta(_META_L4PROTO, word)
             case Field.PORT:
@@ -203,6 +213,11 @@ def _rewrite_mark(mask: int, toggled: int) -> Iterator[bytes]:
 def _has_bit(bit: int) -> Iterator[bytes]:
     yield _bitwise(native32(bit), native32(0))
     yield _compare(_UNEQUAL, native32(0))
+
+
+def _numgen(word: int, modulus: int, kind: int, offset: int = 0) -> bytes:
+    numbers = (attribute(2, be32(modulus)), attribute(3, be32(kind)), attribute(4, be32(offset)))
+    return _expression("numgen", _register(1, word), *numbers)
 
 
 def _payload(base: int, offset: int, size: int, word: int = 0) -> bytes:

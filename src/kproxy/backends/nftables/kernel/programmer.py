@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from ipaddress import ip_address
 from itertools import islice
 
 from kproxy import host
-from kproxy.backends.nftables import base
+from kproxy.backends.nftables import base, names
 from kproxy.backends.nftables.base import Options
 from kproxy.backends.nftables.commands import (
     AddElements,
@@ -31,7 +32,7 @@ from kproxy.backends.nftables.kernel import wire
 from kproxy.backends.nftables.kernel.batch import Answer, Nftables, list_items
 from kproxy.backends.nftables.program import Program, program
 from kproxy.backends.nftables.render import Renderer
-from kproxy.backends.nftables.rules import TABLE, CollectionName, ElementKey
+from kproxy.backends.nftables.rules import TABLE, ElementKey
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.netlink import attribute, attributes, netfilter_header
@@ -44,6 +45,7 @@ SKIP_KERNEL_CHECK = "KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"
 
 _BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal"
 _TABLE_USE, _TABLE_HANDLE, _CHAIN_USE = 3, 4, 6
+_ELEMENTS, _KEY, _EXPIRATION = 3, 1, 5
 _SHOWN = 160
 
 
@@ -82,7 +84,7 @@ class NftablesKernel:
         self._nftables = Nftables()
         self._latest: Program | None = None
         self._believed: Program | None = None
-        self._leftovers = Leftovers()
+        self._leftovers: Leftovers = frozenset()
         self._sight: _Sight | None = None
         self._generation: bytes | None = None
 
@@ -130,15 +132,13 @@ class NftablesKernel:
         return (f"parts of table {self._where}",)
 
     def clients(self) -> Clients:
-        """The clients that stick to endpoints now, by the endpoint's set."""
-        found: dict[CollectionName, dict[ElementKey, int]] = {}
-        if self._look() is None:
-            return found
-        for name in self._client_sets():
-            items = dict(self._client_items(name))
-            if items:
-                found[name] = items
-        return found
+        """The clients that stick to endpoints now."""
+        try:
+            return dict(self._clients())
+        except HostError as error:
+            if error.reason is Reason.MISSING:
+                return {}
+            raise
 
     def cleanup(self) -> None:
         """Remove the table, ours or a kube-proxy's, if there is one (``life.cleanup``)."""
@@ -212,28 +212,17 @@ class NftablesKernel:
         found = self._nftables.get(wire.GET_CHAIN, *names, family=wire.NFPROTO[self.family])
         return None if found is None else _number(attributes(found)[_CHAIN_USE])
 
-    def _client_sets(self) -> Iterator[CollectionName]:
-        for payload in self._dump(wire.GET_SET):
-            found = attributes(payload)
-            name = bytes(found[2]).rstrip(b"\0").decode()
-            if (
-                bytes(found[1]).rstrip(b"\0").decode() == TABLE
-                and 3 in found
-                and _number(found[3]) & wire.SET_TIMEOUT
-            ):
-                yield name
-
-    def _client_items(self, name: CollectionName) -> Iterator[tuple[ElementKey, int]]:
-        for payload in self._dump(wire.GET_ELEMENTS, attribute(2, wire.text(name))):
-            for item in list_items(attributes(payload).get(3, memoryview(b""))):
+    def _clients(self) -> Iterator[tuple[ElementKey, int]]:
+        where = attribute(1, wire.text(TABLE)) + attribute(2, wire.text(names.AFFINITY_CLIENTS))
+        body = netfilter_header(wire.NFPROTO[self.family]) + where
+        size = self.family.bits // 8
+        for payload in self._nftables.dump(wire.SUBSYSTEM << 8 | wire.GET_ELEMENTS, body):
+            for item in list_items(attributes(payload[4:]).get(_ELEMENTS, memoryview(b""))):
                 found = attributes(item)
-                key = bytes(attributes(found[1])[1])
-                if len(key) * 8 == self.family.bits and 5 in found:
-                    yield (ip_address(key),), struct.unpack(">Q", found[5])[0]
-
-    def _dump(self, kind: int, *more: bytes) -> list[memoryview]:
-        body = netfilter_header(wire.NFPROTO[self.family]) + attribute(1, wire.text(TABLE)) + b"".join(more)
-        return [payload[4:] for payload in self._nftables.dump(wire.SUBSYSTEM << 8 | kind, body)]
+                key = bytes(attributes(found[_KEY])[1])
+                if len(key) == size + 4 and _EXPIRATION in found:
+                    number = int.from_bytes(key[size:], sys.byteorder)
+                    yield (ip_address(key[:size]), number), struct.unpack(">Q", found[_EXPIRATION])[0]
 
 
 def check_kernel() -> None:

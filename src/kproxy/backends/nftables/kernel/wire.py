@@ -34,6 +34,7 @@ from kproxy.backends.nftables.rules import (
     TABLE,
     Chain,
     Collection,
+    Constant,
     ElementKey,
     Field,
     Holds,
@@ -58,9 +59,6 @@ GET_GENERATION = 16
 
 SET_INTERVAL, SET_MAP, SET_TIMEOUT, SET_EVALUATED, SET_CONCATENATED = 0x4, 0x8, 0x10, 0x20, 0x80
 _VERDICT_SIZE = 16
-CLIENTS_AT_MOST = 65_535
-"""Of one endpoint with affinity; what nft takes where nothing is said."""
-
 _HOOK_NUMBERS = {
     HookPoint.PREROUTING: 0,
     HookPoint.INPUT: 1,
@@ -86,11 +84,6 @@ def text(value: str) -> bytes:
 def be32(value: int) -> bytes:
     """A number in network order."""
     return struct.pack(">I", value & 0xFFFF_FFFF)
-
-
-def be64(value: int) -> bytes:
-    """A long number in network order."""
-    return struct.pack(">Q", value)
 
 
 @dataclass(slots=True)
@@ -121,8 +114,8 @@ class Encoder:
                 yield self._message(NEW_SET, Flag.CREATE, *self._set(collection))
             case DeleteCollection(name):
                 yield self._message(DELETE_SET, Flag(0), attribute(2, text(name)))
-            case AddElements(collection, elements, expires):
-                yield self._elements(NEW_ELEMENTS, Flag.CREATE, collection, elements, expires)
+            case AddElements(collection, elements, lives):
+                yield self._elements(NEW_ELEMENTS, Flag.CREATE, collection, elements, lives)
             case DeleteElements(collection, elements):
                 yield self._elements(DELETE_ELEMENTS, Flag(0), collection, elements, ())
             case _:
@@ -163,8 +156,6 @@ class Encoder:
             yield attribute(7, be32(size))
         yield nested(9, *_set_description(collection, self.family))
         yield attribute(10, be32(self._set_ids))
-        if collection.timeout_seconds is not None:
-            yield attribute(11, be64(collection.timeout_seconds * 1000))
         yield attribute(13, describe.collection(collection, self.family))
 
     def _elements(
@@ -173,14 +164,14 @@ class Encoder:
         flags: Flag,
         collection: Collection,
         elements: tuple[tuple[ElementKey, Value], ...],
-        expires: tuple[int, ...],
+        lives: tuple[int, ...],
     ) -> Message:
         encoder = self._encoders.get(collection.name)
         if encoder is None:
             encoder = self._encoders[collection.name] = ElementEncoder(collection)
         encode = encoder.encode
-        if expires:
-            packed = [encode(key, value, left) for (key, value), left in zip(elements, expires, strict=True)]
+        if lives:
+            packed = [encode(key, value, left) for (key, value), left in zip(elements, lives, strict=True)]
         else:
             packed = [encode(key, value) for key, value in elements]
         return self._message(kind, flags, attribute(2, text(collection.name)), nested(3, *packed))
@@ -200,15 +191,15 @@ def _set_flags(collection: Collection) -> int:
     flags = SET_MAP if collection.holds is not Holds.NOTHING else 0
     if collection.interval:
         flags |= SET_INTERVAL | (SET_CONCATENATED if len(collection.key) > 1 else 0)
-    if collection.timeout_seconds is not None:
+    if collection.filled_up_to is not None:
         flags |= SET_TIMEOUT | SET_EVALUATED
     return flags
 
 
 def _set_description(collection: Collection, family: Family) -> Iterator[bytes]:
     """Its size, or, for ranges of several parts, the length of each part."""
-    if collection.timeout_seconds is not None:
-        yield attribute(1, be32(CLIENTS_AT_MOST))
+    if collection.filled_up_to is not None:
+        yield attribute(1, be32(collection.filled_up_to))
     if collection.interval and len(collection.key) > 1:
         lengths = (_part_length(part, family) for part in collection.key)
         yield nested(2, *(nested(1, attribute(1, be32(length))) for length in lengths))
@@ -222,5 +213,5 @@ def _part_length(part: Selector, family: Family) -> int:
             return 2
         case Field.SOURCE | Field.DESTINATION:
             return family.bits // 8
-        case Random():
+        case Random() | Constant():
             return 4
