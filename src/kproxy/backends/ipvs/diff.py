@@ -1,0 +1,272 @@
+"""From what the kernel holds to what it should: steps in an order that leaves no bad moment.
+
+A packet must never be served without what belongs to it (masquerading, source ranges, silence, a shortcut), nor
+be refused between two states in which it is served.  Hence::
+
+    virtual servers of shortcuts | members that guard | addresses that go | members that let in, removed |
+    virtual servers | members that let in, and the end of guards | addresses that come | idle shortcuts
+
+One netlink message a changed virtual server or destination, and at most two runs of ``ipset``.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+
+from kproxy.backends.ipvs.compile import Virtual
+from kproxy.backends.ipvs.names import UNMASQUERADED, Set, set_name
+from kproxy.backends.ipvs.program import Delta, Program, Use
+from kproxy.backends.ipvs.rules import Destination, Key, MarkKey, Member, Server
+from kproxy.net import Address, Family
+
+
+@dataclass(slots=True)
+class Picture:
+    """What the kernel holds of ours, kept up to date by whoever executes the steps.
+
+    ``servers`` by key, the weight of each destination of each.
+    """
+
+    servers: MutableMapping[Key, Server] = field(default_factory=dict)
+    destinations: MutableMapping[Key, dict[Destination, int]] = field(default_factory=dict)
+    members: set[Member] = field(default_factory=set)
+    addresses: set[Address] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class SetServer:
+    """Make a virtual server, or change how it chooses."""
+
+    key: Key
+    server: Server
+    new: bool
+
+    def __str__(self) -> str:
+        how = f"{self.server.scheduler} flags {self.server.flags:#x}"
+        lasting = f" persistent {self.server.persistence}" if self.server.persistence is not None else ""
+        return f"{'add' if self.new else 'edit'} {self.key} {how}{lasting}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveServer:
+    """Remove a virtual server with all its destinations."""
+
+    key: Key
+
+    def __str__(self) -> str:
+        return f"delete {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetDestination:
+    """Make a destination, or change its weight: with 0 it keeps what it has and gets nothing new."""
+
+    key: Key
+    destination: Destination
+    weight: int
+    new: bool
+
+    def __str__(self) -> str:
+        return f"{'add' if self.new else 'edit'} {self.key} -> {self.destination} weight {self.weight}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDestination:
+    """Remove a destination; what it has is cut."""
+
+    key: Key
+    destination: Destination
+
+    def __str__(self) -> str:
+        return f"delete {self.key} -> {self.destination}"
+
+
+Order = SetServer | RemoveServer | SetDestination | RemoveDestination
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """Netlink messages to IPVS, in turn."""
+
+    orders: tuple[Order, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.orders))
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """One ``ipset restore``."""
+
+    family: Family
+    removed: tuple[Member, ...]
+    added: tuple[Member, ...]
+
+    def __str__(self) -> str:
+        lines = [f"del {set_name(m.set, self.family)} {m.element}" for m in self.removed]
+        lines += [f"add {set_name(m.set, self.family)} {m.text}" for m in self.added]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Addresses on the device."""
+
+    addresses: tuple[Address, ...]
+    bind: bool
+
+    def __str__(self) -> str:
+        return "\n".join(f"{'bind' if self.bind else 'unbind'} {address}" for address in self.addresses)
+
+
+Step = Orders | Members | Addresses
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """Steps in order.  ``draining``: virtual servers with destinations to remove when they have no connection left."""
+
+    steps: tuple[Step, ...]
+    draining: tuple[Key, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.steps))
+
+
+def whole(picture: Picture, desired: Program) -> Delta:
+    """Everything: for a picture just read from the kernel."""
+    held: set[Use] = {*picture.members, *picture.addresses}
+    virtuals: dict[Key, Virtual | None] = {**dict.fromkeys(picture.servers), **desired.virtuals()}
+    needs = desired.needs
+    return Delta(virtuals, tuple(needs - held), tuple(held - needs))
+
+
+def transaction(picture: Picture, delta: Delta, family: Family) -> Transaction:
+    """How to get from the picture to where the delta leads."""
+    planned = {key: _Planned(key, picture, virtual) for key, virtual in delta.virtuals.items()}
+    marks = [p for key, p in planned.items() if isinstance(key, MarkKey)]
+    others = [p for key, p in planned.items() if not isinstance(key, MarkKey)]
+    members = _sorted_members(picture, delta)
+    steps: Iterable[Step] = (
+        Orders(tuple(order for p in marks for order in p.grown())),
+        Members(family, members.removed_first, members.added_first),
+        Addresses(tuple(use for use in delta.unneeded if not isinstance(use, Member)), bind=False),
+        Orders(tuple(order for p in others for order in (*p.grown(), *p.shrunk()))),
+        Members(family, members.removed_last, members.added_last),
+        Addresses(tuple(use for use in delta.needed if not isinstance(use, Member)), bind=True),
+        Orders(tuple(order for p in marks for order in p.shrunk())),
+    )
+    draining = tuple(key for key, p in planned.items() if p.draining())
+    return Transaction(tuple(step for step in steps if not _empty(step)), draining)
+
+
+class _Planned:
+    """One virtual server's orders: what it gains, and what it loses."""
+
+    def __init__(self, key: Key, picture: Picture, wanted: Virtual | None) -> None:
+        self._key, self._wanted = key, wanted
+        self._server = picture.servers.get(key)
+        self._there: Mapping[Destination, int] = picture.destinations.get(key, {})
+
+    def grown(self) -> Iterator[Order]:
+        wanted = self._wanted
+        if wanted is None:
+            return
+        if self._server != wanted.server:
+            yield SetServer(self._key, wanted.server, new=self._server is None)
+        for destination in sorted(wanted.destinations, key=_place):
+            weight = self._there.get(destination)
+            if weight != 1:
+                yield SetDestination(self._key, destination, 1, new=weight is None)
+
+    def shrunk(self) -> Iterator[Order]:
+        if self._wanted is None:
+            if self._server is not None:
+                yield RemoveServer(self._key)
+            return
+        for destination, weight in sorted(self._there.items(), key=lambda item: _place(item[0])):
+            if destination in self._wanted.destinations:
+                continue
+            if not self._stays(destination):
+                yield RemoveDestination(self._key, destination)
+            elif weight != 0:
+                yield SetDestination(self._key, destination, 0, new=False)
+
+    def draining(self) -> bool:
+        wanted = self._wanted
+        return wanted is not None and wanted.drains and not self._there.keys() <= wanted.destinations
+
+    def _stays(self, destination: Destination) -> bool:
+        wanted = self._wanted
+        return wanted is not None and (wanted.drains or destination in wanted.lingering)
+
+
+@dataclass(frozen=True, slots=True)
+class _SortedMembers:
+    removed_first: tuple[Member, ...]
+    added_first: tuple[Member, ...]
+    removed_last: tuple[Member, ...]
+    added_last: tuple[Member, ...]
+
+
+def _sorted_members(picture: Picture, delta: Delta) -> _SortedMembers:
+    """What guards comes first and goes last; what lets packets in, or out of a guard, the other way round.
+
+    A member that differs from one to be removed in its options only replaces it.
+    """
+    needed = [use for use in delta.needed if isinstance(use, Member)]
+    replaced = {(member.set, member.element) for member in needed}
+    unneeded = [
+        use for use in delta.unneeded if isinstance(use, Member) and (use.set, use.element) not in replaced
+    ]
+    staying = picture.members.difference(unneeded)
+
+    def arrives_late(member: Member) -> bool:
+        if member.set in UNMASQUERADED:
+            return _twin(member) in picture.members
+        return member.set in _LETS_IN
+
+    def leaves_early(member: Member) -> bool:
+        if member.set in UNMASQUERADED:
+            return _twin(member) in staying
+        return member.set in _LETS_IN
+
+    return _SortedMembers(
+        _ordered(filter(leaves_early, unneeded)),
+        _ordered(filter(_not(arrives_late), needed)),
+        _ordered(filter(_not(leaves_early), unneeded), backwards=True),
+        _ordered(filter(arrives_late, needed)),
+    )
+
+
+_LETS_IN = {Set.SERVED}
+_RANK = {which: rank for rank, which in enumerate(Set)}
+_RANK[Set.LOAD_BALANCER_FIREWALL] = len(Set)
+
+
+def _twin(member: Member) -> Member:
+    return Member(UNMASQUERADED[member.set], member.text)
+
+
+def _not(predicate: Callable[[Member], bool]) -> Callable[[Member], bool]:
+    return lambda member: not predicate(member)
+
+
+def _ordered(members: Iterable[Member], *, backwards: bool = False) -> tuple[Member, ...]:
+    """A firewall stands after the ranges it lets through."""
+    return tuple(sorted(members, key=lambda m: (_RANK[m.set], m.text), reverse=backwards))
+
+
+def _place(destination: Destination) -> tuple[int, int]:
+    return int(destination.address), destination.port
+
+
+def _empty(step: Step) -> bool:
+    match step:
+        case Orders(orders):
+            return not orders
+        case Members(_, removed, added):
+            return not removed and not added
+        case Addresses(addresses):
+            return not addresses

@@ -1,0 +1,305 @@
+"""Keeps one family's kernel in step with the plan, by a picture of what it holds.
+
+The picture is believed; after any failure it is given up, and the next `IpvsKernel.apply` reads it from the
+kernel again and corrects all that differs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from kproxy.backends.ipvs.chains import Options, mark_masks
+from kproxy.backends.ipvs.compile import Context
+from kproxy.backends.ipvs.diff import (
+    Addresses,
+    Members,
+    Order,
+    Orders,
+    Picture,
+    RemoveDestination,
+    RemoveServer,
+    SetDestination,
+    SetServer,
+    Step,
+    Transaction,
+    transaction,
+    whole,
+)
+from kproxy.backends.ipvs.kernel import device, machine, sets
+from kproxy.backends.ipvs.kernel.tables import find_tools
+from kproxy.backends.ipvs.kernel.virtual import Ipvs
+from kproxy.backends.ipvs.names import DEVICE, Set, set_name
+from kproxy.backends.ipvs.program import Program, delta, program
+from kproxy.backends.ipvs.rules import AddressKey, Key, MarkKey, Member
+from kproxy.host import HostError
+from kproxy.net import Address, Family, Network, Protocol, text_of
+from kproxy.plan import Plan
+
+LOOKED_AT_ONCE = 256
+"""Of so many virtual servers each look lists the destinations."""
+
+_NODE_PORTS = {
+    Protocol.TCP: Set.NODE_PORT_TCP,
+    Protocol.UDP: Set.NODE_PORT_UDP,
+    Protocol.SCTP: Set.NODE_PORT_SCTP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The ipvs section, and the masquerade bit; timeouts in seconds, 0 to leave them."""
+
+    masquerade_bit: int = 14
+    scheduler: str = "rr"
+    excluded: tuple[Network, ...] = ()
+    strict_arp: bool = False
+    tcp_timeout: int = 0
+    tcp_fin_timeout: int = 0
+    udp_timeout: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one `IpvsKernel.apply` did; ``messages`` counts those to IPVS, ``seconds`` is wall time."""
+
+    rewritten: bool
+    messages: int
+    members: int
+    addresses: int
+    seconds: float
+
+
+class IpvsKernel:
+    """One family's ipvs mode in the network namespace this runs in."""
+
+    def __init__(self, family: Family, configuration: Configuration) -> None:
+        """Check what the kernel can do and set it up; `HostError` when it cannot serve."""
+        self._family, self._configuration = family, configuration
+        self._tools = find_tools(family)
+        self._ipvs = Ipvs()
+        machine.check_scheduler(self._ipvs, configuration.scheduler, family)
+        self._sticky = machine.sticky_scheduler(self._ipvs, family)
+        self._options = machine.options(configuration.masquerade_bit, random_fully=self._tools.random_fully)
+        times = configuration.tcp_timeout, configuration.tcp_fin_timeout, configuration.udp_timeout
+        if any(times):
+            self._ipvs.configure(*times)
+        self._latest: Program | None = None
+        self._believed: Program | None = None
+        self._picture = Picture()
+        self._node_addresses: frozenset[Address] = frozenset()
+        self._draining: dict[Key, None] = {}
+        self._looked = 0
+
+    def apply(self, plan: Plan) -> Applied:
+        """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
+        started, sent = time.monotonic(), self._ipvs.sent
+        believed, self._believed = self._believed, None
+        if believed is None:
+            self._prepare()
+        desired = self._latest = program(plan, self._context(plan), self._options, self._latest)
+        if believed is None or believed.chain_context != desired.chain_context:
+            self._tools.write(desired.ruleset)
+        if believed is None:
+            self._picture = self._read(desired)
+        change = whole(self._picture, desired) if believed is None else delta(believed, desired)
+        todo = transaction(self._picture, change, self._family)
+        for step in todo.steps:
+            self._do(step)
+        self._draining |= dict.fromkeys(todo.draining)
+        self._remove_drained(todo.draining)
+        self._believed = desired
+        return _applied(believed is None, todo, self._ipvs.sent - sent, time.monotonic() - started)
+
+    def forget(self) -> None:
+        """Believe nothing of the kernel any more: the next `apply` reads it and corrects what differs."""
+        self._believed = None
+
+    def missing(self) -> tuple[str, ...]:
+        """What somebody took away, or what is new on the node, since the last `apply`; empty before it.
+
+        Destinations are looked at in turns.  What has drained is removed meanwhile (``ipvs.graceful``).
+        """
+        if self._believed is None:
+            return ()
+        self._remove_drained(tuple(self._draining))
+        node, bound = device.node_and_device_addresses(self._family)
+        names = sets.present()
+        there = {found.key: found.server for found in self._ipvs.servers(self._family)}
+        return (
+            *(f"hook {h.chain}: {h.rule}" for h in self._believed.ruleset.hooks if not self._tools.has(h)),
+            *(f"ipset {name}" for s in Set if (name := set_name(s, self._family)) not in names),
+            *(f"address {a} of {DEVICE}" for a in self._picture.addresses ^ bound),
+            *(f"node address {address}" for address in self._node_addresses ^ node),
+            *(f"virtual server {k}" for k, s in self._picture.servers.items() if there.get(k) != s),
+            *self._missing_destinations(),
+        )
+
+    # ------------------------------------------------------------------ reading
+
+    def _prepare(self) -> None:
+        device.ensure()
+        machine.set_up(strict_arp=self._configuration.strict_arp)
+        sets.ensure(self._family)
+        self._node_addresses, _ = device.node_and_device_addresses(self._family)
+
+    def _context(self, plan: Plan) -> Context:
+        """Node ports: neither on loopback nor on link-local addresses (``ds.v6-specials``)."""
+        allowed = plan.node_ports.addresses
+        accepting = (
+            address
+            for address in self._node_addresses
+            if not (address.is_loopback or address.is_link_local) and (allowed is None or address in allowed)
+        )
+        scheduler = self._configuration.scheduler
+        return Context(self._node_addresses, tuple(sorted(accepting, key=int)), scheduler, self._sticky)
+
+    def _read(self, desired: Program) -> Picture:
+        """What the kernel holds of ours, and of what is to be ours."""
+        members = sets.read(self._family)
+        _, bound = device.node_and_device_addresses(self._family)
+        wanted = desired.virtuals().keys()
+        mine = _Ownership(members, bound, self._node_addresses, self._options, self._configuration.excluded)
+        found = {
+            f.key: f.server for f in self._ipvs.servers(self._family) if f.key in wanted or mine.has(f.key)
+        }
+        destinations = {
+            key: {d.destination: d.weight for d in self._ipvs.destinations(key, self._family)}
+            for key in found
+        }
+        return Picture(found, destinations, members, set(bound))
+
+    def _missing_destinations(self) -> Iterable[str]:
+        keys = list(self._picture.servers)
+        start = self._looked if self._looked < len(keys) else 0
+        self._looked = start + LOOKED_AT_ONCE
+        for key in islice(keys, start, self._looked):
+            there = {d.destination: d.weight for d in self._ipvs.destinations(key, self._family)}
+            if there != self._picture.destinations.get(key, {}):
+                yield f"destinations of {key}"
+
+    # ------------------------------------------------------------------ writing
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case Orders(orders):
+                self._give(orders)
+            case Members():
+                sets.change(step)
+                self._picture.members.difference_update(step.removed)
+                self._picture.members.update(step.added)
+            case Addresses(addresses, bind=True):
+                device.bind(addresses)
+                self._picture.addresses.update(addresses)
+            case Addresses(addresses):
+                device.unbind(addresses)
+                self._picture.addresses.difference_update(addresses)
+
+    def _give(self, orders: tuple[Order, ...]) -> None:
+        self._ipvs.give(orders, self._family)
+        for order in orders:
+            _record(self._picture, order)
+
+    def _remove_drained(self, keys: Iterable[Key]) -> None:
+        """Remove destinations of weight 0 that have no connection left."""
+        for key in keys:
+            held = self._picture.destinations.get(key, {})
+            if not any(weight == 0 for weight in held.values()):
+                self._draining.pop(key, None)
+                continue
+            idle = [
+                found.destination
+                for found in self._ipvs.destinations(key, self._family)
+                if found.weight == 0 and not found.connections and held.get(found.destination) == 0
+            ]
+            self._give(tuple(RemoveDestination(key, destination) for destination in idle))
+
+
+class _Ownership:
+    """Which virtual servers of the kernel are ours: left by an earlier run, of this proxy or of kube-proxy.
+
+    Those on addresses of our device, those on node addresses at ports that our sets know as node ports, and
+    those by a mark like ours; never one inside ``excluded`` (``ipvs.exclude``).
+    """
+
+    def __init__(
+        self,
+        members: Iterable[Member],
+        bound: frozenset[Address],
+        node_addresses: frozenset[Address],
+        options: Options,
+        excluded: tuple[Network, ...],
+    ) -> None:
+        self._members, self._bound, self._node_addresses = frozenset(members), bound, node_addresses
+        self._prefix, self._mask = mark_masks(options)
+        self._excluded = excluded
+
+    def has(self, key: Key) -> bool:
+        """Whether it is ours."""
+        if isinstance(key, MarkKey):
+            return key.mark & self._mask == self._prefix
+        if any(key.address in network for network in self._excluded):
+            return False
+        return key.address in self._bound or self._is_node_port(key)
+
+    def _is_node_port(self, key: AddressKey) -> bool:
+        port = f"{text_of(key.address)},sctp:{key.port}" if key.protocol is Protocol.SCTP else str(key.port)
+        return (
+            key.address in self._node_addresses and Member(_NODE_PORTS[key.protocol], port) in self._members
+        )
+
+
+def _record(picture: Picture, order: Order) -> None:
+    match order:
+        case SetServer(key, server):
+            picture.servers[key] = server
+            picture.destinations.setdefault(key, {})
+        case RemoveServer(key):
+            picture.servers.pop(key, None)
+            picture.destinations.pop(key, None)
+        case SetDestination(key, destination, weight):
+            picture.destinations[key][destination] = weight
+        case RemoveDestination(key, destination):
+            picture.destinations[key].pop(destination, None)
+
+
+def _applied(rewritten: bool, done: Transaction, messages: int, seconds: float) -> Applied:  # noqa: FBT001
+    members = sum(len(s.added) + len(s.removed) for s in done.steps if isinstance(s, Members))
+    addresses = sum(len(s.addresses) for s in done.steps if isinstance(s, Addresses))
+    return Applied(rewritten, messages, members, addresses, seconds)
+
+
+def check_kernel(family: Family, scheduler: str) -> None:
+    """`HostError` when ipvs mode cannot work here."""
+    find_tools(family)
+    machine.check_scheduler(Ipvs(), scheduler, family)
+
+
+def remove_all(family: Family, masquerade_bit: int = 14) -> None:
+    """Remove what ipvs mode, ours or kube-proxy's, left in one family; foreign virtual servers stay.
+
+    Chains that other modes have too stay.  Does nothing, and loads no module, where there is nothing.
+    """
+    if not device.exists() and not any(set_name(which, family) in _present() for which in Set):
+        return
+    members = sets.read(family)
+    node, bound = device.node_and_device_addresses(family)
+    mine = _Ownership(members, bound, node, Options(1 << masquerade_bit), ())
+    if device.exists():
+        device.unbind(tuple(bound))
+        ipvs = Ipvs()
+        ours = (found.key for found in ipvs.servers(family) if mine.has(found.key))
+        ipvs.give(tuple(RemoveServer(key) for key in ours), family)
+        if not any(device.node_and_device_addresses(other)[1] for other in Family):
+            device.remove()
+    find_tools(family).remove()
+    sets.remove(family)
+
+
+def _present() -> frozenset[str]:
+    try:
+        return sets.present()
+    except HostError:
+        return frozenset()

@@ -1,0 +1,63 @@
+"""The ipsets of one family, by the ``ipset`` tool: one batch a change.  All failures are `kproxy.host.HostError`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kproxy import host
+from kproxy.backends.ipvs.diff import Members
+from kproxy.backends.ipvs.names import Set, SetType, set_name
+from kproxy.backends.ipvs.rules import Member
+from kproxy.net import Family
+
+_MOST_MEMBERS = 1 << 20
+_FAMILY = {Family.IPV4: "inet", Family.IPV6: "inet6"}
+
+
+def ensure(family: Family) -> None:
+    """Make those sets that are not there."""
+    _restore("".join(f"create {set_name(which, family)} {_creation(which, family)}\n" for which in Set))
+
+
+def change(members: Members) -> None:
+    """Remove and add members; what is so already is no failure."""
+    _restore(str(members))
+
+
+def read(family: Family) -> set[Member]:
+    """All members of our sets; empty where there are no sets."""
+    by_name = {set_name(which, family): which for which in Set}
+    found = set()
+    for line in host.run(("ipset", "save")).splitlines():
+        match line.split(" ", 2):
+            case ["add", name, text] if name in by_name:
+                found.add(Member(by_name[name], text))
+    return found
+
+
+def present() -> frozenset[str]:
+    """The names of all sets there are."""
+    return frozenset(host.run(("ipset", "list", "-name")).split())
+
+
+def remove(family: Family) -> None:
+    """Destroy our sets; nothing may refer to them any more."""
+    there = present()
+    names = [name for which in Set if (name := set_name(which, family)) in there]
+    if names:
+        _restore("".join(f"destroy {name}\n" for name in names))
+
+
+def _creation(which: Set, family: Family) -> str:
+    if which.type is SetType.PORT:
+        return f"{which.type.value} range 0-65535"
+    options = " skbinfo" if which is Set.SHORTCUT else ""
+    return f"{which.type.value} family {_FAMILY[family]} maxelem {_MOST_MEMBERS}{options}"
+
+
+def _restore(text: str) -> None:
+    host.run(("ipset", "restore", "-exist"), _once(text))
+
+
+def _once(text: str) -> Iterator[bytes]:
+    yield text.encode()

@@ -1,0 +1,130 @@
+"""The iptables chains of one family, by the tools.  They are few and of constant size: always written whole.
+
+All failures are `kproxy.host.HostError`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kproxy import host
+from kproxy.backends.ipvs import chains, names
+from kproxy.backends.ipvs.rules import HookRule, Ruleset, Table
+from kproxy.host import HostError, Reason
+from kproxy.net import Family
+
+_COMMANDS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
+_LOCK_SECONDS = "5"
+_RANDOM_FULLY_SINCE = (1, 6, 2)
+_VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
+
+OWN_CHAINS: Mapping[Table, tuple[str, ...]] = {
+    Table.MANGLE: (
+        names.TRAFFIC_POLICY,
+        names.IPVS_OUT_FILTER,
+        names.SHORTCUT,
+        names.SOURCE_RANGES_FIREWALL,
+    ),
+    Table.NAT: (names.LOAD_BALANCER, names.NODE_PORT),
+    Table.FILTER: (names.NODE_PORT, names.IPVS_FILTER, names.SOURCE_RANGES_FIREWALL),
+}
+"""The chains that no other mode has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The installed iptables of one family."""
+
+    family: Family
+    random_fully: bool
+
+    def write(self, ruleset: Ruleset) -> None:
+        """Write all chains, then see to the jumps."""
+        self._restore(_text(ruleset))
+        missing = {(hook.table, hook.chain) for hook in ruleset.hooks if not self.has(hook)}
+        if missing:
+            hooks = [hook for hook in ruleset.hooks if (hook.table, hook.chain) in missing]
+            self._restore(self._hooking(hooks))
+
+    def has(self, hook: HookRule) -> bool:
+        """Whether the jump is there."""
+        check = ("-t", hook.table.value, "-C", hook.chain, *shlex.split(str(hook.rule)))
+        try:
+            host.run((_COMMANDS[self.family], "-w", _LOCK_SECONDS, *check))
+        except HostError as error:
+            if error.reason in {Reason.MISSING, Reason.OTHER}:
+                return False
+            raise
+        return True
+
+    def remove(self) -> None:
+        """Remove the chains that only this mode has, and all jumps to chains of this mode."""
+        lines: dict[Table, list[str]] = {table: [] for table in Table}
+        for hook in chains.hooks():
+            chain = str(hook.rule.target).removeprefix("-j ")
+            if chain in (*OWN_CHAINS[hook.table], names.PROXY_FIREWALL) and self.has(hook):
+                lines[hook.table].append(f"-D {hook.chain} {hook.rule}")
+        for table, own in OWN_CHAINS.items():
+            there = [chain for chain in own if self._has_chain(table, chain)]
+            lines[table] = [
+                *(f":{chain} - [0:0]" for chain in there),
+                *lines[table],
+                *(f"-X {chain}" for chain in there),
+            ]
+        self._restore("".join(_block(table, found) for table, found in lines.items() if found))
+
+    def _has_chain(self, table: Table, chain: str) -> bool:
+        try:
+            host.run((_COMMANDS[self.family], "-w", _LOCK_SECONDS, "-t", table.value, "-S", chain))
+        except HostError as error:
+            if error.reason in {Reason.MISSING, Reason.OTHER}:
+                return False
+            raise
+        return True
+
+    def _hooking(self, hooks: list[HookRule]) -> str:
+        """When one is missing, all of a chain go to its top again, for their order matters."""
+        lines: dict[Table, list[str]] = {}
+        places: dict[tuple[Table, str], int] = {}
+        for hook in hooks:
+            if self.has(hook):
+                lines.setdefault(hook.table, []).append(f"-D {hook.chain} {hook.rule}")
+        for hook in hooks:
+            place = places[hook.table, hook.chain] = places.get((hook.table, hook.chain), 0) + 1
+            lines.setdefault(hook.table, []).append(f"-I {hook.chain} {place} {hook.rule}")
+        return "".join(_block(table, found) for table, found in lines.items())
+
+    def _restore(self, text: str) -> None:
+        if text:
+            argv = (f"{_COMMANDS[self.family]}-restore", "--noflush", "-w", _LOCK_SECONDS)
+            host.run(argv, [text.encode()])
+
+
+def find_tools(family: Family) -> Tools:
+    """The tools the system's ``iptables`` stands for; `HostError` UNSUPPORTED without."""
+    command = _COMMANDS[family]
+    printed = host.run((command, "--version"))
+    version = _VERSION.search(printed)
+    if version is None:
+        raise HostError(f"{command} --version", f"unknown answer {printed.strip()!r}", Reason.UNSUPPORTED)
+    return Tools(family, tuple(map(int, version.groups())) >= _RANDOM_FULLY_SINCE)
+
+
+def _text(ruleset: Ruleset) -> str:
+    return "".join(
+        _block(
+            table,
+            [
+                *(f":{chain} - [0:0]" for chain in found),
+                *(f"-A {chain} {rule}" for chain, rules in found.items() for rule in rules),
+            ],
+        )
+        for table, found in ruleset.chains.items()
+    )
+
+
+def _block(table: Table, lines: list[str]) -> str:
+    return "\n".join((f"*{table.value}", *lines, "COMMIT\n"))

@@ -1,0 +1,165 @@
+"""All that one family's kernel should hold, as a value that shares what did not change with its predecessor.  Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from kproxy.backends.ipvs import chains
+from kproxy.backends.ipvs.chains import ChainContext, Options
+from kproxy.backends.ipvs.compile import Context, Part, Virtual, part
+from kproxy.backends.ipvs.names import Set
+from kproxy.backends.ipvs.rules import Key, Member, Ruleset
+from kproxy.net import Address, text_of
+from kproxy.plan import Exposure, Masquerade, Plan, ServicePlan, ServicePortName
+
+Use = Member | Address
+"""What several service ports may need."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fragment:
+    """One service port's part, and the number of its shortcut."""
+
+    service: ServicePlan
+    number: int
+    part: Part
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What the kernel should hold for one plan.
+
+    ``uses`` counts the service ports that need each thing; ``extra`` is what no service port brings.
+    """
+
+    context: Context
+    chain_context: ChainContext
+    fragments: Mapping[ServicePortName, Fragment]
+    uses: Mapping[Use, int]
+    extra: frozenset[Member]
+
+    @property
+    def needs(self) -> set[Use]:
+        """All members and addresses."""
+        return {*self.uses, *self.extra}
+
+    @cached_property
+    def ruleset(self) -> Ruleset:
+        """The iptables part."""
+        return chains.ruleset(self.chain_context)
+
+    def virtuals(self) -> dict[Key, Virtual]:
+        """All virtual servers."""
+        return {key: v for fragment in self.fragments.values() for key, v in fragment.part.virtuals.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Between two programs: virtual servers that may differ (None: unwanted), and what is needed from now on, or no more."""
+
+    virtuals: Mapping[Key, Virtual | None]
+    needed: tuple[Use, ...]
+    unneeded: tuple[Use, ...]
+
+
+def program(plan: Plan, context: Context, options: Options, previous: Program | None = None) -> Program:
+    """The program for a plan; fragments of ``previous`` that are still right are kept."""
+    chain_context = ChainContext(plan.family, plan.detector, _cluster_ips(plan), options)
+    same = previous is not None and (previous.context, previous.chain_context) == (context, chain_context)
+    old = previous.fragments if previous is not None else {}
+    taken = {fragment.number for fragment in old.values()}
+    prefix, _ = chains.mark_masks(options)
+    fragments = {}
+    for service in plan.services:
+        fragment = old.get(service.name)
+        if fragment is None or not same or fragment.service is not service:
+            number = fragment.number if fragment else _number(service.name, taken)
+            mark = prefix | _spared(number, options.masquerade_mark)
+            whole = 0xFFFF_FFFF & ~options.masquerade_mark
+            fragment = Fragment(service, number, part(service, mark, whole, context))
+        fragments[service.name] = fragment
+    checks = frozenset(Member(Set.HEALTH_CHECK_NODE_PORT, str(check.port)) for check in plan.health_checks)
+    return Program(context, chain_context, fragments, _uses(previous, fragments), checks)
+
+
+def delta(before: Program, after: Program) -> Delta:
+    """What changed."""
+    virtuals: dict[Key, Virtual | None] = {}
+    for old, new in _pairs(before.fragments, after.fragments):
+        if old is not None:
+            virtuals |= {key: virtuals.get(key) for key in old.part.virtuals}
+        if new is not None:
+            virtuals |= new.part.virtuals
+    return Delta(virtuals, _lacking(before, after), _lacking(after, before))
+
+
+def _lacking(one: Program, other: Program) -> tuple[Use, ...]:
+    """What the other needs and the one does not."""
+    lacking: list[Use] = [*(other.extra - one.extra)]
+    if other.uses is not one.uses:
+        lacking += [use for use in other.uses if use not in one.uses]
+    return tuple(lacking)
+
+
+def _pairs(
+    old: Mapping[ServicePortName, Fragment], new: Mapping[ServicePortName, Fragment]
+) -> Iterator[tuple[Fragment | None, Fragment | None]]:
+    for name, fragment in new.items():
+        known = old.get(name)
+        if known is not fragment:
+            yield known, fragment
+    yield from ((fragment, None) for name, fragment in old.items() if name not in new)
+
+
+def _uses(previous: Program | None, fragments: Mapping[ServicePortName, Fragment]) -> Mapping[Use, int]:
+    moves: Counter[Use] = Counter()
+    for before, after in _pairs(previous.fragments if previous is not None else {}, fragments):
+        moves.update(_used(after))
+        moves.subtract(_used(before))
+    moved = {use: by for use, by in moves.items() if by}
+    if previous is None:
+        return moved
+    if not moved:
+        return previous.uses
+    uses = dict(previous.uses)
+    for use, by in moved.items():
+        uses[use] = uses.get(use, 0) + by
+        if not uses[use]:
+            del uses[use]
+    return uses
+
+
+def _used(fragment: Fragment | None) -> Iterator[Use]:
+    if fragment is not None:
+        yield from fragment.part.members
+        for address in fragment.part.addresses:
+            yield address
+            yield Member(Set.IPVS_IPS, text_of(address))
+
+
+def _number(name: ServicePortName, taken: set[int]) -> int:
+    """A number of 23 bits that a restarted proxy most likely finds again."""
+    number = int.from_bytes(hashlib.sha256(str(name).encode()).digest()[:4]) >> 9
+    while number in taken:
+        number = (number + 1) & 0x7F_FFFF
+    taken.add(number)
+    return number
+
+
+def _spared(number: int, bit: int) -> int:
+    """The number's bits with one inserted at the place of ``bit``, a zero."""
+    below = number & (bit - 1)
+    return (number - below) << 1 | below
+
+
+def _cluster_ips(plan: Plan) -> Masquerade:
+    """Settings decide it for all cluster IPs alike, so any of them tells."""
+    for service in plan.services:
+        for frontend in service.frontends:
+            if frontend.exposure is Exposure.CLUSTER_IP:
+                return frontend.masquerade
+    return Masquerade.NEVER
