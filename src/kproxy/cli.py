@@ -21,7 +21,10 @@ LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["run"]:
+        return _run(words[1:])
+    options = _parser().parse_args(words)
     command: Command = options.command
     try:
         return command(options)
@@ -34,20 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kproxy", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_run(commands)
+    commands.add_parser("run", help="be this node's service proxy (`kproxy run --help`)")
     _add_conformance(commands)
     _add_lab(commands)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(command=_version)
     return parser
-
-
-def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    run = commands.add_parser("run", help="be this node's service proxy")
-    run.add_argument("--config", required=True, type=Path, help="a KubeProxyConfiguration file")
-    run.add_argument("--hostname-override", default=None, help="this node's name; beats the file")
-    run.add_argument("-v", "--v", type=int, default=2, metavar="LEVEL", help="log level (4 and up: debug)")
-    run.set_defaults(command=_run)
 
 
 def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -163,12 +158,11 @@ def _version(_: argparse.Namespace) -> int:
     return LAWFUL
 
 
-def _run(options: argparse.Namespace) -> int:
-    from kproxy.server.run import Options, run_proxy
+def _run(words: Sequence[str]) -> int:
+    """The daemon reads its words itself: they are kube-proxy's, not argparse's."""
+    from kproxy.server import command
 
-    return run_proxy(
-        Options(config=options.config, hostname_override=options.hostname_override, verbosity=options.v)
-    )
+    return command.run(words)
 
 
 def _conformance_run(options: argparse.Namespace) -> int:

@@ -133,6 +133,17 @@ class Recorder:
     def send_next(self) -> None:
         """Wait for an event and send it, or give it up."""
         event, when = self._waiting.get()
+        try:
+            self._send(event, when)
+        finally:
+            self._waiting.task_done()
+
+    @property
+    def idle(self) -> bool:
+        """Whether every event has been sent or given up."""
+        return self._waiting.unfinished_tasks == 0
+
+    def _send(self, event: Event, when: int) -> None:
         for attempt in range(TRIES):
             try:
                 self._poster.post(place(event), body(event, self._node, when))

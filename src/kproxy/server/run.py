@@ -1,6 +1,6 @@
-"""``kproxy run``: puts the daemon together and keeps it running until it is told to stop.
+"""Puts the daemon together and keeps it running until it is told to stop, or must be started again.
 
-The only module of `kproxy.server` that starts threads, handles signals and sets up logging.
+The only module of `kproxy.server` that starts threads and handles signals; `kproxy.server.command` calls it.
 Stopping leaves all rules in place (``life.restart-keeps``).
 """
 
@@ -9,40 +9,41 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import queue
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from kproxy import host
 from kproxy.api import Cluster, Node
+from kproxy.host import HostError
 from kproxy.net import Family, family_of
 from kproxy.plan import Settings
+from kproxy.server import tuning
+from kproxy.server.advice import Situation, advice
+from kproxy.server.announce import Announcer
 from kproxy.server.client import ApiClient
-from kproxy.server.config import Configuration, DetectLocal, Mode
+from kproxy.server.config import Configuration, Mode
 from kproxy.server.credentials import Authorizer
 from kproxy.server.dataplane import UnusableMode, dataplanes, require_built
-from kproxy.server.kubeconfig import KubeconfigError, from_file, in_cluster
-from kproxy.server.load import InvalidConfiguration, load
+from kproxy.server.kubeconfig import Connection, KubeconfigError, from_file, in_cluster
+from kproxy.server.node_watch import NodeWatch, NoPodNetworks, wait_for_node
 from kproxy.server.pacing import Pace
 from kproxy.server.ports_set_up import CannotListen, open_ports
+from kproxy.server.recorder import Recorder, node_reference
 from kproxy.server.settings import node_addresses, pod_networks, settings_for
 from kproxy.server.stale import StaleFlows
 from kproxy.server.store import Store
 from kproxy.server.sync import Dataplane, FamilySync
 from kproxy.server.watch import ENDPOINT_SLICES, SERVICE_CIDRS, SERVICES, Resource, Watcher, node_named
-
-NODE_SECONDS = 30.0
-"""How long to wait for the Node object before going on without it (``life.no-node``)."""
-
-POD_NETWORK_SECONDS = 300.0
-"""How long to wait for ``spec.podCIDRs`` where the detector needs them (``life.nodecidr-exit``)."""
+from kproxy.server.watch_file import WatchedFile
 
 LOOK_SECONDS = 0.5
 """How often to look whether our rules are still there, where that costs next to nothing."""
@@ -50,22 +51,23 @@ LOOK_SECONDS = 0.5
 COLLECT_SELDOM = (50_000, 20, 100)
 """Thresholds of the garbage collector, once it works: not before the first sync, which keeps what it makes."""
 
-DEBUG_VERBOSITY = 4
+_REASONS = (CannotListen, HostError, KubeconfigError, NoPodNetworks, UnusableMode)
+"""Why the daemon cannot run with what it was given."""
 
 log = logging.getLogger("kproxy")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says; ``hostname_override`` None leaves it to the file."""
+    """What to run; ``master`` beats the kubeconfig's server, ``file`` is where the configuration is from."""
 
-    config: Path
-    hostname_override: str | None = None
-    verbosity: int = 2
+    config: Configuration
+    master: str = ""
+    file: WatchedFile | None = None
 
 
-class CannotStart(Exception):
-    """The daemon cannot run with what it was given; ``str()`` says why."""
+class MustRestart(Exception):
+    """What the daemon was set up by has changed; ``str()`` says what."""
 
 
 class _Stop(BaseException):
@@ -73,8 +75,7 @@ class _Stop(BaseException):
 
 
 def run_proxy(options: Options) -> int:
-    """Be this node's service proxy; returns the exit code: 0 when told to stop, 1 when it cannot run."""
-    _set_up_logging(options.verbosity)
+    """Be this node's service proxy; returns the exit code: 0 when told to stop, 1 when it cannot run (on)."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     try:
@@ -82,7 +83,10 @@ def run_proxy(options: Options) -> int:
     except _Stop:
         log.info("stopped; the rules stay")
         return 0
-    except (CannotStart, CannotListen, InvalidConfiguration, KubeconfigError, UnusableMode, OSError) as error:
+    except MustRestart as change:
+        log.error("ending, to be started again: %s", change)  # noqa: TRY400 - not a fault
+        return 1
+    except (*_REASONS, OSError) as error:
         for line in str(error).splitlines():
             log.error("cannot run: %s", line)  # noqa: TRY400 - the reason is all there is
         return 1
@@ -91,71 +95,78 @@ def run_proxy(options: Options) -> int:
 def _run(options: Options) -> NoReturn:
     gc.set_threshold(*COLLECT_SELDOM)
     gc.disable()
-    config = _read_configuration(options)
+    config = options.config
     require_built(config)
-    name = node_name(options.hostname_override, config)
+    name = node_name(config)
     log.info("kproxy on node %s, mode %s", name, config.mode)
+    client = _client(config, options.master)
+    tuning.set_oom_score(config.oom_score_adj)
+    tuning.set_conntrack(config.conntrack)
     store = Store(time.monotonic)
-    client = _client(config)
+    _watch_cluster(config, client, store, name)
+    node = wait_for_node(config, store, name)
+    events = Announcer(Recorder(client, name), node_reference(name, node.metadata.uid if node else ""), store)
+    _start(events.recorder.run, "events")
+    ending: queue.SimpleQueue[str] = queue.SimpleQueue()
+    _watch_for_changes(options, NodeWatch(config, node, ending.put), store, name)
+    _sync(config, node, store, events)
+    events.started(config)
+    raise MustRestart(ending.get())
+
+
+def _watch_cluster(config: Configuration, client: ApiClient, store: Store, name: str) -> None:
     resources = [node_named(name), SERVICES, ENDPOINT_SLICES]
     if config.mode == Mode.NFTABLES.value:
         resources.append(SERVICE_CIDRS)
     for resource in resources:
         _start(Watcher(client, resource, store).run, f"watch {_plural(resource)}")
-    node = _wait_for_node(config, store, name)
-    planes = dataplanes(config, _primary(config, node))
+
+
+def _watch_for_changes(options: Options, node: NodeWatch, store: Store, name: str) -> None:
+    """Whatever of it changes, ``node.ended`` is told."""
+    _start(partial(node.run, store, name), "node")
+    if options.file is not None:
+        changed = f"the configuration file {options.file.path} changed"
+        _start(partial(options.file.wait, partial(node.ended, changed)), "configuration")
+
+
+def _sync(config: Configuration, node: Node | None, store: Store, events: Announcer) -> None:
+    """Set up each family, open the ports, begin; raises what `run_proxy` takes for a reason not to run."""
+    primary = _primary(config, node)
+    planes = dataplanes(config, primary)
+    _advise(config, Situation(primary, frozenset(planes), pod_networks(node)))
+    name = node_name(config)
     syncs = [_family_sync(config, name, store, family, plane) for family, plane in planes.items()]
-    open_ports(config, name, store, syncs)
+    try:
+        open_ports(config, name, store, syncs, events.health_check_failed)
+    except CannotListen as error:
+        events.cannot_listen(error)
+        raise
     for sync in syncs:
         _start(sync.run, f"sync {sync.family.value}")
-    while True:
-        signal.pause()
 
 
-def _read_configuration(options: Options) -> Configuration:
-    try:
-        text = options.config.read_bytes()
-    except OSError as error:
-        raise CannotStart(f"configuration {options.config}: {error.strerror}") from error
-    loaded = load(text)
-    for warning in loaded.warnings:
-        log.warning("configuration: %s", warning)
-    return loaded.config
+def _advise(config: Configuration, situation: Situation) -> None:
+    for each in advice(config, situation):
+        if each.fatal:
+            raise UnusableMode(each.text)
+        log.warning("configuration: %s", each.text)
 
 
-def node_name(flag: str | None, config: Configuration) -> str:
-    """The name of this node's Node object (``cfg.hostname-override``): flag, file, host name, in this order."""
-    if flag is not None:
-        if not flag.strip():
-            raise CannotStart("--hostname-override must not be blank")
-        return flag.strip().lower()
+def node_name(config: Configuration) -> str:
+    """The name of this node's Node object (``cfg.hostname-override``): as configured, or the host name."""
     return config.hostname_override or socket.gethostname().strip().lower()
 
 
-def _client(config: Configuration) -> ApiClient:
+def _client(config: Configuration, master: str) -> ApiClient:
     path = config.client_connection.kubeconfig
-    connection = from_file(Path(path)) if path else in_cluster(os.environ)
+    if path or not master:
+        connection = from_file(Path(path)) if path else in_cluster(os.environ)
+    else:
+        connection = Connection(server=master)
+    if master:
+        connection = replace(connection, server=master if "://" in master else f"http://{master}")
     return ApiClient(connection, Authorizer(connection.credentials, host.run))
-
-
-def _wait_for_node(config: Configuration, store: Store, name: str) -> Node | None:
-    """The Node, with its pods' networks where they are needed, or None when it does not come in time."""
-    feed = store.subscribe()
-    by_node = config.detect_local_mode == DetectLocal.NODE_CIDR.value
-    deadline = time.monotonic() + (POD_NETWORK_SECONDS if by_node else NODE_SECONDS)
-    try:
-        while (left := deadline - time.monotonic()) > 0:
-            seen = feed.pending
-            node = store.node(name)
-            if node is not None and (pod_networks(node) or not by_node):
-                return node
-            feed.wait(seen, left)
-    finally:
-        store.unsubscribe(feed)
-    if by_node:
-        raise CannotStart(f"Node {name} has no spec.podCIDRs after {POD_NETWORK_SECONDS:g} s")
-    log.warning("Node %s is not known after %g s; going on without it", name, NODE_SECONDS)
-    return None
 
 
 def _primary(config: Configuration, node: Node | None) -> Family:
@@ -201,11 +212,3 @@ def _plural(resource: Resource) -> str:
 
 def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
     raise _Stop
-
-
-def _set_up_logging(verbosity: int) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(message)s", "%H:%M:%S"))
-    logging.basicConfig(
-        level=logging.DEBUG if verbosity >= DEBUG_VERBOSITY else logging.INFO, handlers=[handler]
-    )

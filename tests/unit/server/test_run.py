@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.server.config import Configuration
-from kproxy.server.run import CannotStart, node_name
+from kproxy.server.run import node_name
 from tests.unit.server.scripted import Answer, serving
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
@@ -49,9 +49,8 @@ def test_every_bad_field_is_named_before_anything_is_touched(tmp_path: Path) -> 
         (HEAD, (), "KUBERNETES_SERVICE_HOST"),
         (HEAD + "clientConnection: {kubeconfig: /nowhere}", (), "/nowhere"),
         (HEAD, ("--hostname-override", " "), "--hostname-override"),
-        (HEAD + "mode: ipvs\nclientConnection: {kubeconfig: /nowhere}", (), "ipvs is not built yet"),
     ],
-    ids=["no API server", "no kubeconfig", "blank name", "mode"],
+    ids=["no API server", "no kubeconfig", "blank name"],
 )
 def test_what_cannot_run_says_why(tmp_path: Path, text: str, flags: tuple[str, ...], complaint: str) -> None:
     ended = run(tmp_path, text, *flags)
@@ -87,13 +86,9 @@ def test_it_waits_for_an_api_server_and_ends_well_when_told_to(
     }
 
 
-def test_the_flag_beats_the_file_and_the_file_beats_the_machine() -> None:
-    named = Configuration(hostname_override="From-File")
-    assert node_name(" From-Flag ", named) == "from-flag"
-    assert node_name(None, named) == "From-File"
-    assert node_name(None, Configuration()) == os.uname().nodename.strip().lower()
-    with pytest.raises(CannotStart):
-        node_name("", named)
+def test_a_node_without_a_configured_name_has_the_machines() -> None:
+    assert node_name(Configuration(hostname_override="From-File")) == "From-File"
+    assert node_name(Configuration()) == os.uname().nodename.strip().lower()
 
 
 def test_the_daemon_imports_nothing_heavy() -> None:

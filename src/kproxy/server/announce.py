@@ -1,0 +1,56 @@
+"""What the daemon tells the cluster of itself: the events of ``life.events``.
+
+Between `kproxy.server.run`, which knows when, and `kproxy.server.recorder`, which sends.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from kproxy.api import Key, Service
+from kproxy.server.config import Configuration, Mode
+from kproxy.server.ports_set_up import HEALTH, CannotListen
+from kproxy.server.recorder import START, Event, EventType, Recorder, Reference, service_reference
+from kproxy.server.store import Store
+
+LAST_WORDS_SECONDS = 3.0
+"""How long an event may hold up the end of the daemon."""
+
+_SYNC = "SyncServices"
+_IPVS_NOTE = "ipvs mode is deprecated and may be removed in a future release; consider nftables"
+
+
+@dataclass(frozen=True, slots=True)
+class Announcer:
+    """``node`` is this node; ``store`` knows the Services."""
+
+    recorder: Recorder
+    node: Reference
+    store: Store
+
+    def started(self, config: Configuration) -> None:
+        """The proxy runs."""
+        self._of_node(EventType.NORMAL, "Starting")
+        if config.mode == Mode.IPVS.value:
+            self._of_node(EventType.WARNING, "IPVSDeprecation", _IPVS_NOTE)
+
+    def cannot_listen(self, error: CannotListen) -> None:
+        """The daemon ends for want of an address (``hz.bind-retry``, ``met.bind``); waits a little to be heard."""
+        what = "FailedToStartProxierHealthcheck" if error.what == HEALTH else "FailedToStartMetricServer"
+        self._of_node(EventType.WARNING, what, str(error))
+        deadline = time.monotonic() + LAST_WORDS_SECONDS
+        while not self.recorder.idle and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def health_check_failed(self, service: Key, why: str) -> None:
+        """A health check node port cannot be had (``hcnp.bind-fail``)."""
+        found = self.store.cluster().services.get(service)
+        uid = found.metadata.uid if isinstance(found, Service) else ""
+        reference = service_reference(*service, uid)
+        self.recorder.record(
+            Event(reference, EventType.WARNING, "FailedToStartServiceHealthcheck", _SYNC, why)
+        )
+
+    def _of_node(self, kind: EventType, reason: str, note: str = "") -> None:
+        self.recorder.record(Event(self.node, kind, reason, START, note))

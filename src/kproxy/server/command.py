@@ -1,0 +1,103 @@
+"""``kproxy run``: a command line in kube-proxy's words, and what is done about it.
+
+The entry of the daemon, called by `kproxy.cli`.  Everything that can be wrong with flags and file is told before anything
+is touched; then it writes the configuration, cleans the node up, prepares it, or runs the proxy.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kproxy import __version__
+from kproxy.host import HostError
+from kproxy.server import logs, tuning
+from kproxy.server.config import Configuration
+from kproxy.server.flag_table import FLAGS, GONE
+from kproxy.server.flags import BadFlags, Given, parse, usage
+from kproxy.server.load import InvalidConfiguration
+from kproxy.server.resolve import Resolved, lost_in_writing, resolve
+from kproxy.server.run import Options, run_proxy
+from kproxy.server.watch_file import WatchedFile
+from kproxy.server.write import to_yaml
+
+DONE, FAILED = 0, 1
+
+log = logging.getLogger(__name__)
+
+
+def run(words: Sequence[str]) -> int:
+    """Do what the words after ``kproxy run`` say; the exit code: 0, or 1 when anything is wrong."""
+    try:
+        given = parse(words, FLAGS, GONE)
+        if given.says("help"):
+            return _say(f"kproxy run [flags]\n\nBe this node's service proxy.\n\n{usage(FLAGS)}")
+        if given.text("version"):
+            return _say(f"kproxy {__version__}")
+        file = _watched(given)
+        resolved = resolve(given, file.content if file else None)
+    except (BadFlags, InvalidConfiguration, OSError) as error:
+        for line in str(error).splitlines():
+            sys.stderr.write(f"kproxy run: {line}\n")
+        return FAILED
+    return _act(given, resolved, file)
+
+
+def _act(given: Given, resolved: Resolved, file: WatchedFile | None) -> int:
+    config = resolved.config
+    logs.set_up(config.logging)
+    for warning in resolved.warnings:
+        log.warning("configuration: %s", warning)
+    if target := given.text("write-config-to"):
+        return write_configuration(config, Path(target))
+    if given.says("cleanup"):
+        return clean_up()
+    if given.says("init-only"):
+        return prepare(config)
+    return run_proxy(Options(config, master=given.text("master"), file=file))
+
+
+def write_configuration(config: Configuration, path: Path) -> int:
+    """``--write-config-to``: all fields, as a file that is the same configuration (``cfg.write-config-to``)."""
+    for line in lost_in_writing(config):
+        log.warning("a file cannot say it: %s", line)
+    try:
+        path.write_text(to_yaml(config), encoding="utf-8")
+    except OSError as error:
+        log.error("cannot write %s: %s", path, error.strerror)  # noqa: TRY400 - the reason is all there is
+        return FAILED
+    log.info("wrote configuration", extra=logs.values(file=str(path)))
+    return DONE
+
+
+def clean_up() -> int:
+    """``--cleanup``: remove what any mode left here (``life.cleanup``)."""
+    from kproxy.server.leftovers import remove_everything  # noqa: PLC0415 - the backends of all modes
+
+    problems = remove_everything()
+    for problem in problems:
+        log.error("not removed: %s", problem)
+    return FAILED if problems else DONE
+
+
+def prepare(config: Configuration) -> int:
+    """``--init-only``: what needs more than CAP_NET_ADMIN (``cfg.init-only``); no API server is asked for it."""
+    try:
+        tuning.set_conntrack(config.conntrack)
+        tuning.set_loopback_routing(config)
+    except HostError as error:
+        log.error("cannot prepare the node: %s", error)  # noqa: TRY400 - the reason is all there is
+        return FAILED
+    return DONE
+
+
+def _watched(given: Given) -> WatchedFile | None:
+    path = given.text("config")
+    return WatchedFile(Path(path), Path(path).read_bytes()) if path else None
+
+
+def _say(text: str) -> int:
+    sys.stdout.write(text + "\n")
+    return DONE

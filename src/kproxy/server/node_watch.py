@@ -1,0 +1,90 @@
+"""The Node object of this node: waited for at start, and looked at afterwards for what a running proxy cannot follow.
+
+Between `kproxy.server.store` and `kproxy.server.run`.  The detector of NodeCIDR mode is made of ``spec.podCIDRs`` once: when
+they change the daemon must be started again (``life.nodecidr-exit``).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kproxy.api import Node
+from kproxy.server.config import Configuration, DetectLocal
+from kproxy.server.settings import node_addresses, pod_networks
+from kproxy.server.store import Store
+
+NODE_SECONDS = 30.0
+"""How long to wait for the Node object before going on without it (``life.no-node``)."""
+
+POD_NETWORK_SECONDS = 300.0
+"""How long to wait for ``spec.podCIDRs`` where the detector needs them (``life.nodecidr-exit``)."""
+
+log = logging.getLogger(__name__)
+
+
+class NoPodNetworks(Exception):
+    """The Node has no ``spec.podCIDRs`` in time."""
+
+
+def by_node_networks(config: Configuration) -> bool:
+    """Whether the detector needs the networks of this node's pods."""
+    return config.detect_local_mode == DetectLocal.NODE_CIDR.value
+
+
+def wait_for_node(config: Configuration, store: Store, name: str) -> Node | None:
+    """The Node, with its pods' networks where they are needed, or None when it does not come in time.
+
+    Raises `NoPodNetworks`.
+    """
+    by_node = by_node_networks(config)
+    feed = store.subscribe()
+    deadline = time.monotonic() + (POD_NETWORK_SECONDS if by_node else NODE_SECONDS)
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            seen = feed.pending
+            node = store.node(name)
+            if node is not None and (pod_networks(node) or not by_node):
+                return node
+            feed.wait(seen, left)
+    finally:
+        store.unsubscribe(feed)
+    if by_node:
+        raise NoPodNetworks(f"Node {name} has no spec.podCIDRs after {POD_NETWORK_SECONDS:g} s")
+    log.warning("Node %s is not known after %g s; going on without it", name, NODE_SECONDS)
+    return None
+
+
+@dataclass(slots=True)
+class NodeWatch:
+    """Compares the Node with the one that the daemon was set up by; `run` is the body of a thread."""
+
+    config: Configuration
+    node: Node | None
+    ended: Callable[[str], None]
+    """Told why the daemon must be started again."""
+
+    def run(self, store: Store, name: str) -> None:
+        """Look at the Node after every change of the cluster, until its change ends the daemon."""
+        feed = store.subscribe()
+        while True:
+            seen = feed.pending
+            node = store.node(name)
+            if node is not None and self.look(node):
+                return
+            feed.wait(seen, None)
+
+    def look(self, node: Node) -> bool:
+        """Whether it has changed in a way that ends the daemon; another address is only told (``life.nodeip-change``)."""
+        known, self.node = self.node, node
+        if known is None or known is node:
+            return False
+        if by_node_networks(self.config) and pod_networks(known) != pod_networks(node):
+            networks = ", ".join(map(str, pod_networks(node))) or "none"
+            self.ended(f"spec.podCIDRs of Node {node.metadata.name} changed: {networks} now")
+            return True
+        if node_addresses(self.config, known) != node_addresses(self.config, node):
+            log.warning("the addresses of Node %s changed", node.metadata.name)
+        return False
