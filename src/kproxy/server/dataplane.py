@@ -172,12 +172,14 @@ def _nftables(config: Configuration, family: Family) -> Dataplane:
 
 
 def _clear_iptables(family: Family) -> None:
-    from kproxy.backends.iptables.kernel import find_tools, remove_all  # noqa: PLC0415
+    """What iptables and ipvs mode left, by either variant of the tools."""
+    from kproxy.server import leftovers  # noqa: PLC0415
 
-    remove_all(find_tools(family))
+    leftovers.remove_iptables(family)
+    leftovers.remove_ipvs(family)
 
 
 def _clear_nftables(family: Family) -> None:
-    from kproxy.backends.nftables.kernel import remove_table  # noqa: PLC0415
+    from kproxy.server import leftovers  # noqa: PLC0415
 
-    remove_table(family)
+    leftovers.remove_nftables(family)
