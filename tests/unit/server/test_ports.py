@@ -180,7 +180,7 @@ def test_an_address_that_is_taken_is_tried_again(
 def test_an_address_that_is_taken_is_fatal_if_asked_for(ports: Ports) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = (FOUR, taken.getsockname()[1])
-        with pytest.raises(OSError, match="cannot serve metrics on 127.0.0.1 port"):
+        with pytest.raises(OSError, match=r"cannot serve metrics on 127\.0\.0\.1 port"):
             keep_listening(ports, "metrics", place, echo, hard_fail=True)
 
 

@@ -1,7 +1,8 @@
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -375,3 +376,93 @@ def test_the_loop_sleeps_until_a_change_and_then_syncs() -> None:
     assert not done.wait(0.1)
     store.apply(Service, [service("a")])
     assert done.wait(5)
+
+
+@dataclass
+class Watching:
+    """Notes what it is told."""
+
+    heard: list[tuple[object, ...]] = field(default_factory=list)
+
+    def attempted(self, seconds: float, *, full: bool) -> None:
+        assert seconds == 0.0  # the test's clock stands still during a sync
+        self.heard.append(("attempted", full))
+
+    def refused(self, *, full: bool) -> None:
+        self.heard.append(("refused", full))
+
+    def applied(self, written: Written | None, triggers: Sequence[float]) -> None:
+        assert not triggers
+        self.heard.append(("applied", written.text if written else None))
+
+    def cleaned(self, _: float, removed: int) -> None:
+        self.heard.append(("cleaned", removed))
+
+
+def test_an_observer_hears_of_each_attempt_and_what_came_of_it(daemon: Daemon) -> None:
+    watching = daemon.sync.observer = Watching()
+    daemon.apply(service("a"))
+    daemon.until(2)
+    assert watching.heard == [("attempted", True), ("applied", "something"), ("cleaned", 0)]
+    watching.heard.clear()
+    daemon.apply(service("b", type="ExternalName", cluster_ips=()))
+    daemon.until(2)
+    assert watching.heard == [("attempted", False), ("applied", None)]
+    watching.heard.clear()
+    daemon.kernel.trouble = BROKEN
+    daemon.apply(service("c", cluster_ips=("10.96.0.3",)))
+    daemon.until(2)
+    assert watching.heard[:4] == [
+        ("refused", False),
+        ("attempted", False),
+        ("refused", True),
+        ("attempted", True),
+    ]
+
+
+def test_trouble_before_the_kernel_is_asked_is_no_refusal(daemon: Daemon) -> None:
+    def unreadable(_: Cluster) -> Settings:
+        raise BROKEN
+
+    watching = daemon.sync.observer = Watching()
+    daemon.sync.settings = unreadable
+    daemon.apply(service("a"))
+    daemon.until(1)
+    assert watching.heard
+    assert {heard[0] for heard in watching.heard} == {"attempted"}
+
+
+def test_stale_connections_are_looked_for_again_only_while_that_failed(daemon: Daemon) -> None:
+    watching = daemon.sync.observer = Watching()
+    daemon.cleaner.trouble = BROKEN
+    daemon.apply(service("a"))
+    daemon.until(PACE.longest * 2)
+    assert ("cleaned", 0) not in watching.heard
+    daemon.cleaner.trouble = None
+    daemon.until(PACE.longest * 4)
+    assert watching.heard.count(("cleaned", 0)) == 1
+
+
+def test_a_plan_is_announced_only_when_the_kernel_holds_it_and_again_at_each_look(daemon: Daemon) -> None:
+    announced: list[int] = []
+    daemon.sync.in_kernel = lambda plan: announced.append(len(plan.services))
+    daemon.kernel.trouble = BROKEN
+    daemon.apply(service("a"))
+    daemon.until(5)
+    assert announced == []
+    daemon.kernel.trouble = None
+    daemon.until(10)
+    assert set(announced) == {1}
+    already = len(announced)
+    daemon.until(PACE.longest)
+    assert len(announced) == already + 1
+
+
+def test_a_health_check_that_changes_alone_is_applied(daemon: Daemon) -> None:
+    balanced: dict[str, Any] = {"type": "LoadBalancer", "external_traffic_policy": "Local"}
+    for port in (30000, 30001):
+        daemon.apply(service("a", health_check_node_port=port, **balanced))
+        daemon.until(2)
+    before, after = daemon.kernel.plans[-2:]
+    assert before.services == after.services
+    assert [check.port for check in (*before.health_checks, *after.health_checks)] == [30000, 30001]

@@ -1,0 +1,149 @@
+"""The metrics port, path by path; the formats are read back by other people's parsers."""
+
+import gzip
+import json
+import time
+from http import HTTPStatus
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from kproxy.api import Rejected, Service
+from kproxy.net import Family
+from kproxy.server.config import Configuration
+from kproxy.server.load import load
+from kproxy.server.metrics import Metrics
+from kproxy.server.metrics_endpoints import metrics_port
+from kproxy.server.metrics_live import LiveMetrics
+from kproxy.server.ports_http import Answer, Request
+from kproxy.server.store import Store
+
+HEAD = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration"}
+STARTED = 1_700_000_000.0  # 2023-11-14T22:13:20Z, a Tuesday
+
+
+def ask(
+    path: str, config: Configuration | None = None, registry: CollectorRegistry | None = None, **headers: str
+) -> Answer:
+    handler = metrics_port(config or Configuration(), registry or CollectorRegistry(), STARTED)
+    return handler(Request("GET", path, "", {name.replace("_", "-"): text for name, text in headers.items()}))
+
+
+def test_the_port_has_a_health_of_its_own_that_is_always_well() -> None:
+    answer = ask("/healthz")
+    assert (answer.status, answer.body) == (HTTPStatus.OK, b"ok")
+
+
+@pytest.mark.parametrize("mode", ["iptables", "nftables"])
+def test_the_mode_is_told_as_plain_text(mode: str) -> None:
+    answer = ask("/proxyMode", Configuration(mode=mode))
+    assert answer.body == mode.encode()
+    assert answer.content_type == "text/plain; charset=utf-8"
+
+
+def test_the_configuration_in_force_is_told_with_all_defaults_and_can_be_loaded_again() -> None:
+    given = {**HEAD, "mode": "nftables", "nftables": {"minSyncPeriod": "5s"}, "clusterCIDR": "10.0.0.0/8"}
+    config = load(json.dumps(given)).config
+    answer = ask("/configz", config)
+    assert answer.content_type == "application/json"
+    body = json.loads(answer.body)
+    assert list(body) == ["kubeproxy.config.k8s.io"]
+    told = body["kubeproxy.config.k8s.io"]
+    assert told["mode"] == "nftables"
+    assert told["nftables"] == {
+        "masqueradeBit": 14,
+        "masqueradeAll": False,
+        "syncPeriod": "30s",
+        "minSyncPeriod": "5s",
+    }
+    assert told["healthzBindAddress"] == "0.0.0.0:10256"
+    again = load(yaml.safe_dump(told))
+    assert again.config == config
+    assert again.warnings == ()
+
+
+def test_metrics_are_in_the_text_format_that_scrapers_read_whatever_they_hold() -> None:
+    registry, store = Metrics("iptables").registry, Store(lambda: 0.0)
+    registry.register(LiveMetrics(store, (), lambda: 0.0))
+    hostile = 'a"b\\c\nd{}= 1'
+    store.apply(Service, [Rejected("Service", ("test", hostile), "no")])
+    answer = ask("/metrics", registry=registry)
+    assert answer.content_type == "text/plain; version=0.0.4; charset=utf-8"
+    found = {family.name: family for family in text_string_to_metric_families(answer.body.decode())}
+    assert found["kubeproxy_sync_proxy_rules_duration_seconds"].type == "histogram"
+    assert found["kubeproxy_sync_proxy_rules_service_changes"].type == "counter"
+    (sample,) = found["kproxy_refused_object"].samples
+    assert sample.labels["name"] == hostile
+
+
+def test_metrics_are_compressed_for_those_who_can_read_it_only() -> None:
+    registry = Metrics("iptables").registry
+    plain = ask("/metrics", registry=registry)
+    packed = ask("/metrics", registry=registry, accept_encoding="deflate, gzip")
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    names = {line.split(" ")[0] for line in plain.body.decode().splitlines() if line[0] != "#"}
+    assert names <= {line.split(" ")[0] for line in gzip.decompress(packed.body).decode().splitlines()}
+
+
+def test_indicators_count_the_health_checks_of_the_port() -> None:
+    handler = metrics_port(Configuration(), CollectorRegistry(), STARTED)
+    assert b'name="ping"' not in handler(Request("GET", "/metrics/slis")).body
+    for _ in range(3):
+        handler(Request("GET", "/healthz"))
+    lines = handler(Request("GET", "/metrics/slis")).body.decode().splitlines()
+    assert 'kubernetes_healthcheck{name="ping",type="healthz"} 1.0' in lines
+    assert 'kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 3.0' in lines
+
+
+def test_the_status_page_says_who_this_is_since_when_and_what_else_there_is() -> None:
+    text = ask("/statusz").body.decode()
+    assert "\nkube-proxy statusz\n" in text
+    assert "\nStarted: Tue Nov 14 22:13:20 UTC 2023\n" in text
+    assert "\nBinary version: kproxy " in text
+    assert "\nPaths: /configz /healthz /metrics /metrics/slis /proxyMode /statusz\n" in text
+
+
+def test_the_status_page_is_json_for_those_who_ask_by_name() -> None:
+    told = json.loads(ask("/statusz", accept="application/json;v=v1alpha1;g=config.k8s.io;as=Statusz").body)
+    assert told["kind"] == "Statusz"
+    assert told["apiVersion"] == "config.k8s.io/v1alpha1"
+    assert told["startTime"] == "2023-11-14T22:13:20Z"
+    assert told["uptimeSeconds"] == pytest.approx(time.time() - STARTED, abs=5)
+    assert "/metrics" in told["paths"]
+
+
+PROFILES = ["/debug/pprof/", "/debug/pprof/goroutine", "/debug/pprof/cmdline"]
+
+
+@pytest.mark.parametrize("path", PROFILES)
+def test_profiling_is_there_only_when_enabled(path: str) -> None:
+    assert ask(path).status == 404
+    answer = ask(path, Configuration(enable_profiling=True))
+    assert answer.status == 200
+    assert path in ask("/statusz", Configuration(enable_profiling=True)).body.decode()
+
+
+def test_profiling_shows_where_each_thread_is() -> None:
+    text = ask("/debug/pprof/goroutine", Configuration(enable_profiling=True)).body.decode()
+    assert "thread MainThread" in text
+    assert "test_profiling_shows_where_each_thread_is" in text
+
+
+def test_other_paths_are_not_found() -> None:
+    for path in ("/", "/livez", "/debug/pprof/profile", "/flagz"):
+        assert ask(path, Configuration(enable_profiling=True)).status == 404
+
+
+def test_a_scrape_of_two_families_holds_both() -> None:
+    metrics = Metrics("iptables")
+    for family in Family:
+        metrics.family(family).attempted(0.1, full=True)
+    body = ask("/metrics", registry=metrics.registry).body.decode()
+    for family in Family:
+        assert (
+            f'kubeproxy_sync_full_proxy_rules_duration_seconds_count{{ip_family="{family.value}"}} 1.0'
+            in body
+        )
