@@ -93,9 +93,9 @@ def sticky(service: ServicePlan, places: Places) -> tuple[Chain, ...]:
     if service.affinity_seconds is None:
         return ()
     seconds = service.affinity_seconds
-    endpoints = dict.fromkeys(endpoint for pool in places.values() for endpoint in pool)
+    endpoints = {(e.address, e.port): e for pool in places.values() for e in pool}
     return (
-        *(_endpoint_chain(service, endpoint, seconds) for endpoint in endpoints),
+        *(_endpoint_chain(service, endpoint, seconds) for endpoint in endpoints.values()),
         *(_sticky_chain(service, scope, pool, seconds) for scope, pool in places.items() if pool),
     )
 

@@ -1,0 +1,36 @@
+"""The whole catalogue on nftables mode's rules in memory."""
+
+import pytest
+
+from kproxy.conformance.case import Case, Hold, OutOfWindow, Restart, Use, Wait
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.report import CaseResult, Result
+from kproxy.conformance.subject import load
+from kproxy.conformance.testbeds import simulator
+from tests.unit.conformance.scripted import report_on
+
+NEEDS_KERNEL = (Hold, Use, OutOfWindow, Wait, Restart)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseResult]:
+    report = report_on(CATALOGUE, simulator.opener("nftables"), tmp_path_factory.mktemp("evidence"))
+    return {entry.case.id: entry for entry in report.results}
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in CATALOGUE])
+def test_a_case_passes_needs_a_kernel_or_is_a_listed_deviation(
+    case: Case, results: dict[str, CaseResult]
+) -> None:
+    entry = results[case.id]
+    if any(isinstance(step, NEEDS_KERNEL) for step in case.steps):
+        assert entry.result is Result.NOT_RUNNABLE
+    elif load("kproxy").deviation(case, "nftables") is not None:
+        assert entry.result is Result.FAILED, "it passes: take the deviation out"
+    else:
+        assert entry.result is Result.PASSED, entry.findings or entry.reason
+
+
+def test_most_of_the_catalogue_runs_in_memory(results: dict[str, CaseResult]) -> None:
+    passed = sum(entry.result is Result.PASSED for entry in results.values())
+    assert passed > 0.6 * len(CATALOGUE)

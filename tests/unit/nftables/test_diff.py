@@ -1,0 +1,234 @@
+"""From one plan to the next, through a model of the table that refuses what the kernel refuses."""
+
+from collections import Counter
+from ipaddress import ip_network
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kproxy.backends.nftables import names
+from kproxy.backends.nftables.base import Options
+from kproxy.backends.nftables.commands import AddElements, Command, DeleteElements
+from kproxy.backends.nftables.compile import dense
+from kproxy.backends.nftables.diff import Change, Leftovers, Rewrite, diff
+from kproxy.backends.nftables.names import Choice, Way
+from kproxy.backends.nftables.program import Program, program
+from kproxy.backends.nftables.rules import Goto
+from kproxy.backends.nftables.table import Refused, Table
+from kproxy.net import Family
+from kproxy.plan import Exposure, NodePorts, Plan, ServicePlan
+from tests.unit.iptables.plans import frontend, plan_of, plans, pool, service
+
+OPTIONS = Options()
+NUMBERED = {choice.endpoints(way) for way in Way for choice in Choice}
+
+
+def web(*endpoints: str, number: int = 1, affinity: int | None = None) -> ServicePlan:
+    front = frontend(Exposure.CLUSTER_IP, f"10.96.0.{number}", 80, pool(*endpoints))
+    return service(front, name=f"ns/svc{number}:http", affinity=affinity)
+
+
+def backends(*numbers: int) -> list[str]:
+    return [f"10.0.0.{number}:80" for number in numbers]
+
+
+def contents(table: Table, without: Leftovers = frozenset()) -> object:
+    """What the table does, whichever number each endpoint has."""
+    chains = {
+        name: Counter(step for rule in chain.rules for step in rule.steps if isinstance(step, Goto))
+        if name.startswith("affinity-")
+        else chain
+        for name, chain in table.chains.items()
+        if name not in without
+    }
+    elements = {name: found for name, found in table.elements.items() if name not in NUMBERED}
+    numbered = {
+        name: Counter((*key[:-1], value) for key, value in table.elements[name].items()) for name in NUMBERED
+    }
+    return chains, table.collections, elements, numbered
+
+
+def fresh(plan: Plan) -> Table:
+    table = Table(plan.family)
+    table.apply(Rewrite(program(plan, OPTIONS)))
+    return table
+
+
+def assert_dense(table: Table) -> None:
+    """Every number below the count that the frontend's chain draws has an endpoint, and no other."""
+    for way in Way:
+        for choice in Choice:
+            drawn = {
+                key: int(value.chain.rpartition("-")[2])
+                for key, value in table.elements[choice.dispatch(way)].items()
+                if isinstance(value, Goto) and "one-of" in value.chain
+            }
+            wanted = {(*key, number) for key, count in drawn.items() for number in range(count)}
+            assert set(table.elements[choice.endpoints(way)]) == wanted
+
+
+@given(st.lists(plans(), min_size=1, max_size=4))
+@settings(deadline=None)
+def test_any_way_to_a_plan_ends_where_writing_it_afresh_does(history: list[Plan]) -> None:
+    table = Table(Family.IPV4)
+    believed: Program | None = None
+    leftovers: Leftovers = frozenset()
+    for wanted in history:
+        desired = program(wanted, OPTIONS, believed)
+        transaction = diff(believed, desired, leftovers)
+        table.apply(transaction)
+        believed, leftovers = desired, transaction.leftovers
+        assert contents(table, leftovers) == contents(fresh(wanted))
+        assert all(not table.chains[name].rules for name in leftovers)
+        assert_dense(table)
+
+
+def test_an_unchanged_plan_is_no_transaction() -> None:
+    plan = plan_of(web(*backends(1, 2)))
+    believed = program(plan, OPTIONS)
+    assert list(Change(believed, program(plan, OPTIONS, believed))) == []
+
+
+def change(*services: tuple[ServicePlan, ServicePlan]) -> Change:
+    believed = program(plan_of(*(old for old, _ in services)), OPTIONS)
+    return Change(believed, program(plan_of(*(new for _, new in services)), OPTIONS, believed))
+
+
+def test_an_endpoint_that_is_replaced_is_one_element_out_and_one_in() -> None:
+    same = web(*backends(7, 8), number=2)
+    found = change((web(*backends(1, 2, 3)), web(*backends(1, 3, 9))), (same, same))
+    assert str(found).splitlines() == [
+        "delete element ip kube-proxy service-endpoints { 10.96.0.1 . tcp . 80 . 1 : 10.0.0.2 . 80 }",
+        "add element ip kube-proxy service-endpoints { 10.96.0.1 . tcp . 80 . 1 : 10.0.0.9 . 80 }",
+    ]
+
+
+@pytest.mark.parametrize("count", [10, 50])
+def test_the_first_of_many_endpoints_goes_without_moving_the_others(count: int) -> None:
+    before = web(*backends(*range(1, count + 1)))
+    found = change((before, web(*backends(*range(2, count + 1)))))
+    moved = [
+        key
+        for command in found
+        if isinstance(command, AddElements) and command.collection.name == "service-endpoints"
+        for key, _ in command.elements
+    ]
+    assert [key[-1] for key in moved] == [0], "the last takes the place of the first"
+
+
+def test_a_chain_for_a_new_count_comes_with_its_first_user_and_goes_after_its_last() -> None:
+    table = Table(Family.IPV4)
+    first = program(plan_of(web(*backends(1, 2))), OPTIONS)
+    table.apply(Rewrite(first))
+    assert "one-of-2" in table.chains
+    second = program(plan_of(web(*backends(1, 2, 3))), OPTIONS, first)
+    grown = Change(first, second)
+    table.apply(grown)
+    assert table.chains["one-of-2"].rules == (), "emptied, and removed by the next transaction"
+    assert grown.leftovers == {"one-of-2"}
+    third = program(plan_of(web(*backends(1, 2, 4))), OPTIONS, second)
+    table.apply(Change(second, third, grown.leftovers))
+    assert "one-of-2" not in table.chains
+    assert "one-of-3" in table.chains
+
+
+def test_a_leftover_that_is_wanted_again_is_filled_again() -> None:
+    table = Table(Family.IPV4)
+    two, three = plan_of(web(*backends(1, 2))), plan_of(web(*backends(1, 2, 3)))
+    first = program(two, OPTIONS)
+    table.apply(Rewrite(first))
+    grown = Change(first, program(three, OPTIONS, first))
+    table.apply(grown)
+    back = Change(grown.desired, program(two, OPTIONS, grown.desired), grown.leftovers)
+    table.apply(back)
+    assert contents(table, back.leftovers) == contents(fresh(two))
+
+
+def sizes(table: Table) -> tuple[int, int, int]:
+    rules = sum(len(chain.rules) for chain in table.chains.values())
+    return rules, len(table.chains), len(table.collections)
+
+
+def test_rules_and_chains_do_not_depend_on_how_many_services_there_are() -> None:
+    def cluster(count: int) -> Table:
+        return fresh(plan_of(*(web(*backends(1, 2, 3), number=number) for number in range(1, count + 1))))
+
+    few, many = cluster(10), cluster(200)
+    assert sizes(few) == sizes(many)
+    assert len(many.elements["service-ips"]) == 200
+
+
+def test_what_several_services_need_stays_until_the_last_of_them_has_gone() -> None:
+    """Two ports of one Service have one cluster IP."""
+    http = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, pool("10.0.0.1:80")), name="ns/a:http")
+    https = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 443, pool("10.0.0.1:443")), name="ns/a:https")
+    table = Table(Family.IPV4)
+    both = program(plan_of(http, https), OPTIONS)
+    table.apply(Rewrite(both))
+    one = program(plan_of(https), OPTIONS, both)
+    table.apply(Change(both, one))
+    assert len(table.elements[names.CLUSTER_IPS]) == 1
+    none = program(plan_of(), OPTIONS, one)
+    table.apply(Change(one, none, frozenset()))
+    assert table.elements[names.CLUSTER_IPS] == {}
+
+
+def test_another_detector_writes_the_table_anew_and_other_service_cidrs_do_not() -> None:
+    plan = plan_of(web(*backends(1)))
+    believed = program(plan, OPTIONS)
+    without = program(plan_of(*plan.services, detector=None), OPTIONS, believed)
+    assert isinstance(diff(believed, without), Rewrite)
+    known = Plan(
+        family=plan.family,
+        services=plan.services,
+        node_ports=plan.node_ports,
+        detector=plan.detector,
+        service_cidrs=(ip_network("10.96.0.0/16"), ip_network("10.96.4.0/24"), ip_network("10.97.0.0/16")),
+    )
+    found = diff(believed, program(known, OPTIONS, believed))
+    assert str(found) == "add element ip kube-proxy service-cidrs { 10.96.0.0/15 }\n"
+
+
+def test_other_node_addresses_are_elements_and_all_addresses_another_rule() -> None:
+    one = plan_of(node_ports=NodePorts((ip_network("192.0.2.1").network_address,), localhost=False))
+    two = plan_of(node_ports=NodePorts((ip_network("192.0.2.2").network_address,), localhost=False))
+    believed = program(one, OPTIONS)
+    moved = diff(believed, program(two, OPTIONS, believed))
+    assert [type(command) for command in moved] == [DeleteElements, AddElements]
+    everywhere = plan_of(node_ports=NodePorts(None, localhost=False))
+    assert isinstance(diff(believed, program(everywhere, OPTIONS, believed)), Rewrite)
+
+
+@given(st.lists(st.integers(1, 30), unique=True), st.lists(st.integers(1, 30), unique=True))
+def test_numbers_are_dense_and_those_that_can_stay_do(old: list[int], new: list[int]) -> None:
+    before = pool(*backends(*old)).endpoints
+    wanted = pool(*backends(*new)).endpoints
+    placed = dense(before, wanted)
+    assert sorted(placed, key=str) == sorted(wanted, key=str)
+    for number, endpoint in enumerate(before[: len(wanted)]):
+        if endpoint in wanted:
+            assert placed[number] == endpoint
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "an element that is not there",
+        "a key with another value",
+        "a verdict to a chain that is not there",
+    ],
+)
+def test_the_model_refuses_what_the_kernel_refuses(wrong: str) -> None:
+    table = fresh(plan_of(web(*backends(1))))
+    dispatch = table.collections["service-ips"]
+    (key,) = table.elements["service-ips"]
+    commands: dict[str, Command] = {
+        "an element that is not there": DeleteElements(dispatch, (((*key[:-1], 81), None),)),
+        "a key with another value": AddElements(dispatch, ((key, Goto("one-of-7")),)),
+        "a verdict to a chain that is not there": AddElements(
+            dispatch, (((*key[:-1], 81), Goto("nowhere")),)
+        ),
+    }
+    with pytest.raises(Refused):
+        table.apply([commands[wrong]])

@@ -1,0 +1,144 @@
+"""The text of the ruleset, written out by hand once."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from kproxy.backends.nftables.base import Options, one_of
+from kproxy.backends.nftables.diff import Rewrite
+from kproxy.backends.nftables.names import Choice, Way
+from kproxy.backends.nftables.program import program
+from kproxy.backends.nftables.render import Renderer, element
+from kproxy.backends.nftables.rules import (
+    AddressIn,
+    Constant,
+    Field,
+    Goto,
+    InInterface,
+    InSet,
+    Jump,
+    OfProtocol,
+    OneIn,
+    Remember,
+    Rule,
+    Step,
+    Translate,
+)
+from kproxy.net import Family, Protocol
+from kproxy.plan import DetectByInterfacePrefix, Exposure, Masquerade
+from tests.unit.iptables.plans import frontend, plan_of, pool, service
+
+CLIENT = (Field.SOURCE, Constant(7))
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        ((AddressIn(Field.SOURCE, ip_network("10.0.0.0/8"), negated=True),), "ip saddr != 10.0.0.0/8"),
+        ((AddressIn(Field.DESTINATION, ip_network("192.0.2.1/32")),), "ip daddr 192.0.2.1"),
+        ((InInterface("veth*"), Jump("there")), 'iifname "veth*" jump there'),
+        ((InSet((Field.SOURCE,), "known", negated=True),), "ip saddr != @known"),
+        ((OneIn(3), Goto("there")), "numgen random mod 3 0 goto there"),
+        (
+            (Remember(CLIENT, "clients", 60),),
+            "update @clients { ip saddr . numgen inc mod 1 offset 7 timeout 60s }",
+        ),
+        (
+            (OfProtocol(Protocol.SCTP), Translate(ip_address("10.0.0.1"), 80)),
+            "meta l4proto sctp dnat to 10.0.0.1:80",
+        ),
+    ],
+)
+def test_a_rule_reads_as_nft_does(steps: tuple[Step, ...], text: str) -> None:
+    assert Renderer(Family.IPV4).rule(Rule(steps)) == text
+
+
+def test_a_comment_is_quoted_at_the_end() -> None:
+    assert Renderer(Family.IPV4).rule(Rule((Jump("there"),), "why")) == 'jump there comment "why"'
+
+
+def test_ipv6_has_words_and_brackets_of_its_own() -> None:
+    rule = Rule((InSet((Field.DESTINATION,), "known"), Translate(ip_address("fd00::1"), 80)))
+    assert Renderer(Family.IPV6).rule(rule) == "ip6 daddr @known dnat to [fd00::1]:80"
+
+
+def test_elements() -> None:
+    key = (ip_address("10.96.0.1"), Protocol.UDP, 53)
+    assert element(key) == "10.96.0.1 . udp . 53"
+    assert element(key, Goto("one-of-2")) == "10.96.0.1 . udp . 53 : goto one-of-2"
+    assert element((*key, 1), (ip_address("10.0.0.1"), 5353)) == "10.96.0.1 . udp . 53 . 1 : 10.0.0.1 . 5353"
+
+
+def test_a_chain_draws_below_its_count_and_falls_back_to_the_first() -> None:
+    render = Renderer(Family.IPV4)
+    chain = one_of(Way.NODE_PORT, Choice.SHORTCUT, 3)
+    assert chain.name == "shortcut-nodeport-one-of-3"
+    assert [render.rule(rule) for rule in chain.rules] == [
+        "dnat ip to meta l4proto . th dport . numgen random mod 3 map @shortcut-nodeport-endpoints",
+        'goto shortcut-nodeport-one-of-1 comment "a number that has just been removed"',
+    ]
+
+
+def text_of(masquerade: Masquerade) -> str:
+    front = frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, pool("10.0.0.1:80"), masquerade=masquerade)
+    return str(
+        Rewrite(program(plan_of(service(front), detector=DetectByInterfacePrefix("veth")), Options(1 << 15)))
+    )
+
+
+@pytest.mark.parametrize(
+    ("masquerade", "rule"),
+    [
+        (
+            Masquerade.OFF_CLUSTER,
+            'ip daddr @cluster-ips iifname != "veth*" jump mark-for-masquerade',
+        ),
+        (Masquerade.ALWAYS, "ip daddr @cluster-ips jump mark-for-masquerade"),
+        (Masquerade.NEVER, None),
+    ],
+)
+def test_who_is_masqueraded_to_cluster_ips_is_one_rule(masquerade: Masquerade, rule: str | None) -> None:
+    found = [
+        line
+        for line in text_of(masquerade).splitlines()
+        if line.startswith("add rule ip kube-proxy services ") and "mark-for" in line
+    ]
+    assert [line.removeprefix("add rule ip kube-proxy services ").split(" comment")[0] for line in found] == (
+        [rule] if rule else []
+    )
+
+
+def test_the_hooks_that_others_rely_on() -> None:
+    """Behaviour ``nft.hooks``; priorities as numbers: dstnat -100, srcnat 100, filter 0."""
+    hooks = {
+        line.split()[4]: line.partition("{ ")[2].rstrip(" }")
+        for line in text_of(Masquerade.NEVER).splitlines()
+        if line.startswith("add chain") and "hook" in line
+    }
+    assert hooks == {
+        "filter-prerouting-pre-dnat": "type filter hook prerouting priority -110;",
+        "filter-output-pre-dnat": "type filter hook output priority -110;",
+        "nat-prerouting": "type nat hook prerouting priority -100;",
+        "nat-output": "type nat hook output priority -100;",
+        "nat-postrouting": "type nat hook postrouting priority 100;",
+        "filter-input": "type filter hook input priority 0;",
+        "filter-forward": "type filter hook forward priority 0;",
+        "filter-output": "type filter hook output priority 0;",
+    }
+
+
+def test_the_mark_is_the_configured_bit_alone() -> None:
+    """Behaviour ``masq.bit``: other bits of the mark survive."""
+    lines = text_of(Masquerade.ALWAYS).splitlines()
+    marks = [line.split("meta mark", 1)[1] for line in lines if "add rule" in line and "meta mark" in line]
+    assert marks == [
+        " set meta mark or 0x00008000",
+        " & 0x00008000 != 0 meta mark set meta mark xor 0x00008000 masquerade fully-random",
+    ]
+
+
+def test_nothing_is_ever_accepted() -> None:
+    """Behaviour ``nft.no-accept``."""
+    rules = [line for line in text_of(Masquerade.ALWAYS).splitlines() if line.startswith("add rule")]
+    assert len(rules) > 20
+    assert not [line for line in rules if "accept" in line.split(" comment ")[0]]
