@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kproxy import host
 from kproxy.host import HostError
-from kproxy.net import Family
+from kproxy.net import Family, family_of, parse_network
 from kproxy.plan import Plan
 from kproxy.server.config import Configuration, Mode
 from kproxy.server.sync import Dataplane, Rules, Written
@@ -23,7 +23,7 @@ _IPV6_DISABLED = "net/ipv6/conf/all/disable_ipv6"
 _COUNTED = frozenset({"filter", "nat"})
 """The tables whose rules are worth a metric: mangle has a chain of ours, and no rule."""
 
-_BUILT = (Mode.IPTABLES.value, Mode.NFTABLES.value)
+_BUILT = tuple(mode.value for mode in Mode)
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class UnusableMode(Exception):
 def require_built(config: Configuration) -> None:
     """Raises `UnusableMode` when no backend is there for the mode."""
     if config.mode not in _BUILT:
-        raise UnusableMode(f"mode {config.mode} is not built yet; {' and '.join(_BUILT)} are")
+        raise UnusableMode(f"mode {config.mode} is not built; {', '.join(_BUILT)} are")
 
 
 def dataplanes(config: Configuration, primary: Family) -> dict[Family, Dataplane]:
@@ -132,6 +132,40 @@ class _Nftables:
         self._kernel.forget()
 
 
+class _Ipvs:
+    """`kproxy.backends.ipvs` of one family; it reads the masquerade bit of the iptables section (``cfg.mode-sections``)."""
+
+    def __init__(self, config: Configuration, family: Family) -> None:
+        from kproxy.backends.ipvs.kernel import Configuration as IpvsConfiguration  # noqa: PLC0415
+        from kproxy.backends.ipvs.kernel import IpvsKernel  # noqa: PLC0415
+
+        section = config.ipvs
+        excluded = (parse_network(text) for text in section.exclude_cidrs)
+        given = IpvsConfiguration(
+            masquerade_bit=config.iptables.masquerade_bit,
+            scheduler=section.scheduler or "rr",
+            excluded=tuple(n for n in excluded if n is not None and family_of(n) is family),
+            strict_arp=section.strict_arp,
+            tcp_timeout=int(section.tcp_timeout.seconds),
+            tcp_fin_timeout=int(section.tcp_fin_timeout.seconds),
+            udp_timeout=int(section.udp_timeout.seconds),
+        )
+        self._kernel = IpvsKernel(family, given)
+
+    def apply(self, plan: Plan) -> Written:
+        applied = self._kernel.apply(plan)
+        text = f"{applied.messages} messages to IPVS, {applied.members} set members, {applied.addresses} addresses"
+        return Written(
+            f"{'all compared' if applied.rewritten else 'changed'}: {text}", full=applied.rewritten
+        )
+
+    def missing(self) -> tuple[str, ...]:
+        return self._kernel.missing()
+
+    def forget(self) -> None:
+        self._kernel.forget()
+
+
 class _Successor:
     """A data plane that takes over from another mode: what that left goes once its own rules stand.
 
@@ -160,7 +194,13 @@ class _Successor:
 
 
 def _plane(config: Configuration, family: Family) -> Dataplane:
-    return _nftables(config, family) if config.mode == Mode.NFTABLES.value else _iptables(config, family)
+    match Mode(config.mode):
+        case Mode.IPTABLES:
+            return _iptables(config, family)
+        case Mode.IPVS:
+            return _Successor(_Ipvs(config, family), lambda: _clear_nftables(family))
+        case Mode.NFTABLES:
+            return _nftables(config, family)
 
 
 def _iptables(config: Configuration, family: Family) -> Dataplane:
