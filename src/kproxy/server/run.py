@@ -70,6 +70,10 @@ class MustRestart(Exception):
     """What the daemon was set up by has changed; ``str()`` says what."""
 
 
+Ending = queue.SimpleQueue[Exception]
+"""Takes what ends the daemon, from any thread."""
+
+
 class _Stop(BaseException):
     """A signal asks us to end."""
 
@@ -93,8 +97,28 @@ def run_proxy(options: Options) -> int:
 
 
 def _run(options: Options) -> NoReturn:
+    """All work is done by threads: this one waits for a signal, or for what ends the daemon."""
     gc.set_threshold(*COLLECT_SELDOM)
     gc.disable()
+    ending: Ending = queue.SimpleQueue()
+    if options.file is not None:
+        _start(partial(options.file.wait, partial(ending.put, _changed(options.file))), "configuration")
+    _start(partial(_set_up_or_tell, options, ending), "start")
+    raise ending.get()
+
+
+def _changed(file: WatchedFile) -> MustRestart:
+    return MustRestart(f"the configuration file {file.path} changed")
+
+
+def _set_up_or_tell(options: Options, ending: Ending) -> None:
+    try:
+        _set_up(options, ending)
+    except Exception as error:  # noqa: BLE001 - raised again by the main thread
+        ending.put(error)
+
+
+def _set_up(options: Options, ending: Ending) -> None:
     config = options.config
     require_built(config)
     name = node_name(config)
@@ -105,13 +129,12 @@ def _run(options: Options) -> NoReturn:
     store = Store(time.monotonic)
     _watch_cluster(config, client, store, name)
     node = wait_for_node(config, store, name)
+    watch = NodeWatch(config, node, lambda why: ending.put(MustRestart(why)))
+    _start(partial(watch.run, store, name), "node")
     events = Announcer(Recorder(client, name), node_reference(name, node.metadata.uid if node else ""), store)
     _start(events.recorder.run, "events")
-    ending: queue.SimpleQueue[str] = queue.SimpleQueue()
-    _watch_for_changes(options, NodeWatch(config, node, ending.put), store, name)
     _sync(config, node, store, events)
     events.started(config)
-    raise MustRestart(ending.get())
 
 
 def _watch_cluster(config: Configuration, client: ApiClient, store: Store, name: str) -> None:
@@ -120,14 +143,6 @@ def _watch_cluster(config: Configuration, client: ApiClient, store: Store, name:
         resources.append(SERVICE_CIDRS)
     for resource in resources:
         _start(Watcher(client, resource, store).run, f"watch {_plural(resource)}")
-
-
-def _watch_for_changes(options: Options, node: NodeWatch, store: Store, name: str) -> None:
-    """Whatever of it changes, ``node.ended`` is told."""
-    _start(partial(node.run, store, name), "node")
-    if options.file is not None:
-        changed = f"the configuration file {options.file.path} changed"
-        _start(partial(options.file.wait, partial(node.ended, changed)), "configuration")
 
 
 def _sync(config: Configuration, node: Node | None, store: Store, events: Announcer) -> None:

@@ -13,7 +13,12 @@ from kproxy.server.config import Configuration
 from kproxy.server.run import node_name
 from tests.unit.server.scripted import Answer, serving
 
-HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+HEAD = """apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+oomScoreAdj: 500
+conntrack: {maxPerCore: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+"""
+"""These processes run on the machine itself: nothing of it is set but what concerns the process alone."""
 
 
 def command(folder: Path, text: str, *flags: str) -> list[str]:
@@ -36,7 +41,7 @@ def run(folder: Path, text: str, *flags: str) -> subprocess.CompletedProcess[str
 
 
 def test_every_bad_field_is_named_before_anything_is_touched(tmp_path: Path) -> None:
-    ended = run(tmp_path, HEAD + "mode: userspace\noomScoreAdj: 2000\n")
+    ended = run(tmp_path, HEAD.replace("500", "2000") + "mode: userspace\n")
     assert ended.returncode == 1
     assert "mode" in ended.stderr
     assert "oomScoreAdj" in ended.stderr
