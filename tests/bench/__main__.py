@@ -37,7 +37,7 @@ BOUND_FROM = 25_000
 def main(arguments: Sequence[str]) -> int:
     """Measure all that was asked for and report; the exit status."""
     options = _parser().parse_args(arguments)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 200)
     if problems := environment.problems():
         console.print("; ".join(problems), style="red")
         return 2
