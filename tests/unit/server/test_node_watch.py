@@ -1,0 +1,83 @@
+"""The Node of this node, before and while the daemon runs."""
+
+import threading
+import time
+
+import pytest
+
+from kproxy import api
+from kproxy.api import Node
+from kproxy.server import node_watch
+from kproxy.server.config import Configuration
+from kproxy.server.node_watch import NodeWatch, NoPodNetworks, wait_for_node
+from kproxy.server.store import Store
+
+BY_NODE = Configuration(detect_local_mode="NodeCIDR")
+BY_CLUSTER = Configuration()
+
+
+def node(*networks: str, address: str = "192.0.2.1") -> Node:
+    return Node(
+        metadata=api.Metadata(name="n1"),
+        spec=api.NodeSpec(pod_cidrs=list(networks)),
+        status=api.NodeStatus(addresses=[api.NodeAddress(type="InternalIP", address=address)]),
+    )
+
+
+def watched(config: Configuration, before: Node | None, *after: Node) -> tuple[list[str], list[bool]]:
+    told: list[str] = []
+    watch = NodeWatch(config, before, told.append)
+    return told, [watch.look(each) for each in after]
+
+
+def test_other_networks_of_its_pods_end_a_daemon_that_detects_by_them() -> None:
+    told, ends = watched(BY_NODE, node("10.0.0.0/24"), node("10.0.0.0/24"), node("10.0.1.0/24"))
+    assert ends == [False, True]
+    assert told == ["spec.podCIDRs of Node n1 changed: 10.0.1.0/24 now"]
+
+
+@pytest.mark.parametrize("after", [node(), node("10.0.0.0/24", "fd00::/64")], ids=["gone", "one more"])
+def test_fewer_or_more_networks_are_others(after: Node) -> None:
+    assert watched(BY_NODE, node("10.0.0.0/24"), after)[1] == [True]
+
+
+def test_another_detector_does_not_care() -> None:
+    assert watched(BY_CLUSTER, node("10.0.0.0/24"), node("10.0.1.0/24")) == ([], [False])
+
+
+def test_another_address_is_told_and_lived_with(caplog: pytest.LogCaptureFixture) -> None:
+    assert watched(BY_NODE, node("10.0.0.0/24"), node("10.0.0.0/24", address="192.0.2.2")) == ([], [False])
+    assert "addresses of Node n1 changed" in caplog.text
+
+
+def test_a_node_that_comes_late_is_none_that_changed() -> None:
+    assert watched(BY_NODE, None, node("10.0.0.0/24")) == ([], [False])
+
+
+def test_the_watch_ends_when_the_store_hears_of_a_change() -> None:
+    store, told = Store(time.monotonic), list[str]()
+    store.replace(Node, [node("10.0.0.0/24")], [])
+    watch = NodeWatch(BY_NODE, store.node("n1"), told.append)
+    thread = threading.Thread(target=watch.run, args=(store, "n1"), daemon=True)
+    thread.start()
+    store.apply(Node, [node("10.0.1.0/24")])
+    thread.join(5)
+    assert len(told) == 1
+
+
+def test_start_goes_on_with_the_node_or_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_watch, "NODE_SECONDS", 0.05)
+    store = Store(time.monotonic)
+    assert wait_for_node(BY_CLUSTER, store, "n1") is None
+    store.replace(Node, [node()], [])
+    assert wait_for_node(BY_CLUSTER, store, "n1") == store.node("n1")
+
+
+def test_start_waits_for_the_networks_where_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_watch, "POD_NETWORK_SECONDS", 0.05)
+    store = Store(time.monotonic)
+    store.replace(Node, [node()], [])
+    with pytest.raises(NoPodNetworks, match="n1"):
+        wait_for_node(BY_NODE, store, "n1")
+    store.replace(Node, [node("10.0.0.0/24")], [])
+    assert wait_for_node(BY_NODE, store, "n1") == store.node("n1")

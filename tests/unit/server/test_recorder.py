@@ -1,0 +1,108 @@
+"""Events: what is posted, and that nobody waits for it."""
+
+import http.client
+import json
+from typing import Any
+
+import pytest
+
+from kproxy.server.client import ApiError
+from kproxy.server.recorder import (
+    TRIES,
+    WAITING,
+    Event,
+    EventType,
+    Recorder,
+    body,
+    node_reference,
+    place,
+    service_reference,
+)
+
+STARTING = Event(node_reference("n1", "u"), EventType.NORMAL, "Starting", "StartKubeProxy")
+NO_PORT = Event(service_reference("ns", "web"), EventType.WARNING, "Failed", "Listen", "é" * 1000)
+
+
+class Poster:
+    """Answers each post by the next of a script; the last repeats."""
+
+    def __init__(self, *script: Exception | None) -> None:
+        self.script = list(script)
+        self.posts: list[tuple[str, dict[str, Any]]] = []
+
+    def post(self, path: str, body: bytes) -> bytes:
+        self.posts.append((path, json.loads(body)))
+        answer = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if answer is not None:
+            raise answer
+        return b"{}"
+
+
+def sent(*script: Exception | None) -> tuple[int, list[float]]:
+    """How often an event was posted, and the pauses between."""
+    poster, pauses = Poster(*script), list[float]()
+    recorder = Recorder(poster, "n1", pauses.append)
+    idle = [recorder.idle]
+    recorder.record(STARTING)
+    idle.append(recorder.idle)
+    recorder.send_next()
+    assert [*idle, recorder.idle] == [True, False, True]
+    return len(poster.posts), pauses
+
+
+def test_an_event_is_what_the_api_wants() -> None:
+    document = json.loads(body(STARTING, "n1", 1_700_000_000_123_456_789))
+    assert document == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"n1.{1_700_000_000_123_456_789:x}", "namespace": "default"},
+        "eventTime": "2023-11-14T22:13:20.123456Z",
+        "reportingController": "kube-proxy",
+        "reportingInstance": "kube-proxy-n1",
+        "type": "Normal",
+        "reason": "Starting",
+        "action": "StartKubeProxy",
+        "note": "",
+        "regarding": {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u"},
+    }
+
+
+def test_an_event_goes_to_the_namespace_of_its_object() -> None:
+    assert place(NO_PORT) == "/apis/events.k8s.io/v1/namespaces/ns/events"
+    assert place(STARTING) == "/apis/events.k8s.io/v1/namespaces/default/events"
+    assert json.loads(body(NO_PORT, "n1", 0))["metadata"]["namespace"] == "ns"
+
+
+def test_a_note_is_no_longer_than_the_api_takes() -> None:
+    assert len(json.loads(body(NO_PORT, "n1", 0))["note"].encode()) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("script", "posts"),
+    [
+        ((None,), 1),
+        ((ApiError(403, "no"),), 1),
+        ((ApiError(500, "later"), None), 2),
+        ((ApiError(429, "later"), None), 2),
+        ((ConnectionRefusedError(), None), 2),
+        ((http.client.BadStatusLine("x"), None), 2),
+        ((ConnectionRefusedError(),), TRIES),
+    ],
+    ids=["taken", "refused", "500", "429", "no connection", "no HTTP", "never"],
+)
+def test_an_event_is_tried_again_where_that_may_help(
+    script: tuple[Exception | None, ...], posts: int
+) -> None:
+    count, pauses = sent(*script)
+    assert count == posts
+    assert pauses == sorted(set(pauses))
+    assert sum(pauses) < 90
+
+
+def test_a_flood_of_events_is_dropped_and_nobody_waits(caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder(Poster(None), "n1")
+    for _ in range(WAITING):
+        recorder.record(STARTING)
+    assert caplog.text == ""
+    recorder.record(STARTING)
+    assert "dropped Starting" in caplog.text

@@ -1,0 +1,163 @@
+"""What is set on the node: computed here, written to a machine that is made up (tests/netns has a real kernel)."""
+
+import pytest
+
+from kproxy import host
+from kproxy.host import HostError, Reason
+from kproxy.server import tuning
+from kproxy.server.config import Configuration, Conntrack, IPTables, Mode
+from kproxy.server.duration import Duration
+
+PREFIX = "net/netfilter/nf_conntrack_"
+
+
+@pytest.mark.parametrize(
+    ("per_core", "least", "cores", "limit"),
+    [
+        (0, 131_072, 8, 0),
+        (32_768, 131_072, 2, 131_072),
+        (32_768, 131_072, 8, 262_144),
+        (32_768, 131_072, 32, 1_048_576),
+        (32_768, 131_072, 256, 1_048_576),
+        (32_768, 0, 1, 32_768),
+        (100, 2_000_000, 2, 2_000_000),
+    ],
+)
+def test_the_limit_is_by_core_within_bounds(per_core: int, least: int, cores: int, limit: int) -> None:
+    assert tuning.conntrack_max(Conntrack(max_per_core=per_core, min=least), cores) == limit
+
+
+def test_zero_leaves_a_setting_to_the_kernel() -> None:
+    nothing = Conntrack(max_per_core=0, tcp_established_timeout=Duration(), tcp_close_wait_timeout=Duration())
+    assert list(tuning.conntrack_sysctls(nothing, 4)) == []
+
+
+def test_every_setting_has_its_sysctl() -> None:
+    config = Conntrack(
+        max_per_core=1000,
+        min=1,
+        tcp_established_timeout=Duration.of(1.9),
+        tcp_close_wait_timeout=Duration.of(2),
+        tcp_be_liberal=True,
+        udp_timeout=Duration.of(0.5),
+        udp_stream_timeout=Duration.of(4),
+    )
+    assert {name.removeprefix(PREFIX): value for name, value in tuning.conntrack_sysctls(config, 4)} == {
+        "max": 4000,
+        "tcp_timeout_established": 1,
+        "tcp_timeout_close_wait": 2,
+        "tcp_be_liberal": 1,
+        "udp_timeout": 1,
+        "udp_timeout_stream": 4,
+    }
+
+
+class Machine:
+    """Sysctls and files as a dictionary."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **files: str) -> None:
+        self.files = dict(files)
+        self.written: list[str] = []
+        self.ran: list[tuple[str, ...]] = []
+        monkeypatch.setattr(host, "write_sysctl", self.write)
+        monkeypatch.setattr(host, "write_file", self.write)
+        monkeypatch.setattr(host, "read_file", lambda name: self.files[name])
+        monkeypatch.setattr(host, "run", self.run)
+
+    def write(self, name: str, value: str) -> None:
+        if name not in self.files:
+            raise HostError(f"write {name}", "No such file or directory", Reason.MISSING)
+        self.files[name] = value
+        self.written.append(name)
+
+    def run(self, argv: tuple[str, ...]) -> str:
+        self.ran.append(argv)
+        if "nf_conntrack" in argv:
+            self.files[PREFIX + "udp_timeout"] = "30"
+        return ""
+
+
+HASH = "/sys/module/nf_conntrack/parameters/hashsize"
+SCORE = "/proc/self/oom_score_adj"
+
+
+@pytest.mark.parametrize(("buckets", "expected"), [("16384", "250000"), ("262144", "262144")])
+def test_the_hash_table_grows_with_the_limit_and_never_shrinks(
+    monkeypatch: pytest.MonkeyPatch, buckets: str, expected: str
+) -> None:
+    machine = Machine(monkeypatch, **{PREFIX + "max": "1", HASH: buckets})
+    tuning.set_conntrack(
+        Conntrack(
+            max_per_core=1,
+            min=1_000_000,
+            tcp_established_timeout=Duration(),
+            tcp_close_wait_timeout=Duration(),
+        )
+    )
+    assert machine.files == {PREFIX + "max": "1000000", HASH: expected}
+
+
+ONE = Conntrack(
+    max_per_core=0,
+    tcp_established_timeout=Duration(),
+    tcp_close_wait_timeout=Duration(),
+    udp_timeout=Duration.of(9),
+)
+
+
+def test_connection_tracking_that_is_not_loaded_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    tuning.set_conntrack(ONE)
+    assert machine.ran == [("modprobe", "--", "nf_conntrack")]
+    assert machine.files[PREFIX + "udp_timeout"] == "9"
+
+
+def test_a_kernel_without_connection_tracking_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    monkeypatch.setattr(host, "run", machine.ran.append)
+    with pytest.raises(HostError):
+        tuning.set_conntrack(ONE)
+
+
+def test_an_oom_score_that_is_right_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, **{SCORE: "-999\n"})
+    tuning.set_oom_score(-999)
+    assert machine.written == []
+    tuning.set_oom_score(-998)
+    assert machine.written == [SCORE]
+
+
+def test_a_refused_oom_score_is_logged_and_lived_with(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: str, text: str) -> None:
+        raise HostError(f"write {path}", f"Permission denied: {text}", Reason.OTHER)
+
+    monkeypatch.setattr(host, "read_file", lambda _: "0")
+    monkeypatch.setattr(host, "write_file", refuse)
+    tuning.set_oom_score(-999)
+    assert "oom_score_adj is not -999" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("addresses", "routed"),
+    [
+        ((), True),
+        (("127.0.0.0/8",), True),
+        (("127.0.0.1/32",), True),
+        (("0.0.0.0/0",), True),
+        (("10.0.0.0/8", "::1/128"), False),
+        (("primary",), False),
+        (("126.0.0.0/8",), False),
+        (("128.0.0.0/1",), False),
+    ],
+)
+def test_loopback_is_routed_where_it_takes_node_ports(addresses: tuple[str, ...], routed: bool) -> None:  # noqa: FBT001 - a table
+    assert tuning.routes_loopback(Configuration(node_port_addresses=addresses)) is routed
+
+
+def test_loopback_takes_node_ports_in_iptables_mode_alone_and_where_it_is_not_switched_off() -> None:
+    assert tuning.routes_loopback(Configuration())
+    assert not tuning.routes_loopback(Configuration(iptables=IPTables(localhost_node_ports=False)))
+    for mode in (Mode.IPVS, Mode.NFTABLES):
+        assert not tuning.routes_loopback(Configuration(mode=mode.value))
