@@ -71,6 +71,7 @@ class Feed:
         """Made by `Store.subscribe`."""
         self._store = store
         self._triggers = triggers or Triggers(Family.IPV4)
+        self._heeded = triggers
         self.woken: float | None = None
         """When something last changed, on the store's clock."""
         self.taken = Cluster()
@@ -86,13 +87,31 @@ class Feed:
             self._begun = True
             self._pending = Pending(now, now)
 
-    def wake(self, now: float, changed: Iterable[Watched] = (), removed: Iterable[Key] = ()) -> None:
-        """Something changed (called by the store): these objects, and those that are no more."""
+    def wake(
+        self,
+        now: float,
+        changed: Collection[Watched] = (),
+        removed: Collection[Key] = (),
+        *,
+        listed: bool = False,
+    ) -> None:
+        """Something changed (called by the store): these objects, and those that are no more.
+
+        ``listed``: by a whole list, which everybody waits for.
+        """
         with self._wake:
+            if not listed and self._foreign(changed, removed):
+                return
             self._triggers.note(changed, removed)
             self.woken = now
             self._pending = Pending(self._pending.first if self._pending else now, now)
             self._wake.notify()
+
+    def _foreign(self, changed: Collection[Watched], removed: Collection[Key]) -> bool:
+        """Whether all that changed are slices of a family that the reader does not read."""
+        if self._heeded is None or removed or not changed:
+            return False
+        return all(map(self._heeded.foreign, changed))
 
     def wait(self, seen: Pending | None, seconds: float | None) -> None:
         """Sleep until ``pending`` is another than the one ``seen``, at most so long."""
@@ -150,7 +169,11 @@ class Store:
         """How many events came so far, by the name of the kind; those that made no difference count too."""
 
     def subscribe(self, triggers: Triggers | None = None) -> Feed:
-        """A new reader, who has not seen anything yet; ``triggers`` is told when what it reads had changed."""
+        """A new reader, who has not seen anything yet.
+
+        ``triggers`` is told when what it reads had changed; the reader of one family's is not woken by slices of
+        another.
+        """
         feed = Feed(self, triggers)
         with self._lock:
             self._feeds.append(feed)
@@ -191,7 +214,7 @@ class Store:
             self._listed.add(kind)
             if changed:
                 fresh = [item for key, item in given.items() if new[key] is not old.get(key)]
-                self._changed(kind, fresh, old.keys() - new.keys())
+                self._changed(kind, fresh, old.keys() - new.keys(), listed=True)
 
     def apply(self, kind: Kind, changes: Iterable[Change]) -> None:
         """Several changes of one kind, in their order, as one."""
@@ -233,11 +256,13 @@ class Store:
                 objects[key] = new
                 return True
 
-    def _changed(self, kind: Kind, objects: Iterable[Watched], gone: Collection[Key]) -> None:
+    def _changed(
+        self, kind: Kind, objects: Collection[Watched], gone: Collection[Key], *, listed: bool = False
+    ) -> None:
         self._views.pop(kind, None)
         now = self._clock()
         for feed in self._feeds:
-            feed.wake(now, objects, gone if kind is EndpointSlice else ())
+            feed.wake(now, objects, gone if kind is EndpointSlice else (), listed=listed)
 
     def _view(self, kind: Kind) -> Mapping[Key, Any]:
         """A copy that no later change touches; the same one as long as nothing changes."""

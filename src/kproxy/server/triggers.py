@@ -24,6 +24,10 @@ class Triggers:
         self._waiting: dict[Key, list[float]] = {}
         self._in_hand: list[float] = []
 
+    def foreign(self, item: object) -> bool:
+        """Whether an object cannot matter to the family: a slice of another one."""
+        return isinstance(item, EndpointSlice) and item.address_type != self._family.value
+
     def note(self, changed: Iterable[object], removed: Iterable[Key]) -> None:
         """Slices changed; one that is removed has nothing left to be programmed."""
         for item in changed:

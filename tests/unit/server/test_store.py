@@ -13,7 +13,9 @@ from kproxy.api import (
     ServiceSpec,
     Taint,
 )
+from kproxy.net import Family
 from kproxy.server.store import Feed, Pending, Removed, Store
+from kproxy.server.triggers import Triggers
 
 
 class Clock:
@@ -235,3 +237,25 @@ def test_a_change_that_came_before_the_sleep_is_not_slept_over(store: Store, fee
     thread.start()
     thread.join(5)
     assert not thread.is_alive()
+
+
+def test_a_reader_of_one_family_sleeps_through_slices_of_another() -> None:
+    store = Store(lambda: 0.0)
+    readers = {family: store.subscribe(Triggers(family)) for family in Family}
+    for reader in readers.values():
+        reader.take()
+        reader.applied()
+    item = EndpointSlice(metadata=Metadata(name="s", namespace="n"), address_type="IPv6")
+    store.apply(EndpointSlice, [item])
+    assert readers[Family.IPV4].pending is None
+    assert readers[Family.IPV6].pending is not None
+    store.apply(EndpointSlice, [Removed(("n", "s"))])
+    assert all(reader.pending is not None for reader in readers.values())
+
+
+def test_a_list_wakes_readers_of_every_family() -> None:
+    store = Store(lambda: 0.0)
+    reader = store.subscribe(Triggers(Family.IPV4))
+    reader.take()
+    store.replace(EndpointSlice, [EndpointSlice(metadata=Metadata(name="s"), address_type="IPv6")], [])
+    assert reader.pending is not None
