@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kproxy.backends.nftables.kernel.wire import SUBSYSTEM, Message
+from kproxy.backends.nftables.kernel.wire import GET_GENERATION, SUBSYSTEM, Message
 from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason, reason_of
 from kproxy.netlink import NLMSG_ERROR, Flag, error_number, message, messages, netfilter_header
 
@@ -60,6 +60,10 @@ class Nftables(Netlink):
             for answer in messages(self._receive()):
                 if answer.sequence == self._sequence:
                     return None if answer.type == NLMSG_ERROR else answer.payload[4:]
+
+    def generation(self) -> bytes:
+        """The number of the last change of nf_tables, by anybody."""
+        return bytes(self.get(GET_GENERATION) or b"")[:8]
 
     def _verdict(self, last: int) -> Answer | None:
         """The kernel has answered by the time that sending returns."""

@@ -21,7 +21,6 @@ from kproxy.backends.nftables import base, names
 from kproxy.backends.nftables.base import Options
 from kproxy.backends.nftables.commands import (
     AddElements,
-    AddTable,
     Command,
     DeleteElements,
     DeleteTable,
@@ -77,11 +76,10 @@ class NftablesKernel:
     """One family's table of the network namespace this runs in."""
 
     def __init__(self, family: Family, options: Options | None = None) -> None:
-        """Open a socket; `HostError` UNSUPPORTED where this kernel will not do."""
+        """Open nothing yet; `HostError` UNSUPPORTED where this kernel will not do."""
         check_kernel()
         self.family = family
         self._options = options or Options()
-        self._nftables = Nftables()
         self._latest: Program | None = None
         self._believed: Program | None = None
         self._leftovers: Leftovers = frozenset()
@@ -92,18 +90,22 @@ class NftablesKernel:
         """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
         started = time.monotonic()
         desired = self._latest = program(plan, self._options, self._latest)
+        with Nftables() as nftables:
+            return self._apply(nftables, desired, started)
+
+    def _apply(self, nftables: Nftables, desired: Program, started: float) -> Applied:
         believed, self._believed = self._believed, None
         transaction, refused = diff(believed, desired, self._leftovers), None
         try:
-            elements = None if isinstance(transaction, Rewrite) else self._commit(transaction)
+            elements = None if isinstance(transaction, Rewrite) else self._commit(nftables, transaction)
         except HostError as error:
             transaction, refused = Rewrite(desired), str(error)
         rewritten = isinstance(transaction, Rewrite)
         if rewritten:
-            elements = self._commit(Rewrite(desired, self.clients()))
+            elements = self._commit(nftables, Rewrite(desired, self._clients(nftables)))
         self._believed, self._leftovers = desired, transaction.leftovers
         if elements is not None:
-            self._sight, self._generation = self._look(), None
+            self._sight, self._generation = self._look(nftables), None
         return Applied(rewritten, elements or 0, time.monotonic() - started, refused)
 
     def forget(self) -> None:
@@ -118,10 +120,9 @@ class NftablesKernel:
         """
         if self._believed is None or self._sight is None:
             return ()
-        generation = self._current_generation()
-        if generation == self._generation:
-            return ()
-        now = self._look()
+        with Nftables() as nftables:
+            generation = nftables.generation()
+            now = self._sight if generation == self._generation else self._look(nftables)
         if now == self._sight:
             self._generation = generation
             return ()
@@ -133,33 +134,25 @@ class NftablesKernel:
 
     def clients(self) -> Clients:
         """The clients that stick to endpoints now."""
-        try:
-            return dict(self._clients())
-        except HostError as error:
-            if error.reason is Reason.MISSING:
-                return {}
-            raise
+        with Nftables() as nftables:
+            return self._clients(nftables)
 
     def cleanup(self) -> None:
         """Remove the table, ours or a kube-proxy's, if there is one (``life.cleanup``)."""
         self._believed = None
-        if self._look() is None:
-            return
-        encoder = wire.Encoder(self.family)
-        orders = (AddTable(), DeleteTable())
-        answer = self._nftables.commit(m for command in orders for m in encoder.messages(command))
+        with Nftables() as nftables:
+            if self._look(nftables) is None:
+                return
+            encoder = wire.Encoder(self.family)
+            answer = nftables.commit(encoder.messages(DeleteTable()))
         if answer is not None:
             raise _refusal(f"delete table {self._where}", answer)
-
-    def close(self) -> None:
-        """Close the socket; what was written stays."""
-        self._nftables.__exit__()
 
     @property
     def _where(self) -> str:
         return f"{Renderer(self.family).word} {TABLE}"
 
-    def _commit(self, transaction: Transaction) -> int | None:
+    def _commit(self, nftables: Nftables, transaction: Transaction) -> int | None:
         """How many elements went in or out; None when there was nothing to do."""
         encoder, count, empty = wire.Encoder(self.family), 0, True
 
@@ -175,7 +168,7 @@ class NftablesKernel:
         first = next(batch, None)
         if first is None:
             return None
-        answer = self._nftables.commit(_chained(first, batch))
+        answer = nftables.commit(_chained(first, batch))
         if answer is not None:
             raise _refusal(self._text_of(transaction, answer.number), answer)
         return count
@@ -190,39 +183,48 @@ class NftablesKernel:
         texts = list(lines(found[0], renderer))
         return texts[min(found[1], len(texts) - 1)][:_SHOWN]
 
-    def _current_generation(self) -> bytes:
-        answer = self._nftables.get(wire.GET_GENERATION)
-        return bytes(answer or b"")[:8]
-
-    def _look(self) -> _Sight | None:
+    def _look(self, nftables: Nftables) -> _Sight | None:
         """Our table as it looks now; None when there is none."""
         protocol = wire.NFPROTO[self.family]
-        table = self._nftables.get(wire.GET_TABLE, attribute(1, wire.text(TABLE)), family=protocol)
+        table = nftables.get(wire.GET_TABLE, attribute(1, wire.text(TABLE)), family=protocol)
         if table is None:
             return None
         seen = attributes(table)
         return _Sight(
             bytes(seen[_TABLE_HANDLE]),
             _number(seen[_TABLE_USE]),
-            tuple(self._rule_count(name) for name in base.HOOKED),
+            tuple(self._rule_count(nftables, name) for name in base.HOOKED),
         )
 
-    def _rule_count(self, chain: str) -> int | None:
+    def _rule_count(self, nftables: Nftables, chain: str) -> int | None:
         names = (attribute(1, wire.text(TABLE)), attribute(3, wire.text(chain)))
-        found = self._nftables.get(wire.GET_CHAIN, *names, family=wire.NFPROTO[self.family])
+        found = nftables.get(wire.GET_CHAIN, *names, family=wire.NFPROTO[self.family])
         return None if found is None else _number(attributes(found)[_CHAIN_USE])
 
-    def _clients(self) -> Iterator[tuple[ElementKey, int]]:
+    def _clients(self, nftables: Nftables) -> Clients:
         where = attribute(1, wire.text(TABLE)) + attribute(2, wire.text(names.AFFINITY_CLIENTS))
         body = netfilter_header(wire.NFPROTO[self.family]) + where
-        size = self.family.bits // 8
-        for payload in self._nftables.dump(wire.SUBSYSTEM << 8 | wire.GET_ELEMENTS, body):
-            for item in list_items(attributes(payload[4:]).get(_ELEMENTS, memoryview(b""))):
-                found = attributes(item)
-                key = bytes(attributes(found[_KEY])[1])
-                if len(key) == size + 4 and _EXPIRATION in found:
-                    number = int.from_bytes(key[size:], sys.byteorder)
-                    yield (ip_address(key[:size]), number), struct.unpack(">Q", found[_EXPIRATION])[0]
+        try:
+            answers = list(nftables.dump(wire.SUBSYSTEM << 8 | wire.GET_ELEMENTS, body))
+        except HostError as error:
+            if error.reason is Reason.MISSING:
+                return {}
+            raise
+        items = (item for answer in answers for item in _items(answer))
+        return dict(found for item in items if (found := self._client(item)) is not None)
+
+    def _client(self, item: memoryview) -> tuple[ElementKey, int] | None:
+        """A client and its milliseconds left; None where it is of another make than ours."""
+        found, size = attributes(item), self.family.bits // 8
+        key = bytes(attributes(found[_KEY])[1])
+        if len(key) != size + 4 or _EXPIRATION not in found:
+            return None
+        number = int.from_bytes(key[size:], sys.byteorder)
+        return (ip_address(key[:size]), number), struct.unpack(">Q", found[_EXPIRATION])[0]
+
+
+def _items(answer: memoryview) -> Iterator[memoryview]:
+    return list_items(attributes(answer[4:]).get(_ELEMENTS, memoryview(b"")))
 
 
 def check_kernel() -> None:
@@ -250,11 +252,7 @@ def machine_options(masquerade_bit: int) -> Options:
 
 def remove_table(family: Family) -> None:
     """Remove the table of this backend or of a kube-proxy; does nothing on a clean machine (``life.cleanup.stateless``)."""
-    kernel = NftablesKernel(family)
-    try:
-        kernel.cleanup()
-    finally:
-        kernel.close()
+    NftablesKernel(family).cleanup()
 
 
 def _refusal(what: str, answer: Answer) -> HostError:
