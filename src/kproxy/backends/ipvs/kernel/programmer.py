@@ -79,8 +79,8 @@ class IpvsKernel:
         """Check what the kernel can do and set it up; `HostError` when it cannot serve."""
         self._family, self._configuration = family, configuration
         self._tools = find_tools(family)
+        check_kernel(family, configuration.scheduler)
         self._ipvs = Ipvs()
-        machine.check_scheduler(self._ipvs, configuration.scheduler, family)
         self._sticky = machine.sticky_scheduler(self._ipvs, family)
         self._options = machine.options(configuration.masquerade_bit, random_fully=self._tools.random_fully)
         times = configuration.tcp_timeout, configuration.tcp_fin_timeout, configuration.udp_timeout
@@ -112,6 +112,10 @@ class IpvsKernel:
         self._remove_drained(todo.draining)
         self._believed = desired
         return _applied(believed is None, todo, self._ipvs.sent - sent, time.monotonic() - started)
+
+    def close(self) -> None:
+        """Close the socket; nothing else may be called any more."""
+        self._ipvs.close()
 
     def forget(self) -> None:
         """Believe nothing of the kernel any more: the next `apply` reads it and corrects what differs."""
@@ -274,7 +278,8 @@ def _applied(rewritten: bool, done: Transaction, messages: int, seconds: float) 
 def check_kernel(family: Family, scheduler: str) -> None:
     """`HostError` when ipvs mode cannot work here."""
     find_tools(family)
-    machine.check_scheduler(Ipvs(), scheduler, family)
+    with Ipvs() as ipvs:
+        machine.check_scheduler(ipvs, scheduler, family)
 
 
 def remove_all(family: Family, masquerade_bit: int = 14) -> None:
@@ -289,9 +294,9 @@ def remove_all(family: Family, masquerade_bit: int = 14) -> None:
     mine = _Ownership(members, bound, node, Options(1 << masquerade_bit), ())
     if device.exists():
         device.unbind(tuple(bound))
-        ipvs = Ipvs()
-        ours = (found.key for found in ipvs.servers(family) if mine.has(found.key))
-        ipvs.give(tuple(RemoveServer(key) for key in ours), family)
+        with Ipvs() as ipvs:
+            ours = (found.key for found in ipvs.servers(family) if mine.has(found.key))
+            ipvs.give(tuple(RemoveServer(key) for key in ours), family)
         if not any(device.node_and_device_addresses(other)[1] for other in Family):
             device.remove()
     find_tools(family).remove()

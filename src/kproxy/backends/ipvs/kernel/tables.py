@@ -33,6 +33,12 @@ OWN_CHAINS: Mapping[Table, tuple[str, ...]] = {
 }
 """The chains that no other mode has."""
 
+_SHARED: Mapping[Table, tuple[str, ...]] = {
+    Table.NAT: (names.SERVICES, names.POSTROUTING),
+    Table.FILTER: (names.PROXY_FIREWALL,),
+}
+"""Chains that other modes have too, with rules of this mode that refer to its sets and chains."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tools:
@@ -61,14 +67,17 @@ class Tools:
         return True
 
     def remove(self) -> None:
-        """Remove the chains that only this mode has, and all jumps to chains of this mode."""
+        """Remove the chains that only this mode has, and every rule that refers to them or to its sets."""
         lines: dict[Table, list[str]] = {table: [] for table in Table}
         for hook in chains.hooks():
             chain = str(hook.rule.target).removeprefix("-j ")
             if chain in (*OWN_CHAINS[hook.table], names.PROXY_FIREWALL) and self.has(hook):
                 lines[hook.table].append(f"-D {hook.chain} {hook.rule}")
+        for table, shared in _SHARED.items():
+            rules = [rule for chain in shared for rule in self._rules(table, chain)]
+            lines[table] += [f"-D {rule.removeprefix('-A ')}" for rule in rules if _refers(rule, table)]
         for table, own in OWN_CHAINS.items():
-            there = [chain for chain in own if self._has_chain(table, chain)]
+            there = [chain for chain in own if self._rules(table, chain)]
             lines[table] = [
                 *(f":{chain} - [0:0]" for chain in there),
                 *lines[table],
@@ -76,14 +85,15 @@ class Tools:
             ]
         self._restore("".join(_block(table, found) for table, found in lines.items() if found))
 
-    def _has_chain(self, table: Table, chain: str) -> bool:
+    def _rules(self, table: Table, chain: str) -> list[str]:
+        """The chain as ``iptables -S`` lists it, its declaration first; empty where there is none."""
+        list_chain = ("-w", _LOCK_SECONDS, "-t", table.value, "-S", chain)
         try:
-            host.run((_COMMANDS[self.family], "-w", _LOCK_SECONDS, "-t", table.value, "-S", chain))
+            return host.run((_COMMANDS[self.family], *list_chain)).splitlines()
         except HostError as error:
             if error.reason in {Reason.MISSING, Reason.OTHER}:
-                return False
+                return []
             raise
-        return True
 
     def _hooking(self, hooks: list[HookRule]) -> str:
         """When one is missing, all of a chain go to its top again, for their order matters."""
@@ -128,3 +138,9 @@ def _text(ruleset: Ruleset) -> str:
 
 def _block(table: Table, lines: list[str]) -> str:
     return "\n".join((f"*{table.value}", *lines, "COMMIT\n"))
+
+
+def _refers(rule: str, table: Table) -> bool:
+    """Whether a listed rule needs something that only this mode has."""
+    target = rule.rpartition(" ")[2]
+    return rule.startswith("-A") and ("--match-set KUBE-" in rule or target in OWN_CHAINS[table])

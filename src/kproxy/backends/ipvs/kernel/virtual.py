@@ -28,6 +28,10 @@ class Ipvs(Netlink):
         self.sent = 0
         self._kind = self._find()
 
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
     def give(self, orders: Sequence[Order], family: Family) -> None:
         """Give orders; what is there already, or gone already, is no failure."""
         messages = [(self._kind, *wire.order(order, family)) for order in orders]

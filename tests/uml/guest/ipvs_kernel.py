@@ -1,0 +1,269 @@
+"""ipvs mode against a real kernel, in network namespaces of the tests' own.  `tests/uml/test_ipvs.py` runs this in a guest."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from kproxy import host
+from kproxy.backends.ipvs.diff import RemoveDestination, RemoveServer, SetDestination, SetServer
+from kproxy.backends.ipvs.kernel import Configuration, IpvsKernel, remove_all
+from kproxy.backends.ipvs.kernel.virtual import Ipvs
+from kproxy.backends.ipvs.kernel.wire import Found
+from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
+from kproxy.host import HostError, Reason
+from kproxy.lab import namespaces
+from kproxy.net import Family, Protocol
+from kproxy.plan import Exposure, Plan, ServicePlan
+from tests.unit.iptables.plans import frontend, plan_of, pool, service
+
+V4 = Family.IPV4
+NODE = "192.0.2.7"
+PODS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
+
+
+@pytest.fixture(autouse=True)
+def node() -> Iterator[None]:
+    """A namespace with a node address, and pods' addresses on loopback so that connections can be held."""
+    namespace = namespaces.create("ipvs")
+    with namespace.entered():
+        for command in (
+            ("link", "set", "lo", "up"),
+            *(("addr", "add", f"{pod}/32", "dev", "lo") for pod in PODS),
+            ("link", "add", "uplink", "type", "dummy"),
+            ("addr", "add", f"{NODE}/24", "dev", "uplink"),
+            ("addr", "add", "2001:db8::7/64", "dev", "uplink", "nodad"),
+        ):
+            host.run(("ip", *command))
+        yield
+        for machine in _open:
+            machine.close()
+        _open.clear()
+    namespace.close()
+
+
+_open: list[IpvsKernel] = []
+
+
+def kernel(family: Family = V4, **configuration: object) -> IpvsKernel:
+    machine = IpvsKernel(family, replace(Configuration(), **configuration))  # type: ignore[arg-type]
+    _open.append(machine)
+    return machine
+
+
+def web(*pods: str, number: int = 1, node_port: int | None = None) -> ServicePlan:
+    reached = pool(*(f"{pod}:8080" for pod in pods))
+    found = [frontend(Exposure.CLUSTER_IP, f"10.96.{number >> 8}.{number & 255}", 80, reached)]
+    if node_port:
+        found.append(frontend(Exposure.NODE_PORT, None, node_port, reached))
+    return service(*found, name=f"ns/web{number}:http")
+
+
+def key(address: str = "10.96.0.1", port: int = 80) -> AddressKey:
+    return AddressKey(ip_address(address), port, Protocol.TCP)
+
+
+def weights(one: AddressKey | None = None) -> dict[str, int]:
+    with Ipvs() as ipvs:
+        return {str(d.destination.address): d.weight for d in ipvs.destinations(one or key(), V4)}
+
+
+def found_servers() -> list[Found]:
+    with Ipvs() as ipvs:
+        return ipvs.servers(V4)
+
+
+def servers() -> set[Key]:
+    return {found.key for found in found_servers()}
+
+
+def bound() -> set[str]:
+    shown = host.run(("ip", "-o", "addr", "show", "dev", "kube-ipvs0"))
+    return {line.split()[3] for line in shown.splitlines() if line}
+
+
+def saved_sets() -> str:
+    return host.run(("ipset", "save"))
+
+
+def put(*orders: SetServer | SetDestination | RemoveServer | RemoveDestination) -> None:
+    with Ipvs() as ipvs:
+        ipvs.give(orders, V4)
+
+
+def test_the_plan_is_in_the_kernel() -> None:
+    kernel().apply(plan_of(web(*PODS[:2], node_port=30080)))
+    assert weights() == {PODS[0]: 1, PODS[1]: 1}
+    assert weights(key(NODE, 30080)) == {PODS[0]: 1, PODS[1]: 1}
+    assert key("127.0.0.1", 30080) not in servers()
+    assert bound() == {"10.96.0.1/32"}
+    sets = saved_sets()
+    assert "add KUBE-CLUSTER-IP 10.96.0.1,tcp:80\n" in sets
+    assert "add KUBE-NODE-PORT-TCP 30080\n" in sets
+    assert "create KUBE-LOAD-BALANCER-SOURCE-CIDR hash:ip,port,net " in sets
+    link = host.run(("ip", "-o", "link", "show", "kube-ipvs0"))
+    assert "NOARP" in link
+    assert "state DOWN" in link
+
+
+def test_ipv6_is_served_beside_ipv4_by_sets_of_its_own() -> None:
+    six = service(
+        frontend(Exposure.CLUSTER_IP, "fd00:96::1", 80, pool("fd00:10::1#8080")), name="ns/six:http"
+    )
+    kernel().apply(plan_of(web(PODS[0])))
+    kernel(Family.IPV6).apply(plan_of(six, family=Family.IPV6, detector=None))
+    assert bound() == {"10.96.0.1/32", "fd00:96::1/128"}
+    assert "add KUBE-6-CLUSTER-IP fd00:96::1,tcp:80\n" in saved_sets()
+    assert weights() == {PODS[0]: 1}
+
+
+def test_affinity_is_persistence() -> None:
+    kernel().apply(plan_of(replace(web(PODS[0]), affinity_seconds=600)))
+    (found,) = found_servers()
+    assert found.server == Server("rr", 1, 600)
+
+
+@pytest.mark.parametrize("size", [10, 1000])
+def test_an_endpoint_change_costs_the_same_few_messages_at_any_size(size: int) -> None:
+    """One to add, one to drain, one list of that virtual server alone, one to remove."""
+    machine = kernel()
+    endpoints = tuple(f"10.0.{i}.9" for i in range(5))
+    services = [web(*endpoints, number=number) for number in range(1, size + 1)]
+    first = machine.apply(plan_of(*services))
+    assert first.messages >= 6 * size
+    services[3] = web(*endpoints[:4], "10.0.9.9", number=4)
+    change = machine.apply(plan_of(*services))
+    assert (change.messages, change.members, change.addresses) == (4, 0, 0)
+    assert weights(key("10.96.0.4")).keys() == {*endpoints[:4], "10.0.9.9"}
+    print(f"{size} services: {first.seconds:.2f} s, one endpoint {change.seconds * 1000:.1f} ms")
+
+
+def serving(address: str) -> socket.socket:
+    listener = socket.create_server((address, 8080))
+    listener.settimeout(5)
+    return listener
+
+
+def connected() -> socket.socket:
+    return socket.create_connection(("10.96.0.1", 80), timeout=5)
+
+
+def test_an_endpoint_that_leaves_keeps_its_connections_and_gets_no_more_until_it_returns() -> None:
+    machine = kernel()
+    with closing(serving(PODS[0])) as first, closing(serving(PODS[1])) as second:
+        machine.apply(plan_of(web(PODS[0])))
+        with closing(connected()) as client:
+            accepted, _ = first.accept()
+            machine.apply(plan_of(web(PODS[1])))
+            assert weights() == {PODS[0]: 0, PODS[1]: 1}
+            for _ in range(3):
+                with closing(connected()):
+                    second.accept()[0].close()
+            client.sendall(b"still there")
+            assert accepted.recv(100) == b"still there"
+            assert machine.missing() == ()
+            assert weights()[PODS[0]] == 0
+            machine.apply(plan_of(web(*PODS[:2])))
+            assert weights() == {PODS[0]: 1, PODS[1]: 1}
+            accepted.close()
+
+
+def test_an_endpoint_without_connections_is_gone_at_once() -> None:
+    machine = kernel()
+    machine.apply(plan_of(web(*PODS)))
+    machine.apply(plan_of(web(PODS[0])))
+    assert weights() == {PODS[0]: 1}
+
+
+def test_a_restarted_proxy_takes_over_what_the_last_one_left_and_spares_what_is_not_a_proxys() -> None:
+    """``ipvs.restart-weights``, ``ipvs.dummy.cleanup``, ``ipvs.exclude``."""
+    kernel().apply(plan_of(web(PODS[0]), web(PODS[0], number=2, node_port=30002), web(PODS[0], number=3)))
+    foreign, excluded = key("203.0.113.1"), key("10.96.0.3")
+    put(SetServer(foreign, Server("rr"), new=True))
+    put(SetDestination(key(), Destination(ip_address(PODS[0]), 8080), 7, new=False))
+    put(SetDestination(key(), Destination(ip_address(PODS[2]), 8080), 1, new=True))
+    machine = kernel(excluded=(ip_network("10.96.0.3/32"),))
+    machine.apply(plan_of(web(PODS[0])))
+    assert weights() == {PODS[0]: 1}
+    assert servers() == {key(), foreign, excluded}
+    assert bound() == {"10.96.0.1/32"}
+    assert "30002" not in saved_sets()
+
+
+@pytest.mark.parametrize(
+    ("harm", "complaint"),
+    [
+        (("ip", "addr", "del", "10.96.0.1/32", "dev", "kube-ipvs0"), "address 10.96.0.1 of kube-ipvs0"),
+        (("ip", "addr", "add", "192.0.2.8/24", "dev", "uplink"), "node address 192.0.2.8"),
+        (("iptables", "-t", "nat", "-F", "PREROUTING"), "hook PREROUTING"),
+    ],
+)
+def test_a_look_finds_what_is_not_as_it_was_and_all_is_mended(harm: tuple[str, ...], complaint: str) -> None:
+    machine = kernel()
+    plan = plan_of(web(PODS[0], node_port=30080))
+    machine.apply(plan)
+    assert machine.missing() == ()
+    host.run(harm)
+    assert any(text.startswith(complaint) for text in machine.missing())
+    mended(machine, plan)
+
+
+def test_a_look_finds_virtual_servers_and_destinations_that_are_gone() -> None:
+    machine = kernel()
+    plan = plan_of(web(PODS[0], node_port=30080))
+    machine.apply(plan)
+    put(RemoveDestination(key(), Destination(ip_address(PODS[0]), 8080)))
+    assert machine.missing() == (f"destinations of {key()}",)
+    mended(machine, plan)
+    put(RemoveServer(key()))
+    assert f"virtual server {key()}" in machine.missing()
+    mended(machine, plan)
+
+
+def mended(machine: IpvsKernel, plan: Plan) -> None:
+    machine.forget()
+    machine.apply(plan)
+    assert machine.missing() == ()
+    assert weights() == {PODS[0]: 1}
+
+
+def test_cleaning_up_leaves_nothing_of_ours_and_everything_else() -> None:
+    foreign = key("203.0.113.1")
+    kernel().apply(plan_of(web(PODS[0], node_port=30080)))
+    put(SetServer(foreign, Server("rr"), new=True))
+    host.run(("ipset", "create", "FOREIGN", "hash:ip"))
+    host.run(("iptables", "-A", "INPUT", "-i", "foreign0", "-j", "DROP"))
+    remove_all(V4)
+    assert servers() == {foreign}
+    assert host.run(("ipset", "list", "-name")).split() == ["FOREIGN"]
+    assert "kube-ipvs0" not in host.run(("ip", "link"))
+    filter_table = host.run(("iptables-save", "-t", "filter"))
+    assert "-A INPUT -i foreign0 -j DROP" in filter_table
+    assert "KUBE-IPVS-FILTER" not in filter_table
+    assert "KUBE-" not in host.run(("iptables-save", "-t", "mangle"))
+    remove_all(V4)
+
+
+def test_kernel_settings() -> None:
+    """``ipvs.sysctls``, ``ipvs.strict-arp``."""
+    kernel().apply(plan_of())
+    read = host.read_sysctl
+    names = ("conntrack", "expire_nodest_conn", "expire_quiescent_template")
+    assert [read(f"net/ipv4/vs/{name}") for name in names] == ["1", "1", "1"]
+    assert read("net/ipv4/ip_forward") == "1"
+    assert read("net/ipv4/conf/all/arp_ignore") == "0"
+    kernel(strict_arp=True).apply(plan_of())
+    assert (read("net/ipv4/conf/all/arp_ignore"), read("net/ipv4/conf/all/arp_announce")) == ("1", "2")
+
+
+def test_a_scheduler_that_the_kernel_lacks_is_an_error_and_one_it_has_is_used() -> None:
+    kernel(scheduler="lc").apply(plan_of(web(PODS[0])))
+    assert {found.server.scheduler for found in found_servers()} == {"lc"}
+    with pytest.raises(HostError, match="lblcr") as caught:
+        kernel(scheduler="lblcr")
+    assert caught.value.reason is Reason.UNSUPPORTED

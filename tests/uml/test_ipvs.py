@@ -1,0 +1,24 @@
+"""ipvs mode in a User-Mode Linux guest: few kernels at hand have IPVS."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import InGuest
+
+GUEST = Path(__file__).parent / "guest"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("tests", sorted(GUEST.glob("ipvs_*.py")), ids=lambda path: path.stem)
+def test_in_a_guest(in_guest: InGuest, tests: Path) -> None:
+    root = shlex.quote(str(GUEST.parents[2]))
+    status, out, error = in_guest(
+        f"cd {root} && {shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider --timeout=120 {shlex.quote(str(tests))}"
+    )
+    assert status == 0, out + error
+    assert " passed" in out
