@@ -43,7 +43,7 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
     started = time.monotonic()
     results: dict[str, CaseResult] = {}
     for case in session.cases:
-        if missing := session.subject.lacks(case):
+        if missing := session.subject.lacks(case, session.mode):
             names = ", ".join(sorted(feature.value for feature in missing))
             reason = f"{session.subject.name} does not claim {names}"
             results[case.id] = CaseResult(case=case, result=Result.UNSUPPORTED, seconds=0.0, reason=reason)

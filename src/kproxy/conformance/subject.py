@@ -7,6 +7,8 @@ A subject is data: one of the two that come with the package, or a TOML file:
     command = ["{binary}", "--config={config}"]        # see `PLACEHOLDERS`
     version-command = ["{binary}", "--version"]
     features = ["NodePort", "IPv6"]                     # `kproxy.conformance.case.Feature` values; default all
+    [without]                                           # what single modes do not have
+    nftables = ["localhostNodePorts"]
     [environment]
     GODEBUG = "x509ignoreCN=0"
     [files]                                             # more files, written before each start
@@ -79,13 +81,15 @@ class Subject:
     binary: str = ""
     min_sync_period: str = "10ms"
     features: frozenset[Feature] = frozenset(Feature)
+    without: Mapping[str, frozenset[Feature]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     deviations: tuple[Deviation, ...] = ()
 
-    def lacks(self, case: Case) -> frozenset[Feature]:
-        """Features of the case that the subject does not claim."""
-        return case.features - self.features
+    def lacks(self, case: Case, mode: str) -> frozenset[Feature]:
+        """Features of the case that the subject does not claim in that mode."""
+        claimed = self.features - self.without.get(mode, frozenset())
+        return case.features - claimed
 
     def deviation(self, case: Case, mode: str) -> Deviation | None:
         """The known deviation that covers a case, if any."""

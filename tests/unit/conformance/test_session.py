@@ -77,6 +77,16 @@ def test_a_case_whose_feature_is_not_claimed_is_not_run(tmp_path: Path) -> None:
     assert testbed.log.count("probe") == 1
 
 
+def test_what_a_mode_is_without_is_unsupported_in_that_mode_only(tmp_path: Path) -> None:
+    needs = small_case(*STEPS, id="group.one", features={Feature.SCTP})
+    modest = subject(without={"one": frozenset({Feature.SCTP})})
+    (entry,) = report_on([needs], opener(Scripted()), tmp_path, modest).results
+    assert entry.result is Result.UNSUPPORTED
+    other = subject(without={"another": frozenset({Feature.SCTP})})
+    (entry,) = report_on([needs], opener(Scripted()), tmp_path, other).results
+    assert entry.result is not Result.UNSUPPORTED
+
+
 def test_what_a_testbed_lacks_is_not_runnable_with_its_reason(tmp_path: Path) -> None:
     testbed = Scripted(lacking={"group.one": "there is no SCTP here"})
     report = report_on([ONE, TWO], opener(testbed), tmp_path)

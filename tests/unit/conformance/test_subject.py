@@ -173,24 +173,18 @@ def test_every_deviation_of_a_bundled_subject_names_cases_modes_and_a_link(name:
         assert deviation.link.startswith("https://github.com/kubernetes/")
 
 
-def test_kproxy_deviates_in_nftables_mode_only_by_leaving_loopback_alone_and_in_iptables_mode_not_at_all() -> (
-    None
-):
+@pytest.mark.parametrize("name", BUNDLED)
+def test_only_iptables_mode_serves_node_ports_on_loopback_addresses(name: str) -> None:
     """Behaviour ``np.localhost.ipvs-nft``."""
+    localhost = frozenset({Feature.LOCALHOST_NODE_PORTS})
+    assert load(name, "/bin/true").without == {"nftables": localhost, "ipvs": localhost}
+
+
+def test_kproxy_deviates_in_ipvs_mode_only_and_only_by_what_its_kernel_cannot_do() -> None:
+    """The node's own source address and SCTP's first packet, and how long affinity lasts."""
     deviations = load("kproxy").deviations
-    assert {deviation.mode for deviation in deviations} == {"nftables", "ipvs"}
-    assert {deviation.text for deviation in deviations if deviation.mode == "nftables"} == {
-        "nftables mode has no node ports on loopback addresses"
-    }
-
-
-def test_what_ipvs_mode_does_otherwise_is_what_its_kernel_cannot_do() -> None:
-    """Loopback, the node's own source address and SCTP's first packet, and how long affinity lasts."""
-    cases = {deviation.case for deviation in load("kproxy").deviations if deviation.mode == "ipvs"}
-    assert cases == {
-        "node-port.localhost-serves-when-asked-to",
-        "node-port.localhost-under-policy-local",
-        "node-port.loopback-daemons-are-out-of-reach-when-localhost-serves",
+    assert {deviation.mode for deviation in deviations} == {"ipvs"}
+    assert {deviation.case for deviation in deviations} == {
         "masquerade.cluster-ip-unchanged-where-pods-are-unknown",
         "protocols.sctp-beside-the-others",
         "affinity.time-runs-out",
