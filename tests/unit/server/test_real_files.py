@@ -1,0 +1,136 @@
+"""Files and command lines that run kube-proxy elsewhere, accepted as they are, without a word.
+
+The ConfigMap is what kubeadm makes (``kubeadm init phase addon kube-proxy``) and the arguments those of its DaemonSet;
+the other command lines have the form that k3s, kops and GCE's static pod give it.
+"""
+
+import pytest
+
+from kproxy.server.config import Configuration
+from kproxy.server.duration import Duration
+from kproxy.server.flag_table import FLAGS, GONE
+from kproxy.server.flags import parse
+from kproxy.server.resolve import Resolved, resolve
+
+KUBEADM = b"""
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+bindAddress: 0.0.0.0
+bindAddressHardFail: false
+clientConnection:
+  acceptContentTypes: ""
+  burst: 0
+  contentType: ""
+  kubeconfig: /var/lib/kube-proxy/kubeconfig.conf
+  qps: 0
+clusterCIDR: 10.244.0.0/16
+configSyncPeriod: 0s
+conntrack:
+  maxPerCore: null
+  min: null
+  tcpBeLiberal: false
+  tcpCloseWaitTimeout: null
+  tcpEstablishedTimeout: null
+  udpStreamTimeout: 0s
+  udpTimeout: 0s
+detectLocal:
+  bridgeInterface: ""
+  interfaceNamePrefix: ""
+detectLocalMode: ""
+enableProfiling: false
+healthzBindAddress: ""
+hostnameOverride: ""
+iptables:
+  localhostNodePorts: null
+  masqueradeAll: false
+  masqueradeBit: null
+  minSyncPeriod: 0s
+  syncPeriod: 0s
+ipvs:
+  excludeCIDRs: null
+  minSyncPeriod: 0s
+  scheduler: ""
+  strictARP: false
+  syncPeriod: 0s
+  tcpFinTimeout: 0s
+  tcpTimeout: 0s
+  udpTimeout: 0s
+kind: KubeProxyConfiguration
+logging:
+  flushFrequency: 0
+  options:
+    json:
+      infoBufferSize: "0"
+    text:
+      infoBufferSize: "0"
+  verbosity: 0
+metricsBindAddress: ""
+mode: ""
+nftables:
+  masqueradeAll: false
+  masqueradeBit: null
+  minSyncPeriod: 0s
+  syncPeriod: 0s
+nodePortAddresses: null
+oomScoreAdj: null
+portRange: ""
+showHiddenMetricsForVersion: ""
+winkernel:
+  enableDSR: false
+  forwardHealthCheckVip: false
+  networkName: ""
+  rootHnsEndpointName: ""
+  sourceVip: ""
+"""
+
+DAEMON_SET = "--config=/var/lib/kube-proxy/config.conf --hostname-override=Node-1"
+
+
+def started(line: str, file: bytes | None = None) -> Resolved:
+    return resolve(parse(line.split(), FLAGS, GONE), file)
+
+
+def test_kubeadms_config_map_and_daemon_set_are_accepted_unchanged() -> None:
+    answer = started(DAEMON_SET, KUBEADM)
+    assert answer.warnings == ()
+    config, usual = answer.config, Configuration()
+    assert config.hostname_override == "node-1"
+    assert config.cluster_cidr == "10.244.0.0/16"
+    assert config.client_connection.kubeconfig == "/var/lib/kube-proxy/kubeconfig.conf"
+    assert (config.mode, config.detect_local_mode) == ("iptables", "ClusterCIDR")
+    assert (config.healthz_bind_address, config.metrics_bind_address) == ("0.0.0.0:10256", "127.0.0.1:10249")
+    for section in ("conntrack", "detect_local", "iptables", "ipvs", "nftables", "winkernel"):
+        assert getattr(config, section) == getattr(usual, section), section
+
+
+def test_kinds_config_map_shares_the_gates_of_the_whole_cluster() -> None:
+    kind = KUBEADM.replace(b"maxPerCore: null", b"maxPerCore: 0").replace(b'mode: ""', b'mode: "nftables"')
+    answer = started(DAEMON_SET, kind + b"featureGates: {KubeletInUserNamespace: true}\n")
+    assert answer.warnings == ()
+    assert (answer.config.conntrack.max_per_core, answer.config.mode) == (0, "nftables")
+
+
+COMMANDS = {
+    "k3s": "--cluster-cidr=10.42.0.0/16 --conntrack-max-per-core=0 --conntrack-tcp-timeout-close-wait=0s"
+    " --conntrack-tcp-timeout-established=0s --healthz-bind-address=127.0.0.1 --hostname-override=n1"
+    " --kubeconfig=/var/lib/rancher/k3s/agent/kubeproxy.kubeconfig --proxy-mode=iptables",
+    "kops": "--cluster-cidr=100.96.0.0/11 --conntrack-max-per-core=131072 --hostname-override=i-0"
+    " --kubeconfig=/var/lib/kube-proxy/kubeconfig --master=https://127.0.0.1 --oom-score-adj=-998 --v=2",
+    "gce": "--master=https://10.0.0.1 --kubeconfig=/var/lib/kube-proxy/kubeconfig --cluster-cidr=10.4.0.0/14"
+    " --oom-score-adj=-998 --v=2 --iptables-sync-period=1m --iptables-min-sync-period=10s"
+    " --ipvs-sync-period=1m --ipvs-min-sync-period=10s --detect-local-mode=NodeCIDR",
+}
+
+
+@pytest.mark.parametrize("line", COMMANDS.values(), ids=COMMANDS)
+def test_command_lines_of_distributions_are_accepted_unchanged(line: str) -> None:
+    answer = started(line)
+    assert answer.warnings == ()
+    assert answer.config.mode == "iptables"
+
+
+def test_their_values_arrive() -> None:
+    gce, k3s = started(COMMANDS["gce"]).config, started(COMMANDS["k3s"]).config
+    assert (gce.iptables.sync_period, gce.iptables.min_sync_period) == (Duration.of(60), Duration.of(10))
+    assert (gce.oom_score_adj, gce.detect_local_mode) == (-998, "NodeCIDR")
+    assert k3s.healthz_bind_address == "127.0.0.1:10256"
+    assert k3s.conntrack.tcp_established_timeout == Duration()
