@@ -31,8 +31,9 @@ from kproxy.lab import topology
 from kproxy.lab.apiserver import ApiServer, Kind, kubeconfig
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import Namespace
+from kproxy.lab.observation import Answered, ProbeRequest
 from kproxy.lab.processes import Process, Xtables, listen, spawn, xtables_directory
-from kproxy.net import Address, Family
+from kproxy.net import Address, Family, Protocol
 
 API_PORT, HEALTH_PORT, METRICS_PORT = 6443, 10256, 10249
 CHECK_PORT, OTHER_CHECK_PORT = 31000, 31001
@@ -332,9 +333,19 @@ def test_probes_are_answered_at_the_configured_node_port_addresses_only(mode: st
 def test_a_node_that_is_to_go_wants_no_new_traffic_but_its_services_stay_well() -> None:
     async def taint() -> None:
         async with stage("nftables") as on:
+            on.lab.servers.serve(on.lab.network["a1"], 8080, Protocol.TCP, "a1")
             on.put(balanced(), endpoints("a1"))
             await on.answers(200)
             assert (await on.local(HEALTH_PORT, "/healthz")).status == 200
+            request = ProbeRequest(
+                sender="client",
+                destination=topology.NODE_ADDRESS["a"][Family.IPV4],
+                port=30001,
+                patience=3.0,
+            )
+            held, opened = await on.lab.open_flow(request)
+            assert held is not None
+            assert isinstance(opened, Answered)
             node = next(n for n in node_documents() if n["metadata"]["name"] == topology.HOSTNAMES["a"])
             taints = [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]
             on.put(node | {"spec": node.get("spec", {}) | {"taints": taints}})
@@ -348,6 +359,9 @@ def test_a_node_that_is_to_go_wants_no_new_traffic_but_its_services_stay_well() 
             assert told["status"]["IPv4"]["healthy"] is True
             assert (await on.local(HEALTH_PORT, "/livez")).status == 200
             assert await on.status() == 200
+            assert isinstance(await held.exchange(3.0), Answered)
+            assert isinstance(await on.lab.probe(request), Answered)
+            held.close()
             found = await on.metrics()
             assert found["proxy_healthz_total", frozenset({("code", "503")})] >= 2
             assert found["proxy_livez_total", frozenset({("code", "200")})] == 1

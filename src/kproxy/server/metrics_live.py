@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from kproxy.api import EndpointSlice, Key, Service
-from kproxy.plan import Exposure, Frontend, OnEmpty, Plan, Scope
-from kproxy.server.metrics import PREFIX
+from kproxy.plan import Exposure, Frontend, OnEmpty, Plan, Scope, ServicePortName
+from kproxy.server.metrics import IPVS, PREFIX
 from kproxy.server.store import Store
 from kproxy.server.sync import FamilySync
 from kproxy.state import changed_keys
@@ -21,9 +21,11 @@ from kproxy.state import changed_keys
 class LiveMetrics:
     """Collects; a registry calls `collect` in the thread of whoever asks."""
 
-    def __init__(self, store: Store, syncs: Sequence[FamilySync], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, mode: str, store: Store, syncs: Sequence[FamilySync], clock: Callable[[], float]
+    ) -> None:
         """``clock`` is the one the store dates changes by."""
-        self._store, self._syncs, self._clock = store, syncs, clock
+        self._mode, self._store, self._syncs, self._clock = mode, store, syncs, clock
 
     def collect(self) -> Iterator[Metric]:
         """All of them, now."""
@@ -65,13 +67,15 @@ class LiveMetrics:
     def _no_local_endpoints(self) -> Metric:
         found = _gauge(
             "sync_proxy_rules_no_local_endpoints_total",
-            "Service ports with a Local traffic policy, endpoints, and none on this node",
+            "Service ports (ipvs: Services) with a Local traffic policy, endpoints, and none on this node",
             "traffic_policy",
             "ip_family",
         )
         for sync in self._syncs:
             if sync.applied is not None:
-                for policy, count in without_local_endpoints(sync.applied).items():
+                for policy, ports in without_local_endpoints(sync.applied).items():
+                    services = {(port.namespace, port.name) for port in ports}
+                    count = len(services if self._mode == IPVS else ports)
                     found.add_metric([policy, sync.family.value], count)
         return found
 
@@ -84,17 +88,16 @@ class LiveMetrics:
         return found
 
 
-def without_local_endpoints(plan: Plan) -> dict[str, int]:
+def without_local_endpoints(plan: Plan) -> dict[str, list[ServicePortName]]:
     """Service ports by the policy that leaves them without endpoints here (``met.sync_proxy_rules_no_local...``).
 
-    A port that has no endpoints anywhere is not counted: no policy is to blame for that.
+    A port that has no endpoints anywhere is not among them: no policy is to blame for that.
     """
-    counts = {"internal": 0, "external": 0}
+    found: dict[str, list[ServicePortName]] = {"internal": [], "external": []}
     for service in plan.services:
-        blamed = {_policy(f) for f in service.frontends if _only_elsewhere(f)}
-        for policy in blamed:
-            counts[policy] += 1
-    return counts
+        for policy in {_policy(f) for f in service.frontends if _only_elsewhere(f)}:
+            found[policy].append(service.name)
+    return found
 
 
 def _policy(frontend: Frontend) -> str:

@@ -43,7 +43,7 @@ def open_ports(
     ``health_check_failed`` is told once when a Service's health check node port cannot be had, and why.
     """
     ports, metrics = Ports(), Metrics(config.mode)
-    metrics.registry.register(LiveMetrics(store, syncs, time.monotonic))
+    metrics.registry.register(LiveMetrics(config.mode, store, syncs, time.monotonic))
     health = Health(
         families={sync.family: sync.progress for sync in syncs},
         patience=2 * config.paced_by.sync_period.seconds,

@@ -66,7 +66,7 @@ def test_the_configuration_in_force_is_told_with_all_defaults_and_can_be_loaded_
 
 def test_metrics_are_in_the_text_format_that_scrapers_read_whatever_they_hold() -> None:
     registry, store = Metrics("iptables").registry, Store(lambda: 0.0)
-    registry.register(LiveMetrics(store, (), lambda: 0.0))
+    registry.register(LiveMetrics("iptables", store, (), lambda: 0.0))
     hostile = 'a"b\\c\nd{}= 1'
     store.apply(Service, [Rejected("Service", ("test", hostile), "no")])
     answer = ask("/metrics", registry=registry)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kproxy.api import Cluster, EndpointSlice, Rejected, Service
+from kproxy.api import Cluster, EndpointPort, EndpointSlice, Rejected, Service, ServicePort
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.plan import Plan, Settings, plan
@@ -48,13 +48,13 @@ class Kernel:
 class Daemon:
     """Two families over one store; nothing happens but by `sync`."""
 
-    def __init__(self) -> None:
+    def __init__(self, mode: str = "iptables") -> None:
         self.now = 1000.0
         self.store = Store(lambda: self.now)
         self.kernel = Kernel()
         self.syncs = [self._sync(family) for family in Family]
         self.registry = CollectorRegistry()
-        self.registry.register(LiveMetrics(self.store, self.syncs, lambda: self.now))
+        self.registry.register(LiveMetrics(mode, self.store, self.syncs, lambda: self.now))
 
     def _sync(self, family: Family) -> FamilySync:
         def settings(_: Cluster) -> Settings:
@@ -114,7 +114,8 @@ def test_a_sync_that_is_wanted_is_dated_by_the_last_change() -> None:
 
 def made(*objects: Service | EndpointSlice) -> dict[str, int]:
     snapshot = normalise(cluster(*objects), Family.IPV4)
-    return without_local_endpoints(plan(snapshot, Settings(family=Family.IPV4, node="a")))
+    blamed = without_local_endpoints(plan(snapshot, Settings(family=Family.IPV4, node="a")))
+    return {policy: len(ports) for policy, ports in blamed.items()}
 
 
 def test_a_port_whose_endpoints_are_all_elsewhere_counts_for_each_policy_that_says_local() -> None:
@@ -147,6 +148,18 @@ def test_the_gauge_follows_what_is_in_the_kernel() -> None:
     daemon.store.apply(EndpointSlice, [slice_of(endpoint("10.0.0.1", "a"))])
     daemon.sync()
     assert daemon.value(name, **labels) == 0
+
+
+@pytest.mark.parametrize(("mode", "count"), [("iptables", 2), ("nftables", 2), ("ipvs", 1)])
+def test_ipvs_counts_services_and_the_others_their_ports(mode: str, count: int) -> None:
+    daemon = Daemon(mode)
+    ports = [ServicePort("http", port=80), ServicePort("admin", port=81)]
+    targets = [EndpointPort("http", port=8080), EndpointPort("admin", port=8081)]
+    daemon.store.apply(Service, [service(ports=ports, **LOCAL_BOTH)])
+    daemon.store.apply(EndpointSlice, [slice_of(endpoint("10.0.0.1", "b"), ports=targets)])
+    daemon.sync()
+    name = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
+    assert daemon.value(name, traffic_policy="internal", ip_family="IPv4") == count
 
 
 def test_an_object_that_cannot_be_read_is_named_until_it_can() -> None:
