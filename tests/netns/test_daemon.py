@@ -273,6 +273,18 @@ def test_a_setting_that_the_kernel_refuses_is_status_1(node: Node) -> None:
     assert node.sysctl("netfilter/nf_conntrack_max") != "12345"
 
 
+def test_ipvs_mode_is_prepared_where_the_kernel_has_it_and_refused_where_not(node: Node) -> None:
+    status, log = node.kproxy("--init-only", "--proxy-mode=ipvs", *SAME)
+    try:
+        set_up = node.sysctl("ipv4/vs/conntrack")
+    except FileNotFoundError:
+        assert status == 1
+        assert "cannot prepare the node" in log
+        assert "Traceback" not in log
+    else:
+        assert (status, set_up, node.sysctl("ipv4/ip_forward")) == (0, "1", "1"), log
+
+
 # ------------------------------------------------------------------------------- the running daemon
 
 

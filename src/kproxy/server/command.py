@@ -13,8 +13,9 @@ from pathlib import Path
 
 from kproxy import __version__
 from kproxy.host import HostError
+from kproxy.net import Family
 from kproxy.server import logs, tuning
-from kproxy.server.config import Configuration
+from kproxy.server.config import Configuration, Mode
 from kproxy.server.flag_table import FLAGS, GONE
 from kproxy.server.flags import BadFlags, Given, parse, usage
 from kproxy.server.load import InvalidConfiguration
@@ -87,10 +88,19 @@ def prepare(config: Configuration) -> int:
     try:
         tuning.set_conntrack(config.conntrack)
         tuning.set_loopback_routing(config)
+        if config.mode == Mode.IPVS.value:
+            _prepare_ipvs(config)
     except HostError as error:
         log.error("cannot prepare the node: %s", error)  # noqa: TRY400 - the reason is all there is
         return FAILED
     return DONE
+
+
+def _prepare_ipvs(config: Configuration) -> None:
+    from kproxy.backends.ipvs.kernel import check_kernel, machine  # noqa: PLC0415 - not every mode's
+
+    check_kernel(Family.IPV4, config.ipvs.scheduler or "rr")
+    machine.set_up(strict_arp=config.ipvs.strict_arp)
 
 
 def _watched(given: Given) -> WatchedFile | None:

@@ -1,6 +1,7 @@
 """The backends as `kproxy.server.sync` wants them: from a configuration to one kernel a family.
 
-The only module of the daemon that knows which backends there are; each is imported when its mode is asked for.
+With `kproxy.server.leftovers` the only module of the daemon that knows which backends there are; each is imported when
+its mode is asked for.
 """
 
 from __future__ import annotations
