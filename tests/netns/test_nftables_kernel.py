@@ -188,7 +188,7 @@ def test_the_kernel_ends_with_what_the_model_of_the_table_ends_with(history: lis
     ours, theirs = namespaces.create("ours"), namespaces.create("theirs")
     kernel, model = NftablesKernel(Family.IPV4), Table(Family.IPV4)
     believed: Program | None = None
-    leftovers: Leftovers = frozenset()
+    leftovers: Leftovers = {}
     try:
         for wanted in history:
             desired = program(wanted, Options(), believed)

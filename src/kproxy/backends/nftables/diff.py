@@ -1,9 +1,12 @@
-"""From what the kernel holds to what it should: one transaction, as a sequence of commands.
+"""From what the kernel holds to what it should: batches of commands, of which each is done whole or not at all.
 
-`Rewrite` replaces the table whatever was in it, `Change` writes elements that differ.  ``str()`` of either is what
-``nft -f`` would be given.  Chains that fall out of use are emptied at once and removed by the next
-transaction: kernels before 6.2 refuse to delete a chain together with the element that led to it
-(``nft.deferred-delete``).  Pure.
+`Rewrite` replaces the table whatever was in it, `Change` writes what differs.  ``str()`` of either is what ``nft -f``
+would be given.
+
+A packet sees the rules as they were when it entered a hook, but elements as they are when it looks them up.  So a chain
+must be there before the first element leads to it: new chains make a batch of their own.  Chains that fall out of
+use stay as they are, and go with the next change: kernels before 6.2 refuse to delete a chain together with the element
+that led to it (``nft.deferred-delete``).  Pure.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain as chain_of
 
 from kproxy.backends.nftables import base, names
 from kproxy.backends.nftables.commands import (
@@ -44,8 +48,8 @@ ELEMENTS_PER_COMMAND = 500
 Clients = Mapping[ElementKey, int]
 """Clients that stick to an endpoint, as `names.AFFINITY_CLIENTS` has them: milliseconds each has left."""
 
-Leftovers = frozenset[ChainName]
-"""Chains that are still in the kernel, empty and unused."""
+Leftovers = Mapping[ChainName, Chain]
+"""Chains that are still in the kernel and that nothing leads to any more but one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,15 @@ class Rewrite:
 
     desired: Program
     clients: Clients = field(default_factory=dict)
-    leftovers: Leftovers = frozenset()
+
+    @property
+    def leftovers(self) -> Leftovers:
+        """What is left unused when this is done."""
+        return {}
+
+    def batches(self) -> Iterator[Iterable[Command]]:
+        """All in one."""
+        yield self
 
     def __iter__(self) -> Iterator[Command]:
         desired = self.desired
@@ -89,20 +101,15 @@ class Change:
 
     believed: Program
     desired: Program
-    before: Leftovers = frozenset()
+    before: Leftovers = field(default_factory=dict)
+
+    def batches(self) -> Iterator[Iterable[Command]]:
+        """New chains; then all else.  Either may be empty."""
+        yield list(self._preparation())
+        yield list(self._switch())
 
     def __iter__(self) -> Iterator[Command]:
-        """Old leftovers, new chains, elements out, elements in, chains out of use."""
-        old, new = self._old, self._new
-        yield from map(DeleteChain, sorted(self.before - new.keys()))
-        yield from (AddChain(c) for name, c in new.items() if name not in old and name not in self.before)
-        for name, chain in new.items():
-            if old.get(name) != chain:
-                if name in old:
-                    yield FlushChain(name)
-                yield AddRules(chain)
-        yield from self._elements()
-        yield from map(FlushChain, sorted(self.leftovers))
+        return chain_of(*self.batches())
 
     def __str__(self) -> str:
         return _text(self, self.desired)
@@ -110,7 +117,28 @@ class Change:
     @property
     def leftovers(self) -> Leftovers:
         """What is left unused when this is done."""
-        return frozenset(self._old.keys() - self._new.keys())
+        return {name: chain for name, chain in self._old.items() if name not in self._new}
+
+    def _preparation(self) -> Iterator[Command]:
+        """Chains that nothing leads to yet."""
+        new = {name: chain for name, chain in self._new.items() if name not in self._old}
+        yield from (AddChain(chain) for name, chain in new.items() if name not in self.before)
+        for name, chain in new.items():
+            if self.before.get(name) == chain:
+                continue
+            if name in self.before:
+                yield FlushChain(name)
+            yield AddRules(chain)
+
+    def _switch(self) -> Iterator[Command]:
+        """Leftovers that are not wanted again, chains that differ, elements out, elements in."""
+        unwanted = sorted(self.before.keys() - self._new.keys())
+        yield from map(FlushChain, unwanted)
+        yield from map(DeleteChain, unwanted)
+        for name, chain in self._new.items():
+            if self._old.get(name, chain) != chain:
+                yield from (FlushChain(name), AddRules(chain))
+        yield from self._elements()
 
     def _elements(self) -> Iterator[Command]:
         gone, come = self._moves
@@ -159,11 +187,11 @@ class Change:
 Transaction = Rewrite | Change
 
 
-def diff(believed: Program | None, desired: Program, leftovers: Leftovers = frozenset()) -> Transaction:
+def diff(believed: Program | None, desired: Program, leftovers: Leftovers | None = None) -> Transaction:
     """How to get to ``desired`` from what was applied last, or from anything where that is unknown."""
     if believed is None or believed.context != desired.context:
         return Rewrite(desired)
-    return Change(believed, desired, leftovers)
+    return Change(believed, desired, leftovers or {})
 
 
 def _chains(fragments: Iterable[Fragment | None], moved: Iterable[Shared]) -> dict[ChainName, Chain]:

@@ -11,10 +11,9 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
-from itertools import islice
 
 from kproxy import host
 from kproxy.backends.nftables import base, names
@@ -82,7 +81,7 @@ class NftablesKernel:
         self._options = options or Options()
         self._latest: Program | None = None
         self._believed: Program | None = None
-        self._leftovers: Leftovers = frozenset()
+        self._leftovers: Leftovers = {}
         self._sight: _Sight | None = None
         self._generation: bytes | None = None
 
@@ -154,34 +153,33 @@ class NftablesKernel:
 
     def _commit(self, nftables: Nftables, transaction: Transaction) -> int | None:
         """How many elements went in or out; None when there was nothing to do."""
-        encoder, count, empty = wire.Encoder(self.family), 0, True
+        counts = [self._commit_batch(nftables, batch) for batch in transaction.batches()]
+        done = [count for count in counts if count is not None]
+        return sum(done) if done else None
 
-        def encoded() -> Iterator[wire.Message]:
-            nonlocal count, empty
-            for command in transaction:
-                empty = False
-                if isinstance(command, AddElements | DeleteElements):
-                    count += len(command.elements)
-                yield from encoder.messages(command)
-
-        batch = encoded()
-        first = next(batch, None)
-        if first is None:
+    def _commit_batch(self, nftables: Nftables, batch: Iterable[Command]) -> int | None:
+        encoder, count = wire.Encoder(self.family), 0
+        sent: list[wire.Message] = []
+        for command in batch:
+            if isinstance(command, AddElements | DeleteElements):
+                count += len(command.elements)
+            sent += encoder.messages(command)
+        if not sent:
             return None
-        answer = nftables.commit(_chained(first, batch))
+        answer = nftables.commit(sent)
         if answer is not None:
-            raise _refusal(self._text_of(transaction, answer.number), answer)
+            raise _refusal(self._text_of(batch, answer.number), answer)
         return count
 
-    def _text_of(self, transaction: Transaction, number: int) -> str:
+    def _text_of(self, batch: Iterable[Command], number: int) -> str:
         """What the message of that number says, as text."""
         encoder, renderer = wire.Encoder(self.family), Renderer(self.family)
-        owners = ((command, n) for command in transaction for n, _ in enumerate(encoder.messages(command)))
-        found: tuple[Command, int] | None = next(islice(owners, max(number - 1, 0), None), None)
-        if found is None or number == 0:
+        owners = [(command, n) for command in batch for n, _ in enumerate(encoder.messages(command))]
+        if not 0 < number <= len(owners):
             return f"nftables transaction on table {self._where}"
-        texts = list(lines(found[0], renderer))
-        return texts[min(found[1], len(texts) - 1)][:_SHOWN]
+        command, index = owners[number - 1]
+        texts = list(lines(command, renderer))
+        return texts[min(index, len(texts) - 1)][:_SHOWN]
 
     def _look(self, nftables: Nftables) -> _Sight | None:
         """Our table as it looks now; None when there is none."""
@@ -258,11 +256,6 @@ def remove_table(family: Family) -> None:
 def _refusal(what: str, answer: Answer) -> HostError:
     error = OSError(answer.errno, os.strerror(answer.errno))
     return HostError(what, error.strerror or "", host.reason_of(error))
-
-
-def _chained(first: wire.Message, rest: Iterator[wire.Message]) -> Iterator[wire.Message]:
-    yield first
-    yield from rest
 
 
 def _number(payload: memoryview) -> int:
