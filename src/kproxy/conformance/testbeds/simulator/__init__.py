@@ -29,7 +29,7 @@ from kproxy.conformance.case import (
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import Broken, Observation, Testbed
-from kproxy.conformance.testbeds.simulator import iptables, nftables
+from kproxy.conformance.testbeds.simulator import iptables, ipvs, nftables
 from kproxy.conformance.testbeds.simulator.settings import settings_of
 from kproxy.conformance.testbeds.simulator.walk import Compile, Node, Walk, Walked
 from kproxy.conformance.world import Change, Key, Put, Remove, RestartProxy, key_of, surroundings
@@ -39,7 +39,11 @@ from kproxy.plan import plan
 from kproxy.spec.outcome import Failure
 from kproxy.state import normalise
 
-BACKENDS: Mapping[str, Compile] = {"iptables": iptables.compiled, "nftables": nftables.compiled}
+BACKENDS: Mapping[str, Compile] = {
+    "iptables": iptables.compiled,
+    "ipvs": ipvs.compiled,
+    "nftables": nftables.compiled,
+}
 """The modes that can be simulated."""
 
 NEEDS_KERNEL = {
