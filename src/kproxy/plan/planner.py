@@ -37,7 +37,7 @@ def plan(snapshot: Snapshot, settings: Settings, previous: Plan | None = None) -
         previous = Plan(family=snapshot.family, services=(), node_ports=node_ports(settings), detector=None)
     memo = _drafted(snapshot, settings, previous.memo)
     settled, losses = settle(memo.claims, memo.drafts)
-    memo = replace(memo, settled={k: _kept(previous.memo.settled.get(k, ()), v) for k, v in settled.items()})
+    memo = replace(memo, settled={k: _kept(_effective(previous.memo, k), v) for k, v in settled.items()})
     return Plan(
         family=snapshot.family,
         services=_same(previous.services, chain.from_iterable({**memo.drafts, **memo.settled}.values())),
@@ -59,6 +59,8 @@ def _drafted(snapshot: Snapshot, settings: Settings, memo: Memo) -> Memo:
     drafts, notes = dict(memo.drafts), dict(memo.notes)
     for key in changed:
         _redraft(key, snapshot, settings, drafts, notes)
+        if key in drafts:
+            drafts[key] = _kept(_effective(memo, key), drafts[key])
     if any(key not in memo.drafts for key in changed):
         drafts = {key: drafts[key] for key in snapshot.services}
     return Memo(
@@ -83,7 +85,7 @@ def _redraft(
         drafts.pop(key, None)
         return
     plans, remarks = draft(snapshot.services[key], settings)
-    drafts[key] = _kept(drafts.get(key, ()), plans)
+    drafts[key] = plans
     if remarks:
         notes[key] = remarks
 
@@ -93,6 +95,11 @@ def _without_node_ports(settings: Settings) -> Settings:
     return replace(
         settings, node_addresses=(), node_port_cidrs=None, localhost_node_ports=True, service_cidrs=()
     )
+
+
+def _effective(memo: Memo, key: Key) -> Plans:
+    """A Service's plans as they were given out: settled with other Services where that was needed."""
+    return memo.settled.get(key) or memo.drafts.get(key, ())
 
 
 def _kept(before: Plans, after: Plans) -> Plans:
