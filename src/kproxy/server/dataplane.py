@@ -199,13 +199,13 @@ def _plane(config: Configuration, family: Family) -> Dataplane:
         case Mode.IPTABLES:
             return _iptables(config, family)
         case Mode.IPVS:
-            return _Successor(_Ipvs(config, family), lambda: _clear_nftables(family))
+            return _Successor(_Ipvs(config, family), lambda: _clear_beside_ipvs(family))
         case Mode.NFTABLES:
             return _nftables(config, family)
 
 
 def _iptables(config: Configuration, family: Family) -> Dataplane:
-    return _Successor(_Iptables(config, family), lambda: _clear_nftables(family))
+    return _Successor(_Iptables(config, family), lambda: _clear_beside_iptables(family))
 
 
 def _nftables(config: Configuration, family: Family) -> Dataplane:
@@ -220,7 +220,15 @@ def _clear_iptables(family: Family) -> None:
     leftovers.remove_ipvs(family)
 
 
-def _clear_nftables(family: Family) -> None:
+def _clear_beside_iptables(family: Family) -> None:
     from kproxy.server import leftovers  # noqa: PLC0415
 
     leftovers.remove_nftables(family)
+    leftovers.remove_ipvs(family)
+
+
+def _clear_beside_ipvs(family: Family) -> None:
+    from kproxy.server import leftovers  # noqa: PLC0415
+
+    leftovers.remove_nftables(family)
+    leftovers.remove_iptables_beside_ipvs(family)

@@ -30,9 +30,17 @@ IPVS_CHAINS = frozenset(
         "KUBE-SOURCE-RANGES-FIREWALL",
         "KUBE-IPVS-FILTER",
         "KUBE-IPVS-OUT-FILTER",
+        "KUBE-TRAFFIC-POLICY",
+        "KUBE-LOCAL-SHORTCUT",
     }
 )
 """Chains that only ipvs mode makes, in any table."""
+
+_SHARED_WITH_IPVS = {
+    Table.NAT: (names.SERVICES, names.POSTROUTING, names.MARK_MASQUERADE),
+    Table.FILTER: (names.PROXY_FIREWALL, names.FORWARD),
+}
+"""Chains that iptables mode and ipvs mode both make."""
 
 _BUILTIN = frozenset({"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"})
 _TARGET = re.compile(r" -[jg] (\S+)$")
@@ -60,6 +68,18 @@ def remove_iptables(family: Family) -> None:
             problems += _tried(partial(_remove_table, tools, table))
     if problems:
         raise problems[0]
+
+
+def remove_iptables_beside_ipvs(family: Family) -> None:
+    """Remove what iptables mode left on a node where ipvs mode runs now, by the system's own variant of the tools.
+
+    The chains that both modes have stay: they are ipvs mode's by now.  Raises `HostError`.
+    """
+    tools = find_tools(family)
+    for table in Table:
+        _remove_table(
+            tools, table, lambda table, name: _is_ours(table, name) and not _is_of_ipvs(table, name)
+        )
 
 
 def remove_ipvs(family: Family) -> None:
@@ -105,9 +125,17 @@ def _installed(family: Family) -> Iterator[Tools]:
             yield tools
 
 
-def _remove_table(tools: Tools, table: Table) -> None:
+def _is_ours(table: Table, name: str) -> bool:
+    return name in names.OWN_CHAINS[table] or name in IPVS_CHAINS or names.is_derived(name)
+
+
+def _is_of_ipvs(table: Table, name: str) -> bool:
+    return name in IPVS_CHAINS or name in _SHARED_WITH_IPVS.get(table, ())
+
+
+def _remove_table(tools: Tools, table: Table, is_ours: Callable[[Table, str], bool] = _is_ours) -> None:
     existing = _chains(tools, table)
-    ours = {name for name in existing if _is_ours(table, name)}
+    ours = {name for name in existing if is_ours(table, name)}
     if not ours:
         return
     jumps = [line for chain in sorted(_BUILTIN & existing) for line in _jumps(tools, table, chain, ours)]
@@ -124,10 +152,6 @@ def _chains(tools: Tools, table: Table) -> AbstractSet[str]:
         if error.reason in {Reason.MISSING, Reason.UNSUPPORTED}:
             return frozenset()
         raise
-
-
-def _is_ours(table: Table, name: str) -> bool:
-    return name in names.OWN_CHAINS[table] or name in IPVS_CHAINS or names.is_derived(name)
 
 
 def _jumps(tools: Tools, table: Table, chain: str, to: AbstractSet[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from kproxy import host
+from kproxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
 from kproxy.backends.ipvs.diff import RemoveDestination, RemoveServer, SetDestination, SetServer
 from kproxy.backends.ipvs.kernel import Configuration, IpvsKernel, remove_all
 from kproxy.backends.ipvs.kernel.virtual import Ipvs
@@ -20,6 +21,7 @@ from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
 from kproxy.net import Family, Protocol
 from kproxy.plan import Exposure, Plan, ServicePlan
+from kproxy.server import leftovers
 from tests.unit.iptables.plans import frontend, plan_of, pool, service
 
 V4 = Family.IPV4
@@ -267,3 +269,39 @@ def test_a_scheduler_that_the_kernel_lacks_is_an_error_and_one_it_has_is_used() 
     with pytest.raises(HostError, match="lblcr") as caught:
         kernel(scheduler="lblcr")
     assert caught.value.reason is Reason.UNSUPPORTED
+
+
+def saved_rules() -> str:
+    return host.run(("iptables-save",))
+
+
+def test_iptables_mode_and_ipvs_mode_take_over_from_each_other() -> None:
+    """``life.mode-switch``; kube-proxy leaves the one's rules beside the other's."""
+    plan = plan_of(web(PODS[0], node_port=30080), web(number=2))
+    tools = find_tools(V4)
+    iptables = IptablesKernel(tools)
+    iptables.apply(plan, machine_options(tools, 14))
+    alone = saved_rules()
+    assert "KUBE-SVC-" in alone
+    assert "KUBE-EXTERNAL-SERVICES" in alone
+    machine = kernel()
+    machine.apply(plan)
+    leftovers.remove_nftables(V4)
+    leftovers.remove_iptables_beside_ipvs(V4)
+    taken_over = saved_rules()
+    assert not any(
+        name in taken_over
+        for name in ("KUBE-SVC-", "KUBE-SEP-", "KUBE-EXTERNAL-SERVICES", "has no endpoints")
+    )
+    assert machine.missing() == ()
+    iptables.forget()
+    iptables.apply(plan, machine_options(tools, 14))
+    leftovers.remove_ipvs(V4)
+    assert iptables.missing() == ()
+    assert servers() == set()
+    assert "kube-ipvs0" not in host.run(("ip", "link"))
+    assert sorted(rules_of(saved_rules())) == sorted(rules_of(alone))
+
+
+def rules_of(saved: str) -> list[str]:
+    return [line for line in saved.splitlines() if line.startswith("-A")]
