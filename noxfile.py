@@ -60,10 +60,11 @@ def netns(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def conformance(session: nox.Session) -> None:
-    """Kproxy in iptables mode judged by real packets (root)."""
+    """Kproxy judged by real packets (root): iptables mode, and nftables mode after it."""
     need_root(session)
     session.install(".")
     session.run(*JUDGE_KPROXY, *session.posargs)
+    session.run(*JUDGE_KPROXY, "--mode", "nftables", *session.posargs)
 
 
 @nox.session(default=False)
