@@ -133,7 +133,7 @@ class IpvsKernel:
         names = sets.present()
         there = {found.key: found.server for found in self._ipvs.servers(self._family)}
         return (
-            *(f"hook {h.chain}: {h.rule}" for h in self._believed.ruleset.hooks if not self._tools.has(h)),
+            *(f"hook {h.chain}: {h.rule}" for h in self._tools.missing(self._believed.ruleset.hooks)),
             *(f"ipset {name}" for s in Set if (name := set_name(s, self._family)) not in names),
             *(f"address {a} of {DEVICE}" for a in self._picture.addresses ^ bound),
             *(f"node address {address}" for address in self._node_addresses ^ node),
@@ -218,7 +218,8 @@ class IpvsKernel:
                 for found in self._ipvs.destinations(key, self._family)
                 if found.weight == 0 and not found.connections and held.get(found.destination) == 0
             ]
-            self._give(tuple(RemoveDestination(key, destination) for destination in idle))
+            if idle:
+                self._give(tuple(RemoveDestination(key, destination) for destination in idle))
 
 
 class _Ownership:

@@ -6,8 +6,7 @@ All failures are `kproxy.host.HostError`.
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kproxy import host
@@ -50,28 +49,24 @@ class Tools:
     def write(self, ruleset: Ruleset) -> None:
         """Write all chains, then see to the jumps."""
         self._restore(_text(ruleset))
-        missing = {(hook.table, hook.chain) for hook in ruleset.hooks if not self.has(hook)}
+        missing = {(hook.table, hook.chain) for hook in self.missing(ruleset.hooks)}
         if missing:
             hooks = [hook for hook in ruleset.hooks if (hook.table, hook.chain) in missing]
             self._restore(self._hooking(hooks))
 
-    def has(self, hook: HookRule) -> bool:
-        """Whether the jump is there."""
-        check = ("-t", hook.table.value, "-C", hook.chain, *shlex.split(str(hook.rule)))
-        try:
-            host.run((_COMMANDS[self.family], "-w", _LOCK_SECONDS, *check))
-        except HostError as error:
-            if error.reason in {Reason.MISSING, Reason.OTHER}:
-                return False
-            raise
-        return True
+    def missing(self, hooks: Sequence[HookRule]) -> list[HookRule]:
+        """The jumps that are not there; one run of the tool for each builtin chain."""
+        places = dict.fromkeys((hook.table, hook.chain) for hook in hooks)
+        there = {place: self._rules(*place) for place in places}
+        return [hook for hook in hooks if f"-A {hook.chain} {hook.rule}" not in there[hook.table, hook.chain]]
 
     def remove(self) -> None:
         """Remove the chains that only this mode has, and every rule that refers to them or to its sets."""
         lines: dict[Table, list[str]] = {table: [] for table in Table}
+        absent = self.missing(chains.hooks())
         for hook in chains.hooks():
             chain = str(hook.rule.target).removeprefix("-j ")
-            if chain in (*OWN_CHAINS[hook.table], names.PROXY_FIREWALL) and self.has(hook):
+            if chain in (*OWN_CHAINS[hook.table], names.PROXY_FIREWALL) and hook not in absent:
                 lines[hook.table].append(f"-D {hook.chain} {hook.rule}")
         for table, shared in _SHARED.items():
             rules = [rule for chain in shared for rule in self._rules(table, chain)]
@@ -99,8 +94,9 @@ class Tools:
         """When one is missing, all of a chain go to its top again, for their order matters."""
         lines: dict[Table, list[str]] = {}
         places: dict[tuple[Table, str], int] = {}
+        absent = self.missing(hooks)
         for hook in hooks:
-            if self.has(hook):
+            if hook not in absent:
                 lines.setdefault(hook.table, []).append(f"-D {hook.chain} {hook.rule}")
         for hook in hooks:
             place = places[hook.table, hook.chain] = places.get((hook.table, hook.chain), 0) + 1
