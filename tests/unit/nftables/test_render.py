@@ -10,7 +10,7 @@ from kproxy.backends.nftables.names import Choice, Way
 from kproxy.backends.nftables.program import program
 from kproxy.backends.nftables.render import Renderer, element
 from kproxy.backends.nftables.rules import (
-    AddressIn,
+    AddressWithin,
     Constant,
     Field,
     Goto,
@@ -34,8 +34,8 @@ CLIENT = (Field.SOURCE, Constant(7))
 @pytest.mark.parametrize(
     ("steps", "text"),
     [
-        ((AddressIn(Field.SOURCE, ip_network("10.0.0.0/8"), negated=True),), "ip saddr != 10.0.0.0/8"),
-        ((AddressIn(Field.DESTINATION, ip_network("192.0.2.1/32")),), "ip daddr 192.0.2.1"),
+        ((AddressWithin(Field.SOURCE, ip_network("10.0.0.0/8"), negated=True),), "ip saddr != 10.0.0.0/8"),
+        ((AddressWithin(Field.DESTINATION, ip_network("192.0.2.1/32")),), "ip daddr 192.0.2.1"),
         ((InInterface("veth*"), Jump("there")), 'iifname "veth*" jump there'),
         ((InSet((Field.SOURCE,), "known", negated=True),), "ip saddr != @known"),
         ((OneIn(3), Goto("there")), "numgen random mod 3 0 goto there"),

@@ -18,8 +18,8 @@ from kproxy.backends.nftables.rules import (
     FILTER,
     FRONTEND,
     SRCNAT,
-    AddressIn,
     AddressIsLocal,
+    AddressWithin,
     Chain,
     Collection,
     Dispatch,
@@ -194,14 +194,14 @@ def node_port_destinations(context: Context) -> tuple[Match, ...]:
     if context.node_port_ips:
         return (InSet(_DESTINATION, names.NODE_PORT_IPS),)
     loopback = LOOPBACK[context.family]
-    return (AddressIn(Field.DESTINATION, loopback, negated=True), AddressIsLocal(Field.DESTINATION))
+    return (AddressWithin(Field.DESTINATION, loopback, negated=True), AddressIsLocal(Field.DESTINATION))
 
 
 def from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match, ...]:
     """The match for packets of this node's pods (negated: of all others); none without a detector."""
     match detector:
         case DetectByCIDR(network):
-            return (AddressIn(Field.SOURCE, network, negated),)
+            return (AddressWithin(Field.SOURCE, network, negated),)
         case DetectByInterface(name):
             return (InInterface(name, negated),)
         case DetectByInterfacePrefix(prefix):

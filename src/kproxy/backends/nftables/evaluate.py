@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, IPv6Network
 
 from kproxy.backends.nftables.rules import (
-    AddressIn,
     AddressIsLocal,
+    AddressWithin,
     CollectionName,
     Constant,
     Dispatch,
@@ -263,7 +263,7 @@ class _Evaluator:
         match step:
             case InSet(key, name, negated):
                 return self._is_in(key, name, state) is not negated
-            case AddressIn(field, network, negated):
+            case AddressWithin(field, network, negated):
                 return _within(_address(field, packet), network) is not negated
             case AddressIsLocal(field):
                 return self.machine.is_local(_address(field, packet))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kproxy.backends.nftables.rules import (
-    AddressIn,
     AddressIsLocal,
+    AddressWithin,
     Chain,
     Collection,
     Constant,
@@ -85,7 +85,15 @@ class Renderer:
         match step:
             case IsNew() | IsInvalid() | IsTranslated() | Masquerade() | Reject() | Drop():
                 return _WORDS[step]
-            case InSet() | AddressIn() | AddressIsLocal() | InInterface() | OfProtocol() | Marked() | OneIn():
+            case (
+                InSet()
+                | AddressWithin()
+                | AddressIsLocal()
+                | InInterface()
+                | OfProtocol()
+                | Marked()
+                | OneIn()
+            ):
                 return self._match(step)
             case _:
                 return self._statement(step)
@@ -94,7 +102,7 @@ class Renderer:
         match match_:
             case InSet(key, name, negated):
                 return f"{self.key(key)} {_not(negated)}@{name}"
-            case AddressIn(field, network, negated):
+            case AddressWithin(field, network, negated):
                 whole = network.prefixlen == network.max_prefixlen
                 value = network.network_address if whole else network
                 return f"{self._selectors[field]} {_not(negated)}{value}"

@@ -125,7 +125,7 @@ class InSet:
 
 
 @dataclass(frozen=True, slots=True)
-class AddressIn:
+class AddressWithin:
     """The packet's source or destination is in this network."""
 
     field: Field
@@ -187,7 +187,7 @@ class OneIn:
 Match = (
     OneIn
     | InSet
-    | AddressIn
+    | AddressWithin
     | AddressIsLocal
     | InInterface
     | OfProtocol

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from kproxy.backends.nftables.kernel.elements import NUMBERS, verdict_data, words
 from kproxy.backends.nftables.rules import (
-    AddressIn,
     AddressIsLocal,
+    AddressWithin,
     Constant,
     Dispatch,
     Drop,
@@ -134,7 +134,7 @@ class Expressions:
 
     def _match(self, step: Step) -> Iterator[bytes]:
         match step:
-            case AddressIn(field, network, negated):
+            case AddressWithin(field, network, negated):
                 yield from self._within(field, network, _UNEQUAL if negated else _EQUAL)
             case AddressIsLocal(field):
                 flags = attribute(3, be32(_FIB_FLAGS[field]))

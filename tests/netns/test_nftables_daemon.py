@@ -1,0 +1,91 @@
+"""The daemon in nftables mode: what is taken away comes back, and what the API server says is followed, within a second."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kproxy.conformance.bind import instances
+from kproxy.conformance.case import DEFAULT, Apply, Probe, case, delivered_to, pod, service
+from kproxy.conformance.subject import load
+from kproxy.conformance.surroundings import service_cidr_document
+from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
+from kproxy.conformance.world import World
+from kproxy.lab.apiserver import Kind
+from kproxy.lab.namespaces import LabError
+from kproxy.lab.processes import Xtables, run_in
+from kproxy.net import Family
+
+SOON = 1.0
+"""Seconds."""
+
+WORDS = {Family.IPV4: "ip", Family.IPV6: "ip6"}
+WEB = service("web", "a1")
+
+
+@asynccontextmanager
+async def lab() -> AsyncIterator[NetnsTestbed]:
+    """A settled lab with a Service."""
+    probe = Probe(sender=pod("a3"), to=WEB.cluster_ip, expect=delivered_to("a1"))
+    (instance, *_) = instances([case("nftables.daemon", "It answers.", Apply(WEB), probe, clauses=set())])
+    async with opener(load("kproxy"), "nftables", Xtables.NFT)(DEFAULT, [instance]) as bed:
+        assert isinstance(bed, NetnsTestbed)
+        await bed.change(World(instance).change(Apply(WEB)))
+        await bed.settle()
+        yield bed
+
+
+async def node_a(bed: NetnsTestbed, *command: str) -> str:
+    return await run_in(bed.lab.network["a"], ("nft", *command))
+
+
+async def table(bed: NetnsTestbed, word: str) -> str:
+    try:
+        return await node_a(bed, "list", "table", word, "kube-proxy")
+    except LabError:
+        return ""
+
+
+async def seconds_until(bed: NetnsTestbed, word: str, reached: Callable[[str], bool]) -> float:
+    started = time.monotonic()
+    while not reached(await table(bed, word)):
+        assert time.monotonic() - started < 10 * SOON, "it never comes"
+        await asyncio.sleep(0.02)
+    return time.monotonic() - started
+
+
+@pytest.mark.parametrize("word", WORDS.values())
+@pytest.mark.parametrize("damage", ["delete", "flush"])
+def test_a_table_that_somebody_deletes_or_flushes_is_whole_again_within_a_second(
+    word: str, damage: str
+) -> None:
+    async def damaged() -> None:
+        async with lab() as bed:
+            before = await table(bed, word)
+            assert "service-ips" in before
+            await node_a(bed, damage, "table", word, "kube-proxy")
+            assert await seconds_until(bed, word, lambda now: "jump services" in now) < SOON
+            await bed.settle()
+
+    asyncio.run(damaged())
+
+
+def test_a_service_cidr_that_comes_or_goes_is_followed_at_once() -> None:
+    async def change() -> None:
+        async with lab() as bed:
+            document: dict[str, Any] = service_cidr_document()
+            document["metadata"]["name"] = "more"
+            document["spec"]["cidrs"] = ["192.168.77.0/24"]
+            assert "192.168.77.0/24" not in await table(bed, "ip")
+            bed.server.store.put(Kind.SERVICE_CIDR, document)
+            assert await seconds_until(bed, "ip", lambda now: "192.168.77.0/24" in now) < SOON
+            bed.server.store.delete(Kind.SERVICE_CIDR, "", "more")
+            assert await seconds_until(bed, "ip", lambda now: "192.168.77.0/24" not in now) < SOON
+            assert "10.96.0.0/16" in await table(bed, "ip")
+
+    asyncio.run(change())
