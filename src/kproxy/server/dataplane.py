@@ -24,19 +24,11 @@ _IPV6_DISABLED = "net/ipv6/conf/all/disable_ipv6"
 _COUNTED = frozenset({"filter", "nat"})
 """The tables whose rules are worth a metric: mangle has a chain of ours, and no rule."""
 
-_BUILT = tuple(mode.value for mode in Mode)
-
 log = logging.getLogger(__name__)
 
 
 class UnusableMode(Exception):
     """The configured mode cannot work here; there is no falling back to another (``cfg.mode-unusable``)."""
-
-
-def require_built(config: Configuration) -> None:
-    """Raises `UnusableMode` when no backend is there for the mode."""
-    if config.mode not in _BUILT:
-        raise UnusableMode(f"mode {config.mode} is not built; {', '.join(_BUILT)} are")
 
 
 def dataplanes(config: Configuration, primary: Family) -> dict[Family, Dataplane]:

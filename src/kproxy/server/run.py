@@ -32,7 +32,7 @@ from kproxy.server.announce import Announcer
 from kproxy.server.client import ApiClient
 from kproxy.server.config import Configuration, Mode
 from kproxy.server.credentials import Authorizer
-from kproxy.server.dataplane import UnusableMode, dataplanes, require_built
+from kproxy.server.dataplane import UnusableMode, dataplanes
 from kproxy.server.kubeconfig import Connection, KubeconfigError, from_file, in_cluster
 from kproxy.server.node_watch import NodeWatch, NoPodNetworks, wait_for_node
 from kproxy.server.pacing import Pace
@@ -120,7 +120,6 @@ def _set_up_or_tell(options: Options, ending: Ending) -> None:
 
 def _set_up(options: Options, ending: Ending) -> None:
     config = options.config
-    require_built(config)
     name = node_name(config)
     log.info("kproxy on node %s, mode %s", name, config.mode)
     client = _client(config, options.master)

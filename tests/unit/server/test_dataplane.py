@@ -4,8 +4,8 @@ from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.plan import NodePorts, Plan
 from kproxy.server import dataplane
-from kproxy.server.config import Configuration, Mode
-from kproxy.server.dataplane import UnusableMode, _Successor, dataplanes, require_built
+from kproxy.server.config import Configuration
+from kproxy.server.dataplane import UnusableMode, _Successor, dataplanes
 from kproxy.server.sync import Dataplane, Written
 
 PLAN = Plan(family=Family.IPV4, services=(), node_ports=NodePorts(None, localhost=True), detector=None)
@@ -65,13 +65,6 @@ def test_ipv6_is_not_touched_where_the_machine_has_it_disabled(monkeypatch: pyte
     assert set(dataplanes(Configuration(), Family.IPV4)) == {Family.IPV4}
     with pytest.raises(UnusableMode, match="disabled"):
         dataplanes(Configuration(), Family.IPV6)
-
-
-def test_every_mode_of_the_configuration_is_built_and_another_is_refused() -> None:
-    for mode in Mode:
-        require_built(Configuration(mode=mode.value))
-    with pytest.raises(UnusableMode, match="userspace is not built"):
-        require_built(Configuration(mode="userspace"))
 
 
 class Recorder(Plane):
