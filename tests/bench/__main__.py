@@ -17,12 +17,15 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from kproxy.conformance.options import RunOptions
+from kproxy.conformance.placement import NoKernel
 from kproxy.conformance.subject import BUNDLED, BadSubject, Subject, load
 from kproxy.conformance.testbed import Broken
 from kproxy.conformance.testbeds import environment
+from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables
-from tests.bench import report
+from tests.bench import place, report
 from tests.bench.measure import Order, measure
 from tests.bench.results import Result, document
 from tests.bench.world import Size
@@ -38,6 +41,13 @@ def main(arguments: Sequence[str]) -> int:
     """Measure all that was asked for and report; the exit status."""
     options = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 200)
+    if options.kernel != KernelName.HOST.value:
+        try:
+            if (status := place.elsewhere(arguments, _wanted(options), console.print)) is not None:
+                return status
+        except NoKernel as reason:
+            console.print(str(reason), style="red")
+            return 2
     if problems := environment.problems():
         console.print("; ".join(problems), style="red")
         return 2
@@ -52,6 +62,17 @@ def main(arguments: Sequence[str]) -> int:
         return _run(orders, options, console)
     except KeyboardInterrupt:
         return 130
+
+
+def _wanted(options: argparse.Namespace) -> RunOptions:
+    """What the bench needs of a kernel, as a conformance run would say it."""
+    return RunOptions(
+        mode=options.mode,
+        kernel=options.kernel,
+        iptables=options.iptables or "auto",
+        json=str(options.json or ""),
+        evidence=options.results,
+    )
 
 
 def _run(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
@@ -118,7 +139,7 @@ def _orders(options: argparse.Namespace) -> list[Order]:
 
 def _variants(mode: str) -> Sequence[Xtables]:
     """Those that make a difference to a mode."""
-    return (Xtables.NFT, Xtables.LEGACY) if mode in {"iptables", "ipvs"} else (Xtables.NFT,)
+    return (Xtables.NFT, Xtables.LEGACY) if mode == "iptables" else (environment.variant("auto"),)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -127,7 +148,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--proxy", default=BOUND, help=f"{', '.join(BUNDLED)}, or the path of a subject file")
     add("--binary", default="", help="the proxy's program, where the subject needs one")
     add("--mode", default="iptables")
-    add("--iptables", choices=("nft", "legacy"), help="default: first nft, then legacy")
+    add(
+        "--kernel",
+        choices=place.KERNELS,
+        default="auto",
+        help="default auto: this one, where it has all the mode needs",
+    )
+    add("--iptables", choices=("nft", "legacy"), help="default: in iptables mode first nft, then legacy")
     add(
         "--size",
         type=Size.parse,

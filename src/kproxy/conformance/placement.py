@@ -89,14 +89,14 @@ def shareable(chosen: Choice) -> bool:
     return chosen.survey.name is KernelName.UML
 
 
-def go(place: KernelName, options: RunOptions) -> int | None:
-    """Run these options in that kernel and return the exit status; None for this process's own.
+def go(place: KernelName, options: RunOptions, command: Sequence[str] = ()) -> int | None:
+    """Run these options, or a command, in that kernel and return the exit status; None for this process's own.
 
     Raises `NoKernel`, and KeyboardInterrupt when the user cannot wait for a guest.
     """
     if place is KernelName.HOST:
         return None
-    argv = [sys.executable, "-m", "kproxy", *words(inside(options))]
+    argv = list(command) or [sys.executable, "-m", "kproxy", *words(inside(options))]
     if place is KernelName.ROOTLESS:
         rootless.become(argv)
     if place is KernelName.VM:

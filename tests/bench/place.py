@@ -1,0 +1,28 @@
+"""Where a bench runs: on this machine's kernel or, where that lacks what the mode needs, on one that has it.
+
+All of a run happens on one kernel: figures of different kernels cannot be compared.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from kproxy.conformance import placement
+from kproxy.conformance.options import RunOptions
+from kproxy.lab.kernels.abilities import KernelName
+
+KERNELS = ("auto", "host", "uml")
+
+
+def elsewhere(arguments: Sequence[str], wanted: RunOptions, say: Callable[[str], None]) -> int | None:
+    """The exit status of the same bench on the kernel that ``wanted`` asks for; None: it is to be run here.
+
+    Raises `placement.NoKernel` when no kernel can run it.
+    """
+    chosen = placement.choice(wanted, ())
+    if chosen.survey.name is KernelName.HOST:
+        return None
+    say(str(chosen))
+    command = [sys.executable, "-m", __package__, *arguments, "--kernel", KernelName.HOST.value]
+    return placement.go(chosen.survey.name, wanted, command)
