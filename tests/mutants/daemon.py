@@ -192,7 +192,7 @@ CHANGES = (
     needing_kernel(
         "changes.zone-unnoticed",
         "The zone that the node had at first counts for ever.",
-        Patch("kproxy.server.run:settings_for", _first_zone),
+        Patch("kproxy.server.serve:settings_for", _first_zone),
         clauses="change.topology.followed",
     ),
     needing_kernel(

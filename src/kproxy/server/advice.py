@@ -1,6 +1,6 @@
 """What a configuration asks for that this node cannot give, or that its author may not have meant.
 
-Called by `kproxy.server.run` once the node's addresses are known.  Pure (``cfg.badconfig-warn``).
+Called by `kproxy.server.serve` once the node's addresses are known.  Pure (``cfg.badconfig-warn``).
 """
 
 from __future__ import annotations

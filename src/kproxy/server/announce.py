@@ -1,6 +1,6 @@
 """What the daemon tells the cluster of itself: the events of ``life.events``.
 
-Between `kproxy.server.run`, which knows when, and `kproxy.server.recorder`, which sends.
+Between `kproxy.server.serve`, which knows when, and `kproxy.server.recorder`, which sends.
 """
 
 from __future__ import annotations

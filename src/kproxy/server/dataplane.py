@@ -16,6 +16,7 @@ from kproxy.host import HostError
 from kproxy.net import Family, family_of, parse_network
 from kproxy.plan import Plan
 from kproxy.server.config import Configuration, Mode
+from kproxy.server.lifecycle import CannotRun
 from kproxy.server.sync import Dataplane, Rules, Written
 
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
@@ -27,7 +28,7 @@ _COUNTED = frozenset({"filter", "nat"})
 log = logging.getLogger(__name__)
 
 
-class UnusableMode(Exception):
+class UnusableMode(CannotRun):
     """The configured mode cannot work here; there is no falling back to another (``cfg.mode-unusable``)."""
 
 

@@ -13,10 +13,10 @@ import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import yaml
+
+from kproxy.server.load import InvalidConfiguration, parse_yaml
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -153,9 +153,9 @@ def from_file(path: Path) -> Connection:
     Raises `KubeconfigError`.
     """
     try:
-        document: Any = yaml.safe_load(path.read_bytes())
+        document, _ = parse_yaml(path.read_bytes())
         parsed = msgspec.convert(document, _Kubeconfig)
-    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+    except (OSError, InvalidConfiguration, msgspec.ValidationError) as error:
         raise KubeconfigError(f"kubeconfig {path}: {error}") from error
     try:
         return _connection(parsed, path.parent)

@@ -1,6 +1,6 @@
 """The Node object of this node: waited for at start, and looked at afterwards for what a running proxy cannot follow.
 
-Between `kproxy.server.store` and `kproxy.server.run`.  The detector of NodeCIDR mode is made of ``spec.podCIDRs`` once: when
+Between `kproxy.server.store` and `kproxy.server.serve`.  The detector of NodeCIDR mode is made of ``spec.podCIDRs`` once: when
 they change the daemon must be started again (``life.nodecidr-exit``).
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kproxy.api import Node
 from kproxy.server.config import Configuration, DetectLocal
+from kproxy.server.lifecycle import CannotRun
 from kproxy.server.settings import node_addresses, pod_networks
 from kproxy.server.store import Store
 
@@ -25,7 +26,7 @@ POD_NETWORK_SECONDS = 300.0
 log = logging.getLogger(__name__)
 
 
-class NoPodNetworks(Exception):
+class NoPodNetworks(CannotRun):
     """The Node has no ``spec.podCIDRs`` in time."""
 
 

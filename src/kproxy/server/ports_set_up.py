@@ -1,6 +1,6 @@
 """Opens the daemon's ports: health, metrics, and health check node ports that follow the syncs.
 
-Called once by `kproxy.server.run`, before the syncs begin.
+Called once by `kproxy.server.serve`, before the syncs begin.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from kproxy.api import Key
 from kproxy.server.config import Configuration, split_host_port
 from kproxy.server.health import Health
 from kproxy.server.healthcheck import HealthChecks
+from kproxy.server.lifecycle import CannotRun
 from kproxy.server.metrics import Metrics
 from kproxy.server.metrics_endpoints import metrics_port
 from kproxy.server.metrics_live import LiveMetrics
@@ -23,7 +24,7 @@ from kproxy.server.sync import FamilySync
 HEALTH, METRICS = "health", "metrics"
 
 
-class CannotListen(Exception):
+class CannotListen(CannotRun):
     """An address is taken and ``bindAddressHardFail`` is set; ``what`` is `HEALTH` or `METRICS`."""
 
     def __init__(self, what: str, reason: OSError) -> None:

@@ -1,7 +1,8 @@
-"""Puts the daemon together and keeps it running until it is told to stop, or must be started again.
+"""Begins the daemon and keeps it running until it is told to stop, or must be started again.
 
-The only module of `kproxy.server` that starts threads and handles signals; `kproxy.server.command` calls it.
-Stopping leaves all rules in place (``life.restart-keeps``).
+Called by `kproxy.server.command`; handles signals.  It asks the API server as early as it can: what is needed only when
+that has answered, `kproxy.server.serve`, is imported meanwhile.  Stopping leaves all rules in place
+(``life.restart-keeps``).
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ import os
 import queue
 import signal
 import socket
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,36 +21,21 @@ from types import FrameType
 from typing import NoReturn
 
 from kproxy import host
-from kproxy.api import Cluster, Node
 from kproxy.host import HostError
-from kproxy.net import Family, family_of
-from kproxy.plan import Settings
 from kproxy.server import tuning
-from kproxy.server.advice import Situation, advice
-from kproxy.server.announce import Announcer
 from kproxy.server.client import ApiClient
 from kproxy.server.config import Configuration, Mode
 from kproxy.server.credentials import Authorizer
-from kproxy.server.dataplane import UnusableMode, dataplanes
 from kproxy.server.kubeconfig import Connection, KubeconfigError, from_file, in_cluster
-from kproxy.server.node_watch import NodeWatch, NoPodNetworks, wait_for_node
-from kproxy.server.pacing import Pace
-from kproxy.server.ports_set_up import CannotListen, open_ports
-from kproxy.server.recorder import Recorder, node_reference
-from kproxy.server.settings import node_addresses, pod_networks, settings_for
-from kproxy.server.stale import StaleFlows
+from kproxy.server.lifecycle import CannotRun, Ending, MustRestart, begin
 from kproxy.server.store import Store
-from kproxy.server.sync import Dataplane, FamilySync
 from kproxy.server.watch import ENDPOINT_SLICES, SERVICE_CIDRS, SERVICES, Resource, Watcher, node_named
 from kproxy.server.watch_file import WatchedFile
-
-LOOK_SECONDS = 0.5
-"""How often to look whether our rules are still there, where that costs next to nothing."""
 
 COLLECT_SELDOM = (50_000, 20, 100)
 """Thresholds of the garbage collector, once it works: not before the first sync, which keeps what it makes."""
 
-_REASONS = (CannotListen, HostError, KubeconfigError, NoPodNetworks, UnusableMode)
+_REASONS = (CannotRun, HostError, KubeconfigError)
 """Why the daemon cannot run with what it was given."""
 
 log = logging.getLogger("kproxy")
@@ -64,14 +48,6 @@ class Options:
     config: Configuration
     master: str = ""
     file: WatchedFile | None = None
-
-
-class MustRestart(Exception):
-    """What the daemon was set up by has changed; ``str()`` says what."""
-
-
-Ending = queue.SimpleQueue[Exception]
-"""Takes what ends the daemon, from any thread."""
 
 
 class _Stop(BaseException):
@@ -102,8 +78,8 @@ def _run(options: Options) -> NoReturn:
     gc.disable()
     ending: Ending = queue.SimpleQueue()
     if options.file is not None:
-        _start(partial(options.file.wait, partial(ending.put, _changed(options.file))), "configuration")
-    _start(partial(_set_up_or_tell, options, ending), "start")
+        begin(partial(options.file.wait, partial(ending.put, _changed(options.file))), "configuration")
+    begin(partial(_set_up_or_tell, options, ending), "start")
     raise ending.get()
 
 
@@ -127,13 +103,9 @@ def _set_up(options: Options, ending: Ending) -> None:
     tuning.set_conntrack(config.conntrack)
     store = Store(time.monotonic)
     _watch_cluster(config, client, store, name)
-    node = wait_for_node(config, store, name)
-    watch = NodeWatch(config, node, lambda why: ending.put(MustRestart(why)))
-    _start(partial(watch.run, store, name), "node")
-    events = Announcer(Recorder(client, name), node_reference(name, node.metadata.uid if node else ""), store)
-    _start(events.recorder.run, "events")
-    _sync(config, node, store, events)
-    events.started(config)
+    from kproxy.server.serve import Daemon, serve  # noqa: PLC0415 - while the API server answers
+
+    serve(Daemon(config, name, store), client, ending)
 
 
 def _watch_cluster(config: Configuration, client: ApiClient, store: Store, name: str) -> None:
@@ -141,30 +113,7 @@ def _watch_cluster(config: Configuration, client: ApiClient, store: Store, name:
     if config.mode == Mode.NFTABLES.value:
         resources.append(SERVICE_CIDRS)
     for resource in resources:
-        _start(Watcher(client, resource, store).run, f"watch {_plural(resource)}")
-
-
-def _sync(config: Configuration, node: Node | None, store: Store, events: Announcer) -> None:
-    """Set up each family, open the ports, begin; raises what `run_proxy` takes for a reason not to run."""
-    primary = _primary(config, node)
-    planes = dataplanes(config, primary)
-    _advise(config, Situation(primary, frozenset(planes), pod_networks(node)))
-    name = node_name(config)
-    syncs = [_family_sync(config, name, store, family, plane) for family, plane in planes.items()]
-    try:
-        open_ports(config, name, store, syncs, events.health_check_failed)
-    except CannotListen as error:
-        events.cannot_listen(error)
-        raise
-    for sync in syncs:
-        _start(sync.run, f"sync {sync.family.value}")
-
-
-def _advise(config: Configuration, situation: Situation) -> None:
-    for each in advice(config, situation):
-        if each.fatal:
-            raise UnusableMode(each.text)
-        log.warning("configuration: %s", each.text)
+        begin(Watcher(client, resource, store).run, f"watch {_plural(resource)}")
 
 
 def node_name(config: Configuration) -> str:
@@ -181,43 +130,6 @@ def _client(config: Configuration, master: str) -> ApiClient:
     if master:
         connection = replace(connection, server=master if "://" in master else f"http://{master}")
     return ApiClient(connection, Authorizer(connection.credentials, host.run))
-
-
-def _primary(config: Configuration, node: Node | None) -> Family:
-    known = node_addresses(config, node)
-    return family_of(known[0]) if known else Family.IPV4
-
-
-def _family_sync(
-    config: Configuration, name: str, store: Store, family: Family, plane: Dataplane
-) -> FamilySync:
-    def settings(cluster: Cluster) -> Settings:
-        return settings_for(
-            config,
-            family,
-            name,
-            cluster.node(name),
-            host.interface_addresses(),
-            cluster.service_cidrs.values(),
-        )
-
-    section = config.paced_by
-    look = LOOK_SECONDS if config.mode == Mode.NFTABLES.value else None
-    pace = Pace(shortest=section.min_sync_period.seconds, longest=section.sync_period.seconds, look=look)
-    return FamilySync(
-        family, store, plane, StaleFlows(family), settings, pace, time.monotonic, _settle_memory
-    )
-
-
-def _settle_memory() -> None:
-    """After the first sync nearly everything in memory is there to stay: the collector need not look at it again."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
-
-
-def _start(body: Callable[[], None], name: str) -> None:
-    threading.Thread(target=body, name=name, daemon=True).start()
 
 
 def _plural(resource: Resource) -> str:

@@ -96,11 +96,29 @@ def test_a_node_without_a_configured_name_has_the_machines() -> None:
     assert node_name(Configuration()) == os.uname().nodename.strip().lower()
 
 
-def test_the_daemon_imports_nothing_heavy() -> None:
-    program = "import sys, kproxy.server.run; print(*sys.modules)"
+HEAVY = {"asyncio", "aiohttp", "rich", "pyroute2", "urllib3", "kubernetes", "kproxy.lab"}
+AFTER_THE_FIRST_REQUEST = {
+    "prometheus_client",
+    "http.server",
+    "kproxy.plan",
+    "kproxy.state",
+    "kproxy.backends",
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "without"),
+    [
+        ("kproxy.server.command", HEAVY | AFTER_THE_FIRST_REQUEST),
+        ("kproxy.server.serve", HEAVY),
+    ],
+    ids=["to ask the API server", "to serve"],
+)
+def test_only_what_is_needed_is_imported(module: str, without: set[str]) -> None:
+    program = f"import sys, {module}; print(*sys.modules)"
     printed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout
     loaded = set(printed.split())
-    assert "kproxy.server.run" in loaded
-    assert not loaded & {"asyncio", "aiohttp", "rich", "pyroute2", "urllib3", "kubernetes", "kproxy.lab"}
+    assert module in loaded
+    assert not loaded & without
