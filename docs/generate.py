@@ -1,4 +1,4 @@
-"""Write docs/catalogue.md from the cases and clauses of the package; with ``--check`` only say whether it is stale.
+"""Write the generated pages from the cases and clauses of the package; with ``--check`` only say which are stale.
 
 Run from the repository's root: ``python -m docs.generate``.
 """
@@ -6,35 +6,23 @@ Run from the repository's root: ``python -m docs.generate``.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from docs import coverage, regressions
+from docs.tables import COMMAND, label, table
 from kproxy.conformance.case import DEFAULT, Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.spec.clause import Clause
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId
 
-PAGE = Path(__file__).with_name("catalogue.md")
-COMMAND = "python -m docs.generate"
 CLAUSES_OF = "Clauses on"
 
 Entry = TypeVar("Entry", Case, Clause)
-
-LABELS = (
-    (r"github\.com/kubernetes/kubernetes/issues/(\d+)", r"issue \1"),
-    (r"github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)", r"\1 \2"),
-    (r"github\.com/kubernetes/enhancements/.*/0*(\d+)-[^/]+", r"KEP-\1"),
-    (r"github\.com/kubernetes/kubernetes/blob/[^/]+/test/e2e/network/(\w+)\.go", r"e2e: \1"),
-    (r"github\.com/kubernetes/kubernetes/blob/[^/]+/pkg/proxy/([\w/]+)_test\.go", r"unit test: \1"),
-    (r"kubernetes\.io/docs/(?:.*/)?([^/#]+)/?(#[\w-]+)?", r"docs: \1\2"),
-)
-"""How a link is called, by its address."""
-
 
 EXPLANATION = """\
 Levels are those of RFC 2119. *Cases* counts the cases that name the clause; with 0 it cannot be shown by packets of the lab, or is
@@ -47,12 +35,12 @@ def page(cases: Sequence[Case], clauses: Mapping[ClauseId, Clause]) -> str:
     asked = Counter(clause for case in cases for clause in case.clauses)
     parts = [_head(cases, clauses)]
     for group, members in _grouped(cases).items():
-        parts.append(_table(f"## {group}", ("case", "about", "clauses"), map(_case, members)))
+        parts.append(table(f"## {group}", ("case", "about", "clauses"), map(_case, members)))
     parts.append(f"# Clauses\n\n{EXPLANATION}")
     for area, found in _grouped(clauses.values()).items():
         rows = (_clause(clause, asked[clause.id]) for clause in found)
         columns = ("clause", "level", "what", "sources", "cases")
-        parts.append(_table(f"## {CLAUSES_OF} {area}", columns, rows))
+        parts.append(table(f"## {CLAUSES_OF} {area}", columns, rows))
     return "\n\n".join(parts) + "\n"
 
 
@@ -83,12 +71,6 @@ def _contents(entries: Iterable[Entry], prefix: str = "") -> str:
     return ", ".join(f"[{name}](#{anchor}{name}) {len(found)}" for name, found in _grouped(entries).items())
 
 
-def _table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    cells = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-    return f"{heading}\n\n" + "\n".join(cells)
-
-
 def _case(case: Case) -> tuple[str, ...]:
     remarks = [f"profile {case.profile.name}"] if case.profile != DEFAULT else []
     remarks += ["slow"] if case.slow else []
@@ -108,27 +90,33 @@ def _clause(clause: Clause, cases: int) -> tuple[str, ...]:
     )
 
 
-def label(link: str) -> str:
-    """What to call a link.  Raises `LookupError` for one of a kind that has no name yet."""
-    for pattern, name in LABELS:
-        if found := re.fullmatch(f"https://{pattern}", link):
-            return found.expand(name)
-    raise LookupError(f"docs/generate.py: give links like {link} a name in LABELS")
+HERE = Path(__file__).parent
+PAGES: dict[Path, Callable[[], str]] = {
+    HERE / "catalogue.md": lambda: page(CATALOGUE, CLAUSES),
+    HERE / "spec/coverage.md": coverage.page,
+    HERE / "spec/coverage.json": coverage.document,
+    HERE / "spec/regressions.md": regressions.page,
+}
+"""What is generated, and by what."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page, or with ``--check`` return 1 when it is stale."""
+    """Write the pages, or with ``--check`` return 1 when one is stale."""
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 when the page is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; status 1 when a page is stale")
     check = parser.parse_args(arguments).check
-    text = page(CATALOGUE, CLAUSES)
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
+    stale = {path: text for path, write in PAGES.items() if _written(path) != (text := write())}
     if check:
-        print(f"docs/catalogue.md is stale: run `{COMMAND}`", file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
+        for path in stale:
+            print(f"docs/{path.relative_to(HERE)} is stale: run `{COMMAND}`", file=sys.stderr)
+        return 1 if stale else 0
+    for path, text in stale.items():
+        path.write_text(text, encoding="utf-8")
     return 0
+
+
+def _written(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 if __name__ == "__main__":

@@ -86,6 +86,13 @@ def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParse
     run.set_defaults(command=_conformance_run)
     listing = actions.add_parser("list", help="list the catalogue")
     _add_cases(listing)
+    listing.add_argument(
+        "--regression",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only cases that hold a reported bug: its issue's number, or its id (repeatable)",
+    )
     listing.add_argument("--json", default="", metavar="FILE", help="write it as JSON; - for standard output")
     listing.set_defaults(command=_conformance_list)
 
@@ -207,7 +214,7 @@ def _lab_kernel_build(options: argparse.Namespace) -> int:
 def _conformance_list(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
 
-    return command.listing(tuple(options.case), json=options.json)
+    return command.listing(tuple(options.case), tuple(options.regression), json=options.json)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from kproxy.conformance.bind import FIRST_NODE_PORT, Instance, instances
 from kproxy.conformance.case import Case, Hold, Lawful, Probe, ReachedBackend, Use
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.documents import FIRST_HEALTH_PORT
+from kproxy.conformance.regressions import REGRESSIONS, Shows
 from kproxy.conformance.run import describe, rounds
 from kproxy.conformance.surroundings import node_facts
 from kproxy.conformance.world import World
@@ -22,42 +23,6 @@ from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import Expectation, Outcome
 
 ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\.[a-z0-9]+(-[a-z0-9]+)*")
-REGRESSION = re.compile(r"R(0\d\d|1[01]\d|12[0-7])")
-NOT_FOR_NAMESPACES = {
-    f"R{number:03}"
-    for number in (
-        18,
-        21,
-        22,
-        23,
-        25,
-        33,
-        34,
-        35,
-        36,
-        40,
-        62,
-        69,
-        71,
-        72,
-        73,
-        78,
-        80,
-        81,
-        94,
-        95,
-        97,
-        98,
-        106,
-        120,
-        121,
-        125,
-        126,
-        127,
-    )
-}
-"""Reports that need another dataplane or a whole cluster to show."""
-
 MOST_ROUNDS = 4
 """Every round of the longest case is a barrier that all others wait at."""
 
@@ -194,8 +159,7 @@ def test_what_a_case_is_about_is_a_sentence() -> None:
 
 def test_regressions_are_known_ones_that_namespaces_can_show() -> None:
     named = {regression for case in CATALOGUE for regression in case.regressions}
-    assert {name for name in named if not REGRESSION.fullmatch(name)} == set()
-    assert named & NOT_FOR_NAMESPACES == set()
+    assert {name for name in named if REGRESSIONS[name].shows is Shows.ELSEWHERE} == set()
 
 
 def test_profiles_of_one_name_are_one_profile() -> None:

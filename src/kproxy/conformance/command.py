@@ -25,6 +25,7 @@ from kproxy.conformance import report as reports
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions, again
+from kproxy.conformance.regressions import REGRESSIONS
 from kproxy.conformance.report import Report
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import BadSubject, Subject, load
@@ -206,10 +207,30 @@ def _live(console: Console) -> _Live:
     return _Live(console)
 
 
-def listing(globs: Sequence[str], *, json: str) -> int:
-    """Print the catalogue, or the cases that the globs match; 2 when one matches none."""
+def holding(names: Sequence[str]) -> frozenset[str]:
+    """The ids of the reports that are called so.
+
+    Raises `CannotRun` when there is none of a name, or when no case holds it.
+    """
+    found: set[str] = set()
+    for name in names:
+        meant = [regression for regression in REGRESSIONS.values() if regression.called(name)]
+        if not meant:
+            raise CannotRun(
+                f"--regression {name}: no report is called so; docs/spec/regressions.md has them all"
+            )
+        unheld = [r for r in meant if not any(r.id in case.regressions for case in CATALOGUE)]
+        if unheld == meant:
+            raise CannotRun(f"--regression {name}: no case holds it ({unheld[0].reason})")
+        found |= {regression.id for regression in meant}
+    return frozenset(found)
+
+
+def listing(globs: Sequence[str], regressions: Sequence[str] = (), *, json: str) -> int:
+    """Print the catalogue, or the cases that were asked for; 2 when there are none."""
     try:
-        cases = matching(globs)
+        held = holding(regressions)
+        cases = [case for case in matching(globs) if not held or case.regressions & held]
         _can_write(json)
     except CannotRun as reason:
         return _cannot_run(reason)

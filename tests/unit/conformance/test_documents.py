@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import generate
+from docs import generate, tables
 from kproxy.cli import _parser
 from kproxy.conformance.case import Feature, delivered_to
 from kproxy.conformance.cases import CATALOGUE
@@ -36,10 +36,10 @@ def options_of(*path: str) -> Iterator[str]:
     return (action.option_strings[-1] for action in parser._actions if action.dest != "help")
 
 
-def test_the_catalogue_page_is_what_the_catalogue_says() -> None:
-    written = generate.PAGE.read_text(encoding="utf-8") if generate.PAGE.exists() else ""
-    fresh = written == generate.page(CATALOGUE, CLAUSES)
-    assert fresh, f"docs/catalogue.md is stale: run `{generate.COMMAND}` and commit what it writes"
+@pytest.mark.parametrize("path", generate.PAGES, ids=lambda path: path.name)
+def test_what_is_generated_is_fresh(path: Path) -> None:
+    fresh = path.exists() and path.read_text(encoding="utf-8") == generate.PAGES[path]()
+    assert fresh, f"{path.name} is stale: run `{tables.COMMAND}` and commit what it writes"
 
 
 def test_the_catalogue_page_has_every_case_and_every_clause_once() -> None:
@@ -60,22 +60,23 @@ def test_every_link_within_the_catalogue_page_leads_somewhere() -> None:
 
 def test_a_kind_of_link_without_a_name_is_told() -> None:
     with pytest.raises(LookupError, match=r"https://example\.com/x"):
-        generate.label("https://example.com/x")
+        tables.label("https://example.com/x")
 
 
 def test_the_check_finds_a_stale_page_and_writing_mends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(generate, "PAGE", tmp_path / "catalogue.md")
+    monkeypatch.setattr(generate, "HERE", tmp_path)
+    monkeypatch.setattr(generate, "PAGES", {tmp_path / "page.md": lambda: "text"})
     assert generate.main(["--check"]) == 1
-    assert generate.COMMAND in capsys.readouterr().err
+    assert tables.COMMAND in capsys.readouterr().err
     assert generate.main([]) == 0
     assert generate.main(["--check"]) == 0
 
 
 def test_the_options_that_are_documented_are_those_there_are() -> None:
     assert sorted(first_cells("option")) == sorted(options_of("conformance", "run"))
-    assert set(options_of("conformance", "list")) == {"--case", "--json"}
+    assert set(options_of("conformance", "list")) == {"--case", "--regression", "--json"}
 
 
 def test_the_results_that_are_documented_are_those_there_are() -> None:

@@ -1,0 +1,180 @@
+"""Which behaviour is held by which clause and case, and what is open: docs/spec/coverage.md and coverage.json.
+
+Read from docs/spec/behaviours.toml, the clauses and the catalogue; written by `docs.generate`.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from docs import tables
+from kproxy.conformance.case import Case
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.spec.clauses import CLAUSES
+
+SOURCE = Path(__file__).with_name("spec") / "behaviours.toml"
+MOST_NAMED = 4
+"""Cases that a row names; of the rest it gives the number."""
+
+
+class Standing(enum.Enum):
+    """How a behaviour is held."""
+
+    HELD = "held by a clause and a case"
+    TESTS = "a matter of the process: kproxy's own tests"
+    INSIDE = "not to be seen from outside"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """One behaviour.  ``pinned``: the cases that show it, if its clauses alone would name too many.
+
+    ``why``: for those not held, the reason.  ``seen``: whether anyone has observed it.
+    """
+
+    id: str
+    group: int
+    modes: str
+    what: str
+    seen: bool
+    standing: Standing
+    why: str
+    pinned: tuple[str, ...]
+    clauses: tuple[str, ...] = field(default=())
+    cases: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A chapter of the catalogue of behaviours."""
+
+    number: int
+    title: str
+    behaviours: tuple[Behaviour, ...]
+
+
+@cache
+def groups() -> tuple[Group, ...]:
+    """All groups in order, with the clauses and cases of today."""
+    tables_ = tomllib.loads(SOURCE.read_text(encoding="utf-8"))
+    return tuple(_group(int(number), dict(table)) for number, table in tables_.items())
+
+
+def behaviours() -> Iterator[Behaviour]:
+    """All behaviours in order."""
+    return (behaviour for group in groups() for behaviour in group.behaviours)
+
+
+def _group(number: int, table: dict[str, Any]) -> Group:
+    title = table.pop("title")
+    return Group(number, title, tuple(_behaviour(number, id, row) for id, row in table.items()))
+
+
+def _behaviour(group: int, id: str, row: Mapping[str, Any]) -> Behaviour:
+    clauses = tuple(clause.id for clause in CLAUSES.values() if id in clause.behaviours)
+    pinned = tuple(row.get("cases", ()))
+    cases = pinned or tuple(case.id for case in _naming(clauses))
+    standing, why = _standing(row, held=bool(clauses and cases))
+    return Behaviour(
+        id=id,
+        group=group,
+        modes=row["modes"],
+        what=row["what"],
+        seen=row.get("seen", True),
+        standing=standing,
+        why=why,
+        pinned=pinned,
+        clauses=clauses,
+        cases=cases,
+    )
+
+
+def _naming(clauses: Sequence[str]) -> list[Case]:
+    return [case for case in CATALOGUE if case.clauses & set(clauses)]
+
+
+def _standing(row: Mapping[str, Any], *, held: bool) -> tuple[Standing, str]:
+    for standing in (Standing.TESTS, Standing.INSIDE, Standing.OPEN):
+        if why := row.get(standing.name.lower(), ""):
+            return standing, why
+    return (Standing.HELD, "") if held else (Standing.OPEN, "")
+
+
+# --------------------------------------------------------------------------- the pages
+
+
+def page() -> str:
+    """The page for people."""
+    parts = [_head()]
+    for group in groups():
+        rows = map(_row, group.behaviours)
+        heading = f"## {group.number}. {group.title}"
+        parts.append(
+            tables.table(heading, ("behaviour", "what", "modes", "clauses", "cases, or why none"), rows)
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _head() -> str:
+    columns = ("group", "behaviours", "with clause", "with case", "own tests", "not from outside", "open")
+    return f"""\
+<!-- Generated: edit docs/spec/behaviours.toml, src/kproxy/conformance/cases/ or src/kproxy/spec/catalogue/, then run `{tables.COMMAND}`. -->
+
+# What is covered
+
+Every behaviour of a service proxy that is known to this project, with the [clauses](../catalogue.md#clauses) that promise it and the cases that show it.
+For programs: [coverage.json](coverage.json).
+
+{tables.table("", columns, _sums()).lstrip()}
+
+*Open* is what no case shows: nobody has seen it yet on a kernel, or this lab cannot show it; the row gives the reason. Behaviours of
+one backend's insides (chains, sets, tables) are not listed: they are no promise, and tests of the backends hold them."""
+
+
+def _sums() -> Iterator[tuple[str, ...]]:
+    counted = [(f"{group.number}. {group.title}", group.behaviours) for group in groups()]
+    counted.append(("**1 to 13**", tuple(b for b in behaviours() if b.group <= 13)))
+    counted.append(("**all**", tuple(behaviours())))
+    for name, some in counted:
+        standing = Counter(behaviour.standing for behaviour in some)
+        with_clause = sum(bool(behaviour.clauses) for behaviour in some)
+        kinds = (Standing.HELD, Standing.TESTS, Standing.INSIDE, Standing.OPEN)
+        yield (name, str(len(some)), str(with_clause), *(str(standing[kind]) for kind in kinds))
+
+
+def _row(behaviour: Behaviour) -> tuple[str, ...]:
+    what = behaviour.what if behaviour.seen else f"{behaviour.what} *(read from code, not observed)*"
+    clauses = ", ".join(f"[{id}](../catalogue.md#{id})" for id in behaviour.clauses)
+    return f"`{behaviour.id}`", what, behaviour.modes, clauses, _shown(behaviour)
+
+
+def _shown(behaviour: Behaviour) -> str:
+    if behaviour.standing is not Standing.HELD:
+        return f"*{behaviour.standing.name.lower()}*: {behaviour.why}"
+    named = [f"`{id}`" for id in behaviour.cases[:MOST_NAMED]]
+    more = len(behaviour.cases) - MOST_NAMED
+    return ", ".join([*named, f"{more} more"] if more > 0 else named)
+
+
+def document() -> str:
+    """The same as JSON."""
+    entries = {
+        behaviour.id: {
+            "group": behaviour.group,
+            "clauses": behaviour.clauses,
+            "cases": behaviour.cases,
+            "standing": behaviour.standing.name.lower(),
+            **({"why": behaviour.why} if behaviour.why else {}),
+        }
+        for behaviour in behaviours()
+    }
+    return json.dumps({"behaviours": entries}, indent=1) + "\n"

@@ -1,0 +1,33 @@
+"""What the generated pages share: Markdown tables, and what a link is called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+COMMAND = "python -m docs.generate"
+
+LABELS = (
+    (r"github\.com/kubernetes/kubernetes/issues/(\d+)", r"issue \1"),
+    (r"github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)", r"\1 \2"),
+    (r"github\.com/kubernetes/enhancements/.*/0*(\d+)-[^/]+", r"KEP-\1"),
+    (r"github\.com/kubernetes/kubernetes/blob/[^/]+/test/e2e/network/(\w+)\.go", r"e2e: \1"),
+    (r"github\.com/kubernetes/kubernetes/blob/[^/]+/pkg/proxy/([\w/]+)_test\.go", r"unit test: \1"),
+    (r"kubernetes\.io/docs/(?:.*/)?([^/#]+)/?(#[\w-]+)?", r"docs: \1\2"),
+)
+"""How a link is called, by its address."""
+
+
+def label(link: str) -> str:
+    """What to call a link.  Raises `LookupError` for one of a kind that has no name yet."""
+    for pattern, name in LABELS:
+        if found := re.fullmatch(f"https://{pattern}", link):
+            return found.expand(name)
+    raise LookupError(f"docs/tables.py: give links like {link} a name in LABELS")
+
+
+def table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A heading with a table below."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    cells = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return f"{heading}\n\n" + "\n".join(cells)

@@ -1,0 +1,85 @@
+"""Bugs that service proxies had, as users reported them; cases name those that they would catch.
+
+The reports are data in ``regressions.toml`` beside this file.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+
+class Shows(enum.Enum):
+    """What can show a bug."""
+
+    NAMESPACES = "namespaces"
+    """A lab of network namespaces."""
+    STATISTICS = "statistics"
+    """The same, but by chance or under load only."""
+    ELSEWHERE = "elsewhere"
+    """Another dataplane, or a whole cluster."""
+
+
+@dataclass(frozen=True)
+class Regression:
+    """One reported bug.
+
+    ``reports``: ``owner/repository#number``, the report first; ``also``: other names (a CVE);
+    ``proxy``: where it was; ``unheld``: why no case holds it, empty when one does.
+    """
+
+    id: str
+    reports: tuple[str, ...]
+    proxy: str
+    what: str
+    shows: Shows
+    also: tuple[str, ...] = ()
+    unheld: str = ""
+
+    @cached_property
+    def links(self) -> tuple[tuple[str, str], ...]:
+        """Each report's name and address."""
+        parts = (report.partition("#") for report in self.reports)
+        return tuple(
+            (f"{repo}#{number}", f"https://github.com/{repo}/issues/{number}") for repo, _, number in parts
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why no case holds it; empty when one should."""
+        other = "needs another dataplane or a whole cluster"
+        return self.unheld or (other if self.shows is Shows.ELSEWHERE else "")
+
+    def called(self, name: str) -> bool:
+        """Whether somebody may mean this one: its id, its number with or without repository, its CVE."""
+        names = {self.id, *self.also, *self.reports, *(report.partition("#")[2] for report in self.reports)}
+        short = {report.partition("/")[2] for report in self.reports}
+        return re.sub(r"^#", "", name).casefold() in {known.casefold() for known in names | short}
+
+
+def _read(id: str, table: Mapping[str, Any]) -> Regression:
+    return Regression(
+        id=id,
+        reports=tuple(table["reports"]),
+        proxy=table["proxy"],
+        what=table["what"],
+        shows=Shows(table["shows"]),
+        also=tuple(table.get("also", ())),
+        unheld=table.get("unheld", ""),
+    )
+
+
+def _load() -> Mapping[str, Regression]:
+    text = resources.files(__package__).joinpath("regressions.toml").read_text(encoding="utf-8")
+    return MappingProxyType({id: _read(id, table) for id, table in tomllib.loads(text).items()})
+
+
+REGRESSIONS = _load()
+"""Every report by its id."""

@@ -1,0 +1,95 @@
+"""What is covered: behaviours by clauses and cases, reported bugs by cases; what is open stands here by name."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from docs import coverage, regressions
+from docs.coverage import Behaviour, Standing
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.command import CannotRun, holding
+from kproxy.conformance.regressions import REGRESSIONS, Shows
+from kproxy.spec.clauses import CLAUSES
+
+BEHAVIOURS = {behaviour.id: behaviour for behaviour in coverage.behaviours()}
+CASES = {case.id: case for case in CATALOGUE}
+PACKETS = range(1, 14)
+"""Groups of behaviours that packets show."""
+
+NOT_HELD = """
+cip.icmp-echo cip.related-icmp np.no-listener np.addr-hotplug np.addresses.primary-unknown
+np.addresses.reread np.remote-node-hop np.forward-policy eip.is-node-ip eip.ipvs-off-machine eip.no-arp
+lb.ipmode.proxy-etp-local lb.lbsr.no-annotation lb.rolling-update etp.local.ipvs-no-shortcut term.hcnp
+aff.table-limit masq.port-random masq.bit masq.mark-cleared masq.bit.change hair.nft.direct
+hair.ipvs.direct det.clustercidr det.clustercidr.first-only det.ipvs.none det.dualstack noep.hook
+undef.unallocated.race ct.udp.trigger ct.eintr ct.sysctls ct.hashsize proto.sctp.multihoming
+proto.sctp.module proto.appprotocol ds.single-on-dual ds.capability ds.primary ds.independent-sync
+ds.sloppy-ip ds.v6-specials ds.ipvs-names
+"""
+"""Behaviours of those groups that no case shows; docs/spec/behaviours.toml gives each its reason."""
+
+REPORTS_NOT_HELD = """
+R010 R011 R014 R015 R016 R017 R031 R037 R038 R039 R041 R055 R056 R057 R059 R068 R070 R076 R077 R079 R083
+R084 R087 R089 R104 R107 R108 R111 R112 R113 R114 R115 R116 R117 R119 R123
+"""
+"""Reports that namespaces can show and no case does; regressions.toml gives each its reason."""
+
+
+def test_ids_are_unique_over_all_groups() -> None:
+    counted = Counter(behaviour.id for behaviour in coverage.behaviours())
+    assert [id for id, times in counted.items() if times > 1] == []
+
+
+def test_every_behaviour_a_clause_sums_up_is_known() -> None:
+    named = {id for clause in CLAUSES.values() for id in clause.behaviours}
+    assert named - set(BEHAVIOURS) == set()
+
+
+@pytest.mark.parametrize("behaviour", [pytest.param(b, id=b.id) for b in BEHAVIOURS.values() if b.pinned])
+def test_a_case_that_is_said_to_show_a_behaviour_rests_on_a_clause_of_it(behaviour: Behaviour) -> None:
+    idle = [id for id in behaviour.pinned if not CASES[id].clauses & set(behaviour.clauses)]
+    assert idle == []
+
+
+def test_what_packets_show_is_held_but_for_what_is_named_here() -> None:
+    open_ones = {b.id for b in BEHAVIOURS.values() if b.group in PACKETS and b.standing is not Standing.HELD}
+    assert open_ones == set(NOT_HELD.split())
+
+
+def test_the_map_for_programs_is_the_map_for_people() -> None:
+    told = json.loads(coverage.document())["behaviours"]
+    assert list(told) == list(BEHAVIOURS)
+    assert told["cip.udp.dnat"]["clauses"] == ["protocol.udp.served"]
+    assert told["ct.udp.last-endpoint"]["cases"] == ["conntrack.udp-is-refused-when-nobody-is-left"]
+
+
+# --------------------------------------------------------------------------- reports
+
+
+def test_every_report_that_namespaces_can_show_is_held_but_for_what_is_named_here() -> None:
+    can = {r.id for r in REGRESSIONS.values() if r.shows is not Shows.ELSEWHERE}
+    held = {id for case in CATALOGUE for id in case.regressions}
+    assert can - held == set(REPORTS_NOT_HELD.split())
+
+
+def test_every_report_is_either_held_or_has_a_reason() -> None:
+    both_or_neither = [r.id for r in REGRESSIONS.values() if bool(regressions.holders(r)) == bool(r.reason)]
+    assert both_or_neither == []
+
+
+@pytest.mark.parametrize(
+    "name", ["139628", "#139628", "R003", "kubernetes#139628", "kubernetes/kubernetes#139628"]
+)
+def test_a_report_is_found_by_its_number_with_and_without_repository(name: str) -> None:
+    assert holding([name]) == {"R003"}
+
+
+def test_a_report_is_found_by_its_cve() -> None:
+    assert holding(["CVE-2020-8558"]) == {"R063"}
+
+
+@pytest.mark.parametrize(("name", "says"), [("4711", "no report"), ("R036", "whole cluster")])
+def test_a_report_that_is_unknown_or_not_held_is_said_to_be(name: str, says: str) -> None:
+    with pytest.raises(CannotRun, match=says):
+        holding([name])
