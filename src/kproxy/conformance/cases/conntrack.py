@@ -205,6 +205,31 @@ UDP_IS_SERVED_AFTER_GOING_ASTRAY = case(
     regressions={"R002", "R007"},
 )
 
+UDP_IS_SERVED_WHEN_ITS_SERVICE_RETURNS = case(
+    "conntrack.udp-is-served-when-its-service-returns",
+    "Flows that went elsewhere while only the EndpointSlice was there are served when the Service is again.",
+    Apply(OPEN),
+    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1")),
+    Delete(OPEN, keep_slices=True),
+    Hold(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=UNTOUCHED),
+    Hold(flow="vip", sender=client("b"), to=OPEN.vip(), expect=UNTOUCHED),
+    Hold(flow="external", sender=remote("a"), to=OPEN.external_ip(), expect=UNTOUCHED),
+    Apply(OPEN),
+    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1")),
+    Use(flow="node-port", expect=ON_A, clauses=(STARTS,)),
+    Use(flow="vip", expect=ON_A, clauses=(STARTS,)),
+    Use(flow="external", expect=ON_A, clauses=(STARTS,)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "traffic.not-for-a-service.untouched",
+        "change.service-recreated.served",
+        STARTS,
+    },
+    features=EXPOSED,
+    regressions={"R007"},
+)
+
 NONE_LEFT = "conntrack.udp.not-to-dead-endpoint-when-none-left"
 
 UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT = case(
@@ -408,6 +433,7 @@ CASES: tuple[Case, ...] = (
     UDP_FOLLOWS_THE_TARGET_PORT,
     UDP_IS_SERVED_AFTER_REFUSAL,
     UDP_IS_SERVED_AFTER_GOING_ASTRAY,
+    UDP_IS_SERVED_WHEN_ITS_SERVICE_RETURNS,
     UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT,
     UDP_LEAVES_A_DELETED_SERVICE,
     ENTRIES_OF_OTHERS_STAY,
