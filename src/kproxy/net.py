@@ -44,7 +44,7 @@ def text_of(value: Address | Network) -> str:
     if type(value) is not IPv4Address:
         return str(value)
     number = int(value)
-    return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    return "%d.%d.%d.%d" % (number >> 24, number >> 16 & 255, number >> 8 & 255, number & 255)  # noqa: UP031 - twice as fast
 
 
 _OCTETS = {str(number): number for number in range(256)}

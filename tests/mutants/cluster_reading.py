@@ -99,7 +99,9 @@ def _lingering_is_ready(_: api.Endpoint, endpoint: state.Endpoint) -> state.Endp
 
 
 def _swapped(service: state.Service) -> state.Service:
-    return replace(service, internal_policy=service.external_policy, external_policy=service.internal_policy)
+    return msgspec.structs.replace(
+        service, internal_policy=service.external_policy, external_policy=service.internal_policy
+    )
 
 
 def _cut(ranges: Iterable[Any] | None) -> tuple[Any, ...] | None:
@@ -187,19 +189,21 @@ SERVICES = (
     mutant(
         "services.first-range-only",
         "Of several source ranges only the first counts.",
-        _services(lambda service: replace(service, source_ranges=_cut(service.source_ranges))),
+        _services(
+            lambda service: msgspec.structs.replace(service, source_ranges=_cut(service.source_ranges))
+        ),
         clauses="source-ranges.inside-allowed",
     ),
     mutant(
         "policy.internal-ignored",
         "internalTrafficPolicy Local is not obeyed.",
-        _services(lambda service: replace(service, internal_policy=TrafficPolicy.CLUSTER)),
+        _services(lambda service: msgspec.structs.replace(service, internal_policy=TrafficPolicy.CLUSTER)),
         clauses="internal-policy.local.same-node internal-policy.local.drop-without-local-endpoint",
     ),
     mutant(
         "policy.external-ignored",
         "externalTrafficPolicy Local is not obeyed.",
-        _services(lambda service: replace(service, external_policy=TrafficPolicy.CLUSTER)),
+        _services(lambda service: msgspec.structs.replace(service, external_policy=TrafficPolicy.CLUSTER)),
         clauses="external-policy.local.local-endpoints-source-preserved",
     ),
     mutant(
@@ -211,7 +215,7 @@ SERVICES = (
     mutant(
         "affinity.ignored",
         "Session affinity is not obeyed.",
-        _services(lambda service: replace(service, affinity_seconds=None)),
+        _services(lambda service: msgspec.structs.replace(service, affinity_seconds=None)),
         clauses="affinity.client-ip.sticks",
         needs_kernel=True,
     ),

@@ -78,7 +78,9 @@ def _guarded_external_ips(external: Function) -> Function:
     def frontend(port: Any, exposure: Exposure, *of: Any) -> Frontend:  # noqa: ANN401
         found: Frontend = external(port, exposure, *of)
         return (
-            replace(found, sources=port.service.source_ranges) if exposure is Exposure.EXTERNAL_IP else found
+            msgspec.structs.replace(found, sources=port.service.source_ranges)
+            if exposure is Exposure.EXTERNAL_IP
+            else found
         )
 
     return frontend
@@ -87,7 +89,11 @@ def _guarded_external_ips(external: Function) -> Function:
 def _all_means_local_too(external: Function) -> Function:
     def frontend(port: Any, *of: Any) -> Frontend:  # noqa: ANN401
         found: Frontend = external(port, *of)
-        return replace(found, masquerade=Masquerade.ALWAYS) if port.settings.masquerade_all else found
+        return (
+            msgspec.structs.replace(found, masquerade=Masquerade.ALWAYS)
+            if port.settings.masquerade_all
+            else found
+        )
 
     return frontend
 
@@ -95,7 +101,9 @@ def _all_means_local_too(external: Function) -> Function:
 def _local_rewritten(external: Function) -> Function:
     def frontend(*of: Any) -> Frontend:  # noqa: ANN401
         found: Frontend = external(*of)
-        return found if found.shortcut is None else replace(found, masquerade=Masquerade.ALWAYS)
+        return (
+            found if found.shortcut is None else msgspec.structs.replace(found, masquerade=Masquerade.ALWAYS)
+        )
 
     return frontend
 

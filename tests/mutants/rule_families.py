@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import msgspec
 
 from kproxy.backends.iptables import names
 from kproxy.backends.iptables.rules import (
@@ -272,7 +272,7 @@ DISPATCH = (
 
 
 def _for_three_hours(match: Match) -> Match:
-    return replace(match, seconds=10800) if isinstance(match, RecentlySeen) else match
+    return msgspec.structs.replace(match, seconds=10800) if isinstance(match, RecentlySeen) else match
 
 
 GUARDS = (

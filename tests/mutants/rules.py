@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from kproxy.backends.iptables import names
 from kproxy.backends.iptables.base import HookRules, Options
-from kproxy.backends.iptables.compile import Context, SharedRule
+from kproxy.backends.iptables.compile import Context, OwnChains, SharedRule
 from kproxy.backends.iptables.rules import Chain, ChainName, Jump, Match, Rule, Table, Target
 from tests.mutants.mutant import Function, Patch
 
@@ -76,7 +78,9 @@ def edited(family: Rules, edit: Edit) -> tuple[Patch, ...]:
     """Every place that rules come from, with the family's edited and all others as they are."""
     editor = _Editor(family, edit)
     return (
-        Patch("kproxy.backends.iptables.program:chains", editor.own_chains),
+        Patch("kproxy.backends.iptables.program:own_chains", editor.own_chains),
+        Patch("kproxy.backends.iptables.program:endpoint_chain", editor.endpoint_chain),
+        Patch("kproxy.backends.iptables.endpoint_text:endpoint_chain", editor.endpoint_chain),
         Patch("kproxy.backends.iptables.program:dispatch", editor.dispatch),
         Patch("kproxy.backends.iptables.base:constant_chains", editor.constant_chains),
         Patch("kproxy.backends.iptables.base:node_port_rules", editor.last_rules),
@@ -93,7 +97,14 @@ class _Editor:
     edit: Edit
 
     def own_chains(self, chains: Function) -> Function:
-        return lambda *of: tuple(self._chain(Table.NAT, chain) for chain in chains(*of))
+        def edited(*of: object) -> OwnChains:
+            own: OwnChains = chains(*of)
+            return own._replace(chains=tuple(self._chain(Table.NAT, chain) for chain in own.chains))
+
+        return edited
+
+    def endpoint_chain(self, chain: Function) -> Function:
+        return lambda *of: self._chain(Table.NAT, chain(*of))
 
     def dispatch(self, dispatch: Function) -> Function:
         return lambda *of: [

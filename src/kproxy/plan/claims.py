@@ -9,7 +9,8 @@ cluster IP that way, CVE-2020-8554); among equals the first by namespace and nam
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kproxy.api import Key
 from kproxy.plan.memo import Claim, Claims

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+import msgspec
+
 from kproxy.api import Key
 from kproxy.net import Address, Family, Network, Protocol
 from kproxy.plan.memo import Memo
@@ -45,8 +47,7 @@ class Scope(enum.Enum):
     LOCAL = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True, gc=False):
     """A backend of a service port; ``local`` means on this node (by nodeName, never by address)."""
 
     address: Address
@@ -54,16 +55,14 @@ class Endpoint:
     local: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(msgspec.Struct, frozen=True, gc=False):
     """The endpoints new connections are spread over, in stable order; may be empty."""
 
     scope: Scope
     endpoints: tuple[Endpoint, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frontend:
+class Frontend(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One address a client may use.
 
     ``address`` is None for a node port: the plan's `NodePorts` say which addresses those are.
@@ -84,8 +83,7 @@ class Frontend:
     admit_self: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServicePlan:
+class ServicePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that this node does for one service port in one family.
 
     ``affinity_seconds`` None means no ClientIP affinity.  Two plans made from unchanged input

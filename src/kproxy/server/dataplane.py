@@ -7,8 +7,10 @@ its mode is asked for.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from kproxy import host
@@ -21,6 +23,9 @@ from kproxy.server.sync import Dataplane, Rules, Written
 
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 _IPV6_DISABLED = "net/ipv6/conf/all/disable_ipv6"
+
+CLEAR_AFTER_SECONDS = 1.0
+"""How long after a family's first rules those of other modes go."""
 
 _COUNTED = frozenset({"filter", "nat"})
 """The tables whose rules are worth a metric: mangle has a chain of ours, and no rule."""
@@ -160,24 +165,33 @@ class _Ipvs:
         self._kernel.forget()
 
 
+def _later(body: Callable[[], None]) -> None:
+    timer = threading.Timer(CLEAR_AFTER_SECONDS, body)
+    timer.daemon = True
+    timer.start()
+
+
 class _Successor:
     """A data plane that takes over from another mode: what that left goes once its own rules stand.
 
-    In this order no connection finds neither (``life.mode-switch``).
+    In this order no connection finds neither (``life.mode-switch``).  It is looked for a moment later, so as not to
+    hold up the first rules of another family.
     """
 
-    def __init__(self, plane: Dataplane, clear: Callable[[], None]) -> None:
-        self._plane, self._clear = plane, clear
+    def __init__(
+        self,
+        plane: Dataplane,
+        clear: Callable[[], None],
+        later: Callable[[Callable[[], None]], None] = _later,
+    ) -> None:
+        self._plane, self._clear, self._later = plane, clear, later
         self._cleared = False
 
     def apply(self, plan: Plan) -> Written:
         written = self._plane.apply(plan)
         if not self._cleared:
             self._cleared = True
-            try:
-                self._clear()
-            except HostError as error:
-                log.info("%s: rules of other modes were not looked for: %s", plan.family.value, error)
+            self._later(partial(self._clear_now, plan.family))
         return written
 
     def missing(self) -> tuple[str, ...]:
@@ -185,6 +199,12 @@ class _Successor:
 
     def forget(self) -> None:
         self._plane.forget()
+
+    def _clear_now(self, family: Family) -> None:
+        try:
+            self._clear()
+        except HostError as error:
+            log.info("%s: rules of other modes were not looked for: %s", family.value, error)
 
 
 def _plane(config: Configuration, family: Family) -> Dataplane:

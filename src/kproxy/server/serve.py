@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,9 @@ from kproxy.server.settings import node_addresses, pod_networks, settings_for
 from kproxy.server.stale import StaleFlows
 from kproxy.server.store import Store
 from kproxy.server.sync import Dataplane, FamilySync
+
+SETTLE_AFTER_SECONDS = 2.0
+"""How long after a family's first sync the garbage collector begins its work."""
 
 LOOK_SECONDS = 0.5
 """How often to look whether our rules are still there, where that costs next to nothing."""
@@ -102,8 +106,15 @@ def _family_sync(daemon: Daemon, family: Family, plane: Dataplane) -> FamilySync
     look = LOOK_SECONDS if config.mode == Mode.NFTABLES.value else None
     pace = Pace(shortest=section.min_sync_period.seconds, longest=section.sync_period.seconds, look=look)
     return FamilySync(
-        family, daemon.store, plane, StaleFlows(family), settings, pace, time.monotonic, _settle_memory
+        family, daemon.store, plane, StaleFlows(family), settings, pace, time.monotonic, _settle_memory_soon
     )
+
+
+def _settle_memory_soon() -> None:
+    """A moment after a first sync, so as not to hold up another family's."""
+    later = threading.Timer(SETTLE_AFTER_SECONDS, _settle_memory)
+    later.daemon = True
+    later.start()
 
 
 def _settle_memory() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from kproxy import api
-from kproxy.net import Address, Family, Protocol, family_of, parse_address
+from kproxy.net import Address, Family, Protocol, parse_address
 from kproxy.state.reading import Complain, complainer, is_port
 from kproxy.state.values import Endpoint, Note
 
@@ -62,27 +62,21 @@ def _targets(
 def _add(
     items: Iterable[api.Endpoint], targets: list[tuple[int, _Merged]], family: Family, complain: Complain
 ) -> None:
+    """``obj.first-address``: of several addresses only the first has a meaning."""
+    version = 4 if family is Family.IPV4 else 6
     for item in items:
-        address = _address(item, family, complain)
-        if address is None:
+        if not item.addresses:
             continue
+        address = parse_address(item.addresses[0])
+        if address is None or address.version != version:
+            complain(f"endpoint {item.addresses[0]!r} is not an {family.value} address")
+            continue
+        number = int(address)
         for port, found in targets:
             endpoint = _endpoint(item, address, port)
-            place = (int(address), port)
-            rival = found.get(place)
+            rival = found.get((number, port))
             if rival is None or _rank(endpoint) > _rank(rival):
-                found[place] = endpoint
-
-
-def _address(item: api.Endpoint, family: Family, complain: Complain) -> Address | None:
-    """``obj.first-address``: of several addresses only the first has a meaning."""
-    if not item.addresses:
-        return None
-    address = parse_address(item.addresses[0])
-    if address is None or family_of(address) is not family:
-        complain(f"endpoint {item.addresses[0]!r} is not an {family.value} address")
-        return None
-    return address
+                found[number, port] = endpoint
 
 
 def _endpoint(item: api.Endpoint, address: Address, port: int) -> Endpoint:

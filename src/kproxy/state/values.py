@@ -25,8 +25,7 @@ class Note:
     text: str
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ServicePortName:
+class ServicePortName(msgspec.Struct, frozen=True, order=True, gc=False):
     """Identity of a service port; ``str()`` is kube-proxy's text of it: ``namespace/name:port``."""
 
     namespace: str
@@ -63,8 +62,7 @@ class Endpoint(msgspec.Struct, frozen=True, gc=False):
     nodes: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServicePort:
+class ServicePort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One port of a Service with its endpoints, sorted by address and port, each once.
 
     ``node_port`` is None when none is allocated.
@@ -77,8 +75,7 @@ class ServicePort:
     endpoints: tuple[Endpoint, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class Service(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A Service that is proxied in the snapshot's family; all addresses and ranges are of that family.
 
     ``source_ranges`` None admits everybody.  ``affinity_seconds`` None means no ClientIP affinity.

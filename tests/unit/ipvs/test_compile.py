@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from ipaddress import ip_address
 
+import msgspec
 import pytest
 
 from kproxy.backends.ipvs.compile import Context, Part, part
@@ -97,7 +98,9 @@ def test_where_policy_finds_nobody_here_there_is_silence_and_the_shortcut_stays(
 
 
 def test_internal_policy_without_an_endpoint_here_is_silence_for_all() -> None:
-    silent = replace(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, NOBODY_HERE), on_empty=OnEmpty.DROP)
+    silent = msgspec.structs.replace(
+        frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, NOBODY_HERE), on_empty=OnEmpty.DROP
+    )
     found = made(service(silent))
     assert texts(found, Set.CLUSTER_IP_UNANSWERED) == {"10.96.0.1,tcp:80"}
     assert not any(isinstance(one, MarkKey) for one in found.virtuals)
@@ -153,7 +156,7 @@ def test_connections_drain_and_datagrams_only_to_endpoints_that_serve(
     drains: bool,  # noqa: FBT001
 ) -> None:
     one = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, HERE), protocol=protocol)
-    one = replace(one, serving=(Endpoint(ip_address("10.0.2.1"), 8080, local=False),))
+    one = msgspec.structs.replace(one, serving=(Endpoint(ip_address("10.0.2.1"), 8080, local=False),))
     virtual = made(one).virtuals[key("10.96.0.1", 80, protocol)]
     assert virtual.drains is drains
     assert virtual.lingering == {Destination(ip_address("10.0.2.1"), 8080)}

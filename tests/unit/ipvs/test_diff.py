@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address
 
+import msgspec
 from hypothesis import given, settings
 
 from kproxy.backends.ipvs.chains import Options
@@ -212,7 +212,7 @@ def test_datagrams_are_cut_unless_their_endpoint_still_serves() -> None:
     def asked(*endpoints: str, serving: tuple[Endpoint, ...] = ()) -> Plan:
         reached = pool(*endpoints)
         one = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 53, reached), protocol=Protocol.UDP)
-        return plan_of(replace(one, serving=serving))
+        return plan_of(msgspec.structs.replace(one, serving=serving))
 
     picture, before = kernel_with(asked("10.0.1.1:80", "10.0.1.2:80", "10.0.1.3:80"))
     assert text(to(asked("10.0.1.1:80", serving=(served,)), picture, before)) == [

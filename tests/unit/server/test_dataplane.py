@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from kproxy.host import HostError, Reason
@@ -81,9 +83,13 @@ class Recorder(Plane):
         return Written(f"written for {plan.family.value}")
 
 
+def at_once(body: Callable[[], None]) -> None:
+    body()
+
+
 def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() -> None:
     log: list[str] = []
-    plane = _Successor(Recorder(log, failures=1), lambda: log.append("cleared"))
+    plane = _Successor(Recorder(log, failures=1), lambda: log.append("cleared"), at_once)
     with pytest.raises(HostError):
         plane.apply(PLAN)
     assert log == []
@@ -96,4 +102,4 @@ def test_a_machine_without_the_other_modes_tools_is_served() -> None:
     def clear() -> None:
         raise HostError("iptables --version", "command not found", Reason.UNSUPPORTED)
 
-    assert _Successor(Recorder([]), clear).apply(PLAN) == Written("written for IPv4")
+    assert _Successor(Recorder([]), clear, at_once).apply(PLAN) == Written("written for IPv4")

@@ -1,7 +1,7 @@
 """What one service port needs of iptables, as kube-proxy lays it out: ServicePlan in, typed rules out.
 
 `dispatch` gives the rules by which packets find the service port, in chains shared with all others;
-`chains` the chains of its own.  The way of a packet through the nat table::
+`own_chains` and `endpoint_chain` the chains of its own.  The way of a packet through the nat table::
 
     KUBE-SERVICES --cluster IP--> KUBE-SVC (cluster) or KUBE-SVL (local endpoints) --at random--> KUBE-SEP
     KUBE-SERVICES --external address--> [KUBE-FW: source ranges] --> KUBE-EXT --> KUBE-SVC or KUBE-SVL
@@ -83,12 +83,33 @@ class SharedRule:
     rule: Rule
 
 
-class _Target(NamedTuple):
-    """An endpoint, its text ``10.0.0.1:80`` or ``[fd00::1]:80``, and the chain named after both."""
+class NamedEndpoint(NamedTuple):
+    """An endpoint, the texts ``10.0.0.1`` and ``10.0.0.1:80`` (``[fd00::1]:80``), and the chain named after it."""
 
     endpoint: Endpoint
+    address: str
     text: str
     chain: ChainName
+
+
+class EndpointKind(NamedTuple):
+    """What decides the rules of an endpoint's chain besides the endpoint; they are alike for all of a service port.
+
+    ``remembered``: session affinity.  ``commented``: see `Context`.
+    """
+
+    family: Family
+    protocol: Protocol
+    remembered: bool
+    commented: bool
+
+
+class OwnChains(NamedTuple):
+    """The chains of a service port's own, and the endpoints they lead to, each of which has a chain as well."""
+
+    chains: tuple[Chain, ...]
+    targets: tuple[NamedEndpoint, ...]
+    kind: EndpointKind
 
 
 def dispatch(service: ServicePlan, context: Context) -> Iterator[SharedRule]:
@@ -103,7 +124,7 @@ def dispatch(service: ServicePlan, context: Context) -> Iterator[SharedRule]:
             yield from _refusal(service, frontend, context)
 
 
-def chains(service: ServicePlan, context: Context) -> tuple[Chain, ...]:
+def own_chains(service: ServicePlan, context: Context) -> OwnChains:
     """The service port's own chains in the nat table; none when nothing can answer (``ipt.only-needed``)."""
     identity = names.identity(service)
     suffix = names.suffix(identity)
@@ -114,13 +135,30 @@ def chains(service: ServicePlan, context: Context) -> tuple[Chain, ...]:
     guarded = [f for f in external if f.sources is not None]
     if guarded:
         found.append(_source_ranges_chain(service, guarded, suffix))
-    targets: dict[str, _Target] = {}
+    targets: dict[str, NamedEndpoint] = {}
     for scope, pool in _pools(service).items():
         wanted = [_target(endpoint, identity) for endpoint in pool.endpoints]
         found.append(_pool_chain(service, scope, wanted, suffix, context))
         targets.update((target.text, target) for target in wanted)
-    found += [_endpoint_chain(service, target, context) for target in targets.values()]
-    return tuple(found)
+    kind = EndpointKind(
+        context.family, service.protocol, service.affinity_seconds is not None, context.endpoint_comments
+    )
+    return OwnChains(tuple(found), tuple(targets.values()), kind)
+
+
+def endpoint_chain(target: NamedEndpoint, kind: EndpointKind, subject: str) -> Chain:
+    """Masquerade the endpoint's own packets, whose answers would else not come back here; then NAT.
+
+    ``subject`` is the service port's name.
+    """
+    comment = subject if kind.commented else ""
+    transport = _OF_PROTOCOL[kind.protocol]
+    matches = (RememberSource(target.chain), transport) if kind.remembered else (transport,)
+    rules = (
+        Rule(_MARK_MASQUERADE, (Source(target.endpoint.address),), comment),
+        Rule(DestinationNAT(target.endpoint.address, target.endpoint.port), matches, comment),
+    )
+    return Chain(target.chain, rules)
 
 
 def node_port_destinations(context: Context) -> tuple[tuple[Match, ...], ...]:
@@ -240,7 +278,7 @@ def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: 
 
 
 def _pool_chain(
-    service: ServicePlan, scope: Scope, wanted: list[_Target], suffix: str, context: Context
+    service: ServicePlan, scope: Scope, wanted: list[NamedEndpoint], suffix: str, context: Context
 ) -> Chain:
     rules: list[Rule] = []
     for frontend in service.frontends:
@@ -256,19 +294,6 @@ def _pool_chain(
         chance = (OneIn(left),) if left > 1 else ()
         rules.append(Rule(Jump(target.chain), chance, comment))
     return Chain(names.POOL_PREFIX[scope] + suffix, tuple(rules))
-
-
-def _endpoint_chain(service: ServicePlan, target: _Target, context: Context) -> Chain:
-    """Masquerade the endpoint's own packets, whose answers would else not come back here; then NAT."""
-    comment = str(service.name) if context.endpoint_comments else ""
-    transport = _OF_PROTOCOL[service.protocol]
-    remembered = service.affinity_seconds is not None
-    matches = (RememberSource(target.chain), transport) if remembered else (transport,)
-    rules = (
-        Rule(_MARK_MASQUERADE, (Source(target.endpoint.address),), comment),
-        Rule(DestinationNAT(target.endpoint.address, target.endpoint.port), matches, comment),
-    )
-    return Chain(target.chain, rules)
 
 
 def _masquerade(kind: Masquerade, addressed: tuple[Match, ...], comment: str, context: Context) -> list[Rule]:
@@ -293,7 +318,7 @@ def _from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match
             return ()
 
 
-def _target(endpoint: Endpoint, identity: str) -> _Target:
+def _target(endpoint: Endpoint, identity: str) -> NamedEndpoint:
     address = text_of(endpoint.address)
     text = f"{address}:{endpoint.port}" if endpoint.address.version == 4 else f"[{address}]:{endpoint.port}"
-    return _Target(endpoint, text, names.ENDPOINT_PREFIX + names.suffix(identity + text))
+    return NamedEndpoint(endpoint, address, text, names.ENDPOINT_PREFIX + names.suffix(identity + text))

@@ -40,7 +40,9 @@ REWRITE_SHARE = 64
 """A shared chain is rewritten when more than one in so many of its lines goes: deleting a rule costs
 iptables-nft about as much as writing this many (5,000 rules: 3 ms each, 240 ms for all)."""
 
-_LINES_PER_CHUNK = 256
+_CHUNK = 1 << 15
+"""Characters written at once, or a few more: little enough that the tool reads while more is made."""
+
 _FILTER_SHARED = tuple(shared for shared in Shared if shared.table is Table.FILTER)
 _NAT_SHARED = tuple(shared for shared in Shared if shared.table is Table.NAT)
 
@@ -49,8 +51,9 @@ _NAT_SHARED = tuple(shared for shared in Shared if shared.table is Table.NAT)
 class Block:
     """One ``*table ... COMMIT``: the kernel does all of it or nothing.
 
-    ``lines`` may be made while they are read, and then only once.  ``growth`` is how many more rules the
-    table has afterwards (a `Rewrite` counts from zero); None: as many as it appends.
+    ``lines`` may be made while they are read, and then only once; each text is a line, or several with line ends
+    between them.  ``growth`` is how many more rules the table has afterwards (a `Rewrite` counts from zero); None: as
+    many as it appends.
     """
 
     table: Table
@@ -63,9 +66,15 @@ class Block:
     def chunks(self) -> Iterator[str]:
         """Its text in pieces, for it may have tens of megabytes."""
         yield f"*{self.table.value}\n"
-        for some in _batches(self.lines, _LINES_PER_CHUNK):
-            yield "\n".join(some) + "\n"
-        yield "COMMIT\n"
+        pending: list[str] = []
+        size = 0
+        for text in self.lines:
+            pending.append(text)
+            size += len(text)
+            if size >= _CHUNK:
+                yield "\n".join((*pending, ""))
+                pending, size = [], 0
+        yield "\n".join((*pending, "COMMIT", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +94,12 @@ class Rewrite:
             yield Block(Table.FILTER, early)
         yield _whole(Table.MANGLE, {names.CANARY: ()})
         yield from self._nat()
+        yield Block(Table.FILTER, self._filter(), None)
+
+    def _filter(self) -> Iterator[str]:
         constant = _texts(base.constant_chains(self.desired.options)[Table.FILTER])
         shared = {s.chain: _appended(self.desired, s) for s in _FILTER_SHARED}
-        yield _whole(Table.FILTER, {names.CANARY: (), **constant, **shared})
+        yield from _declared({names.CANARY: (), **constant, **shared})
 
     def _nat(self) -> Iterator[Block]:
         if self.block_chains == LEGACY_BLOCK_CHAINS:
@@ -104,7 +116,8 @@ class Rewrite:
         for fragment in desired.fragments.values():
             texts = fragment.text()
             wanted.update(texts)
-            yield from _declared(texts)
+            if texts:
+                yield "\n".join(_declared(texts))
         for shared in _NAT_SHARED:
             yield from _appended(desired, shared)
         stale = self._stale(wanted)

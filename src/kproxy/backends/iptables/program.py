@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kproxy.backends.iptables import base, names
-from kproxy.backends.iptables.compile import Context, SharedRule, chains, dispatch
+from kproxy.backends.iptables.compile import Context, SharedRule, dispatch, endpoint_chain, own_chains
+from kproxy.backends.iptables.endpoint_text import endpoint_texts
 from kproxy.backends.iptables.names import Shared
 from kproxy.backends.iptables.rules import Chain, Ruleset, Table, render, specification
 
@@ -26,24 +27,37 @@ LARGE_CLUSTER_ENDPOINTS = 1000
 """Above it the rules of single endpoints carry no comments (behaviour ``life.large-cluster``)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Fragment:
-    """One service port's part.  Same plan and context: the same object, as `program` makes it.
+    """One service port's part.  Same plan and context: the same object, as `program` makes it."""
 
-    ``dispatch`` holds its lines in the shared chains, without ``-A CHAIN``.
-    """
+    __slots__ = ("_dispatch", "context", "service")
 
-    service: ServicePlan
-    context: Context
-    dispatch: tuple[tuple[Shared, str], ...]
+    def __init__(self, service: ServicePlan, context: Context) -> None:
+        """Make nothing yet: the tool reads the first lines while the others are made."""
+        self.service, self.context = service, context
+        self._dispatch: tuple[tuple[Shared, str], ...] | None = None
+
+    @property
+    def dispatch(self) -> tuple[tuple[Shared, str], ...]:
+        """Its lines in the shared chains, without ``-A CHAIN``; kept, for they are compared at each change."""
+        if self._dispatch is None:
+            found = dispatch(self.service, self.context)
+            self._dispatch = tuple((each.chain, specification(each.rule)) for each in found)
+        return self._dispatch
 
     def chains(self) -> tuple[Chain, ...]:
         """Its own chains in the nat table."""
-        return chains(self.service, self.context)
+        own = own_chains(self.service, self.context)
+        subject = str(self.service.name)
+        return (*own.chains, *(endpoint_chain(target, own.kind, subject) for target in own.targets))
 
     def text(self) -> dict[ChainName, tuple[str, ...]]:
-        """Its own chains as ``-A`` lines."""
-        return {chain.name: tuple(render(chain)) for chain in self.chains()}
+        """Its own chains as ``-A`` lines: the same as of `chains`, in a third of the time."""
+        own = own_chains(self.service, self.context)
+        texts = {chain.name: tuple(render(chain)) for chain in own.chains}
+        if own.targets:
+            texts.update(endpoint_texts(own.targets, own.kind, str(self.service.name)))
+        return texts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +93,7 @@ def program(plan: Plan, options: Options, previous: Program | None = None) -> Pr
     for service in plan.services:
         fragment = old.get(service.name)
         if fragment is None or fragment.service is not service:
-            fragment = _fragment(service, context)
+            fragment = Fragment(service, context)
         fragments[service.name] = fragment
     return Program(context, options, fragments)
 
@@ -106,11 +120,6 @@ def ruleset(desired: Program) -> Ruleset:
     for table, known in tables.items():
         known.update({name: Chain(name) for name in names.OWN_CHAINS[table] if name not in known})
     return Ruleset(desired.context.family, tables)
-
-
-def _fragment(service: ServicePlan, context: Context) -> Fragment:
-    lines = tuple((found.chain, specification(found.rule)) for found in dispatch(service, context))
-    return Fragment(service, context, lines)
 
 
 def _endpoint_count(service: ServicePlan) -> int:

@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from kproxy.net import text_of
 
@@ -55,8 +57,7 @@ class ConntrackStatus(enum.Enum):
 # Matches.  A rule's matches must all hold; ``negated`` turns one round.
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True, gc=False):
     """The packet's source is this address or in this network."""
 
     network: Address | Network
@@ -66,8 +67,7 @@ class Source:
         return f"{'! ' if self.negated else ''}-s {text_of(self.network)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(msgspec.Struct, frozen=True, gc=False):
     """The packet's destination is this address or in this network."""
 
     network: Address | Network
@@ -77,24 +77,21 @@ class Destination:
         return f"{'! ' if self.negated else ''}-d {text_of(self.network)}"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceIsLocal:
+class SourceIsLocal(msgspec.Struct, frozen=True, gc=False):
     """The source is an address of this node (or loopback): the node itself sent the packet."""
 
     def __str__(self) -> str:
         return "-m addrtype --src-type LOCAL"
 
 
-@dataclass(frozen=True, slots=True)
-class DestinationIsLocal:
+class DestinationIsLocal(msgspec.Struct, frozen=True, gc=False):
     """The destination is an address of this node, loopback included."""
 
     def __str__(self) -> str:
         return "-m addrtype --dst-type LOCAL"
 
 
-@dataclass(frozen=True, slots=True)
-class Transport:
+class Transport(msgspec.Struct, frozen=True, gc=False):
     """The packet's protocol and, where not None, its destination port."""
 
     protocol: Protocol
@@ -107,8 +104,7 @@ class Transport:
         return f"-p {name} -m {name} --dport {self.destination_port}"
 
 
-@dataclass(frozen=True, slots=True)
-class InInterface:
+class InInterface(msgspec.Struct, frozen=True, gc=False):
     """The interface the packet came in by: a name, or a prefix with a final ``+``.
 
     A packet the node itself sends has none: the match fails, and holds where negated.
@@ -121,8 +117,7 @@ class InInterface:
         return f"! -i {self.name}" if self.negated else f"-i {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Conntrack:
+class Conntrack(msgspec.Struct, frozen=True, gc=False):
     """The connection has one of these (negated: none of these)."""
 
     any_of: tuple[ConntrackStatus, ...]
@@ -133,8 +128,7 @@ class Conntrack:
         return f"-m conntrack {'! ' if self.negated else ''}--ctstate {names}"
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True, gc=False):
     """``packet mark & mask == value``."""
 
     value: int
@@ -145,18 +139,21 @@ class Mark:
         return f"-m mark {'! ' if self.negated else ''}--mark {self.value:#010x}/{self.mask:#010x}"
 
 
-@dataclass(frozen=True, slots=True)
-class OneIn:
+class OneIn(msgspec.Struct, frozen=True, gc=False):
     """Holds for one packet in ``count``, at random."""
 
     count: int
 
     def __str__(self) -> str:
-        return f"-m statistic --mode random --probability {1 / self.count:0.10f}"
+        return _one_in(self.count)
 
 
-@dataclass(frozen=True, slots=True)
-class RecentlySeen:
+@cache
+def _one_in(count: int) -> str:
+    return f"-m statistic --mode random --probability {1 / count:0.10f}"
+
+
+class RecentlySeen(msgspec.Struct, frozen=True, gc=False):
     """The packet's source was put in list ``name`` less than ``seconds`` ago (older ones are reaped)."""
 
     name: str
@@ -166,8 +163,7 @@ class RecentlySeen:
         return f"-m recent --name {self.name} --rcheck --seconds {self.seconds} --reap"
 
 
-@dataclass(frozen=True, slots=True)
-class RememberSource:
+class RememberSource(msgspec.Struct, frozen=True, gc=False):
     """Puts the packet's source in list ``name``; always holds.  Evaluated in its place among the matches."""
 
     name: str
@@ -194,8 +190,7 @@ Match = (
 # Targets.
 
 
-@dataclass(frozen=True, slots=True)
-class Jump:
+class Jump(msgspec.Struct, frozen=True, gc=False):
     """Go through that chain; come back when it ends or returns."""
 
     chain: ChainName
@@ -204,40 +199,35 @@ class Jump:
         return f"-j {self.chain}"
 
 
-@dataclass(frozen=True, slots=True)
-class Return:
+class Return(msgspec.Struct, frozen=True, gc=False):
     """Leave this chain."""
 
     def __str__(self) -> str:
         return "-j RETURN"
 
 
-@dataclass(frozen=True, slots=True)
-class Accept:
+class Accept(msgspec.Struct, frozen=True, gc=False):
     """Let the packet pass this hook of this table."""
 
     def __str__(self) -> str:
         return "-j ACCEPT"
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(msgspec.Struct, frozen=True, gc=False):
     """Discard in silence."""
 
     def __str__(self) -> str:
         return "-j DROP"
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(msgspec.Struct, frozen=True, gc=False):
     """Discard and answer ICMP port unreachable."""
 
     def __str__(self) -> str:
         return "-j REJECT"
 
 
-@dataclass(frozen=True, slots=True)
-class DestinationNAT:
+class DestinationNAT(msgspec.Struct, frozen=True, gc=False):
     """Rewrite the connection's destination; ends the nat table for the packet."""
 
     address: Address
@@ -249,8 +239,7 @@ class DestinationNAT:
         return f"-j DNAT --to-destination [{self.address}]:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Masquerade:
+class Masquerade(msgspec.Struct, frozen=True, gc=False):
     """Rewrite the connection's source to the address of the interface it leaves by; ends the nat table."""
 
     random_fully: bool = True
@@ -259,8 +248,7 @@ class Masquerade:
         return "-j MASQUERADE --random-fully" if self.random_fully else "-j MASQUERADE"
 
 
-@dataclass(frozen=True, slots=True)
-class OrMark:
+class OrMark(msgspec.Struct, frozen=True, gc=False):
     """Set these bits of the packet's mark; go on."""
 
     bits: int
@@ -269,8 +257,7 @@ class OrMark:
         return f"-j MARK --or-mark {self.bits:#010x}"
 
 
-@dataclass(frozen=True, slots=True)
-class XorMark:
+class XorMark(msgspec.Struct, frozen=True, gc=False):
     """Flip these bits of the packet's mark; go on."""
 
     bits: int
@@ -282,8 +269,7 @@ class XorMark:
 Target = Jump | Return | Accept | Drop | Reject | DestinationNAT | Masquerade | OrMark | XorMark
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True, gc=False):
     """When all ``matches`` hold, in order, do ``target``."""
 
     target: Target
@@ -291,16 +277,14 @@ class Rule:
     comment: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(msgspec.Struct, frozen=True, gc=False):
     """A chain and all its rules.  Of a builtin chain: the rules we keep at its top."""
 
     name: ChainName
     rules: tuple[Rule, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ruleset:
+class Ruleset(msgspec.Struct, frozen=True, gc=False):
     """All chains of ours in one family, by table and name; the keys of builtin chains are `Hook` values."""
 
     family: Family
@@ -309,10 +293,10 @@ class Ruleset:
 
 def specification(rule: Rule) -> str:
     """The rule without its chain, as ``iptables -C CHAIN`` and ``-I CHAIN`` take it."""
-    parts = [f'-m comment --comment "{rule.comment[:COMMENT_LIMIT]}"'] if rule.comment else []
-    parts += map(str, rule.matches)
-    parts.append(str(rule.target))
-    return " ".join(parts)
+    text = f'-m comment --comment "{rule.comment[:COMMENT_LIMIT]}" ' if rule.comment else ""
+    for match in rule.matches:
+        text += f"{match!s} "
+    return f"{text}{rule.target!s}"
 
 
 def render(chain: Chain) -> list[str]:

@@ -126,11 +126,11 @@ class IptablesKernel:
             yield replace(block, lines=self._passing(block, written))
 
     def _passing(self, block: Block, written: Counter[Table]) -> Iterator[str]:
-        """A block's lines, counted as they go by."""
+        """A block's lines, its rules counted as they go by."""
         appended = 0
-        for line in block.lines:
-            appended += line.startswith(("-A", "-I"))
-            yield line
+        for text in block.lines:
+            appended += text.startswith(("-A ", "-I ")) + text.count("\n-A ") + text.count("\n-I ")
+            yield text
         written[block.table] += appended
         self._total[block.table] += appended if block.growth is None else block.growth
 
