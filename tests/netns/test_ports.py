@@ -356,6 +356,7 @@ def test_a_node_that_is_to_go_wants_no_new_traffic_but_its_services_stay_well() 
             await on.becomes(unwell)
             told = (await on.local(HEALTH_PORT, "/healthz")).json
             assert told["nodeEligible"] is False
+            assert told["healthy"] is True
             assert told["status"]["IPv4"]["healthy"] is True
             assert (await on.local(HEALTH_PORT, "/livez")).status == 200
             assert await on.status() == 200
@@ -468,7 +469,9 @@ def test_the_metrics_port_tells_mode_configuration_and_status_and_profiles_only_
             assert told["hostnameOverride"] == topology.HOSTNAMES["a"]
             assert told["enableProfiling"] is True
             assert "Up: 0 hr 00 min" in (await on.local(METRICS_PORT, "/statusz")).body
-            assert 'name="ping"' in (await on.local(METRICS_PORT, "/metrics/slis")).body
+            assert "process_start_time_seconds" in (await on.local(METRICS_PORT, "/metrics/slis")).body
+            flags = (await on.local(METRICS_PORT, "/flagz")).body
+            assert f"\nconfig: {on.directory}/config.yaml\n" in flags
             assert "thread ports" in (await on.local(METRICS_PORT, "/debug/pprof/goroutine")).body
         async with stage("nftables") as on:
             assert (await on.local(METRICS_PORT, "/debug/pprof/goroutine")).status == 404

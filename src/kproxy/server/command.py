@@ -57,7 +57,7 @@ def _act(given: Given, resolved: Resolved, file: WatchedFile | None) -> int:
         return clean_up()
     if given.says("init-only"):
         return prepare(config)
-    return run_proxy(Options(config, master=given.text("master"), file=file))
+    return run_proxy(Options(config, given, file))
 
 
 def write_configuration(config: Configuration, path: Path) -> int:

@@ -47,17 +47,14 @@ class _Payload(msgspec.Struct, rename="camel", omit_defaults=True):
 
 def livez(families: Mapping[Family, FamilyHealth], patience: float, now: float) -> Answer:
     """Whether any change has waited for ``patience`` seconds (``hz.stale``); ``now`` is seconds since the epoch."""
-    return _answer(_payload(families, patience, now))
+    return _answer(families, patience, now)
 
 
 def healthz(
     families: Mapping[Family, FamilyHealth], patience: float, now: float, node: Node | None
 ) -> Answer:
     """The same, and whether the node is there to stay (``hz.node-taint``)."""
-    payload = _payload(families, patience, now)
-    payload.node_eligible = eligible(node)
-    payload.healthy = payload.healthy and payload.node_eligible
-    return _answer(payload)
+    return _answer(families, patience, now, node_eligible=eligible(node))
 
 
 def eligible(node: Node | None) -> bool:
@@ -67,31 +64,40 @@ def eligible(node: Node | None) -> bool:
     return all(taint.key != DELETION_TAINT for taint in node.spec.taints or ())
 
 
-def _payload(families: Mapping[Family, FamilyHealth], patience: float, now: float) -> _Payload:
-    """``hz.payload``; a healthy proxy says it was updated just now (``hz.ok``), another when it last was."""
+def _answer(
+    families: Mapping[Family, FamilyHealth],
+    patience: float,
+    now: float,
+    *,
+    node_eligible: bool | None = None,
+) -> Answer:
+    """``hz.payload``; who answers 200 says that all was updated just now (``hz.ok``), another when any family last was.
+
+    ``healthy`` is of the proxy alone, whatever becomes of the node.
+    """
     status = {family.value: _status(state, patience, now) for family, state in families.items()}
     healthy = all(state.healthy for state in status.values())
-    late = [state.last_updated for state in status.values() if not state.healthy]
-    return _Payload(min(late, default=_timestamp(now)), _timestamp(now), healthy, status)
+    well = healthy and node_eligible is not False
+    ages = [state.updated for state in families.values() if state.updated is not None]
+    last = _updated(0.0 if well else min(ages, default=None), now)
+    payload = _Payload(last, _timestamp(now), healthy, status, node_eligible)
+    return Answer(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, msgspec.json.encode(payload))
 
 
 def _status(state: FamilyHealth, patience: float, now: float) -> _Status:
-    if not _late(state, patience):
-        return _Status(_timestamp(now), healthy=True)
-    return _Status(_NEVER if state.updated is None else _timestamp(now - state.updated), healthy=False)
+    return _Status(_updated(state.updated, now), healthy=not _late(state, patience))
 
 
 def _late(state: FamilyHealth, patience: float) -> bool:
     return state.waiting is not None and state.waiting >= patience
 
 
+def _updated(age: float | None, now: float) -> str:
+    return _NEVER if age is None else _timestamp(now - age)
+
+
 def _timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
-
-
-def _answer(payload: _Payload) -> Answer:
-    status = HTTPStatus.OK if payload.healthy else HTTPStatus.SERVICE_UNAVAILABLE
-    return Answer(status, msgspec.json.encode(payload))
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,29 +46,40 @@ def set_up(config: Logging) -> None:
         handlers[1].addFilter(lambda record: record.levelno < logging.WARNING)
     threshold = Threshold(config)
     for handler in handlers:
-        handler.addFilter(threshold.passes)
+        handler.addFilter(threshold)
     logging.basicConfig(level=threshold.lowest, handlers=handlers, force=True)
 
 
-class Threshold:
+def set_verbosity(verbosity: int) -> None:
+    """From now on the root logger is so verbose, but for modules that have a pattern of their own."""
+    root = logging.getLogger()
+    for threshold in {
+        each for handler in root.handlers for each in handler.filters if isinstance(each, Threshold)
+    }:
+        threshold.general = _level(verbosity)
+        root.setLevel(threshold.lowest)
+
+
+class Threshold(logging.Filter):
     """Lets a record pass by the verbosity, or by that of the first pattern its module matches (``--vmodule``)."""
 
     def __init__(self, config: Logging) -> None:
         """``config`` is the logging section."""
-        self._general = _level(config.verbosity)
+        super().__init__()
+        self.general = _level(config.verbosity)
         self._patterns = [(item.file_pattern, _level(item.verbosity)) for item in config.vmodule]
 
     @property
     def lowest(self) -> int:
         """The level below which nothing ever passes."""
-        return min([self._general, *(level for _, level in self._patterns)])
+        return min([self.general, *(level for _, level in self._patterns)])
 
-    def passes(self, record: logging.LogRecord) -> bool:
+    def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is written."""
         for pattern, level in self._patterns:
             if fnmatch.fnmatchcase(record.module, pattern):
                 return record.levelno >= level
-        return record.levelno >= self._general
+        return record.levelno >= self.general
 
 
 class TextFormatter(logging.Formatter):

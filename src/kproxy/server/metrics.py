@@ -25,6 +25,7 @@ SYNC_BUCKETS = tuple(0.001 * 2**n for n in range(15))
 """Seconds: 1 ms to 16 s."""
 
 PROGRAMMING_BUCKETS = (
+    0.0,
     0.25,
     0.5,
     *(float(n) for n in range(1, 60)),

@@ -1,29 +1,27 @@
 """What the metrics port answers, path by path (``met.*``; 127.0.0.1:10249 unless configured).
 
-Served by `kproxy.server.ports`.  Profiling is there only when enabled, and it is Python's: the stacks of all
-threads under the name that Go's tools give theirs, and no profile in pprof's own format.
+Served by `kproxy.server.ports`.  Pages that have modules of their own: `kproxy.server.zpages`, `kproxy.server.profiling`.
 """
 
 from __future__ import annotations
 
 import gzip
-import platform
-import sys
-import threading
-import time
-import traceback
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import generate_latest
 
-from kproxy import __version__
 from kproxy.server.config import Configuration
+from kproxy.server.flag_values import flag_values
+from kproxy.server.flags import Given
+from kproxy.server.gates import enabled
 from kproxy.server.ports_http import NOT_FOUND, Answer, Handler, Request, text
+from kproxy.server.profiling import PROFILING
 from kproxy.server.write import document
+from kproxy.server.zpages import flagz, statusz
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Prometheus' text format, which every scraper takes and kube-proxy sends."""
@@ -31,28 +29,24 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CONFIG_NAME = "kubeproxy.config.k8s.io"
 """The key of ``/configz``: the API group of the configuration."""
 
-STATUSZ_JSON = ("g=config.k8s.io", "as=Statusz")
-"""Parameters of the ``Accept`` header that asks for ``/statusz`` as JSON."""
 
-_WARNING = (
-    "Warning: This endpoint is not meant to be machine parseable, "
-    "has no formatting compatibility guarantees and is for debugging purposes only."
-)
-
-
-def metrics_port(config: Configuration, registry: CollectorRegistry, started: float) -> Handler:
-    """The handler of the port; ``started`` is when the daemon did, in seconds since the epoch."""
-    checks = Checks()
+def metrics_port(
+    config: Configuration, registry: CollectorRegistry, started: float, given: Given | None = None
+) -> Handler:
+    """The handler of the port; ``started`` is when the daemon did, in seconds since the epoch, ``given`` its flags."""
     paths: dict[str, Handler] = {
-        "/healthz": checks.healthz,
-        "/metrics": lambda request: exposition(registry, request),
-        "/metrics/slis": lambda request: exposition(checks.registry, request),
+        "/healthz": lambda _: text("ok"),
+        "/metrics": partial(exposition, registry),
+        "/metrics/slis": partial(exposition, indicators(started)),
         "/proxyMode": lambda _: text(config.mode),
         "/configz": lambda _: configz(config),
     }
     if config.enable_profiling:
         paths |= PROFILING
-    paths["/statusz"] = statusz(started, (*paths, "/statusz"))
+    if enabled(config.feature_gates, "ComponentFlagz"):
+        paths["/flagz"] = flagz(partial(flag_values, given or Given()))
+    if enabled(config.feature_gates, "ComponentStatusz"):
+        paths["/statusz"] = statusz(started, (*paths, "/statusz"))
     return router(paths)
 
 
@@ -66,27 +60,12 @@ def router(paths: Mapping[str, Handler]) -> Handler:
     return handle
 
 
-class Checks:
-    """The port's own ``/healthz``, which says that it answers (``hz.metrics-port-healthz``), and its count."""
-
-    def __init__(self) -> None:
-        """Nobody asked yet."""
-        self.registry = CollectorRegistry()
-        self._last = Gauge(
-            "kubernetes_healthcheck", "Result of one check", ("name", "type"), registry=self.registry
-        )
-        self._all = Counter(
-            "kubernetes_healthchecks_total",
-            "Results of all checks",
-            ("name", "type", "status"),
-            registry=self.registry,
-        )
-
-    def healthz(self, _: Request) -> Answer:
-        """Always well."""
-        self._last.labels("ping", "healthz").set(1)
-        self._all.labels("ping", "healthz", "success").inc()
-        return text("ok")
+def indicators(started: float) -> CollectorRegistry:
+    """What kube-proxy tells of KEP-3466's service level indicators: since when it runs, for it registers no check."""
+    registry = CollectorRegistry()
+    name, text = "process_start_time_seconds", "[ALPHA] When the process began, seconds since the epoch"
+    Gauge(name, text, registry=registry).set(started)
+    return registry
 
 
 def exposition(registry: CollectorRegistry, request: Request) -> Answer:
@@ -100,71 +79,3 @@ def exposition(registry: CollectorRegistry, request: Request) -> Answer:
 def configz(config: Configuration) -> Answer:
     """``met.configz``: what is in force, defaults filled in."""
     return Answer(HTTPStatus.OK, msgspec.json.encode({CONFIG_NAME: document(config)}))
-
-
-def statusz(started: float, paths: tuple[str, ...]) -> Handler:
-    """KEP-4827: who this is and since when, as text or, if asked for by name, JSON."""
-    listed = sorted(paths)
-    begun = datetime.fromtimestamp(started, UTC)
-
-    def handle(request: Request) -> Answer:
-        seconds = int(time.time() - started)
-        if all(parameter in request.headers.get("accept", "") for parameter in STATUSZ_JSON):
-            return Answer(HTTPStatus.OK, msgspec.json.encode(_structured(begun, seconds, listed)))
-        minutes, rest = divmod(seconds, 60)
-        lines = (
-            "",
-            "kube-proxy statusz",
-            _WARNING,
-            "",
-            f"Started: {begun:%a %b %d %H:%M:%S UTC %Y}",
-            f"Up: {minutes // 60} hr {minutes % 60:02} min {rest:02} sec",
-            f"Python version: {platform.python_version()}",
-            f"Binary version: kproxy {__version__}",
-            f"Paths: {' '.join(listed)}",
-            "",
-        )
-        return text("\n".join(lines))
-
-    return handle
-
-
-def _structured(begun: datetime, seconds: int, paths: list[str]) -> dict[str, object]:
-    return {
-        "kind": "Statusz",
-        "apiVersion": "config.k8s.io/v1alpha1",
-        "metadata": {"name": "kube-proxy"},
-        "startTime": begun.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "uptimeSeconds": seconds,
-        "binaryVersion": __version__,
-        "paths": paths,
-    }
-
-
-def thread_stacks(_: Request) -> Answer:
-    """Where each thread is."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    frames = sys._current_frames()  # noqa: SLF001 - the documented way to another thread's stack
-    stacks = (
-        f"thread {names.get(ident, '?')} ({ident}):\n{''.join(traceback.format_stack(frame))}"
-        for ident, frame in frames.items()
-    )
-    return text("\n".join(stacks))
-
-
-def command_line(_: Request) -> Answer:
-    """The process's arguments, a zero byte between them, as Go's pprof has it."""
-    return text("\0".join(sys.argv))
-
-
-def profiling_index(_: Request) -> Answer:
-    """What there is."""
-    return text("".join(f"{path}\n" for path in PROFILING))
-
-
-PROFILING: dict[str, Callable[[Request], Answer]] = {
-    "/debug/pprof/": profiling_index,
-    "/debug/pprof/cmdline": command_line,
-    "/debug/pprof/goroutine": thread_stacks,
-}
-"""With ``enableProfiling`` only.  There is no ``profile``, ``heap``, ``trace`` or ``symbol``."""

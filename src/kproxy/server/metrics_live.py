@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from kproxy.api import EndpointSlice, Key, Service
+from kproxy.api import Cluster, EndpointSlice, Key, Service
 from kproxy.plan import Exposure, Frontend, OnEmpty, Plan, Scope, ServicePortName
 from kproxy.server.metrics import IPVS, PREFIX
 from kproxy.server.store import Store
@@ -48,9 +48,9 @@ class LiveMetrics:
 
     def _changes(self) -> Iterator[Metric]:
         """Services are seen by each family, a slice by its own only."""
-        cluster, taken = self._store.cluster(), [sync.progress.feed.taken for sync in self._syncs]
-        services = [_differing(one.services, cluster.services) for one in taken]
-        slices = [_differing(one.slices, cluster.slices) for one in taken]
+        cluster = self._store.cluster()
+        services = [_differing(sync.progress.feed.taken.services, cluster.services) for sync in self._syncs]
+        slices = [_differing_slices(sync, cluster) for sync in self._syncs]
         seen = self._store.events
         for name, pending, total in (
             ("service", services, seen[Service.__name__] * len(self._syncs)),
@@ -116,6 +116,16 @@ def _only_elsewhere(frontend: Frontend) -> bool:
 def _differing(taken: Mapping[Key, object], now: Mapping[Key, object]) -> set[Key]:
     """What came and went again in between does not differ (``life.revert-collapses``)."""
     return {key for key in changed_keys(taken, now) if taken.get(key) != now.get(key)}
+
+
+def _differing_slices(sync: FamilySync, cluster: Cluster) -> set[Key]:
+    """Those of the sync's own family: others are none of its business, and it does not wake up for them."""
+    taken, now = sync.progress.feed.taken.slices, cluster.slices
+    return {
+        key
+        for key in _differing(taken, now)
+        if sync.family.value in {found.address_type for found in (taken.get(key), now.get(key)) if found}
+    }
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

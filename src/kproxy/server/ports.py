@@ -18,18 +18,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from kproxy.net import Address
-from kproxy.server.ports_http import (
-    BAD_REQUEST,
-    BROKEN,
-    END_OF_HEAD,
-    LONGEST_HEAD,
-    TOO_LONG,
-    Answer,
-    Handler,
-    Request,
-    encode,
-    parse,
-)
+from kproxy.server.ports_http import BROKEN, Answer, Handler, Request, encode, receive
 
 BIND_RETRY_SECONDS = 5.0
 """``hz.bind-retry``, ``met.bind``."""
@@ -67,7 +56,7 @@ class _Conversation:
     socket: socket.socket
     handler: Handler
     deadline: float
-    head: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
     answer: memoryview | None = None
 
 
@@ -224,17 +213,15 @@ def _read(conversation: _Conversation) -> bool:
     chunk = conversation.socket.recv(_CHUNK)
     if not chunk:
         return True
-    conversation.head += chunk
-    head, end, _ = conversation.head.partition(END_OF_HEAD)
-    request = None
-    if end:
-        request = parse(bytes(head))
-        answer = BAD_REQUEST if request is None else _answer(conversation.handler, request)
-    elif len(conversation.head) > LONGEST_HEAD:
-        answer = TOO_LONG
-    else:
-        return False
-    conversation.answer = memoryview(encode(answer, request, time.time()))
+    conversation.received += chunk
+    match receive(bytes(conversation.received)):
+        case Request() as request:
+            answer = _answer(conversation.handler, request)
+            conversation.answer = memoryview(encode(answer, request, time.time()))
+        case Answer() as refusal:
+            conversation.answer = memoryview(encode(refusal, None, time.time()))
+        case None:
+            pass
     return False
 
 

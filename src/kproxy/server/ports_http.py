@@ -1,13 +1,12 @@
 """As much HTTP as probes and scrapers need: a request's head in, an answer's bytes out.
 
-Used by `kproxy.server.ports`, which moves the bytes.  Pure.  Each answer ends its connection, bodies of requests
-are not read.
+Used by `kproxy.server.ports`, which moves the bytes.  Pure.  Each answer ends its connection.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from http import HTTPStatus
 from urllib.parse import unquote, urlsplit
@@ -15,6 +14,9 @@ from urllib.parse import unquote, urlsplit
 END_OF_HEAD = b"\r\n\r\n"
 LONGEST_HEAD = 16 * 1024
 """Bytes; a request line with a longer head is refused."""
+
+LONGEST_BODY = 1024
+"""Bytes; all that is ever sent here is a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Request:
     path: str
     query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,22 @@ def text(words: str, status: HTTPStatus = HTTPStatus.OK) -> Answer:
 NOT_FOUND = text("404 page not found\n", HTTPStatus.NOT_FOUND)
 BAD_REQUEST = text("400 bad request\n", HTTPStatus.BAD_REQUEST)
 TOO_LONG = text("431 request header fields too large\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+TOO_LARGE = text("413 request entity too large\n", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 BROKEN = text("500 internal server error\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def receive(received: bytes) -> Request | Answer | None:
+    """What came so far: a request, the answer to what can be none, or None while more must come."""
+    head, end, body = received.partition(END_OF_HEAD)
+    if not end:
+        return TOO_LONG if len(received) > LONGEST_HEAD else None
+    request = parse(head)
+    length = request.headers.get("content-length", "0") if request else ""
+    if request is None or not (length.isascii() and length.isdigit()):
+        return BAD_REQUEST
+    if len(length) > len(str(LONGEST_BODY)) or int(length) > LONGEST_BODY:
+        return TOO_LARGE
+    return replace(request, body=body[: int(length)]) if len(body) >= int(length) else None
 
 
 def parse(head: bytes) -> Request | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from kproxy.api import Key
 from kproxy.server.config import Configuration, split_host_port
+from kproxy.server.flags import Given
 from kproxy.server.health import Health
 from kproxy.server.healthcheck import HealthChecks
 from kproxy.server.lifecycle import CannotRun
@@ -38,10 +39,12 @@ def open_ports(
     store: Store,
     syncs: Sequence[FamilySync],
     health_check_failed: Callable[[Key, str], None] = lambda _service, _why: None,
+    given: Given | None = None,
 ) -> None:
     """Raises `CannotListen`.
 
-    ``health_check_failed`` is told once when a Service's health check node port cannot be had, and why.
+    ``health_check_failed`` is told once when a Service's health check node port cannot be had, and why; ``given`` are
+    the flags.
     """
     ports, metrics = Ports(), Metrics(config.mode)
     metrics.registry.register(LiveMetrics(config.mode, store, syncs, time.monotonic))
@@ -57,7 +60,7 @@ def open_ports(
         sync.in_kernel = HealthChecks(sync.family, ports, health.up_to_date, health_check_failed).update
     hard_fail = config.bind_address_hard_fail
     _open(ports, HEALTH, config.healthz_bind_address, health, hard_fail=hard_fail)
-    handler = metrics_port(config, metrics.registry, time.time())
+    handler = metrics_port(config, metrics.registry, time.time(), given)
     _open(ports, METRICS, config.metrics_bind_address, handler, hard_fail=hard_fail)
     ports.start()
 

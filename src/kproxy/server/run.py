@@ -26,6 +26,7 @@ from kproxy.server import tuning
 from kproxy.server.client import ApiClient
 from kproxy.server.config import Configuration, Mode
 from kproxy.server.credentials import Authorizer
+from kproxy.server.flags import Given
 from kproxy.server.kubeconfig import Connection, KubeconfigError, from_file, in_cluster
 from kproxy.server.lifecycle import CannotRun, Ending, MustRestart, begin
 from kproxy.server.store import Store
@@ -43,10 +44,10 @@ log = logging.getLogger("kproxy")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to run; ``master`` beats the kubeconfig's server, ``file`` is where the configuration is from."""
+    """What to run: ``file`` is where the configuration is from, ``given`` are the flags."""
 
     config: Configuration
-    master: str = ""
+    given: Given
     file: WatchedFile | None = None
 
 
@@ -98,14 +99,14 @@ def _set_up(options: Options, ending: Ending) -> None:
     config = options.config
     name = node_name(config)
     log.info("kproxy on node %s, mode %s", name, config.mode)
-    client = _client(config, options.master)
+    client = _client(config, options.given.text("master"))
     tuning.set_oom_score(config.oom_score_adj)
     tuning.set_conntrack(config.conntrack)
     store = Store(time.monotonic)
     _watch_cluster(config, client, store, name)
     from kproxy.server.serve import Daemon, serve  # noqa: PLC0415 - while the API server answers
 
-    serve(Daemon(config, name, store), client, ending)
+    serve(Daemon(config, name, store, options.given), client, ending)
 
 
 def _watch_cluster(config: Configuration, client: ApiClient, store: Store, name: str) -> None:

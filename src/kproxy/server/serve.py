@@ -22,6 +22,7 @@ from kproxy.server.announce import Announcer
 from kproxy.server.client import ApiClient
 from kproxy.server.config import Configuration, Mode
 from kproxy.server.dataplane import UnusableMode, dataplanes
+from kproxy.server.flags import Given
 from kproxy.server.lifecycle import Ending, MustRestart, begin
 from kproxy.server.node_watch import NodeWatch, wait_for_node
 from kproxy.server.pacing import Pace
@@ -43,11 +44,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """What all parts share: the configuration, this node's name, and what is known of the cluster."""
+    """What all parts share: the configuration, this node's name, what is known of the cluster, and the flags."""
 
     config: Configuration
     name: str
     store: Store
+    given: Given
 
 
 def serve(daemon: Daemon, client: ApiClient, ending: Ending) -> None:
@@ -74,7 +76,7 @@ def _sync(daemon: Daemon, node: Node | None, events: Announcer) -> None:
     _advise(config, Situation(primary, frozenset(planes), pod_networks(node)))
     syncs = [_family_sync(daemon, family, plane) for family, plane in planes.items()]
     try:
-        open_ports(config, daemon.name, daemon.store, syncs, events.health_check_failed)
+        open_ports(config, daemon.name, daemon.store, syncs, events.health_check_failed, daemon.given)
     except CannotListen as error:
         events.cannot_listen(error)
         raise

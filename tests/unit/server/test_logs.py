@@ -73,17 +73,17 @@ def test_a_traceback_is_kept_in_both() -> None:
 
 @pytest.mark.parametrize(("verbosity", "passes"), [(0, False), (3, False), (4, True), (9, True)])
 def test_verbosity_lets_debugging_pass_from_4_on(verbosity: int, passes: bool) -> None:  # noqa: FBT001 - a table
-    assert Threshold(Logging(verbosity=verbosity)).passes(record(logging.DEBUG, "x")) is passes
-    assert Threshold(Logging(verbosity=verbosity)).passes(record(logging.INFO, "x"))
+    assert Threshold(Logging(verbosity=verbosity)).filter(record(logging.DEBUG, "x")) is passes
+    assert Threshold(Logging(verbosity=verbosity)).filter(record(logging.INFO, "x"))
 
 
 def test_the_first_pattern_that_matches_decides_for_a_module() -> None:
     patterns = (VModule(file_pattern="st*", verbosity=4), VModule(file_pattern="store", verbosity=0))
     threshold = Threshold(Logging(vmodule=patterns))
     assert threshold.lowest == logging.DEBUG
-    assert threshold.passes(record(logging.DEBUG, "x"))
-    assert not Threshold(Logging(vmodule=patterns[::-1])).passes(record(logging.DEBUG, "x"))
-    assert not Threshold(Logging(vmodule=(VModule(file_pattern="watch", verbosity=4),))).passes(
+    assert threshold.filter(record(logging.DEBUG, "x"))
+    assert not Threshold(Logging(vmodule=patterns[::-1])).filter(record(logging.DEBUG, "x"))
+    assert not Threshold(Logging(vmodule=(VModule(file_pattern="watch", verbosity=4),))).filter(
         record(logging.DEBUG, "x")
     )
 

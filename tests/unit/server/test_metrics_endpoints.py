@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import time
 from http import HTTPStatus
 
 import pytest
@@ -88,52 +87,15 @@ def test_metrics_are_compressed_for_those_who_can_read_it_only() -> None:
     assert names <= {line.split(" ")[0] for line in gzip.decompress(packed.body).decode().splitlines()}
 
 
-def test_indicators_count_the_health_checks_of_the_port() -> None:
-    handler = metrics_port(Configuration(), CollectorRegistry(), STARTED)
-    assert b'name="ping"' not in handler(Request("GET", "/metrics/slis")).body
-    for _ in range(3):
-        handler(Request("GET", "/healthz"))
-    lines = handler(Request("GET", "/metrics/slis")).body.decode().splitlines()
-    assert 'kubernetes_healthcheck{name="ping",type="healthz"} 1.0' in lines
-    assert 'kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 3.0' in lines
-
-
-def test_the_status_page_says_who_this_is_since_when_and_what_else_there_is() -> None:
-    text = ask("/statusz").body.decode()
-    assert "\nkube-proxy statusz\n" in text
-    assert "\nStarted: Tue Nov 14 22:13:20 UTC 2023\n" in text
-    assert "\nBinary version: kproxy " in text
-    assert "\nPaths: /configz /healthz /metrics /metrics/slis /proxyMode /statusz\n" in text
-
-
-def test_the_status_page_is_json_for_those_who_ask_by_name() -> None:
-    told = json.loads(ask("/statusz", accept="application/json;v=v1alpha1;g=config.k8s.io;as=Statusz").body)
-    assert told["kind"] == "Statusz"
-    assert told["apiVersion"] == "config.k8s.io/v1alpha1"
-    assert told["startTime"] == "2023-11-14T22:13:20Z"
-    assert told["uptimeSeconds"] == pytest.approx(time.time() - STARTED, abs=5)
-    assert "/metrics" in told["paths"]
-
-
-PROFILES = ["/debug/pprof/", "/debug/pprof/goroutine", "/debug/pprof/cmdline"]
-
-
-@pytest.mark.parametrize("path", PROFILES)
-def test_profiling_is_there_only_when_enabled(path: str) -> None:
-    assert ask(path).status == 404
-    answer = ask(path, Configuration(enable_profiling=True))
-    assert answer.status == 200
-    assert path in ask("/statusz", Configuration(enable_profiling=True)).body.decode()
-
-
-def test_profiling_shows_where_each_thread_is() -> None:
-    text = ask("/debug/pprof/goroutine", Configuration(enable_profiling=True)).body.decode()
-    assert "thread MainThread" in text
-    assert "test_profiling_shows_where_each_thread_is" in text
+def test_indicators_say_since_when_it_runs_as_kube_proxys_do() -> None:
+    found = list(text_string_to_metric_families(ask("/metrics/slis").body.decode()))
+    (only,) = found
+    assert (only.name, only.type) == ("process_start_time_seconds", "gauge")
+    assert [sample.value for sample in only.samples] == [STARTED]
 
 
 def test_other_paths_are_not_found() -> None:
-    for path in ("/", "/livez", "/debug/pprof/profile", "/flagz"):
+    for path in ("/", "/livez", "/debug/pprof/profile", "/debug/flags/w"):
         assert ask(path, Configuration(enable_profiling=True)).status == 404
 
 

@@ -88,6 +88,17 @@ def test_changes_wait_until_a_sync_takes_them_and_are_counted_for_ever() -> None
     assert daemon.changes("endpoint") == (0, 1)
 
 
+def test_a_slice_waits_for_the_family_it_is_of_and_for_no_other() -> None:
+    daemon = Daemon()
+    daemon.sync()
+    daemon.store.apply(EndpointSlice, [slice_of(endpoint("10.0.0.1"))])
+    assert daemon.changes("endpoint") == (1, 1)
+    for one in daemon.syncs:
+        if one.family is Family.IPV4:
+            one._sync()
+    assert daemon.changes("endpoint") == (0, 1)
+
+
 def test_a_change_that_makes_no_difference_is_seen_but_does_not_wait() -> None:
     daemon = Daemon()
     daemon.store.apply(Service, [service("a")])

@@ -23,6 +23,8 @@ def echo(request: Request) -> Answer:
         raise ZeroDivisionError
     if request.path == "/large":
         return text("x" * 8_000_000)
+    if request.path == "/body":
+        return text(f"{request.method} {request.path} {request.body.decode()}")
     words = f"{request.method} {request.path} {request.query} {request.headers.get('accept', '')}"
     return Answer(HTTPStatus.OK, words.encode(), "text/plain", {"X-Own": "1"})
 
@@ -106,14 +108,29 @@ def test_an_answer_larger_than_any_buffer_arrives_whole(port: int) -> None:
         (b"GET http://[ HTTP/1.1\r\n\r\n", b"400"),
         (b"GET / SPDY\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\nx: " + b"y" * (LONGEST_HEAD + 1), b"431"),
+        (b"PUT / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400"),
+        (b"PUT / HTTP/1.1\r\nContent-Length: 1025\r\n\r\n", b"413"),
+        (b"PUT / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", b"413"),
     ],
-    ids=["one word", "bad target", "other protocol", "endless head"],
+    ids=["one word", "bad target", "other protocol", "endless head", "bad length", "long body", "huge body"],
 )
 def test_what_is_no_request_is_refused(port: int, sent: bytes, status: bytes) -> None:
     with socket.create_connection(("127.0.0.1", port), 5) as client:
         client.sendall(sent)
         assert client.recv(4096).split(b" ")[1] == status
     assert ask(port)[0].status == 200
+
+
+def test_a_body_is_waited_for_and_no_more_than_it_is_read(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), 5) as client:
+        client.sendall(b"PUT /body HTTP/1.1\r\nContent-Length: 6\r\n\r\nabc")
+        client.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            client.recv(1)
+        client.settimeout(5)
+        client.sendall(b"defghi")
+        received = b"".join(iter(lambda: client.recv(4096), b""))
+    assert received.endswith(b"PUT /body abcdef")
 
 
 def test_clients_that_say_nothing_hold_nobody_up_and_are_let_go(

@@ -1,0 +1,108 @@
+"""/statusz and /flagz: what is told, to whom in which form.
+
+Forms and refusals are those that kube-proxy 1.36 was seen to answer with; KEP-4827, KEP-4828.
+"""
+
+import json
+import time
+from http import HTTPStatus
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kproxy.server.config import Configuration
+from kproxy.server.flag_table import FLAGS, GONE
+from kproxy.server.flags import parse
+from kproxy.server.metrics_endpoints import metrics_port
+from kproxy.server.ports_http import Answer, Request
+
+STARTED = 1_700_000_000.0  # 2023-11-14T22:13:20Z, a Tuesday
+WORDS = ("--v=2", "--nodeport-addresses=10.0.0.0/8,fd00::/8", "--feature-gates=B=true,A=false", "--profiling")
+
+
+def ask(path: str, accept: str | None = None, *, gates: dict[str, bool] | None = None) -> Answer:
+    config = Configuration(feature_gates=gates or {})
+    given = parse([word for word in WORDS if "gates" not in word], FLAGS, GONE)
+    handler = metrics_port(config, CollectorRegistry(), STARTED, given)
+    return handler(Request("GET", path, headers={} if accept is None else {"accept": accept}))
+
+
+def by_name(kind: str, version: str) -> str:
+    return f"application/json;v={version};g=config.k8s.io;as={kind}"
+
+
+def test_the_status_page_says_who_this_is_since_when_and_what_else_there_is() -> None:
+    text = ask("/statusz").body.decode()
+    assert text.startswith("\nkube-proxy statusz\nWarning: ")
+    assert "\nStarted: Tue Nov 14 22:13:20 UTC 2023\n" in text
+    assert "\nBinary version: kproxy " in text
+    assert "\nPaths: /configz /flagz /healthz /metrics /metrics/slis /proxyMode /statusz\n" in text
+
+
+@pytest.mark.parametrize("version", ["v1alpha1", "v1beta1"])
+def test_the_status_page_is_json_for_those_who_ask_by_name(version: str) -> None:
+    told = json.loads(ask("/statusz", by_name("Statusz", version)).body)
+    assert told["kind"] == "Statusz"
+    assert told["apiVersion"] == f"config.k8s.io/{version}"
+    assert told["metadata"] == {"name": "kube-proxy"}
+    assert told["startTime"] == "2023-11-14T22:13:20Z"
+    assert told["uptimeSeconds"] == pytest.approx(time.time() - STARTED, abs=5)
+    assert "/metrics" in told["paths"]
+
+
+def test_the_flags_page_has_every_flag_with_what_was_given_or_is_the_default() -> None:
+    head, _, table = ask("/flagz").body.decode().partition("\n\n")
+    assert head.startswith("\nkube-proxy flagz\nWarning: ")
+    lines = table.splitlines()
+    names = [line.partition(": ")[0] for line in lines]
+    assert names == sorted(flag.name for flag in FLAGS)
+    for line in (
+        "v: 2",
+        "nodeport-addresses: [10.0.0.0/8,fd00::/8]",
+        "profiling: true",
+        "cleanup: false",
+        "conntrack-max-per-core: 32768",
+        "conntrack-tcp-timeout-established: 24h0m0s",
+        "config-sync-period: 15m0s",
+        "healthz-bind-address: 0.0.0.0:10256",
+        "healthz-port: 10256",
+        "iptables-min-sync-period: 1s",
+        "ipvs-exclude-cidrs: []",
+        "ipvs-min-sync-period: 1s",
+        "ipvs-udp-timeout: 0s",
+        "iptables-localhost-nodeports: true",
+        "kube-api-qps: 5",
+        "kubeconfig: ",
+        "logging-format: text",
+        "log-json-info-buffer-size: 0",
+        "oom-score-adj: -999",
+        "vmodule: ",
+    ):
+        assert line in lines
+
+
+def test_the_flags_page_is_json_for_those_who_ask_by_name() -> None:
+    answer = ask("/flagz", by_name("Flagz", "v1beta1"))
+    told = json.loads(answer.body)
+    assert answer.content_type == "application/json;g=config.k8s.io;v=v1beta1;as=Flagz"
+    assert (told["kind"], told["apiVersion"]) == ("Flagz", "config.k8s.io/v1beta1")
+    assert told["flags"]["v"] == "2"
+    assert set(told["flags"]) == {flag.name for flag in FLAGS}
+
+
+@pytest.mark.parametrize(("path", "kind"), [("/statusz", "Statusz"), ("/flagz", "Flagz")])
+def test_a_page_comes_in_the_form_that_was_asked_for_or_not_at_all(path: str, kind: str) -> None:
+    for plain in (None, "*/*", "text/plain", "text/html, text/*;q=0.8"):
+        assert ask(path, plain).content_type == "text/plain; charset=utf-8"
+    assert "Warning" in ask(path, by_name(kind, "v1alpha1")).headers
+    assert "Warning" not in ask(path, by_name(kind, "v1beta1")).headers
+    for unknown in ("text/html", "application/json", by_name(kind, "v9"), by_name("Other", "v1beta1")):
+        answer = ask(path, unknown)
+        assert answer.status == HTTPStatus.NOT_ACCEPTABLE
+        assert json.loads(answer.body)["reason"] == "NotAcceptable"
+
+
+@pytest.mark.parametrize(("path", "gate"), [("/statusz", "ComponentStatusz"), ("/flagz", "ComponentFlagz")])
+def test_a_page_is_there_unless_its_gate_is_closed(path: str, gate: str) -> None:
+    assert ask(path).status == HTTPStatus.OK
+    assert ask(path, gates={gate: False}).status == HTTPStatus.NOT_FOUND
