@@ -33,8 +33,7 @@ class Listed:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True, gc=False):
     """A change, and the version after it (empty when it could not be read)."""
 
     change: Change

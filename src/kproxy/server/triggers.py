@@ -52,8 +52,11 @@ class Triggers:
 
 def trigger_time(metadata: Metadata) -> float | None:
     """Seconds since the epoch, or None where there is no such annotation or it is no time."""
+    text = metadata.annotations.get(ANNOTATION)
+    if not text:
+        return None
     try:
-        moment = datetime.fromisoformat(metadata.annotations.get(ANNOTATION, ""))
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
     return None if moment.tzinfo is None else moment.timestamp()

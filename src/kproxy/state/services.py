@@ -74,7 +74,9 @@ def _load_balancer_ips(
     status: api.LoadBalancerStatus, family: Family, complain: Complain
 ) -> tuple[Address, ...]:
     """Ingress addresses the node captures (``lb.ipmode.vip``, ``lb.ipmode.proxy``, ``lb.hostname-only``)."""
-    ingress = status.ingress or ()
+    ingress = status.ingress
+    if not ingress:
+        return ()
     return _addresses((i.ip for i in ingress if i.ip and i.ip_mode in (None, "VIP")), family, complain)
 
 

@@ -100,8 +100,10 @@ def _reindex(
 
 def _owner(item: api.EndpointSlice, family: Family) -> Key | None:
     """The Service a slice serves in this family (``ds.slice-type``, ``obj.slice-label``, ``obj.headless-label``)."""
+    if item.address_type != family.value:
+        return None
     labels = item.metadata.labels
     name = labels.get(api.SERVICE_NAME_LABEL)
-    if item.address_type != family.value or not name or api.HEADLESS_LABEL in labels:
+    if not name or api.HEADLESS_LABEL in labels:
         return None
     return (item.metadata.namespace, name)
