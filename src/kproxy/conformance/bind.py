@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import ip_address
 
@@ -39,6 +39,7 @@ EXTERNALS_PER_SERVICE = 4
 FIRST_NODE_PORT = 30000
 FIRST_TARGET_PORT = 10000
 FIRST_SERVICE_OFFSET = 1024
+FIRST_UNALLOCATED = 60000
 FIRST_FOREIGN_OFFSET = 40000
 """Cluster IPs outside the ServiceCIDR start here in the range of external IPs."""
 UNDEFINED_PORT = 7777
@@ -118,14 +119,16 @@ class Instance:
         if service.share_cluster_ip_of:
             owner = self._any_form(service.share_cluster_ip_of, 0)
         block = self.block(owner)
+        if service.in_second_service_cidr:
+            return topology.SECOND_SERVICE_CIDR[family or self.family][FIRST_SERVICE_OFFSET + block]
         if service.outside_service_cidr:
             return topology.EXTERNAL_IP_RANGE[family or self.family][FIRST_FOREIGN_OFFSET + block]
         return topology.SERVICE_CIDR[family or self.family][FIRST_SERVICE_OFFSET + block]
 
-    @property
-    def unallocated(self) -> Address:
-        """A cluster IP that no Service of any case has."""
-        return topology.SERVICE_CIDR[self.family][60000 + self.number]
+    def unallocated(self, index: int) -> Address:
+        """A cluster IP that no Service of any case has, of the first or the second ServiceCIDR."""
+        ranges = (topology.SERVICE_CIDR, topology.SECOND_SERVICE_CIDR)
+        return ranges[index][self.family][FIRST_UNALLOCATED + self.number]
 
     def external_ip(self, service: Service, index: int) -> Address:
         """One of the Service's externalIPs."""
@@ -160,8 +163,23 @@ class Instance:
 
     # ---------------------------------------------------------------- packets and outcomes
 
+    def facing(self, to: Target) -> Instance:
+        """The instance as a target's family has it: this one, or its like in the other family."""
+        other = next(family for family in Family if family is not self.family)
+        return replace(self, family=other) if to.other_family else self
+
+    def passed(self, sender: Vantage, to: Target) -> Question | None:
+        """The packet at the sender's own node, where that is not the one that judges it; else None."""
+        question = self.question(sender, to)
+        if sender.kind not in {VantageKind.POD, VantageKind.HOST} or sender.node == question.judge:
+            return None
+        interface = topology.pod_interface(sender.name) if sender.kind is VantageKind.POD else None
+        return Question(sender.node, replace(question.packet, entry=Entry(interface)))
+
     def question(self, sender: Vantage, to: Target, source_port: int = 0) -> Question:
         """The packet that a probe sends, and where it is judged."""
+        if to.other_family:
+            return self.facing(to).question(sender, replace(to, other_family=False), source_port)
         destination, port, protocol = self.destination(to)
         judge = self._judge(sender, to)
         source = self.source_address(sender, to)
@@ -171,7 +189,7 @@ class Instance:
     def destination(self, to: Target) -> tuple[Address, int, Protocol]:
         """Address, port and protocol that a target stands for."""
         if to.kind is TargetKind.UNALLOCATED:
-            return self.unallocated, 80, to.protocol or Protocol.TCP
+            return self.unallocated(to.index), 80, to.protocol or Protocol.TCP
         if to.kind is TargetKind.LOOPBACK_DAEMON:
             return LOOPBACK[self.family], LOOPBACK_DAEMON_PORT, to.protocol or Protocol.TCP
         service = self._any_form(to.service, to.generation, to.port)
@@ -258,12 +276,14 @@ class Instance:
 
     def outcomes(self, lawful: Lawful, to: Target) -> frozenset[Outcome]:
         """What a case expects of a target, with addresses."""
+        facing = self.facing(to)
         return frozenset(
-            self._delivered(seen, to) if isinstance(seen, ReachedBackend) else seen for seen in lawful
+            facing.delivered(seen, to) if isinstance(seen, ReachedBackend) else seen for seen in lawful
         )
 
-    def _delivered(self, seen: ReachedBackend, to: Target) -> Delivered:
-        service = self._any_form(to.service, to.generation, to.port)
+    def delivered(self, seen: ReachedBackend, to: Target) -> Delivered:
+        """An endpoint with its address and port."""
+        service = self._any_form(seen.of or to.service, 0 if seen.of else to.generation, to.port)
         port = self.target_port(service, self.port_of(to), seen.shift)
         return Delivered(self.address_on(seen.on), port, seen.source)
 

@@ -12,7 +12,6 @@ import yaml
 
 from kproxy.conformance.case import Profile
 from kproxy.lab import topology
-from kproxy.net import Family
 
 INTERFACE_FIELDS = {"BridgeInterface": "bridgeInterface", "InterfaceNamePrefix": "interfaceNamePrefix"}
 
@@ -55,7 +54,9 @@ def kube_proxy_configuration(profile: Profile, place: Placement) -> str:
     if profile.localhost_node_ports is not None:
         document["iptables"]["localhostNodePorts"] = profile.localhost_node_ports
     if profile.detect == "ClusterCIDR":
-        document["clusterCIDR"] = ",".join(str(topology.CLUSTER_CIDR[family]) for family in Family)
+        document["clusterCIDR"] = ",".join(
+            str(topology.CLUSTER_CIDR[family]) for family in profile.detect_families
+        )
     if profile.detect in INTERFACE_FIELDS:
         document["detectLocal"] = {INTERFACE_FIELDS[profile.detect]: profile.detect_interface}
     return str(yaml.safe_dump(document, sort_keys=False))

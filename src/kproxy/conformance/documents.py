@@ -23,8 +23,9 @@ SECONDARY_SLICES = 100
 
 
 def documents(instance: Instance, service: Service) -> tuple[Document, ...]:
-    """The Service and its EndpointSlices as JSON, Service first."""
-    return (_service(instance, service), *_slices(instance, service))
+    """The Service and its EndpointSlices as JSON, Service first; then its Endpoints, if any."""
+    legacy = (_endpoints(instance, service),) if service.legacy_endpoints else ()
+    return (_service(instance, service), *_slices(instance, service), *legacy)
 
 
 def _service(instance: Instance, service: Service) -> Document:
@@ -39,7 +40,11 @@ def _service(instance: Instance, service: Service) -> Document:
     addresses = [str(instance.cluster_ip(service, family)) for family in _families(instance, service)]
     spec["clusterIPs"] = ["None"] if service.headless else addresses
     spec["clusterIP"] = spec["clusterIPs"][0]
+    if service.without_cluster_ip:
+        del spec["clusterIPs"], spec["clusterIP"]
     spec.update(_external_fields(instance, service))
+    if service.traffic_distribution:
+        spec["trafficDistribution"] = service.traffic_distribution
     if service.affinity_seconds is not None:
         spec["sessionAffinity"] = "ClientIP"
         spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": service.affinity_seconds}}
@@ -48,7 +53,10 @@ def _service(instance: Instance, service: Service) -> Document:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(instance, service.name, dict(service.labels)),
+        "metadata": {
+            **_metadata(instance, service.name, dict(service.labels)),
+            "annotations": dict(service.annotations),
+        },
         "spec": spec,
         "status": {"loadBalancer": _load_balancer(instance, service)},
     }
@@ -85,6 +93,8 @@ def _service_port(instance: Instance, service: Service, port: Port) -> Document:
     }
     if port.name:
         document["name"] = port.name
+    if port.app_protocol:
+        document["appProtocol"] = port.app_protocol
     if node_port := instance.node_port(service, port):
         document["nodePort"] = node_port
     return document
@@ -137,20 +147,38 @@ def _slice(instance: Instance, service: Service, name: str, shift: int, backends
         "metadata": _metadata(instance, name, labels),
         "addressType": service.address_type or instance.family.value,
         "endpoints": [_endpoint(instance, service, backend) for backend in backends],
-        "ports": [
-            {
-                "name": port.name,
-                "protocol": port.protocol.value,
-                "port": instance.target_port(service, port, shift),
-            }
-            for port in service.slice_ports or service.ports
-        ],
+        "ports": list(_slice_ports(instance, service, shift)),
+    }
+
+
+def _slice_ports(instance: Instance, service: Service, shift: int) -> Iterator[Document]:
+    for port in service.slice_ports or service.ports:
+        number = instance.target_port(service, port, shift)
+        if service.incomplete_slice_ports:
+            yield {"protocol": port.protocol.value, "port": number + 1}
+            yield {"name": port.name, "protocol": port.protocol.value}
+            yield {"name": port.name, "protocol": port.protocol.value, "port": 0}
+        yield {"name": port.name, "protocol": port.protocol.value, "port": number}
+
+
+def _endpoints(instance: Instance, service: Service) -> Document:
+    ports = [
+        {"name": p.name, "protocol": p.protocol.value, "port": instance.target_port(service, p)}
+        for p in service.ports
+    ]
+    addresses = [{"ip": str(instance.address_on(on))} for on in service.legacy_endpoints]
+    return {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": _metadata(instance, service.name, {}),
+        "subsets": [{"addresses": addresses, "ports": ports}],
     }
 
 
 def _endpoint(instance: Instance, service: Service, backend: Backend) -> Document:
     node = backend.on if backend.on in topology.NODES else topology.node_of(backend.on)
-    document: Document = {"addresses": [_endpoint_address(instance, service, backend)]}
+    others = [str(instance.address_on(pod)) for pod in backend.also]
+    document: Document = {"addresses": [_endpoint_address(instance, service, backend), *others]}
     conditions = {
         name: value
         for name in ("ready", "serving", "terminating")
@@ -173,6 +201,8 @@ def _endpoint(instance: Instance, service: Service, backend: Backend) -> Documen
 
 def _endpoint_address(instance: Instance, service: Service, backend: Backend) -> str:
     match service.address_type:
+        case None if backend.leading_zeros:
+            return ".".join(f"0{part}" for part in str(instance.address_on(backend.on)).split("."))
         case None:
             return str(instance.address_on(backend.on))
         case "FQDN":

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
+    AddServiceCidr,
     Apply,
     Delete,
     Hold,
@@ -44,7 +45,7 @@ FALSE_ALARM = 1e-6
 MOST_SHOWN = 3
 """Different observations that a finding tells."""
 
-Mutation = Apply | Delete | Relabel | Restart
+Mutation = Apply | Delete | Relabel | AddServiceCidr | Restart
 Endpoint = tuple[Address, int]
 Judged = Probe | Hold | Use
 

@@ -36,13 +36,14 @@ def node_document(node: str, zone: str) -> Document:
     }
 
 
-def service_cidr_document() -> Document:
-    """The lab's ServiceCIDR object."""
+def service_cidr_document(*, second: bool = False) -> Document:
+    """The lab's ServiceCIDR object, or the one that a case may add."""
+    ranges = topology.SECOND_SERVICE_CIDR if second else topology.SERVICE_CIDR
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "ServiceCIDR",
-        "metadata": {"name": "kubernetes"},
-        "spec": {"cidrs": [str(topology.SERVICE_CIDR[family]) for family in Family]},
+        "metadata": {"name": "second" if second else "kubernetes"},
+        "spec": {"cidrs": [str(ranges[family]) for family in Family]},
     }
 
 
@@ -50,7 +51,8 @@ def node_facts(node: str, profile: Profile) -> NodeFacts:
     """What the oracle must know of a node under a profile."""
     addresses = itertools.chain.from_iterable(topology.local_addresses(node, family) for family in Family)
     mode = DetectMode(profile.detect) if profile.detect else DetectMode.CLUSTER_CIDR
-    networks: tuple[Network, ...] = tuple(topology.CLUSTER_CIDR.values()) if profile.detect else ()
+    detected = profile.detect_families if profile.detect else ()
+    networks: tuple[Network, ...] = tuple(topology.CLUSTER_CIDR[family] for family in detected)
     return NodeFacts(
         name=topology.HOSTNAMES[node],
         addresses=frozenset(addresses),

@@ -12,7 +12,7 @@ import msgspec
 
 from kproxy import api
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import Apply, Delete, Relabel, Restart, Service, Step
+from kproxy.conformance.case import AddServiceCidr, Apply, Delete, Relabel, Restart, Service, Step
 from kproxy.conformance.documents import Document, documents
 from kproxy.conformance.surroundings import node_document, node_documents, service_cidr_document
 
@@ -72,6 +72,8 @@ class World:
                 return self._delete(service, keep_slices=keep_slices)
             case Relabel(node=node, zone=zone):
                 return (self._put(node_document(node, zone)),)
+            case AddServiceCidr():
+                return (self._put(service_cidr_document(second=True)),)
             case Restart(node=node, meanwhile=meanwhile):
                 return (RestartProxy(node, self.change(meanwhile) if meanwhile else ()),)
             case _:

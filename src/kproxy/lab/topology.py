@@ -52,6 +52,8 @@ POD_CIDRS = {
     "b": _nets("10.244.2.0/24", "fd00:244:0:2::/64"),
 }
 SERVICE_CIDR = _nets("10.96.0.0/16", "fd00:96::/112")
+SECOND_SERVICE_CIDR = _nets("10.97.0.0/16", "fd00:97::/112")
+"""A range that becomes a ServiceCIDR in the course of a case; outside clients have no routes to it."""
 EXTERNAL_IP_RANGE = _nets("100.64.0.0/16", "fd00:64::/112")
 LOAD_BALANCER_RANGE = _nets("100.65.0.0/16", "fd00:65::/112")
 """Addresses for Services; no interface has any of them.  The client reaches them through a node."""

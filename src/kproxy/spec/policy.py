@@ -71,7 +71,7 @@ def _cluster_ip_source(sender: Sender, node: NodeFacts) -> tuple[Sources, Reason
     if node.masquerade_all:
         return MASQUERADED, (clause("masquerade.all.cluster-ip-rewritten"),)
     if not sender.detector:
-        return PRESERVED, (clause("masquerade.cluster-ip.no-detector.preserved"),)
+        return PRESERVED, (clause("masquerade.cluster-ip.no-detector.preserved"), *sender.reasons)
     match sender.who:
         case Who.POD | Who.OTHER_NODES_POD:
             sources, reason = PRESERVED, clause("masquerade.cluster-ip.pod-source-preserved")
@@ -107,7 +107,7 @@ def _under_external_local(sender: Sender) -> Promise:
             sources, reason = _host_source(sender, all_endpoints)
             return Promise((Scope.CLUSTER,), sources, tuple(dict.fromkeys((all_endpoints, reason))))
         case Who.OTHER_NODES_POD:
-            reasons = (clause("external-policy.local.other-nodes-pod.either"),)
+            reasons = (clause("external-policy.local.other-nodes-pod.either"), *sender.reasons)
             both = (Scope.CLUSTER, Scope.NODE)
             return Promise(both, PRESERVED, reasons, frozenset({Failure.DROPPED}))
 

@@ -71,10 +71,14 @@ def _by_interface(node: NodeFacts, packet: Packet) -> Sender:
 
 def _by_cluster_cidr(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Sender:
     configured = [r for r in node.cluster_cidrs if family_of(r) is packet.family]
-    reasons = (clause("detect-local.cluster-cidr.first-of-family"),) if len(configured) > 1 else ()
+    if node.cluster_cidrs and not configured:
+        per_family = (clause("detect-local.cluster-cidr.per-family"),)
+        return replace(_by_source(None, (), packet), reasons=per_family)
+    reasons: Reasons = (clause("detect-local.cluster-cidr.first-of-family"),) if len(configured) > 1 else ()
     sender = _by_source(_first(node.cluster_cidrs, packet.family), reasons, packet)
     here = _first(_pod_ranges(cluster, node), packet.family)
     if sender.who is Who.POD and here is not None and packet.source not in here:
+        reasons += (clause("detect-local.cluster-cidr"),)
         return Sender(Who.OTHER_NODES_POD, detector=True, looks_like_pod=True, reasons=reasons)
     return sender
 

@@ -186,6 +186,7 @@ def test_kproxy_deviates_in_ipvs_mode_only_and_only_by_what_its_kernel_cannot_do
     assert {deviation.mode for deviation in deviations} == {"ipvs"}
     assert {deviation.case for deviation in deviations} == {
         "masquerade.cluster-ip-unchanged-where-pods-are-unknown",
+        "detect-local.cluster-cidr-of-one-family",
         "protocols.sctp-beside-the-others",
         "affinity.time-runs-out",
         "affinity.time-is-changed",

@@ -38,6 +38,7 @@ from kproxy.conformance.case.services import (
 )
 from kproxy.conformance.case.steps import (
     STILL,
+    AddServiceCidr,
     Apply,
     Delete,
     Hold,
@@ -72,6 +73,7 @@ __all__ = [
     "RESET",
     "STILL",
     "UNTOUCHED",
+    "AddServiceCidr",
     "Apply",
     "Backend",
     "Case",

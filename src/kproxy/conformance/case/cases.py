@@ -34,12 +34,14 @@ class Profile:
     """A proxy configuration that cases share; each profile is one lab.
 
     Fields are those of KubeProxyConfiguration; addresses are those of `kproxy.lab.topology`.
-    ``detect`` None: mode ClusterCIDR without a CIDR (no detector).
+    ``detect`` None: mode ClusterCIDR without a CIDR (no detector); ``detect_families``: those that
+    clusterCIDR has a range of.
     """
 
     name: str
     detect: str | None = "ClusterCIDR"
     detect_interface: str = ""
+    detect_families: tuple[Family, ...] = tuple(Family)
     masquerade_all: bool = False
     masquerade_bit: int = 14
     node_port_addresses: tuple[str, ...] = ()

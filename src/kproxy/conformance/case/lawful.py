@@ -14,6 +14,8 @@ class ReachedBackend:
     on: str
     source: Source
     shift: int = 0
+    of: str = ""
+    """The Service whose endpoint it is, where that is not the one that was asked."""
 
 
 Seen = ReachedBackend | Failure
@@ -27,6 +29,9 @@ UNTOUCHED: Lawful = frozenset({Failure.UNTOUCHED})
 RESET: Lawful = frozenset({Failure.RESET})
 
 
-def delivered_to(*on: str, source: Source = PRESERVED, shift: int = 0) -> Lawful:
-    """Delivered to one of these pods (or nodes), which sees the client's own address or the node's."""
-    return frozenset(ReachedBackend(name, source, shift) for name in on)
+def delivered_to(*on: str, source: Source = PRESERVED, shift: int = 0, of: str = "") -> Lawful:
+    """Delivered to one of these pods (or nodes), which sees the client's own address or the node's.
+
+    ``of``: the Service whose endpoints they are, if not that of the target.
+    """
+    return frozenset(ReachedBackend(name, source, shift, of) for name in on)

@@ -52,6 +52,7 @@ class Port:
     protocol: Protocol = Protocol.TCP
     node_port: bool = True
     same_node_port_as: str | None = None
+    app_protocol: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,8 @@ class Backend:
     """An endpoint: a pod (``a1``) or a node (``a``: a host-network pod).
 
     Conditions and hints are written to the EndpointSlice as given; None leaves the field out.
-    ``slice`` numbers the EndpointSlice it is in.  ``shift`` moves its target port, as a named
+    ``also``: pods whose addresses the endpoint lists after its own.  ``leading_zeros``: its IPv4 address is
+    written with some.  ``slice`` numbers the EndpointSlice it is in.  ``shift`` moves its target port, as a named
     target port may.  ``listed_node``: nodeName to write; "" leaves it out; None its own node.
     """
 
@@ -72,6 +74,8 @@ class Backend:
     slice: int = 0
     shift: int = 0
     listed_node: str | None = None
+    also: tuple[str, ...] = ()
+    leading_zeros: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +95,8 @@ class Service:
     ports: tuple[Port, ...] = (Port(),)
     backends: tuple[Backend, ...] = ()
     headless: bool = False
+    without_cluster_ip: bool = False
+    """Whether its cluster IP is not allocated yet."""
     internal_policy: Policy | None = None
     external_policy: Policy | None = None
     external_ips: int = 0
@@ -102,17 +108,25 @@ class Service:
     raw_source_ranges: tuple[str, ...] = ()
     affinity_seconds: int | None = None
     labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
     slice_labels: tuple[tuple[str, str], ...] = ()
     slice_owner: bool = True
     """Whether slices carry the ``kubernetes.io/service-name`` label."""
     slice_ports: tuple[Port, ...] | None = None
     """The ports its slices list, by name and protocol; None: those of the Service."""
+    incomplete_slice_ports: bool = False
+    """Whether its slices also list a port without a name, one without a number and one of number 0."""
+    legacy_endpoints: tuple[str, ...] = ()
+    """Pods that an Endpoints object of its name lists: the API before EndpointSlice, mirrored by nobody here."""
     address_type: str | None = None
     """EndpointSlice addressType; None: the family's own."""
     dual_stack: bool = False
     """Whether it has a cluster IP and slices of the other family too, after those of the case's own."""
     outside_service_cidr: bool = False
     """Whether its cluster IP is of a range that no ServiceCIDR names."""
+    in_second_service_cidr: bool = False
+    """Whether its cluster IP is of the range that only `AddServiceCidr` makes one of ServiceCIDRs."""
+    traffic_distribution: str = ""
     share_cluster_ip_of: str | None = None
     """Name of a Service (maybe deleted) of this case whose cluster IP this one has."""
     share_vip_of: str | None = None

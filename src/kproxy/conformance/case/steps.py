@@ -103,6 +103,11 @@ class Relabel:
 
 
 @dataclass(frozen=True, slots=True)
+class AddServiceCidr:
+    """Add a second ServiceCIDR to the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
 class Restart:
     """Kill the node's proxy (SIGKILL) and start it again; ``meanwhile`` happens while it is down."""
 
@@ -110,4 +115,4 @@ class Restart:
     meanwhile: Apply | Delete | None = None
 
 
-Step = Apply | Delete | Probe | Hold | Use | OutOfWindow | Wait | Relabel | Restart
+Step = Apply | Delete | Probe | Hold | Use | OutOfWindow | Wait | Relabel | AddServiceCidr | Restart

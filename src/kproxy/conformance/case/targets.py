@@ -79,7 +79,8 @@ class Target:
 
     ``port`` names the service port ("" is the Service's first).  ``undefined`` asks for a port
     number that the Service does not have; ``protocol`` overrides the port's own;
-    ``node_port_number`` asks a cluster IP, external IP or VIP for the node port's number instead.
+    ``node_port_number`` asks a cluster IP, external IP or VIP for the node port's number instead;
+    ``other_family`` asks the same in the family that is not the case's own.
     """
 
     kind: TargetKind
@@ -90,6 +91,7 @@ class Target:
     port: str = ""
     undefined: bool = False
     node_port_number: bool = False
+    other_family: bool = False
     protocol: Protocol | None = None
 
     def at(self, port: str) -> Target:
@@ -104,6 +106,10 @@ class Target:
         """The same address, the port's node port number."""
         return replace(self, node_port_number=True)
 
+    def in_other_family(self) -> Target:
+        """The same kind of address in the other family."""
+        return replace(self, other_family=True)
+
     def over(self, protocol: Protocol) -> Target:
         """The same address and port number, another protocol."""
         return replace(self, protocol=protocol)
@@ -114,6 +120,6 @@ def loopback_daemon(node: str, protocol: Protocol = Protocol.TCP) -> Target:
     return Target(TargetKind.LOOPBACK_DAEMON, node=node, protocol=protocol)
 
 
-def unallocated(protocol: Protocol = Protocol.TCP) -> Target:
-    """A cluster IP that no Service has."""
-    return Target(TargetKind.UNALLOCATED, protocol=protocol)
+def unallocated(protocol: Protocol = Protocol.TCP, *, second_range: bool = False) -> Target:
+    """A cluster IP that no Service has, of the first ServiceCIDR or of the one that `AddServiceCidr` adds."""
+    return Target(TargetKind.UNALLOCATED, protocol=protocol, index=int(second_range))

@@ -11,6 +11,7 @@ from kproxy.conformance.case import (
     REJECTED,
     STILL,
     UNTOUCHED,
+    AddServiceCidr,
     Apply,
     Backend,
     Case,
@@ -27,6 +28,7 @@ from kproxy.conformance.case import (
     pod,
     remote,
     service,
+    unallocated,
 )
 from kproxy.net import Protocol
 
@@ -220,6 +222,22 @@ OUTSIDE_THE_SERVICE_CIDR = case(
     clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD_CLAUSES | {"cluster-ip.any-range.served"},
 )
 
+SECOND_SERVICE_CIDR = case(
+    "cluster-ip.second-service-cidr",
+    "A ServiceCIDR that is added leaves Services in its range served, and may shut the addresses that nobody has.",
+    Apply(early := service("early", "a1", "b1", in_second_service_cidr=True)),
+    Probe(sender=pod("a2"), to=early.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    AddServiceCidr(),
+    Apply(late := service("late", "b2", in_second_service_cidr=True)),
+    Probe(sender=pod("a2"), to=early.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=pod("a2"), to=late.cluster_ip, expect=delivered_to("b2")),
+    Probe(sender=pod("a2"), to=unallocated(second_range=True), expect=DROPPED | UNTOUCHED),
+    Probe(sender=host("b"), to=unallocated(second_range=True), expect=DROPPED | UNTOUCHED),
+    clauses=POD_CLAUSES
+    | SPREAD_CLAUSES
+    | {"cluster-ip.any-range.served", "cluster-ip.unallocated.not-served"},
+)
+
 ENDPOINTS_COME_AND_GO = case(
     "cluster-ip.endpoints-come-and-go",
     "An endpoint that is added answers; one that is removed does not any more, but keeps its connections.",
@@ -337,6 +355,7 @@ CASES: tuple[Case, ...] = (
     HOST_NETWORK_ENDPOINTS,
     LARGE_PAYLOADS_PASS,
     OUTSIDE_THE_SERVICE_CIDR,
+    SECOND_SERVICE_CIDR,
     ENDPOINTS_COME_AND_GO,
     LAST_ENDPOINT_GOES_AND_RETURNS,
     DELETED_AND_CREATED_AGAIN,

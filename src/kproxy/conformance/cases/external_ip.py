@@ -34,6 +34,7 @@ from kproxy.net import Protocol
 WEB = service("web", "a1", "b1", external_ips=1)
 FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
 FROM_B2 = delivered_to("b2", source=MASQUERADED)
+FROM_OTHER = delivered_to("b2", source=MASQUERADED, of="other")
 
 SERVED = {"external-ip.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
 CLUSTER_IP_SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
@@ -158,6 +159,28 @@ SHARED_BY_TWO_SERVICES = case(
     regressions={"R053"},
 )
 
+CLAIMED_BY_TWO_SERVICES = case(
+    "external-ip.claimed-by-two-services",
+    "Of two Services that list one external IP and port either may answer, and nobody else; both keep their own addresses.",
+    Apply(
+        WEB,
+        other := service("other", "b2", external_ips=1, share_vip_of="web"),
+    ),
+    Probe(sender=client("a"), to=WEB.external_ip(), expect=FROM_BOTH | FROM_OTHER, count=12),
+    Probe(sender=pod("a2"), to=WEB.external_ip(), expect=FROM_BOTH | FROM_OTHER, count=12),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=pod("a2"), to=other.cluster_ip, expect=delivered_to("b2")),
+    clauses=SERVED
+    | SPREAD
+    | {
+        "cluster-ip.reaches-ready-endpoint",
+        "masquerade.cluster-ip.pod-source-preserved",
+        "traffic.two-services-one-address.either",
+    },
+    features={Feature.EXTERNAL_IPS},
+    regressions={"R055"},
+)
+
 ADDRESSES_COME_AND_GO = case(
     "external-ip.addresses-come-and-go",
     "An external IP that is added is served; one that is taken away is left to routing.",
@@ -181,5 +204,6 @@ CASES: tuple[Case, ...] = (
     REFUSED_BY_THE_GATE,
     BAD_TEXT_IS_PASSED_OVER,
     SHARED_BY_TWO_SERVICES,
+    CLAIMED_BY_TWO_SERVICES,
     ADDRESSES_COME_AND_GO,
 )

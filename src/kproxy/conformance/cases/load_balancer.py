@@ -15,6 +15,7 @@ from kproxy.conformance.case import (
     Case,
     Feature,
     Hold,
+    Policy,
     Port,
     Probe,
     Type,
@@ -220,6 +221,23 @@ MODE_CHANGES = case(
     regressions={"R058"},
 )
 
+PROXY_MODE_UNDER_LOCAL_POLICY = case(
+    "load-balancer.proxy-mode-under-policy-local",
+    "An address of mode Proxy is the load balancer's under external policy Local too, for pods and the node as well.",
+    Apply(behind := WEB.but(vips=(Vip(ip_mode="Proxy"),), external_policy=Policy.LOCAL)),
+    Probe(sender=pod("a2"), to=behind.vip(), expect=UNTOUCHED),
+    Probe(sender=host("a"), to=behind.vip(), expect=UNTOUCHED),
+    Probe(sender=client("b"), to=behind.vip(), expect=UNTOUCHED),
+    Probe(sender=client("a"), to=behind.node_port("a"), expect=delivered_to("a1"), count=8),
+    clauses=NODE_PORT_SERVED
+    | {
+        "load-balancer.ip-mode-proxy.untouched",
+        "external-policy.local.local-endpoints-source-preserved",
+    },
+    features=WITH_NODE_PORT | {Feature.EXTERNAL_TRAFFIC_POLICY},
+    regressions={"R058"},
+)
+
 TYPE_CHANGES = case(
     "load-balancer.type-changes",
     "Turned into a node port Service and on into a cluster IP Service, "
@@ -247,5 +265,6 @@ CASES: tuple[Case, ...] = (
     SHARED_BY_TWO_SERVICES,
     STATUS_COMES_AND_GOES,
     MODE_CHANGES,
+    PROXY_MODE_UNDER_LOCAL_POLICY,
     TYPE_CHANGES,
 )

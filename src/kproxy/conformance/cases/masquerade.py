@@ -29,11 +29,12 @@ from kproxy.conformance.case import (
 from kproxy.conformance.cases.profiles import (
     BRIDGE_INTERFACE,
     INTERFACE_PREFIX,
+    LOCALHOST_OFF,
     MASQUERADE_ALL,
     NO_DETECTOR,
     NODE_CIDR,
 )
-from kproxy.net import Protocol
+from kproxy.net import Family, Protocol
 
 LOCAL = Policy.LOCAL
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
@@ -232,6 +233,61 @@ EXTERNAL_ADDRESSES_WITHOUT_DETECTOR = case(
     profile=NO_DETECTOR,
 )
 
+CLUSTER_CIDR_OF_ONE_FAMILY = case(
+    "detect-local.cluster-cidr-of-one-family",
+    "With a clusterCIDR of IPv4 only, pods are told in IPv4; in IPv6 nobody is rewritten but at external addresses.",
+    Apply(
+        WEB,
+        near := service("near", "a1", "a2"),
+        wide := service("wide", "a1", "b1", type=Type.NODE_PORT),
+    ),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=host("a"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=client("a"), to=near.cluster_ip, expect=delivered_to("a1", "a2"), spread=True),
+    Probe(
+        sender=client("a"),
+        to=wide.node_port("a"),
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    clauses=SPREAD
+    | {
+        "cluster-ip.reaches-ready-endpoint",
+        "node-port.reaches-ready-endpoint",
+        "node-port.addresses.family-not-listed.served",
+        "masquerade.cluster-ip.no-detector.preserved",
+        "masquerade.external-policy-cluster.rewritten",
+        "detect-local.cluster-cidr.per-family",
+        "cluster-ip.from-outside.served",
+    },
+    features=DETECT | {Feature.NODE_PORT},
+    profile=LOCALHOST_OFF,
+    families=(Family.IPV6,),
+)
+
+CLUSTER_CIDR_OF_THE_OTHER_FAMILY = case(
+    "detect-local.cluster-cidr-where-the-other-family-has-none",
+    "The range of IPv4 tells IPv4's pods, whether or not IPv6 has one.",
+    Apply(WEB),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(
+        sender=host("a"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(
+        sender=client("a"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+    ),
+    clauses=POD_CLAUSES | HOST_CLAUSES | OUTSIDE_CLAUSES | SPREAD,
+    features=DETECT,
+    profile=LOCALHOST_OFF,
+    families=(Family.IPV4,),
+)
+
 NODE_CIDR_TELLS_PODS = case(
     "detect-local.node-cidr",
     "Pods are those of the node's own range: one of another node is a client outside.",
@@ -261,6 +317,7 @@ NODE_CIDR_TELLS_PODS = case(
         "detect-local.node-cidr",
         "external-policy.local.pods-reach-all-endpoints",
         "external-policy.local.drop-without-local-endpoint",
+        "node-port.other-node.untouched",
     },
     features=DETECT | EXTERNAL,
     profile=NODE_CIDR,
@@ -295,6 +352,7 @@ PREFIX_TELLS_PODS = case(
         "detect-local.interface-name-prefix",
         "external-policy.local.pods-reach-all-endpoints",
         "external-policy.local.drop-without-local-endpoint",
+        "node-port.other-node.untouched",
     },
     features=DETECT | EXTERNAL,
     regressions={"R075"},
@@ -346,6 +404,8 @@ CASES: tuple[Case, ...] = (
     ALL_SPARES_LOCAL_POLICY,
     NOBODY_IS_REWRITTEN_WITHOUT_DETECTOR,
     EXTERNAL_ADDRESSES_WITHOUT_DETECTOR,
+    CLUSTER_CIDR_OF_ONE_FAMILY,
+    CLUSTER_CIDR_OF_THE_OTHER_FAMILY,
     NODE_CIDR_TELLS_PODS,
     PREFIX_TELLS_PODS,
     BRIDGE_TELLS_PODS,

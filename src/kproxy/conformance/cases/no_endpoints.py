@@ -98,6 +98,7 @@ NODE_PORT_IS_REFUSED = case(
         "node-port.reaches-ready-endpoint",
         "node-port.every-node.served",
         "masquerade.external-policy-cluster.rewritten",
+        "node-port.other-node.untouched",
     },
     features={Feature.NODE_PORT},
     regressions={"R105"},

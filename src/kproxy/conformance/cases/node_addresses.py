@@ -68,7 +68,7 @@ ONLY_CONFIGURED_ADDRESSES_SERVE = case(
     Probe(sender=client("a"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
     Probe(sender=host("a"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
     Probe(sender=pod("a2"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
-    clauses=SERVED | SPREAD | INSIDE | OUTSIDE,
+    clauses=SERVED | SPREAD | INSIDE | OUTSIDE | {"node-port.other-node.untouched"},
     features={Feature.NODE_PORT},
     profile=NODE_PORT_CIDR,
 )

@@ -97,7 +97,7 @@ FROM_THE_OTHER_NODE = case(
     Probe(sender=host("a"), to=ON_A.node_port("b"), expect=FROM_A1),
     Probe(sender=pod("b1"), to=ON_A.node_port("a"), expect=FROM_A1),
     Probe(sender=host("b"), to=ON_A.node_port("a"), expect=FROM_A1),
-    clauses=SERVED | {"node-port.every-node.served"},
+    clauses=SERVED | {"node-port.every-node.served", "node-port.other-node.untouched"},
     features={Feature.NODE_PORT},
 )
 

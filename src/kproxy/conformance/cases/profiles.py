@@ -7,6 +7,7 @@ existing profile wherever it can.
 from __future__ import annotations
 
 from kproxy.conformance.case import DEFAULT, Profile
+from kproxy.net import Family
 
 __all__ = [
     "BRIDGE_INTERFACE",
@@ -46,9 +47,15 @@ PRIMARY_WITHOUT_EXTERNAL_IPS = Profile(
 """Node ports on the Node object's addresses only; and, of no bearing on that, external IPs refused."""
 
 LOCALHOST_OFF = Profile(
-    name="localhost-off", localhost_node_ports=False, node_port_addresses=("0.0.0.0/0", "192.0.2.0/24")
+    name="localhost-off",
+    localhost_node_ports=False,
+    node_port_addresses=("0.0.0.0/0", "192.0.2.0/24"),
+    detect_families=(Family.IPV4,),
 )
-"""Node ports on every IPv4 address but loopback.  No IPv6 entry: IPv6 takes all addresses too."""
+"""Node ports on every IPv4 address but loopback.  No IPv6 entry: IPv6 takes all addresses too.
+
+And, of no bearing on that, pods that can be told in IPv4 only.
+"""
 
 RESTART = Profile(name="restart", alone=True)
 """For cases that kill proxies."""

@@ -24,6 +24,7 @@ Asked = Probe | HoldStep
 
 def read(seen: lab.Observation, instance: Instance, asked: Asked) -> Observation:
     """An observation of the lab as the outcomes it may be."""
+    instance = instance.facing(asked.to)
     match seen:
         case lab.Answered():
             return _answered(seen, instance, asked)

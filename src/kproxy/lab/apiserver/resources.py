@@ -26,6 +26,7 @@ class Kind(enum.Enum):
 
     SERVICE = "Service"
     ENDPOINT_SLICE = "EndpointSlice"
+    ENDPOINTS = "Endpoints"
     NODE = "Node"
     SERVICE_CIDR = "ServiceCIDR"
     EVENT = "Event"
@@ -66,6 +67,7 @@ class Resource:
 
 RESOURCES = (
     Resource(kind=Kind.SERVICE, group="", version="v1", plural="services", short_names=("svc",)),
+    Resource(kind=Kind.ENDPOINTS, group="", version="v1", plural="endpoints", short_names=("ep",)),
     Resource(kind=Kind.NODE, group="", version="v1", plural="nodes", namespaced=False, short_names=("no",)),
     Resource(
         kind=Kind.NAMESPACE,

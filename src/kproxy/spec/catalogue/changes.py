@@ -172,6 +172,16 @@ CHANGES = (
         links.E2E_TRAFFIC_DISTRIBUTION,
         of="topo.label-change topo.failover",
     ),
+    should(
+        "change.fields-without-bearing.undisturbed",
+        "What says nothing about forwarding changes nothing: appProtocol, trafficDistribution, labels and "
+        "annotations of others, an Endpoints object beside EndpointSlices.",
+        OBSERVED,
+        links.SERVICE_API,
+        links.SLICES_KEP,
+        of="proto.appprotocol lb.lbsr.no-annotation topo.hints-not-field obj.endpoints-unused "
+        "life.noop-service-update",
+    ),
     must(
         "change.service-deleted.not-served",
         "A deleted Service is served at none of its addresses.",

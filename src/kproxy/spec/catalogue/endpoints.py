@@ -178,7 +178,7 @@ READINESS = (
         links.E2E_SERVICE,
         links.UNIT_IPTABLES,
         links.UNIT_NFTABLES,
-        of="noep.cip noep.np noep.vip noep.udp noep.evicted noep.rej-vs-drop eip.noep.external",
+        of="noep.cip noep.np noep.vip noep.udp noep.evicted noep.rej-vs-drop eip.noep.external noep.hook",
     ),
     may(
         "endpoints.none.host-to-external-address.either",

@@ -89,7 +89,7 @@ CONNTRACK = (
         E2E,
         links.E2E_CONNTRACK,
         links.issue(48370),
-        of="ct.udp.0-to-n",
+        of="ct.udp.0-to-n ct.udp.trigger",
     ),
     should(
         "conntrack.udp.not-to-dead-endpoint-when-none-left",

@@ -116,7 +116,7 @@ CLUSTER_IP = (
         "A packet to an address of a ServiceCIDR that no Service has is dropped or left to routing.",
         KEP,
         links.NFTABLES_KEP,
-        of="undef.unallocated",
+        of="undef.unallocated undef.unallocated.race",
     ),
 )
 

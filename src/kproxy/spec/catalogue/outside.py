@@ -59,7 +59,8 @@ LOAD_BALANCER = (
         KEP,
         links.IP_MODE_KEP,
         links.SERVICE_IP_MODE,
-        of="lb.ipmode.proxy",
+        links.issue(123714),
+        of="lb.ipmode.proxy lb.ipmode.proxy-etp-local",
         since="1.29",
     ),
     must(

@@ -72,7 +72,7 @@ EXTERNAL_POLICY = (
         links.SERVICE_API,
         links.E2E_LOAD_BALANCER,
         links.issue(131765),
-        of="etp.local.pod-shortcut etp.local.shortcut-none",
+        of="etp.local.pod-shortcut etp.local.shortcut-none etp.local.ipvs-no-shortcut",
     ),
     must(
         "external-policy.local.host-reaches-all-endpoints",

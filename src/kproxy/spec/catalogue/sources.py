@@ -40,7 +40,7 @@ MASQUERADE = (
         links.UNIT_IPTABLES,
         links.UNIT_NFTABLES,
         links.UNIT_DETECT_LOCAL,
-        of="det.none masq.cip.node masq.cip.offcluster",
+        of="det.none det.ipvs.none masq.cip.node masq.cip.offcluster",
     ),
     must(
         "masquerade.all.cluster-ip-rewritten",
@@ -89,12 +89,28 @@ MASQUERADE = (
 
 DETECT_LOCAL = (
     must(
+        "detect-local.cluster-cidr",
+        "In mode ClusterCIDR a source inside the configured range of the family is a pod, wherever it comes "
+        "from, and no other is.",
+        KEP,
+        links.DETECT_LOCAL_KEP,
+        links.PROXY_CONFIGURATION,
+        of="det.clustercidr",
+    ),
+    must(
+        "detect-local.cluster-cidr.per-family",
+        "A clusterCIDR without a range of a family tells no pods in that family, and in the other as ever.",
+        UNIT,
+        links.UNIT_DETECT_LOCAL,
+        of="det.dualstack",
+    ),
+    must(
         "detect-local.cluster-cidr.first-of-family",
         "In mode ClusterCIDR the first configured range of the family tells pods, and no other.",
         UNIT,
         links.UNIT_DETECT_LOCAL,
         links.PROXY_CONFIGURATION,
-        of="det.clustercidr det.clustercidr.first-only det.dualstack",
+        of="det.clustercidr.first-only",
     ),
     must(
         "detect-local.node-cidr",

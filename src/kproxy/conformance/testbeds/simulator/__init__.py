@@ -111,11 +111,12 @@ class Simulator:
         """Every outcome the packet may have; ``count`` does not matter."""
         question = instance.question(probe.sender, probe.to)
         node = question.judge
-        if (node, instance.family) not in self.rules:
+        family = question.packet.family
+        if (node, family) not in self.rules:
             await self.settle()
-        addresses = frozenset(topology.local_addresses(node, instance.family))
+        addresses = frozenset(topology.local_addresses(node, family))
         place = Node(addresses=addresses, recent=self.recent.get(node, frozenset()))
-        found = self.rules[node, instance.family](question.packet, place)
+        found = self.rules[node, family](question.packet, place)
         if probe.sticks:
             self._remember(node, question.packet.source, found)
         return [_observation(walked) for walked in found]

@@ -44,6 +44,8 @@ def settings_of(cluster: api.Cluster, profile: Profile, mode: str, node: str, fa
 
 def _detector(profile: Profile, node: str, family: Family) -> LocalDetector:
     match profile.detect:
+        case "ClusterCIDR" if family not in profile.detect_families:
+            return None
         case "ClusterCIDR":
             return DetectByCIDR(topology.CLUSTER_CIDR[family])
         case "NodeCIDR":
