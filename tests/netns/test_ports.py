@@ -422,8 +422,17 @@ def test_a_scrape_before_and_after_a_known_change_differs_by_that_change(mode: s
             await asyncio.sleep(1.1)  # the annotation has whole seconds, and must lie after the start
             on.put(balanced(port=OTHER_CHECK_PORT, name="two", number=2), endpoints("b1", name="two"))
             await on.answers(503, port=OTHER_CHECK_PORT)
-            after = await on.metrics()
             four = frozenset({("ip_family", "IPv4")})
+            lost = frozenset({("ip_family", "IPv4"), ("traffic_policy", "external")})
+            blamed = "sync_proxy_rules_no_local_endpoints_total"
+
+            async def all_is_in() -> bool:
+                now = await on.metrics()
+                waiting = now["sync_proxy_rules_service_changes_pending", frozenset()]
+                return not waiting and now[blamed, lost] > before[blamed, lost]
+
+            await on.becomes(all_is_in)
+            after = await on.metrics()
 
             def grew(name: str, labels: frozenset[tuple[str, str]] = four) -> float:
                 return after[name, labels] - before.get((name, labels), 0.0)
@@ -441,8 +450,7 @@ def test_a_scrape_before_and_after_a_known_change_differs_by_that_change(mode: s
             assert grew("sync_proxy_rules_last_timestamp_seconds") > 0
             assert grew("sync_proxy_rules_last_queued_timestamp_seconds") > 0
             assert grew("conntrack_reconciler_sync_duration_seconds_count") >= 1
-            lost = frozenset({("ip_family", "IPv4"), ("traffic_policy", "external")})
-            assert grew("sync_proxy_rules_no_local_endpoints_total", lost) == 1
+            assert grew(blamed, lost) == 1
             names = {name for name, _ in after}
             if mode == "iptables":
                 nat = frozenset({("ip_family", "IPv4"), ("table", "nat")})
