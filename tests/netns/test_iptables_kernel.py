@@ -20,7 +20,7 @@ from kproxy.backends.iptables.kernel import (
     remove_all,
 )
 from kproxy.backends.iptables.program import program, ruleset
-from kproxy.backends.iptables.rules import Table
+from kproxy.backends.iptables.rules import PacketCounter, Table
 from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
 from kproxy.net import Family
@@ -271,9 +271,12 @@ def test_the_kubelets_rules_in_the_shared_firewall_chain_survive(tools: Tools, f
 
 
 def test_invalid_packets_pass_where_conntrack_is_liberal(tools: Tools) -> None:
-    assert machine_options(tools, 14) == Options(masquerade_mark=0x4000, drop_invalid=True)
+    counters = frozenset(PacketCounter)
+    assert machine_options(tools, 14) == Options(masquerade_mark=0x4000, drop_invalid=True, counters=counters)
     host.write_sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
-    assert machine_options(tools, 15) == Options(masquerade_mark=0x8000, drop_invalid=False)
+    assert machine_options(tools, 15) == Options(
+        masquerade_mark=0x8000, drop_invalid=False, counters=counters
+    )
 
 
 def test_a_held_lock_is_busy(family: Family, lock: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -68,6 +68,23 @@ def ipv6_enabled() -> bool:
         return False
 
 
+def packets_counted() -> Mapping[str, int]:
+    """What rules of iptables mode have counted so far, by metric; empty where they do not count."""
+    from kproxy.backends.iptables.kernel import accounting  # noqa: PLC0415
+    from kproxy.backends.iptables.rules import PacketCounter  # noqa: PLC0415
+
+    metrics = {
+        PacketCounter.INVALID_DROPPED: "iptables_ct_state_invalid_dropped_packets_total",
+        PacketCounter.LOCALHOST_ACCEPTED: "iptables_localhost_nodeports_accepted_packets_total",
+    }
+    try:
+        counted = accounting.packets()
+    except HostError as error:
+        log.debug("no counters of packets: %s", error)
+        return {}
+    return {metrics[counter]: number for counter, number in counted.items()}
+
+
 class _Iptables:
     """`kproxy.backends.iptables` of one family."""
 
@@ -76,16 +93,28 @@ class _Iptables:
             IptablesKernel,
             find_tools,
             machine_options,
+            without_broken_counters,
         )
 
         tools = find_tools(family)
         self._kernel = IptablesKernel(tools)
         self._options = machine_options(tools, config.iptables.masquerade_bit)
+        self._without_broken_counters = partial(without_broken_counters, tools)
 
     def apply(self, plan: Plan) -> Written:
-        """Health check node ports are let in whatever the policy of INPUT (``hcnp.firewall-accept``)."""
+        """Health check node ports are let in whatever the policy of INPUT (``hcnp.firewall-accept``).
+
+        Where rules are refused for a counter, they are written without (``met.nfacct-optional``).
+        """
         ports = tuple(sorted({check.port for check in plan.health_checks}))
-        applied = self._kernel.apply(plan, replace(self._options, health_check_ports=ports))
+        try:
+            applied = self._kernel.apply(plan, replace(self._options, health_check_ports=ports))
+        except HostError:
+            known, self._options = self._options, self._without_broken_counters(self._options)
+            if self._options == known:
+                raise
+            log.warning("%s: rules count no packets: the kernel or its tools cannot", plan.family.value)
+            applied = self._kernel.apply(plan, replace(self._options, health_check_ports=ports))
         texts = ", ".join(f"{count} of {table.value}" for table, count in applied.written.items() if count)
         return Written(
             f"{'all written' if applied.rewritten else 'rules written'}: {texts or 'none'}",

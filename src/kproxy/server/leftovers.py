@@ -15,7 +15,7 @@ from functools import partial
 from kproxy import host
 from kproxy.backends.iptables import names
 from kproxy.backends.iptables.diff import Block, deletions
-from kproxy.backends.iptables.kernel import Tools, Variant, find_tools
+from kproxy.backends.iptables.kernel import Tools, Variant, accounting, find_tools
 from kproxy.backends.iptables.kernel.tools import LOCK_SECONDS
 from kproxy.backends.iptables.rules import Table
 from kproxy.backends.ipvs import kernel as ipvs
@@ -66,6 +66,7 @@ def remove_iptables(family: Family) -> None:
     for tools in _installed(family):
         for table in Table:
             problems += _tried(partial(_remove_table, tools, table))
+    accounting.remove()
     if problems:
         raise problems[0]
 

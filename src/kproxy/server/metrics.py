@@ -127,7 +127,7 @@ TABLE = (
     Metric(Counter, "proxy_healthz_total", "Answers of /healthz", labels=("code",)),
     Metric(Counter, "proxy_livez_total", "Answers of /livez", labels=("code",)),
 )
-"""All but those of `kproxy.server.metrics_live`, and of nfacct, which is not used (``met.nfacct-optional``)."""
+"""All but those of `kproxy.server.metrics_live`."""
 
 
 class Metrics:

@@ -17,15 +17,26 @@ from kproxy.server.store import Store
 from kproxy.server.sync import FamilySync
 from kproxy.state import changed_keys
 
+_PACKETS = {
+    "iptables_ct_state_invalid_dropped_packets_total": "Packets dropped as INVALID by connection tracking",
+    "iptables_localhost_nodeports_accepted_packets_total": "Packets accepted at node ports of loopback addresses",
+}
+
 
 class LiveMetrics:
     """Collects; a registry calls `collect` in the thread of whoever asks."""
 
     def __init__(
-        self, mode: str, store: Store, syncs: Sequence[FamilySync], clock: Callable[[], float]
+        self,
+        mode: str,
+        store: Store,
+        syncs: Sequence[FamilySync],
+        clock: Callable[[], float],
+        packets: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """``clock`` is the one the store dates changes by."""
+        """``clock`` is the one the store dates changes by; ``packets`` are those that rules have counted, by metric."""
         self._mode, self._store, self._syncs, self._clock = mode, store, syncs, clock
+        self._packets = packets
 
     def collect(self) -> Iterator[Metric]:
         """All of them, now."""
@@ -33,6 +44,8 @@ class LiveMetrics:
         yield from self._changes()
         yield self._no_local_endpoints()
         yield self._refused()
+        for name, count in self._packets().items():
+            yield CounterMetricFamily(PREFIX + name, f"[ALPHA] {_PACKETS[name]}", value=count)
 
     def _queued(self) -> Metric:
         """``met.sync_proxy_rules_last_queued_timestamp_seconds``."""

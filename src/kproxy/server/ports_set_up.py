@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from kproxy.api import Key
-from kproxy.server.config import Configuration, split_host_port
+from kproxy.server.config import Configuration, Mode, split_host_port
+from kproxy.server.dataplane import packets_counted
 from kproxy.server.flags import Given
 from kproxy.server.health import Health
 from kproxy.server.healthcheck import HealthChecks
@@ -47,7 +48,8 @@ def open_ports(
     the flags.
     """
     ports, metrics = Ports(), Metrics(config.mode)
-    metrics.registry.register(LiveMetrics(config.mode, store, syncs, time.monotonic))
+    counted = packets_counted if config.mode == Mode.IPTABLES.value else dict
+    metrics.registry.register(LiveMetrics(config.mode, store, syncs, time.monotonic, counted))
     health = Health(
         families={sync.family: sync.progress for sync in syncs},
         patience=2 * config.paced_by.sync_period.seconds,

@@ -12,7 +12,7 @@ import pytest
 from kproxy.backends.iptables import names
 from kproxy.backends.iptables.base import Options
 from kproxy.backends.iptables.program import program, ruleset
-from kproxy.backends.iptables.rules import Table, render
+from kproxy.backends.iptables.rules import PacketCounter, Table, render
 from kproxy.net import Family, Protocol
 from kproxy.plan import (
     DetectByInterface,
@@ -278,3 +278,21 @@ def test_options_reach_forwarding_and_masquerade(*, drop: bool, first: str) -> N
 def test_the_same_endpoint_in_both_pools_has_one_chain() -> None:
     wanted, _ = external(("10.180.0.1:80",), "10.180.0.1:80", "10.180.0.2:80")
     assert sum(name.startswith("KUBE-SEP-") for name in nat_chains(plan_of(wanted))) == 2
+
+
+def test_rules_count_what_the_kernel_has_counters_for_and_only_where_it_can_come() -> None:
+    options = Options(counters=frozenset(PacketCounter))
+    nodeport = service(frontend(Exposure.NODE_PORT, None, 30080, pool("10.180.0.1:80")))
+    here, nowhere = (
+        plan_of(nodeport, node_ports=NodePorts(None, localhost=localhost)) for localhost in (True, False)
+    )
+    plain = f"-p tcp -m tcp --dport 30080 -j KUBE-EXT-{SUFFIX}"
+    counting = plain.replace(" -j", " -d 127.0.0.0/8 -m nfacct --nfacct-name localhost_nps_accepted_pkts -j")
+    assert lines(here, "KUBE-NODEPORTS", options=options) == [counting, plain]
+    assert lines(nowhere, "KUBE-NODEPORTS", options=options) == [plain]
+    assert lines(here, "KUBE-NODEPORTS") == [plain]
+    dropped = lines(here, "KUBE-FORWARD", Table.FILTER, options)[0]
+    assert (
+        dropped
+        == "-m conntrack --ctstate INVALID -m nfacct --nfacct-name ct_state_invalid_dropped_pkts -j DROP"
+    )

@@ -1,7 +1,11 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from kproxy.backends.iptables.base import Options
+from kproxy.backends.iptables.kernel import Applied
+from kproxy.backends.iptables.rules import PacketCounter
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.plan import NodePorts, Plan
@@ -103,3 +107,50 @@ def test_a_machine_without_the_other_modes_tools_is_served() -> None:
         raise HostError("iptables --version", "command not found", Reason.UNSUPPORTED)
 
     assert _Successor(Recorder([]), clear, at_once).apply(PLAN) == Written("written for IPv4")
+
+
+class Counting:
+    """An iptables kernel that takes no rule that counts, if so it was made."""
+
+    def __init__(self, *, refuses: bool) -> None:
+        self.refuses = refuses
+        self.given: list[frozenset[PacketCounter]] = []
+
+    def apply(self, _: Plan, options: Options) -> Applied:
+        self.given.append(options.counters)
+        if self.refuses and options.counters:
+            raise HostError("iptables-restore", "no such match", Reason.UNSUPPORTED)
+        return Applied(rewritten=True, written={}, total={}, seconds=0.0)
+
+
+@pytest.mark.parametrize(
+    ("refuses", "works", "given"),
+    [(False, True, [2, 2]), (True, False, [2, 0, 0])],
+    ids=["taken", "refused"],
+)
+def test_where_rules_that_count_are_refused_they_are_written_without(
+    refuses: bool,  # noqa: FBT001 - a table
+    works: bool,  # noqa: FBT001
+    given: list[int],
+) -> None:
+    plane = dataplane._Iptables.__new__(dataplane._Iptables)
+    kernel = Counting(refuses=refuses)
+    plane._kernel = kernel  # type: ignore[assignment]
+    plane._options = Options(counters=frozenset(PacketCounter))
+    plane._without_broken_counters = lambda options: (
+        options if works else replace(options, counters=frozenset())
+    )  # type: ignore[assignment]
+    for _ in range(2):
+        plane.apply(PLAN)
+    assert [len(counters) for counters in kernel.given] == given
+
+
+def test_rules_that_are_refused_for_another_reason_are_not_tried_without_counters() -> None:
+    plane = dataplane._Iptables.__new__(dataplane._Iptables)
+    kernel = Counting(refuses=True)
+    plane._kernel = kernel  # type: ignore[assignment]
+    plane._options = Options(counters=frozenset(PacketCounter))
+    plane._without_broken_counters = lambda options: options  # type: ignore[assignment]
+    with pytest.raises(HostError):
+        plane.apply(PLAN)
+    assert len(kernel.given) == 1

@@ -15,6 +15,7 @@ from kproxy.backends.iptables.rules import (
     Chain,
     Conntrack,
     ConntrackStatus,
+    Counted,
     Destination,
     Drop,
     Hook,
@@ -22,6 +23,7 @@ from kproxy.backends.iptables.rules import (
     Mark,
     Masquerade,
     OrMark,
+    PacketCounter,
     Return,
     Rule,
     Source,
@@ -33,6 +35,7 @@ from kproxy.net import Protocol
 
 if TYPE_CHECKING:
     from kproxy.backends.iptables.compile import Context
+    from kproxy.backends.iptables.rules import Match
 
 _NEW = (Conntrack((ConntrackStatus.NEW,)),)
 _LAST = "kubernetes service nodeports; NOTE: this must be the last rule in this chain"
@@ -45,13 +48,14 @@ class Options:
     ``masquerade_mark`` is one bit (``masq.bit``).  ``random_fully``: does this iptables know the
     option (``masq.port-random``)?  ``drop_invalid`` is False where the sysctl
     ``nf_conntrack_tcp_be_liberal`` is set (``ct.invalid-drop``).  ``health_check_ports`` are node
-    ports to accept in INPUT whatever its policy.
+    ports to accept in INPUT whatever its policy.  ``counters`` are those that the kernel has.
     """
 
     masquerade_mark: int = 0x4000
     random_fully: bool = True
     drop_invalid: bool = True
     health_check_ports: tuple[int, ...] = ()
+    counters: frozenset[PacketCounter] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ def constant_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
     )
     known = Conntrack((ConntrackStatus.RELATED, ConntrackStatus.ESTABLISHED))
     forward = (
-        *([Rule(Drop(), (Conntrack((ConntrackStatus.INVALID,)),))] if options.drop_invalid else []),
+        *([Rule(Drop(), _invalid(options))] if options.drop_invalid else []),
         Rule(Accept(), (marked,), "kubernetes forwarding rules"),
         Rule(Accept(), (known,), "kubernetes forwarding conntrack rule"),
     )
@@ -111,6 +115,13 @@ def constant_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
         ),
         Table.FILTER: (Chain(names.FORWARD, forward), Chain(names.NODE_PORTS, tuple(health))),
     }
+
+
+def _invalid(options: Options) -> tuple[Match, ...]:
+    counted = (
+        (Counted(PacketCounter.INVALID_DROPPED),) if PacketCounter.INVALID_DROPPED in options.counters else ()
+    )
+    return (Conntrack((ConntrackStatus.INVALID,)), *counted)
 
 
 def node_port_rules(context: Context) -> tuple[Rule, ...]:

@@ -20,6 +20,7 @@ from kproxy.backends.iptables import names
 from kproxy.backends.iptables.names import Shared
 from kproxy.backends.iptables.rules import (
     Chain,
+    Counted,
     Destination,
     DestinationIsLocal,
     DestinationNAT,
@@ -27,6 +28,7 @@ from kproxy.backends.iptables.rules import (
     InInterface,
     Jump,
     OneIn,
+    PacketCounter,
     RecentlySeen,
     Reject,
     RememberSource,
@@ -66,13 +68,15 @@ class Context:
     """All that a service port's rules depend on besides its own plan.
 
     ``endpoint_comments`` is False in large clusters, where they are left out of the rules that
-    exist once per endpoint (behaviour ``life.large-cluster``).
+    exist once per endpoint (behaviour ``life.large-cluster``).  ``counts_localhost``: node ports at loopback
+    addresses, if there are any, have a counter.
     """
 
     family: Family
     detector: LocalDetector
     node_ports: NodePorts
     endpoint_comments: bool = True
+    counts_localhost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,8 @@ def dispatch(service: ServicePlan, context: Context) -> Iterator[SharedRule]:
     suffix = names.suffix(names.identity(service))
     for frontend in service.frontends:
         if _served(frontend):
+            if frontend.exposure is Exposure.NODE_PORT and context.counts_localhost:
+                yield _counting_entrance(service, frontend, suffix)
             yield _entrance(service, frontend, suffix)
         if frontend.sources is not None:
             yield from _firewall(service, frontend, suffix)
@@ -191,6 +197,14 @@ def _served(frontend: Frontend) -> bool:
 def _addressed_to(service: ServicePlan, frontend: Frontend) -> tuple[Match, ...]:
     transport = Transport(service.protocol, frontend.port)
     return (transport,) if frontend.address is None else (Destination(frontend.address), transport)
+
+
+def _counting_entrance(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
+    """Goes before the entrance, leads to the same place, and counts what comes to loopback addresses."""
+    counted = Counted(PacketCounter.LOCALHOST_ACCEPTED)
+    matches = (*_addressed_to(service, frontend), Destination(LOOPBACK_IPV4), counted)
+    rule = Rule(Jump(names.EXTERNAL_PREFIX + suffix), matches, str(service.name))
+    return SharedRule(Shared.NAT_NODE_PORTS, rule)
 
 
 def _entrance(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:

@@ -20,6 +20,7 @@ from kproxy.backends.iptables.rules import (
     Chain,
     Conntrack,
     ConntrackStatus,
+    Counted,
     Destination,
     DestinationIsLocal,
     DestinationNAT,
@@ -228,6 +229,8 @@ class _Evaluator:
                 return packet.protocol is protocol and port in {None, packet.port}
             case Source() | Destination() | InInterface() | Conntrack() | Mark():
                 return _plainly(match, state) is not match.negated
+            case Counted():
+                return True
             case OneIn() | RememberSource():
                 raise AssertionError(match)
 

@@ -7,14 +7,21 @@ wanted; that is pure, so it may be made again.  10,000 services of 5 endpoints c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kproxy.backends.iptables import base, names
-from kproxy.backends.iptables.compile import Context, SharedRule, dispatch, endpoint_chain, own_chains
+from kproxy.backends.iptables.compile import (
+    Context,
+    SharedRule,
+    dispatch,
+    endpoint_chain,
+    localhost_node_ports,
+    own_chains,
+)
 from kproxy.backends.iptables.endpoint_text import endpoint_texts
 from kproxy.backends.iptables.names import Shared
-from kproxy.backends.iptables.rules import Chain, Ruleset, Table, render, specification
+from kproxy.backends.iptables.rules import Chain, PacketCounter, Ruleset, Table, render, specification
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,6 +92,8 @@ def program(plan: Plan, options: Options, previous: Program | None = None) -> Pr
     """The program for a plan; fragments of ``previous`` that are still right are kept."""
     count = sum(map(_endpoint_count, plan.services))
     context = Context(plan.family, plan.detector, plan.node_ports, count <= LARGE_CLUSTER_ENDPOINTS)
+    if PacketCounter.LOCALHOST_ACCEPTED in options.counters:
+        context = replace(context, counts_localhost=localhost_node_ports(context))
     if previous is not None and previous.context == context:
         context, old = previous.context, previous.fragments
     else:

@@ -54,6 +54,13 @@ class ConntrackStatus(enum.Enum):
     DNAT = "DNAT"
 
 
+class PacketCounter(enum.Enum):
+    """A counter of the kernel that rules count packets in; the value is its name, as in kube-proxy."""
+
+    INVALID_DROPPED = "ct_state_invalid_dropped_pkts"
+    LOCALHOST_ACCEPTED = "localhost_nps_accepted_pkts"
+
+
 # Matches.  A rule's matches must all hold; ``negated`` turns one round.
 
 
@@ -172,6 +179,15 @@ class RememberSource(msgspec.Struct, frozen=True, gc=False):
         return f"-m recent --name {self.name} --set"
 
 
+class Counted(msgspec.Struct, frozen=True, gc=False):
+    """Counts the packet, for which all matches before held; always holds."""
+
+    counter: PacketCounter
+
+    def __str__(self) -> str:
+        return f"-m nfacct --nfacct-name {self.counter.value}"
+
+
 Match = (
     Source
     | Destination
@@ -184,6 +200,7 @@ Match = (
     | OneIn
     | RecentlySeen
     | RememberSource
+    | Counted
 )
 
 

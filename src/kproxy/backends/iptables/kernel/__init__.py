@@ -1,6 +1,21 @@
 """The effects of iptables mode: the tools, and the kernel they program; all else in this backend is pure."""
 
-from kproxy.backends.iptables.kernel.programmer import Applied, IptablesKernel, machine_options, remove_all
+from kproxy.backends.iptables.kernel.programmer import (
+    Applied,
+    IptablesKernel,
+    machine_options,
+    remove_all,
+    without_broken_counters,
+)
 from kproxy.backends.iptables.kernel.tools import Tools, Variant, find_tools
 
-__all__ = ["Applied", "IptablesKernel", "Tools", "Variant", "find_tools", "machine_options", "remove_all"]
+__all__ = [
+    "Applied",
+    "IptablesKernel",
+    "Tools",
+    "Variant",
+    "find_tools",
+    "machine_options",
+    "remove_all",
+    "without_broken_counters",
+]

@@ -17,8 +17,9 @@ from kproxy.backends.iptables import base, names
 from kproxy.backends.iptables.base import Options
 from kproxy.backends.iptables.compile import localhost_node_ports
 from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Rewrite, deletions, diff
+from kproxy.backends.iptables.kernel import accounting
 from kproxy.backends.iptables.program import program
-from kproxy.backends.iptables.rules import Jump, Table, specification
+from kproxy.backends.iptables.rules import Jump, PacketCounter, Table, specification
 from kproxy.host import HostError, Reason
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class IptablesKernel:
         desired = self._latest = program(plan, options, self._latest)
         believed, self._believed = self._believed, None
         existing = None if believed else self.tools.chains()
+        if existing is not None:
+            accounting.ensure(options.counters)
         transaction = diff(believed or existing or {}, desired, self.tools.block_chains)
         hooks = _hooks(desired.context)
         due = believed is None or _hooks(believed.context) != hooks
@@ -192,14 +195,26 @@ def _hooks(context: Context) -> tuple[HookRules, ...]:
 
 
 def machine_options(tools: Tools, masquerade_bit: int) -> Options:
-    """The options that this machine decides (``ct.invalid-drop``, ``masq.port-random``), read now."""
+    """The options that this machine decides (``ct.invalid-drop``, ``masq.port-random``), read now; makes counters."""
     try:
         liberal = host.read_sysctl(_BE_LIBERAL) != "0"
     except HostError as error:
         if error.reason is not Reason.MISSING:
             raise
         liberal = False
-    return base.Options(1 << masquerade_bit, random_fully=tools.random_fully, drop_invalid=not liberal)
+    return base.Options(
+        1 << masquerade_bit,
+        random_fully=tools.random_fully,
+        drop_invalid=not liberal,
+        counters=accounting.ensure(PacketCounter),
+    )
+
+
+def without_broken_counters(tools: Tools, options: Options) -> Options:
+    """The same options; without counters where these tools or this kernel take no rule that counts."""
+    if accounting.works(tools, accounting.ensure(options.counters)):
+        return options
+    return replace(options, counters=frozenset())
 
 
 def remove_all(tools: Tools) -> None:

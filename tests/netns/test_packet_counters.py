@@ -1,0 +1,123 @@
+"""Rules of iptables mode that count packets, and the metrics that tell (``met.nfacct-optional``)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kproxy import host
+from kproxy.backends.iptables.base import Options
+from kproxy.backends.iptables.kernel import (
+    IptablesKernel,
+    Tools,
+    Variant,
+    accounting,
+    find_tools,
+    machine_options,
+    without_broken_counters,
+)
+from kproxy.backends.iptables.rules import PacketCounter
+from kproxy.host import HostError
+from kproxy.lab import namespaces, topology
+from kproxy.lab.observation import Answered, ProbeRequest
+from kproxy.net import Family, Protocol
+from kproxy.server.leftovers import remove_everything
+from tests.netns.test_iptables_kernel import numbered, plan
+from tests.netns.test_ports import LOOPBACK, balanced, endpoints, stage
+
+INVALID = "iptables_ct_state_invalid_dropped_packets_total"
+LOCALHOST = "iptables_localhost_nodeports_accepted_packets_total"
+NOTHING: frozenset[tuple[str, str]] = frozenset()
+
+
+@pytest.fixture(params=list(Variant), ids=lambda variant: variant.value)
+def tools(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tools]:
+    namespace = namespaces.create("counters")
+    with namespace.entered():
+        yield find_tools(Family.IPV4, request.param, {"XTABLES_LOCKFILE": str(tmp_path / "lock")})
+    namespace.close()
+
+
+def counting_rules(tools: Tools) -> list[str]:
+    return [line for line in host.run((f"{tools.command}-save",)).splitlines() if "nfacct" in line]
+
+
+def test_rules_count_and_are_found_again(tools: Tools) -> None:
+    options = machine_options(tools, 14)
+    assert options.counters == set(PacketCounter)
+    kernel = IptablesKernel(tools)
+    for services in ((1,), (1, 2), (2,)):
+        kernel.apply(plan(Family.IPV4, *(numbered(Family.IPV4, n, 1) for n in services)), options)
+        assert len(counting_rules(tools)) == 1 + len(services)
+        assert kernel.missing() == ()
+    assert accounting.packets() == dict.fromkeys(PacketCounter, 0)
+
+
+def test_counters_that_somebody_took_are_made_again_with_the_rules(tools: Tools) -> None:
+    options = machine_options(tools, 14)
+    kernel = IptablesKernel(tools)
+    wanted = plan(Family.IPV4, numbered(Family.IPV4, 1, 1))
+    kernel.apply(wanted, options)
+    for table in ("filter", "nat"):
+        host.run((tools.command, "-t", table, "-F"))
+    accounting.remove()
+    assert accounting.packets() == {}
+    assert kernel.missing()
+    kernel.forget()
+    kernel.apply(wanted, options)
+    assert len(counting_rules(tools)) == 2
+
+
+def test_a_counter_that_rules_use_stays_and_cleanup_leaves_none(tools: Tools) -> None:
+    options = machine_options(tools, 14)
+    IptablesKernel(tools).apply(plan(Family.IPV4, numbered(Family.IPV4, 1, 1)), options)
+    accounting.remove()
+    assert set(accounting.packets()) == set(PacketCounter)
+    assert remove_everything() == ()
+    assert accounting.packets() == {}
+
+
+def test_where_no_rule_can_count_none_does(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = machine_options(tools, 14)
+    assert without_broken_counters(tools, options) == options
+    assert "KUBE-PROXY-TRIAL" not in host.run((f"{tools.command}-save",))
+    monkeypatch.setattr(accounting, "ensure", frozenset)
+    accounting.remove()  # as if the kernel had the counters and not the match
+    kernel = IptablesKernel(tools)
+    wanted = plan(Family.IPV4, numbered(Family.IPV4, 1, 1))
+    with pytest.raises(HostError):
+        kernel.apply(wanted, options)
+    assert without_broken_counters(tools, options) == Options(
+        options.masquerade_mark, random_fully=options.random_fully, drop_invalid=options.drop_invalid
+    )
+
+
+def test_packets_to_node_ports_of_loopback_and_invalid_ones_are_counted() -> None:
+    async def count() -> None:
+        async with stage("iptables") as on:
+            on.lab.servers.serve(on.lab.network["a1"], 8080, Protocol.TCP, "a1")
+            on.put(balanced(), endpoints("a1"))
+            await on.answers(200)
+            before = await on.metrics()
+            assert (before[INVALID, NOTHING], before[LOCALHOST, NOTHING]) == (0, 0)
+            node = topology.NODE_ADDRESS["a"][Family.IPV4]
+            for sender, destination in (("a", LOOPBACK), ("client", node)):
+                asked = ProbeRequest(sender=sender, destination=destination, port=30001, patience=3.0)
+                assert isinstance(await on.lab.probe(asked), Answered)
+            send_without_flags(on.lab.network["client"], topology.POD_ADDRESS["a1"][Family.IPV4])
+            after = await on.metrics()
+            assert (after[INVALID, NOTHING], after[LOCALHOST, NOTHING]) == (1, 1)
+
+    asyncio.run(count())
+
+
+def send_without_flags(namespace: namespaces.Namespace, to: object) -> None:
+    """A TCP segment with no flag set, which belongs to no connection and begins none."""
+    segment = struct.pack(">HHIIBBHHH", 40000, 8080, 0, 0, 5 << 4, 0, 1024, 0, 0)
+    with namespace.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP) as raw:
+        raw.sendto(segment, (str(to), 0))
