@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -338,6 +339,38 @@ def test_a_held_flow_keeps_its_port_and_its_endpoint(served: Bench, protocol: Pr
 def test_a_fixed_source_port_can_be_used_again_at_once(served: Bench) -> None:
     request = ask("a1", t.POD_ADDRESS["b1"][V4], source_port=23456)
     assert [answered(one(served, request)).peer.port for _ in range(3)] == [23456] * 3
+
+
+@both_protocols
+def test_no_two_probes_of_a_sender_have_one_source_port(served: Bench, protocol: Protocol) -> None:
+    request = ask("a1", t.POD_ADDRESS["b1"][V4], protocol=protocol)
+    ports = [answered(one(served, request)).peer.port for _ in range(50)]
+    assert len(set(ports)) == 50
+
+
+def test_a_port_that_is_taken_is_passed_over(served: Bench) -> None:
+    request = ask("a1", t.POD_ADDRESS["b1"][V4])
+    first = answered(one(served, request)).peer.port
+    taken = served.lab.network["a1"].socket(socket.AF_INET, socket.SOCK_STREAM)
+    with taken:
+        taken.bind(("0.0.0.0", first + 1))
+        assert answered(one(served, request)).peer.port == first + 2
+
+
+@both_protocols
+def test_flows_that_say_so_share_a_source_port(served: Bench, protocol: Protocol) -> None:
+    async def two() -> list[Answered]:
+        served.lab.servers.serve(served.lab.network["b2"], OPEN, protocol, "b2")
+        request = replace(ask("a1", t.POD_ADDRESS["b1"][V4], protocol=protocol), shares_port=True)
+        flow, first = await served.lab.open_flow(request)
+        assert flow is not None
+        other = replace(request, destination=t.POD_ADDRESS["b2"][V4], source_port=flow.own.port)
+        _, second = await served.lab.open_flow(other)
+        return [answered(first), answered(second), answered(await flow.exchange(PATIENCE))]
+
+    seen = served.run(two())
+    assert len({answer.peer.port for answer in seen}) == 1
+    assert [answer.who for answer in seen] == ["b1", "b2", "b1"]
 
 
 @both_families

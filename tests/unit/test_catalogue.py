@@ -141,6 +141,7 @@ def test_every_held_flow_is_opened_before_it_is_used(case: Case) -> None:
     for step in case.steps:
         if isinstance(step, Hold):
             assert step.flow not in opened
+            assert not step.port_of or step.port_of in opened
             opened.add(step.flow)
         if isinstance(step, Use):
             assert step.flow in opened

@@ -40,7 +40,7 @@ class Channel:
     """One probe's (or held flow's) socket; made connected to nothing, `exchange` connects it."""
 
     def __init__(self, namespace: Namespace, captures: Captures, request: ProbeRequest, number: int) -> None:
-        """Raises OSError when this kernel or the source address does not allow such a socket."""
+        """Raises OSError when this kernel, the source address or port does not allow such a socket."""
         self.request, self.number = request, number
         self._captures, self._namespace = captures, namespace
         self._loop = asyncio.get_running_loop()
@@ -283,11 +283,9 @@ def _number_the_syn(probe: socket.socket, number: int) -> None:
 
 
 def _bind(probe: socket.socket, request: ProbeRequest) -> None:
-    if request.source is None and not request.source_port:
-        return
     anywhere = "0.0.0.0" if request.family is Family.IPV4 else "::"  # noqa: S104 (in a namespace of the lab)
-    if not request.source_port and request.protocol is Protocol.TCP:
-        probe.setsockopt(socket.IPPROTO_IP, linux.IP_BIND_ADDRESS_NO_PORT, 1)  # the port is picked by connect
+    if request.shares_port:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     probe.bind((str(request.source or anywhere), request.source_port))
 
 

@@ -14,8 +14,9 @@ from kproxy.lab import topology, wiring
 from kproxy.lab.capture import Captures
 from kproxy.lab.channel import Channel, unsupported
 from kproxy.lab.network import Network, build
-from kproxy.lab.observation import Evidence, NetworkError, Observation, ProbeRequest, Silent
+from kproxy.lab.observation import Evidence, NetworkError, Observation, ProbeRequest, Silent, Socket
 from kproxy.lab.servers import Servers
+from kproxy.lab.source_ports import SourcePorts
 from kproxy.net import Protocol
 
 _WATCHED = (*topology.NODES, *wiring.PODS, wiring.CLIENT, wiring.REMOTE)
@@ -44,6 +45,11 @@ class Flow:
         return await self._lab.asked(self._channel, self._last, size, patience)
 
     @property
+    def own(self) -> Socket:
+        """The sender's address and port."""
+        return self._channel.own
+
+    @property
     def last(self) -> int:
         """The number of the last exchange."""
         return self._last
@@ -61,6 +67,7 @@ class Lab:
         self.servers = Servers()
         self.captures = Captures(network[name] for name in _WATCHED)
         self._flows: list[Flow] = []
+        self._source_ports = SourcePorts()
         self._count = 0
         self._serve_elsewhere()
 
@@ -87,7 +94,7 @@ class Lab:
         """`probe`, with the evidence whatever the outcome."""
         number = self.next_number()
         try:
-            channel = Channel(self.network[request.sender], self.captures, request, number)
+            channel = self._channel(request, number)
         except OSError as error:
             return Traced(unsupported(request, error), Evidence())
         try:
@@ -101,12 +108,23 @@ class Lab:
         """Connect (or bind), exchange once, and keep the socket; None when it could not even be made."""
         number = self.next_number()
         try:
-            channel = Channel(self.network[request.sender], self.captures, request, number)
+            channel = self._channel(request, number)
         except OSError as error:
             return None, unsupported(request, error)
         flow = Flow(self, channel)
         self._flows.append(flow)
         return flow, await self.asked(channel, number, request.size, request.patience)
+
+    def _channel(self, request: ProbeRequest, number: int) -> Channel:
+        """A socket for a request, with a source port of its own unless one is asked for."""
+
+        def bind(port: int) -> Channel:
+            asked = replace(request, source_port=port)
+            return Channel(self.network[request.sender], self.captures, asked, number)
+
+        if request.source_port:
+            return bind(request.source_port)
+        return self._source_ports.bound(request.sender, bind)
 
     async def asked(self, channel: Channel, number: int, size: int, patience: float) -> Observation:
         """One exchange over a channel; silence comes with its evidence."""

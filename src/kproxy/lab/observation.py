@@ -32,7 +32,8 @@ class ProbeRequest:
     """One new connection (or datagram from a new socket).
 
     ``sender`` is a namespace of the topology.  ``source`` is the address to send from (None: the
-    kernel picks; outside clients choose their node by it), ``source_port`` 0 lets the kernel pick.
+    kernel picks; outside clients choose their node by it), ``source_port`` 0 takes one that no other
+    probe of this sender has; with ``shares_port`` others that say so may have the same.
     ``size`` bytes are sent and must all come back.  ``patience``: seconds to wait for any answer.
     """
 
@@ -42,6 +43,7 @@ class ProbeRequest:
     protocol: Protocol = Protocol.TCP
     source: Address | None = None
     source_port: PortNumber = 0
+    shares_port: bool = False
     size: int = 0
     patience: float = 1.0
 

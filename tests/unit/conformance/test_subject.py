@@ -170,7 +170,9 @@ def test_every_deviation_of_a_bundled_subject_names_cases_modes_and_a_link(name:
     for deviation in subject.deviations:
         assert deviation.mode in {"", *subject.modes}
         assert any(deviation.covers(case, deviation.mode) for case in CATALOGUE), deviation.case
-        assert deviation.link.startswith("https://github.com/kubernetes/")
+        assert deviation.link.startswith(
+            ("https://github.com/kubernetes/", "https://github.com/torvalds/linux/")
+        )
 
 
 @pytest.mark.parametrize("name", BUNDLED)
@@ -181,13 +183,14 @@ def test_only_iptables_mode_serves_node_ports_on_loopback_addresses(name: str) -
 
 
 def test_kproxy_deviates_in_ipvs_mode_only_and_only_by_what_its_kernel_cannot_do() -> None:
-    """The node's own source address and SCTP's first packet, and how long affinity lasts."""
+    """The node's own source address and SCTP's first packet, twins' answers, and how long affinity lasts."""
     deviations = load("kproxy").deviations
     assert {deviation.mode for deviation in deviations} == {"ipvs"}
     assert {deviation.case for deviation in deviations} == {
         "masquerade.cluster-ip-unchanged-where-pods-are-unknown",
         "detect-local.cluster-cidr-of-one-family",
         "protocols.sctp-beside-the-others",
+        "load-balancer.one-source-port-to-two-addresses",
         "affinity.time-runs-out",
         "affinity.time-is-changed",
     }

@@ -51,12 +51,16 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Open a TCP connection (or a UDP socket that keeps its port), exchange once, keep it by name."""
+    """Open a TCP connection (or a UDP socket that keeps its port), exchange once, keep it by name.
+
+    ``port_of``: another flow of the same sender, whose source port it has too.
+    """
 
     flow: str
     sender: Vantage
     to: Target
     expect: Lawful
+    port_of: str = ""
 
 
 class Still(enum.Enum):

@@ -34,6 +34,7 @@ from kproxy.net import Protocol
 BALANCED = Type.LOAD_BALANCER
 WEB = service("web", "a1", "b1", type=BALANCED, vips=(Vip(),))
 FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
+FROM_B1 = delivered_to("b1", source=MASQUERADED)
 FROM_B2 = delivered_to("b2", source=MASQUERADED)
 
 SERVED = {"load-balancer.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
@@ -109,6 +110,18 @@ SEVERAL_ADDRESSES_OF_BOTH_MODES = case(
     },
     features=WITH_NODE_PORT,
     regressions={"R058"},
+)
+
+ONE_SOURCE_PORT_TO_TWO_ADDRESSES = case(
+    "load-balancer.one-source-port-to-two-addresses",
+    "A client's connections from one source port to two addresses of a Service are two, even with one endpoint.",
+    Apply(two := service("two", "b1", type=BALANCED, vips=(Vip(), Vip()))),
+    Hold(flow="first", sender=client("a"), to=two.vip(0), expect=FROM_B1),
+    Hold(flow="second", sender=client("a"), to=two.vip(1), expect=FROM_B1, port_of="first"),
+    Use(flow="first", expect=STILL),
+    Use(flow="second", expect=STILL),
+    clauses=SERVED | {"load-balancer.every-ip.served"},
+    features=FEATURES,
 )
 
 ONLY_A_HOSTNAME = case(
@@ -259,6 +272,7 @@ CASES: tuple[Case, ...] = (
     REACHED_FROM_EVERYWHERE,
     DATAGRAMS_AND_CONNECTIONS_ON_ONE_ADDRESS,
     SEVERAL_ADDRESSES_OF_BOTH_MODES,
+    ONE_SOURCE_PORT_TO_TWO_ADDRESSES,
     ONLY_A_HOSTNAME,
     WITHOUT_NODE_PORT,
     OTHER_PORTS_LEAD_NOWHERE,

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -214,7 +215,9 @@ class NetnsTestbed:
 
     async def hold(self, instance: Instance, hold: Hold) -> Observation:
         """Open a flow and exchange once."""
-        flow, seen = await self.lab.open_flow(self._request(instance, hold))
+        port = self._flow(instance, hold.port_of)[0].own.port if hold.port_of else 0
+        request = replace(self._request(instance, hold), source_port=port, shares_port=True)
+        flow, seen = await self.lab.open_flow(request)
         if flow is not None:
             self._flows[instance.name, hold.flow] = (flow, hold)
         return read(seen, instance, hold)
