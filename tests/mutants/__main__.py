@@ -13,7 +13,7 @@ import fnmatch
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.table import Table
@@ -105,22 +105,34 @@ def _wanted(wrong: Mutant, options: Options) -> bool:
 
 
 async def _session(wanted: Sequence[Mutant], options: Options, console: Console) -> int:
-    cited = {case.id for wrong in wanted for case in citing(wrong, CATALOGUE)}
-    cases = [case for case in CATALOGUE if options.everything or case.id in cited]
-    control = runner_on_kernel(options.variant, options.parallel) if options.on_kernel else run_in_simulator
-    results = (await control(NONE, cases)).results if cases else ()
-    red = [entry for entry in results if entry.result in {Result.FAILED, Result.BROKEN}]
-    able = [entry.case for entry in results if entry.result is Result.PASSED]
-    console.print(
-        f"control: {len(able)} of {len(cases)} cases green, {len(red)} red, {_left(results)} not runnable here"
-    )
-    if red:
-        for entry in red:
-            console.print(f"  {entry.case.id}: {entry.reason}", style="red", highlight=False, markup=False)
-        return CANNOT_RUN
-    judgements = await _judge_all(wanted, able, options, console)
+    judgements: list[Judgement] = []
+    for mode in dict.fromkeys(wrong.mode for wrong in wanted):
+        of_mode = [wrong for wrong in wanted if wrong.mode == mode]
+        able = await _control(of_mode, mode, options, console)
+        if able is None:
+            return CANNOT_RUN
+        judgements += await _judge_all(of_mode, able, options, console)
     console.print(_table(judgements))
     return _sum_up(judgements, console)
+
+
+async def _control(
+    wanted: Sequence[Mutant], mode: str, options: Options, console: Console
+) -> list[Case] | None:
+    """The cases that are green with nothing broken, of those that cite what is; None where one is red."""
+    cited = {case.id for wrong in wanted for case in citing(wrong, CATALOGUE)}
+    cases = [case for case in CATALOGUE if options.everything or case.id in cited]
+    run = runner_on_kernel(options.variant, options.parallel) if options.on_kernel else run_in_simulator
+    results = (await run(replace(NONE, mode=mode), cases)).results if cases else ()
+    red = [entry for entry in results if entry.result in {Result.FAILED, Result.BROKEN}]
+    green = [entry.case for entry in results if entry.result is Result.PASSED]
+    console.print(
+        f"control, {mode}: {len(green)} of {len(cases)} cases green, {len(red)} red, "
+        f"{_left(results)} not runnable here"
+    )
+    for entry in red:
+        console.print(f"  {entry.case.id}: {entry.reason}", style="red", highlight=False, markup=False)
+    return None if red else green
 
 
 def _left(results: Sequence[CaseResult]) -> int:

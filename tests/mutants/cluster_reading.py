@@ -10,7 +10,7 @@ import msgspec
 
 from kproxy import api, state
 from kproxy.state import TrafficPolicy
-from tests.mutants.mutant import Function, Patch, Unseen, Wrap, mutant
+from tests.mutants.mutant import Function, Patch, Wrap, mutant
 
 Merged = dict[Any, tuple[state.Endpoint, ...]]
 
@@ -108,6 +108,16 @@ def _cut(ranges: Iterable[Any] | None) -> tuple[Any, ...] | None:
     return tuple(ranges)[:1] if ranges else None
 
 
+def _each_slice_by_itself(merge: Function) -> Function:
+    """Endpoints are put together, not merged."""
+
+    def put_together(slices: Iterable[Any], wanted: Any, *of: Any) -> Merged:  # noqa: ANN401
+        found: list[Merged] = [merge([one], wanted, *of) for one in slices]
+        return {key: tuple(endpoint for part in found for endpoint in part[key]) for key in wanted}
+
+    return put_together
+
+
 SLICES = (
     mutant(
         "slices.first-only",
@@ -118,11 +128,8 @@ SLICES = (
     mutant(
         "slices.duplicates-doubled",
         "An endpoint listed twice counts twice.",
-        _merging(lambda found: {key: tuple(e for e in ends for _ in "12") for key, ends in found.items()}),
-        unseen=Unseen(
-            "a double share shows in statistics only, and no case counts",
-            "tests/unit/test_state.py::test_endpoints_are_merged_over_slices_each_once_and_sorted_as_numbers",
-        ),
+        Patch("kproxy.state.services:merge", _each_slice_by_itself),
+        clauses="balancing.even",
     ),
     mutant(
         "slices.live-does-not-win",

@@ -30,7 +30,6 @@ from kproxy.spec.clauses import TRANSITION_CLAUSES
 from kproxy.spec.oracle import expect
 from tests.mutants.mutant import Mutant, applied
 
-MODE = "iptables"
 ROOT = Path(__file__).parents[2]
 PATIENCE = 2.0
 """Seconds to wait for an answer: less than a conformance run gives."""
@@ -63,8 +62,7 @@ def runner_on_kernel(variant: Xtables, parallel: int) -> Run:
     """Runs in network namespaces: the mutant is the proxy of both nodes."""
 
     async def run(wrong: Mutant, cases: Sequence[Case]) -> Report:
-        subject = subject_of(wrong)
-        return await _conduct(subject, cases, netns.opener(subject, MODE, variant), parallel)
+        return await _conduct(wrong, cases, netns.opener(subject_of(wrong), wrong.mode, variant), parallel)
 
     return run
 
@@ -72,7 +70,7 @@ def runner_on_kernel(variant: Xtables, parallel: int) -> Run:
 async def run_in_simulator(wrong: Mutant, cases: Sequence[Case]) -> Report:
     """Runs in memory: the mutant is this very process, so one at a time."""
     with applied(wrong):
-        return await _conduct(subject_of(wrong), cases, simulator.opener(MODE), 1)
+        return await _conduct(wrong, cases, simulator.opener(wrong.mode), 1)
 
 
 def subject_of(wrong: Mutant) -> Subject:
@@ -81,13 +79,11 @@ def subject_of(wrong: Mutant) -> Subject:
     return replace(load("kproxy"), command=command, environment={"PYTHONPATH": str(ROOT)})
 
 
-async def _conduct(
-    subject: Subject, cases: Sequence[Case], open_testbed: OpenTestbed, parallel: int
-) -> Report:
+async def _conduct(wrong: Mutant, cases: Sequence[Case], open_testbed: OpenTestbed, parallel: int) -> Report:
     with tempfile.TemporaryDirectory(prefix="kproxy-mutants-") as directory:
         wanted = Session(
-            subject=subject,
-            mode=MODE,
+            subject=subject_of(wrong),
+            mode=wrong.mode,
             cases=cases,
             evidence=Path(directory),
             environment={},

@@ -41,7 +41,7 @@ class Mutant:
     """One thing wrong.
 
     ``clauses``: a case that turns red must cite one of them.  ``needs_kernel``: neither rules walked in
-    memory nor a test without root can show it.
+    memory nor a test without root can show it.  ``mode``: the proxy's.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Mutant:
     clauses: frozenset[str] = frozenset()
     needs_kernel: bool = False
     unseen: Unseen | None = None
+    mode: str = "iptables"
 
 
 def mutant(name: str, about: str, *patches: Patch, clauses: str = "", **fields: Any) -> Mutant:  # noqa: ANN401

@@ -207,6 +207,11 @@ SOURCE_RANGES = (
     ),
 )
 
+
+def _as_if_one_more(match: Match) -> Match:
+    return msgspec.structs.replace(match, count=match.count + 1) if isinstance(match, OneIn) else match
+
+
 DISPATCH = (
     mutant(
         "dispatch.forwarded",
@@ -267,6 +272,12 @@ DISPATCH = (
         "The first endpoint gets every connection.",
         *without(Rules(chain=POOLS, target=Jump(ENDPOINT)), OneIn),
         clauses="balancing.every-endpoint-chosen",
+    ),
+    mutant(
+        "balancing.last-twice",
+        "The last endpoint gets twice what each of the others gets.",
+        *with_match(Rules(chain=POOLS, target=Jump(ENDPOINT)), _as_if_one_more),
+        clauses="balancing.even",
     ),
 )
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from tests.mutants import cluster_reading, daemon, node_policy, rule_families
+from tests.mutants import cluster_reading, daemon, nftables, node_policy, rule_families
 from tests.mutants.mutant import mutant
 
 NONE = mutant("none", "Nothing is wrong: the control.")
 
-MUTANTS = (*rule_families.MUTANTS, *cluster_reading.MUTANTS, *node_policy.MUTANTS, *daemon.MUTANTS)
+MUTANTS = (
+    *rule_families.MUTANTS,
+    *cluster_reading.MUTANTS,
+    *node_policy.MUTANTS,
+    *daemon.MUTANTS,
+    *nftables.MUTANTS,
+)
 
 BY_NAME = {wrong.name: wrong for wrong in (NONE, *MUTANTS)}

@@ -31,7 +31,6 @@ UNTESTED: dict[str, str] = {
     "source-ranges.node-with-vip-as-source.allowed": "no interface of the lab has a load balancer IP",
     "masquerade.host-with-pod-source.either": "a node of the lab asks Services from no address of a pod range",
     "detect-local.cluster-cidr.first-of-family": "kube-proxy refuses two ranges of a family",
-    "balancing.even": "a sample that could tell would take longer than all cases together",
     "icmp.errors.translated-back": "no hop of the lab sends such an error",
     "cluster-ip.ping.any-answer": "every answer is lawful",
     "masquerade.foreign-mark-bits.kept": "marks are not seen on the wire",

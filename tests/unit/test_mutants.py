@@ -4,7 +4,9 @@
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -26,12 +28,22 @@ def named(mutants: list[Mutant]) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def green() -> list[Case]:
-    """The cases that the simulator can run; without a mutant all of them are green."""
-    report = asyncio.run(run_in_simulator(NONE, CATALOGUE))
-    red = [entry.case.id for entry in report.results if entry.result in {Result.FAILED, Result.BROKEN}]
-    assert red == []
-    return [entry.case for entry in report.results if entry.result is Result.PASSED]
+def green_in() -> Callable[[str], list[Case]]:
+    """The cases that the simulator can run in a mode; without a mutant all of them are green."""
+
+    @cache
+    def cases(mode: str) -> list[Case]:
+        report = asyncio.run(run_in_simulator(replace(NONE, mode=mode), CATALOGUE))
+        red = [entry.case.id for entry in report.results if entry.result in {Result.FAILED, Result.BROKEN}]
+        assert red == []
+        return [entry.case for entry in report.results if entry.result is Result.PASSED]
+
+    return cases
+
+
+@pytest.fixture
+def green(green_in: Callable[[str], list[Case]]) -> list[Case]:
+    return green_in(NONE.mode)
 
 
 def judged(wrong: Mutant, cases: list[Case]) -> Judgement:
@@ -39,8 +51,10 @@ def judged(wrong: Mutant, cases: list[Case]) -> Judgement:
 
 
 @pytest.mark.parametrize("wrong", named(BY_PACKETS))
-def test_a_mutant_turns_a_case_red_that_cites_what_it_broke(wrong: Mutant, green: list[Case]) -> None:
-    found = judged(wrong, green)
+def test_a_mutant_turns_a_case_red_that_cites_what_it_broke(
+    wrong: Mutant, green_in: Callable[[str], list[Case]]
+) -> None:
+    found = judged(wrong, green_in(wrong.mode))
     assert found.killers, f"{wrong.about} None of {found.asked} cases noticed and cited {set(wrong.clauses)}."
 
 

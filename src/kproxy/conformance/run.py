@@ -8,9 +8,9 @@ as many barriers as its longest case has rounds.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kproxy.conformance.bind import Instance
@@ -33,14 +33,12 @@ from kproxy.conformance.case import (
     Vantage,
     Wait,
 )
+from kproxy.conformance.chance import FALSE_ALARM, chi_square, coverage_sample, even_sample, tail
 from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.world import World
 from kproxy.lab.observation import Socket
 from kproxy.net import Address
 from kproxy.spec.outcome import Delivered
-
-FALSE_ALARM = 1e-6
-"""Chance that a `Probe` with ``spread`` misses an endpoint of a fair proxy."""
 
 MOST_SHOWN = 3
 """Different observations that a finding tells."""
@@ -193,11 +191,12 @@ def _note(
 
 
 def sample_size(probe: Probe) -> int:
-    """How many connections show every one of k equally likely endpoints, but for `FALSE_ALARM`."""
+    """How many connections a probe takes, as `kproxy.conformance.chance` has it."""
     ways = len(probe.expect)
-    if not probe.spread or ways < 2:
+    if ways < 2:
         return probe.count
-    return max(probe.count, math.ceil(math.log(FALSE_ALARM / ways) / math.log1p(-1 / ways)))
+    covering = coverage_sample(ways) if probe.spread else 1
+    return max(probe.count, covering, even_sample(ways) if probe.even else 1)
 
 
 def _judge_probe(
@@ -206,6 +205,8 @@ def _judge_probe(
     _judge(progress, number, step, step.expect, seen)
     if step.spread:
         _judge_spread(progress, number, step, seen)
+    if step.even:
+        _judge_even(testbed, progress, number, step, seen)
     if step.sticks and not testbed.exhaustive:
         _judge_sticks(progress, number, step, seen)
     if step.roams:
@@ -230,12 +231,33 @@ def _target(progress: Progress, step: Judged) -> Target:
 
 
 def _judge_spread(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
-    lawful = progress.instance.outcomes(step.expect, step.to)
-    wanted = {(o.address, o.port) for o in lawful if isinstance(o, Delivered)}
-    missing = wanted - _endpoints(seen)
+    missing = _wanted(progress, step) - _endpoints(seen)
     if missing:
         text = f"{len(seen)} tries never reached {_names(missing)}"
         _find(progress, number, step, f"every one of {describe_lawful(step.expect)}", text)
+
+
+def _wanted(progress: Progress, step: Probe) -> set[Endpoint]:
+    lawful = progress.instance.outcomes(step.expect, step.to)
+    return {(o.address, o.port) for o in lawful if isinstance(o, Delivered)}
+
+
+def _judge_even(
+    testbed: Testbed, progress: Progress, number: int, step: Probe, seen: Sequence[Observation]
+) -> None:
+    """Where chances are known they must be equal; else counts must be such as equal chances give."""
+    wanted = sorted(_wanted(progress, step), key=str)
+    lawful = f"each of {len(wanted)} endpoints as often as the others"
+    if testbed.exhaustive:
+        chances = {one: sum(o.chance for o in seen if o.endpoint == one) for one in wanted}
+        if len(set(chances.values())) > 1:
+            _find(progress, number, step, lawful, _shares(chances))
+        return
+    met = Counter(o.endpoint for o in seen)
+    counts = {one: met[one] for one in wanted}
+    if any(counts.values()) and (luck := tail(chi_square(counts.values()), len(wanted) - 1)) < FALSE_ALARM:
+        text = f"{_shares(counts)} of {len(seen)}; chance does so once in {1 / luck:.0e} times"
+        _find(progress, number, step, lawful, text)
 
 
 def _judge_sticks(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
@@ -276,6 +298,10 @@ def _endpoints(seen: Sequence[Observation]) -> set[Endpoint]:
 
 def _names(endpoints: Iterable[Endpoint]) -> str:
     return ", ".join(sorted(str(Socket(address, port)) for address, port in endpoints))
+
+
+def _shares(shares: Mapping[Endpoint, object]) -> str:
+    return ", ".join(f"{Socket(address, port)} {share}" for (address, port), share in shares.items())
 
 
 def _counted(texts: Iterator[str]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Protocol as Interface
 
@@ -23,12 +24,14 @@ class Observation:
 
     ``outcomes``: every reading of it that the evidence allows (a source address that would be the
     same with and without masquerade leaves two); empty for what can never be lawful.
-    ``endpoint``: which endpoint answered.  ``text``: for people.
+    ``endpoint``: which endpoint answered.  ``text``: for people.  ``chance``: how likely this is, where the testbed
+    is exhaustive.
     """
 
     outcomes: frozenset[Outcome]
     text: str
     endpoint: tuple[Address, int] | None = None
+    chance: Fraction = Fraction(1)
 
 
 class Broken(Exception):
@@ -40,7 +43,7 @@ class Testbed(Interface):
 
     name: str
     exhaustive: bool
-    """Whether `probe` returns every possible outcome once, rather than a sample."""
+    """Whether `probe` returns every possible outcome with its chance, rather than a sample."""
 
     def lacks(self, case: Case) -> str | None:
         """Why this testbed cannot run the case; None when it can."""

@@ -1,6 +1,9 @@
 """The runner: in which order things are done, and what it calls unlawful."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -25,7 +28,8 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.run import FALSE_ALARM, Finding, rounds, sample_size
+from kproxy.conformance.chance import FALSE_ALARM
+from kproxy.conformance.run import Finding, rounds, sample_size
 from kproxy.conformance.testbed import Broken, Observation
 from kproxy.spec.outcome import Failure
 from tests.unit.conformance.scripted import (
@@ -213,6 +217,53 @@ def test_an_endpoint_that_no_connection_reaches_is_found() -> None:
     assert "never reached 10.244.2." in found.seen
     assert found.lawful.startswith("every one of")
     assert findings(Scripted(first_only), Apply(WEB), replace(TO_WEB, count=30)) == []
+
+
+EVEN = replace(TO_WEB, even=True)
+
+
+def unevenly(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+    """Two connections of three to the first endpoint."""
+    return fairly(instance, step, min(number % 3, 1))
+
+
+def test_shares_that_chance_does_not_give_are_found() -> None:
+    found = only(findings(Scripted(unevenly), Apply(WEB), EVEN))
+    assert found.lawful == "each of 2 endpoints as often as the others"
+    assert re.fullmatch(
+        r"10\.244\.1\.11:\d+ 233, 10\.244\.2\.11:\d+ 465 of 698; chance .* once in .* times", found.seen
+    )
+
+
+def test_shares_are_judged_only_where_that_is_asked_for() -> None:
+    assert findings(Scripted(unevenly), Apply(WEB), replace(EVEN, even=False, count=698)) == []
+
+
+def test_round_robin_is_even() -> None:
+    assert findings(Scripted(fairly), Apply(WEB), EVEN) == []
+
+
+def test_what_reaches_nobody_is_found_once() -> None:
+    found = only(findings(Scripted(always(Failure.DROPPED)), Apply(WEB), EVEN))
+    assert found.seen == "698 x Failure.DROPPED"
+
+
+class Biased(Scripted):
+    """Exhaustive; says the first endpoint's chance in two parts."""
+
+    def __init__(self, first: Fraction) -> None:
+        super().__init__(exhaustive=True)
+        self.first = first
+
+    async def probe(self, instance: Instance, probe: Probe, _: int) -> Sequence[Observation]:
+        chances = (self.first / 2, 1 - self.first, self.first / 2)
+        return [replace(fairly(instance, probe, n), chance=chance) for n, chance in enumerate(chances)]
+
+
+def test_an_exhaustive_testbed_is_held_to_equal_chances_exactly() -> None:
+    half = Fraction(1, 2)
+    assert findings(Biased(half), Apply(WEB), EVEN) == []
+    assert findings(Biased(half + Fraction(1, 10**9)), Apply(WEB), EVEN)
 
 
 def test_a_client_that_does_not_stick_is_found_within_a_probe() -> None:

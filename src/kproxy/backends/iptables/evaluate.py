@@ -12,8 +12,10 @@ own passes nat OUTPUT, filter OUTPUT, nat POSTROUTING, and filter INPUT when it 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TypeVar
 
 from kproxy.backends.iptables.rules import (
     Accept,
@@ -62,6 +64,7 @@ class Verdict:
 
     ``destination`` and ``port`` as it leaves; ``rewritten``: by DNAT.  ``masqueraded``: its source is the
     node's.  ``path``: the chains it went through, in order.  ``remembered``: ``recent`` lists it entered.
+    ``chance``: how likely it is, exactly (the kernel is given ten digits).
     """
 
     fate: Fate
@@ -71,6 +74,7 @@ class Verdict:
     masqueraded: bool
     path: tuple[str, ...]
     remembered: frozenset[str]
+    chance: Fraction = field(default=Fraction(1), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +98,7 @@ class _State:
     masqueraded: bool = False
     path: tuple[str, ...] = ()
     remembered: frozenset[str] = frozenset()
+    chance: Fraction = field(default=Fraction(1), compare=False)
 
 
 class _End(enum.Enum):
@@ -112,7 +117,19 @@ _Walk = Iterator[tuple[_End, _State]]
 def evaluate(ruleset: Ruleset, packet: Packet, machine: Machine) -> frozenset[Verdict]:
     """Everything that may become of a new connection's first packet, random choices followed both ways."""
     start = _State(packet, packet.entry.interface)
-    return frozenset(_verdict(end, state) for end, state in _Evaluator(ruleset, machine).whole_way(start))
+    ways = _Evaluator(ruleset, machine).whole_way(start)
+    return frozenset(_added_up(_verdict(end, state) for end, state in ways))
+
+
+Chancy = TypeVar("Chancy", Verdict, _State)
+
+
+def _added_up(found: Iterable[Chancy]) -> Iterator[Chancy]:
+    """What came about in several ways once, with the chances of all."""
+    chances: dict[Chancy, Fraction] = {}
+    for one in found:
+        chances[one] = chances.get(one, Fraction(0)) + one.chance
+    return (replace(one, chance=chance) for one, chance in chances.items())
 
 
 def _verdict(end: _End, state: _State) -> Verdict:
@@ -126,6 +143,7 @@ def _verdict(end: _End, state: _State) -> Verdict:
         state.masqueraded,
         state.path,
         state.remembered,
+        state.chance,
     )
 
 
@@ -178,7 +196,7 @@ class _Evaluator:
                         continue
                     for end, after in self._target(table, rule, tried, going_on):
                         yield (_End.THROUGH if end is _End.RETURN else end), after
-            states = list(dict.fromkeys(going_on))
+            states = list(_added_up(going_on)) if len(going_on) > 1 else going_on
         for left in states:
             yield _End.THROUGH, left
 
@@ -206,9 +224,10 @@ class _Evaluator:
         first, *others = matches
         match first:
             case OneIn(count=count):
+                share = state.chance / count
                 if count > 1:
-                    yield False, state
-                yield from self._matches(others, state)
+                    yield False, replace(state, chance=state.chance - share)
+                yield from self._matches(others, replace(state, chance=share))
             case RememberSource(name=name):
                 yield from self._matches(others, replace(state, remembered=state.remembered | {name}))
             case _ if self._holds(first, state):

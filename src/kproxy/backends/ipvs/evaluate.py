@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from ipaddress import ip_network
 
 from kproxy.backends.ipvs.compile import STICKY_SCHEDULERS, Virtual
@@ -58,7 +59,8 @@ class Outcome:
     """One thing that may become of a packet.
 
     ``destination``: who IPVS chose, None when it had no part.  ``path``: our chains it went through.
-    ``remembered``: what its source sticks to from now on.
+    ``remembered``: what its source sticks to from now on.  ``chance``: the share of connections it becomes of,
+    all destinations weighing 1.
     """
 
     fate: Fate
@@ -66,6 +68,7 @@ class Outcome:
     masqueraded: bool = False
     path: tuple[str, ...] = ()
     remembered: frozenset[str] = frozenset()
+    chance: Fraction = field(default=Fraction(1), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +128,14 @@ class _Walk:
 
     def _chosen(self, key: Key) -> Iterator[Outcome]:
         virtual, mark, path = self._virtuals[key], self._mark, list(self._path)
-        for destination in _candidates(key, virtual, self._packet.source, self._machine):
+        candidates = _candidates(key, virtual, self._packet.source, self._machine)
+        for destination in candidates:
             self._mark, self._masqueraded, self._path = mark, False, list(path)
             if self._packet.entry.from_host or destination.address not in self._machine.addresses:
                 self._hook(Table.NAT, "POSTROUTING", destination)
             sticks = frozenset({_name(key, destination)} if _sticky(virtual) else ())
-            yield Outcome(Fate.PASSED, destination, self._masqueraded, tuple(self._path), sticks)
+            share = Fraction(1, len(candidates))
+            yield Outcome(Fate.PASSED, destination, self._masqueraded, tuple(self._path), sticks, share)
 
     def _ended(self, fate: Fate) -> Outcome:
         return Outcome(fate, path=tuple(self._path))

@@ -9,8 +9,10 @@ ICMP errors or later packets.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from ipaddress import IPv4Network, IPv6Network
 
 from kproxy.backends.nftables.rules import (
@@ -67,6 +69,7 @@ class Verdict:
 
     ``destination`` and ``port`` as it leaves; ``rewritten``: by DNAT.  ``masqueraded``: its source is the
     node's.  ``path``: the chains it went through, in order.  ``remembered``: the numbers of endpoints that know it now.
+    ``chance``: how likely it is.
     """
 
     fate: Fate
@@ -76,6 +79,7 @@ class Verdict:
     masqueraded: bool
     path: tuple[str, ...]
     remembered: frozenset[str]
+    chance: Fraction = field(default=Fraction(1), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,7 @@ class _State:
     masqueraded: bool = False
     path: tuple[str, ...] = ()
     remembered: frozenset[str] = frozenset()
+    chance: Fraction = field(default=Fraction(1), compare=False)
 
 
 class _End(enum.Enum):
@@ -117,7 +122,11 @@ _FINAL = frozenset({_End.DROP, _End.REJECT})
 def evaluate(table: Table, packet: Packet, machine: Machine) -> frozenset[Verdict]:
     """Everything that may become of a new connection's first packet, random choices followed all ways."""
     start = _State(packet, packet.entry.interface)
-    return frozenset(_verdict(end, state) for end, state in _Evaluator(table, machine).whole_way(start))
+    chances: dict[Verdict, Fraction] = {}
+    for end, state in _Evaluator(table, machine).whole_way(start):
+        verdict = _verdict(end, state)
+        chances[verdict] = chances.get(verdict, Fraction(0)) + state.chance
+    return frozenset(replace(verdict, chance=chance) for verdict, chance in chances.items())
 
 
 def _verdict(end: _End, state: _State) -> Verdict:
@@ -218,9 +227,11 @@ class _Evaluator:
             case Remember(key):
                 known = state.remembered | {_numbers(key)}
                 yield from self._steps(steps[1:], replace(state, remembered=known))
-            case OneIn():
-                yield from self._steps(steps[1:], state)
-                yield None, state
+            case OneIn(count):
+                share = state.chance / count
+                yield from self._steps(steps[1:], replace(state, chance=share))
+                if count > 1:
+                    yield None, replace(state, chance=state.chance - share)
             case _ if self._holds(step, state):
                 yield from self._steps(steps[1:], state)
             case _:
@@ -241,8 +252,8 @@ class _Evaluator:
             case Translate(address, port):
                 yield _End.ACCEPT, _translated(state, address, port)
             case Dispatch(key, name) | TranslateBy(key, name):
-                for value in self._found(key, name, state):
-                    yield from self._do(value, state)
+                for value, chance in self._found(key, name, state):
+                    yield from self._do(value, replace(state, chance=chance))
 
     def _do(self, value: Value, state: _State) -> Iterator[tuple[_End | None, _State]]:
         match value:
@@ -253,10 +264,12 @@ class _Evaluator:
             case _:
                 yield from self._ending(value, state)
 
-    def _found(self, key: Key, name: CollectionName, state: _State) -> frozenset[Value]:
-        """What a map may have for the packet; None among it where it may have nothing."""
+    def _found(self, key: Key, name: CollectionName, state: _State) -> Iterator[tuple[Value, Fraction]]:
+        """What a map may have for the packet, each with its chance; None where it may have nothing."""
         elements = self.table.elements[name]
-        return frozenset(elements.get(tried) for tried in _keys(key, state))
+        found = Counter(elements.get(tried) for tried in _keys(key, state))
+        for value, times in found.items():
+            yield value, state.chance * times / found.total()
 
     def _holds(self, step: Step, state: _State) -> bool:
         packet = state.packet

@@ -33,7 +33,8 @@ class Probe:
     """New connections (or datagrams from new sockets), judged one by one.
 
     Every one must be lawful.  With ``spread`` enough are sent that each backend of ``expect`` must
-    have been seen (wrong alarm below one in a million), otherwise ``count``.  Probes of one vantage and
+    have been seen, with ``even`` so many that uneven shares show in a chi-square test (wrong alarm of
+    each about one in a million), otherwise ``count``.  Probes of one vantage and
     the same ``sticks`` name must all reach one backend, those of the same ``roams`` name together more
     than one.  ``oversize``: send this many bytes and have them all echoed.
     """
@@ -43,6 +44,7 @@ class Probe:
     expect: Lawful
     clauses: tuple[str, ...] = ()
     spread: bool = False
+    even: bool = False
     count: int = 1
     sticks: str = ""
     roams: str = ""

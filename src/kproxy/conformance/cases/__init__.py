@@ -5,6 +5,7 @@ from __future__ import annotations
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import (
     affinity,
+    balancing,
     cluster_ip,
     conntrack,
     external_ip,
@@ -32,6 +33,7 @@ CATALOGUE: tuple[Case, ...] = (
     *load_balancer.CASES,
     *source_ranges.CASES,
     *protocols.CASES,
+    *balancing.CASES,
     *objects.CASES,
     *odd_objects.CASES,
     *internal_policy.CASES,

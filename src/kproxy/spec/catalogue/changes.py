@@ -18,12 +18,14 @@ BALANCING = (
         links.E2E_SERVICE,
         of="cip.lb.uniform cip.lb.rr cip.from-node",
     ),
-    may(
+    should(
         "balancing.even",
-        "New connections are spread about evenly; an endpoint listed twice gets no double share.",
-        OBSERVED,
+        "New connections are spread evenly, at random with equal chances or in turn; an endpoint listed twice "
+        "gets no double share, and when endpoints leave the others share alike.",
+        DOCS,
         links.VIRTUAL_IPS,
-        of="cip.lb.uniform cip.multi-slice",
+        links.issue(64580),
+        of="cip.lb.uniform cip.lb.rr cip.multi-slice",
     ),
 )
 

@@ -108,7 +108,7 @@ class Simulator:
                 self.rules[node, family] = BACKENDS[self.mode](desired, 1 << self.profile.masquerade_bit)
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
-        """Every outcome the packet may have; ``count`` does not matter."""
+        """Every outcome the packet may have, with its chance; ``count`` does not matter."""
         question = instance.question(probe.sender, probe.to)
         node = question.judge
         family = question.packet.family
@@ -121,7 +121,7 @@ class Simulator:
             self._remember(node, question.packet.source, found)
         return [_observation(walked) for walked in found]
 
-    def _remember(self, node: str, source: Address, found: frozenset[Walked]) -> None:
+    def _remember(self, node: str, source: Address, found: Sequence[Walked]) -> None:
         """Let one of the possible connections have happened."""
         chosen = min(found, key=lambda walked: str(walked.outcome))
         known = self.recent.get(node, frozenset())
@@ -149,6 +149,6 @@ def _observation(walked: Walked) -> Observation:
     outcome = walked.outcome
     by = f" by way of {' > '.join(walked.by)}" if walked.by else ""
     if isinstance(outcome, Failure):
-        return Observation(frozenset({outcome}), f"{outcome.value}{by}")
+        return Observation(frozenset({outcome}), f"{outcome.value}{by}", chance=walked.chance)
     text = f"delivered to {outcome.address}:{outcome.port} (source {outcome.source.value}){by}"
-    return Observation(frozenset({outcome}), text, (outcome.address, outcome.port))
+    return Observation(frozenset({outcome}), text, (outcome.address, outcome.port), walked.chance)

@@ -15,16 +15,16 @@ def compiled(plan: Plan, mark: int) -> Walk:
     """The plan as iptables rules."""
     rules = ruleset(program(plan, base.Options(masquerade_mark=mark)))
 
-    def walk(packet: Packet, node: Node) -> frozenset[Walked]:
+    def walk(packet: Packet, node: Node) -> tuple[Walked, ...]:
         machine = Machine(addresses=node.addresses, recent=node.recent)
-        return frozenset(map(_walked, evaluate(rules, packet, machine)))
+        return tuple(map(_walked, evaluate(rules, packet, machine)))
 
     return walk
 
 
 def _walked(verdict: Verdict) -> Walked:
     chains = tuple(name for name in verdict.path if name.startswith("KUBE-"))
-    return Walked(_outcome(verdict), chains, verdict.remembered)
+    return Walked(_outcome(verdict), chains, verdict.remembered, verdict.chance)
 
 
 def _outcome(verdict: Verdict) -> Outcome:

@@ -24,15 +24,15 @@ def compiled(plan: Plan, mark: int) -> Walk:
         context = Context(addresses, tuple(sorted(accepting, key=int)))
         return program(plan, context, Options(masquerade_mark=mark))
 
-    def walk(packet: Packet, node: Node) -> frozenset[Walked]:
+    def walk(packet: Packet, node: Node) -> tuple[Walked, ...]:
         machine = Machine(addresses=node.addresses, recent=node.recent)
-        return frozenset(map(_walked, evaluate(programmed(node.addresses), packet, machine)))
+        return tuple(map(_walked, evaluate(programmed(node.addresses), packet, machine)))
 
     return walk
 
 
 def _walked(found: Outcome) -> Walked:
-    return Walked(_outcome(found), found.path, found.remembered)
+    return Walked(_outcome(found), found.path, found.remembered, found.chance)
 
 
 def _outcome(found: Outcome) -> spec.Outcome:

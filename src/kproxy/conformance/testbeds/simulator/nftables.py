@@ -18,15 +18,15 @@ def compiled(plan: Plan, mark: int) -> Walk:
     table = Table(plan.family)
     table.apply(Rewrite(program(plan, Options(masquerade_mark=mark))))
 
-    def walk(packet: Packet, node: Node) -> frozenset[Walked]:
+    def walk(packet: Packet, node: Node) -> tuple[Walked, ...]:
         machine = Machine(addresses=node.addresses, recent=node.recent)
-        return frozenset(map(_walked, evaluate(table, packet, machine)))
+        return tuple(map(_walked, evaluate(table, packet, machine)))
 
     return walk
 
 
 def _walked(verdict: Verdict) -> Walked:
-    return Walked(_outcome(verdict), verdict.path, verdict.remembered)
+    return Walked(_outcome(verdict), verdict.path, verdict.remembered, verdict.chance)
 
 
 def _outcome(verdict: Verdict) -> Outcome:

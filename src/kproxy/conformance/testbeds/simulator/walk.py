@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from kproxy.net import Address, Packet
 from kproxy.plan import Plan
@@ -22,15 +23,17 @@ class Node:
 class Walked:
     """One thing that may become of a packet.
 
-    ``by``: the chains of ours it went through.  ``remembered``: the lists its source was put in.
+    ``by``: the chains of ours it went through.  ``remembered``: the lists its source was put in.  ``chance``: how
+    likely it is.
     """
 
     outcome: Outcome
     by: tuple[str, ...]
     remembered: frozenset[str]
+    chance: Fraction
 
 
-Walk = Callable[[Packet, Node], frozenset[Walked]]
+Walk = Callable[[Packet, Node], tuple[Walked, ...]]
 """All that may become of a connection's first packet at a node."""
 
 Compile = Callable[[Plan, int], Walk]

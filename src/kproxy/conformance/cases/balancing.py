@@ -1,0 +1,82 @@
+"""Cases on shares: each endpoint gets as many new connections as the others, whoever has left.
+
+Only values; the vocabulary is `kproxy.conformance.case`.  Each of these probes takes hundreds of connections, so
+they are few; that every endpoint is chosen at all is asked all over the catalogue.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    Apply,
+    Backend,
+    Case,
+    Feature,
+    Port,
+    Probe,
+    Type,
+    case,
+    client,
+    delivered_to,
+    pod,
+    pods,
+    service,
+)
+from kproxy.conformance.case.lawful import MASQUERADED
+from kproxy.net import Protocol
+
+EVEN = "balancing.even"
+POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+
+FIVE = service("web", "a1", "a2", "b1", "b2", "b3")
+TWICE = FIVE.but(backends=(*FIVE.backends, Backend(on="a2", slice=1)))
+THREE = FIVE.but(backends=pods("a2", "b1", "b3"))
+
+CONNECTIONS = case(
+    "balancing.connections",
+    "Each of five endpoints gets a fifth of the connections, one listed twice no more; when two leave, each "
+    "of the others gets a third.",
+    Apply(TWICE),
+    Probe(sender=pod("a3"), to=FIVE.cluster_ip, expect=delivered_to("a1", "a2", "b1", "b2", "b3"), even=True),
+    Apply(THREE),
+    Probe(sender=pod("a3"), to=FIVE.cluster_ip, expect=delivered_to("a2", "b1", "b3"), even=True),
+    clauses=POD_CLAUSES
+    | {
+        EVEN,
+        "slices.duplicates-are-one-endpoint",
+        "slices.merged",
+        "change.endpoint-removed.not-used",
+    },
+)
+
+FOUR = service("dns", "a1", "a2", "b1", "b2", type=Type.NODE_PORT, ports=(Port(protocol=Protocol.UDP),))
+LEFT = FOUR.but(backends=pods("a1", "b1", "b2"))
+
+DATAGRAMS = case(
+    "balancing.datagrams",
+    "At a node port a client outside meets each of four endpoints; when one leaves, each of the others alike.",
+    Apply(FOUR),
+    Probe(
+        sender=client("a"),
+        to=FOUR.node_port("a"),
+        expect=delivered_to("a1", "a2", "b1", "b2", source=MASQUERADED),
+        spread=True,
+    ),
+    Apply(LEFT),
+    Probe(
+        sender=client("a"),
+        to=FOUR.node_port("a"),
+        expect=delivered_to("a1", "b1", "b2", source=MASQUERADED),
+        even=True,
+    ),
+    clauses={
+        EVEN,
+        "balancing.every-endpoint-chosen",
+        "node-port.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        "protocol.udp.served",
+        "change.endpoint-removed.not-used",
+    },
+    features={Feature.NODE_PORT},
+)
+
+CASES: tuple[Case, ...] = (CONNECTIONS, DATAGRAMS)

@@ -1,0 +1,84 @@
+"""Mutants of nftables mode: what maps hold and which chains lead to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from kproxy.backends.nftables.compile import Element
+from kproxy.plan import Endpoint, Pool
+from tests.mutants.mutant import Function, Patch, instead, mutant
+
+in_nftables = partial(mutant, mode="nftables")
+
+COMPILE = "kproxy.backends.nftables.compile:"
+
+
+def _with_a_gap(elements: Function) -> Function:
+    """The last endpoint has the number after its own, which no rule draws; its own is nobody's."""
+
+    def gapped(*of: Any) -> Iterator[Element]:  # noqa: ANN401
+        found: list[Element] = list(elements(*of))
+        numbers = [element.key[-1] for element in found if _numbered(element)]
+        last = max((n for n in numbers if isinstance(n, int)), default=0)
+        for element in found:
+            moved = last and _numbered(element) and element.key[-1] == last
+            yield element._replace(key=(*element.key[:-1], last + 1)) if moved else element
+
+    return gapped
+
+
+def _numbered(element: Element) -> bool:
+    """Whether it says which endpoint has a number."""
+    return isinstance(element.value, tuple)
+
+
+def _first_again(pool: Pool) -> Pool:
+    return msgspec.structs.replace(pool, endpoints=(*pool.endpoints, *pool.endpoints[:1]))
+
+
+def _in_pools(pools: Function) -> Function:
+    return lambda service: {scope: _first_again(pool) for scope, pool in pools(service).items()}
+
+
+def _in_choices(choices: Function) -> Function:
+    return lambda frontend: ((choice, _first_again(pool)) for choice, pool in choices(frontend))
+
+
+def _left_where_they_were(dense: Function) -> Function:
+    """The others stay where they were; a number that has become free is given to the first endpoint."""
+
+    def sparse(before: tuple[Endpoint, ...], wanted: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+        if len(wanted) >= len(before):
+            return tuple(dense(before, wanted))
+        return tuple(endpoint if endpoint in wanted else wanted[0] for endpoint in before[: len(wanted)])
+
+    return sparse
+
+
+MUTANTS = (
+    in_nftables(
+        "nftables.numbers-with-a-gap",
+        "The number before the last endpoint's is nobody's.",
+        Patch(f"{COMPILE}elements", _with_a_gap),
+        clauses="balancing.even balancing.every-endpoint-chosen",
+    ),
+    in_nftables(
+        "nftables.first-twice",
+        "The first endpoint has two numbers.",
+        Patch(f"{COMPILE}pools", _in_pools),
+        Patch(f"{COMPILE}_pools", _in_choices),
+        Patch(f"{COMPILE}dense", instead(lambda _, wanted: wanted)),
+        clauses="balancing.even",
+    ),
+    in_nftables(
+        "nftables.numbers-not-moved-up",
+        "When endpoints leave, no other takes their numbers: the first one is given them.",
+        Patch(f"{COMPILE}dense", _left_where_they_were),
+        clauses="balancing.even balancing.every-endpoint-chosen",
+        needs_kernel=True,
+    ),
+)
