@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from docs import coverage, regressions
+from docs import coverage, regressions, samples
 from docs.tables import COMMAND, label, table
 from kproxy.conformance.case import DEFAULT, Case
 from kproxy.conformance.cases import CATALOGUE
@@ -96,6 +96,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     HERE / "spec/coverage.md": coverage.page,
     HERE / "spec/coverage.json": coverage.document,
     HERE / "spec/regressions.md": regressions.page,
+    HERE / "spec/explain.md": lambda: samples.refreshed(HERE / "spec/explain.md"),
 }
 """What is generated, and by what."""
 

@@ -40,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("run", help="be this node's service proxy (`kproxy run --help`)")
     _add_conformance(commands)
     _add_lab(commands)
+    _add_spec(commands)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(command=_version)
     return parser
@@ -113,6 +114,49 @@ def _add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     build.add_argument("--jobs", type=int, default=0, metavar="N", help="default: as many as processors")
     build.set_defaults(command=_lab_kernel_build)
+
+
+def _add_spec(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    spec = commands.add_parser("spec", help="ask the specification")
+    actions = spec.add_subparsers(required=True, metavar="ACTION")
+    explain = actions.add_parser("explain", help="what is lawful for one packet in your cluster, and why")
+    explain.add_argument(
+        "-f",
+        "--file",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="what kubectl printed; - for standard input",
+    )
+    explain.add_argument(
+        "--from", required=True, dest="sender", metavar="WHO", help="pod/NAME, host, client or an address"
+    )
+    explain.add_argument(
+        "--to", required=True, metavar="WHAT", help="svc/NAME:PORT, node/NAME:PORT or ADDRESS:PORT"
+    )
+    explain.add_argument(
+        "--node", default="", metavar="NAME", help="the node it comes to (default: the sender's)"
+    )
+    explain.add_argument(
+        "-o", "--output", default="text", choices=["text", "json"], help="default: %(default)s"
+    )
+    explain.add_argument(
+        "--mode",
+        default="",
+        choices=["iptables", "ipvs", "nftables"],
+        help="take this mode's defaults (default: any mode's)",
+    )
+    explain.add_argument(
+        "--cluster-cidr", default="", metavar="RANGES", help="detectLocalMode ClusterCIDR with these"
+    )
+    explain.add_argument(
+        "--node-port-addresses", default="", metavar="RANGES", help="as configured, or primary"
+    )
+    explain.add_argument(
+        "--node-address", action="append", default=[], metavar="ADDRESS", help="another one of the node's own"
+    )
+    explain.add_argument("--masquerade-all", action="store_true", help="as configured")
+    explain.set_defaults(command=_spec_explain)
 
 
 def _add_kernel(parser: argparse.ArgumentParser) -> None:
@@ -209,6 +253,25 @@ def _lab_kernel_build(options: argparse.Namespace) -> int:
     from kproxy.lab.kernels import command
 
     return command.build_kernel(options.source, options.jobs)
+
+
+def _spec_explain(options: argparse.Namespace) -> int:
+    from kproxy.explain import command
+
+    return command.explain(
+        command.Question(
+            files=options.file,
+            sender=options.sender,
+            target=options.to,
+            node=options.node,
+            output=options.output,
+            mode=options.mode,
+            cluster_cidr=options.cluster_cidr,
+            node_port_addresses=options.node_port_addresses,
+            node_address=options.node_address,
+            masquerade_all=options.masquerade_all,
+        )
+    )
 
 
 def _conformance_list(options: argparse.Namespace) -> int:

@@ -23,6 +23,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plan": {"state", "api", "net"},
     # the specification shares no policy code with the proxy, or their agreement would prove nothing
     "spec": {"api", "net"},
+    # the specification asked by people: reads what kubectl printed
+    "explain": {"spec", "api", "net"},
     # the machine
     "netlink": {"net"},
     "host": {"netlink", "net"},
@@ -42,7 +44,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "conformance.command": {"conformance", "conformance.testbeds.simulator"},
     # the composition root: nothing imports it
     "cli": PIPE
-    | {"server", "conformance", "conformance.command", "lab", "lab.topology", "spec", "host", "conntrack"}
+    | {
+        "explain",
+        "server",
+        "conformance",
+        "conformance.command",
+        "lab",
+        "lab.topology",
+        "spec",
+        "host",
+        "conntrack",
+    }
     | {"backends", "backends.*", "backends.*.kernel"},
     "__main__": {"cli"},
 }

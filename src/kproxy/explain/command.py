@@ -1,0 +1,82 @@
+"""``kproxy spec explain``: files in, an answer out; `kproxy.cli` parses words for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kproxy.explain import show
+from kproxy.explain.answer import Settings, answer, networks
+from kproxy.explain.dump import KUBECTL, CannotExplain, read
+from kproxy.explain.words import sender, target
+from kproxy.net import Address, parse_address
+from kproxy.spec.node import PRIMARY
+
+CANNOT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """The words of the command line."""
+
+    files: Sequence[str]
+    sender: str
+    target: str
+    node: str
+    output: str
+    mode: str
+    cluster_cidr: str
+    node_port_addresses: str
+    node_address: Sequence[str]
+    masquerade_all: bool
+
+
+def explain(question: Question) -> int:
+    """Print what is lawful; 0, or 2 when the question cannot be put."""
+    try:
+        dump = read(_texts(question.files))
+        settings = _settings(question)
+        asked = sender(question.sender, dump, question.node), target(question.target, dump)
+        found = answer(dump, *asked, settings, question.node)
+    except CannotExplain as reason:
+        sys.stderr.write(f"kproxy spec explain: {reason}\n")
+        return CANNOT
+    for rejected in dump.cluster.rejected:
+        name = "/".join(filter(None, rejected.key)) or "without a name"
+        sys.stderr.write(f"kproxy spec explain: {rejected.kind} {name} is left out: {rejected.reason}\n")
+    if question.output == "json":
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(show.document(found, dump))).decode() + "\n")
+    else:
+        sys.stdout.write(show.text(found, dump))
+    return 0
+
+
+def _texts(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    for name in files:
+        try:
+            yield name, sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        except OSError as error:
+            raise CannotExplain(f"-f {name}: {error.strerror}; `{KUBECTL}` prints what is needed") from error
+
+
+def _settings(question: Question) -> Settings:
+    ranges = question.node_port_addresses
+    primary = ranges == "primary"
+    return Settings(
+        mode=question.mode,
+        cluster_cidrs=networks(question.cluster_cidr, "--cluster-cidr"),
+        masquerade_all=question.masquerade_all,
+        node_port_addresses=PRIMARY if primary else networks(ranges, "--node-port-addresses"),
+        more_addresses=tuple(map(_address, question.node_address)),
+    )
+
+
+def _address(text: str) -> Address:
+    address = parse_address(text)
+    if address is None:
+        raise CannotExplain(f"--node-address {text}: that is no address")
+    return address
