@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kproxy.lab.kernels.abilities import Ability
+from kproxy.lab.kernels.abilities import PACKAGES, Ability
 from kproxy.lab.namespaces import LabError
 
 Tell = Callable[[str], None]
@@ -84,8 +84,9 @@ def newest(search: str) -> str:
 
 
 def missing_tools() -> list[str]:
-    """Debian packages to install before a build."""
-    return sorted({package for tool, package in TOOLS.items() if shutil.which(tool) is None})
+    """Debian packages to install before a build, those of the self-test included: it comes after half an hour."""
+    programs = {**TOOLS, **PACKAGES}
+    return sorted({package for tool, package in programs.items() if shutil.which(tool) is None})
 
 
 def build(recipe: Recipe, check: Callable[[Path], Mapping[Ability, str]], tell: Tell) -> Path:
@@ -94,7 +95,9 @@ def build(recipe: Recipe, check: Callable[[Path], Mapping[Ability, str]], tell: 
     ``check`` boots a kernel and says what it lacks.  Raises `LabError`, naming what to do.
     """
     if packages := missing_tools():
-        raise LabError(f"building a kernel needs more programs: apt-get install {' '.join(packages)}")
+        raise LabError(
+            f"building and testing a kernel needs more programs: apt-get install {' '.join(packages)}"
+        )
     recipe.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="build-", dir=recipe.cache) as folder:
         place = Path(folder)

@@ -78,6 +78,7 @@ def advice(surveys: Sequence[Survey]) -> Iterator[str]:
 
 def build_kernel(package: str, jobs: int) -> int:
     """Build a User-Mode Linux kernel into the cache; 0 when it is there and has passed its self-test."""
+    find_system_programs()
     console = Console(stderr=True)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     recipe = Recipe(cache=uml.cache_folder(), package=package, jobs=jobs or len(os.sched_getaffinity(0)))
@@ -92,7 +93,9 @@ def build_kernel(package: str, jobs: int) -> int:
 
             path = build(recipe, _self_test, tell)
     except LabError as reason:
-        console.print(f"kproxy lab kernel build: {reason}", style="bold", highlight=False, markup=False)
+        console.print(
+            f"kproxy lab kernel build: {reason}", style="bold", highlight=False, markup=False, soft_wrap=True
+        )
         return FAILED
     names = ", ".join(ability.value for ability in SELF_TEST)
     Console().print(f"{path}\nused once each, and working: {names}", highlight=False, soft_wrap=True)
