@@ -49,12 +49,40 @@ def _parser() -> argparse.ArgumentParser:
 def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     conformance = commands.add_parser("conformance", help="judge a service proxy by real packets")
     actions = conformance.add_subparsers(required=True, metavar="ACTION")
-    run = actions.add_parser("run", help="run the catalogue")
+    _add_run(actions.add_parser("run", help="run the catalogue"))
+    _add_list(actions.add_parser("list", help="list the catalogue"))
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    _add_subject(run)
+    _add_kernel(run)
+    _add_cases(run)
+    _add_manner(run)
+    run.add_argument(
+        "--json", default="", metavar="FILE", help="write results as JSON; - for standard output"
+    )
+    run.add_argument("--evidence", type=Path, default=Path("evidence"), help="where failures leave evidence")
+    run.add_argument(
+        "--where-possible",
+        action="store_true",
+        help="without --mode: modes that no kernel here can run may be left out",
+    )
+    run.add_argument(
+        "--lacking-packages",
+        action="store_true",
+        help="run nothing; print the Debian packages that give a kernel to a mode that finds none",
+    )
+    run.set_defaults(command=_conformance_run)
+
+
+def _add_subject(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--proxy", default="kproxy", metavar="NAME|FILE.toml", help="kproxy, kube-proxy or a subject file"
     )
     run.add_argument("--binary", default="", metavar="PATH", help="the subject's program")
-    run.add_argument("--mode", default="iptables", help="the subject's mode (default: %(default)s)")
+    run.add_argument(
+        "--mode", default="", help="one of the subject's modes (default: each, one run for each)"
+    )
     run.add_argument(
         "--testbed", default="netns", choices=["netns", "simulator"], help="default: %(default)s"
     )
@@ -62,10 +90,11 @@ def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParse
         "--iptables",
         default="auto",
         choices=["auto", "nft", "legacy"],
-        help="variant of iptables the subject finds (default: nft where the kernel has it)",
+        help="variant of iptables the subject finds (default: both without --mode, else nft where the kernel has it)",
     )
-    _add_kernel(run)
-    _add_cases(run)
+
+
+def _add_manner(run: argparse.ArgumentParser) -> None:
     run.add_argument("--slow", action="store_true", help="also cases that must wait for real time to pass")
     run.add_argument(
         "--shuffle", type=int, default=None, metavar="SEED", help="run the cases in another order"
@@ -80,12 +109,9 @@ def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParse
         metavar="SECONDS",
         help="how long the subject may take to apply changes (default: %(default)g)",
     )
-    run.add_argument(
-        "--json", default="", metavar="FILE", help="write results as JSON; - for standard output"
-    )
-    run.add_argument("--evidence", type=Path, default=Path("evidence"), help="where failures leave evidence")
-    run.set_defaults(command=_conformance_run)
-    listing = actions.add_parser("list", help="list the catalogue")
+
+
+def _add_list(listing: argparse.ArgumentParser) -> None:
     _add_cases(listing)
     listing.add_argument(
         "--regression",
@@ -239,6 +265,8 @@ def _conformance_run(options: argparse.Namespace) -> int:
             patience=options.patience,
             json=options.json,
             evidence=options.evidence,
+            where_possible=options.where_possible,
+            lacking_packages=options.lacking_packages,
         )
     )
 

@@ -15,9 +15,10 @@ KPROXY = '["{python}", "-m", "kproxy", "run", "--config", "{config}"]'
 
 
 def judge(*words: str, where: Path) -> subprocess.CompletedProcess[str]:
-    """`kproxy conformance run`; evidence goes to ``where``."""
+    """`kproxy conformance run` in iptables mode; evidence goes to ``where``."""
+    fixed = ("--kernel", "host", "--mode", "iptables", "--evidence", str(where / "evidence"))
     return subprocess.run(
-        [sys.executable, "-m", "kproxy", "conformance", "run", "--evidence", str(where / "evidence"), *words],
+        [sys.executable, "-m", "kproxy", "conformance", "run", *fixed, *words],
         capture_output=True,
         text=True,
         check=False,

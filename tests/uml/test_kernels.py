@@ -83,7 +83,7 @@ def test_in_virtual_time_hours_pass_in_seconds(kernel: UmlKernel, in_guest: InGu
 
 def conformance(kproxy: tuple[str, ...], place: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        (*kproxy, "conformance", "run", "--kernel", "uml", *words),
+        (*kproxy, "conformance", "run", "--kernel", "uml", "--mode", "iptables", *words),
         cwd=place,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

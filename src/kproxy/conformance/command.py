@@ -12,15 +12,16 @@ import random
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 from rich.markup import escape
-from rich.status import Status
 
+from kproxy.conformance import live, modes, part
 from kproxy.conformance import report as reports
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
@@ -61,17 +62,53 @@ def select(globs: Sequence[str], *, slow: bool) -> list[Case]:
 
 def run(options: RunOptions) -> int:
     """Run cases and report; 0 all lawful, 1 a case failed, 2 the environment cannot run it."""
-    console = _console(stderr=options.json == "-")
+    console = live.console(stderr=options.json == "-" or part.wanted())
     try:
         subject = load(options.proxy, options.binary)
         _has_mode(subject, options.mode)
         cases = _cases(options)
         _can_write(options.json)
-        if (elsewhere := _elsewhere(options, cases, console)) is not None:
-            return elsewhere
-        open_testbed, environment = _testbed(options, subject)
+        runs = modes.each(options, subject)
+        if options.lacking_packages:
+            return _print_lacking_packages(runs, cases)
+        if len(runs) > 1:
+            return _run_every(runs, subject, cases, console)
+        return _run_one(runs[0], subject, cases, console)
     except (BadSubject, CannotRun) as reason:
         return _cannot_run(reason)
+
+
+def _print_lacking_packages(runs: Sequence[RunOptions], cases: Sequence[Case]) -> int:
+    from kproxy.conformance import every
+
+    packages = every.lacking_packages(runs, cases)
+    sys.stdout.write(f"{' '.join(packages)}\n")
+    return 0
+
+
+def _run_every(
+    wanted: Sequence[RunOptions], subject: Subject, cases: Sequence[Case], console: Console
+) -> int:
+    """Several runs as one; the exit status of all."""
+    from kproxy.conformance import every, overview
+
+    begun = time.monotonic()
+    options = wanted[0]
+    runs = every.plan(wanted, cases)
+    for line in every.places(runs):
+        _tell(console, line)
+    with live.live(console, [run.name for run in runs]) as board:
+        outcomes = every.conduct(runs, subject, cases, board)
+    seconds = time.monotonic() - begun
+    overview.show(outcomes, console, seconds)
+    _write(overview.document(subject.name, outcomes, seconds), options.json)
+    return overview.exit_code(outcomes, where_possible=options.where_possible)
+
+
+def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], console: Console) -> int:
+    if (elsewhere := _elsewhere(options, cases, console)) is not None:
+        return elsewhere
+    open_testbed, environment = _testbed(options, subject)
     session = Session(
         subject=subject,
         mode=options.mode,
@@ -79,40 +116,28 @@ def run(options: RunOptions) -> int:
         evidence=options.evidence,
         environment=environment,
         parallel=options.parallel,
+        largest=_largest_lab(options),
         again=shlex.join(again(options, environment)),
     )
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    with _live(console) as tick:
-        report = asyncio.run(conduct(session, open_testbed, tick.update))
-    if options.testbed != "simulator" and _is_part(report):
-        return report.exit_code
+    with live.live(console) as board:
+        report = asyncio.run(conduct(session, open_testbed, partial(board.tell, "")))
     return _finish(report, options, console)
 
 
-def _is_part(report: Report) -> bool:
-    from kproxy.conformance import guests
-
-    return guests.keep_part(report)
-
-
 def _finish(report: Report, options: RunOptions, console: Console) -> int:
-    """Print and write a report; the exit status."""
+    """Print and write a report, or give it to who waits for it; the exit status."""
+    if part.wanted():
+        part.give(report)
+        return report.exit_code
     reports.show(report, console)
     _write(report.document(), options.json)
     return report.exit_code
 
 
-def _console(*, stderr: bool) -> Console:
-    """A console; wide where a file or a log reads it."""
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=140)
-
-
 def _cannot_run(reason: Exception) -> int:
     console = Console(stderr=True)
-    console.print(
-        f"kproxy conformance: {reason}", style="bold", highlight=False, markup=False, soft_wrap=True
-    )
+    console.print(f"{part.REFUSAL}{reason}", style="bold", highlight=False, markup=False, soft_wrap=True)
     return CANNOT_RUN
 
 
@@ -131,7 +156,7 @@ def _can_write(where: str) -> None:
 
 
 def _has_mode(subject: Subject, mode: str) -> None:
-    if mode not in subject.modes:
+    if mode and mode not in subject.modes:
         raise CannotRun(f"--mode {mode}: {subject.name} has {', '.join(subject.modes)}")
 
 
@@ -141,20 +166,22 @@ def _elsewhere(options: RunOptions, cases: Sequence[Case], console: Console) -> 
         return None
     from kproxy.conformance import guests, placement
 
-    def tell(text: str) -> None:
-        console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
-
     try:
         chosen = placement.choice(options, cases)
-        tell(str(chosen))
+        if not part.wanted():
+            _tell(console, str(chosen))
         number = guests.count(options, cases, len(os.sched_getaffinity(0)))
         if not placement.shareable(chosen) or number == 1:
             return placement.go(chosen.survey.name, options)
-        with _live(console) as tick:
-            report = guests.run(options, cases, number, tick.update)
+        with live.live(console) as board:
+            report = guests.run(options, cases, number, partial(board.tell, ""))
     except placement.NoKernel as reason:
         raise CannotRun(str(reason)) from reason
     return _finish(report, options, console)
+
+
+def _tell(console: Console, text: str) -> None:
+    console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 def _testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[str, str]]:
@@ -175,38 +202,6 @@ def _testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[s
     return open_testbed, environment.facts(subject, variant)
 
 
-class _Line:
-    """The live line; prints plain lines where there is no terminal."""
-
-    def __init__(self, console: Console, status: Status | None) -> None:
-        self._console, self._status = console, status
-
-    def update(self, text: str) -> None:
-        """Show what goes on."""
-        if self._status is not None:
-            self._status.update(text)
-        else:
-            self._console.print(text, style="dim", highlight=False)
-
-
-class _Live(AbstractContextManager[_Line]):
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._status = console.status("starting") if console.is_interactive else None
-
-    def __enter__(self) -> _Line:
-        (self._status or nullcontext()).__enter__()
-        return _Line(self._console, self._status)
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-
-def _live(console: Console) -> _Live:
-    return _Live(console)
-
-
 def holding(names: Sequence[str]) -> frozenset[str]:
     """The ids of the reports that are called so.
 
@@ -224,6 +219,14 @@ def holding(names: Sequence[str]) -> frozenset[str]:
             raise CannotRun(f"--regression {name}: no case holds it ({unheld[0].reason})")
         found |= {regression.id for regression in meant}
     return frozenset(found)
+
+
+def _largest_lab(options: RunOptions) -> int:
+    if options.testbed == "simulator":
+        return 0
+    from kproxy.conformance.testbeds import environment
+
+    return environment.largest_lab()
 
 
 def listing(globs: Sequence[str], regressions: Sequence[str] = (), *, json: str) -> int:

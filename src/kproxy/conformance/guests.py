@@ -1,36 +1,29 @@
 """Several User-Mode Linux guests share the cases of one run: each has one processor, most machines have more.
 
-Each guest runs its share as a run of its own and writes its report as a part; here the parts become one report.
+Each guest runs its share as a run of its own; here the reports that they give become one.
 """
 
 from __future__ import annotations
 
-import os
-import pickle
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
+from kproxy.conformance import part
 from kproxy.conformance.case import Case
 from kproxy.conformance.options import RunOptions, words
+from kproxy.conformance.part import Tell
 from kproxy.conformance.placement import NoKernel, inside, job
 from kproxy.conformance.report import Report
 from kproxy.lab.kernels import boot
-from kproxy.lab.kernels.uml import Job, visible_scratch
+from kproxy.lab.kernels.uml import Job
 from kproxy.lab.namespaces import LabError
-
-PART = "KPROXY_REPORT_PART"
-"""Where a guest's run leaves its report, for this module alone."""
 
 FEWEST = 40
 """Cases that are worth a guest."""
 MOST = 4
 INTERRUPTED = 130
-
-Tick = Callable[[str], None]
 
 
 def count(options: RunOptions, cases: Sequence[Case], processors: int) -> int:
@@ -58,48 +51,38 @@ def shares(cases: Sequence[Case], guests: int) -> list[list[Case]]:
     return [part for part in parts if part]
 
 
-def run(options: RunOptions, cases: Sequence[Case], guests: int, tick: Tick) -> Report:
+def run(options: RunOptions, cases: Sequence[Case], guests: int, tell: Tell) -> Report:
     """Run the cases in that many guests and put their reports together.
 
     Raises `NoKernel` when a guest gives none, KeyboardInterrupt when they were interrupted.
     """
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kproxy-parts-", dir=visible_scratch()) as folder:
-        parts = [Path(folder, f"{number}") for number, _ in enumerate(shares(cases, guests), 1)]
-        errors = bytearray()
-        jobs = [
-            (_job(options, share, part), boot.Sinks(_lines(tick, part.name), errors.extend))
-            for share, part in zip(shares(cases, guests), parts, strict=True)
-        ]
-        try:
-            statuses = boot.run(jobs)
-        except LabError as reason:
-            raise NoKernel(str(reason)) from reason
-        if INTERRUPTED in statuses:
+    parts = shares(cases, guests)
+    given = [bytearray() for _ in parts]
+    voices = [part.Voice(_named(tell, number)) for number, _ in enumerate(parts, 1)]
+    jobs = [
+        (_job(options, share), boot.Sinks(report.extend, voice.hear))
+        for share, report, voice in zip(parts, given, voices, strict=True)
+    ]
+    try:
+        if INTERRUPTED in boot.run(jobs):
             raise KeyboardInterrupt
-        if not all(part.exists() for part in parts):
-            raise NoKernel(f"a guest gave no report: {errors.decode(errors='replace').strip()}")
-        return together([pickle.loads(part.read_bytes()) for part in parts], cases, begun)  # noqa: S301 (our own)
+        return together([part.take(report) for report in given], cases, begun)
+    except LabError as reason:
+        raise NoKernel(str(reason)) from reason
+    except part.NoReport as nothing:
+        reasons = (voice.reason() for voice, report in zip(voices, given, strict=True) if not report)
+        raise NoKernel("a guest gave no report: " + "; ".join(reasons)) from nothing
 
 
-def _job(options: RunOptions, share: Sequence[Case], part: Path) -> Job:
+def _job(options: RunOptions, share: Sequence[Case]) -> Job:
     mine = replace(inside(options), globs=tuple(case.id for case in share), json="")
     whole = job(options, [sys.executable, "-m", "kproxy", *words(mine)])
-    plain = {name: value for name, value in whole.environment.items() if name != "FORCE_COLOR"}
-    return replace(whole, environment={**plain, PART: str(part)})
+    return replace(whole, environment=part.environment(whole.environment))
 
 
-def _lines(tick: Tick, name: str) -> boot.Sink:
-    """Pass on whole lines, with the guest's name."""
-    rest = b""
-
-    def sink(data: bytes) -> None:
-        nonlocal rest
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            tick(f"guest {name}: {line.decode(errors='replace')}")
-
-    return sink
+def _named(tell: Tell, number: int) -> Tell:
+    return lambda line: tell(f"guest {number}: {line}")
 
 
 def together(parts: Sequence[Report], cases: Sequence[Case], begun: float) -> Report:
@@ -108,11 +91,3 @@ def together(parts: Sequence[Report], cases: Sequence[Case], begun: float) -> Re
     environment: Mapping[str, str] = {**parts[0].environment, "guests": str(len(parts))}
     ordered = tuple(results[case.id] for case in cases)
     return replace(parts[0], environment=environment, results=ordered, seconds=time.monotonic() - begun)
-
-
-def keep_part(report: Report) -> bool:
-    """In a guest that has a share: write its report for the one who waits for it; whether this was such a guest."""
-    if PART not in os.environ:
-        return False
-    Path(os.environ[PART]).write_bytes(pickle.dumps(report))
-    return True

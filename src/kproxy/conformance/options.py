@@ -11,7 +11,9 @@ from pathlib import Path
 class RunOptions:
     """What to run, on what, and where results go.
 
-    ``memory``: of a guest, in MiB.  ``guests``: how many share the cases, 0 for as many as help.
+    ``mode``: empty for each of the subject's, one run after the other; ``where_possible``: those that no kernel
+    can run may be left out then.  ``memory``: of a guest, in MiB.  ``guests``: how many share the cases, 0 for as
+    many as help.  ``lacking_packages``: only say which packages would give a kernel to a run that finds none.
     """
 
     proxy: str = "kproxy"
@@ -31,6 +33,8 @@ class RunOptions:
     patience: float = 60.0
     json: str = ""
     evidence: Path = Path("evidence")
+    where_possible: bool = False
+    lacking_packages: bool = False
 
 
 _DEFAULTS = RunOptions()

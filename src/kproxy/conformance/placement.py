@@ -10,13 +10,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from kproxy.conformance.case import Case, Feature
 from kproxy.conformance.options import RunOptions, words
 from kproxy.lab.kernels import boot, host, rootless, uml, vm
 from kproxy.lab.kernels.abilities import Ability, KernelName, Survey, find_system_programs
-from kproxy.lab.kernels.choice import Choice, Need, Needs, choose
+from kproxy.lab.kernels.choice import Choice, Need, Needs, Surveyors, choose, reason_against
 from kproxy.lab.namespaces import LabError
 
 
@@ -62,26 +63,41 @@ def needs(options: RunOptions, cases: Iterable[Case]) -> Needs:
     return Needs(always=frozenset(always), fully=fully, insist=bool(options.globs))
 
 
-def choice(options: RunOptions, cases: Sequence[Case]) -> Choice:
-    """The kernel for a run.  Raises `NoKernel` when there is none."""
+def surveyors(options: RunOptions, asked: Iterable[Ability]) -> Surveyors:
+    """How to look at each kernel that these options allow; none is looked at twice."""
     find_system_programs()
-    wanted = needs(options, cases)
-    asked = sorted(
-        {ability for need in wanted.always | wanted.fully for ability in need}, key=list(Ability).index
-    )
-    surveyors: dict[KernelName, Callable[[], Survey]] = {
-        KernelName.HOST: lambda: host.survey(asked),
-        KernelName.ROOTLESS: lambda: rootless.survey(asked),
+    abilities = sorted(set(asked), key=list(Ability).index)
+    every: dict[KernelName, Callable[[], Survey]] = {
+        KernelName.HOST: lambda: host.survey(abilities),
+        KernelName.ROOTLESS: lambda: rootless.survey(abilities),
         KernelName.UML: lambda: uml.survey(options.uml_kernel),
         KernelName.VM: vm.survey,
     }
-    if options.kernel != "auto":
-        name = KernelName(options.kernel)
-        surveyors = {name: surveyors[name]}
+    return {name: cache(look) for name, look in every.items() if options.kernel in {"auto", name.value}}
+
+
+def choice(options: RunOptions, cases: Sequence[Case], kernels: Surveyors | None = None) -> Choice:
+    """The kernel for a run; ``kernels``: what several runs look at together.
+
+    Raises `NoKernel` when there is none.
+    """
+    wanted = needs(options, cases)
+    asked = (ability for need in wanted.always | wanted.fully for ability in need)
     try:
-        return choose(surveyors, wanted)
+        return choose(kernels or surveyors(options, asked), wanted)
     except LabError as reason:
         raise NoKernel(str(reason)) from reason
+
+
+def lacking_packages(options: RunOptions, cases: Sequence[Case], kernels: Surveyors) -> frozenset[str]:
+    """Debian packages that give a run the kernel that it does not find; none when it finds one, or they do not help."""
+    try:
+        choice(options, cases, kernels)
+    except NoKernel:
+        stock = Survey(name=KernelName.UML, findings=uml.STOCK_FINDINGS)
+        helps = KernelName.UML in kernels and not reason_against(stock, needs(options, cases).always)
+        return uml.missing_packages(options.uml_kernel) if helps else frozenset()
+    return frozenset()
 
 
 def shareable(chosen: Choice) -> bool:

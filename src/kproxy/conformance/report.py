@@ -138,48 +138,63 @@ def catalogue_document(cases: Iterable[Case]) -> dict[str, Any]:
 def show(report: Report, console: Console) -> None:
     """Print groups and cases with verdicts and time, then every failure in full, then the sum."""
     console.print(_table(report.results, console.width))
-    for entry in report.results:
-        if entry.result is Result.FAILED:
-            _show(
-                console, entry.result, f"{entry.case.id}: {entry.case.about}", _failure_lines(entry, report)
-            )
-    for reason, entries in _broken_by_reason(report.results).items():
-        _show(console, Result.BROKEN, reason, _broken_lines(entries, report))
+    show_details(report, console)
     console.print(summary(report), highlight=False)
 
 
+def show_details(report: Report, console: Console, name: str = "") -> None:
+    """Print every failure in full, and what could not be observed; ``name``: of the run, where there are several."""
+    whose = f"{name}: " if name else ""
+    for entry in report.results:
+        if entry.result is Result.FAILED:
+            heading = f"{whose}{entry.case.id}: {entry.case.about}"
+            _show(console, entry.result, heading, _failure_lines(entry, report))
+    for reason, entries in _broken_by_reason(report.results).items():
+        _show(console, Result.BROKEN, whose + reason, _broken_lines(entries, report))
+
+
 def _table(results: Sequence[CaseResult], width: int) -> Table:
-    widest = max((len(_name(entry)) for entry in results), default=0)
+    widest = max((len(case_name(entry)) for entry in results), default=0)
     room = max(width - widest - VERDICT_WIDTH - TIME_WIDTH - 6, 0)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("case", no_wrap=True, min_width=widest)
     table.add_column("verdict", no_wrap=True, min_width=VERDICT_WIDTH)
     table.add_column("time", justify="right", no_wrap=True, min_width=TIME_WIDTH)
     table.add_column("", no_wrap=True)
-    groups = dict.fromkeys(_group(entry) for entry in results)
-    group = ""
-    for entry in sorted(results, key=lambda entry: list(groups).index(_group(entry))):
-        if _group(entry) != group:
-            group = _group(entry)
-            table.add_row(f"[bold]{group}[/]", *_group_cells(group, results))
-        verdict = f"[{COLOURS[entry.result]}]{entry.result.value}[/]"
-        note = textwrap.shorten(entry.reason or entry.case.about, room, placeholder="...") if room else ""
-        table.add_row(_name(entry), verdict, f"{entry.seconds:.2f}s", f"[dim]{escape(note)}[/]")
+    for name, members in by_group(results).items():
+        table.add_row(f"[bold]{name}[/]", passed(members))
+        for entry in members:
+            _add_case(table, entry, room)
     return table
 
 
-def _group(entry: CaseResult) -> str:
-    return entry.case.id.partition(".")[0]
+def _add_case(table: Table, entry: CaseResult, room: int) -> None:
+    note = textwrap.shorten(entry.reason or entry.case.about, room, placeholder="...") if room else ""
+    table.add_row(case_name(entry), verdict(entry), f"{entry.seconds:.2f}s", f"[dim]{escape(note)}[/]")
 
 
-def _name(entry: CaseResult) -> str:
+def by_group(results: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
+    """Results by the first word of their cases' IDs, in the order in which these come."""
+    groups: dict[str, list[CaseResult]] = {}
+    for entry in results:
+        groups.setdefault(entry.case.id.partition(".")[0], []).append(entry)
+    return groups
+
+
+def case_name(entry: CaseResult) -> str:
+    """A case within its group, for a table."""
     return "  " + entry.case.id.partition(".")[2]
 
 
-def _group_cells(name: str, results: Sequence[CaseResult]) -> tuple[str, str, str]:
-    members = [entry for entry in results if _group(entry) == name]
+def verdict(entry: CaseResult) -> str:
+    """A result in its colour, in rich's markup."""
+    return f"[{COLOURS[entry.result]}]{entry.result.value}[/]"
+
+
+def passed(members: Sequence[CaseResult]) -> str:
+    """How many of a group passed, for a table."""
     good = sum(entry.result is Result.PASSED for entry in members)
-    return (f"{good}/{len(members)}", "", "")
+    return f"{good}/{len(members)}"
 
 
 def _broken_by_reason(results: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
@@ -224,7 +239,11 @@ def _evidence_and_again(entry: CaseResult, report: Report) -> Iterator[str]:
 
 def summary(report: Report) -> str:
     """One line: how many of each result, and how long it took."""
-    counts = {kind: sum(entry.result is kind for entry in report.results) for kind in Result}
-    words = ", ".join(f"{n} {kind.value}" for kind, n in counts.items() if n)
-    cases = len(report.results)
-    return f"\n{report.subject} ({report.mode}): {cases} cases: {words} in {report.seconds:.1f} s"
+    return f"\n{report.subject} ({report.mode}): {len(report.results)} cases: {counts(report)}"
+
+
+def counts(report: Report) -> str:
+    """How many of each result, and how long it took."""
+    numbers = {kind: sum(entry.result is kind for entry in report.results) for kind in Result}
+    words = ", ".join(f"{number} {kind.value}" for kind, number in numbers.items() if number)
+    return f"{words} in {report.seconds:.1f} s"

@@ -1,6 +1,6 @@
 """One conformance run: cases grouped by profile, a testbed for each, results put together.
 
-Profiles run side by side, as many at once as there are processors.
+Labs run side by side, as many at once as asked for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OpenTestbed = Callable[[Profile, Sequence[Instance]], AbstractAsyncContextManage
 class Session:
     """What is run: who, which cases, where evidence goes, how many labs at once.
 
-    ``again`` is the command that runs all of it; a failing case is shown with it.
+    ``largest``: the most cases that a lab may hold, 0 for any number.  ``again`` is the command that runs all of it; a failing case is shown with it.
     """
 
     subject: Subject
@@ -35,6 +35,7 @@ class Session:
     evidence: Path
     environment: Mapping[str, str]
     parallel: int = 2
+    largest: int = 0
     again: str = "kproxy conformance run"
 
 
@@ -48,9 +49,9 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
             reason = f"{session.subject.name} does not claim {names}"
             results[case.id] = CaseResult(case=case, result=Result.UNSUPPORTED, seconds=0.0, reason=reason)
     gate = asyncio.Semaphore(session.parallel)
-    groups = _by_profile([case for case in session.cases if case.id not in results])
+    labs = _labs([case for case in session.cases if case.id not in results], session.largest)
     done = await asyncio.gather(
-        *(_profile(session, profile, group, open_testbed, gate, tick) for profile, group in groups.items())
+        *(_profile(session, profile, cases, open_testbed, gate, tick) for profile, cases in labs)
     )
     results.update({entry.case.id: entry for group in done for entry in group})
     return Report(
@@ -63,11 +64,17 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
     )
 
 
-def _by_profile(cases: Sequence[Case]) -> dict[Profile, list[Case]]:
+def _labs(cases: Sequence[Case], largest: int) -> list[tuple[Profile, list[Case]]]:
+    """A lab for each profile, or several of about one size where it has too many cases."""
     groups: dict[Profile, list[Case]] = {}
     for case in cases:
         groups.setdefault(case.profile, []).append(case)
-    return groups
+    return [
+        (profile, members[start::number])
+        for profile, members in groups.items()
+        for number in [-(-len(members) // (largest or len(members)))]
+        for start in range(number)
+    ]
 
 
 async def _profile(
@@ -78,7 +85,7 @@ async def _profile(
     gate: asyncio.Semaphore,
     tick: Callable[[str], None],
 ) -> list[CaseResult]:
-    """All cases of one profile in one testbed."""
+    """Cases of one profile in one testbed."""
     async with gate:
         bound = instances(cases)
         try:

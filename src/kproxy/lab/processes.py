@@ -20,7 +20,7 @@ from pathlib import Path
 from kproxy.lab.namespaces import LabError, Namespace, finish
 from kproxy.net import Address
 
-_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
+DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 _PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 _BACKLOG = 128
 
@@ -111,7 +111,7 @@ def spawn(
     with log.open("ab") as output:
         options |= {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
         try:
-            popen = namespace.start([*_DIE_WITH_PARENT, *argv], **options)
+            popen = namespace.start([*DIE_WITH_PARENT, *argv], **options)
         except FileNotFoundError as error:
             raise LabError("setpriv is needed to start programs in the lab: install util-linux") from error
     return Process(argv, popen, log)

@@ -15,7 +15,8 @@ SLOW = [case.id for case in CATALOGUE if case.slow]
 
 
 def simulate(*words: str, proxy: str = "kproxy") -> int:
-    return main(["conformance", "run", "--testbed", "simulator", "--proxy", proxy, *words])
+    fixed = ("--testbed", "simulator", "--mode", "iptables")
+    return main(["conformance", "run", *fixed, "--proxy", proxy, *words])
 
 
 # ------------------------------------------------------------------------------ selection

@@ -1,8 +1,6 @@
 """How several guests share a run, and how their reports become one."""
 
-import pickle
 import time
-from pathlib import Path
 
 import pytest
 
@@ -58,15 +56,3 @@ def test_parts_become_one_report_in_the_order_of_the_cases() -> None:
     assert [entry.case for entry in whole.results] == [first, second, third]
     assert whole.exit_code == 1
     assert whole.environment == {"kernel": "7", "guests": "2"}
-
-
-def test_a_report_survives_the_way_out_of_a_guest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    part = tmp_path / "part"
-    monkeypatch.setenv(guests.PART, str(part))
-    assert guests.keep_part(report(*CATALOGUE))
-    assert pickle.loads(part.read_bytes()).document() == report(*CATALOGUE).document()  # noqa: S301
-
-
-def test_a_run_that_is_nobodys_share_keeps_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(guests.PART, raising=False)
-    assert not guests.keep_part(report())

@@ -1,8 +1,13 @@
 """A session: which cases are run where, and what becomes of each in the report."""
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Apply, Feature, Profile
 from kproxy.conformance.report import CaseResult, Report, Result
 from kproxy.conformance.session import Session, conduct
@@ -159,3 +164,27 @@ def test_no_more_labs_at_once_than_allowed(tmp_path: Path) -> None:
     )
     asyncio.run(conduct(session, opener(testbed), lambda _: None))
     assert most == 3
+
+
+@pytest.mark.parametrize(
+    ("largest", "sizes"), [(0, [5]), (5, [5]), (4, [2, 3]), (2, [1, 2, 2]), (1, [1] * 5)]
+)
+def test_a_profile_with_more_cases_than_a_lab_may_hold_gets_more_labs(
+    largest: int, sizes: list[int], tmp_path: Path
+) -> None:
+    cases = [small_case(*STEPS, id=f"group.n{number}") for number in range(5)]
+    held: list[int] = []
+
+    @asynccontextmanager
+    async def open_testbed(profile: Profile, bound: Sequence[Instance]) -> AsyncIterator[Scripted]:
+        assert profile == cases[0].profile
+        held.append(len(bound))
+        yield Scripted()
+
+    session = Session(
+        subject=subject(), mode="one", cases=cases, evidence=tmp_path, environment={}, largest=largest
+    )
+    report = asyncio.run(conduct(session, open_testbed, lambda _: None))
+    assert sorted(held) == sizes
+    assert [entry.case for entry in report.results] == cases
+    assert {entry.result for entry in report.results} == {Result.PASSED}

@@ -10,12 +10,14 @@ import sys
 
 from kproxy import __version__
 from kproxy.conformance.subject import Subject, fill
-from kproxy.lab.kernels.abilities import Ability, probe
+from kproxy.lab.kernels.abilities import Ability, KernelName, probe
 from kproxy.lab.kernels.here import kernel_here, time_here
 from kproxy.lab.processes import Xtables
 
 TOOLS = {"ip": "iproute2", "nft": "nftables", "conntrack": "conntrack", "setpriv": "util-linux"}
 """Programs the lab runs, and the Debian package of each."""
+
+_LARGEST_ROOTLESS = 12
 
 
 def problems() -> list[str]:
@@ -44,6 +46,15 @@ def variant(name: str) -> Xtables:
     if name == "auto":
         return Xtables.LEGACY if probe([Ability.IPTABLES_NFT])[Ability.IPTABLES_NFT] else Xtables.NFT
     return Xtables[name.upper()]
+
+
+def largest_lab() -> int:
+    """The most cases that a lab may hold here, 0 for any number.
+
+    iptables-nft sends a transaction as one message.  A user namespace's root may not ask for a larger send buffer
+    (SO_SNDBUFFORCE, socket(7)), and the usual ``net.core.wmem_default``, 208 KiB, holds some 450 rules: those of 25 cases.
+    """
+    return _LARGEST_ROOTLESS if kernel_here() is KernelName.ROOTLESS else 0
 
 
 def facts(subject: Subject, tools: Xtables) -> dict[str, str]:

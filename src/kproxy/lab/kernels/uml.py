@@ -48,6 +48,11 @@ SYMBOLS: Mapping[Ability, tuple[str, ...]] = {
 }
 """What must be built in, or be a module, for each ability."""
 
+STOCK_FINDINGS: Mapping[Ability, str] = dict.fromkeys(Ability, "") | dict.fromkeys(
+    (Ability.NFTABLES, Ability.IPTABLES_NFT, Ability.TIME_TRAVEL), "not in the packaged kernel"
+)
+"""What `STOCK_PACKAGE` can do, known without having it (Debian 12; 13 lacks more)."""
+
 SCRATCH = "/dev/shm"  # noqa: S108 (a guest's own)
 """Where a guest keeps temporary files: in its memory."""
 
@@ -126,6 +131,15 @@ def find(explicit: str = "", environment: Mapping[str, str] = os.environ) -> Uml
     raise LabError(
         f"there is no User-Mode Linux kernel: {BUILD}; or, without nftables, apt-get install {STOCK_PACKAGE}"
     )
+
+
+def missing_packages(explicit: str = "", environment: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """Debian packages to install for the stock kernel; none where another kernel is preferred, or it is complete."""
+    if any(path.name != STOCK_PROGRAM for path, _ in candidates(explicit, environment)):
+        return frozenset()
+    programs = {STOCK_PROGRAM: STOCK_PACKAGE, Path(MODPROBE).name: "kmod"}
+    path = f"{environment.get('PATH', os.defpath)}:/usr/bin:/usr/sbin:/sbin"
+    return frozenset(package for name, package in programs.items() if not shutil.which(name, path=path))
 
 
 def survey(explicit: str = "") -> Survey:

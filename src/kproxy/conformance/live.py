@@ -1,0 +1,51 @@
+"""The live line of a run, one for each when there are several; plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+WAITING = "waiting"
+_WIDE = 140
+
+
+def console(*, stderr: bool) -> Console:
+    """A console; wide where a file or a log reads it."""
+    made = Console(stderr=stderr)
+    return made if made.is_terminal else Console(stderr=stderr, width=_WIDE)
+
+
+class Board:
+    """What goes on, by the names of runs."""
+
+    def __init__(self, out: Console, status: Status | None, names: Sequence[str]) -> None:
+        self._console, self._status = out, status
+        self._texts = dict.fromkeys(names, WAITING)
+        self._width = max(map(len, names), default=0)
+
+    def tell(self, name: str, text: str) -> None:
+        """What goes on in that run now."""
+        self._texts[name] = text
+        if self._status is None:
+            line = f"{name}: {text}" if name else text
+            self._console.print(line, style="dim", highlight=False, markup=False)
+        else:
+            self._status.update(Text("\n".join(self._lines()), no_wrap=True, overflow="ellipsis"))
+
+    def _lines(self) -> Iterator[str]:
+        for name, text in self._texts.items():
+            yield f"{name:{self._width}}  {text}" if name else text
+
+
+@contextmanager
+def live(out: Console, names: Sequence[str] = ("",)) -> Iterator[Board]:
+    """A board that is shown until the end; a run without a name needs none."""
+    if not out.is_interactive:
+        yield Board(out, None, names)
+        return
+    with out.status("starting") as status:
+        yield Board(out, status, names)

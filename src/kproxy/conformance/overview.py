@@ -1,0 +1,146 @@
+"""Several runs at a glance: a column for each, then what failed, then a line for each; and all of it as JSON.
+
+Pure but for `show`, which prints to the console it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from kproxy.conformance.report import (
+    COLOURS,
+    VERDICT_WIDTH,
+    CaseResult,
+    Report,
+    Result,
+    by_group,
+    case_name,
+    counts,
+    passed,
+    show_details,
+    verdict,
+)
+
+LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
+_EXPLAINED = (Result.DEVIATION, Result.UNSUPPORTED, Result.NOT_RUNNABLE)
+_TIMED_CELL = 16
+"""Width of a verdict with its time, and the gap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one run; ``refused``: why it could not be had here, its cases are not runnable then."""
+
+    name: str
+    report: Report
+    refused: str = ""
+
+
+def exit_code(outcomes: Sequence[Outcome], *, where_possible: bool) -> int:
+    """1 when a case failed; 2 when something was not judged, but for runs that may be left out; else 0.
+
+    Where no run could be had nothing was judged, whatever may be left out.
+    """
+    judged = [outcome for outcome in outcomes if not outcome.refused]
+    codes = {outcome.report.exit_code for outcome in judged}
+    if UNLAWFUL in codes:
+        return UNLAWFUL
+    complete = judged and (where_possible or len(judged) == len(outcomes))
+    return max(codes) if complete else CANNOT_RUN
+
+
+def document(subject: str, outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
+    """All runs as JSON: each as a run of its own would be, with its name."""
+    runs = [{"name": outcome.name, **outcome.report.document()} for outcome in outcomes]
+    return {"subject": subject, "seconds": round(seconds, 3), "runs": runs}
+
+
+def show(outcomes: Sequence[Outcome], console: Console, seconds: float) -> None:
+    """Print cases with a verdict for each run, every failure in full, and the sums."""
+    judged = [outcome for outcome in outcomes if not outcome.refused]
+    if judged:
+        console.print(_table(judged, console.width))
+    console.print()
+    for line in _remarks(judged):
+        console.print(line, highlight=False, soft_wrap=True)
+    for outcome in judged:
+        show_details(outcome.report, console, outcome.name)
+    console.print()
+    for line in _sums(outcomes, seconds):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _table(outcomes: Sequence[Outcome], width: int) -> Table:
+    columns = [{entry.case.id: entry for entry in outcome.report.results} for outcome in outcomes]
+    results = outcomes[0].report.results
+    widest = max((len(case_name(entry)) for entry in results), default=0)
+    timed = width >= widest + _TIMED_CELL * len(outcomes)
+    table = Table(box=None, pad_edge=False, collapse_padding=not timed, header_style="bold")
+    table.add_column("case", no_wrap=timed, overflow="ellipsis")
+    for outcome in outcomes:
+        table.add_column("\n".join(outcome.name.split()), no_wrap=True, min_width=VERDICT_WIDTH)
+    for name, members in by_group(results).items():
+        own = [[column[entry.case.id] for entry in members] for column in columns]
+        table.add_row(f"[bold]{name}[/]", *map(passed, own))
+        for entry in members:
+            table.add_row(case_name(entry), *(_cell(column, entry, timed=timed) for column in columns))
+    return table
+
+
+def _cell(column: Mapping[str, CaseResult], entry: CaseResult, *, timed: bool) -> str:
+    mine = column[entry.case.id]
+    seconds = f" {mine.seconds:.2f}s" if timed and mine.seconds else ""
+    return verdict(mine) + seconds
+
+
+def _remarks(outcomes: Iterable[Outcome]) -> Iterator[str]:
+    """Why cases were neither passed nor failed: a line for each reason, with the runs it holds for."""
+    cases: dict[tuple[Result, str], set[str]] = {}
+    names: dict[tuple[Result, str], dict[str, None]] = {}
+    for outcome in outcomes:
+        for entry in outcome.report.results:
+            if entry.result in _EXPLAINED:
+                key = (entry.result, entry.reason)
+                cases.setdefault(key, set()).add(entry.case.id)
+                names.setdefault(key, {})[outcome.name] = None
+    for (kind, reason), ids in sorted(cases.items(), key=lambda item: _EXPLAINED.index(item[0][0])):
+        which = next(iter(ids)) if len(ids) == 1 else f"{len(ids)} cases"
+        runs = ", ".join(names[kind, reason])
+        yield f"[{COLOURS[kind]}]{kind.value}[/] {runs}: {which}: {escape(reason)}"
+
+
+def _sums(outcomes: Sequence[Outcome], seconds: float) -> Iterator[str]:
+    """A line for each run, and one for all of them."""
+    width = max(len(outcome.name) for outcome in outcomes)
+    for outcome in outcomes:
+        yield f"{outcome.name:{width}}  {_sum(outcome)}"
+    subject = outcomes[0].report.subject
+    cases = sum(len(outcome.report.results) for outcome in outcomes)
+    yield f"{subject}: {len(outcomes)} runs, {cases} cases in {seconds:.1f} s: {_all(outcomes)}"
+
+
+def _sum(outcome: Outcome) -> str:
+    if outcome.refused:
+        return f"[{COLOURS[Result.BROKEN]}]cannot be judged here[/]: {escape(outcome.refused)}"
+    environment = outcome.report.environment
+    where = " ".join(environment.get(key, "") for key in ("kernel-choice", "kernel")).strip()
+    time = " in virtual time" if environment.get("time") == "virtual" else ""
+    return counts(outcome.report) + (f" on {where}{time}" if where else "")
+
+
+def _all(outcomes: Sequence[Outcome]) -> str:
+    results = [
+        entry.result for outcome in outcomes if not outcome.refused for entry in outcome.report.results
+    ]
+    refused = [outcome.name for outcome in outcomes if outcome.refused]
+    parts = [
+        f"{results.count(kind)} {kind.value}" for kind in (Result.FAILED, Result.BROKEN) if kind in results
+    ]
+    parts += [f"{', '.join(refused)} not judged"] if refused else []
+    return ", ".join(parts) or "all that could be judged was lawful"

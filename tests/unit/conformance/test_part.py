@@ -1,0 +1,63 @@
+"""A report's way out of another process, and why there is none."""
+
+import pytest
+
+from kproxy.conformance import part
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.report import CaseResult, Report, Result
+
+REPORT = Report(
+    subject="s",
+    mode="m",
+    environment={"kernel": "7"},
+    results=tuple(CaseResult(case=case, result=Result.PASSED, seconds=0.1) for case in CATALOGUE),
+    seconds=1.0,
+)
+
+
+def test_a_report_survives_the_way_out(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    part.give(REPORT)
+    taken = part.take(capfdbinary.readouterr().out)
+    assert taken.document() == REPORT.document()
+    assert [entry.case.id for entry in taken.results] == [case.id for case in CATALOGUE]
+
+
+def test_half_a_report_is_none(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    part.give(REPORT)
+    whole = capfdbinary.readouterr().out
+    for data in (b"", whole[: len(whole) // 2]):
+        with pytest.raises(part.NoReport):
+            part.take(data)
+
+
+def test_a_process_is_told_that_its_report_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(part.VARIABLE, raising=False)
+    assert not part.wanted()
+    told = part.environment({"FORCE_COLOR": "1", "PATH": "/bin"})
+    assert told.keys() == {"PATH", part.VARIABLE}
+    monkeypatch.setenv(part.VARIABLE, told[part.VARIABLE])
+    assert part.wanted()
+
+
+def said(*chunks: bytes) -> tuple[list[str], str]:
+    lines: list[str] = []
+    voice = part.Voice(lines.append)
+    for chunk in chunks:
+        voice.hear(chunk)
+    return lines, voice.reason()
+
+
+def test_lines_are_passed_on_whole_however_they_come() -> None:
+    assert said(b"one\ntw", b"o\nthr", b"ee")[0] == ["one", "two"]
+
+
+def test_the_reason_is_what_a_refusal_says_and_not_what_went_before() -> None:
+    refusal = f"{part.REFUSAL}no kernel\nfor this\n".encode()
+    assert said(b"asking 3 questions\n", refusal)[1] == "no kernel\nfor this"
+
+
+def test_the_reason_of_a_crash_is_its_last_lines() -> None:
+    lines = [f"line {number}" for number in range(100)]
+    reason = said("\n".join([*lines, "KeyError: 'x'"]).encode())[1]
+    assert reason.endswith("line 99\nKeyError: 'x'")
+    assert "line 1\n" not in reason
