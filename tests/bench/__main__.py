@@ -1,7 +1,8 @@
-"""``python -m tests.bench``: a proxy's first programming, changes and memory, beside the bare tools in the same run.
+"""``python -m tests.bench``: first programming, changes and memory, beside the bare tools in the same run.
 
-Any proxy can be put through it, named as for ``kproxy conformance run``.  Exit status: 0 measured,
-and kproxy reached its goals; 1 it missed one, or a proxy does not work; 2 this machine cannot run it; 130 interrupted.
+Any proxy can be put through it, named as for ``kproxy conformance run``, and others beside it.  Exit status:
+0 measured, and kproxy reached its goals; 1 it missed one, or the proxy (not one beside it) does not work; 2 this
+machine cannot run it; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,21 +21,18 @@ from rich.console import Console
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.placement import NoKernel
 from kproxy.conformance.subject import BUNDLED, BadSubject, Subject, load
-from kproxy.conformance.testbed import Broken
 from kproxy.conformance.testbeds import environment
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables
 from tests.bench import place, report
-from tests.bench.measure import Order, measure
-from tests.bench.results import Result, document
+from tests.bench.measure import Measured, measure
+from tests.bench.order import Order
+from tests.bench.results import BOUND_FROM, Goal, Result, document, growth
 from tests.bench.world import Size
 
 BOUND = "kproxy"
-"""The subject that must reach the goals, at sizes of `BOUND_FROM` endpoints and more: in smaller clusters the
-start of the interpreter is what takes the time."""
-
-BOUND_FROM = 25_000
+"""The subject that must reach the goals."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -79,31 +77,38 @@ def _run(orders: Sequence[Order], options: argparse.Namespace, console: Console)
     results: list[Result] = []
     status = 0
     for order in orders:
-        title = f"{order.subject.name} {order.mode} {order.variant.name.lower()} {order.size}"
         try:
-            with console.status(title) as line:
-                results.append(asyncio.run(measure(order, lambda text: line.update(f"{title}: {text}"))))  # noqa: B023
+            measured = _measure(order, console)
         except LabError as reason:
-            console.print(f"{title}: {reason}", style="red")
+            console.print(f"{order.title}: {reason}", style="red")
             return 2
-        except Broken as reason:
-            console.print(f"{title}: {reason}", style="red")
-            status = 1
+        results += measured.results
+        for name, trouble in measured.troubles.items():
+            console.print(f"{name} {order.title}: {trouble}", style="red", markup=False)
+            status = 1 if name == order.subjects[0].name else status
     if results:
         _report(results, orders[0], options, console)
-    missed = any(not goal.reached for result in results if _binds(result) for goal in result.goals())
-    return 1 if missed else status
+    return 1 if any(not goal.reached for goal in _binding(results)) else status
+
+
+def _measure(order: Order, console: Console) -> Measured:
+    with console.status(order.title) as line:
+        return asyncio.run(measure(order, lambda text: line.update(f"{order.title}: {text}")))
+
+
+def _binding(results: Sequence[Result]) -> list[Goal]:
+    """The goals that count."""
+    bound = [result for result in results if result.subject == BOUND]
+    return [goal for result in bound if _binds(result) for goal in result.goals()] + list(growth(bound))
 
 
 def _report(results: list[Result], order: Order, options: argparse.Namespace, console: Console) -> None:
     report.show(console, results)
     for result in results:
         report.verdicts(console, result, binding=_binds(result))
+    report.growth_verdicts(console, growth([result for result in results if result.subject == BOUND]))
     options.results.mkdir(parents=True, exist_ok=True)
-    facts = environment.facts(order.subject, order.variant) | {
-        "load": " ".join(f"{load:.2f}" for load in os.getloadavg()),
-        "processors": str(os.cpu_count()),
-    }
+    facts = _facts(order)
     where: Path = options.json or options.results / "bench.json"
     where.write_bytes(msgspec.json.format(msgspec.json.encode(document(results, facts))) + b"\n")
     console.print(f"all samples: {where}", highlight=False)
@@ -112,29 +117,52 @@ def _report(results: list[Result], order: Order, options: argparse.Namespace, co
         console.print(f"plot: {picture}", highlight=False)
 
 
+def _facts(order: Order) -> dict[str, str]:
+    """What the figures depend on, the version of each proxy included."""
+    first, *others = order.subjects
+    versions = {f"subject {one.name}": environment.facts(one, order.variant)["subject"] for one in others}
+    load = " ".join(f"{load:.2f}" for load in os.getloadavg())
+    return (
+        environment.facts(first, order.variant) | versions | {"load": load, "processors": str(os.cpu_count())}
+    )
+
+
 def _binds(result: Result) -> bool:
-    size = Size.parse(result.size)
-    return result.subject == BOUND and size.services * size.endpoints >= BOUND_FROM
+    return result.subject == BOUND and result.endpoints >= BOUND_FROM
 
 
 def _orders(options: argparse.Namespace) -> list[Order]:
-    subject: Subject = load(options.proxy, options.binary)
-    if options.mode not in subject.modes:
-        raise BadSubject(f"{subject.name} has no mode {options.mode}; it has {', '.join(subject.modes)}")
+    subjects = _subjects(options)
     variants = [Xtables[options.iptables.upper()]] if options.iptables else list(_variants(options.mode))
     return [
         Order(
-            subject=subject,
+            subjects=subjects,
             mode=options.mode,
             variant=variant,
             size=size,
             repeat=options.repeat,
             changes=options.changes,
             additions=options.additions,
+            patience=options.patience,
+            budget=options.budget,
         )
         for size in options.size or [Size(5000, 5)]
         for variant in variants
     ]
+
+
+def _subjects(options: argparse.Namespace) -> tuple[Subject, ...]:
+    """The proxy, and those beside it; each has a name of its own."""
+    subjects = [load(options.proxy, options.binary)]
+    for text in options.versus:
+        name, _, binary = text.partition("=")
+        subjects.append(load(name, binary))
+    for number, subject in enumerate(subjects):
+        if options.mode not in subject.modes:
+            raise BadSubject(f"{subject.name} has no mode {options.mode}; it has {', '.join(subject.modes)}")
+        if any(other.name == subject.name for other in subjects[:number]):
+            raise BadSubject(f"two subjects are called {subject.name}: give one a file with another name")
+    return tuple(subjects)
 
 
 def _variants(mode: str) -> Sequence[Xtables]:
@@ -147,6 +175,13 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--proxy", default=BOUND, help=f"{', '.join(BUNDLED)}, or the path of a subject file")
     add("--binary", default="", help="the proxy's program, where the subject needs one")
+    add(
+        "--versus",
+        action="append",
+        default=[],
+        metavar="PROXY[=BINARY]",
+        help="another proxy, on the same world in the same run; may be repeated",
+    )
     add("--mode", default="iptables")
     add(
         "--kernel",
@@ -165,6 +200,20 @@ def _parser() -> argparse.ArgumentParser:
     add("--repeat", type=_count, default=3, help="starts; the best counts, as of the floor's (default 3)")
     add("--changes", type=_count, default=20, help="endpoint changes (default 20)")
     add("--additions", type=_count, default=5, help="new Services (default 5)")
+    add(
+        "--patience",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="for a start or a change (default 600)",
+    )
+    add(
+        "--budget",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="when a proxy has had so long for its starts, or its changes, it gets no more (default 600)",
+    )
     add("--results", type=Path, default=Path("results"), metavar="FOLDER", help="default ./results")
     add("--json", type=Path, metavar="FILE", help="default FOLDER/bench.json")
     return parser

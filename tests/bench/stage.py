@@ -10,7 +10,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -27,7 +27,9 @@ from tests.bench.process import Tree
 from tests.bench.world import BACKENDS, NODE, PORT, PROFILE, Backend, Document, Live
 
 ANSWER_PATIENCE = 0.2
-"""Seconds until a connection attempt is given up for a new one."""
+"""Seconds until a connection attempt is given up for a new one, at most."""
+_FIRST_PATIENCE, _MORE_PATIENCE = 0.01, 0.001
+"""At first, and so much more each time: what silence costs must stay small beside the time that has gone by already."""
 
 _STILL = 0.25
 """Seconds without use of CPU after which a proxy is taken to have finished."""
@@ -39,6 +41,14 @@ _KINDS = {kind.value: kind for kind in Kind}
 def put(store: Store, document: Document) -> None:
     """Write an object to the API server."""
     store.put(_KINDS[document["kind"]], document)
+
+
+def take_away(store: Store, *documents: Document) -> None:
+    """Delete these objects from the API server, where they are there."""
+    for document in documents:
+        metadata = document["metadata"]
+        with suppress(KeyError):
+            store.delete(_KINDS[document["kind"]], metadata["namespace"], metadata["name"])
 
 
 class Stage:
@@ -72,9 +82,9 @@ class Stage:
         Raises `Broken` when it does not in time, or the proxy has ended.
         """
         deadline = time.monotonic() + within
-        request = ProbeRequest(sender=NODE, destination=live.cluster_ip, port=PORT, patience=ANSWER_PATIENCE)
+        attempt = 0
         while True:
-            seen = await self._lab.probe(request)
+            seen = await self._lab.probe(_request(live, attempt))
             now = time.monotonic()
             if isinstance(seen, Answered) and seen.who == backend.who:
                 return now
@@ -83,6 +93,7 @@ class Stage:
                 raise Broken(
                     f"Service {live.name} is not answered by {backend.who} within {within:.0f} s: {seen}"
                 )
+            attempt += 1
             await asyncio.sleep(every)
 
     async def still(self, tree: Tree) -> float:
@@ -94,6 +105,11 @@ class Stage:
             if (more := tree.cpu()) != used:
                 used, since = more, now
         return used
+
+
+def _request(live: Live, attempt: int) -> ProbeRequest:
+    patience = min(ANSWER_PATIENCE, _FIRST_PATIENCE + attempt * _MORE_PATIENCE)
+    return ProbeRequest(sender=NODE, destination=live.cluster_ip, port=PORT, patience=patience)
 
 
 @asynccontextmanager

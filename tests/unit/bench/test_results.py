@@ -1,14 +1,21 @@
 """What the bench concludes from its samples."""
 
+import io
 import os
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import msgspec
+import pytest
+from rich.console import Console
 
+from tests.bench.__main__ import _parser
 from tests.bench.process import Tree
-from tests.bench.results import Cost, Floor, Result, document
+from tests.bench.report import show
+from tests.bench.results import Cost, Floor, Result, document, growth
 
 FLOOR = Floor(
     whole={"flush": [Cost(3.0, 1.0), Cost(2.0, 1.0)], "noflush": [Cost(2.5, 2.0)]}, service=[0.1, 0.2, 9.0]
@@ -58,6 +65,39 @@ def test_each_goal_is_reached_on_its_bound_and_missed_just_above() -> None:
     assert missed(result(first=[3.01])) == {"first"}
     assert missed(result(changes=[0.61])) == {"endpoint"}
     assert missed(result(daemon_peak=250_000_001)) == {"peak"}
+
+
+def test_in_nftables_mode_the_start_counts_from_the_process_on() -> None:
+    good = result(mode="nftables", starts=[Cost(9.0, 1.0), Cost(6.0, 1.0)], changes=[0.6], first=[99.0])
+    assert missed(good) == set()
+    assert missed(result(mode="nftables", starts=[Cost(6.01, 1.0)], changes=[0.6])) == {"start"}
+
+
+def test_changes_of_a_large_cluster_are_set_against_those_of_the_smallest() -> None:
+    sizes = {"10000x5": [0.2, 0.3, 9.0], "1000x5": [0.1, 0.2, 0.3], "5000x50": [0.31], "2000x5": [9.0]}
+    found = growth([result(mode="nftables", size=size, changes=changes) for size, changes in sizes.items()])
+    assert [(goal.name.partition(": ")[2], goal.reached) for goal in found] == [
+        ("endpoint change at 10000x5 / at 1000x5", True),
+        ("endpoint change at 5000x50 / at 1000x5", False),
+    ]
+    assert [goal.value for goal in found] == pytest.approx([1.5, 1.55])
+
+
+def test_where_rules_grow_with_the_cluster_changes_may_too() -> None:
+    assert growth([result(size=size) for size in ("1000x5", "10000x5")]) == ()
+
+
+def test_a_table_has_a_row_for_each_proxy_and_one_for_their_floor() -> None:
+    console = Console(width=220, file=io.StringIO())
+    show(console, [result(), result(subject="other", changes=[5.0]), result(size="20x1", floor=None)])
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    rows = [line.split("│")[1:4] for line in text.splitlines() if line.startswith("│")]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["some iptables nft", "10x1", "3.00 (..5.00)"],
+        ["other iptables nft", "10x1", "3.00 (..5.00)"],
+        ["bare tool (flush)", "10x1", "2.00 (..3.00)"],
+        ["some iptables nft", "20x1", "3.00 (..5.00)"],
+    ]
 
 
 def test_without_a_floor_only_memory_is_judged() -> None:
@@ -124,3 +164,16 @@ def test_the_peak_of_a_tree_sees_a_childs_memory_and_the_daemons_own_does_not() 
         own = tree.daemon_peak()
         leader.stdin.close()
     assert own < size < tree.peak
+
+
+def test_every_option_is_on_the_page_and_no_other() -> None:
+    page = (Path(__file__).parents[3] / "docs/bench.md").read_text(encoding="utf-8")
+    said = {
+        word
+        for row in re.findall(r"^\| (`--.+?`) \|", page, re.MULTILINE)
+        for word in re.findall(r"--[a-z]+", row)
+    }
+    assert said == {word for action in _parser()._actions for word in action.option_strings} - {
+        "-h",
+        "--help",
+    }

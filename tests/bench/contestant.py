@@ -1,0 +1,153 @@
+"""One proxy in a run: its starts, its changes, what they cost, and that nobody waits for ever."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from kproxy.conformance.subject import Subject
+from kproxy.conformance.testbed import Broken
+from kproxy.lab.apiserver import Store
+from tests.bench import rules, world
+from tests.bench.order import Order
+from tests.bench.process import Tree
+from tests.bench.results import Cost, Floor, Result
+from tests.bench.stage import Stage, open_stage, put, take_away
+from tests.bench.world import BACKENDS, Live
+
+START_EVERY, CHANGE_EVERY = 0.02, 0.002
+"""Seconds between connection attempts."""
+
+_PAUSE = 0.1
+"""Changes come after a pause of up to so long, to meet any pacing at any moment."""
+
+
+class Contestant:
+    """The samples of one proxy as they come in.
+
+    ``trouble`` says why it is out of the run.  The store is left as it was found.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        subject: Subject,
+        store: Store,
+        bare_change: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        """``bare_change`` is called after each change; ``say`` is told in words what goes on."""
+        self.name, self.trouble = subject.name, ""
+        self._order, self._subject, self._store = order, subject, store
+        self._bare_change, self._tell = bare_change, say
+        self._lives = world.standing(order.size)
+        self._starts: list[Cost] = []
+        self._first: list[float] = []
+        self._changes: list[float] = []
+        self._additions: list[float] = []
+        self._cpu_per_change = 0.0
+        self._daemon_peak = self._tree_peak = 0
+        self._rules: int | None = None
+        self._done = False
+
+    async def turn(self, *, last: bool) -> None:
+        """Start once; when it is the last time, follow changes too.  Whoever is slow has its last turn early."""
+        if self._done:
+            return
+        order = self._order
+        try:
+            async with open_stage(self._subject, order.mode, order.variant, self._store) as stage:
+                await self._turn(stage, last=last)
+        except Broken as reason:
+            self.trouble, self._done = str(reason), True
+
+    def result(self, floor: Floor | None) -> Result:
+        """All samples, beside those of the bare tool."""
+        return Result(
+            subject=self.name,
+            mode=self._order.mode,
+            variant=self._order.variant.name.lower(),
+            size=str(self._order.size),
+            starts=self._starts,
+            first=self._first,
+            changes=self._changes,
+            cpu_per_change=self._cpu_per_change,
+            additions=self._additions,
+            daemon_peak=self._daemon_peak,
+            tree_peak=self._tree_peak,
+            rules=self._rules,
+            floor=floor,
+        )
+
+    def _say(self, text: str) -> None:
+        self._tell(f"{self.name}: {text}")
+
+    async def _turn(self, stage: Stage, *, last: bool) -> None:
+        self._say("start")
+        started = time.monotonic()
+        tree = stage.start()
+        with tree.watched():
+            within = self._order.patience
+            programmed = [
+                await stage.answered(live, BACKENDS[0], START_EVERY, within) for live in self._lives
+            ]
+            self._starts.append(Cost(max(programmed) - started, tree.cpu()))
+            self._first.append(max(programmed) - stage.asked())
+            if last or sum(cost.seconds for cost in self._starts) > self._order.budget:
+                self._done = True
+                await self._follow(stage, tree)
+            self._daemon_peak = max(self._daemon_peak, tree.daemon_peak())
+        self._tree_peak = max(self._tree_peak, tree.peak)
+
+    async def _follow(self, stage: Stage, tree: Tree) -> None:
+        try:
+            await stage.still(tree)
+            await self._change(stage, tree)
+            await self._add(stage, tree)
+        finally:
+            self._restore_world()
+        self._say("counting rules")
+        self._rules = await rules.count(stage.node, self._order.variant)
+
+    async def _change(self, stage: Stage, tree: Tree) -> None:
+        """Move the one endpoint of a Service from pod to pod."""
+        live, used, began = self._lives[0], 0.0, time.monotonic()
+        for number in range(1, self._order.changes + 1):
+            if time.monotonic() - began > self._order.budget:
+                break
+            self._say(f"endpoint change {number} of {self._order.changes}")
+            before = await self._rested(stage, tree)
+            backend = BACKENDS[number % len(BACKENDS)]
+            started = time.monotonic()
+            put(stage.store, live.slice(backend))
+            ended = await stage.answered(live, backend, CHANGE_EVERY, self._order.patience)
+            self._changes.append(ended - started)
+            used += await stage.still(tree) - before
+            self._bare_change()
+        self._cpu_per_change = used / max(1, len(self._changes))
+
+    async def _add(self, stage: Stage, tree: Tree) -> None:
+        for number in range(self._order.additions):
+            self._say(f"new Service {number + 1} of {self._order.additions}")
+            await self._rested(stage, tree)
+            started = time.monotonic()
+            ended = await self._appear(stage, world.added(number))
+            self._additions.append(ended - started)
+
+    async def _appear(self, stage: Stage, live: Live) -> float:
+        put(stage.store, live.service())
+        put(stage.store, live.slice(BACKENDS[0]))
+        return await stage.answered(live, BACKENDS[0], CHANGE_EVERY, self._order.patience)
+
+    async def _rested(self, stage: Stage, tree: Tree) -> float:
+        """CPU seconds up to now, after a pause of random length in which nothing was done."""
+        used = await stage.still(tree)
+        time.sleep(random.uniform(0, _PAUSE))  # noqa: ASYNC251, S311 - nobody else has anything to do
+        return used
+
+    def _restore_world(self) -> None:
+        put(self._store, self._lives[0].slice(BACKENDS[0]))
+        for number in range(self._order.additions):
+            live = world.added(number)
+            take_away(self._store, live.service(), live.slice(BACKENDS[0]))

@@ -1,0 +1,74 @@
+"""The bench as a person starts it: several proxies on one world, and one that does not work."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+FEW = ("--mode", "nftables", "--repeat", "2", "--changes", "3", "--additions", "2")
+KPROXY = '["{python}", "-m", "kproxy", "run", "--config", "{config}"]'
+IDLE = '["sh", "-c", "echo I am idle; exec sleep 60"]'
+
+
+def bench(where: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-m", "tests.bench", *FEW, "--results", str(where), *words)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
+
+
+def subject(where: Path, name: str, command: str) -> str:
+    path = where / f"{name}.toml"
+    path.write_text(f'name = "{name}"\nmodes = ["nftables"]\ncommand = {command}\n', encoding="utf-8")
+    return str(path)
+
+
+def results(where: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((where / "bench.json").read_text())["results"]
+    return found
+
+
+def test_proxies_are_measured_beside_one_another(tmp_path: Path) -> None:
+    twin = subject(tmp_path, "twin", KPROXY)
+    done = bench(tmp_path, "--size", "3x2", "--size", "5x2", "--versus", twin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = results(tmp_path)
+    names = [("kproxy", "3x2"), ("twin", "3x2"), ("kproxy", "5x2"), ("twin", "5x2")]
+    assert [(one["subject"], one["size"]) for one in found] == names
+    for one in found:
+        counts = [len(one[key]) for key in ("start", "endpoint_change_seconds", "new_service_seconds")]
+        assert counts == [2, 3, 2]
+    assert found[0]["floor"] == found[1]["floor"] != found[2]["floor"]
+    assert len(found[0]["floor"]["service"]) == 2 * 3
+    assert len({one["rules"] for one in found}) == 1
+
+
+def test_one_beside_that_does_nothing_is_told_and_costs_nothing(tmp_path: Path) -> None:
+    idle = subject(tmp_path, "idle", IDLE)
+    done = bench(tmp_path, "--size", "3x1", "--versus", idle, "--patience", "10")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("idle nftables nft 3x1: Service") == 1
+    assert [one["subject"] for one in results(tmp_path)] == ["kproxy"]
+
+
+def test_the_proxy_that_is_asked_for_must_work(tmp_path: Path) -> None:
+    idle = subject(tmp_path, "idle", IDLE)
+    done = bench(tmp_path, "--size", "3x1", "--proxy", idle, "--versus", "kproxy", "--patience", "10")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [one["subject"] for one in results(tmp_path)] == ["kproxy"]
+
+
+def test_who_has_had_its_time_gets_no_more(tmp_path: Path) -> None:
+    done = bench(tmp_path, "--size", "3x1", "--budget", "0.01")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = results(tmp_path)
+    assert [len(found[key]) for key in ("start", "endpoint_change_seconds")] == [1, 1]
+
+
+def test_two_proxies_of_one_name_or_without_the_mode_are_refused(tmp_path: Path) -> None:
+    twice = bench(tmp_path, "--versus", "kproxy")
+    assert (twice.returncode, "two subjects are called kproxy" in twice.stdout) == (2, True)
+    other = tmp_path / "other.toml"
+    other.write_text('name = "other"\nmodes = ["ebpf"]\ncommand = ["true"]\n', encoding="utf-8")
+    lacking = bench(tmp_path, "--versus", str(other))
+    assert (lacking.returncode, "other has no mode nftables" in lacking.stdout) == (2, True)
