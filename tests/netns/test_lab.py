@@ -342,6 +342,20 @@ def test_a_fixed_source_port_can_be_used_again_at_once(served: Bench) -> None:
 
 
 @both_protocols
+def test_a_loop_that_is_kept_busy_is_not_taken_for_silence(served: Bench, protocol: Protocol) -> None:
+    """An answer takes several rounds of the loop, each of which lasts half the patience here."""
+
+    async def kept_busy() -> Observation:
+        asked = asyncio.ensure_future(served.lab.probe(ask("a1", t.POD_ADDRESS["b1"][V4], protocol=protocol)))
+        while not asked.done():
+            time.sleep(PATIENCE / 2)  # noqa: ASYNC251 (that is the point)
+            await asyncio.sleep(0)
+        return await asked
+
+    assert answered(served.run(kept_busy())).who == "b1"
+
+
+@both_protocols
 def test_no_two_probes_of_a_sender_have_one_source_port(served: Bench, protocol: Protocol) -> None:
     request = ask("a1", t.POD_ADDRESS["b1"][V4], protocol=protocol)
     ports = [answered(one(served, request)).peer.port for _ in range(50)]

@@ -12,8 +12,9 @@ class RunOptions:
     """What to run, on what, and where results go.
 
     ``mode``: empty for each of the subject's, one run after the other; ``where_possible``: those that no kernel
-    can run may be left out then.  ``memory``: of a guest, in MiB.  ``guests``: how many share the cases, 0 for as
-    many as help.  ``lacking_packages``: only say which packages would give a kernel to a run that finds none.
+    can run may be left out then.  ``patience``: seconds, 0 for as many as suit the kernel.  ``memory``: of a
+    guest, in MiB.  ``guests``: how many share the cases, 0 for as many as help.  ``lacking_packages``: only say
+    which packages would give a kernel to a run that finds none.
     """
 
     proxy: str = "kproxy"
@@ -30,7 +31,7 @@ class RunOptions:
     slow: bool = False
     shuffle: int | None = None
     parallel: int = 2
-    patience: float = 60.0
+    patience: float = 0.0
     json: str = ""
     evidence: Path = Path("evidence")
     where_possible: bool = False

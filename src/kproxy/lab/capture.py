@@ -43,14 +43,14 @@ class Captures:
         self._lost = 0
         self._sockets = [(namespace.name, open_capture(namespace, bpf.PROBES)) for namespace in namespaces]
         for name, capture in self._sockets:
-            self._loop.add_reader(capture, self._read, name, capture)
+            self._loop.add_reader(capture.fileno(), self._read, name, capture)
 
     def close(self) -> None:
         """Stop."""
         captures = [capture for _, capture in self._sockets]
         self._sockets = []
         for capture in captures:
-            self._loop.remove_reader(capture)
+            self._loop.remove_reader(capture.fileno())
         with ThreadPoolExecutor(len(captures) or 1) as pool:  # each close waits for an RCU grace period
             list(pool.map(socket.socket.close, captures))
 

@@ -33,6 +33,10 @@ from kproxy.net import Address, Family, Protocol
 _GRACE = 0.05
 """Seconds for an ICMP error to arrive that the sender's own kernel has already sent."""
 
+_BEATS = 10
+"""Parts of a wait.  Each ends in another round of the loop, which an answer takes a few of: where rounds last long,
+on a slow kernel or a busy machine, the wait is as much longer, and silence is still nobody's answer."""
+
 _RESETS = {errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE}
 
 
@@ -45,6 +49,9 @@ class Channel:
         self._captures, self._namespace = captures, namespace
         self._loop = asyncio.get_running_loop()
         self._socket = _prepared(namespace, request, number)
+        self._descriptor = (
+            self._socket.fileno()
+        )  # the loop would format a socket, at the price of system calls
         self._stream = request.protocol is not Protocol.UDP
         self._begun = self._connected = False
         self._broken: Observation | None = None
@@ -70,14 +77,20 @@ class Channel:
         self._result = self._loop.create_future()
         self._asked, self._padding = number, message.padding(number, size)
         self._out, self._in = self._out + message.encode_request(number, size), b""
-        timer = self._loop.call_later(patience, self._end, Silent())
+        self._beat(patience / _BEATS, _BEATS)
         self._captures.watch(number, self._namespace.name, self._end)
         try:
             self._start()
             return await self._result
         finally:
-            timer.cancel()
+            self._timer.cancel()
             self._stop()
+
+    def _beat(self, seconds: float, left: int) -> None:
+        if left:
+            self._timer = self._loop.call_later(seconds, self._beat, seconds, left - 1)
+        else:
+            self._end(Silent())
 
     @property
     def own(self) -> Socket:
@@ -91,14 +104,14 @@ class Channel:
         elif self._connected:
             self._send()
         else:
-            self._loop.add_writer(self._socket, self._writable)
+            self._loop.add_writer(self._descriptor, self._writable)
         if not self._result.done():
-            self._loop.add_reader(self._socket, self._readable)
+            self._loop.add_reader(self._descriptor, self._readable)
 
     def _stop(self) -> None:
         self._captures.unwatch(self._asked)
-        self._loop.remove_reader(self._socket)
-        self._loop.remove_writer(self._socket)
+        self._loop.remove_reader(self._descriptor)
+        self._loop.remove_writer(self._descriptor)
 
     def _end(self, observation: Observation) -> None:
         if not self._result.done():
@@ -113,7 +126,7 @@ class Channel:
         if self.request.protocol is Protocol.SCTP:
             self._captures.expect_sctp(self._namespace.name, self.own.port, self.number)
         if problem == errno.EINPROGRESS:
-            self._loop.add_writer(self._socket, self._writable)
+            self._loop.add_writer(self._descriptor, self._writable)
         elif problem:
             self._failed(problem)
         else:
@@ -147,9 +160,9 @@ class Channel:
             return
         self._out = self._out[sent:]
         if self._out:
-            self._loop.add_writer(self._socket, self._writable)
+            self._loop.add_writer(self._descriptor, self._writable)
         else:
-            self._loop.remove_writer(self._socket)
+            self._loop.remove_writer(self._descriptor)
 
     def _readable(self) -> None:
         if self._stream and not self._connected:

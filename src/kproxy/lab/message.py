@@ -8,16 +8,16 @@ same padding.  Both go into a stream or into one datagram.
 from __future__ import annotations
 
 import struct
-from ipaddress import ip_address
 
 import msgspec
 
-from kproxy.lab.observation import Reception, Socket
+from kproxy.lab.observation import Reception, Socket, address_of
 
 MAGIC = b"kpx1"
 _HEADER = struct.Struct("!4sII")
 REQUEST_HEADER = _HEADER.size
 MAX_PADDING = 1 << 20
+_BYTES = bytes(range(256)) * 2
 
 
 class Reply(msgspec.Struct):
@@ -34,8 +34,8 @@ class Reply(msgspec.Struct):
     @property
     def reception(self) -> Reception:
         """The same as a value."""
-        at = Socket(ip_address(self.address), self.port)
-        return Reception(self.who, at, Socket(ip_address(self.peer), self.peer_port))
+        at = Socket(address_of(self.address), self.port)
+        return Reception(self.who, at, Socket(address_of(self.peer), self.peer_port))
 
 
 _encoder = msgspec.json.Encoder()
@@ -50,7 +50,8 @@ def padding(probe: int, size: int) -> bytes:
     """The bytes a probe of this size carries; different for neighbouring probes."""
     if not size:
         return b""
-    pattern = bytes((probe + k) & 0xFF for k in range(251))
+    begin = probe & 0xFF
+    pattern = _BYTES[begin : begin + 251]
     return (pattern * (size // len(pattern) + 1))[:size]
 
 

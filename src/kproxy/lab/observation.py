@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv6Address
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from kproxy.net import Address, Family, Protocol, family_of
 
 PortNumber = int
+
+
+@lru_cache(maxsize=4096)
+def address_of(text: str) -> Address:
+    """An address from its text; a lab has few, and meets each of them often."""
+    return ip_address(text)
 
 
 @dataclass(frozen=True, slots=True)

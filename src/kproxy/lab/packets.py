@@ -11,10 +11,10 @@ from __future__ import annotations
 import enum
 import struct
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address
 
 from kproxy.lab.message import MAGIC
-from kproxy.lab.observation import Icmp, Socket
+from kproxy.lab.observation import Icmp, Socket, address_of
 from kproxy.net import Address, Family, Protocol
 
 TCP, UDP, SCTP, ICMP, ICMPV6 = 6, 17, 132, 1, 58
@@ -205,4 +205,4 @@ def checksum(data: bytes) -> int:
 def socket_of(address: tuple[object, ...]) -> Socket:
     """A `Socket` from what Python's socket module calls an address."""
     host, port = address[:2]
-    return Socket(ip_address(str(host).partition("%")[0]), int(str(port)))
+    return Socket(address_of(str(host).partition("%")[0]), int(str(port)))

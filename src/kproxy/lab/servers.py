@@ -51,22 +51,22 @@ class Servers:
         for address in addresses:
             ear = _listening(namespace, address, port, protocol)
             if protocol is Protocol.UDP:
-                self._loop.add_reader(ear, self._datagrams, ear, who)
+                self._loop.add_reader(ear.fileno(), self._datagrams, ear, who)
             else:
-                self._loop.add_reader(ear, self._accept, ear, who, namespace.name)
+                self._loop.add_reader(ear.fileno(), self._accept, ear, who, namespace.name)
             ears.append(ear)
 
     def stop(self, namespace: Namespace, port: int, protocol: Protocol) -> None:
         """Listen there no more; open connections stay."""
         for ear in self._ears.pop((namespace.name, port, protocol), []):
-            self._loop.remove_reader(ear)
+            self._loop.remove_reader(ear.fileno())
             ear.close()
 
     def close(self) -> None:
         """Stop all servers and drop their connections."""
         for ears in self._ears.values():
             for ear in ears:
-                self._loop.remove_reader(ear)
+                self._loop.remove_reader(ear.fileno())
                 ear.close()
         self._ears.clear()
         for connection in list(self._connections):
@@ -153,14 +153,14 @@ class Connection:
         self._loop, self._received, self._on_close = asyncio.get_running_loop(), received, closed
         self._in = b""
         self._out: deque[bytes] = deque()
-        self._loop.add_reader(end, self._read)
+        self._loop.add_reader(end.fileno(), self._read)
 
     def close(self) -> None:
         """Close it; closing twice does nothing."""
         if self.end.fileno() < 0:
             return
-        self._loop.remove_reader(self.end)
-        self._loop.remove_writer(self.end)
+        self._loop.remove_reader(self.end.fileno())
+        self._loop.remove_writer(self.end.fileno())
         self.end.close()
         self._on_close(self)
 
@@ -206,9 +206,9 @@ class Connection:
                 break
             if sent < len(data):
                 self._out.appendleft(data[sent:])
-                self._loop.add_writer(self.end, self._write)
+                self._loop.add_writer(self.end.fileno(), self._write)
                 return
-        self._loop.remove_writer(self.end)
+        self._loop.remove_writer(self.end.fileno())
 
 
 def _listening(namespace: Namespace, address: Address, port: int, protocol: Protocol) -> Ear:

@@ -35,6 +35,7 @@ from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.conformance.testbeds.gate import Gate
 from kproxy.conformance.testbeds.proxies import Proxies
 from kproxy.conformance.testbeds.reading import HOST, read
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
@@ -54,8 +55,8 @@ PATIENCE, SLOW_PATIENCE = 5.0, 20.0
 """Seconds to wait for an answer where silence would be unlawful; the second on an emulated kernel."""
 QUIET, SLOW_QUIET = 0.5, 2.0
 """Seconds without any answer that count as silence where silence is lawful; likewise."""
-BARRIER = 60.0
-"""Seconds a subject has to apply changes, if nobody asks for less."""
+BARRIER, SLOW_BARRIER = 60.0, 240.0
+"""Seconds a subject has to apply changes, if nobody asks for something else; likewise."""
 POLL = 0.01
 AT_ONCE = 150
 """Probes under way at the same time."""
@@ -63,8 +64,8 @@ AT_ONCE = 150
 _KINDS = {kind.value: kind for kind in Kind}
 
 
-def opener(subject: Subject, mode: str, variant: Xtables, barrier: float = BARRIER) -> OpenTestbed:
-    """How `kproxy.conformance.session` opens labs for a subject, which has ``barrier`` seconds to apply changes."""
+def opener(subject: Subject, mode: str, variant: Xtables, barrier: float = 0.0) -> OpenTestbed:
+    """How `kproxy.conformance.session` opens labs for a subject, which has ``barrier`` seconds to apply changes (0: as many as suit the kernel)."""
 
     @asynccontextmanager
     async def open_netns(profile: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:
@@ -91,12 +92,12 @@ class NetnsTestbed:
     name = "netns"
     exhaustive = False
 
-    def __init__(self, lab: Lab, server: ApiServer, proxies: Proxies, barrier: float = BARRIER) -> None:
+    def __init__(self, lab: Lab, server: ApiServer, proxies: Proxies, barrier: float = 0.0) -> None:
         self.lab, self.server, self.proxies = lab, server, proxies
-        self._barrier = barrier
         slow = kernel_here() in {KernelName.UML, KernelName.VM}
+        self._barrier = barrier or (SLOW_BARRIER if slow else BARRIER)
         self._patience, self._quiet = (SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)
-        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._gate = Gate(AT_ONCE)
         self._flows: dict[tuple[str, str], tuple[Flow, Hold]] = {}
         self._sentinels = itertools.count()
         self._standing: list[Sentinel] = []

@@ -195,7 +195,8 @@ def command_line(job: Job, folder: Path) -> list[str]:
         f"init={folder}/init",
         *("con=null", "con0=null,fd:1", "ssl=null", "ssl0=fd:0,null"),
         "quiet",
-        "time-travel" if job.time is Time.VIRTUAL else "seccomp=auto",
+        *(("time-travel",) if job.time is Time.VIRTUAL else ()),
+        "seccomp=auto",
     ]
 
 
