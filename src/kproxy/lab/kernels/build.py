@@ -6,19 +6,23 @@ root.  A kernel is put in its place only when it has booted and used each of `SE
 
 from __future__ import annotations
 
+import fcntl
 import importlib.resources
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from kproxy.lab.kernels.abilities import PACKAGES, Ability
 from kproxy.lab.namespaces import LabError
+from kproxy.lab.processes import DIE_WITH_PARENT
 
 Tell = Callable[[str], None]
 """Is told in words what goes on."""
@@ -47,6 +51,9 @@ TOOLS = {
 }
 """Programs that a build runs, and the Debian package of each."""
 
+_FOLDER = "build-"
+_FILES = 1060
+"""That a compiler is run on, with our configuration and Linux 6.12."""
 _TELL_SECONDS = 0.2
 _LOG_TAIL_LINES = 15
 
@@ -98,8 +105,7 @@ def build(recipe: Recipe, check: Callable[[Path], Mapping[Ability, str]], tell: 
         raise LabError(
             f"building and testing a kernel needs more programs: apt-get install {' '.join(packages)}"
         )
-    recipe.cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="build-", dir=recipe.cache) as folder:
+    with _alone(recipe.cache), tempfile.TemporaryDirectory(prefix=_FOLDER, dir=recipe.cache) as folder:
         place = Path(folder)
         source = _source(recipe, place, tell)
         absent = _configure(source)
@@ -113,6 +119,20 @@ def build(recipe: Recipe, check: Callable[[Path], Mapping[Ability, str]], tell: 
         target = recipe.cache / f"linux-{_release(kernel)}"
         kernel.replace(target)
     return target
+
+
+@contextmanager
+def _alone(cache: Path) -> Iterator[None]:
+    """The only build in this cache; what a killed one has left goes.  Raises `LabError`."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "build.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LabError(f"another build is under way in {cache}: wait for it") from None
+        for left in cache.glob(f"{_FOLDER}*/"):
+            shutil.rmtree(left)
+        yield
 
 
 def _source(recipe: Recipe, place: Path, tell: Tell) -> Path:
@@ -139,17 +159,18 @@ def _configure(source: Path) -> list[str]:
     return refused(wanted(fragment()), wanted((source / ".config").read_text()))
 
 
-def _compile(source: Path, jobs: int, log: Path, tell: Tell) -> Path:
-    """Run make; the stripped kernel.  All output goes to ``log``, which stays when it fails."""
+def _compile(source: Path, jobs: int, kept: Path, tell: Tell) -> Path:
+    """Run make; the stripped kernel.  All its output goes to ``kept`` when it fails."""
     command = ("make", "ARCH=um", f"-j{jobs}", "linux")
     begun = time.monotonic()
+    log = source / "build.log"
     with log.open("w") as file, _started(command, source) as process:
         for count, line in _told(process, file):
-            tell(f"compiling, {time.monotonic() - begun:.0f} s, {count} files: {line}")
+            tell(f"compiling, {time.monotonic() - begun:.0f} s, {count} of some {_FILES} files: {line}")
     if process.returncode:
         tail = "".join(log.read_text().splitlines(keepends=True)[-_LOG_TAIL_LINES:])
-        raise LabError(f"the build failed; all of it is in {log}\n{tail}")
-    log.unlink()
+        shutil.move(log, kept)
+        raise LabError(f"the build failed; all of it is in {kept}\n{tail}")
     _output(("strip", "linux"), source)
     return source / "linux"
 
@@ -166,15 +187,24 @@ def _told(process: subprocess.Popen[str], file: object) -> Iterator[tuple[int, s
             yield count, line.strip()
 
 
-def _started(command: Sequence[str], where: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command,
+@contextmanager
+def _started(command: Sequence[str], where: Path) -> Iterator[subprocess.Popen[str]]:
+    """A program with all that it starts, which ends with this block at the latest, or with this process."""
+    with subprocess.Popen(
+        (*DIE_WITH_PARENT, *command),
         cwd=where,
         text=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-    )
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+            process.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _output(command: Sequence[str], where: Path) -> str:
