@@ -93,6 +93,14 @@ def mutants(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def faults(session: nox.Session) -> None:
+    """Everything that may go wrong around the daemon, with traffic flowing; writes docs/daemon-faults.md (root)."""
+    need_root(session)
+    session.install(".[test]")
+    session.run("python", "-m", "tests.faults", *(session.posargs or ("--write",)))
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """First programming, one change and peak memory, against the bare tools in the same run (root)."""
     need_root(session)

@@ -94,9 +94,8 @@ class Clients:
         return self.all
 
 
-@asynccontextmanager
-async def busy_lab(mode: str, variant: Xtables) -> AsyncIterator[tuple[NetnsTestbed, World, Clients]]:
-    """A settled lab with a Service and four clients that ask for it without pause."""
+def steady_case() -> tuple[Instance, list[Probe]]:
+    """A Service in all forms it will have, and who asks for it."""
     forms = [WEB.but(backends=pods(*names)) for names in ROTATION]
     probes = [
         Probe(sender=sender, to=to, expect=delivered_to("a1"))
@@ -109,19 +108,33 @@ async def busy_lab(mode: str, variant: Xtables) -> AsyncIterator[tuple[NetnsTest
     ]
     steady = case("continuity.steady", "Nothing is lost.", Apply(*forms), *probes, clauses=set())
     (instance, *_) = instances([steady])
+    return instance, probes
+
+
+@asynccontextmanager
+async def asking(bed: NetnsTestbed, instance: Instance, probes: Sequence[Probe]) -> AsyncIterator[Clients]:
+    """Clients that ask without pause meanwhile."""
+    clients = [Client(bed, _request(instance, probe)) for probe in probes]
+    running = [asyncio.create_task(one.run()) for one in clients]
+    try:
+        yield Clients(clients, running)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+@asynccontextmanager
+async def busy_lab(mode: str, variant: Xtables) -> AsyncIterator[tuple[NetnsTestbed, World, Clients]]:
+    """A settled lab with a Service and four clients that ask for it without pause."""
+    instance, probes = steady_case()
     async with opener(load("kproxy"), mode, variant)(DEFAULT, [instance]) as bed:
         assert isinstance(bed, NetnsTestbed)
         world = World(instance)
         await bed.change(world.change(Apply(WEB)))
         await bed.settle()
-        clients = [Client(bed, _request(instance, probe)) for probe in probes]
-        running = [asyncio.create_task(one.run()) for one in clients]
-        try:
-            yield bed, world, Clients(clients, running)
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+        async with asking(bed, instance, probes) as clients:
+            yield bed, world, clients
 
 
 def _request(instance: Instance, probe: Probe) -> ProbeRequest:

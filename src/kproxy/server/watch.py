@@ -26,10 +26,17 @@ from kproxy.server.kubeconfig import KubeconfigError
 from kproxy.server.store import Change, Kind, Removed, Store, Watched
 
 INITIAL_SILENCE = 15.0
-"""Seconds a WatchList may pause before its end; a server too old to know of it would stay silent for ever."""
+"""Seconds until an answer begins, and that a WatchList may pause before its end.
 
-SILENCE_MARGIN = 30.0
-"""Seconds that a watch may outstay the end it was given."""
+A server too old to know of WatchList would stay silent for ever.
+"""
+
+SILENCE = 120.0
+"""Seconds after which a watch that says nothing is asked for anew, from where it was.
+
+A server tells how far it is every minute (bookmarks), so this is a connection that is dead though nobody says so, or a server
+without bookmarks, which it costs one request.
+"""
 
 WATCH_SECONDS = (300.0, 600.0)
 """Bounds of a watch's length; random, so that not all nodes come back at once (as client-go)."""
@@ -197,16 +204,19 @@ class Watcher:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(int(length)),
         }
-        silence = length + SILENCE_MARGIN
-        with self._source.stream(
-            self._resource.path, asked, INITIAL_SILENCE if initial else silence
-        ) as stream:
+        with self._source.stream(self._resource.path, asked, INITIAL_SILENCE) as stream:
             lines = _whole_lines(stream)
             if initial:
                 self._take_initial(lines)
-                stream.allow_silence(silence)
+            stream.allow_silence(SILENCE)
+            self._follow(lines)
+
+    def _follow(self, lines: Iterator[bytes]) -> None:
+        try:
             for some in lines:
                 self._take(self._decoder.events(some))
+        except TimeoutError:
+            log.info("%s: silent for %g s, asking anew", self._name, SILENCE)
 
     def _take_initial(self, lines: Iterator[bytes]) -> None:
         """All objects there are, up to the bookmark that says so; nothing is believed before that."""

@@ -1,3 +1,4 @@
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -198,6 +199,37 @@ def test_a_watch_may_be_silent_once_the_initial_events_are_complete(
     with serving(Answer(pausing())) as script:
         watcher(script, store).step()
     assert names(store) == {"a", "b"}
+
+
+def test_a_watch_that_falls_silent_is_asked_for_anew_from_where_it_was(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watch, "SILENCE", 0.1)
+    done = threading.Event()
+
+    def falling_silent() -> Iterator[bytes]:
+        yield initial(7, service("a", 1))
+        done.wait(10)
+
+    with serving(Answer(falling_silent()), stream(event("ADDED", service("b", 8)))) as script:
+        subject = watcher(script, store)
+        assert subject.step() <= BACKOFF.first
+        subject.step()
+        done.set()
+    assert names(store) == {"a", "b"}
+    assert script.asked[1][1]["resourceVersion"] == "7"
+    assert not [record for record in caplog.records if record.levelname != "INFO"]
+
+
+def test_a_server_that_accepts_but_does_not_answer_is_given_up(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "INITIAL_SILENCE", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        subject = watcher(Script([], url=url), store)
+        subject._version = "7"
+        assert subject.step() > BACKOFF.first / 2
 
 
 def test_a_watch_goes_on_from_the_last_version_it_saw(store: Store) -> None:

@@ -1,0 +1,140 @@
+"""What a fault is, what it must leave untouched, and what came of one.
+
+Held to: no connection is lost and none is late; ``/healthz`` says 503 when, and only when, a change that the daemon
+knows of has waited for twice the syncPeriod (``hz.stale``); what was written meanwhile is in the kernel soon after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from kproxy.lab.kernels.abilities import KernelName
+from kproxy.lab.kernels.here import kernel_here
+from tests.faults.stage import IPVS, NFTABLES, Proxy, Stage, Watchman, open_stage
+
+AFTER = 0.5
+"""Seconds for which clients go on when all is over."""
+LATE = 0.95
+"""Seconds after which a connection was late: its first packet was lost, which TCP repeats after a second.
+
+Not held in a guest, whose one processor stands still for as long when the machine is busy.
+"""
+SLACK = 3.0
+"""Seconds by which health may be late to say what is so: it is asked ten times a second, on a busy machine."""
+FEWEST = 20
+"""Connections without which a client would have seen nothing."""
+
+
+class Health(enum.Enum):
+    """What ``/healthz`` must say; the value is for the page."""
+
+    WELL = "200 throughout: no change it knew of was late"
+    LATE = "503 from twice the syncPeriod after the change until it was written, 200 before and after"
+    GONE = "no answer while it was down, else 200"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """``happen`` makes it happen, changes something meanwhile, and returns when it is over.
+
+    ``within``: the seconds after which, at the latest, what was changed meanwhile must be in the kernel, by design and not as
+    measured.  ``long``: not for every run of the tests.  ``own_clock``: only where the machine is a guest of ours.
+    """
+
+    name: str
+    about: str
+    happen: Callable[[Stage], Awaitable[None]]
+    within: float
+    health: Health = Health.WELL
+    proxies: tuple[Proxy, ...] = (NFTABLES,)
+    sync_period: float = 30.0
+    long: bool = False
+    disk: bool = False
+    own_clock: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A fault and whom it befalls."""
+
+    fault: Fault
+    proxy: Proxy
+
+    def __str__(self) -> str:
+        return f"{self.fault.name}-{self.proxy}"
+
+    @property
+    def in_guest(self) -> bool:
+        """Whether it needs a kernel of its own: for its clock, or for IPVS."""
+        return self.fault.own_clock or self.proxy == IPVS
+
+    @property
+    def at_home(self) -> bool:
+        """Whether this is the place for it."""
+        return self.in_guest == (kernel_here() is KernelName.UML)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a fault; times in seconds."""
+
+    fault: str
+    proxy: str
+    lasted: float
+    connections: int
+    lost: int
+    health: str
+    recovery: float
+
+
+async def judge(row: Row) -> Outcome:
+    """Let it happen; raises AssertionError when something was lost, health lied, or recovery took too long."""
+    fault, proxy = row.fault, row.proxy
+    async with open_stage(proxy, fault.sync_period, disk=fault.disk) as stage:
+        started = time.monotonic()
+        await fault.happen(stage)
+        lasted = time.monotonic() - started
+        recovery = await stage.applied()
+        recovered = time.monotonic()
+        await asyncio.sleep(AFTER)
+        clients = await stage.clients.finish()
+        for one in clients:
+            assert not one.lost, one.lost
+            assert kernel_here() is KernelName.UML or max(one.slow, default=0) < LATE, one.slow
+            assert len(one.answered) >= FEWEST
+        assert recovery < fault.within, f"{recovery:.1f} s"
+        said = check_health(stage.watchman, fault, stage.changed, recovered)
+        return Outcome(
+            fault=fault.name,
+            proxy=str(proxy),
+            lasted=lasted,
+            connections=sum(len(one.answered) for one in clients),
+            lost=sum(len(one.lost) for one in clients),
+            health=said,
+            recovery=recovery,
+        )
+
+
+def check_health(watchman: Watchman, fault: Fault, changed: float, recovered: float) -> str:
+    """What was said, in words; AssertionError when it was not so."""
+    said = watchman.between(0)
+    assert len(watchman.said) >= 10
+    match fault.health:
+        case Health.WELL:
+            assert said == {200}, watchman.said
+        case Health.GONE:
+            assert said == {200, None}, said
+        case Health.LATE:
+            patience = 2 * fault.sync_period
+            assert watchman.between(0, changed + patience) == {200}
+            assert watchman.between(recovered + 1) <= {200}
+            ill = [at for at, answer in watchman.said if answer == 503]
+            assert ill, "it was never told that a change waits"
+            assert ill[0] < changed + patience + SLACK
+            assert said == {200, 503}
+            return f"503 from {ill[0] - changed:.1f} s after the change on, 200 before and after"
+    return str(fault.health.value)

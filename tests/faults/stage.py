@@ -1,0 +1,235 @@
+"""Where faults happen: a settled lab whose clients never pause, with the line to the API server in our hands.
+
+Two nodes, a daemon on each, four clients that open one connection after the other (`tests.netns.test_continuity`),
+and somebody who asks each daemon's ``/healthz`` ten times a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kproxy.conformance.case import DEFAULT, Apply, pods
+from kproxy.conformance.subject import Subject, load
+from kproxy.conformance.testbeds.netns import NetnsTestbed
+from kproxy.conformance.testbeds.proxies import API_PORT, Proxies
+from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, Sentinel
+from kproxy.conformance.world import World
+from kproxy.lab import topology
+from kproxy.lab.apiserver import ApiServer, Kind
+from kproxy.lab.lab import Lab, open_lab
+from kproxy.lab.namespaces import Namespace
+from kproxy.lab.observation import Answered, ProbeRequest
+from kproxy.lab.processes import Xtables, listen
+from kproxy.net import Family
+from tests.faults.wire import LOOPBACK, SERVER_PORT, Wire
+from tests.netns.test_continuity import ROTATION, WEB, Clients, asking, steady_case
+
+LAUNCH = Path(__file__).with_name("launch.py")
+HEALTH_PORT = 10256
+HEALTH_PAUSE = 0.1
+OVERDUE = 60.0
+"""Seconds after which a change that is not applied never will be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A mode and the tools beneath it."""
+
+    mode: str
+    variant: Xtables = Xtables.NFT
+
+    def __str__(self) -> str:
+        return f"{self.mode}-{self.variant.name.lower()}" if self.mode == "iptables" else self.mode
+
+
+IPTABLES_NFT = Proxy("iptables", Xtables.NFT)
+IPTABLES_LEGACY = Proxy("iptables", Xtables.LEGACY)
+NFTABLES = Proxy("nftables")
+IPVS = Proxy("ipvs", Xtables.LEGACY)
+
+
+@dataclass
+class Watchman:
+    """Asks for ``/healthz`` of both nodes until `stop`; what was said, and when (monotonic)."""
+
+    nodes: Sequence[Namespace]
+    said: list[tuple[float, int | None]] = field(default_factory=list)
+    """None where nobody listened."""
+    stopped: bool = False
+
+    async def run(self) -> None:
+        while not self.stopped:
+            for node in self.nodes:
+                answer = await health(node)
+                self.said.append((time.monotonic(), answer))
+            await asyncio.sleep(HEALTH_PAUSE)
+
+    def between(self, begin: float, end: float = float("inf")) -> set[int | None]:
+        return {answer for at, answer in self.said if begin <= at < end}
+
+
+@asynccontextmanager
+async def watching(watchman: Watchman) -> AsyncIterator[None]:
+    """Let him ask meanwhile."""
+    running = asyncio.create_task(watchman.run())
+    try:
+        yield
+    finally:
+        watchman.stopped = True
+        await running
+
+
+async def health(node: Namespace) -> int | None:
+    """The status of ``/healthz``; None where nobody listens, or nobody answers within a second."""
+    sock = node.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        async with asyncio.timeout(1):
+            await asyncio.get_running_loop().sock_connect(sock, (str(LOOPBACK), HEALTH_PORT))
+            reader, writer = await asyncio.open_connection(sock=sock)
+            writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+            line = await reader.readline()
+            writer.close()
+    except OSError:
+        sock.close()
+        return None
+    return int(line.split()[1]) if line else None
+
+
+@dataclass
+class Stage:
+    """What a fault has in its hands."""
+
+    proxy: Proxy
+    lab: Lab
+    server: ApiServer
+    bed: NetnsTestbed
+    wires: dict[str, Wire]
+    directory: Path
+    clients: Clients
+    watchman: Watchman
+    world: World
+    sync_period: float
+    _sentinels: itertools.count[int] = field(default_factory=lambda: itertools.count(100))
+    _rotation: itertools.cycle[tuple[str, ...]] = field(default_factory=lambda: itertools.cycle(ROTATION))
+    pending: Sentinel | None = None
+    """What was written last and must be found in the kernel when all is over."""
+    changed: float = 0.0
+    """When (monotonic)."""
+
+    async def change(self) -> None:
+        """Other endpoints for the Service that is asked for, and one Service more."""
+        await self.bed.change(self.world.change(Apply(WEB.but(backends=pods(*next(self._rotation))))))
+        self.pending = Sentinel(next(self._sentinels))
+        for document in self.pending.documents:
+            self.server.store.put(Kind(document["kind"]), document)
+        self.changed = time.monotonic()
+
+    async def applied(self) -> float:
+        """Wait until both nodes serve in both families what was written last; the seconds it took."""
+        assert self.pending is not None, "a fault must change something meanwhile"
+        started = time.monotonic()
+        waiting = set(itertools.product(topology.NODES, Family))
+        while waiting:
+            for node, family in tuple(waiting):
+                if await self._served(node, self.pending, family):
+                    waiting.discard((node, family))
+            self.bed.proxies.check()
+            took = time.monotonic() - started
+            assert took < OVERDUE, f"never applied: {waiting}\n{self.bed.proxies.tail(min(waiting)[0])}"
+        return took
+
+    async def serves_old(self) -> bool:
+        """Whether no node knows what was written last."""
+        assert self.pending is not None
+        places = itertools.product(topology.NODES, Family)
+        return not any([await self._served(node, self.pending, family) for node, family in places])
+
+    async def _served(self, node: str, sentinel: Sentinel, family: Family) -> bool:
+        request = ProbeRequest(
+            sender=node, destination=sentinel.cluster_ip(family), port=sentinel.port, patience=0.05
+        )
+        seen = await self.lab.probe(request)
+        return isinstance(seen, Answered) and seen.who == SENTINEL_POD
+
+    def folder(self, node: str) -> Path:
+        """A daemon's own files (`tests.faults.launch`)."""
+        return self.directory / node
+
+    def disk(self, node: str) -> Path:
+        """The file system of the daemon's log and temporary files, as the daemon sees it."""
+        folder = (self.folder(node) / "disk").relative_to("/")
+        return Path(f"/proc/{self.bed.proxies.pid(node)}/root", folder)
+
+    def failures(self) -> int:
+        """How many writes to the kernel were made to fail, on both nodes."""
+        told = (self.folder(node) / "failed" for node in topology.NODES)
+        return sum(len(path.read_text().splitlines()) for path in told if path.exists())
+
+    def log(self, node: str) -> str:
+        return self.bed.proxies.log(node).read_text(errors="replace")
+
+
+def subject(sync_period: float, *, disk: bool) -> Subject:
+    """kproxy by `tests.faults.launch`."""
+    place = "disk" if disk else "plain"
+    words = (
+        "{python}",
+        str(LAUNCH),
+        "{directory}",
+        place,
+        f"{sync_period:g}s",
+        "run",
+        "--config",
+        "{config}",
+    )
+    return replace(load("kproxy"), command=words)
+
+
+@asynccontextmanager
+async def open_stage(proxy: Proxy, sync_period: float = 30.0, *, disk: bool = False) -> AsyncIterator[Stage]:
+    """A stage; all that belongs to it is gone after the block.  ``disk``: logs are on a small one of their own."""
+    instance, probes = steady_case()
+    with tempfile.TemporaryDirectory(prefix="kproxy-faults-") as name:
+        directory = Path(name)
+        async with open_lab() as lab, ApiServer() as server:
+            proxies = Proxies(
+                lab.network, subject(sync_period, disk=disk), proxy.mode, DEFAULT, proxy.variant, directory
+            )
+            bed = NetnsTestbed(lab, server, proxies)
+            bed.prepare([instance])
+            wires = await connect(lab, server)
+            world = World(instance)
+            try:
+                for node in topology.NODES:
+                    proxies.start(node)
+                await bed.change(world.change(Apply(WEB)))
+                await bed.settle()
+                watchman = Watchman([lab.network[node] for node in topology.NODES])
+                async with asking(bed, instance, probes) as clients, watching(watchman):
+                    yield Stage(
+                        proxy, lab, server, bed, wires, directory, clients, watchman, world, sync_period
+                    )
+            finally:
+                await proxies.kill_all()
+                for wire in wires.values():
+                    await wire.disconnect()
+
+
+async def connect(lab: Lab, server: ApiServer) -> dict[str, Wire]:
+    """The API server behind a wire on each node."""
+    await server.listen(listen(lab.network[node], LOOPBACK, SERVER_PORT) for node in topology.NODES)
+    wires = {
+        node: Wire(lab.network[node], API_PORT, f"127.0.0.{number}")
+        for number, node in enumerate(topology.NODES, start=2)
+    }
+    for wire in wires.values():
+        await wire.connect()
+    return wires

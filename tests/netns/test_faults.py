@@ -1,0 +1,20 @@
+"""The faults that a service proxy must live through, with traffic flowing: `tests.faults` says which, and what is held.
+
+Those that last, or need a kernel of their own, run by ``nox -s faults``, which writes docs/daemon-faults.md too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.faults.fault import Row, judge
+from tests.faults.table import ROWS
+
+SHORT = [row for row in ROWS if row.at_home and not row.fault.long]
+
+
+@pytest.mark.parametrize("row", SHORT, ids=str)
+def test_nothing_is_lost_and_health_tells_the_truth(row: Row) -> None:
+    print(asyncio.run(judge(row)))
