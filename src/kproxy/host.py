@@ -13,8 +13,10 @@ import fcntl
 import os
 import shlex
 import socket
+import struct
 import subprocess
 import threading
+from array import array
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
@@ -22,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Self
 from kproxy.netlink import NLMSG_DONE, NLMSG_ERROR, Flag, attributes, error_number, message, messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kproxy.net import Address
 
@@ -38,6 +40,13 @@ _PIPE_SIZE = 1 << 20
 """What a tool may leave unread while more is made; the most an unprivileged user gets."""
 
 NETLINK_NETFILTER = 12
+
+EVERY_BIT = 0xFFFFFFFF
+_SOL_NETLINK = 270
+_ADD_MEMBERSHIP = 1
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
+_LOAD_WORD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
+_PORT_OFFSET = 12
 _SO_SNDBUFFORCE = 32
 _SO_RCVBUFFORCE = 33
 _RTM_GETADDR = 22
@@ -111,20 +120,42 @@ def run(
     *,
     timeout: float = DEFAULT_TIMEOUT,
     environment: Mapping[str, str] | None = None,
+    started: Callable[[int], None] = lambda _: None,
 ) -> str:
     """Run a command and return what it printed; exit status other than 0 raises `HostError`.
 
     ``stdin`` is written as it is produced, so that the tool works while the rest is being made.
-    ``environment`` is added to this process's own.
+    ``environment`` is added to this process's own.  ``started`` is told the process ID before anything is written.
     """
-    with _scratch() as out, _scratch() as err:
-        status, timed_out = _run(argv, stdin, out, err, timeout, environment)
-        if status == 0 and not timed_out:
-            return _read(out)
+    with _scratch() as out:
+        _run(argv, stdin, out, timeout, environment, started)
+        return _read(out)
+
+
+def run_lines(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> Iterator[bytes]:
+    """The lines of what a command printed, which may be more than should be in memory at once; raises as `run`."""
+    with _scratch() as out:
+        _run(argv, (), out, DEFAULT_TIMEOUT, environment, lambda _: None)
+        out.seek(0)
+        yield from out
+
+
+def _run(
+    argv: Sequence[str],
+    stdin: Iterable[bytes],
+    out: IO[bytes],
+    timeout: float,
+    environment: Mapping[str, str] | None,
+    started: Callable[[int], None],
+) -> None:
+    with _scratch() as err:
+        process = _start(argv, out, err, environment)
+        status, timed_out = _finish(process, stdin, timeout, started)
         detail = _read(err)[-_STDERR_SHOWN:].strip() or f"exit status {status}"
     if timed_out:
         raise HostError(shlex.join(argv), f"no end after {timeout:g} s", Reason.TIMEOUT)
-    raise HostError(shlex.join(argv), detail, classify(detail))
+    if status:
+        raise HostError(shlex.join(argv), detail, classify(detail))
 
 
 def _scratch() -> IO[bytes]:
@@ -132,17 +163,11 @@ def _scratch() -> IO[bytes]:
     return os.fdopen(os.memfd_create("output"), "w+b")
 
 
-def _run(
-    argv: Sequence[str],
-    stdin: Iterable[bytes],
-    out: IO[bytes],
-    err: IO[bytes],
-    timeout: float,
-    environment: Mapping[str, str] | None,
-) -> tuple[int, bool]:
-    expired = threading.Event()
+def _start(
+    argv: Sequence[str], out: IO[bytes], err: IO[bytes], environment: Mapping[str, str] | None
+) -> subprocess.Popen[bytes]:
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
             stdout=out,
@@ -153,6 +178,16 @@ def _run(
         reason = Reason.UNSUPPORTED if error.errno in (errno.ENOENT, errno.EACCES) else Reason.OTHER
         raise HostError(shlex.join(argv), error.strerror or str(error), reason) from error
 
+
+def _finish(
+    process: subprocess.Popen[bytes],
+    stdin: Iterable[bytes],
+    timeout: float,
+    started: Callable[[int], None],
+) -> tuple[int, bool]:
+    """Its exit status, and whether it was ended because it took too long."""
+    expired = threading.Event()
+
     def expire() -> None:
         expired.set()
         process.kill()
@@ -161,6 +196,7 @@ def _run(
     timer.daemon = True
     timer.start()
     try:
+        started(process.pid)
         _feed(process, stdin)
         return process.wait(), expired.is_set()
     except BaseException:
@@ -239,17 +275,10 @@ class Netlink:
     ``protocol`` is ``socket.NETLINK_ROUTE`` or `NETLINK_NETFILTER`.  Use as a context manager.
     """
 
-    def __init__(self, protocol: int) -> None:
-        """Open the socket in the network namespace of this thread."""
-        try:
-            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
-            self._socket.bind((0, 0))
-        except OSError as error:
-            raise _os_error("open netlink socket", error) from error
+    def __init__(self, protocol: int, port: int = 0) -> None:
+        """Open the socket in the network namespace of this thread; port 0: one that the kernel chooses."""
+        self._socket = _netlink_socket(protocol, port)
         self._socket.settimeout(DEFAULT_TIMEOUT)
-        for option in (_SO_RCVBUFFORCE, _SO_SNDBUFFORCE):
-            with contextlib.suppress(PermissionError):
-                self._socket.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
         self._sequence = 0
 
     def __enter__(self) -> Self:
@@ -312,6 +341,66 @@ class Netlink:
             return self._socket.recv(_RECEIVE_BUFFER)
         except OSError as error:
             raise _os_error("netlink receive", error) from error
+
+
+class Listener:
+    """Hears what the kernel tells a group of netlink listeners; nothing waits."""
+
+    def __init__(self, protocol: int, group: int) -> None:
+        """Begin to listen in the network namespace of this thread."""
+        self._socket = _netlink_socket(protocol)
+        self._socket.setblocking(False)
+        self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, group)
+
+    def __del__(self) -> None:
+        """It lives as long as somebody wants to hear."""
+        self._socket.close()
+
+    def ignore(self, port: int, mask: int = EVERY_BIT) -> None:
+        """From now on, not to hear what a socket with that port under the mask causes; port 0: to hear everything.
+
+        The kernel drops it, so that a large change of our own fills no buffer.
+        """
+        if not port:
+            with contextlib.suppress(FileNotFoundError):  # there was no filter
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+            return
+        program = (
+            (_LOAD_WORD, 0, 0, _PORT_OFFSET),
+            (_AND, 0, 0, socket.htonl(mask)),
+            (_JUMP_IF_EQUAL, 0, 1, socket.htonl(port & mask)),
+            (_RETURN, 0, 0, 0),
+            (_RETURN, 0, 0, EVERY_BIT),
+        )
+        code = array("B", b"".join(struct.pack("=HBBI", *line) for line in program))
+        described = struct.pack("@HP", len(program), code.buffer_info()[0])
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, described)
+
+    def heard(self) -> list[bytes] | None:
+        """All that was told since the last call; None when it was more than the socket could hold."""
+        found: list[bytes] = []
+        lost = False
+        while True:
+            try:
+                found.append(self._socket.recv(_RECEIVE_BUFFER))
+            except BlockingIOError:
+                return None if lost else found
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise _os_error("netlink receive", error) from error
+                lost = True
+
+
+def _netlink_socket(protocol: int, port: int = 0) -> socket.socket:
+    try:
+        made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        made.bind((port, 0))
+    except OSError as error:
+        raise _os_error("open netlink socket", error) from error
+    for option in (_SO_RCVBUFFORCE, _SO_SNDBUFFORCE):
+        with contextlib.suppress(PermissionError):
+            made.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
+    return made
 
 
 def _raise_errno(what: str, number: int) -> None:

@@ -73,6 +73,11 @@ def messages(data: bytes) -> Iterator[Message]:
         offset += (length + 3) & ~3
 
 
+def kind_of(data: bytes) -> int:
+    """The type of a datagram's first message."""
+    return int(_HEADER.unpack_from(data)[1])
+
+
 def attributes(data: memoryview) -> dict[int, memoryview]:
     """Attribute payloads by type; of a repeated type the last."""
     found: dict[int, memoryview] = {}

@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -57,8 +58,8 @@ def run_here(rows: Sequence[Row]) -> Results:
     for row in rows:
         try:
             found[row] = asyncio.run(judge(row))
-        except AssertionError as wrong:
-            print(f"{row}: NOT HELD: {wrong}", flush=True)
+        except Exception:  # noqa: BLE001 - the others are to be run as well
+            print(f"{row}: NOT HELD\n{traceback.format_exc()}", flush=True)
         else:
             print(f"{row}: {_told(found[row])}", flush=True)
     return found

@@ -21,6 +21,7 @@ from kproxy.lab.kernels.here import kernel_here
 from kproxy.lab.processes import run_in
 from kproxy.server.watch import SILENCE
 from tests.faults import wire
+from tests.faults.drift import DRIFT
 from tests.faults.fault import Fault, Health, Row
 from tests.faults.stage import IPTABLES_LEGACY, IPTABLES_NFT, IPVS, NFTABLES, Stage
 from tests.faults.wire import Treatment
@@ -202,7 +203,7 @@ def lock_held(seconds: float) -> Happening:
     async def happen(stage: Stage) -> None:
         with ExitStack() as stack:
             for node in topology.NODES:
-                stack.enter_context(locked(stage.bed.proxies.log(node).with_suffix(".xtables.lock")))
+                stack.enter_context(locked(stage.lock(node)))
             await stage.change()
             await asyncio.sleep(seconds)
             assert await stage.serves_old()
@@ -354,4 +355,4 @@ FAULTS = (
     ),
 )
 
-ROWS = tuple(Row(fault, proxy) for fault in FAULTS for proxy in fault.proxies)
+ROWS = tuple(Row(fault, proxy) for fault in (*FAULTS, *DRIFT) for proxy in fault.proxies)

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from kproxy.backends.iptables.kernel import (
     IptablesKernel,
     Tools,
     Variant,
+    drift,
     find_tools,
     machine_options,
     remove_all,
@@ -228,6 +230,69 @@ def test_a_flush_is_noticed_in_every_table(tools: Tools, family: Family, table: 
     kernel.apply(plan(family, numbered(family, 1, 1)), Options())
     assert kernel.missing() == ()
     assert_holds(tools, plan(family, numbered(family, 1, 1)))
+
+
+ALTERED = [
+    ("nat", "-F KUBE-SERVICES"),
+    ("nat", "-D KUBE-SERVICES 1"),
+    ("nat", "-I KUBE-SERVICES -j RETURN"),
+    ("nat", "-R KUBE-MARK-MASQ 1 -j RETURN"),
+    ("nat", "-F {service}"),
+    ("filter", "-A KUBE-FORWARD -j DROP"),
+    ("nat", "-D PREROUTING 1"),
+]
+
+
+@pytest.mark.parametrize(("table", "damage"), ALTERED)
+def test_what_somebody_changes_is_noticed_and_restored(
+    tools: Tools, family: Family, table: str, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``life.canary-blindspot``: what upstream does not see as long as the canaries live."""
+    monkeypatch.setattr(drift, "_SHARE", 0)
+    kernel = IptablesKernel(tools)
+    wanted = plan(family, numbered(family, 1, 1, 2))
+    kernel.apply(wanted, Options())
+    assert kernel.missing() == ()
+    service = next(name for name in chains(tools, Table.NAT) if name.startswith("KUBE-SVC-"))
+    words = damage.format(service=service).split()
+    host.run((tools.command, "-t", table, *words), environment=tools.environment)
+    if tools.variant is Variant.NFT:
+        assert kernel.missing(closely=False) != (), "the kernel tells"
+    else:
+        assert kernel.missing(closely=False) == ()
+        assert kernel.missing(closely=True) != ()
+    kernel.forget()
+    kernel.apply(wanted, Options())
+    assert kernel.missing() == ()
+    assert_holds(tools, wanted)
+
+
+def test_what_others_do_with_their_own_rules_is_none_of_ours(tools: Tools, family: Family) -> None:
+    kernel = IptablesKernel(tools)
+    kernel.apply(plan(family, numbered(family, 1, 1, 2)), Options())
+    assert kernel.missing() == ()
+    for words in (
+        "-t nat -N FOREIGN",
+        "-t nat -A FOREIGN -j KUBE-MARK-MASQ",
+        "-t nat -A POSTROUTING -o foreign0 -j MASQUERADE",
+        "-t nat -D POSTROUTING -o foreign0 -j MASQUERADE",
+        "-t nat -D FOREIGN -j KUBE-MARK-MASQ",
+        "-t nat -X FOREIGN",
+        "-t filter -N KUBE-KUBELET-CANARY",
+        "-t filter -I INPUT -j ACCEPT",
+    ):
+        host.run((tools.command, *words.split()), environment=tools.environment)
+        assert kernel.missing(closely=False) == ()
+    assert kernel.missing() == ()
+
+
+def test_a_look_that_is_not_close_costs_next_to_nothing(tools: Tools, family: Family) -> None:
+    kernel = IptablesKernel(tools)
+    kernel.apply(plan(family, *(numbered(family, i, 1, 2) for i in range(1, 100))), Options())
+    started = time.process_time()
+    for _ in range(100):
+        assert kernel.missing(closely=False) == ()
+    assert time.process_time() - started < 0.1
 
 
 def test_cleanup_leaves_only_what_the_kubelet_shares(tools: Tools, family: Family) -> None:

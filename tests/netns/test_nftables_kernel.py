@@ -307,14 +307,22 @@ def test_a_foreign_table_that_crashes_nft_stops_us_in_nothing(family: Family) ->
 @pytest.mark.parametrize(
     ("damage", "noticed"),
     [
-        ("delete table {} kube-proxy", "table"),
-        ("delete table {0} kube-proxy\nadd table {0} kube-proxy", "another one"),
-        ("flush chain {} kube-proxy nat-prerouting", "parts"),
-        ("flush chain {0} kube-proxy filter-output\ndelete chain {0} kube-proxy filter-output", "parts"),
-        ("flush table {} kube-proxy", "parts"),
+        ("delete table {} kube-proxy", "table deleted kube-proxy by nft"),
+        ("delete table {0} kube-proxy\nadd table {0} kube-proxy", "table made kube-proxy by nft"),
+        ("flush chain {} kube-proxy nat-prerouting", "rule deleted from nat-prerouting by nft"),
+        (
+            "flush chain {0} kube-proxy filter-output\ndelete chain {0} kube-proxy filter-output",
+            "chain deleted",
+        ),
+        ("flush table {} kube-proxy", "rule deleted from"),
+        ("flush map {} kube-proxy service-ips", "element deleted from service-ips"),
+        ("delete element {} kube-proxy service-ips {{ %s . tcp . 80 }}", "element deleted from service-ips"),
+        ("insert rule {} kube-proxy nat-prerouting accept", "rule added to nat-prerouting"),
+        ("add set {} kube-proxy more {{ type inet_service; }}", "set made more"),
     ],
 )
-def test_what_somebody_takes_away_is_noticed_and_restored(family: Family, damage: str, noticed: str) -> None:
+def test_what_somebody_changes_is_noticed_and_restored(family: Family, damage: str, noticed: str) -> None:
+    damage = damage.replace("%s", address(family, 1))
     kernel = NftablesKernel(family)
     assert kernel.missing() == (), "before the first apply there is nothing to miss"
     wanted = plan(family, numbered(family, 1, 1))

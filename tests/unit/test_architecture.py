@@ -29,10 +29,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "netlink": {"net"},
     "host": {"netlink", "net"},
     "conntrack": {"host", "netlink", "net"},
+    "nfevents": {"host", "netlink", "net"},
     # a backend knows the plan and itself; only its kernel module touches the machine
     "backends": {"plan", "net"},
     "backends.*": {"plan", "net"},
-    "backends.*.kernel": {"backends.*", "plan", "net", "host", "netlink", "conntrack"},
+    "backends.*.kernel": {"backends.*", "plan", "net", "host", "netlink", "conntrack", "nfevents"},
     # the daemon
     "server": PIPE | {"backends", "backends.*", "backends.*.kernel", "host", "conntrack", "netlink"},
     # judging any proxy: nothing of ours is known but in the simulator, which command opens

@@ -126,8 +126,8 @@ class _Iptables:
             },
         )
 
-    def missing(self) -> tuple[str, ...]:
-        return self._kernel.missing()
+    def missing(self, *, closely: bool) -> tuple[str, ...]:
+        return self._kernel.missing(closely=closely)
 
     def forget(self) -> None:
         self._kernel.forget()
@@ -153,7 +153,7 @@ class _Nftables:
             refused=applied.refused is not None,
         )
 
-    def missing(self) -> tuple[str, ...]:
+    def missing(self, *, closely: bool) -> tuple[str, ...]:  # noqa: ARG002 - costs next to nothing
         return self._kernel.missing()
 
     def forget(self) -> None:
@@ -187,8 +187,8 @@ class _Ipvs:
             f"{'all compared' if applied.rewritten else 'changed'}: {text}", full=applied.rewritten
         )
 
-    def missing(self) -> tuple[str, ...]:
-        return self._kernel.missing()
+    def missing(self, *, closely: bool) -> tuple[str, ...]:
+        return self._kernel.missing() if closely else ()
 
     def forget(self) -> None:
         self._kernel.forget()
@@ -223,8 +223,8 @@ class _Successor:
             self._later(partial(self._clear_now, plan.family))
         return written
 
-    def missing(self) -> tuple[str, ...]:
-        return self._plane.missing()
+    def missing(self, *, closely: bool) -> tuple[str, ...]:
+        return self._plane.missing(closely=closely)
 
     def forget(self) -> None:
         self._plane.forget()

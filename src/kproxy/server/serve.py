@@ -37,7 +37,7 @@ SETTLE_AFTER_SECONDS = 2.0
 """How long after a family's first sync the garbage collector begins its work."""
 
 LOOK_SECONDS = 0.5
-"""How often to look whether our rules are still there, where that costs next to nothing."""
+"""How often to look whether somebody changed our rules, where the kernel tells that of its own accord."""
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def _family_sync(daemon: Daemon, family: Family, plane: Dataplane) -> FamilySync
         )
 
     section = config.paced_by
-    look = LOOK_SECONDS if config.mode == Mode.NFTABLES.value else None
+    look = None if config.mode == Mode.IPVS.value else LOOK_SECONDS
     pace = Pace(shortest=section.min_sync_period.seconds, longest=section.sync_period.seconds, look=look)
     return FamilySync(
         family, daemon.store, plane, StaleFlows(family), settings, pace, time.monotonic, _settle_memory_soon

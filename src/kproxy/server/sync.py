@@ -56,8 +56,8 @@ class Dataplane(Protocol):
     def apply(self, plan: Plan) -> Written:
         """Make the kernel do what the plan says."""
 
-    def missing(self) -> tuple[str, ...]:
-        """What somebody took away since the last `apply`, as far as a cheap look can tell."""
+    def missing(self, *, closely: bool) -> tuple[str, ...]:
+        """What somebody else changed since the last `apply`, as far as can be told; ``closely``: it may cost something."""
 
     def forget(self) -> None:
         """Believe nothing of the kernel: the next `apply` writes everything."""
@@ -142,6 +142,7 @@ class FamilySync:
     _rewritten_at: float = 0.0
     _told: frozenset[Note] = frozenset()
     _clean_due: bool = False
+    _looked_closely: float = 0.0
 
     def __post_init__(self) -> None:
         self.progress = Progress(self.store.subscribe(Triggers(self.family, time.time())))
@@ -166,7 +167,8 @@ class FamilySync:
             if self.store.listed(Service, EndpointSlice):
                 break
             feed.wait(seen, None)
-        feed.begin(self.clock())
+        self._looked_closely = self.clock()
+        feed.begin(self._looked_closely)
 
     def step(self) -> None:
         """Sleep until something is due or something changes; do what is due."""
@@ -275,17 +277,24 @@ class FamilySync:
         self._clean()
         self._announce()
         try:
-            missing = self.dataplane.missing()
+            missing = self.dataplane.missing(closely=self._closely(now))
             settings = self.settings(self.store.cluster())
         except HostError as error:
             log.warning("%s: could not look at the kernel: %s", self.family.value, error)
             return
         if missing:
             log.warning(
-                "%s: rules were taken away, writing all again: %s", self.family.value, "; ".join(missing)
+                "%s: somebody changed our rules, writing all again: %s", self.family.value, "; ".join(missing)
             )
         if missing or now - self._rewritten_at >= FULL_SYNC_SECONDS:
             self._applied = None
             self.dataplane.forget()
         if self._applied is None or settings != self._settings:
             self._pacer = self._pacer.want(now)
+
+    def _closely(self, now: float) -> bool:
+        """Whether it is time for a look that costs something: every syncPeriod."""
+        due = now - self._looked_closely >= self.pace.longest
+        if due:
+            self._looked_closely = now
+        return due

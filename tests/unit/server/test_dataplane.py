@@ -23,7 +23,7 @@ class Plane:
     def apply(self, plan: Plan) -> Written:
         return Written(str(plan))
 
-    def missing(self) -> tuple[str, ...]:
+    def missing(self, **_: bool) -> tuple[str, ...]:
         return ()
 
     def forget(self) -> None:

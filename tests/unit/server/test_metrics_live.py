@@ -35,7 +35,7 @@ class Kernel:
             raise HostError("apply", str(plan.family), Reason.OTHER)
         return Written("")
 
-    def missing(self) -> tuple[str, ...]:
+    def missing(self, **_: bool) -> tuple[str, ...]:
         return ()
 
     def forget(self) -> None:

@@ -1,7 +1,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from kproxy.api import Cluster, EndpointSlice, Service
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.plan import Plan, Settings
-from kproxy.server.pacing import Pace
+from kproxy.server.pacing import Pace, Pacer
 from kproxy.server.store import Kind, Removed, Store
 from kproxy.server.sync import FULL_SYNC_SECONDS, FamilySync, Written
 from tests.objects import service
@@ -36,6 +36,7 @@ class Kernel:
     forgotten: int = 0
     trouble: Exception | None = None
     gone: tuple[str, ...] = ()
+    looks: list[bool] = field(default_factory=list)
 
     def apply(self, plan: Plan) -> Written:
         if self.trouble is not None:
@@ -44,7 +45,8 @@ class Kernel:
         self.gone = ()
         return Written("something")
 
-    def missing(self) -> tuple[str, ...]:
+    def missing(self, *, closely: bool) -> tuple[str, ...]:
+        self.looks.append(closely)
         return self.gone
 
     def forget(self) -> None:
@@ -430,6 +432,15 @@ def test_trouble_before_the_kernel_is_asked_is_no_refusal(daemon: Daemon) -> Non
     daemon.until(1)
     assert watching.heard
     assert {heard[0] for heard in watching.heard} == {"attempted"}
+
+
+def test_the_kernel_is_looked_at_often_but_closely_only_every_sync_period(daemon: Daemon) -> None:
+    daemon.sync.pace = replace(PACE, look=0.5)
+    daemon.sync._pacer = Pacer(pace=daemon.sync.pace)
+    daemon.sync.wait_for_lists()
+    daemon.until(3 * PACE.longest + 1.0)
+    close = [number for number, closely in enumerate(daemon.kernel.looks, start=1) if closely]
+    assert close == [60, 120, 180], "twice a second"
 
 
 def test_stale_connections_are_looked_for_again_only_while_that_failed(daemon: Daemon) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kproxy.backends.iptables.base import HookRules
     from kproxy.backends.iptables.compile import Context
     from kproxy.backends.iptables.diff import Transaction
+    from kproxy.backends.iptables.kernel.drift import Drift
     from kproxy.backends.iptables.kernel.tools import Tools
     from kproxy.backends.iptables.program import Program
     from kproxy.backends.iptables.rules import ChainName, Rule
@@ -63,13 +64,14 @@ class IptablesKernel:
         self._latest: Program | None = None
         self._believed: Program | None = None
         self._total: Counter[Table] = Counter()
+        self._drift: Drift | None = None
 
     def apply(self, plan: Plan, options: Options) -> Applied:
         """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
         started = time.monotonic()
         desired = self._latest = program(plan, options, self._latest)
         believed, self._believed = self._believed, None
-        existing = None if believed else self.tools.chains()
+        existing = None if believed else self._begin()
         if existing is not None:
             accounting.ensure(options.counters)
         transaction = diff(believed or existing or {}, desired, self.tools.block_chains)
@@ -86,20 +88,26 @@ class IptablesKernel:
         """Believe nothing of the kernel any more: the next `apply` writes everything."""
         self._believed = None
 
-    def missing(self) -> tuple[str, ...]:
-        """What somebody took away since the last `apply`, as far as a cheap look can tell; empty before it.
+    def missing(self, *, closely: bool = True) -> tuple[str, ...]:
+        """What somebody else changed since the last `apply`, as far as can be told; empty before it.
 
-        Sees flushed and deleted tables (``life.canary``), also a flush that spares the canaries
-        (``life.canary-blindspot``): the canary chains and every jump from a builtin chain.
+        Sees flushed and deleted tables (``life.canary``), a flush that spares the canaries (``life.canary-blindspot``), and
+        changes in our chains: with iptables-nft as they come, with iptables-legacy only ``closely``.  A look that is not
+        close costs microseconds, another starts some fifteen processes.
         """
-        if self._believed is None:
+        if self._believed is None or self._drift is None:
             return ()
+        changed = self._drift.found(self._total, closely=closely)
+        return changed + self._absent(self._believed.context) if closely else changed
+
+    def _absent(self, context: Context) -> tuple[str, ...]:
+        """The canary chains and every jump from a builtin chain, if they are not there."""
         gone = [
             f"chain {names.CANARY} of table {t.value}"
             for t in Table
             if not self.tools.has_chain(t, names.CANARY)
         ]
-        for hook in _hooks(self._believed.context):
+        for hook in _hooks(context):
             where = f"of {hook.hook.value} in table {hook.table.value}"
             gone += [
                 f"rule {specification(rule)} {where}" for rule in hook.rules if not self._hooked(hook, rule)
@@ -111,6 +119,13 @@ class IptablesKernel:
         self._believed = None
         remove_all(self.tools)
 
+    def _begin(self) -> _Chains:
+        """Which chains there are before all is written."""
+        if self._drift is None:
+            self._drift = self.tools.drift()
+        self._drift.begin()
+        return self.tools.chains()
+
     def _restore(self, transaction: Transaction, hooks: list[Block]) -> dict[Table, int]:
         """Chains first, then the jumps to them; all by one run of the tool, and none where nothing differs."""
         written: Counter[Table] = Counter()
@@ -121,8 +136,15 @@ class IptablesKernel:
         blocks = iter(_joined(list(counted), hooks)) if whole_tables else chained(counted, hooks)
         first = next(blocks, None)
         if first is not None:
-            self.tools.restore(chained((first,), blocks))
+            self._run_restore(chained((first,), blocks))
         return dict(written)
+
+    def _run_restore(self, blocks: Iterable[Block]) -> None:
+        assert self._drift is not None, "the first apply writes all"
+        try:
+            self.tools.restore(blocks, self._drift.own)
+        finally:
+            self._drift.own(0)
 
     def _counted(self, transaction: Iterable[Block], written: Counter[Table]) -> Iterator[Block]:
         for block in transaction:

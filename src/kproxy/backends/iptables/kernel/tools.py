@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING
 
 from kproxy import host
 from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS
+from kproxy.backends.iptables.kernel.drift import Counted, Heard
 from kproxy.backends.iptables.rules import Table, specification
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.netlink import attributes, netfilter_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kproxy.backends.iptables.diff import Block
+    from kproxy.backends.iptables.kernel.drift import Drift
     from kproxy.backends.iptables.rules import ChainName, Rule
 
 LOCK_SECONDS = 5
@@ -73,11 +75,14 @@ class Tools:
         """How many chains a block of a restore had better have at most."""
         return NFT_BLOCK_CHAINS if self.variant is Variant.NFT else LEGACY_BLOCK_CHAINS
 
-    def restore(self, blocks: Iterable[Block]) -> None:
-        """Apply blocks one after the other; on an error the earlier ones stay applied."""
+    def restore(self, blocks: Iterable[Block], started: Callable[[int], None] = lambda _: None) -> None:
+        """Apply blocks one after the other; on an error the earlier ones stay applied.
+
+        ``started`` is told the tool's process ID before it is given anything.
+        """
         argv = (f"{self.command}-restore", "--noflush", "-w", str(LOCK_SECONDS))
         text = (chunk.encode() for block in blocks for chunk in block.chunks())
-        host.run(argv, text, timeout=RESTORE_TIMEOUT, environment=self.environment)
+        host.run(argv, text, timeout=RESTORE_TIMEOUT, environment=self.environment, started=started)
 
     def has_rule(self, table: Table, chain: ChainName, rule: Rule) -> bool:
         """Whether the chain exists and holds exactly this rule, anywhere."""
@@ -90,6 +95,10 @@ class Tools:
     def chains(self) -> dict[Table, frozenset[ChainName]]:
         """Names of all chains in the tables we use, builtin ones included where they exist."""
         return self._chains_of_nft() if self.variant is Variant.NFT else self._chains_of_legacy()
+
+    def drift(self) -> Drift:
+        """Who finds out what others change."""
+        return Heard(self.family) if self.variant is Variant.NFT else Counted(self._listed)
 
     def _succeeds(self, table: Table, *arguments: str) -> bool:
         argv = (self.command, "-w", str(LOCK_SECONDS), "-t", table.value, *arguments)
@@ -117,8 +126,12 @@ class Tools:
         return {t: self._saved_chains(t) if t.value in loaded else frozenset() for t in Table}
 
     def _saved_chains(self, table: Table) -> frozenset[ChainName]:
-        saved = host.run((f"{self.command}-save", "-t", table.value), environment=self.environment)
-        return frozenset(line[1:].split(" ", 1)[0] for line in saved.splitlines() if line.startswith(":"))
+        return frozenset(
+            line[1:].split(b" ", 1)[0].decode() for line in self._listed(table) if line.startswith(b":")
+        )
+
+    def _listed(self, table: Table) -> Iterator[bytes]:
+        return host.run_lines((f"{self.command}-save", "-t", table.value), environment=self.environment)
 
 
 def find_tools(

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kproxy.backends.nftables.kernel.wire import GET_GENERATION, SUBSYSTEM, Message
+from kproxy.backends.nftables.kernel.wire import SUBSYSTEM, Message
 from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason, reason_of
 from kproxy.netlink import NLMSG_ERROR, Flag, error_number, message, messages, netfilter_header
 
@@ -30,9 +30,9 @@ class Answer(NamedTuple):
 class Nftables(Netlink):
     """The nf_tables of this network namespace."""
 
-    def __init__(self) -> None:
-        """Open the socket."""
-        super().__init__(NETLINK_NETFILTER)
+    def __init__(self, port: int = 0) -> None:
+        """Open the socket; its netlink port tells listeners whose changes they hear of."""
+        super().__init__(NETLINK_NETFILTER, port)
         self._socket.setsockopt(_SOL_NETLINK, _SHORT_ERRORS, 1)
 
     def commit(self, batch: Iterable[Message]) -> Answer | None:
@@ -60,10 +60,6 @@ class Nftables(Netlink):
             for answer in messages(self._receive()):
                 if answer.sequence == self._sequence:
                     return None if answer.type == NLMSG_ERROR else answer.payload[4:]
-
-    def generation(self) -> bytes:
-        """The number of the last change of nf_tables, by anybody."""
-        return bytes(self.get(GET_GENERATION) or b"")[:8]
 
     def _verdict(self, last: int) -> Answer | None:
         """The kernel has answered by the time that sending returns."""

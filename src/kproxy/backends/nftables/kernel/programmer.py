@@ -8,6 +8,7 @@ are read before, so that they go on sticking (``aff.clientip``, ``life.restart-k
 from __future__ import annotations
 
 import os
+import secrets
 import struct
 import sys
 import time
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from kproxy import host
-from kproxy.backends.nftables import base, names
+from kproxy.backends.nftables import names
 from kproxy.backends.nftables.base import Options
 from kproxy.backends.nftables.commands import (
     AddElements,
@@ -34,6 +35,7 @@ from kproxy.backends.nftables.rules import TABLE, ElementKey
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.netlink import attribute, attributes, netfilter_header
+from kproxy.nfevents import Monitor, named
 from kproxy.plan import Plan
 
 OLDEST_KERNEL = (5, 13)
@@ -42,7 +44,11 @@ OLDEST_KERNEL = (5, 13)
 SKIP_KERNEL_CHECK = "KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"
 
 _BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal"
-_TABLE_USE, _TABLE_HANDLE, _CHAIN_USE = 3, 4, 6
+_ANY_FAMILY = 0xFFFFFFFE
+_FIRST_PORT = secrets.randbits(30) << 1 | 1 << 31
+_PORT = {family: _FIRST_PORT + number for number, family in enumerate(Family)}
+"""Netlink ports of our own, by which our changes are told from those of others."""
+
 _ELEMENTS, _KEY, _EXPIRATION = 3, 1, 5
 _SHOWN = 160
 
@@ -62,15 +68,6 @@ class Applied:
     refused: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Sight:
-    """How our table looked: its handle, how many chains, sets and maps it has, rules of each base chain."""
-
-    handle: bytes
-    things: int
-    rules: tuple[int | None, ...]
-
-
 class NftablesKernel:
     """One family's table of the network namespace this runs in."""
 
@@ -82,15 +79,18 @@ class NftablesKernel:
         self._latest: Program | None = None
         self._believed: Program | None = None
         self._leftovers: Leftovers = {}
-        self._sight: _Sight | None = None
-        self._generation: bytes | None = None
+        self._monitor: Monitor | None = None
 
     def apply(self, plan: Plan) -> Applied:
         """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
         started = time.monotonic()
         desired = self._latest = program(plan, self._options, self._latest)
-        with Nftables() as nftables:
-            return self._apply(nftables, desired, started)
+        if self._monitor is not None and self._believed is None:
+            self._monitor.forget()
+        with Nftables(_PORT[self.family]) as nftables:
+            applied = self._apply(nftables, desired, started)
+        self._listen()
+        return applied
 
     def _apply(self, nftables: Nftables, desired: Program, started: float) -> Applied:
         believed, self._believed = self._believed, None
@@ -103,8 +103,6 @@ class NftablesKernel:
         if rewritten:
             elements = self._commit(nftables, Rewrite(desired, self._clients(nftables)))
         self._believed, self._leftovers = desired, transaction.leftovers
-        if elements is not None:
-            self._sight, self._generation = self._look(nftables), None
         return Applied(rewritten, elements or 0, time.monotonic() - started, refused)
 
     def forget(self) -> None:
@@ -112,24 +110,22 @@ class NftablesKernel:
         self._believed = None
 
     def missing(self) -> tuple[str, ...]:
-        """What somebody took away since the last `apply`, as far as a cheap look can tell; empty before it.
+        """What somebody else changed in our table since the last time, or since all was written; empty before that.
 
-        Costs microseconds while nobody changes anything in nf_tables.  Sees a table deleted or made anew, chains, sets
-        and maps deleted, the rules of base chains flushed; not a map that was emptied.
+        Costs microseconds while nobody changes anything in nf_tables.
         """
-        if self._believed is None or self._sight is None:
+        if self._believed is None or self._monitor is None:
             return ()
-        with Nftables() as nftables:
-            generation = nftables.generation()
-            now = self._sight if generation == self._generation else self._look(nftables)
-        if now == self._sight:
-            self._generation = generation
-            return ()
-        if now is None:
-            return (f"table {self._where}",)
-        if now.handle != self._sight.handle:
-            return (f"table {self._where}, which is another one now",)
-        return (f"parts of table {self._where}",)
+        changes = self._monitor.changes()
+        if changes is None:
+            return ("more than could be heard was changed in nf_tables",)
+        return named(c for c in changes if (c.family, c.table) == (self.family, TABLE))
+
+    def _listen(self) -> None:
+        """From the first time on that all is written: listeners make that a third slower."""
+        if self._monitor is None:
+            self._monitor = Monitor(wire.text(TABLE))
+            self._monitor.ignore(_FIRST_PORT, _ANY_FAMILY)
 
     def clients(self) -> Clients:
         """The clients that stick to endpoints now."""
@@ -140,7 +136,7 @@ class NftablesKernel:
         """Remove the table, ours or a kube-proxy's, if there is one (``life.cleanup``)."""
         self._believed = None
         with Nftables() as nftables:
-            if self._look(nftables) is None:
+            if not self._has_table(nftables):
                 return
             encoder = wire.Encoder(self.family)
             answer = nftables.commit(encoder.messages(DeleteTable()))
@@ -181,23 +177,9 @@ class NftablesKernel:
         texts = list(lines(command, renderer))
         return texts[min(index, len(texts) - 1)][:_SHOWN]
 
-    def _look(self, nftables: Nftables) -> _Sight | None:
-        """Our table as it looks now; None when there is none."""
+    def _has_table(self, nftables: Nftables) -> bool:
         protocol = wire.NFPROTO[self.family]
-        table = nftables.get(wire.GET_TABLE, attribute(1, wire.text(TABLE)), family=protocol)
-        if table is None:
-            return None
-        seen = attributes(table)
-        return _Sight(
-            bytes(seen[_TABLE_HANDLE]),
-            _number(seen[_TABLE_USE]),
-            tuple(self._rule_count(nftables, name) for name in base.HOOKED),
-        )
-
-    def _rule_count(self, nftables: Nftables, chain: str) -> int | None:
-        names = (attribute(1, wire.text(TABLE)), attribute(3, wire.text(chain)))
-        found = nftables.get(wire.GET_CHAIN, *names, family=wire.NFPROTO[self.family])
-        return None if found is None else _number(attributes(found)[_CHAIN_USE])
+        return nftables.get(wire.GET_TABLE, attribute(1, wire.text(TABLE)), family=protocol) is not None
 
     def _clients(self, nftables: Nftables) -> Clients:
         where = attribute(1, wire.text(TABLE)) + attribute(2, wire.text(names.AFFINITY_CLIENTS))
@@ -256,7 +238,3 @@ def remove_table(family: Family) -> None:
 def _refusal(what: str, answer: Answer) -> HostError:
     error = OSError(answer.errno, os.strerror(answer.errno))
     return HostError(what, error.strerror or "", host.reason_of(error))
-
-
-def _number(payload: memoryview) -> int:
-    return int(struct.unpack(">I", payload)[0])

@@ -1,0 +1,139 @@
+"""What others changed in our chains.
+
+iptables-nft: nf_tables tells it as it happens.  iptables-legacy: the kernel tells nobody, so the rules are counted and summed up
+now and then, by what the tool that lists them prints.  Which rules are wrong does not matter: all are written again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kproxy.backends.iptables import names
+from kproxy.backends.iptables.base import hooks
+from kproxy.backends.iptables.rules import Jump, Table
+from kproxy.net import Family
+from kproxy.nfevents import Change, Kind, Monitor, named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kproxy.backends.iptables.rules import ChainName
+
+_WORD = b"KUBE-"
+_TABLES = frozenset(table.value for table in Table)
+_BUILTIN = frozenset(hook.hook.value for hook in hooks(localhost=True))
+_JUMPED_TO = re.compile(
+    b"(?:%s)\0"
+    % b"|".join(
+        sorted(
+            rule.target.chain.encode()
+            for hook in hooks(localhost=False)
+            for rule in hook.rules
+            if isinstance(rule.target, Jump)
+        )
+    )
+)
+_SHARE = 100
+"""Rules are not summed up in more than one of so many seconds."""
+
+
+class Drift(Protocol):
+    """Finds out."""
+
+    def own(self, process: int) -> None:
+        """What that process changes is ours; 0: it has ended."""
+
+    def begin(self) -> None:
+        """All is about to be written, so what was does not matter."""
+
+    def found(self, totals: Mapping[Table, int], *, closely: bool) -> tuple[str, ...]:
+        """What was changed; ``totals`` is how many rules our chains should have, ``closely``: it may cost something."""
+
+
+def is_ours(table: Table, chain: ChainName) -> bool:
+    """Whether nobody else writes to a chain: KUBE-FIREWALL is the kubelet's too."""
+    return chain != names.FIREWALL and (chain in names.OWN_CHAINS[table] or names.is_derived(chain))
+
+
+class Heard:
+    """For iptables-nft."""
+
+    def __init__(self, family: Family) -> None:
+        """Begin to listen; `HostError` when it cannot be."""
+        self._family = family
+        self._monitor = Monitor(_WORD)
+
+    def own(self, process: int) -> None:
+        """The kernel gives a tool its process ID as netlink port, if that is free."""
+        self._monitor.ignore(process)
+
+    def begin(self) -> None:
+        """Hear what came up to now."""
+        self._monitor.forget()
+
+    def found(self, totals: Mapping[Table, int], *, closely: bool) -> tuple[str, ...]:  # noqa: ARG002
+        """As they come.  Where too much came to be heard, the close look must do."""
+        return named(filter(self._concerns_us, self._monitor.changes() or ()))
+
+    def _concerns_us(self, change: Change) -> bool:
+        """A chain of ours, or a jump to one from a builtin chain that was taken away."""
+        if change.family is not self._family or change.table not in _TABLES:
+            return False
+        if is_ours(Table(change.table), change.name):
+            return True
+        taken = change.kind is Kind.DELETE_RULE and change.name in _BUILTIN
+        return taken and _JUMPED_TO.search(change.body) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """Our chains' rules in one table."""
+
+    rules: int
+    check: int
+
+
+class Counted:
+    """For iptables-legacy: ``listed`` gives the lines of one table as its tool prints them."""
+
+    def __init__(self, listed: Callable[[Table], Iterable[bytes]]) -> None:
+        """Nothing is known yet."""
+        self._listed = listed
+        self._known: dict[Table, _Sum] = {}
+        self._not_before = 0.0
+
+    def own(self, process: int) -> None:
+        """What was known is no more."""
+        if process:
+            self._known = {}
+
+    def begin(self) -> None:
+        """The same."""
+        self._known = {}
+
+    def found(self, totals: Mapping[Table, int], *, closely: bool) -> tuple[str, ...]:
+        """Another number of rules than there should be, or other rules than the last time."""
+        started = time.monotonic()
+        if not closely or started < self._not_before:
+            return ()
+        now = {table: self._sum(table) for table in Table}
+        ended = time.monotonic()
+        self._not_before = ended + _SHARE * (ended - started)
+        before, self._known = self._known, now
+        return tuple(
+            f"rules of table {table.value}"
+            for table in Table
+            if now[table].rules != totals.get(table, 0) or now[table] != before.get(table, now[table])
+        )
+
+    def _sum(self, table: Table) -> _Sum:
+        rules = check = 0
+        for line in self._listed(table):
+            words = line.split(b" ", 2)
+            if words[0] == b"-A" and is_ours(table, words[1].decode()):
+                rules, check = rules + 1, zlib.crc32(line, check)
+        return _Sum(rules, check)

@@ -1,0 +1,123 @@
+"""Rules that somebody else takes away or alters: they are back within a second where the kernel tells, else within syncPeriod.
+
+``life.canary-blindspot``, ``life.nft-no-monitor``, ``life.max-sync``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from kproxy.lab import topology
+from kproxy.lab.processes import run_in
+from tests.faults.fault import Fault
+from tests.faults.stage import IPTABLES_LEGACY, IPTABLES_NFT, IPVS, NFTABLES, Proxy, Stage
+
+TOLD = 1.0
+"""Seconds within which what the kernel tells is repaired."""
+SYNC_PERIOD = 2.0
+LOOKED_AT = SYNC_PERIOD + 4.0
+"""Likewise, what must be looked for, which a guest on a busy machine takes its time for."""
+NOTICED = "somebody changed our rules"
+
+
+def damage(*commands: str) -> Callable[[Stage], Awaitable[None]]:
+    """These commands on each node, when all is settled."""
+
+    async def happen(stage: Stage) -> None:
+        await stage.change()
+        await stage.applied()
+        tools = {"iptables": f"iptables-{stage.proxy.variant.name.lower()}"}
+        for node in topology.NODES:
+            lock = {"XTABLES_LOCKFILE": str(stage.lock(node))}
+            for command in commands:
+                words = [tools.get(word, word) for word in command.split()]
+                await run_in(stage.lab.network[node], words, env=os.environ | lock)
+
+    return happen
+
+
+async def repaired(stage: Stage, within: float) -> float:
+    """Wait until both nodes have noticed and serve again."""
+    started = time.monotonic()
+    while not all(NOTICED in stage.log(node) for node in topology.NODES):
+        assert time.monotonic() - started < within, "nobody noticed"
+        await asyncio.sleep(0.01)
+    await stage.applied()
+    took = time.monotonic() - started
+    assert took < within, f"{took:.2f} s"
+    return took
+
+
+def drift(name: str, about: str, commands: Sequence[str], proxies: Sequence[Proxy], *, told: bool) -> Fault:
+    return Fault(
+        name=name,
+        about=about,
+        happen=damage(*commands),
+        within=TOLD if told else LOOKED_AT,
+        proxies=tuple(proxies),
+        sync_period=30.0 if told else SYNC_PERIOD,
+        losses=True,
+        recovered=repaired,
+        long=not told,
+    )
+
+
+ALTERED = ("iptables -t nat -I KUBE-SERVICES -j RETURN",)
+FLUSHED = ("iptables -t nat -F",)
+DELETED = tuple(f"iptables -t {table} -{what}" for table in ("nat", "filter", "mangle") for what in "FX")
+LOOK = "; looked for every syncPeriod, here 2 s"
+
+DRIFT = (
+    drift(
+        "table-deleted",
+        "Our table is deleted.",
+        ["nft delete table ip kube-proxy"],
+        [NFTABLES],
+        told=True,
+    ),
+    drift(
+        "element-deleted",
+        "All elements of one of our maps are deleted.",
+        ["nft flush map ip kube-proxy service-ips"],
+        [NFTABLES],
+        told=True,
+    ),
+    drift(
+        "ruleset-flushed", "`nft flush ruleset`.", ["nft flush ruleset"], [NFTABLES, IPTABLES_NFT], told=True
+    ),
+    drift("nat-flushed", "`iptables -t nat -F`: the canaries live.", FLUSHED, [IPTABLES_NFT], told=True),
+    drift(
+        "chain-altered", "A rule is put before those of KUBE-SERVICES.", ALTERED, [IPTABLES_NFT], told=True
+    ),
+    drift(
+        "nat-flushed-legacy",
+        f"`iptables -t nat -F`: the canaries live{LOOK}.",
+        FLUSHED,
+        [IPTABLES_LEGACY],
+        told=False,
+    ),
+    drift(
+        "chain-altered-legacy",
+        f"A rule is put before those of KUBE-SERVICES{LOOK}.",
+        ALTERED,
+        [IPTABLES_LEGACY],
+        told=False,
+    ),
+    drift(
+        "tables-deleted-legacy",
+        f"All chains of all tables are flushed and deleted{LOOK}.",
+        DELETED,
+        [IPTABLES_LEGACY],
+        told=False,
+    ),
+    drift(
+        "device-deleted",
+        f"The device with all cluster IPs is deleted{LOOK}.",
+        ["ip link delete kube-ipvs0"],
+        [IPVS],
+        told=False,
+    ),
+)
