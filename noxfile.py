@@ -68,6 +68,15 @@ def conformance(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def apiserver(session: nox.Session) -> None:
+    """The catalogue against etcd and kube-apiserver of ``KUBEBUILDER_ASSETS``; without them it fails and says so (root)."""
+    need_root(session)
+    session.install(".")
+    for mode in ("iptables", "nftables"):
+        session.run(*JUDGE_KPROXY, "--mode", mode, "--apiserver", "kube", *session.posargs)
+
+
+@nox.session(default=False)
 def uml(session: nox.Session) -> None:
     """User-Mode Linux: its round trip, and the whole catalogue in virtual time, slow cases included."""
     session.install(".[test]")

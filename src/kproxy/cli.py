@@ -92,6 +92,12 @@ def _add_subject(run: argparse.ArgumentParser) -> None:
         choices=["auto", "nft", "legacy"],
         help="variant of iptables the subject finds (default: both without --mode, else nft where the kernel has it)",
     )
+    run.add_argument(
+        "--apiserver",
+        default="lab",
+        choices=["lab", "kube"],
+        help="whom the subject asks: the lab's own API server, or etcd and kube-apiserver of $KUBEBUILDER_ASSETS",
+    )
 
 
 def _add_manner(run: argparse.ArgumentParser) -> None:
@@ -258,6 +264,7 @@ def _conformance_run(options: argparse.Namespace) -> int:
             memory=options.memory,
             guests=options.guests,
             iptables=options.iptables,
+            apiserver=options.apiserver,
             globs=tuple(options.case),
             slow=options.slow,
             shuffle=options.shuffle,

@@ -335,7 +335,7 @@ def test_no_connection_is_lost_when_nodes_change_their_mode(variant: Xtables) ->
 
 
 def events(bed: NetnsTestbed) -> set[tuple[str, str, str]]:
-    found = (version.document() for version in bed.server.store.objects(Kind.EVENT))
+    found = bed.server.store.documents(Kind.EVENT)
     return {(event["regarding"]["name"], event["type"], event["reason"]) for event in found}
 
 
@@ -362,9 +362,8 @@ def test_a_daemon_that_detects_by_its_nodes_networks_ends_when_they_change() -> 
             assert isinstance(bed, NetnsTestbed)
             await bed.settle()
             name = topology.HOSTNAMES["a"]
-            node = bed.server.store.get(Kind.NODE, "", name)
-            assert node is not None
-            document = node.document()
+            nodes = bed.server.store.documents(Kind.NODE)
+            (document,) = (node for node in nodes if node["metadata"]["name"] == name)
             bed.server.store.put(Kind.NODE, {**document, "metadata": {"name": name, "labels": {"new": "1"}}})
             await bed.settle()
             document["spec"]["podCIDRs"] = ["10.99.0.0/24"]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import ip_address
+from zlib import crc32
 
 from kproxy.conformance.case import (
     Apply,
@@ -44,6 +45,8 @@ FIRST_FOREIGN_OFFSET = 40000
 """Cluster IPs outside the ServiceCIDR start here in the range of external IPs."""
 UNDEFINED_PORT = 7777
 LOOPBACK_DAEMON_PORT = 7070
+LONGEST_LABEL = 63
+"""Characters of a DNS label (RFC 1123)."""
 
 LOOPBACK: dict[Family, Address] = {
     Family.IPV4: ip_address("127.0.0.1"),
@@ -83,8 +86,9 @@ class Instance:
 
     @property
     def namespace(self) -> str:
-        """The Kubernetes namespace of its objects."""
-        return f"{self.case.id.replace('.', '-')}-{self.family.value.lower()}"
+        """The Kubernetes namespace of its objects: a DNS label, so of 63 characters at most."""
+        text = f"{self.case.id.replace('.', '-')}-{self.family.value.lower()}"
+        return text if len(text) <= LONGEST_LABEL else f"{text[:54]}-{crc32(text.encode()):08x}"
 
     # ---------------------------------------------------------------- declared services
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console
@@ -30,6 +31,9 @@ from kproxy.conformance.regressions import REGRESSIONS
 from kproxy.conformance.report import Report
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import BadSubject, Subject, load
+
+if TYPE_CHECKING:
+    from kproxy.lab.kube.assets import Assets
 
 CANNOT_RUN = 2
 
@@ -198,8 +202,18 @@ def _testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[s
     if any(problems):
         raise CannotRun("; ".join(problems))
     variant = environment.variant(options.iptables)
-    open_testbed = netns.opener(subject, options.mode, variant, options.patience)
-    return open_testbed, environment.facts(subject, variant)
+    assets = _assets() if options.apiserver == "kube" else None
+    open_testbed = netns.opener(subject, options.mode, variant, options.patience, assets)
+    return open_testbed, environment.facts(subject, variant, assets)
+
+
+def _assets() -> Assets:
+    from kproxy.lab import kube
+
+    try:
+        return kube.find()
+    except kube.MissingAssets as reason:
+        raise CannotRun(f"--apiserver kube: {reason}") from reason
 
 
 def holding(names: Sequence[str]) -> frozenset[str]:

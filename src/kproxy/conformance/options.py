@@ -27,6 +27,7 @@ class RunOptions:
     memory: int = 1024
     guests: int = 0
     iptables: str = "auto"
+    apiserver: str = "lab"
     globs: tuple[str, ...] = ()
     slow: bool = False
     shuffle: int | None = None
@@ -58,7 +59,7 @@ def again(options: RunOptions, environment: Mapping[str, str]) -> list[str]:
 
     ``environment``: the report's, where the kernel and the time that a run really had are noted.
     """
-    names = ("proxy", "binary", "mode", "testbed", "iptables", "patience", "memory")
+    names = ("proxy", "binary", "mode", "testbed", "iptables", "apiserver", "patience", "memory")
     same = RunOptions(**{name: getattr(options, name) for name in names})
     kernel, time = environment.get("kernel-choice", "host"), environment.get("time", "real")
     said = ["kproxy", *words(replace(same, kernel=kernel, time=time))]

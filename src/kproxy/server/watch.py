@@ -122,6 +122,10 @@ BACKOFF = Backoff()
 _TROUBLE = (ApiError, OSError, http.client.HTTPException, msgspec.DecodeError, HostError, KubeconfigError)
 
 
+class _CannotWatchList(ApiError):
+    """The server began a WatchList and then could not: kube-apiserver on an etcd before 3.4.25 or 3.5.8."""
+
+
 class Watcher:
     """Keeps one resource of a `Store` up to date; `run` is the body of its thread."""
 
@@ -182,7 +186,8 @@ class Watcher:
         try:
             self._watch(parameters, initial=True)
         except (ApiError, TimeoutError) as error:
-            if self._version or (isinstance(error, ApiError) and error.code not in _NO_WATCH_LIST):
+            refused = isinstance(error, ApiError) and error.code not in _NO_WATCH_LIST
+            if self._version or (refused and not isinstance(error, _CannotWatchList)):
                 raise
             log.info("%s: no WatchList (%s): listing", self._name, error)
             self._watch_list = False
@@ -236,7 +241,7 @@ class Watcher:
                     case Bookmark():
                         pass
                     case Failure(code, message):
-                        raise ApiError(code, message)
+                        raise _CannotWatchList(code, message)
         raise ConnectionError("closed before the end of the initial events")
 
     def _take(self, events: Sequence[Event]) -> None:

@@ -138,6 +138,16 @@ def test_a_server_without_watch_lists_is_listed_and_watched_from_there(store: St
     assert "sendInitialEvents" not in watched
 
 
+def test_a_server_that_begins_a_watch_list_and_cannot_go_on_is_listed(store: Store) -> None:
+    """As kube-apiserver 1.36 does on an old etcd: ``storage feature RequestWatchProgress is disabled``."""
+    with serving(stream(error(500)), listing(5, service("a", 3)), stream()) as script:
+        subject = watcher(script, store)
+        subject.step()
+        subject.step()
+    assert names(store) == {"a"}
+    assert "watch" not in script.asked[1][1]
+
+
 def test_a_server_that_ignores_the_wish_for_initial_events_is_listed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

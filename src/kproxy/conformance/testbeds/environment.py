@@ -12,6 +12,7 @@ from kproxy import __version__
 from kproxy.conformance.subject import Subject, fill
 from kproxy.lab.kernels.abilities import Ability, KernelName, probe
 from kproxy.lab.kernels.here import kernel_here, time_here
+from kproxy.lab.kube.assets import Assets
 from kproxy.lab.processes import Xtables
 
 TOOLS = {"ip": "iproute2", "nft": "nftables", "conntrack": "conntrack", "setpriv": "util-linux"}
@@ -57,7 +58,7 @@ def largest_lab() -> int:
     return _LARGEST_ROOTLESS if kernel_here() is KernelName.ROOTLESS else 0
 
 
-def facts(subject: Subject, tools: Xtables) -> dict[str, str]:
+def facts(subject: Subject, tools: Xtables, assets: Assets | None = None) -> dict[str, str]:
     """Versions that a result depends on."""
     return {
         "testbed": "netns",
@@ -68,6 +69,7 @@ def facts(subject: Subject, tools: Xtables) -> dict[str, str]:
         "python": platform.python_version(),
         "iptables": _version(tools.value, "iptables", "--version"),
         "nft": _version("nft", "--version"),
+        "apiserver": _version(str(assets.kube_apiserver), "--version") if assets else "lab",
         "subject": _version(*_subject_version(subject)) if subject.version_command else "unknown",
     }
 

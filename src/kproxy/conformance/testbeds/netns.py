@@ -13,7 +13,7 @@ import itertools
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,14 +36,17 @@ from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.testbeds.gate import Gate
-from kproxy.conformance.testbeds.proxies import Proxies
+from kproxy.conformance.testbeds.proxies import Proxies, Served
 from kproxy.conformance.testbeds.reading import HOST, read
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
-from kproxy.conformance.world import Change, Put, Remove, RestartProxy, surroundings
+from kproxy.conformance.world import Change, Put, Remove, RestartProxy, World, surroundings
 from kproxy.lab import crafted, topology
 from kproxy.lab.apiserver import ApiServer, Kind
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
+from kproxy.lab.kube import KubeApiServer, Refused
+from kproxy.lab.kube.assets import Assets
+from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.lab import Flow, Lab, open_lab
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.observation import Answered, ProbeRequest, Socket
@@ -64,14 +67,20 @@ AT_ONCE = 150
 _KINDS = {kind.value: kind for kind in Kind}
 
 
-def opener(subject: Subject, mode: str, variant: Xtables, barrier: float = 0.0) -> OpenTestbed:
-    """How `kproxy.conformance.session` opens labs for a subject, which has ``barrier`` seconds to apply changes (0: as many as suit the kernel)."""
+def opener(
+    subject: Subject, mode: str, variant: Xtables, barrier: float = 0.0, assets: Assets | None = None
+) -> OpenTestbed:
+    """How `kproxy.conformance.session` opens labs for a subject.
+
+    It has ``barrier`` seconds to apply changes (0: as many as suit the kernel).  ``assets``: the programs of a real
+    API server, to be used in place of the lab's own.
+    """
 
     @asynccontextmanager
     async def open_netns(profile: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:
         with tempfile.TemporaryDirectory(prefix="kproxy-lab-") as directory:
             try:
-                async with open_lab() as lab, ApiServer() as server:
+                async with open_lab() as lab, _api_server(assets, Path(directory, "apiserver")) as server:
                     proxies = Proxies(lab.network, subject, mode, profile, variant, Path(directory))
                     testbed = NetnsTestbed(lab, server, proxies, barrier)
                     testbed.prepare(instances)
@@ -86,13 +95,19 @@ def opener(subject: Subject, mode: str, variant: Xtables, barrier: float = 0.0) 
     return open_netns
 
 
+def _api_server(
+    assets: Assets | None, directory: Path
+) -> AbstractAsyncContextManager[ApiServer | KubeApiServer]:
+    return ApiServer() if assets is None else KubeApiServer(assets, directory)
+
+
 class NetnsTestbed:
     """A lab with the subject running on its nodes."""
 
     name = "netns"
     exhaustive = False
 
-    def __init__(self, lab: Lab, server: ApiServer, proxies: Proxies, barrier: float = 0.0) -> None:
+    def __init__(self, lab: Lab, server: Served, proxies: Proxies, barrier: float = 0.0) -> None:
         self.lab, self.server, self.proxies = lab, server, proxies
         slow = kernel_here() in {KernelName.UML, KernelName.VM}
         self._barrier = barrier or (SLOW_BARRIER if slow else BARRIER)
@@ -101,6 +116,8 @@ class NetnsTestbed:
         self._flows: dict[tuple[str, str], tuple[Flow, Hold]] = {}
         self._sentinels = itertools.count()
         self._standing: list[Sentinel] = []
+        self._objections: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
 
     # ------------------------------------------------------------------ preparation
 
@@ -108,6 +125,8 @@ class NetnsTestbed:
         """Put the lab's own objects in the API server and open every server the cases need."""
         for document in surroundings().values():
             self._put(document)
+        if isinstance(self.server, KubeApiServer):
+            self._objections = objections(self.server.store, instances)
         for node in topology.NODES:
             for protocol in (Protocol.TCP, Protocol.UDP):
                 everywhere = tuple(LOOPBACK.values())
@@ -123,6 +142,8 @@ class NetnsTestbed:
         """Why this kernel cannot run a case."""
         if Feature.SCTP in case.features and not _kernel_has_sctp(self.lab):
             return "this kernel has no SCTP sockets (a kernel with CONFIG_IP_SCTP, or its sctp module loaded)"
+        if case.id in self._objections:
+            return f"a real API server does not hold its objects as they are: {self._objections[case.id]}"
         return None
 
     # ------------------------------------------------------------------ changes
@@ -141,7 +162,14 @@ class NetnsTestbed:
                     self.proxies.start(node)
 
     def _put(self, document: Document) -> None:
-        self.server.store.put(_KINDS[document["kind"]], document)
+        try:
+            self.server.store.put(_KINDS[document["kind"]], document)
+        except Refused as reason:
+            self._refused[document["metadata"].get("namespace", "")] = str(reason)
+
+    def _check_refused(self, instance: Instance) -> None:
+        if reason := self._refused.get(instance.namespace):
+            raise Broken(f"the API server refused an object: {reason}")
 
     async def settle(self) -> None:
         """Return when both proxies have finished applying all that was written."""
@@ -184,6 +212,7 @@ class NetnsTestbed:
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Send ``count`` new connections at once."""
+        self._check_refused(instance)
         if probe.to.kind is TargetKind.LOOPBACK_DAEMON and probe.sender.kind is not VantageKind.HOST:
             return [await self._martian(instance, probe)]
         request = self._request(instance, probe, probe.oversize)
@@ -244,10 +273,10 @@ class NetnsTestbed:
     async def evidence(self, instance: Instance, folder: Path) -> None:
         """Objects, rules with counters, conntrack, addresses and the proxy's log of each node."""
         objects = [
-            version.document()
+            document
             for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE)
-            for version in self.server.store.objects(kind)
-            if version.key[0] == instance.namespace
+            for document in self.server.store.documents(kind)
+            if document["metadata"]["namespace"] == instance.namespace
         ]
         folder.joinpath("objects.json").write_bytes(msgspec.json.format(msgspec.json.encode(objects)))
         for node in topology.NODES:
@@ -270,6 +299,31 @@ _EVIDENCE = {
     "conntrack": ("conntrack", "-L", "-o", "extended"),
     "addresses": ("ip", "addr"),
 }
+
+
+def objections(store: KubeStore, instances: Sequence[Instance]) -> dict[str, str]:
+    """The cases with an object that a real API server would not hold as it is, and why."""
+    found: dict[str, str] = {}
+    for instance in instances:
+        world = World(instance)
+        for step in instance.case.steps:
+            for document in _put_by(world.change(step)):
+                if instance.case.id in found:
+                    break
+                if reason := store.objection(_KINDS[document["kind"]], document):
+                    found[instance.case.id] = reason
+    return found
+
+
+def _put_by(changes: Sequence[Change]) -> Iterator[Document]:
+    for change in changes:
+        match change:
+            case Put(document=document):
+                yield document
+            case RestartProxy(meanwhile=meanwhile):
+                yield from _put_by(meanwhile)
+            case Remove():
+                pass
 
 
 def _listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protocol, str]]:

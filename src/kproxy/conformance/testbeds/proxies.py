@@ -3,23 +3,57 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Protocol as Interface
 
 from kproxy.conformance.case import Profile
 from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.documents import Document
 from kproxy.conformance.subject import Subject, fill
 from kproxy.conformance.testbed import Broken
 from kproxy.lab import topology
-from kproxy.lab.apiserver import ApiServer, kubeconfig
+from kproxy.lab.apiserver import Kind, kubeconfig
 from kproxy.lab.network import Network
 from kproxy.lab.processes import Process, Xtables, listen, spawn, xtables_directory
 from kproxy.net import Family
 
 API_PORT = 6443
+API_ADDRESS = f"127.0.0.1:{API_PORT}"
 LOG_TAIL_LINES = 15
+
+
+class Writable(Interface):
+    """Where the harness writes objects; what is not admitted raises `kproxy.lab.kube.Refused`."""
+
+    def put(self, kind: Kind, document: Document) -> object:
+        """Create or replace an object."""
+
+    def delete(self, kind: Kind, namespace: str, name: str) -> object:
+        """Delete an object."""
+
+    def documents(self, kind: Kind) -> list[Document]:
+        """All objects of a kind."""
+
+
+class Served(Interface):
+    """An API server of the lab: `kproxy.lab.apiserver.ApiServer`, or a real one (`kproxy.lab.kube.KubeApiServer`)."""
+
+    @property
+    def store(self) -> Writable:
+        """Its objects."""
+
+    async def listen(self, sockets: Iterable[socket.socket]) -> None:
+        """Serve on listening sockets of any namespace."""
+
+    def kubeconfig(self, address: str) -> str:
+        """How clients reach it at one of them."""
+
+    def url(self, address: str) -> str:
+        """The same as URL."""
 
 
 class Proxies:
@@ -37,11 +71,13 @@ class Proxies:
         self._network, self._subject, self._mode, self._profile = network, subject, mode, profile
         self._directory = directory
         self._tools = xtables_directory(directory / "bin", variant)
+        self._server: Served | None = None
         self._running: dict[str, Process] = {}
         self._starts = itertools.count(1)
 
-    async def start_all(self, server: ApiServer) -> None:
+    async def start_all(self, server: Served) -> None:
         """Let the API server listen on every node, and start the subject there."""
+        self._server = server
         address = ip_address("127.0.0.1")
         await server.listen(listen(self._network[node], address, API_PORT) for node in topology.NODES)
         for node in topology.NODES:
@@ -93,13 +129,13 @@ class Proxies:
     def _write_files(self, node: str) -> Mapping[str, str]:
         home = self._directory / node
         home.mkdir(parents=True, exist_ok=True)
-        url = f"http://127.0.0.1:{API_PORT}"
+        server = self._server
         values = {
             "binary": self._subject.binary,
             "python": sys.executable,
             "config": str(home / "config.yaml"),
             "kubeconfig": str(home / "kubeconfig.yaml"),
-            "api_server": url,
+            "api_server": server.url(API_ADDRESS) if server else f"http://{API_ADDRESS}",
             "mode": self._mode,
             "node": topology.HOSTNAMES[node],
             "node_name": topology.HOSTNAMES[node],
@@ -112,7 +148,9 @@ class Proxies:
             kubeconfig=values["kubeconfig"],
             min_sync_period=self._subject.min_sync_period,
         )
-        Path(values["kubeconfig"]).write_text(kubeconfig(url))
+        Path(values["kubeconfig"]).write_text(
+            server.kubeconfig(API_ADDRESS) if server else kubeconfig(values["api_server"])
+        )
         Path(values["config"]).write_text(kube_proxy_configuration(self._profile, place))
         for name, template in self._subject.files.items():
             (home / name).write_text(fill(template, values))

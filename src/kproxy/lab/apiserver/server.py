@@ -19,6 +19,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from kproxy.lab.apiserver.faults import Faults
+from kproxy.lab.apiserver.kubeconfig import kubeconfig
 from kproxy.lab.apiserver.lists import list_body
 from kproxy.lab.apiserver.options import is_watch, parse_options
 from kproxy.lab.apiserver.resources import ALL_KINDS, Kind
@@ -82,6 +83,14 @@ class ApiServer:
             site = web.SockSite(self._runner, sock, ssl_context=ssl_context)
             await site.start()
             self._sites.append(site)
+
+    def kubeconfig(self, address: str) -> str:
+        """How clients reach it where its sockets listen; ``address`` is host and port."""
+        return kubeconfig(self.url(address))
+
+    def url(self, address: str) -> str:
+        """The same as URL."""
+        return f"http://{address}"
 
     async def close_listeners(self, *, connections: bool = True) -> None:
         """Close the listening sockets, so that connecting is refused, and reset open connections or not."""

@@ -143,6 +143,10 @@ class Store:
         """All present objects of a kind, by namespace and name."""
         return _sorted(self._objects[kind])
 
+    def documents(self, kind: Kind) -> list[dict[str, Any]]:
+        """The same, decoded."""
+        return [version.document() for version in self.objects(kind)]
+
     def objects_at(self, kind: Kind, revision: int) -> list[Version]:
         """All objects of a kind as they were at a past revision; raises `Expired`."""
         self.check(revision)

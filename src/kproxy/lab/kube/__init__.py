@@ -1,0 +1,12 @@
+"""A real etcd and kube-apiserver in place of `kproxy.lab.apiserver`, in a network namespace of their own.
+
+    assets --> server: the two processes --> store: objects in; relay: nodes reach it on loopback
+
+Programs come from ``KUBEBUILDER_ASSETS``, as `setup-envtest` of Kubernetes' controller-runtime lays them down.
+"""
+
+from kproxy.lab.kube.assets import MissingAssets, find
+from kproxy.lab.kube.server import KubeApiServer
+from kproxy.lab.kube.store import Refused
+
+__all__ = ["KubeApiServer", "MissingAssets", "Refused", "find"]

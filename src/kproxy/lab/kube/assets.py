@@ -1,0 +1,45 @@
+"""Where etcd and kube-apiserver are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kproxy.lab.namespaces import LabError
+
+VARIABLE = "KUBEBUILDER_ASSETS"
+
+
+class MissingAssets(LabError):
+    """One of the programs is not there; says how to have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assets:
+    """The two programs."""
+
+    etcd: Path
+    kube_apiserver: Path
+
+
+def find(environment: Mapping[str, str] = os.environ) -> Assets:
+    """The programs in the folder that ``KUBEBUILDER_ASSETS`` names; etcd may be any on PATH.
+
+    Raises `MissingAssets`.
+    """
+    folder = environment.get(VARIABLE, "")
+    if not folder:
+        raise MissingAssets(
+            f"{VARIABLE} is not set: it names the folder of a kube-apiserver; `setup-envtest use -p env` gives both"
+        )
+    path = f"{folder}:{environment.get('PATH', os.defpath)}"
+    apiserver = shutil.which("kube-apiserver", path=folder)
+    etcd = shutil.which("etcd", path=path)
+    if apiserver is None:
+        raise MissingAssets(f"there is no kube-apiserver in {folder} ({VARIABLE})")
+    if etcd is None:
+        raise MissingAssets(f"there is no etcd in {folder} or on PATH: apt-get install etcd-server")
+    return Assets(Path(etcd), Path(apiserver))

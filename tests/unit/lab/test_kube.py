@@ -1,0 +1,60 @@
+"""The parts of a real API server's adapter that need none."""
+
+from pathlib import Path
+
+import pytest
+
+from kproxy.conformance.bind import LONGEST_LABEL, instances
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.lab.kube import MissingAssets, find
+from kproxy.lab.kube.store import _differences
+
+
+def program(path: Path) -> None:
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+
+
+def test_without_the_variable_it_says_what_to_set() -> None:
+    with pytest.raises(MissingAssets, match="KUBEBUILDER_ASSETS is not set"):
+        find({})
+
+
+def test_without_the_binary_it_says_where_it_looked(tmp_path: Path) -> None:
+    with pytest.raises(MissingAssets, match=f"no kube-apiserver in {tmp_path}"):
+        find({"KUBEBUILDER_ASSETS": str(tmp_path), "PATH": ""})
+
+
+def test_etcd_may_be_a_package_of_the_machine(tmp_path: Path) -> None:
+    assets, machine = tmp_path / "assets", tmp_path / "bin"
+    for folder in (assets, machine):
+        folder.mkdir()
+    program(assets / "kube-apiserver")
+    environment = {"KUBEBUILDER_ASSETS": str(assets), "PATH": str(machine)}
+    with pytest.raises(MissingAssets, match="apt-get install etcd-server"):
+        find(environment)
+    program(machine / "etcd")
+    assert find(environment).etcd == machine / "etcd"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held", "said"),
+    [
+        ({"spec": {"ports": [{"port": 80}]}}, {"spec": {"ports": [{"port": 80, "protocol": "TCP"}]}}, ""),
+        ({"spec": {"ports": [{"port": 80}]}}, {"spec": {"ports": [{"port": 81}]}}, "spec.ports.port 81"),
+        ({"spec": {}}, {"spec": {"clusterIP": "10.0.0.1"}}, "fills in clusterIP"),
+        ({"ports": [{"name": ""}]}, {"ports": [{}]}, ""),
+        ({"endpoints": [1, 2]}, {"endpoints": [1]}, "makes endpoints"),
+    ],
+)
+def test_what_the_server_would_hold_otherwise_is_told(
+    wanted: dict[str, object], held: dict[str, object], said: str
+) -> None:
+    assert said in " ".join(_differences(wanted, held))
+    assert bool(said) == bool(list(_differences(wanted, held)))
+
+
+def test_every_case_has_a_namespace_that_an_api_server_admits() -> None:
+    names = [instance.namespace for instance in instances(CATALOGUE)]
+    assert max(map(len, names)) == LONGEST_LABEL
+    assert len(set(names)) == len(names)
