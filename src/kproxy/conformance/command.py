@@ -16,7 +16,6 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console
@@ -31,9 +30,6 @@ from kproxy.conformance.regressions import REGRESSIONS
 from kproxy.conformance.report import Report
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import BadSubject, Subject, load
-
-if TYPE_CHECKING:
-    from kproxy.lab.kube.assets import Assets
 
 CANNOT_RUN = 2
 
@@ -198,22 +194,16 @@ def _testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[s
         return simulator.opener(options.mode), {"testbed": "simulator"}
     from kproxy.conformance.testbeds import environment, netns
 
-    problems = environment.problems() or [environment.missing_program(subject)]
+    problems = environment.problems() or [
+        environment.missing_program(subject),
+        environment.missing_api_server(options.apiserver),
+    ]
     if any(problems):
-        raise CannotRun("; ".join(problems))
+        raise CannotRun("; ".join(filter(None, problems)))
     variant = environment.variant(options.iptables)
-    assets = _assets() if options.apiserver == "kube" else None
+    assets = environment.assets(options.apiserver)
     open_testbed = netns.opener(subject, options.mode, variant, options.patience, assets)
     return open_testbed, environment.facts(subject, variant, assets)
-
-
-def _assets() -> Assets:
-    from kproxy.lab import kube
-
-    try:
-        return kube.find()
-    except kube.MissingAssets as reason:
-        raise CannotRun(f"--apiserver kube: {reason}") from reason
 
 
 def holding(names: Sequence[str]) -> frozenset[str]:

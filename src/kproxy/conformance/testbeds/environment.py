@@ -10,6 +10,7 @@ import sys
 
 from kproxy import __version__
 from kproxy.conformance.subject import Subject, fill
+from kproxy.lab import kube
 from kproxy.lab.kernels.abilities import Ability, KernelName, probe
 from kproxy.lab.kernels.here import kernel_here, time_here
 from kproxy.lab.kube.assets import Assets
@@ -42,6 +43,20 @@ def missing_program(subject: Subject) -> str:
     return f"{subject.binary} is not a program that can be run: give --binary PATH"
 
 
+def missing_api_server(kind: str) -> str:
+    """Why there is no API server of that kind; empty when there is."""
+    try:
+        assets(kind)
+    except kube.MissingAssets as reason:
+        return f"--apiserver {kind}: {reason}"
+    return ""
+
+
+def assets(kind: str) -> Assets | None:
+    """The programs of a real API server (``kube``); None for the lab's own.  Raises `MissingAssets`."""
+    return kube.find() if kind == "kube" else None
+
+
 def variant(name: str) -> Xtables:
     """The variant of iptables called ``nft`` or ``legacy``; ``auto`` is nft where this kernel has it."""
     if name == "auto":
@@ -49,16 +64,8 @@ def variant(name: str) -> Xtables:
     return Xtables[name.upper()]
 
 
-def largest_lab() -> int:
-    """The most cases that a lab may hold here, 0 for any number.
-
-    iptables-nft sends a transaction as one message.  A user namespace's root may not ask for a larger send buffer
-    (SO_SNDBUFFORCE, socket(7)), and the usual ``net.core.wmem_default``, 208 KiB, holds some 450 rules: those of 25 cases.
-    """
-    return _LARGEST_ROOTLESS if kernel_here() is KernelName.ROOTLESS else 0
-
-
-def facts(subject: Subject, tools: Xtables, assets: Assets | None = None) -> dict[str, str]:
+from kproxy.lab import kube
+from kproxy.lab.kernels.abilities import Ability, KernelName, probe
     """Versions that a result depends on."""
     return {
         "testbed": "netns",
@@ -69,7 +76,7 @@ def facts(subject: Subject, tools: Xtables, assets: Assets | None = None) -> dic
         "python": platform.python_version(),
         "iptables": _version(tools.value, "iptables", "--version"),
         "nft": _version("nft", "--version"),
-        "apiserver": _version(str(assets.kube_apiserver), "--version") if assets else "lab",
+        "apiserver": _version(str(programs.kube_apiserver), "--version") if programs else "lab",
         "subject": _version(*_subject_version(subject)) if subject.version_command else "unknown",
     }
 
