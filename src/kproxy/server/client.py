@@ -8,17 +8,17 @@ noticed by TCP keepalive (25 s) or by the silence that the caller allows.
 from __future__ import annotations
 
 import http.client
-import os
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
 from kproxy.server.credentials import Authorizer
-from kproxy.server.kubeconfig import ClientCertificate, Connection
+from kproxy.server.kubeconfig import Connection
+from kproxy.server.trust import Trust
 
 CONNECT_TIMEOUT = 10.0
 LIST_TIMEOUT = 60.0
@@ -50,12 +50,20 @@ class _Status(msgspec.Struct):
 class ApiClient:
     """One API server; may be shared by threads."""
 
-    def __init__(self, connection: Connection, authorizer: Authorizer) -> None:
-        """Raises `ssl.SSLError` (an `OSError`) when a certificate cannot be read."""
+    def __init__(
+        self,
+        connection: Connection,
+        authorizer: Authorizer,
+        reread: Callable[[], Connection] | None = None,
+    ) -> None:
+        """``reread`` reads the connection again, for the certificates that were renewed.
+
+        Raises `ssl.SSLError` (an `OSError`) when a certificate cannot be read.
+        """
         self._url = urlsplit(connection.server)
         self._server_name = connection.server_name
         self._authorizer = authorizer
-        self._tls = _tls_context(connection) if self._url.scheme == "https" else None
+        self._trust = Trust(connection, reread) if self._url.scheme == "https" else None
 
     def get(self, path: str, parameters: Mapping[str, str]) -> bytes:
         """The body of an answer.  Raises `ApiError`, `OSError` or `http.client.HTTPException`."""
@@ -77,9 +85,10 @@ class ApiClient:
 
     def _connect(self) -> http.client.HTTPConnection:
         host = self._url.hostname or ""
-        if self._tls is None:
+        if self._trust is None:
             return http.client.HTTPConnection(host, self._url.port, CONNECT_TIMEOUT)
-        return _HTTPSConnection(host, self._url.port, self._tls, self._server_name)
+        context = self._trust.context(self._authorizer.certificate())
+        return _HTTPSConnection(host, self._url.port, context, self._server_name)
 
     def _ask(
         self,
@@ -146,22 +155,3 @@ class _HTTPSConnection(http.client.HTTPConnection):
     def connect(self) -> None:
         super().connect()
         self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._server_name)
-
-
-def _tls_context(connection: Connection) -> ssl.SSLContext:
-    authority = connection.authority.decode() if connection.authority is not None else None
-    context = ssl.create_default_context(cadata=authority)
-    if connection.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if connection.certificate is not None:
-        _load_certificate(context, connection.certificate)
-    return context
-
-
-def _load_certificate(context: ssl.SSLContext, pair: ClientCertificate) -> None:
-    """OpenSSL reads certificates from files only: from one in memory, so that no key is left on a disk."""
-    with os.fdopen(os.memfd_create("client-certificate"), "wb") as file:
-        file.write(pair.certificate.rstrip() + b"\n" + pair.key)
-        file.flush()
-        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")

@@ -9,15 +9,24 @@ import base64
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 import msgspec
 
-from kproxy.server.kubeconfig import Credentials, ExecPlugin, KubeconfigError, Password, Token, TokenFile
+from kproxy.server.kubeconfig import (
+    ClientCertificate,
+    Credentials,
+    ExecPlugin,
+    KubeconfigError,
+    Password,
+    Token,
+    TokenFile,
+)
 
 EXPIRY_MARGIN = 30.0
-"""Seconds before its end at which a plugin's token is asked for anew."""
+"""Seconds before its end at which a plugin is asked anew."""
 
 
 class Runner(Protocol):
@@ -29,6 +38,8 @@ class Runner(Protocol):
 
 class _Status(msgspec.Struct, rename="camel"):
     token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
     expiration_timestamp: datetime | None = None
 
 
@@ -36,8 +47,17 @@ class _ExecCredential(msgspec.Struct):
     status: _Status
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a plugin gave, and until when it holds (seconds since the epoch)."""
+
+    token: str = ""
+    certificate: ClientCertificate | None = None
+    until: float = 0.0
+
+
 class Authorizer:
-    """Makes ``Authorization`` headers; shared by threads."""
+    """Makes ``Authorization`` headers, and has the certificate of a plugin; shared by threads."""
 
     def __init__(self, credentials: Credentials, run: Runner, clock: Callable[[], float] = time.time) -> None:
         """``run`` is only used for a credential plugin; ``clock`` gives seconds since the epoch."""
@@ -45,8 +65,7 @@ class Authorizer:
         self._run = run
         self._clock = clock
         self._lock = threading.Lock()
-        self._token = ""
-        self._until = 0.0
+        self._given = _Given()
 
     def headers(self) -> dict[str, str]:
         """The headers of one request; raises `OSError` or the runner's error when there is no token now."""
@@ -60,33 +79,44 @@ class Authorizer:
             case Password(user, password):
                 return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
             case ExecPlugin() as plugin:
-                return _bearer(self._plugin_token(plugin))
+                token = self._plugin(plugin).token
+                return _bearer(token) if token else {}
+
+    def certificate(self) -> ClientCertificate | None:
+        """What a plugin wants to be proved by, if it does; raises as `headers`."""
+        return (
+            self._plugin(self._credentials).certificate if isinstance(self._credentials, ExecPlugin) else None
+        )
 
     def refused(self) -> None:
         """The server did not accept it (401): a plugin is asked again next time."""
         with self._lock:
-            self._until = 0.0
+            self._given = _Given()
 
-    def _plugin_token(self, plugin: ExecPlugin) -> str:
+    def _plugin(self, plugin: ExecPlugin) -> _Given:
         with self._lock:
-            if self._clock() >= self._until:
-                self._token, self._until = self._ask(plugin)
-            return self._token
+            if self._clock() >= self._given.until:
+                self._given = self._ask(plugin)
+            return self._given
 
-    def _ask(self, plugin: ExecPlugin) -> tuple[str, float]:
-        request = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
+    def _ask(self, plugin: ExecPlugin) -> _Given:
+        spec: dict[str, object] = {"interactive": False}
+        if plugin.cluster is not None:
+            spec["cluster"] = plugin.cluster
+        request = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
         variables = {**plugin.environment, "KUBERNETES_EXEC_INFO": msgspec.json.encode(request).decode()}
         printed = self._run(plugin.argv, environment=variables)
         try:
             status = msgspec.json.decode(printed, type=_ExecCredential).status
         except msgspec.DecodeError as error:
             raise KubeconfigError(f"{plugin.argv[0]} did not print an ExecCredential: {error}") from error
-        if not status.token:
-            raise KubeconfigError(
-                f"{plugin.argv[0]} gave no token; client certificates of plugins are not supported"
-            )
+        pair = ClientCertificate(status.client_certificate_data.encode(), status.client_key_data.encode())
+        whole = bool(pair.certificate and pair.key)
+        if not (status.token or whole):
+            raise KubeconfigError(f"{plugin.argv[0]} gave neither a token nor a certificate with its key")
         ends = status.expiration_timestamp
-        return status.token, ends.timestamp() - EXPIRY_MARGIN if ends else float("inf")
+        until = ends.timestamp() - EXPIRY_MARGIN if ends else float("inf")
+        return _Given(status.token, pair if whole else None, until)
 
 
 def _bearer(token: str) -> dict[str, str]:

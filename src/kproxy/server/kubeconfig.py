@@ -49,11 +49,12 @@ class Password:
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """A command that prints an ExecCredential with a token (client.authentication.k8s.io)."""
+    """A command that prints an ExecCredential (client.authentication.k8s.io); ``cluster`` is what it wants to be told."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     api_version: str
+    cluster: Mapping[str, object] | None = None
 
 
 Credentials = Token | TokenFile | Password | ExecPlugin | None
@@ -72,7 +73,8 @@ class Connection:
     """How to reach an API server.
 
     ``server`` is a URL.  ``authority`` is a PEM bundle, None for the system's own; ``insecure`` accepts any
-    certificate.  ``server_name`` is the name the certificate must have, empty for the URL's.
+    certificate.  ``server_name`` is the name the certificate must have, empty for the URL's.  ``files`` are those that
+    authority, certificate and key were read from: somebody may renew them.
     """
 
     server: str
@@ -81,6 +83,7 @@ class Connection:
     server_name: str = ""
     certificate: ClientCertificate | None = None
     credentials: Credentials = None
+    files: tuple[Path, ...] = ()
 
 
 class _Part(msgspec.Struct, frozen=True, rename="kebab"):
@@ -106,6 +109,7 @@ class _Exec(_Part, frozen=True, rename="camel"):
     args: list[str] | None = None
     env: list[_Variable] | None = None
     api_version: str = "client.authentication.k8s.io/v1"
+    provide_cluster_info: bool = False
 
 
 class _User(_Part, frozen=True):
@@ -179,7 +183,8 @@ def _connection(parsed: _Kubeconfig, folder: Path) -> Connection:
         insecure=cluster.insecure_skip_tls_verify,
         server_name=cluster.tls_server_name,
         certificate=_certificate(user, folder),
-        credentials=_credentials(user, folder),
+        credentials=_credentials(user, cluster, folder),
+        files=_files(cluster, user, folder),
     )
 
 
@@ -203,17 +208,39 @@ def _certificate(user: _User, folder: Path) -> ClientCertificate | None:
     return ClientCertificate(certificate, key)
 
 
-def _credentials(user: _User, folder: Path) -> Credentials:
+def _files(cluster: _Cluster, user: _User, folder: Path) -> tuple[Path, ...]:
+    given = (
+        (cluster.certificate_authority_data, cluster.certificate_authority),
+        (user.client_certificate_data, user.client_certificate),
+        (user.client_key_data, user.client_key),
+    )
+    return tuple(folder / file for data, file in given if file and not data)
+
+
+def _credentials(user: _User, cluster: _Cluster, folder: Path) -> Credentials:
     """The first of them that is given, in client-go's order of preference."""
     if user.exec is not None:
         argv = (_command(user.exec.command, folder), *(user.exec.args or ()))
         environment = {item.name: item.value for item in user.exec.env or ()}
-        return ExecPlugin(argv, environment, user.exec.api_version)
+        told = _told(cluster, folder) if user.exec.provide_cluster_info else None
+        return ExecPlugin(argv, environment, user.exec.api_version, told)
     if user.token_file:
         return TokenFile(folder / user.token_file)
     if user.token:
         return Token(user.token)
     return Password(user.username, user.password) if user.username else None
+
+
+def _told(cluster: _Cluster, folder: Path) -> Mapping[str, object]:
+    """The cluster as a plugin is told of it."""
+    authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, folder)
+    told = {
+        "server": cluster.server,
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+        "certificate-authority-data": base64.b64encode(authority).decode() if authority else "",
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def _command(command: str, folder: Path) -> str:
@@ -232,8 +259,11 @@ def in_cluster(environment: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -
             "neither clientConnection.kubeconfig nor KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are set"
         )
     try:
-        authority = (folder / "ca.crt").read_bytes()
+        authority_file = folder / "ca.crt"
+        authority = authority_file.read_bytes()
     except OSError as error:
         raise KubeconfigError(f"service account: {error}") from error
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Connection(server=server, authority=authority, credentials=TokenFile(folder / "token"))
+    return Connection(
+        server=server, authority=authority, credentials=TokenFile(folder / "token"), files=(authority_file,)
+    )

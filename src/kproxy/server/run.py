@@ -123,14 +123,19 @@ def node_name(config: Configuration) -> str:
 
 
 def _client(config: Configuration, master: str) -> ApiClient:
-    path = config.client_connection.kubeconfig
+    read = partial(_connection, config.client_connection.kubeconfig, master)
+    connection = read()
+    return ApiClient(connection, Authorizer(connection.credentials, host.run), read)
+
+
+def _connection(path: str, master: str) -> Connection:
     if path or not master:
         connection = from_file(Path(path)) if path else in_cluster(os.environ)
     else:
         connection = Connection(server=master)
     if master:
         connection = replace(connection, server=master if "://" in master else f"http://{master}")
-    return ApiClient(connection, Authorizer(connection.credentials, host.run))
+    return connection
 
 
 def _plural(resource: Resource) -> str:

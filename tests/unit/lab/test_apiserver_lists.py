@@ -163,6 +163,7 @@ async def test_every_resource_discovery_names_can_be_listed(client: Client) -> N
             seen.add(f"{path}/{resource['name']}")
     assert seen == {
         "/api/v1/services",
+        "/api/v1/endpoints",
         "/api/v1/nodes",
         "/api/v1/namespaces",
         "/api/v1/events",

@@ -1,7 +1,6 @@
 import http.server
 import shutil
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,8 @@ from kproxy import host
 from kproxy.server.client import ApiClient, ApiError
 from kproxy.server.credentials import Authorizer
 from kproxy.server.kubeconfig import ClientCertificate, Connection, Credentials, ExecPlugin, Token
-from tests.unit.server.scripted import Answer, serving, status
+from tests.certificates import make
+from tests.unit.server.scripted import Answer, json, serving, status
 
 
 def client(url: str, credentials: Credentials = None, **connection: object) -> ApiClient:
@@ -84,19 +84,7 @@ def test_a_stream_that_stays_silent_too_long_times_out() -> None:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CA, and certificates it signed for a server called ``api.test`` and for a client."""
     folder = tmp_path_factory.mktemp("certificates")
-    openssl = shutil.which("openssl")
-    assert openssl, "these tests need the openssl command: apt-get install openssl"
-
-    def run(*arguments: str) -> None:
-        subprocess.run([openssl, *arguments], cwd=folder, check=True, capture_output=True)
-
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    run("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=ca")
-    for name in ("server", "client"):
-        (folder / f"{name}.ext").write_text("subjectAltName=DNS:api.test")
-        run("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        signing = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext")
-        run("x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.crt")
+    make(folder, "DNS:api.test", "server", "client")
     return folder
 
 
@@ -149,3 +137,43 @@ def test_without_a_certificate_the_server_does_not_answer(tls_url: str, certific
     subject = client(tls_url, authority=(certificates / "ca.crt").read_bytes(), server_name="api.test")
     with pytest.raises(OSError, match=r"(?i)certificate required|reset|EOF|broken pipe"):
         subject.get("/", {})
+
+
+def test_renewed_certificates_are_used_once_they_fit_together(
+    tls_url: str, certificates: Path, tmp_path: Path
+) -> None:
+    make(tmp_path, "DNS:api.test", "client")
+    files = tuple(tmp_path / name for name in ("ca.crt", "client.crt", "client.key"))
+
+    def read() -> Connection:
+        pair = ClientCertificate(
+            (tmp_path / "client.crt").read_bytes(), (tmp_path / "client.key").read_bytes()
+        )
+        authority = (tmp_path / "ca.crt").read_bytes()
+        return Connection(
+            server=tls_url, server_name="api.test", authority=authority, certificate=pair, files=files
+        )
+
+    subject = ApiClient(read(), Authorizer(None, host.run), read)
+    for file in files:
+        with pytest.raises(OSError, match=r"(?i)verify|unknown ca|reset|EOF|broken pipe"):
+            subject.get("/", {})
+        shutil.copy(certificates / file.name, file)
+    assert subject.get("/", {}) == b"secret"
+
+
+def test_a_plugins_certificate_beats_the_kubeconfigs(
+    tls_url: str, certificates: Path, mine: ClientCertificate
+) -> None:
+    given = {"clientCertificateData": mine.certificate.decode(), "clientKeyData": mine.key.decode()}
+
+    def plugin(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
+        assert argv == ("get",)
+        assert environment
+        return json({"status": given}).decode()
+
+    connection = Connection(
+        server=tls_url, authority=(certificates / "ca.crt").read_bytes(), server_name="api.test"
+    )
+    credentials = ExecPlugin(("get",), {}, "client.authentication.k8s.io/v1")
+    assert ApiClient(connection, Authorizer(credentials, plugin)).get("/", {}) == b"secret"

@@ -1,6 +1,7 @@
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,14 @@ def test_files_are_found_beside_the_kubeconfig_and_inline_data_beats_them(tmp_pa
     assert connection.certificate == ClientCertificate(b"c", b"k")
 
 
+def test_the_files_that_somebody_may_renew_are_known(tmp_path: Path) -> None:
+    for name in ("ca", "crt", "key"):
+        (tmp_path / name).write_bytes(name.encode())
+    user = {"client-certificate": "crt", "client-key-data": b64(b"k"), "client-key": "key"}
+    connection = from_file(write(tmp_path, cluster={"certificate-authority": "ca"}, user=user))
+    assert connection.files == (tmp_path / "ca", tmp_path / "crt")
+
+
 def test_trust_can_be_loosened_in_two_ways(tmp_path: Path) -> None:
     connection = from_file(
         write(tmp_path, cluster={"insecure-skip-tls-verify": True, "tls-server-name": "kubernetes"})
@@ -96,6 +105,19 @@ def test_a_plugin_is_read(tmp_path: Path) -> None:
     assert connection.credentials == ExecPlugin(
         (str(tmp_path / "get-token"), "--now"), {"A": "b"}, "client.authentication.k8s.io/v1beta1"
     )
+
+
+def test_a_plugin_that_wants_to_know_the_cluster_is_told(tmp_path: Path) -> None:
+    (tmp_path / "ca").write_bytes(b"pem")
+    cluster = {"certificate-authority": "ca", "tls-server-name": "api.test"}
+    user = {"exec": {"command": "get-token", "provideClusterInfo": True}}
+    credentials = from_file(write(tmp_path, cluster=cluster, user=user)).credentials
+    assert isinstance(credentials, ExecPlugin)
+    assert credentials.cluster == {
+        "server": "https://api:6443",
+        "tls-server-name": "api.test",
+        "certificate-authority-data": b64(b"pem"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -201,7 +223,29 @@ def test_a_plugins_token_without_an_end_is_kept_until_the_server_refuses_it() ->
     assert len(plugin.environments) == 2
 
 
-@pytest.mark.parametrize("answer", ["", "no json", credential(""), "{}"])
+def test_a_plugin_may_give_a_certificate_instead_of_a_token() -> None:
+    status = {"clientCertificateData": "pem", "clientKeyData": "key"}
+    authorizer = Authorizer(EXEC, Plugin(json.dumps({"status": status})))
+    assert authorizer.certificate() == ClientCertificate(b"pem", b"key")
+    assert authorizer.headers() == {}
+
+
+def test_only_plugins_have_a_certificate_of_their_own() -> None:
+    for credentials in (None, Token("t"), EXEC):
+        assert Authorizer(credentials, Plugin(credential("t"))).certificate() is None
+
+
+def test_a_plugin_is_told_of_the_cluster_if_it_wants_to_be() -> None:
+    plugin = Plugin(credential("t"))
+    cluster = {"server": "https://api:6443", "tls-server-name": "api.test"}
+    Authorizer(replace(EXEC, cluster=cluster), plugin).headers()
+    asked = json.loads((plugin.environments[0] or {})["KUBERNETES_EXEC_INFO"])
+    assert asked["spec"] == {"interactive": False, "cluster": cluster}
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "no json", credential(""), "{}", '{"status": {"clientCertificateData": "without a key"}}']
+)
 def test_a_plugin_without_a_token_is_an_error(answer: str) -> None:
     with pytest.raises(KubeconfigError, match="get-token"):
         Authorizer(EXEC, Plugin(answer)).headers()
