@@ -179,12 +179,12 @@ async def write_fails_once(stage: Stage) -> None:
         path.touch()
     await stage.change()
     async with asyncio.timeout(BACK):
-        await asyncio.to_thread(_gone, marked("once", stage))
+        await asyncio.to_thread(_failed_everywhere, stage)
     assert stage.failures() == len(topology.NODES)
 
 
-def _gone(paths: list[Path]) -> None:
-    while any(path.exists() for path in paths):
+def _failed_everywhere(stage: Stage) -> None:
+    while stage.failures() < len(topology.NODES):
         time.sleep(0.01)
 
 

@@ -68,20 +68,20 @@ class ApiClient:
     def get(self, path: str, parameters: Mapping[str, str]) -> bytes:
         """The body of an answer.  Raises `ApiError`, `OSError` or `http.client.HTTPException`."""
         with closing(self._connect()) as connection:
-            return self._ask(connection, path, parameters, LIST_TIMEOUT).read()
+            return self._ask(connection, path, parameters, LIST_TIMEOUT)[0].read()
 
     def post(self, path: str, body: bytes) -> bytes:
         """Create an object from JSON; the answer's body.  Raises as `get`."""
         with closing(self._connect()) as connection:
-            return self._ask(connection, path, {}, LIST_TIMEOUT, body).read()
+            return self._ask(connection, path, {}, LIST_TIMEOUT, body)[0].read()
 
     @contextmanager
     def stream(self, path: str, parameters: Mapping[str, str], silence: float) -> Iterator[Stream]:
         """An answer that keeps coming; the connection ends with the context.  Raises as `get`."""
         with closing(self._connect()) as connection:
-            response = self._ask(connection, path, parameters, silence)
+            response, sock = self._ask(connection, path, parameters, silence)
             with response:
-                yield Stream(response, connection.sock)
+                yield Stream(response, sock)
 
     def _connect(self) -> http.client.HTTPConnection:
         host = self._url.hostname or ""
@@ -97,21 +97,23 @@ class ApiClient:
         parameters: Mapping[str, str],
         silence: float,
         body: bytes | None = None,
-    ) -> http.client.HTTPResponse:
+    ) -> tuple[http.client.HTTPResponse, socket.socket]:
+        """The answer, and the socket it comes by: the connection forgets that where the server says it will close."""
         headers = _HEADERS | self._authorizer.headers()
         if body is not None:
             headers |= {"Content-Type": "application/json"}
         connection.connect()
         for level, option, value in _KEEPALIVE:
             connection.sock.setsockopt(level, option, value)
-        connection.sock.settimeout(silence)
+        sock = connection.sock
+        sock.settimeout(silence)
         query = f"?{urlencode(parameters)}" if parameters else ""
         target = f"{self._url.path.rstrip('/')}{path}{query}"
         connection.request("GET" if body is None else "POST", target, body, headers)
         response = connection.getresponse()
         if response.status not in _DONE:
             raise self._error(response)
-        return response
+        return response, sock
 
     def _error(self, response: http.client.HTTPResponse) -> ApiError:
         if response.status == http.client.UNAUTHORIZED:

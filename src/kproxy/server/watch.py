@@ -166,6 +166,9 @@ class Watcher:
             if isinstance(error, ApiError):
                 asked_for = error.retry_after
                 self._version = "" if error.code == GONE else self._version
+        except Exception:  # a thread that died would never be missed, and no change be seen again
+            self._failures += 1
+            log.exception("%s: watch broken off", self._name)
         return max(asked_for, BACKOFF.delay(self._failures, random.random()))  # noqa: S311 - spreads load only
 
     def _step(self) -> None:

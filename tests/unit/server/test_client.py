@@ -80,6 +80,16 @@ def test_a_stream_that_stays_silent_too_long_times_out() -> None:
         release.set()
 
 
+def test_a_server_that_says_it_will_close_may_stream_and_be_silent_too() -> None:
+    """As a kube-apiserver does that is going away."""
+    with (
+        serving(Answer([b"one", b"two"], headers=(("Connection", "close"),))) as script,
+        client(script.url).stream("/", {}, 5.0) as stream,
+    ):
+        stream.allow_silence(1.0)
+        assert b"".join(stream) == b"onetwo"
+
+
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CA, and certificates it signed for a server called ``api.test`` and for a client."""

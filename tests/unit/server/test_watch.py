@@ -10,6 +10,7 @@ from kproxy.api import EndpointSlice, Service
 from kproxy.server import watch
 from kproxy.server.client import ApiClient
 from kproxy.server.credentials import Authorizer
+from kproxy.server.events import Decoder
 from kproxy.server.kubeconfig import Connection
 from kproxy.server.store import Store
 from kproxy.server.watch import BACKOFF, ENDPOINT_SLICES, SERVICES, Backoff, Watcher, node_named
@@ -365,6 +366,19 @@ def test_a_watch_that_goes_on_well_ends_the_waiting_too(store: Store) -> None:
 def test_a_server_that_asks_for_time_gets_it(store: Store) -> None:
     with serving(status(429, Retry_After="3")) as script:
         assert watcher(script, store).step() == 3.0
+
+
+def test_what_nobody_foresaw_ends_a_watch_but_not_the_watching(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(stream(initial(7, service("a", 1)))) as script:
+        subject = watcher(script, store)
+        subject._decoder = None  # type: ignore[assignment]
+        assert subject.step() > BACKOFF.first / 2
+        assert "Traceback" in caplog.text
+        subject._decoder = Decoder(Service)
+        subject.step()
+    assert names(store) == {"a"}
 
 
 def test_back_off_is_bounded_however_often_it_fails() -> None:
