@@ -64,8 +64,16 @@ def variant(name: str) -> Xtables:
     return Xtables[name.upper()]
 
 
-from kproxy.lab import kube
-from kproxy.lab.kernels.abilities import Ability, KernelName, probe
+def largest_lab() -> int:
+    """The most cases that a lab may hold here, 0 for any number.
+
+    iptables-nft sends a transaction as one message.  A user namespace's root may not ask for a larger send buffer
+    (SO_SNDBUFFORCE, socket(7)), and the usual ``net.core.wmem_default``, 208 KiB, holds some 450 rules: those of 25 cases.
+    """
+    return _LARGEST_ROOTLESS if kernel_here() is KernelName.ROOTLESS else 0
+
+
+def facts(subject: Subject, tools: Xtables, programs: Assets | None = None) -> dict[str, str]:
     """Versions that a result depends on."""
     return {
         "testbed": "netns",
