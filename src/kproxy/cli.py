@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kproxy import __version__
@@ -50,6 +51,7 @@ def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParse
     conformance = commands.add_parser("conformance", help="judge a service proxy by real packets")
     actions = conformance.add_subparsers(required=True, metavar="ACTION")
     _add_run(actions.add_parser("run", help="run the catalogue"))
+    _add_fuzz(actions)
     _add_list(actions.add_parser("list", help="list the catalogue"))
 
 
@@ -105,6 +107,10 @@ def _add_manner(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--shuffle", type=int, default=None, metavar="SEED", help="run the cases in another order"
     )
+    _add_pace(run)
+
+
+def _add_pace(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--parallel", type=_count, default=2, metavar="N", help="labs at once (default: %(default)s)"
     )
@@ -128,6 +134,28 @@ def _add_list(listing: argparse.ArgumentParser) -> None:
     )
     listing.add_argument("--json", default="", metavar="FILE", help="write it as JSON; - for standard output")
     listing.set_defaults(command=_conformance_list)
+
+
+def _add_fuzz(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    fuzz = actions.add_parser("fuzz", help="run generated worlds, and make small what fails")
+    _add_subject(fuzz)
+    _add_kernel(fuzz)
+    _add_pace(fuzz)
+    fuzz.add_argument(
+        "--worlds", type=_count, default=200, metavar="N", help="how many (default: %(default)s)"
+    )
+    fuzz.add_argument("--seed", type=int, default=None, help="which ones (default: others each time)")
+    fuzz.add_argument(
+        "--world", action="append", type=int, default=[], metavar="N", help="only this one (repeatable)"
+    )
+    fuzz.add_argument(
+        "--against", default="", metavar="NAME|FILE.toml", help="another subject: tell only what differs"
+    )
+    fuzz.add_argument("--against-binary", default="", metavar="PATH", help="its program")
+    fuzz.add_argument("--against-mode", default="", metavar="MODE", help="its mode (default: the same)")
+    fuzz.add_argument("--out", type=Path, default=Path("worlds"), help="where small failing worlds go")
+    fuzz.add_argument("--no-shrink", action="store_true", help="keep failing worlds as large as they are")
+    fuzz.set_defaults(command=_conformance_fuzz)
 
 
 def _add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -274,6 +302,41 @@ def _conformance_run(options: argparse.Namespace) -> int:
             evidence=options.evidence,
             where_possible=options.where_possible,
             lacking_packages=options.lacking_packages,
+        )
+    )
+
+
+def _conformance_fuzz(options: argparse.Namespace) -> int:
+    import secrets
+
+    from kproxy.conformance.fuzz import command
+    from kproxy.conformance.options import RunOptions
+
+    run = RunOptions(
+        proxy=options.proxy,
+        binary=options.binary,
+        mode=options.mode or "iptables",
+        testbed=options.testbed,
+        kernel=options.kernel,
+        time=options.time,
+        uml_kernel=options.uml_kernel,
+        memory=options.memory,
+        iptables=options.iptables,
+        parallel=options.parallel,
+        patience=options.patience,
+    )
+    mode = options.against_mode or run.mode
+    other = replace(run, proxy=options.against or options.proxy, binary=options.against_binary, mode=mode)
+    return command.fuzz(
+        command.FuzzOptions(
+            run=run,
+            worlds=options.worlds,
+            seed=secrets.randbelow(10**6) if options.seed is None else options.seed,
+            only=tuple(options.world),
+            against=other if options.against or options.against_mode else None,
+            directory=options.out,
+            shrink=not options.no_shrink,
+            words=tuple(sys.argv[3:]),
         )
     )
 

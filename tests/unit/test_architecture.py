@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "conformance.testbeds.simulator": PIPE
     | {"conformance", "backends", "backends.*", "spec", "lab.topology"},
     "conformance.command": {"conformance", "conformance.testbeds.simulator"},
+    "conformance.fuzz.command": {"conformance", "conformance.command"},
     # the composition root: nothing imports it
     "cli": PIPE
     | {
@@ -50,6 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server",
         "conformance",
         "conformance.command",
+        "conformance.fuzz.command",
         "lab",
         "lab.topology",
         "spec",

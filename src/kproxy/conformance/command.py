@@ -65,7 +65,7 @@ def run(options: RunOptions) -> int:
     console = live.console(stderr=options.json == "-" or part.wanted())
     try:
         subject = load(options.proxy, options.binary)
-        _has_mode(subject, options.mode)
+        has_mode(subject, options.mode)
         cases = _cases(options)
         _can_write(options.json)
         runs = modes.each(options, subject)
@@ -75,7 +75,7 @@ def run(options: RunOptions) -> int:
             return _run_every(runs, subject, cases, console)
         return _run_one(runs[0], subject, cases, console)
     except (BadSubject, CannotRun) as reason:
-        return _cannot_run(reason)
+        return cannot_run(reason)
 
 
 def _print_lacking_packages(runs: Sequence[RunOptions], cases: Sequence[Case]) -> int:
@@ -108,7 +108,7 @@ def _run_every(
 def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], console: Console) -> int:
     if (elsewhere := _elsewhere(options, cases, console)) is not None:
         return elsewhere
-    open_testbed, environment = _testbed(options, subject)
+    open_testbed, environment = testbed_of(options, subject)
     session = Session(
         subject=subject,
         mode=options.mode,
@@ -116,7 +116,7 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
         evidence=options.evidence,
         environment=environment,
         parallel=options.parallel,
-        largest=_largest_lab(options),
+        largest=largest_lab(options),
         again=shlex.join(again(options, environment)),
     )
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
@@ -135,7 +135,8 @@ def _finish(report: Report, options: RunOptions, console: Console) -> int:
     return report.exit_code
 
 
-def _cannot_run(reason: Exception) -> int:
+def cannot_run(reason: Exception) -> int:
+    """Say why, and the exit status for it."""
     console = Console(stderr=True)
     console.print(f"{part.REFUSAL}{reason}", style="bold", highlight=False, markup=False, soft_wrap=True)
     return CANNOT_RUN
@@ -155,7 +156,8 @@ def _can_write(where: str) -> None:
         raise CannotRun(f"--json {where}: that is no file in a folder that exists")
 
 
-def _has_mode(subject: Subject, mode: str) -> None:
+def has_mode(subject: Subject, mode: str) -> None:
+    """Raise `CannotRun` when a subject has no such mode."""
     if mode and mode not in subject.modes:
         raise CannotRun(f"--mode {mode}: {subject.name} has {', '.join(subject.modes)}")
 
@@ -184,7 +186,8 @@ def _tell(console: Console, text: str) -> None:
     console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
-def _testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[str, str]]:
+def testbed_of(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[str, str]]:
+    """How to open the testbed that was asked for, and facts about it.  Raises `CannotRun`."""
     if options.testbed == "simulator":
         from kproxy.conformance.testbeds import simulator
 
@@ -225,7 +228,8 @@ def holding(names: Sequence[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _largest_lab(options: RunOptions) -> int:
+def largest_lab(options: RunOptions) -> int:
+    """How many cases one lab can hold; 0 for any number."""
     if options.testbed == "simulator":
         return 0
     from kproxy.conformance.testbeds import environment
@@ -240,7 +244,7 @@ def listing(globs: Sequence[str], regressions: Sequence[str] = (), *, json: str)
         cases = [case for case in matching(globs) if not held or case.regressions & held]
         _can_write(json)
     except CannotRun as reason:
-        return _cannot_run(reason)
+        return cannot_run(reason)
     if json:
         _write(reports.catalogue_document(cases), json)
     else:

@@ -128,7 +128,7 @@ def _result(
     folder = folders.get(case.id)
     evidence = str(folder) if folder else ""
     if findings:
-        known = session.subject.deviation(case, session.mode)
+        known = session.subject.deviation(case, session.mode, [finding.clauses for finding in findings])
         kind = Result.DEVIATION if known else Result.FAILED
         reason = f"{known.text} ({known.link})" if known else findings[0].seen
         return CaseResult(

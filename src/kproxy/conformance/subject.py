@@ -16,6 +16,7 @@ A subject is data: one of the two that come with the package, or a TOML file:
     [[deviations]]
     case = "affinity.*"                                 # a glob over case ids
     mode = "ipvs"                                       # leave out for all modes
+    clause = "affinity.client-ip.sticks"                          # leave out for all; for generated worlds (case = "fuzz.*")
     link = "https://example.com/issue/1"
     text = "what it does instead"
 """
@@ -25,7 +26,7 @@ from __future__ import annotations
 import fnmatch
 import importlib.resources
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -55,16 +56,18 @@ class BadSubject(Exception):
 
 
 class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A case this subject is known to fail, with a link to why."""
+    """A case this subject is known to fail, with a link to why; with ``clause``, only where that clause is cited."""
 
     case: str
+    clause: str = ""
     link: Annotated[str, msgspec.Meta(pattern="^https?://")]
     text: Annotated[str, msgspec.Meta(min_length=1)]
     mode: str = ""
 
-    def covers(self, case: Case, mode: str) -> bool:
-        """Whether a failure of that case in that mode is the known one."""
-        return self.mode in {"", mode} and fnmatch.fnmatchcase(case.id, self.case)
+    def covers(self, case: Case, mode: str, cited: Sequence[Collection[str]] = ()) -> bool:
+        """Whether a failure of that case in that mode is the known one; ``cited``: by each finding."""
+        same = self.mode in {"", mode} and fnmatch.fnmatchcase(case.id, self.case)
+        return same and (not self.clause or all(self.clause in clauses for clauses in cited))
 
 
 Words = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -91,9 +94,9 @@ class Subject:
         claimed = self.features - self.without.get(mode, frozenset())
         return case.features - claimed
 
-    def deviation(self, case: Case, mode: str) -> Deviation | None:
-        """The known deviation that covers a case, if any."""
-        return next((d for d in self.deviations if d.covers(case, mode)), None)
+    def deviation(self, case: Case, mode: str, cited: Sequence[Collection[str]] = ()) -> Deviation | None:
+        """The known deviation that covers a case and the clauses of its findings, if any."""
+        return next((d for d in self.deviations if d.covers(case, mode, cited)), None)
 
 
 def load(name_or_path: str, binary: str = "") -> Subject:

@@ -1,0 +1,105 @@
+"""Two subjects on the same worlds: what each of them did with every packet, and where that differs.
+
+What both do, lawful or not, is not shown; what differs is shown with whether it is lawful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.case import Probe, Profile
+from kproxy.conformance.run import describe, describe_lawful
+from kproxy.conformance.session import OpenTestbed
+from kproxy.conformance.testbed import Observation, Testbed
+from kproxy.spec.outcome import Delivered
+
+Answers = dict[tuple[str, int], frozenset[str]]
+"""What was seen at a step (instance's name, number of the step), in words that chance does not change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A packet that met different fates; ``unlawful``: who of the two did what is not lawful."""
+
+    case: str
+    step: int
+    what: str
+    lawful: str
+    seen: tuple[str, str]
+    unlawful: tuple[bool, bool]
+
+
+@dataclass(slots=True)
+class Record:
+    """What a subject did."""
+
+    answers: Answers = field(default_factory=dict)
+    unlawful: set[tuple[str, int]] = field(default_factory=set)
+
+
+def recording(open_testbed: OpenTestbed, record: Record) -> OpenTestbed:
+    """The same testbeds, with every answer to a probe written down."""
+
+    @asynccontextmanager
+    async def opened(profile: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:
+        async with open_testbed(profile, instances) as testbed:
+            yield _Recorder(testbed, record)
+
+    return opened
+
+
+class _Recorder:
+    """A testbed that does what another does, and writes down what it answers."""
+
+    def __init__(self, testbed: Testbed, record: Record) -> None:
+        self._record = record
+        self._probe = testbed.probe
+        self.name, self.exhaustive = testbed.name, testbed.exhaustive
+        self.lacks, self.change, self.settle = testbed.lacks, testbed.change, testbed.settle
+        self.hold, self.use, self.out_of_window = testbed.hold, testbed.use, testbed.out_of_window
+        self.evidence = testbed.evidence
+
+    async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
+        seen = await self._probe(instance, probe, count)
+        _note(self._record, instance, probe, seen)
+        return seen
+
+
+def _note(record: Record, instance: Instance, step: Probe, seen: Sequence[Observation]) -> None:
+    number = next(n for n, own in enumerate(instance.case.steps, 1) if own is step)
+    lawful = instance.outcomes(step.expect, step.to)
+    record.answers[instance.case.id, number] = frozenset(_words(one) for one in seen)
+    if any(not one.outcomes & lawful for one in seen):
+        record.unlawful.add((instance.case.id, number))
+
+
+def _words(seen: Observation) -> str:
+    """The kind of outcome: which endpoint it was is chance."""
+    kinds = {
+        f"delivered, source {o.source.value}" if isinstance(o, Delivered) else o.value for o in seen.outcomes
+    }
+    return " or ".join(sorted(kinds)) or seen.text
+
+
+def differences(instances: Mapping[str, Instance], one: Record, other: Record) -> Iterator[Difference]:
+    """Where two subjects answered differently."""
+    for key in sorted(one.answers.keys() & other.answers.keys()):
+        if one.answers[key] != other.answers[key]:
+            id, number = key
+            step = instances[id].case.steps[number - 1]
+            assert isinstance(step, Probe)
+            yield Difference(
+                case=id,
+                step=number,
+                what=describe(step),
+                lawful=describe_lawful(step.expect),
+                seen=(_told(one, key), _told(other, key)),
+                unlawful=(key in one.unlawful, key in other.unlawful),
+            )
+
+
+def _told(record: Record, key: tuple[str, int]) -> str:
+    return "; ".join(sorted(record.answers[key]))

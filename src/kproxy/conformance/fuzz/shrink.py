@@ -1,0 +1,106 @@
+"""A failing world made small: what can be left out, or be plainer, without the failure going away.
+
+All that could be left out next is tried at once, since cases run beside one another at little cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import TypeVar
+
+from kproxy.conformance.bind import BadCase
+from kproxy.conformance.case import DEFAULT, Apply, Backend, Case, Port, Probe, Service, Step
+from kproxy.conformance.fuzz.answers import answered
+
+Fails = Callable[[Sequence[Case]], Awaitable[Sequence[bool]]]
+"""Which of some cases fail, asked all at once."""
+
+T = TypeVar("T")
+
+
+async def shrunk(case: Case, failing: int, fails: Fails) -> Case:
+    """The smallest form that was found; ``failing``: the number of a step (from 1) that is not lawful."""
+    first = _only_probe(case, failing - 1)
+    if not (await fails([first]))[0]:
+        first = case
+    return await _cut(first, fails)
+
+
+async def _cut(case: Case, fails: Fails) -> Case:
+    """Take the first of all cuts that fails still, and begin again."""
+    while tried := list(smaller(case)):
+        verdicts = await fails(tried)
+        left = next((cut for cut, failed in zip(tried, verdicts, strict=True) if failed), None)
+        if left is None:
+            break
+        case = left
+    return case
+
+
+def _only_probe(case: Case, at: int) -> Case:
+    """The changes up to a probe, and that probe."""
+    before = tuple(step for step in case.steps[:at] if not isinstance(step, Probe))
+    return answered(replace(case, steps=(*before, case.steps[at])))
+
+
+def smaller(case: Case) -> Iterator[Case]:
+    """The case with one thing less, with the answers that it then has; what makes no sense is left out."""
+    for draft in _drafts(case):
+        try:
+            found = answered(draft)
+        except (BadCase, KeyError):
+            continue
+        if found != case and any(isinstance(step, Probe) for step in found.steps):
+            yield found
+
+
+def _drafts(case: Case) -> Iterator[Case]:
+    for number, step in enumerate(case.steps):
+        yield replace(case, steps=_without(case.steps, number))
+        if isinstance(step, Apply):
+            for plainer in _plainer_step(step):
+                yield replace(case, steps=_with(case.steps, number, plainer))
+    if case.profile != DEFAULT:
+        yield replace(case, profile=DEFAULT)
+
+
+def _plainer_step(step: Apply) -> Iterator[Apply]:
+    for number, service in enumerate(step.services):
+        if len(step.services) > 1:
+            yield Apply(*_without(step.services, number))
+        for plainer in _plainer_service(service):
+            yield Apply(*_with(step.services, number, plainer))
+
+
+_OWN = {"name", "backends", "ports"}
+_PLAIN_SERVICE = Service(name="")
+
+
+def _plainer_service(service: Service) -> Iterator[Service]:
+    for number, backend in enumerate(service.backends):
+        yield service.but(backends=_without(service.backends, number))
+        for plain in _defaults(backend, Backend(on=backend.on)):
+            yield service.but(backends=_with(service.backends, number, plain))
+    if service.ports != (Port(),):
+        yield service.but(ports=(Port(),))
+    if len(service.ports) > 1:
+        for number in range(len(service.ports)):
+            yield service.but(ports=_without(service.ports, number))
+    yield from _defaults(service, _PLAIN_SERVICE)
+
+
+def _defaults(value: T, plain: T) -> Iterator[T]:
+    """The value with one field as the plain one has it."""
+    for field in fields(value):  # type: ignore[arg-type]
+        usual = getattr(plain, field.name)
+        if field.name not in _OWN and getattr(value, field.name) != usual:
+            yield replace(value, **{field.name: usual})  # type: ignore[type-var]
+
+
+def _without(items: tuple[T, ...], at: int) -> tuple[T, ...]:
+    return items[:at] + items[at + 1 :]
+
+
+def _with(items: tuple[Step, ...] | tuple[T, ...], at: int, item: T) -> tuple[T, ...]:
+    return (*items[:at], item, *items[at + 1 :])

@@ -1,0 +1,55 @@
+"""A failing world becomes small, stays lawful, and can be read as Python."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from kproxy.conformance.case import Apply, Case, Probe, Service
+from kproxy.conformance.fuzz.answers import answered
+from kproxy.conformance.fuzz.generate import worlds
+from kproxy.conformance.fuzz.shrink import shrunk, smaller
+from kproxy.conformance.fuzz.source import source
+
+WORLDS = tuple(worlds(6, 30))
+
+
+def services(case: Case) -> list[Service]:
+    return [service for step in case.steps if isinstance(step, Apply) for service in step.services]
+
+
+@pytest.mark.parametrize("case", WORLDS[:5], ids=lambda case: case.id)
+def test_what_is_smaller_still_has_the_oracles_answers(case: Case) -> None:
+    found = list(smaller(case))
+    assert found
+    assert all(one == answered(one) and one != case for one in found)
+
+
+def test_only_what_makes_it_fail_is_left() -> None:
+    """A made-up bug: a terminating endpoint beside anything at all."""
+
+    def buggy(case: Case) -> bool:
+        asked = any(isinstance(step, Probe) for step in case.steps)
+        return asked and any(b.terminating for service in services(case) for b in service.backends)
+
+    async def fails(cases: Sequence[Case]) -> list[bool]:
+        return [buggy(case) for case in cases]
+
+    case = next(case for case in WORLDS if buggy(case) and len(case.steps) > 8)
+    at = next(n for n, step in enumerate(case.steps, 1) if isinstance(step, Probe))
+    small = asyncio.run(shrunk(case, at, fails))
+    assert buggy(small)
+    assert len(small.steps) == 2
+    (service,) = services(small)
+    (backend,) = service.backends
+    assert backend.terminating
+    assert service == Service(name=service.name, backends=service.backends)
+
+
+@pytest.mark.parametrize("case", WORLDS, ids=lambda case: case.id)
+def test_the_source_of_a_world_makes_that_world(case: Case) -> None:
+    found: dict[str, Case] = {}
+    exec(source(case, "A world."), found)  # noqa: S102 (what a person would run)
+    assert answered(found["WORLD"]) == case
