@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -26,11 +26,18 @@ class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
     """Base of the decoded values: immutable, unknown fields ignored."""
 
 
+LONGEST_NAME = 253
+"""Characters of a name or a namespace: DNS subdomains, as the API server has them."""
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z", max_length=LONGEST_NAME)]
+"""What names an object.  Names become parts of rules, so what no API server lets through is not read at all."""
+
+
 class Metadata(_Object, frozen=True):
     """ObjectMeta: identity and labels."""
 
-    name: str = ""
-    namespace: str = ""
+    name: Name = ""
+    namespace: Name = ""
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] = {}
@@ -259,9 +266,17 @@ _FIELDS: Mapping[str, str] = {
 }
 
 
+_NO_TEXT = msgspec.Raw(b'""')
+
+
+class _Identity(_Object, frozen=True):
+    name: msgspec.Raw = _NO_TEXT
+    namespace: msgspec.Raw = _NO_TEXT
+
+
 class _Header(_Object, frozen=True):
     kind: str = ""
-    metadata: Metadata = Metadata()
+    metadata: _Identity = _Identity()
 
 
 def decode(raw: bytes | msgspec.Raw, kind: type[T]) -> T | Rejected:
@@ -273,12 +288,22 @@ def decode(raw: bytes | msgspec.Raw, kind: type[T]) -> T | Rejected:
 
 
 def _key_of_broken(raw: bytes | msgspec.Raw) -> Key:
-    """The identity of a document that does not decode, as far as it can be read."""
+    """The identity of a document that does not decode, as far as it can be read, whatever stands in its place."""
     try:
-        header = msgspec.json.decode(raw, type=_Header)
+        identity = msgspec.json.decode(raw, type=_Header).metadata
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ("", "")
-    return (header.metadata.namespace, header.metadata.name)
+    return (_any_text(identity.namespace), _any_text(identity.name))
+
+
+def _any_text(raw: msgspec.Raw) -> str:
+    """A string's text; of anything else its JSON.  Not longer than a name can be."""
+    written = bytes(raw).decode(errors="replace")
+    try:
+        text = msgspec.json.decode(written, type=str)
+    except msgspec.DecodeError:
+        text = written
+    return text[:LONGEST_NAME]
 
 
 class _List(msgspec.Struct, gc=False):

@@ -277,7 +277,7 @@ def test_a_node_without_a_zone_follows_no_zone_hint_and_says_so() -> None:
     objects = service(), slice_of(near("10.0.0.1", ["east"]), near("10.0.0.2", ["west"]))
     nowhere = planned(*objects, settings=replace(HERE, zone=""))
     assert addresses(nowhere.services[0].frontends[0].pool) == ["10.0.0.1", "10.0.0.2"]
-    assert [(n.subject, "zone" in n.text) for n in nowhere.notes] == [("test/web:http", True)]
+    assert [(n.subject, "zone" in n.text) for n in nowhere.notes] == [("Service test/web", True)]
     assert planned(*objects).notes == ()
 
 
@@ -388,7 +388,7 @@ def test_a_cluster_ip_cannot_be_taken_over_by_an_external_ip() -> None:
     for order in permutations((thief, victim)):
         assert owner_of("10.96.0.1", *order) == [("victim", Exposure.CLUSTER_IP)]
     (note,) = planned(thief, victim).notes
-    assert (note.subject, "test/victim" in note.text) == ("test/a-thief", True)
+    assert (note.subject, "test/victim" in note.text) == ("Service test/a-thief", True)
 
 
 def test_of_two_equal_claims_the_first_by_name_is_heard() -> None:

@@ -70,7 +70,9 @@ def test_external_ips_of_the_family_are_kept_and_bad_ones_are_told() -> None:
     item = service(external_ips=["nonsense", "203.0.113.1", "fd00::5", "010.0.0.1", "203.0.113.1"])
     snapshot = normalise(cluster(item), V4)
     assert snapshot.services[WEB].external_ips == (ip_address("203.0.113.1"), ip_address("10.0.0.1"))
-    assert [(note.subject, "'nonsense'" in note.text) for note in snapshot.notes] == [("test/web", True)]
+    assert [(note.subject, "'nonsense'" in note.text) for note in snapshot.notes] == [
+        ("Service test/web", True)
+    ]
 
 
 def test_only_virtual_ip_ingress_is_captured() -> None:

@@ -55,9 +55,9 @@ def settle(claims: Claims, drafts: Drafts) -> tuple[dict[Key, tuple[ServicePlan,
         )
         for loser in losers:
             lost.setdefault(loser, set()).add(claim)
-            notes.append(Note("/".join(loser), f"{_text(claim)} belongs to {'/'.join(winner)}"))
+            notes.append(Note("Service", loser, f"{_text(claim)} belongs to {'/'.join(winner)}"))
     settled = {key: tuple(_without(plan, lost[key]) for plan in drafts[key]) for key in lost}
-    return settled, tuple(sorted(notes, key=lambda note: (note.subject, note.text)))
+    return settled, tuple(sorted(notes, key=lambda note: (note.key, note.text)))
 
 
 def _wanted(plans: Iterable[ServicePlan]) -> dict[Claim, Frontend]:

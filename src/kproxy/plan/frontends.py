@@ -46,7 +46,7 @@ def _pools(
     """The pools of scope CLUSTER and LOCAL; without a Local policy there is no need of the second."""
     cluster, reason = cluster_pool(port.endpoints, settings.node, settings.zone)
     if reason is not None:
-        notes.append(Note(str(port.name), reason))
+        notes.append(Note("Service", service.key, f"port {port.name.port!r}: {reason}", refused=False))
     if TrafficPolicy.LOCAL in (service.internal_policy, service.external_policy):
         return cluster, local_pool(port.endpoints, settings.node)
     return cluster, cluster

@@ -45,7 +45,12 @@ def plan(snapshot: Snapshot, settings: Settings, previous: Plan | None = None) -
         detector=settings.detector,
         service_cidrs=settings.service_cidrs,
         health_checks=health_checks(snapshot, settings.node),
-        notes=(*snapshot.notes, *chain.from_iterable(memo.notes[key] for key in sorted(memo.notes)), *losses),
+        notes=(
+            *settings.notes,
+            *snapshot.notes,
+            *chain.from_iterable(memo.notes[key] for key in sorted(memo.notes)),
+            *losses,
+        ),
         memo=memo,
     )
 
@@ -93,7 +98,12 @@ def _redraft(
 def _without_node_ports(settings: Settings) -> Settings:
     """The settings that matter to a single Service."""
     return replace(
-        settings, node_addresses=(), node_port_cidrs=None, localhost_node_ports=True, service_cidrs=()
+        settings,
+        node_addresses=(),
+        node_port_cidrs=None,
+        localhost_node_ports=True,
+        service_cidrs=(),
+        notes=(),
     )
 
 

@@ -157,6 +157,7 @@ class Settings:
     ``node`` is this node's name.  ``node_addresses`` are the addresses of its interfaces now,
     ``node_ips`` its primary addresses by the Node object.  ``node_port_cidrs``: None for all.
     ``service_cidrs`` are the networks that cluster IPs are taken from, as far as the API server tells.
+    ``notes``: what of those objects could not be used.
     """
 
     family: Family
@@ -170,6 +171,7 @@ class Settings:
     localhost_node_ports: bool = True
     allow_external_ips: bool = True
     service_cidrs: tuple[Network, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,11 +93,16 @@ class LiveMetrics:
         return found
 
     def _refused(self) -> Metric:
-        """Ours: each object that could not be read, by name; its log line says why."""
-        text = "1 for each object of the API server that could not be read and was set aside"
+        """Ours: each object that is not used or not as a whole, by name; its log line says why."""
+        text = (
+            "1 for each object of the API server of which a part, or all, could not be used and was set aside"
+        )
         found = GaugeMetricFamily("kproxy_refused_object", text, labels=["kind", "namespace", "name"])
-        for bad in self._store.cluster().rejected:
-            found.add_metric([bad.kind, *bad.key], 1)
+        refused = {(bad.kind, *bad.key) for bad in self._store.cluster().rejected}
+        for sync in self._syncs:
+            refused |= {(note.kind, *note.key) for note in sync.notes if note.refused}
+        for one in sorted(refused):
+            found.add_metric(one, 1)
         return found
 
 

@@ -5,11 +5,18 @@ Used by `kproxy.server.sync` before each plan.  Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 
-from kproxy.api import ZONE_LABEL, Node, ServiceCIDR
+from kproxy.api import ZONE_LABEL, Node, ServiceCIDR, key_of
 from kproxy.net import Address, Family, Network, family_of, parse_address, parse_network
-from kproxy.plan import DetectByCIDR, DetectByInterface, DetectByInterfacePrefix, LocalDetector, Settings
+from kproxy.plan import (
+    DetectByCIDR,
+    DetectByInterface,
+    DetectByInterfacePrefix,
+    LocalDetector,
+    Note,
+    Settings,
+)
 from kproxy.server.config import Configuration, DetectLocal, Mode
 from kproxy.server.validate import PRIMARY
 
@@ -22,7 +29,7 @@ def settings_for(
     name: str,
     node: Node | None,
     addresses: Iterable[Address],
-    service_cidrs: Iterable[ServiceCIDR] = (),
+    service_cidrs: Collection[ServiceCIDR] = (),
 ) -> Settings:
     """What the plan of one family needs to know.
 
@@ -44,6 +51,7 @@ def settings_for(
         localhost_node_ports=localhost,
         allow_external_ips=config.feature_gates.get("AllowServiceExternalIPs", True),
         service_cidrs=_networks(service_cidrs, family),
+        notes=(*(_doubts_of_node(node) if node else ()), *_doubts_of_networks(service_cidrs)),
     )
 
 
@@ -68,13 +76,33 @@ def pod_networks(node: Node | None) -> tuple[Network, ...]:
     """The networks of the pods of this node; empty until a controller has given it some."""
     if node is None:
         return ()
-    given = node.spec.pod_cidrs or ([node.spec.pod_cidr] if node.spec.pod_cidr else [])
-    return tuple(network for network in map(parse_network, given) if network is not None)
+    parsed = map(parse_network, _pod_network_texts(node))
+    return tuple(network for network in parsed if network is not None)
+
+
+def _pod_network_texts(node: Node) -> list[str]:
+    return node.spec.pod_cidrs or ([node.spec.pod_cidr] if node.spec.pod_cidr else [])
 
 
 def _networks(service_cidrs: Iterable[ServiceCIDR], family: Family) -> tuple[Network, ...]:
     parsed = (parse_network(text) for each in service_cidrs for text in each.spec.cidrs or ())
     return tuple(network for network in parsed if network is not None and family_of(network) is family)
+
+
+def _doubts_of_node(node: Node) -> Iterator[Note]:
+    for item in node.status.addresses or ():
+        if item.type in _BY_PREFERENCE and parse_address(item.address) is None:
+            yield Note("Node", key_of(node), f"{item.type} {item.address!r} is not an IP address")
+    for text in _pod_network_texts(node):
+        if parse_network(text) is None:
+            yield Note("Node", key_of(node), f"network of pods {text!r} is not a CIDR")
+
+
+def _doubts_of_networks(service_cidrs: Iterable[ServiceCIDR]) -> Iterator[Note]:
+    for each in service_cidrs:
+        for text in each.spec.cidrs or ():
+            if parse_network(text) is None:
+                yield Note("ServiceCIDR", key_of(each), f"{text!r} is not a CIDR")
 
 
 def _detector(config: Configuration, family: Family, node: Node | None) -> LocalDetector:

@@ -153,6 +153,11 @@ class FamilySync:
         """The plan the kernel is believed to hold; None while there is none."""
         return self._applied
 
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What there is to tell of the objects that the last plan was made of."""
+        return self._plan.notes if self._plan else ()
+
     def run(self) -> None:
         """Sync for ever."""
         self.wait_for_lists()
@@ -239,7 +244,7 @@ class FamilySync:
         self._clean_due = True
         self._clean()
         log.info("%s: synced in %.3f s: %s", self.family.value, seconds, written.text)
-        self._tell(self._plan.notes if self._plan else ())
+        self._tell(self.notes)
         if first:
             self.synced()
 

@@ -1,8 +1,10 @@
-"""Small tools for reading API fields: complaints as data, bounds of ports."""
+"""Small tools for reading API fields: complaints as data, bounds of ports, their names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from kproxy import api
 from kproxy.state.values import Note
@@ -15,9 +17,19 @@ def complainer(item: api.Object, notes: list[Note]) -> Complain:
     """A `Complain` that appends to ``notes``."""
 
     def complain(text: str) -> None:
-        notes.append(Note("/".join(api.key_of(item)), text))
+        notes.append(Note(type(item).__name__, api.key_of(item), text))
 
     return complain
+
+
+_LONGEST_PORT_NAME = 63
+_PORT_NAME = re.compile("[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+
+
+@lru_cache(1024)
+def is_port_name(text: str) -> bool:
+    """Whether it is a DNS label or empty, as the API has names of ports; they become parts of rules."""
+    return not text or (len(text) <= _LONGEST_PORT_NAME and _PORT_NAME.fullmatch(text) is not None)
 
 
 def is_port(number: int) -> bool:

@@ -11,7 +11,7 @@ from kproxy import api
 from kproxy.api import key_of
 from kproxy.net import Address, Family, Network, family_of, parse_address, parse_network
 from kproxy.state.endpoints import PROTOCOLS, PortKey, merge
-from kproxy.state.reading import Complain, complainer, is_port
+from kproxy.state.reading import Complain, complainer, is_port, is_port_name
 from kproxy.state.values import Note, Service, ServicePort, ServicePortName, TrafficPolicy
 
 DEFAULT_AFFINITY_SECONDS = 10800
@@ -150,6 +150,8 @@ def _wanted_ports(item: api.Service, complain: Complain) -> dict[PortKey, api.Se
             complain(
                 f"port {port.name!r} ({port.protocol} {port.port}, node port {port.node_port}) is not valid"
             )
+        elif not is_port_name(port.name or ""):
+            complain(f"port {port.name!r} has no valid name")
         elif key in wanted:
             complain(f"port {port.name!r} ({port.protocol} {port.port}) repeats a name")
         else:

@@ -19,10 +19,20 @@ from kproxy.net import Address, Family, Network, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something a person may want to know: about which object (``namespace/name``), and what."""
+    """Something a person may want to know: about which object, and what.
 
-    subject: str
+    ``refused``: a part of it, or all, is set aside.
+    """
+
+    kind: str
+    key: Key
     text: str
+    refused: bool = True
+
+    @property
+    def subject(self) -> str:
+        """``Service namespace/name``."""
+        return f"{self.kind} {'/'.join(filter(None, self.key))}"
 
 
 class ServicePortName(msgspec.Struct, frozen=True, order=True, gc=False):

@@ -185,3 +185,13 @@ def test_an_object_that_cannot_be_read_is_named_until_it_can() -> None:
     assert named() == 1
     daemon.store.apply(Service, [service("a\nb", namespace='n"s')])
     assert named() is None
+
+
+def test_an_object_of_which_a_part_is_refused_is_named_until_it_is_not() -> None:
+    daemon = Daemon()
+    where = {"kind": "Service", "namespace": "test", "name": "a"}
+    good, bad = ServicePort(name="http", port=80), ServicePort(name="dns", port=70000)
+    for ports, told in (((good,), None), ((good, bad), 1), ((good,), None)):
+        daemon.store.apply(Service, [service("a", ports=ports)])
+        daemon.sync()
+        assert daemon.registry.get_sample_value("kproxy_refused_object", where) == told

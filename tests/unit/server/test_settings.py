@@ -2,7 +2,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kproxy.api import Metadata, Node, NodeAddress, NodeSpec, NodeStatus
+from kproxy.api import Metadata, Node, NodeAddress, NodeSpec, NodeStatus, ServiceCIDR, ServiceCIDRSpec
 from kproxy.net import Family
 from kproxy.plan import DetectByCIDR, DetectByInterface, DetectByInterfacePrefix, Settings
 from kproxy.server.config import Configuration
@@ -128,3 +128,17 @@ def test_switches_come_from_the_section_of_the_mode() -> None:
     assert not settings("iptables: {localhostNodePorts: false}").localhost_node_ports
     assert settings().allow_external_ips
     assert not settings("featureGates: {AllowServiceExternalIPs: false}").allow_external_ips
+
+
+def test_what_of_a_node_or_a_network_cannot_be_used_is_told() -> None:
+    strange = node(
+        ("InternalIP", "x"), ("Hostname", "x"), ("ExternalIP", "203.0.113.1"), pods=("y", "10.1.0.0/24")
+    )
+    networks = (ServiceCIDR(Metadata(name="s"), ServiceCIDRSpec(["10.96.0.0/12", "z"])),)
+    made = settings_for(config(), Family.IPV4, "a", strange, MACHINE, networks)
+    assert [(note.subject, note.text) for note in made.notes] == [
+        ("Node a", "InternalIP 'x' is not an IP address"),
+        ("Node a", "network of pods 'y' is not a CIDR"),
+        ("ServiceCIDR s", "'z' is not a CIDR"),
+    ]
+    assert settings().notes == ()

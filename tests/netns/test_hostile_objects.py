@@ -1,0 +1,155 @@
+"""Hostile objects on a real kernel: nothing but our own rules changes, and a good Service is served all the while."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from kproxy import host
+from kproxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
+from kproxy.backends.nftables.kernel import NftablesKernel
+from kproxy.lab import namespaces, topology
+from kproxy.lab.namespaces import Namespace
+from kproxy.lab.observation import Answered, ProbeRequest
+from kproxy.net import Family, Protocol
+from tests.hostile import NO_ADDRESSES, ODDITIES, ORDERS, Document
+from tests.netns.test_ports import Stage, balanced, endpoints, stage
+from tests.unit.test_hostile_objects import WORLDS, planned, world
+
+FOREIGN = """
+*filter
+:FOREIGN - [0:0]
+-A INPUT -p tcp -j FOREIGN
+-A FOREIGN -p tcp -j ACCEPT
+COMMIT
+*nat
+-A POSTROUTING -o foreign0 -j MASQUERADE
+COMMIT
+"""
+FAMILIES = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
+    namespace = namespaces.create("hostile")
+    namespace.run(("ip", "link", "set", "lo", "up"))
+    for command in FAMILIES.values():
+        namespace.run((f"{command}-restore", "--noflush"), stdin=FOREIGN)
+    namespace.run(("nft", "add", "table", "inet", "foreign"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XTABLES_LOCKFILE", str(tmp_path_factory.mktemp("lock") / "lock"))
+        yield namespace
+    namespace.close()
+
+
+def not_ours(command: str) -> list[str]:
+    """All rules, but those of our chains and the jumps to them, and all chains that no kernel begins with."""
+    lines = (line.split(" [")[0] for line in host.run((f"{command}-save",)).splitlines())
+    return [line for line in lines if "KUBE-" not in line and (line.startswith("-") or line.endswith(" -"))]
+
+
+@given(hostile=WORLDS)
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+def test_the_kernel_takes_all_that_is_left_and_nothing_else_changes(
+    node: Namespace, hostile: list[Document]
+) -> None:
+    cluster = world(hostile)
+    with node.entered():
+        before = [not_ours(command) for command in FAMILIES.values()]
+        tables = host.run(("nft", "list", "tables")).split("\n")
+        for family, command in FAMILIES.items():
+            tools = find_tools(family)
+            kernel = IptablesKernel(tools)
+            kernel.apply(planned(cluster, family), machine_options(tools, 14))
+            assert kernel.missing() == ()
+            served = host.run((f"{command}-save", "-t", "nat"))
+            assert served.count('"good/web:http -> ') == 4
+            NftablesKernel(family).apply(planned(cluster, family, "nftables"))
+            assert "affinity-" in host.run(("nft", "list", "table", _word(family), "kube-proxy"))
+        assert [not_ours(command) for command in FAMILIES.values()] == before
+        new = set(host.run(("nft", "list", "tables")).split("\n")) - set(tables)
+        assert new <= {
+            f"table {_word(family)} {name}" for family in Family for name in ("kube-proxy", "mangle")
+        }
+
+
+def _word(family: Family) -> str:
+    return "ip" if family is Family.IPV4 else "ip6"
+
+
+def hostile_documents() -> Iterator[tuple[str, Document]]:
+    """Each spell in every place of otherwise good objects; with it what names the object in the metric."""
+    number = 0
+    for spell in (*ORDERS, *(text for text in ODDITIES if text.isprintable() or text.isascii())):
+        for place in ("name", "namespace", "port", "address", "range", "policy"):
+            number += 1
+            document = balanced(port=0, name=f"evil-{number}", policy="Cluster", number=number % 250)
+            document["spec"] |= {
+                "clusterIP": f"10.97.{number // 250}.{number % 250}",
+                "clusterIPs": [f"10.97.{number // 250}.{number % 250}"],
+                "ipFamilies": ["IPv4"],
+                "ports": [{"name": "http", "protocol": "TCP", "port": 80}],
+            }
+            match place:
+                case "name" | "namespace":
+                    document["metadata"][place] = spell
+                case "port":
+                    document["spec"]["ports"][0]["name"] = spell
+                case "address":
+                    document["spec"]["externalIPs"] = [NO_ADDRESSES[number % len(NO_ADDRESSES)], spell]
+                case "range":
+                    document["spec"]["loadBalancerSourceRanges"] = [spell]
+                case "policy":
+                    document["spec"]["internalTrafficPolicy"] = spell
+            yield document["metadata"]["name"], document
+
+
+@pytest.mark.parametrize("mode", ["iptables", "nftables"])
+def test_a_good_service_is_served_meanwhile_and_every_refused_object_is_named(mode: str) -> None:
+    async def flood() -> None:
+        async with stage(mode) as on:
+            on.lab.servers.serve(on.lab.network["a1"], 8080, Protocol.TCP, "a1")
+            on.put(balanced(), endpoints("a1"))
+            await on.answers(200)
+            asked = ProbeRequest(
+                sender="client",
+                destination=topology.NODE_ADDRESS["a"][Family.IPV4],
+                port=30001,
+                patience=3.0,
+            )
+            named = dict(hostile_documents())
+            sending = asyncio.create_task(post(on, list(named.values())))
+            answers = []
+            while not sending.done():
+                answers.append(await on.lab.probe(asked))
+            await sending
+            await on.becomes(lambda: all_named(on, set(named)))
+            answers += [await on.lab.probe(asked) for _ in range(5)]
+            assert [answer for answer in answers if not isinstance(answer, Answered)] == []
+            log = on.daemon.log.read_text()
+            for name in named:
+                assert shown(name[:253]) in log
+            assert not [line for line in log.splitlines() if line[:1] not in "IWE" or "] " not in line]
+
+    asyncio.run(flood())
+
+
+async def post(on: Stage, documents: list[Document]) -> None:
+    for document in documents:
+        on.put(document)
+        await asyncio.sleep(0.005)
+
+
+async def all_named(on: Stage, names: set[str]) -> bool:
+    found = {
+        dict(labels)["name"] for sample, labels in await on.metrics() if sample == "kproxy_refused_object"
+    }
+    return {name[:253] for name in names} <= found
+
+
+def shown(name: str) -> str:
+    """As a log line has it: nothing in it ends the line."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
