@@ -15,13 +15,13 @@ from kproxy import api
 from kproxy.net import Address, Packet
 from kproxy.spec.admission import Admission, admit
 from kproxy.spec.candidates import Candidate, Candidates, candidates
-from kproxy.spec.choice import Choice, Place, choose
+from kproxy.spec.choice import Choice, Place, Scope, choose
 from kproxy.spec.clauses import clause
 from kproxy.spec.node import NodeFacts
 from kproxy.spec.node_addresses import Serves, serves_node_ports
 from kproxy.spec.outcome import Delivered, Expectation, Failure, Outcome, Source
 from kproxy.spec.particulars import of_address, of_endpoints
-from kproxy.spec.policy import MASQUERADED, Promise, Sources, promise_to
+from kproxy.spec.policy import LOCAL, MASQUERADED, Promise, Sources, promise_to
 from kproxy.spec.sender import Sender, Who, sender_of
 from kproxy.spec.services import Door, Kind, Reasons, doors, ports, protocol_of, proxied
 from kproxy.spec.unserved import unserved
@@ -113,7 +113,7 @@ def _answer(cluster: api.Cluster, node: NodeFacts, packet: Packet, asked: Asked)
     found = candidates(cluster, asked.service, asked.port, packet.family)
     serves, here = _served_here(cluster, node, packet, asked)
     if serves is Serves.NO:
-        return _not_served_here(here, found)
+        return _not_served_here(cluster, node, asked, here, found)
     sender = sender_of(cluster, node, packet)
     admission, let_in = admit(cluster, node, packet, asked.service, asked.kind, sender)
     if not _usable(found):
@@ -137,12 +137,21 @@ def _served_here(
     return Serves.YES, ()
 
 
-def _not_served_here(reasons: Reasons, found: Candidates) -> Expectation:
-    """A node port at an address that does not serve them: the node's own port of that number."""
+def _not_served_here(
+    cluster: api.Cluster, node: NodeFacts, asked: Asked, reasons: Reasons, found: Candidates
+) -> Expectation:
+    """A node port at an address that does not serve them: the node's own port of that number.
+
+    Unless nobody could answer: then the refusal, or the silence of policy Local, may hold here too.
+    """
     answer = _only({UNTOUCHED}, reasons)
-    if _usable(found):
-        return answer
-    return _also(answer, {REJECTED}, (clause("node-port.addresses.reject-scope.either"),))
+    either = (clause("node-port.addresses.reject-scope.either"),)
+    if not _usable(found):
+        return _also(answer, {REJECTED}, either)
+    local = asked.service.spec.external_traffic_policy == LOCAL
+    if local and not choose(found.endpoints, Scope.NODE, _place(cluster, node)).endpoints:
+        return _also(answer, {DROPPED}, either)
+    return answer
 
 
 def _usable(found: Candidates) -> bool:

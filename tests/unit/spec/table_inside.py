@@ -145,6 +145,12 @@ NODE_PORTS = (
         "REJECTED UNTOUCHED", PLAIN),
     row("node-port.addresses.reject-scope.either", "np.addresses.rej-scope", client(HERE, NODE_PORT),
         "UNTOUCHED REJECTED", PLAIN, facts=facts(node_port_addresses=networks("192.168.1.0/24"))),
+    row("node-port.addresses.reject-scope.either", "np.addresses.rej-scope", client(HERE, NODE_PORT),
+        "UNTOUCHED DROPPED", service(external_traffic_policy="Local"), on("b1"),
+        facts=facts(node_port_addresses=networks("192.168.1.0/24"))),
+    row("node-port.addresses.outside-configured.untouched", "np.addresses.cidr", client(HERE, NODE_PORT),
+        "UNTOUCHED", service(external_traffic_policy="Local"), on("a1"),
+        facts=facts(node_port_addresses=networks("192.168.1.0/24"))),
 )
 
 LOCALHOST = (

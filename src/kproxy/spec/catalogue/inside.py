@@ -224,7 +224,8 @@ NODE_PORT = (
     ),
     may(
         "node-port.addresses.reject-scope.either",
-        "With no endpoint, a node address that does not serve node ports may still reject them.",
+        "A node port that is rejected, or under externalTrafficPolicy Local dropped, for want of an endpoint "
+        "may be so on node addresses that do not serve node ports, too.",
         OBSERVED,
         links.UNIT_IPTABLES,
         of="np.addresses.rej-scope",
