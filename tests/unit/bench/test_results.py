@@ -67,6 +67,11 @@ def test_each_goal_is_reached_on_its_bound_and_missed_just_above() -> None:
     assert missed(result(daemon_peak=250_000_001)) == {"peak"}
 
 
+def test_memory_has_a_goal_up_to_fifty_thousand_endpoints() -> None:
+    assert missed(result(size="10000x5", daemon_peak=250_000_001)) >= {"peak"}
+    assert not {goal.name for goal in result(size="5000x50").goals()} & {"peak memory of the daemon, MB"}
+
+
 def test_in_nftables_mode_the_start_counts_from_the_process_on() -> None:
     good = result(mode="nftables", starts=[Cost(9.0, 1.0), Cost(6.0, 1.0)], changes=[0.6], first=[99.0])
     assert missed(good) == set()
