@@ -39,7 +39,7 @@ API_PORT, HEALTH_PORT, METRICS_PORT = 6443, 10256, 10249
 CHECK_PORT, OTHER_CHECK_PORT = 31000, 31001
 LOOPBACK = topology.local_addresses("a", Family.IPV4)[-1]
 MODES = ("iptables", "nftables")
-WITHIN = 10.0
+WITHIN = 30.0
 """Seconds a change may take to show; on an idle machine it is some 0.05 s."""
 
 
