@@ -78,10 +78,18 @@ def apiserver(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def uml(session: nox.Session) -> None:
-    """User-Mode Linux: its round trip, and the whole catalogue in virtual time, slow cases included."""
+    """User-Mode Linux, by the packaged kernel if there is no other: its round trip, and ipvs mode in it."""
     session.install(".[test]")
-    session.run("pytest", "tests/uml", "--timeout=300")
-    session.run(*JUDGE_KPROXY, "--kernel", "uml", "--time", "virtual", *session.posargs)
+    session.run("pytest", "tests/uml", "--ignore=tests/uml/test_virtual_time.py", "--timeout=300")
+    session.run("kproxy", "conformance", "run", "--mode", "ipvs", "--kernel", "uml", *session.posargs)
+
+
+@nox.session(default=False)
+def virtual(session: nox.Session) -> None:
+    """Virtual time (needs `kproxy lab kernel build`): the catalogue of every mode, slow cases included."""
+    session.install(".[test]")
+    session.run("pytest", "tests/uml/test_virtual_time.py", "--timeout=300")
+    session.run("kproxy", "conformance", "run", "--kernel", "uml", "--time", "virtual", *session.posargs)
 
 
 @nox.session(default=False)

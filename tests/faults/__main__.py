@@ -75,7 +75,7 @@ def run_in_guest(rows: Sequence[Row]) -> Results:
             job = uml.Job(
                 kernel=uml.find(), argv=argv, environment=dict(os.environ), cwd=Path.cwd(), memory=MEMORY
             )
-            boot.run([(job, boot.THROUGH)])
+            boot.run(job, boot.THROUGH)
             if results.exists():
                 found |= _read(results)
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from kproxy.lab.kernels import uml
 from kproxy.lab.kernels.boot import Sinks, run
 from kproxy.lab.kernels.uml import Job, Time, UmlKernel
 from kproxy.lab.namespaces import LabError
+from tests.leftovers import Leftovers
 
 InGuest = Callable[..., tuple[int, str, str]]
 
@@ -40,24 +40,15 @@ def in_guest(kernel: UmlKernel, tmp_path: Path) -> InGuest:
             memory=256,
             time=time,
         )
-        (status,) = run([(job, Sinks(out.extend, error.extend))])
+        status = run(job, Sinks(out.extend, error.extend))
         return status, out.decode(), error.decode()
 
     return run_it
 
 
 @pytest.fixture
-def left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """What is still there of guests that this test started: folders and processes."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-
-    def look() -> list[str]:
-        processes = subprocess.run(("ps", "-eo", "args"), capture_output=True, text=True, check=True).stdout
-        mine = [line for line in processes.splitlines() if str(tmp_path) in line]
-        return mine + [path.name for path in tmp_path.glob("kproxy-uml-*")]
-
-    return look
+def left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Leftovers:
+    return Leftovers(tmp_path / "scratch", monkeypatch)
 
 
 @pytest.fixture

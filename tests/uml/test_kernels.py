@@ -1,32 +1,24 @@
 """The round trip through User-Mode Linux: output, status, files, signals; nothing left; time that is skipped."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kproxy.lab.kernels import boot
 from kproxy.lab.kernels.abilities import Ability
-from kproxy.lab.kernels.uml import Time, UmlKernel
+from kproxy.lab.kernels.uml import UmlKernel
 from kproxy.lab.namespaces import LabError
+from tests.leftovers import Leftovers
 
 from .conftest import InGuest
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 POWER_OFF = "import ctypes; ctypes.CDLL(None).reboot(0x4321FEDC)"
-LeftBehind = Callable[[], list[str]]
-
-
-def eventually(true: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return true()
 
 
 def test_a_command_is_root_there_and_its_output_and_status_come_back(in_guest: InGuest) -> None:
@@ -45,17 +37,17 @@ def test_files_are_the_hosts_and_scratch_is_not(in_guest: InGuest, tmp_path: Pat
     assert not Path("/run/file").exists()
 
 
-def test_nothing_is_left_of_a_guest_that_has_ended(in_guest: InGuest, left_behind: LeftBehind) -> None:
+def test_nothing_is_left_of_a_guest_that_has_ended(in_guest: InGuest, left_behind: Leftovers) -> None:
     assert in_guest("sleep 1000 & exit 0")[0] == 0
-    assert left_behind() == []
+    assert left_behind.now() == []
 
 
 def test_a_kernel_that_dies_is_an_error_with_its_last_words(
-    in_guest: InGuest, left_behind: LeftBehind
+    in_guest: InGuest, left_behind: Leftovers
 ) -> None:
     with pytest.raises(LabError, match="ended before its command did"):
         in_guest(f"grep -q 'User Mode Linux' /proc/cpuinfo && {sys.executable} -c '{POWER_OFF}'")
-    assert left_behind() == []
+    assert left_behind.now() == []
 
 
 def test_every_ability_works_when_used(kernel: UmlKernel) -> None:
@@ -65,17 +57,6 @@ def test_every_ability_works_when_used(kernel: UmlKernel) -> None:
         a.value: reason for a, reason in boot.probe(kernel).items() if reason and not kernel.findings[a]
     }
     assert broken == {}
-
-
-def test_in_virtual_time_hours_pass_in_seconds(kernel: UmlKernel, in_guest: InGuest) -> None:
-    if kernel.findings[Ability.TIME_TRAVEL]:
-        pytest.fail("this kernel has no time-travel mode: kproxy lab kernel build")
-    begun = time.monotonic()
-    status, out, _ = in_guest("date +%s; sleep 10800; date +%s", Time.VIRTUAL)
-    before, after = map(int, out.split())
-    assert status == 0
-    assert 10800 <= after - before < 10810
-    assert time.monotonic() - begun < PATIENCE
 
 
 # ------------------------------------------------------------------------------ the command
@@ -92,11 +73,10 @@ def conformance(kproxy: tuple[str, ...], place: Path, *words: str) -> subprocess
     )
 
 
-@pytest.mark.parametrize("time", [Time.REAL, Time.VIRTUAL])
-def test_sctp_beside_tcp_and_udp_is_judged_and_the_results_are_written_here(
-    time: Time, kproxy: tuple[str, ...], tmp_path: Path
+def test_sctp_beside_tcp_and_udp_is_judged_the_results_are_written_here_and_nothing_is_left(
+    kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
-    words = ("--case", "protocols.*", "--json", "results.json", "--time", time.value)
+    words = ("--case", "protocols.*", "--json", "results.json")
     with conformance(kproxy, tmp_path, *words) as process:
         out, _ = process.communicate()
     assert process.returncode == 0, out
@@ -106,11 +86,12 @@ def test_sctp_beside_tcp_and_udp_is_judged_and_the_results_are_written_here(
     assert results["protocols.sctp-beside-the-others"] == results["protocols.sctp-node-port"] == "passed"
     assert set(results.values()) == {"passed"}
     assert document["environment"]["kernel-choice"] == "uml"
-    assert document["environment"]["time"] == time.value
+    assert document["environment"]["time"] == "real"
+    assert left_behind.now() == []
 
 
-def test_a_proxy_that_never_serves_is_status_2_with_the_reason(
-    kproxy: tuple[str, ...], tmp_path: Path
+def test_a_proxy_that_never_serves_is_status_2_with_the_reason_and_nothing_is_left(
+    kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
     (tmp_path / "idle.toml").write_text('name = "idle"\nmodes = ["iptables"]\ncommand = ["sleep", "1000"]\n')
     words = ("--proxy", "idle.toml", "--case", "cluster-ip.every-endpoint-of-six", "--patience", "2")
@@ -118,26 +99,66 @@ def test_a_proxy_that_never_serves_is_status_2_with_the_reason(
         out, _ = process.communicate()
     assert process.returncode == 2, out
     assert "has not applied" in out
+    assert left_behind.now() == []
 
 
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
-)
-@pytest.mark.parametrize("time", [Time.REAL, Time.VIRTUAL])
-def test_a_signal_ends_the_run_and_leaves_nothing(
-    number: signal.Signals,
-    status: int,
-    time: Time,
-    kproxy: tuple[str, ...],
-    tmp_path: Path,
-    left_behind: LeftBehind,
+def wait_for(process: subprocess.Popen[str], word: str) -> None:
+    """Until it has said so."""
+    assert process.stdout
+    while word not in (line := process.stdout.readline()):
+        assert line, "the run ended before it began"
+
+
+def guests_below(process: subprocess.Popen[str]) -> list[int]:
+    """The kernels that a command started: children of its guards."""
+
+    def children(parent: int) -> list[int]:
+        text = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+        return [int(word) for word in text.split()]
+
+    return [kernel for guard in children(process.pid) for kernel in children(guard)]
+
+
+def test_the_cases_of_a_guest_that_dies_are_broken_and_those_of_the_other_are_judged(
+    kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
-    with conformance(kproxy, tmp_path, "--time", time.value) as process:
-        assert process.stdout
-        while "asking" not in (line := process.stdout.readline()):
-            assert line, "the run ended before it began"
-        assert left_behind() != []
+    words = ("--case", "protocols.*", "--guests", "2", "--json", "results.json")
+    with conformance(kproxy, tmp_path, *words) as process:
+        wait_for(process, "guest ")
+        os.kill(guests_below(process)[0], signal.SIGKILL)
+        out, _ = process.communicate()
+    assert process.returncode == 2, out
+    assert "guest 1: the User-Mode Linux kernel ended before its command did (killed by SIGKILL)" in out
+    results = [entry["result"] for entry in json.loads((tmp_path / "results.json").read_text())["results"]]
+    assert sorted(set(results)) == ["broken", "passed"]
+    assert left_behind.now() == []
+
+
+def test_a_guard_that_is_killed_takes_its_guest_along(
+    kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
+) -> None:
+    with conformance(kproxy, tmp_path, "--case", "protocols.*") as process:
+        wait_for(process, "changing")
+        guard = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        os.kill(int(guard), signal.SIGKILL)
+        out, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2, out
+    assert "its guard was killed" in out
+    assert left_behind.gone(), left_behind.now()
+
+
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 130, signal.SIGKILL: -signal.SIGKILL}
+"""What may end a run, and the exit status of one that it ended."""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_the_run_and_leaves_nothing(
+    number: signal.Signals, kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
+) -> None:
+    with conformance(kproxy, tmp_path) as process:
+        wait_for(process, "asking")
+        assert left_behind.now() != []
         process.send_signal(number)
         process.communicate(timeout=PATIENCE)
-    assert process.returncode == status
-    assert eventually(lambda: left_behind() == []), left_behind()
+    assert process.returncode == SIGNALS[number]
+    assert left_behind.gone(), left_behind.now()

@@ -15,7 +15,7 @@ from kproxy.conformance.case import Case
 from kproxy.conformance.options import RunOptions, words
 from kproxy.conformance.part import Tell
 from kproxy.conformance.placement import NoKernel, inside, job
-from kproxy.conformance.report import Report
+from kproxy.conformance.report import CaseResult, Report, Result
 from kproxy.lab.kernels import boot
 from kproxy.lab.kernels.uml import Job
 from kproxy.lab.namespaces import LabError
@@ -54,7 +54,8 @@ def shares(cases: Sequence[Case], guests: int) -> list[list[Case]]:
 def run(options: RunOptions, cases: Sequence[Case], guests: int, tell: Tell) -> Report:
     """Run the cases in that many guests and put their reports together.
 
-    Raises `NoKernel` when a guest gives none, KeyboardInterrupt when they were interrupted.
+    The cases of a guest whose kernel died are `Result.BROKEN`.  Raises `NoKernel` when a guest gives no report
+    otherwise or all have died, KeyboardInterrupt when they were interrupted.
     """
     begun = time.monotonic()
     parts = shares(cases, guests)
@@ -65,9 +66,18 @@ def run(options: RunOptions, cases: Sequence[Case], guests: int, tell: Tell) -> 
         for share, report, voice in zip(parts, given, voices, strict=True)
     ]
     try:
-        if INTERRUPTED in boot.run(jobs):
+        ends = boot.run_all(jobs)
+        if INTERRUPTED in ends:
             raise KeyboardInterrupt
-        return together([part.take(report) for report in given], cases, begun)
+        if all(isinstance(end, boot.GuestDied) for end in ends):
+            raise NoKernel(str(ends[0]))
+        reports = [
+            part.take(report)
+            for report, end in zip(given, ends, strict=True)
+            if not isinstance(end, boot.GuestDied)
+        ]
+        lost = broken(parts, ends)
+        return together([*reports, replace(reports[0], results=lost)], cases, begun, len(parts))
     except LabError as reason:
         raise NoKernel(str(reason)) from reason
     except part.NoReport as nothing:
@@ -85,9 +95,19 @@ def _named(tell: Tell, number: int) -> Tell:
     return lambda line: tell(f"guest {number}: {line}")
 
 
-def together(parts: Sequence[Report], cases: Sequence[Case], begun: float) -> Report:
+def broken(parts: Sequence[Sequence[Case]], ends: Sequence[int | boot.GuestDied]) -> tuple[CaseResult, ...]:
+    """Results of the cases whose guests died."""
+    return tuple(
+        CaseResult(case=case, result=Result.BROKEN, seconds=0.0, reason=f"guest {number}: {end}")
+        for number, (share, end) in enumerate(zip(parts, ends, strict=True), 1)
+        if isinstance(end, boot.GuestDied)
+        for case in share
+    )
+
+
+def together(parts: Sequence[Report], cases: Sequence[Case], begun: float, guests: int) -> Report:
     """One report of several, in the order of the cases; ``begun``: the monotonic clock at the start."""
     results = {entry.case.id: entry for part in parts for entry in part.results}
-    environment: Mapping[str, str] = {**parts[0].environment, "guests": str(len(parts))}
+    environment: Mapping[str, str] = {**parts[0].environment, "guests": str(guests)}
     ordered = tuple(results[case.id] for case in cases)
     return replace(parts[0], environment=environment, results=ordered, seconds=time.monotonic() - begun)

@@ -118,7 +118,7 @@ def go(place: KernelName, options: RunOptions, command: Sequence[str] = ()) -> i
     if place is KernelName.VM:
         return subprocess.run(vm.command_here(argv, options.memory), check=False).returncode  # noqa: S603
     try:
-        (status,) = boot.run([(job(options, argv), boot.THROUGH)])
+        status = boot.run(job(options, argv), boot.THROUGH)
     except LabError as reason:
         raise NoKernel(str(reason)) from reason
     return status

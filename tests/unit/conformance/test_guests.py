@@ -1,6 +1,7 @@
 """How several guests share a run, and how their reports become one."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.report import CaseResult, Report, Result
+from kproxy.lab.kernels.boot import GuestDied
 
 
 def report(*cases: Case, result: Result = Result.PASSED) -> Report:
@@ -52,7 +54,20 @@ def test_a_guest_is_made_where_it_helps(cases: int, processors: int, number: int
 def test_parts_become_one_report_in_the_order_of_the_cases() -> None:
     first, second, third = CATALOGUE[:3]
     parts = [report(third, first), report(second, result=Result.FAILED)]
-    whole = guests.together(parts, [first, second, third], time.monotonic())
+    whole = guests.together(parts, [first, second, third], time.monotonic(), 2)
     assert [entry.case for entry in whole.results] == [first, second, third]
     assert whole.exit_code == 1
     assert whole.environment == {"kernel": "7", "guests": "2"}
+
+
+def test_the_cases_of_a_guest_that_died_are_broken_with_its_last_words() -> None:
+    first, second, third = CATALOGUE[:3]
+    lost = guests.broken([[first], [second, third]], [0, GuestDied("out of breath")])
+    assert [(entry.case, entry.result) for entry in lost] == [
+        (second, Result.BROKEN),
+        (third, Result.BROKEN),
+    ]
+    assert {entry.reason for entry in lost} == {"guest 2: out of breath"}
+    whole = guests.together([report(first), replace(report(), results=lost)], CATALOGUE[:3], 0.0, 2)
+    assert whole.exit_code == 2
+    assert [entry.case for entry in whole.results] == [first, second, third]

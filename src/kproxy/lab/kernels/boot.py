@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -61,12 +62,15 @@ THROUGH = Sinks(_write(sys.stdout), _write(sys.stderr))
 """Everything as it comes."""
 
 
+class GuestDied(LabError):
+    """A kernel ended before its command did: how, and the last lines of its console."""
+
+
 class Machine:
     """A guest that runs a job; made with the job's folder, which its guard removes."""
 
-    def __init__(self, job: Job, sinks: Sinks) -> None:
-        """Boot it.  Raises `LabError` when it cannot be."""
-        memory = memory_folder(job.memory)
+    def __init__(self, job: Job, sinks: Sinks, memory: Path) -> None:
+        """Boot it, its memory a file in the folder ``memory``."""
         self._folder = _prepared(job)
         streams = ((self._folder / name).open("rb", buffering=0) for name in ("out", "error"))
         self._streams: list[tuple[BinaryIO, Sink]] = list(zip(streams, (sinks.out, sinks.error), strict=True))
@@ -99,22 +103,24 @@ class Machine:
         self._guard.stdout.close()
 
     def finish(self) -> int:
-        """What is left of its output, and its exit status.  Raises `LabError` when the kernel itself failed."""
+        """What is left of its output, and its exit status.  Raises `GuestDied`."""
+        self.forward()
         try:
-            self.forward()
             return int((self._folder / "status").read_text())
         except FileNotFoundError:
-            lines = (self._folder / "console").read_text(errors="replace").splitlines()
-            tail = "\n".join(lines[-_CONSOLE_TAIL_LINES:])
-            assert self._guard.stdout
-            code = self._guard.stdout.readline().decode().strip()
-            raise LabError(
-                f"the User-Mode Linux kernel ended before its command did ({code}):\n{tail}"
-            ) from None
+            raise GuestDied(self._last_words()) from None
+
+    def _last_words(self) -> str:
+        assert self._guard.stdout
+        how = _how_it_ended(self._guard.stdout.readline().decode().strip())
+        console = (self._folder / "console").read_text(errors="replace").splitlines()
+        tail = console[-_CONSOLE_TAIL_LINES:] or ["(its console is empty)"]
+        return "\n".join([f"the User-Mode Linux kernel ended before its command did ({how}):", *tail])
 
     def close(self) -> None:
         """Let go of it; kills it when it still runs."""
         self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)  # where the guard was killed
         os.close(self._control)
         for stream, _ in self._streams:
             stream.close()
@@ -131,6 +137,17 @@ def _prepared(job: Job) -> Path:
     return folder
 
 
+def _how_it_ended(code: str) -> str:
+    """A guard's report in words; it is empty when the guard was killed, and the kernel with it."""
+    match code:
+        case "":
+            return "its guard was killed"
+        case _ if code.startswith("-"):
+            return f"killed by {signal.Signals(-int(code)).name}"
+        case _:
+            return f"exit status {code}"
+
+
 def _guarded(argv: Sequence[str], folder: Path, control: int, memory: Path) -> subprocess.Popen[bytes]:
     """Start the guard, which starts the kernel with ``control`` as its standard input."""
     guard = Path(__file__).with_name("guard.py")
@@ -145,22 +162,38 @@ def _guarded(argv: Sequence[str], folder: Path, control: int, memory: Path) -> s
     )
 
 
-def run(jobs: Sequence[tuple[Job, Sinks]]) -> list[int]:
-    """Run these jobs side by side to their ends; their exit statuses.
+def run(job: Job, sinks: Sinks) -> int:
+    """Run a job to its end; its exit status.  As `run_all`, but raises `GuestDied`."""
+    (outcome,) = run_all([(job, sinks)])
+    if isinstance(outcome, GuestDied):
+        raise outcome
+    return outcome
+
+
+def run_all(jobs: Sequence[tuple[Job, Sinks]]) -> list[int | GuestDied]:
+    """Run these jobs side by side to their ends; their exit statuses, or how their kernels died.
 
     SIGINT and SIGTERM go to the commands; one SIGINT more than `_PATIENCE_WITH_INTERRUPTS` - 1 kills the guests.
-    Raises `LabError` when a kernel fails, KeyboardInterrupt when killed by impatience.
+    Raises `LabError` when a kernel cannot be started, KeyboardInterrupt when killed by impatience.
     """
     machines: list[Machine] = []
+    memory = memory_folder(sum(job.memory for job, _ in jobs))
     try:
         for job, sinks in jobs:
-            machines.append(Machine(job, sinks))
+            machines.append(Machine(job, sinks, memory))
         with _signals_passed_on(machines):
             _attend(machines)
-        return [machine.finish() for machine in machines]
+        return [_outcome(machine) for machine in machines]
     finally:
         for machine in machines:
             machine.close()
+
+
+def _outcome(machine: Machine) -> int | GuestDied:
+    try:
+        return machine.finish()
+    except GuestDied as death:
+        return death
 
 
 def _attend(machines: Sequence[Machine]) -> None:
@@ -205,7 +238,7 @@ def probe(kernel: UmlKernel) -> Mapping[Ability, str]:
         cwd=Path("/"),
         memory=256,
     )
-    (status,) = run([(job, Sinks(out.extend, error.extend))])
+    status = run(job, Sinks(out.extend, error.extend))
     if status:
         raise LabError(f"probing {kernel.path} ended with {status}: {error.decode(errors='replace').strip()}")
     return {**abilities.decode(out.decode()), Ability.TIME_TRAVEL: kernel.findings[Ability.TIME_TRAVEL]}

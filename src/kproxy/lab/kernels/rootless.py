@@ -1,7 +1,7 @@
 """The machine's own kernel without root: namespaces of a user's own.
 
 ``python -m kproxy.lab.kernels.rootless COMMAND ARGUMENT...`` makes user, mount and network namespaces, becomes their
-root, covers ``/run`` (tools lock files there) and turns into the command: same process, so signals, output and exit
+root, covers ``/run`` (tools lock files there, and temporary files are kept there) and turns into the command: same process, so signals, output and exit
 status are the command's own, and nothing is left to clean up.
 """
 
@@ -23,6 +23,9 @@ from kproxy.lab.namespaces import CLONE_NEWNET, LabError
 # linux/sched.h, linux/mount.h
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
+
+SCRATCH = "/run"
+"""Where temporary files are: they go with the mount, however the command ends."""
 
 FIX = (
     "sysctl -w user.max_user_namespaces=10000; where they exist: "
@@ -80,6 +83,7 @@ def main(argv: Sequence[str]) -> None:
     """Enter, then become the command."""
     try:
         enter()
+        os.environ["TMPDIR"] = SCRATCH
         os.execvp(argv[0], list(argv))  # noqa: S606 (no shell is wanted)
     except (LabError, OSError) as reason:
         sys.exit(f"{reason}")
