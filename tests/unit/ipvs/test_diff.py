@@ -11,6 +11,7 @@ from kproxy.backends.ipvs.chains import Options
 from kproxy.backends.ipvs.compile import Context
 from kproxy.backends.ipvs.diff import (
     Addresses,
+    Chains,
     Members,
     Orders,
     Picture,
@@ -22,7 +23,7 @@ from kproxy.backends.ipvs.diff import (
     transaction,
     whole,
 )
-from kproxy.backends.ipvs.names import Set
+from kproxy.backends.ipvs.names import OURS, Set
 from kproxy.backends.ipvs.program import Program, delta, program
 from kproxy.backends.ipvs.rules import MarkKey
 from kproxy.net import Family, Protocol
@@ -48,6 +49,8 @@ def execute(picture: Picture, todo: Transaction) -> None:
             case Addresses(addresses, bind):
                 assert picture.addresses.isdisjoint(addresses) is bind
                 picture.addresses ^= set(addresses)
+            case Chains():
+                pass
             case Orders(orders):
                 for order in orders:
                     obey(picture, order)
@@ -160,6 +163,28 @@ def test_a_service_that_goes_is_unreachable_first_and_loses_its_guards_last() ->
     ):
         assert before_and_after(todo, first, second), (first, second)
     assert text(todo)[-1].startswith("delete fwmark ")
+
+
+def test_what_another_proxy_served_is_let_in_before_chains_that_ask_for_it() -> None:
+    """kube-proxy has no set of what is served: its chains let in what is in several."""
+    old = service(frontend(*VIP, EVERYWHERE))
+    new = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, HERE), name="ns/new:http")
+    picture, _ = kernel_with(plan_of(old))
+    picture.members = {member for member in picture.members if member.set not in OURS}
+    todo = transaction(picture, whole(picture, programmed(plan_of(old, new))), Family.IPV4)
+    for first, second in (
+        ("add KUBE-IPVS-SERVED 203.0.113.9,tcp:80", "chains"),
+        ("chains", "add tcp 10.96.0.1:80 rr flags 0x0"),
+        ("add tcp 10.96.0.1:80 -> 10.0.1.1:8080 weight 1", "add KUBE-IPVS-SERVED 10.96.0.1,tcp:80"),
+    ):
+        assert before_and_after(todo, first, second), (first, second)
+
+
+def test_chains_are_written_when_they_differ() -> None:
+    picture, before = kernel_with(plan_of())
+    first = to(plan_of(service(frontend(*VIP, EVERYWHERE))), picture, before)
+    assert "chains" not in text(first)
+    assert text(to(plan_of(detector=None), picture, before)) == ["chains"]
 
 
 def test_no_remote_endpoint_is_ever_reached_without_masquerading() -> None:

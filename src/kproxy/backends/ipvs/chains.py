@@ -9,7 +9,7 @@ The way of a packet from elsewhere::
     nat POSTROUTING    masquerades
 
 A packet of the node itself meets IPVS in OUTPUT, after mangle and nat but before filter; so mangle does for it
-what filter does for others.  Pure.
+what filter does for others, and the chain that kube-proxy has for it in filter is kept empty.  Pure.
 """
 
 from __future__ import annotations
@@ -135,6 +135,7 @@ class _Writer:
                 names.SOURCE_RANGES_FIREWALL: self._source_ranges(),
                 names.NODE_PORT: (Rule(Verdict.ACCEPT, self._to_health_check()),),
                 names.IPVS_FILTER: self._ipvs_filter(),
+                names.IPVS_OUT_FILTER: (),
                 names.FORWARD: self._forward(),
             },
         }

@@ -83,7 +83,7 @@ def part(service: ServicePlan, mark: int, mask: int, context: Context) -> Part:
         if shortcut is not None and shortcut.endpoints:
             virtuals[MarkKey(mark)] = _virtual(service, shortcut, _by_mark(service, context))
             members.update(
-                Member(Set.SHORTCUT, f"{_element(key)} skbmark {mark:#x}/{mask:#x}") for key in keys
+                Member(Set.SHORTCUT, f"{element(key)} skbmark {mark:#x}/{mask:#x}") for key in keys
             )
         if frontend.address is not None and frontend.address not in context.node_addresses:
             addresses.add(frontend.address)
@@ -120,23 +120,23 @@ def _virtual(service: ServicePlan, pool: Pool, server: Server) -> Virtual:
 def _members(service: ServicePlan, frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:
     yield from _of_exposure(service, frontend, keys)
     if frontend.address is not None:
-        yield from (Member(Set.SERVED, _element(key)) for key in keys)
+        yield from (Member(Set.SERVED, element(key)) for key in keys)
     if not frontend.pool.endpoints and frontend.on_empty is OnEmpty.DROP:
         internal = frontend.exposure is Exposure.CLUSTER_IP
         unanswered = Set.CLUSTER_IP_UNANSWERED if internal else Set.EXTERNAL_UNANSWERED
-        yield from (Member(unanswered, _element(key)) for key in keys)
+        yield from (Member(unanswered, element(key)) for key in keys)
     yield from _source_ranges(frontend, keys)
     for pool in (frontend.pool, frontend.shortcut):
         for endpoint in pool.endpoints if pool else ():
             if endpoint.local:
-                element = _element(AddressKey(endpoint.address, endpoint.port, service.protocol))
-                yield Member(Set.LOOP_BACK, f"{element},{text_of(endpoint.address)}")
+                at = element(AddressKey(endpoint.address, endpoint.port, service.protocol))
+                yield Member(Set.LOOP_BACK, f"{at},{text_of(endpoint.address)}")
 
 
 def _of_exposure(service: ServicePlan, frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:
     """The sets that decide on masquerading."""
     preserved = frontend.masquerade is Masquerade.NEVER
-    elements = [_element(key) for key in keys]
+    elements = [element(key) for key in keys]
     match frontend.exposure:
         case Exposure.CLUSTER_IP:
             sets = [Set.CLUSTER_IP]
@@ -148,7 +148,7 @@ def _of_exposure(service: ServicePlan, frontend: Frontend, keys: list[AddressKey
             every, local = _NODE_PORTS[service.protocol]
             sets = [every, *([local] if preserved else [])]
             elements = elements if service.protocol is Protocol.SCTP else [str(frontend.port)]
-    yield from (Member(which, element) for which in sets for element in elements)
+    yield from (Member(which, text) for which in sets for text in elements)
 
 
 def _source_ranges(frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:
@@ -156,15 +156,16 @@ def _source_ranges(frontend: Frontend, keys: list[AddressKey]) -> Iterator[Membe
     if frontend.sources is None or any(network.prefixlen == 0 for network in frontend.sources):
         return
     for key in keys:
-        element = _element(key)
-        yield Member(Set.LOAD_BALANCER_FIREWALL, element)
+        at = element(key)
+        yield Member(Set.LOAD_BALANCER_FIREWALL, at)
         for network in frontend.sources:
-            yield Member(Set.LOAD_BALANCER_SOURCE_CIDR, f"{element},{_network(network)}")
+            yield Member(Set.LOAD_BALANCER_SOURCE_CIDR, f"{at},{_network(network)}")
         if frontend.admit_self:
-            yield Member(Set.LOAD_BALANCER_SOURCE_IP, f"{element},{text_of(key.address)}")
+            yield Member(Set.LOAD_BALANCER_SOURCE_IP, f"{at},{text_of(key.address)}")
 
 
-def _element(key: AddressKey) -> str:
+def element(key: AddressKey) -> str:
+    """How the sets of addresses and ports know a virtual server."""
     return f"{text_of(key.address)},{key.protocol.value.lower()}:{key.port}"
 
 

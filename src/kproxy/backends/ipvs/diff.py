@@ -3,21 +3,25 @@
 A packet must never be served without what belongs to it (masquerading, source ranges, silence, a shortcut), nor
 be refused between two states in which it is served.  Hence::
 
-    virtual servers of shortcuts | members that guard | addresses that go | members that let in, removed |
-    virtual servers | members that let in, and the end of guards | addresses that come | idle shortcuts
+    virtual servers of shortcuts | members that guard, and those that let in what is served already | chains |
+    addresses that go | members that let in, removed | virtual servers | members that let in, and the end of
+    guards | addresses that come | idle shortcuts
 
-One netlink message a changed virtual server or destination, and at most two runs of ``ipset``.  Pure.
+The chains come after the members they ask for: where another proxy's chains stood, what it served is never refused.
+One netlink message a changed virtual server or destination; one run of ``ipset`` before them and one after, and
+another between addresses and virtual servers that go.  Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from itertools import filterfalse
 
-from kproxy.backends.ipvs.compile import Virtual
+from kproxy.backends.ipvs.compile import Virtual, element
 from kproxy.backends.ipvs.names import UNMASQUERADED, Set, set_name
 from kproxy.backends.ipvs.program import Delta, Program, Use
-from kproxy.backends.ipvs.rules import Destination, Key, MarkKey, Member, Server
+from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, MarkKey, Member, Ruleset, Server
 from kproxy.net import Address, Family
 
 
@@ -120,7 +124,17 @@ class Addresses:
         return "\n".join(f"{'bind' if self.bind else 'unbind'} {address}" for address in self.addresses)
 
 
-Step = Orders | Members | Addresses
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """All chains and the jumps to them, in place of what they held."""
+
+    ruleset: Ruleset
+
+    def __str__(self) -> str:
+        return "chains"
+
+
+Step = Orders | Members | Chains | Addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +153,7 @@ def whole(picture: Picture, desired: Program) -> Delta:
     held: set[Use] = {*picture.members, *picture.addresses}
     virtuals: dict[Key, Virtual | None] = {**dict.fromkeys(picture.servers), **desired.virtuals()}
     needs = desired.needs
-    return Delta(virtuals, tuple(needs - held), tuple(held - needs))
+    return Delta(virtuals, tuple(needs - held), tuple(held - needs), desired.ruleset)
 
 
 def transaction(picture: Picture, delta: Delta, family: Family) -> Transaction:
@@ -151,7 +165,9 @@ def transaction(picture: Picture, delta: Delta, family: Family) -> Transaction:
     steps: Iterable[Step] = (
         Orders(tuple(order for p in marks for order in p.grown())),
         Members(family, members.removed_first, members.added_first),
+        *(() if delta.ruleset is None else (Chains(delta.ruleset),)),
         Addresses(tuple(use for use in delta.unneeded if not isinstance(use, Member)), bind=False),
+        Members(family, members.let_in_no_more, ()),
         Orders(tuple(order for p in others for order in (*p.grown(), *p.shrunk()))),
         Members(family, members.removed_last, members.added_last),
         Addresses(tuple(use for use in delta.needed if not isinstance(use, Member)), bind=True),
@@ -206,6 +222,7 @@ class _Planned:
 class _SortedMembers:
     removed_first: tuple[Member, ...]
     added_first: tuple[Member, ...]
+    let_in_no_more: tuple[Member, ...]
     removed_last: tuple[Member, ...]
     added_last: tuple[Member, ...]
 
@@ -213,44 +230,47 @@ class _SortedMembers:
 def _sorted_members(picture: Picture, delta: Delta) -> _SortedMembers:
     """What guards comes first and goes last; what lets packets in, or out of a guard, the other way round.
 
-    A member that differs from one to be removed in its options only replaces it.
+    What lets in packets to a virtual server that is there already comes first too.  A member that differs from one to
+    be removed in its options only replaces it.
     """
     needed = [use for use in delta.needed if isinstance(use, Member)]
     replaced = {(member.set, member.element) for member in needed}
     unneeded = [
         use for use in delta.unneeded if isinstance(use, Member) and (use.set, use.element) not in replaced
     ]
-    staying = picture.members.difference(unneeded)
+    going = set(unneeded)
+    fresh = {
+        element(key) for key in delta.virtuals if key not in picture.servers and isinstance(key, AddressKey)
+    }
 
     def arrives_late(member: Member) -> bool:
         if member.set in UNMASQUERADED:
             return _twin(member) in picture.members
-        return member.set in _LETS_IN
+        return member.set is Set.SERVED and member.element in fresh
 
     def leaves_early(member: Member) -> bool:
-        if member.set in UNMASQUERADED:
-            return _twin(member) in staying
-        return member.set in _LETS_IN
+        if member.set not in UNMASQUERADED:
+            return False
+        return (twin := _twin(member)) in picture.members and twin not in going
+
+    def leaves_late(member: Member) -> bool:
+        return member.set is not Set.SERVED and not leaves_early(member)
 
     return _SortedMembers(
         _ordered(filter(leaves_early, unneeded)),
-        _ordered(filter(_not(arrives_late), needed)),
-        _ordered(filter(_not(leaves_early), unneeded), backwards=True),
+        _ordered(filterfalse(arrives_late, needed)),
+        _ordered(member for member in unneeded if member.set is Set.SERVED),
+        _ordered(filter(leaves_late, unneeded), backwards=True),
         _ordered(filter(arrives_late, needed)),
     )
 
 
-_LETS_IN = {Set.SERVED}
 _RANK = {which: rank for rank, which in enumerate(Set)}
 _RANK[Set.LOAD_BALANCER_FIREWALL] = len(Set)
 
 
 def _twin(member: Member) -> Member:
     return Member(UNMASQUERADED[member.set], member.text)
-
-
-def _not(predicate: Callable[[Member], bool]) -> Callable[[Member], bool]:
-    return lambda member: not predicate(member)
 
 
 def _ordered(members: Iterable[Member], *, backwards: bool = False) -> tuple[Member, ...]:
@@ -270,3 +290,5 @@ def _empty(step: Step) -> bool:
             return not removed and not added
         case Addresses(addresses):
             return not addresses
+        case Chains():
+            return False

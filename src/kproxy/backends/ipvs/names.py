@@ -23,7 +23,7 @@ class SetType(enum.Enum):
 class Set(enum.Enum):
     """An ipset; the value is its name after ``KUBE-`` or ``KUBE-6-`` (``ipvs.ipsets``, ``ds.ipvs-names``).
 
-    The last four are ours: what is served on the device's addresses, what has no endpoint on this node
+    The last four, `OURS`, kube-proxy does not have: what is served on the device's addresses, what has no endpoint on this node
     though its policy wants one, and what the node and its pods reach by a shortcut (its mark comes with it).
     """
 
@@ -54,6 +54,8 @@ class Set(enum.Enum):
         """What it holds."""
         return _TYPES.get(self, SetType.ADDRESS_PORT)
 
+
+OURS = frozenset({Set.SERVED, Set.CLUSTER_IP_UNANSWERED, Set.EXTERNAL_UNANSWERED, Set.SHORTCUT})
 
 _TYPES = {
     Set.LOOP_BACK: SetType.ADDRESS_PORT_ADDRESS,

@@ -59,11 +59,16 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Between two programs: virtual servers that may differ (None: unwanted), and what is needed from now on, or no more."""
+    """Between two programs.
+
+    ``virtuals``: those that may differ (None: unwanted).  ``needed``, ``unneeded``: what is used from now on, or
+    no more.  ``ruleset``: the chains, where they may differ.
+    """
 
     virtuals: Mapping[Key, Virtual | None]
     needed: tuple[Use, ...]
     unneeded: tuple[Use, ...]
+    ruleset: Ruleset | None = None
 
 
 def program(plan: Plan, context: Context, options: Options, previous: Program | None = None) -> Program:
@@ -87,22 +92,19 @@ def program(plan: Plan, context: Context, options: Options, previous: Program | 
 
 
 def delta(before: Program, after: Program) -> Delta:
-    """What changed."""
+    """What changed; only what changed is looked at."""
     virtuals: dict[Key, Virtual | None] = {}
+    needed: dict[Use, None] = dict.fromkeys(after.extra - before.extra)
+    unneeded: dict[Use, None] = dict.fromkeys(before.extra - after.extra)
     for old, new in _pairs(before.fragments, after.fragments):
         if old is not None:
             virtuals |= {key: virtuals.get(key) for key in old.part.virtuals}
+            unneeded |= dict.fromkeys(use for use in _used(old) if use not in after.uses)
         if new is not None:
             virtuals |= new.part.virtuals
-    return Delta(virtuals, _lacking(before, after), _lacking(after, before))
-
-
-def _lacking(one: Program, other: Program) -> tuple[Use, ...]:
-    """What the other needs and the one does not."""
-    lacking: list[Use] = [*(other.extra - one.extra)]
-    if other.uses is not one.uses:
-        lacking += [use for use in other.uses if use not in one.uses]
-    return tuple(lacking)
+            needed |= dict.fromkeys(use for use in _used(new) if use not in before.uses)
+    ruleset = after.ruleset if after.chain_context != before.chain_context else None
+    return Delta(virtuals, tuple(needed), tuple(unneeded), ruleset)
 
 
 def _pairs(

@@ -15,6 +15,7 @@ from kproxy.backends.ipvs.chains import Options, mark_masks
 from kproxy.backends.ipvs.compile import Context
 from kproxy.backends.ipvs.diff import (
     Addresses,
+    Chains,
     Members,
     Order,
     Orders,
@@ -100,8 +101,6 @@ class IpvsKernel:
         if believed is None:
             self._prepare()
         desired = self._latest = program(plan, self._context(plan), self._options, self._latest)
-        if believed is None or believed.chain_context != desired.chain_context:
-            self._tools.write(desired.ruleset)
         if believed is None:
             self._picture = self._read(desired)
         change = whole(self._picture, desired) if believed is None else delta(believed, desired)
@@ -194,6 +193,8 @@ class IpvsKernel:
                 sets.change(step)
                 self._picture.members.difference_update(step.removed)
                 self._picture.members.update(step.added)
+            case Chains(ruleset):
+                self._tools.write(ruleset)
             case Addresses(addresses, bind=True):
                 device.bind(addresses)
                 self._picture.addresses.update(addresses)

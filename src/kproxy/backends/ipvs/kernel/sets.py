@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from kproxy import host
 from kproxy.backends.ipvs.diff import Members
-from kproxy.backends.ipvs.names import Set, SetType, set_name
+from kproxy.backends.ipvs.names import OURS, Set, SetType, set_name
 from kproxy.backends.ipvs.rules import Member
 from kproxy.net import Family
 
-_MOST_MEMBERS = 1 << 20
+_MOST_MEMBERS, _MOST_MEMBERS_OF_OURS = 1 << 16, 1 << 20
+"""Sets that kube-proxy has too are made with its limit: the kernel takes a set of the same name with another for a
+stranger, and neither proxy could follow the other."""
+
 _FAMILY = {Family.IPV4: "inet", Family.IPV6: "inet6"}
 
 
@@ -52,7 +55,8 @@ def _creation(which: Set, family: Family) -> str:
     if which.type is SetType.PORT:
         return f"{which.type.value} range 0-65535"
     options = " skbinfo" if which is Set.SHORTCUT else ""
-    return f"{which.type.value} family {_FAMILY[family]} maxelem {_MOST_MEMBERS}{options}"
+    most = _MOST_MEMBERS_OF_OURS if which in OURS else _MOST_MEMBERS
+    return f"{which.type.value} family {_FAMILY[family]} maxelem {most}{options}"
 
 
 def _restore(text: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kproxy import host
-from kproxy.backends.ipvs import chains, names
+from kproxy.backends.ipvs import names
 from kproxy.backends.ipvs.rules import HookRule, Ruleset, Table
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
@@ -28,15 +28,24 @@ OWN_CHAINS: Mapping[Table, tuple[str, ...]] = {
         names.SOURCE_RANGES_FIREWALL,
     ),
     Table.NAT: (names.LOAD_BALANCER, names.NODE_PORT),
-    Table.FILTER: (names.NODE_PORT, names.IPVS_FILTER, names.SOURCE_RANGES_FIREWALL),
+    Table.FILTER: (
+        names.NODE_PORT,
+        names.IPVS_FILTER,
+        names.IPVS_OUT_FILTER,
+        names.SOURCE_RANGES_FIREWALL,
+    ),
 }
 """The chains that no other mode has."""
 
-_SHARED: Mapping[Table, tuple[str, ...]] = {
+_REFERRING: Mapping[Table, tuple[str, ...]] = {
+    Table.MANGLE: ("PREROUTING", "OUTPUT"),
     Table.NAT: (names.SERVICES, names.POSTROUTING),
-    Table.FILTER: (names.PROXY_FIREWALL,),
+    Table.FILTER: ("INPUT", "FORWARD", "OUTPUT", names.PROXY_FIREWALL),
 }
-"""Chains that other modes have too, with rules of this mode that refer to its sets and chains."""
+"""Chains that are not this mode's alone, with rules that refer to its chains and sets."""
+
+_FIREWALL_JUMP = f'"kube-proxy firewall rules" -j {names.PROXY_FIREWALL}'
+"""A jump of this mode to a chain that iptables mode has too, under another comment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +71,16 @@ class Tools:
 
     def remove(self) -> None:
         """Remove the chains that only this mode has, and every rule that refers to them or to its sets."""
-        lines: dict[Table, list[str]] = {table: [] for table in Table}
-        absent = self.missing(chains.hooks())
-        for hook in chains.hooks():
-            chain = str(hook.rule.target).removeprefix("-j ")
-            if chain in (*OWN_CHAINS[hook.table], names.PROXY_FIREWALL) and hook not in absent:
-                lines[hook.table].append(f"-D {hook.chain} {hook.rule}")
-        for table, shared in _SHARED.items():
-            rules = [rule for chain in shared for rule in self._rules(table, chain)]
-            lines[table] += [f"-D {rule.removeprefix('-A ')}" for rule in rules if _refers(rule, table)]
-        for table, own in OWN_CHAINS.items():
-            there = [chain for chain in own if self._rules(table, chain)]
-            lines[table] = [
-                *(f":{chain} - [0:0]" for chain in there),
-                *lines[table],
-                *(f"-X {chain}" for chain in there),
-            ]
-        self._restore("".join(_block(table, found) for table, found in lines.items() if found))
+        self._restore("".join(_block(table, lines) for table in Table if (lines := self._removal(table))))
+
+    def _removal(self, table: Table) -> list[str]:
+        there = [chain for chain in OWN_CHAINS[table] if self._rules(table, chain)]
+        rules = [rule for chain in _REFERRING[table] for rule in self._rules(table, chain)]
+        return [
+            *(f":{chain} - [0:0]" for chain in there),
+            *(f"-D {rule.removeprefix('-A ')}" for rule in rules if _refers(rule, table)),
+            *(f"-X {chain}" for chain in there),
+        ]
 
     def _rules(self, table: Table, chain: str) -> list[str]:
         """The chain as ``iptables -S`` lists it, its declaration first; empty where there is none."""
@@ -138,5 +140,7 @@ def _block(table: Table, lines: list[str]) -> str:
 
 def _refers(rule: str, table: Table) -> bool:
     """Whether a listed rule needs something that only this mode has."""
+    if not rule.startswith("-A"):
+        return False
     target = rule.rpartition(" ")[2]
-    return rule.startswith("-A") and ("--match-set KUBE-" in rule or target in OWN_CHAINS[table])
+    return "--match-set KUBE-" in rule or target in OWN_CHAINS[table] or rule.endswith(_FIREWALL_JUMP)
