@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from docs import coverage, regressions
-from docs.coverage import Behaviour, Standing
+from docs.coverage import Standing
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.command import CannotRun, holding
 from kproxy.conformance.regressions import REGRESSIONS, Shows
@@ -43,9 +43,13 @@ def test_every_behaviour_a_clause_sums_up_is_known() -> None:
     assert named - set(BEHAVIOURS) == set()
 
 
-@pytest.mark.parametrize("behaviour", [pytest.param(b, id=b.id) for b in BEHAVIOURS.values() if b.pinned])
-def test_a_case_that_is_said_to_show_a_behaviour_rests_on_a_clause_of_it(behaviour: Behaviour) -> None:
-    idle = [id for id in behaviour.pinned if not CASES[id].clauses & set(behaviour.clauses)]
+def test_a_case_that_is_said_to_show_a_behaviour_rests_on_a_clause_of_it() -> None:
+    idle = [
+        (behaviour.id, id)
+        for behaviour in BEHAVIOURS.values()
+        for id in behaviour.pinned
+        if not CASES[id].clauses & set(behaviour.clauses)
+    ]
     assert idle == []
 
 

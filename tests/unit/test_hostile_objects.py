@@ -120,7 +120,7 @@ NFTABLES = (
     rf"|add rule ip6? kube-proxy {NAME} [A-Za-z0-9 .:,/@{{}}!=<&()*_\[\]-]+(?: comment \"[ !#-\[\]-~]*\")?"
     rf"|add element ip6? kube-proxy {NAME} \{{ [A-Za-z0-9 .:,/_\[\]-]+ \}}"
 )
-IPVS = rf"(?:add|edit|bind|delete) [A-Za-z0-9 .:,/\[\]>-]+|{RULE}"
+IPVS = rf"chains|(?:add|edit|bind|delete) [A-Za-z0-9 .:,/\[\]>-]+|{RULE}"
 
 RENDERED: dict[str, tuple[Callable[[Plan], list[str]], re.Pattern[str]]] = {
     "iptables": (iptables_lines, re.compile(IPTABLES)),

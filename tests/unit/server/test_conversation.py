@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -51,8 +51,9 @@ class Server:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._read(connection)
                 data = answer.encode()
-                for at in range(0, len(data), self.size):
-                    connection.sendall(data[at : at + self.size])
+                with suppress(ConnectionError):  # who has heard enough hangs up
+                    for at in range(0, len(data), self.size):
+                        connection.sendall(data[at : at + self.size])
                 if answer is CUT:
                     time.sleep(0.2)  # a reset takes away what was not read yet
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
