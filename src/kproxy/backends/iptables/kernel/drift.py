@@ -10,8 +10,7 @@ import re
 import time
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Protocol
 
 from kproxy.backends.iptables import names
 from kproxy.backends.iptables.base import hooks
@@ -61,52 +60,24 @@ def is_ours(table: Table, chain: ChainName) -> bool:
 
 
 class Heard:
-    """For iptables-nft.
-
-    Nobody listens while all of a family's rules are written: the kernel would make a message of each, tens of
-    thousands, for whoever hears them.
-    """
-
-    _all: ClassVar[WeakSet[Heard]] = WeakSet()
-    _writers: ClassVar[set[Heard]] = set()
-    """Whose rules are being written as a whole: no family listens then, for the kernel tells all of them."""
+    """For iptables-nft."""
 
     def __init__(self, family: Family) -> None:
-        """Listen later; `HostError` then when it cannot be."""
+        """Begin to listen; `HostError` when it cannot be."""
         self._family = family
-        self._monitor: Monitor | None = None
-        self._all.add(self)
+        self._monitor = Monitor(_WORD)
 
     def own(self, process: int) -> None:
         """The kernel gives a tool its process ID as netlink port, if that is free."""
-        monitor = self._monitor
-        if monitor is not None:
-            monitor.ignore(process)
-        if not process and self in self._writers:
-            self._writers.discard(self)
-            self._listen()
+        self._monitor.ignore(process)
 
     def begin(self) -> None:
-        """Hear nothing of what is written now."""
-        self._writers.add(self)
-        for family in list(self._all):
-            family.stop_listening()
+        """Hear what came up to now."""
+        self._monitor.forget()
 
     def found(self, totals: Mapping[Table, int], *, closely: bool) -> tuple[str, ...]:  # noqa: ARG002
         """As they come.  Where too much came to be heard, the close look must do."""
-        monitor = self._monitor
-        if monitor is None:
-            self._listen()
-            return ()
-        return named(filter(self._concerns_us, monitor.changes() or ()))
-
-    def stop_listening(self) -> None:
-        """Until no family is written as a whole any more."""
-        self._monitor = None
-
-    def _listen(self) -> None:
-        if not self._writers:
-            self._monitor = Monitor(_WORD)
+        return named(filter(self._concerns_us, self._monitor.changes() or ()))
 
     def _concerns_us(self, change: Change) -> bool:
         """A chain of ours, or a jump to one from a builtin chain that was taken away."""
