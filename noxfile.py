@@ -118,6 +118,14 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def churn(session: nox.Session) -> None:
+    """A day of endpoint changes in minutes: the daemon's memory stays flat (root)."""
+    need_root(session)
+    session.install(".[test]")
+    session.run("python", "-m", "tests.bench.churn", *session.posargs)
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """First programming, one change and peak memory, against the bare tools in the same run (root)."""
     need_root(session)

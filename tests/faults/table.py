@@ -15,7 +15,7 @@ from pathlib import Path
 from kproxy.conformance.testbeds.proxies import API_PORT
 from kproxy.conformance.world import RestartProxy
 from kproxy.lab import topology
-from kproxy.lab.apiserver import Refuse
+from kproxy.lab.apiserver import Hold, Kind, Refuse
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
 from kproxy.lab.processes import run_in
@@ -31,6 +31,8 @@ Happening = Callable[[Stage], Awaitable[None]]
 BACK = 12.0
 """The longest pause between two watches is 10 s."""
 SHORT = 2.0
+LISTED = "] services: "
+"""A daemon's log when it has been told of all Services."""
 
 # ------------------------------------------------------------------------------- the API server
 
@@ -43,6 +45,36 @@ async def api_server_killed(stage: Stage) -> None:
     assert await stage.serves_old()
     for one in stage.wires.values():
         await one.connect()
+
+
+async def down_at_start(stage: Stage) -> None:
+    """The daemons start, and there is nobody to ask: the rules of their predecessors stay (``life.apiserver-down``)."""
+    for one in stage.wires.values():
+        await one.disconnect()
+    before = await rules(stage)
+    await stage.bed.change([RestartProxy(node, ()) for node in topology.NODES])
+    await stage.change()
+    await asyncio.sleep(2 * SHORT)
+    assert await rules(stage) == before
+    for one in stage.wires.values():
+        await one.connect()
+
+
+async def slices_withheld(stage: Stage) -> None:
+    """The daemons start and are told of Services, but not of EndpointSlices (``life.wait-both``)."""
+    before, lists = await rules(stage), [stage.log(node).count(LISTED) for node in topology.NODES]
+    with stage.server.faults.during(Hold(kinds=frozenset({Kind.ENDPOINT_SLICE}))):
+        await stage.bed.change([RestartProxy(node, ()) for node in topology.NODES])
+        await stage.change()
+        await asyncio.sleep(2 * SHORT)
+        assert [stage.log(node).count(LISTED) for node in topology.NODES] == [count + 1 for count in lists]
+        assert await rules(stage) == before
+
+
+async def rules(stage: Stage) -> list[str]:
+    """What nodes hold, without what counts or comes and goes with packets."""
+    listed = ("nft", "-s", "list", "table", "ip", "kube-proxy")
+    return [await run_in(stage.lab.network[node], listed) for node in topology.NODES]
 
 
 def on_the_wire(treatment: Treatment, seconds: float = SHORT) -> Happening:
@@ -266,6 +298,20 @@ FAULTS = (
         about="For 5 s all requests are answered by 429 with Retry-After: 2, and open watches end.",
         happen=refused(429, retry_after=2, seconds=5),
         within=BACK,
+    ),
+    Fault(
+        name="api-server-down-at-start",
+        about="The daemons are killed and start again while the API server is down, for 4 s.",
+        happen=down_at_start,
+        within=BACK,
+        health=Health.GONE,
+    ),
+    Fault(
+        name="slices-withheld-at-start",
+        about="The daemons are killed and start again; Services are listed, EndpointSlices are not, for 4 s.",
+        happen=slices_withheld,
+        within=BACK,
+        health=Health.GONE,
     ),
     Fault(
         name="version-forgotten",
