@@ -27,7 +27,7 @@ from kproxy.lab.apiserver import ApiServer, Kind
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.observation import Answered, ProbeRequest
-from kproxy.lab.processes import Xtables, listen
+from kproxy.lab.processes import Xtables, listen, run_in
 from kproxy.net import Family
 from tests.faults.wire import LOOPBACK, SERVER_PORT, Wire
 from tests.netns.test_continuity import RATE, ROTATION, WEB, Clients, asking, steady_case
@@ -164,6 +164,17 @@ class Stage:
         seen = await self.lab.probe(request)
         return isinstance(seen, Answered) and seen.who == SENTINEL_POD
 
+    async def rules(self) -> list[str]:
+        """What the nodes' kernels hold for IPv4, without what counts or comes and goes with packets."""
+        tool = f"iptables-{self.proxy.variant.name.lower()}-save"
+        commands = {
+            "iptables": ((tool,),),
+            "nftables": (("nft", "-s", "list", "table", "ip", "kube-proxy"),),
+            "ipvs": ((tool,), ("ipset", "save"), ("ip", "-o", "addr", "show", "kube-ipvs0")),
+        }[self.proxy.mode]
+        nodes = [self.lab.network[node] for node in topology.NODES]
+        return [lasting(await run_in(node, command)) for node in nodes for command in commands]
+
     def folder(self, node: str) -> Path:
         """A daemon's own files (`tests.faults.launch`)."""
         return self.directory / node
@@ -184,6 +195,11 @@ class Stage:
 
     def log(self, node: str) -> str:
         return self.bed.proxies.log(node).read_text(errors="replace")
+
+
+def lasting(listed: str) -> str:
+    """Lines without comments, which have dates, and without counters."""
+    return "\n".join(line.split(" [")[0] for line in listed.splitlines() if line[:1] != "#")
 
 
 def subject(sync_period: float, *, disk: bool) -> Subject:

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.fault import Row, judge
 from tests.faults.table import ROWS
 
-SHORT = [row for row in ROWS if row.at_home and not row.fault.long]
+SHORT = [row for row in ROWS if row.at_home and row.short]
 
 
 @pytest.mark.parametrize("row", SHORT, ids=str)

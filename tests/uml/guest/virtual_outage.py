@@ -11,12 +11,10 @@ import asyncio
 import time
 
 from kproxy.conformance.world import RestartProxy
-from kproxy.lab import topology
 from kproxy.lab.kernels.here import time_here
 from kproxy.lab.kernels.uml import Time
-from kproxy.lab.processes import run_in
+from tests.faults.happen import BACK
 from tests.faults.stage import IPVS, Stage, open_stage
-from tests.faults.table import BACK
 
 HOURS = 2
 SYNC_PERIOD = 600.0
@@ -24,20 +22,13 @@ TICK = 60.0
 """Seconds between two connections of each client."""
 
 
-async def rules(stage: Stage) -> list[str]:
-    """Chains, sets and cluster IPs of both nodes, without counters and dates."""
-    commands = (("iptables-legacy-save",), ("ipset", "save"), ("ip", "-o", "addr", "show", "kube-ipvs0"))
-    told = [await run_in(stage.lab.network[node], command) for node in topology.NODES for command in commands]
-    return ["\n".join(line.split(" [")[0] for line in text.splitlines() if line[:1] != "#") for text in told]
-
-
 async def hours(stage: Stage) -> None:
     """Rules stay as they are, and every client is served, all the time."""
-    before, started = await rules(stage), time.monotonic()
+    before, started = await stage.rules(), time.monotonic()
     while time.monotonic() - started < 3600 * HOURS:
         await asyncio.sleep(TICK)
         assert await stage.serves_old()
-    assert await rules(stage) == before
+    assert await stage.rules() == before
 
 
 def test_hours_without_an_api_server_change_nothing() -> None:
