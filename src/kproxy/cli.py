@@ -166,14 +166,23 @@ def _add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--uml-kernel", default="", metavar="PATH", help="a User-Mode Linux kernel to look at"
     )
     doctor.set_defaults(command=_lab_doctor)
-    kernel = actions.add_parser("kernel", help="the lab's own User-Mode Linux kernel")
+    kernel = actions.add_parser("kernel", help="more kernels for the lab")
     kernels = kernel.add_subparsers(required=True, metavar="ACTION")
-    build = kernels.add_parser("build", help="fetch Debian's source, build, test, keep (10 minutes of CPU)")
+    build = kernels.add_parser(
+        "build", help="User-Mode Linux: fetch Debian's source, build, test, keep (10 minutes of CPU)"
+    )
     build.add_argument(
         "--source", default="", metavar="PACKAGE", help="default: the newest linux-source-X.Y of apt"
     )
     build.add_argument("--jobs", type=int, default=0, metavar="N", help="default: as many as processors")
     build.set_defaults(command=_lab_kernel_build)
+    fetch = kernels.add_parser(
+        "fetch", help="get Debian's kernel for virtual machines, without installing it"
+    )
+    fetch.add_argument(
+        "--package", default="", metavar="PACKAGE", help="default: the one of linux-image-amd64"
+    )
+    fetch.set_defaults(command=_lab_kernel_fetch)
 
 
 def _add_spec(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -370,6 +379,12 @@ def _spec_explain(options: argparse.Namespace) -> int:
             masquerade_all=options.masquerade_all,
         )
     )
+
+
+def _lab_kernel_fetch(options: argparse.Namespace) -> int:
+    from kproxy.lab.kernels import command
+
+    return command.fetch_kernel(options.package)
 
 
 def _conformance_list(options: argparse.Namespace) -> int:

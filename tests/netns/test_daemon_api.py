@@ -44,14 +44,12 @@ printf '{"kind": "ExecCredential", "status": {"token": "%s", "expirationTimestam
 
 @dataclass
 class Stage:
-    """A namespace with an API server and, after `start`, a daemon, in nftables mode by `start`."""
+    """A namespace with an API server and, after `start`, a daemon in nftables mode."""
 
     namespace: Namespace
     server: ApiServer
     folder: Path
     daemon: Process | None = None
-    listing: tuple[str, ...] = ("nft", "list", "table", "ip", "kube-proxy")
-    """The command that shows its rules."""
 
     def start(self, *, user: dict[str, object], cluster: dict[str, object]) -> None:
         kubeconfig, config = self.folder / "kubeconfig", self.folder / "config.yaml"
@@ -82,7 +80,7 @@ class Stage:
 
     async def table(self) -> str:
         try:
-            return await run_in(self.namespace, self.listing)
+            return await run_in(self.namespace, ("nft", "list", "table", "ip", "kube-proxy"))
         except LabError:
             return ""
 

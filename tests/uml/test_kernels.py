@@ -128,7 +128,7 @@ def test_the_cases_of_a_guest_that_dies_are_broken_and_those_of_the_other_are_ju
         os.kill(guests_below(process)[0], signal.SIGKILL)
         out, _ = process.communicate()
     assert process.returncode == 2, out
-    assert "guest 1: the User-Mode Linux kernel ended before its command did (killed by SIGKILL)" in out
+    assert "guest 1: the guest's kernel ended before its command did (killed by SIGKILL)" in out
     results = [entry["result"] for entry in json.loads((tmp_path / "results.json").read_text())["results"]]
     assert sorted(set(results)) == ["broken", "passed"]
     assert left_behind.now() == []

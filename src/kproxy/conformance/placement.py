@@ -6,7 +6,6 @@ The whole process runs inside the chosen kernel: the same command line with ``--
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -115,10 +114,9 @@ def go(place: KernelName, options: RunOptions, command: Sequence[str] = ()) -> i
     argv = list(command) or [sys.executable, "-m", "kproxy", *words(inside(options))]
     if place is KernelName.ROOTLESS:
         rootless.become(argv)
-    if place is KernelName.VM:
-        return subprocess.run(vm.command_here(argv, options.memory), check=False).returncode  # noqa: S603
+    order = vm_job(options, argv) if place is KernelName.VM else job(options, argv)
     try:
-        status = boot.run(job(options, argv), boot.THROUGH)
+        status = boot.run(order, boot.THROUGH)
     except LabError as reason:
         raise NoKernel(str(reason)) from reason
     return status
@@ -144,6 +142,21 @@ def job(options: RunOptions, argv: Sequence[str]) -> uml.Job:
         cwd=Path.cwd(),
         memory=options.memory,
         time=uml.Time(options.time),
+    )
+
+
+def vm_job(options: RunOptions, argv: Sequence[str]) -> vm.Job:
+    """A command as a virtual machine's job; the folders that it writes to are shared."""
+    results = [Path(options.json).absolute().parent] if options.json not in {"", "-"} else []
+    options.evidence.absolute().parent.mkdir(parents=True, exist_ok=True)
+    return vm.Job(
+        kernel=vm.images_here()[0],
+        argv=argv,
+        environment={**os.environ, **terminal(options)},
+        cwd=Path.cwd(),
+        writable=[options.evidence.absolute().parent, *results],
+        memory=options.memory,
+        fast=vm.accelerated(),
     )
 
 

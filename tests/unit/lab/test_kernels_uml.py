@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.lab.kernels import build, uml, vm
+from kproxy.lab.kernels import build, uml
 from kproxy.lab.kernels.abilities import Ability
 from kproxy.lab.kernels.uml import Job, Time, UmlKernel, candidates, command_line, findings
 from kproxy.lab.namespaces import LabError
@@ -131,21 +131,6 @@ def test_memory_needs_a_file_system_with_room() -> None:
     assert uml.memory_folder(1).is_dir()
     with pytest.raises(LabError, match="try --memory"):
         uml.memory_folder(1 << 40)
-
-
-def test_a_virtual_machine_gets_the_working_directory_and_the_command_in_one_word() -> None:
-    slow = vm.command(("a", "b c"), Path("/boot/vmlinuz-6.1"), Path("/w"), 512, fast=False)
-    assert slow[:3] == ["vng", "--run", "/boot/vmlinuz-6.1"]
-    assert slow[slow.index("--rwdir") + 1] == slow[slow.index("--cwd") + 1] == "/w"
-    assert slow[-2:] == ["--exec", "a 'b c'"]
-    assert "--disable-kvm" in slow
-    assert "--disable-kvm" not in vm.command(("a",), Path("/k"), Path("/w"), 512, fast=True)
-
-
-def test_the_newest_image_is_first(tmp_path: Path) -> None:
-    for name in ("vmlinuz-6.1.0-9-amd64", "vmlinuz-6.1.0-10-amd64", "config-6.1.0-9-amd64"):
-        (tmp_path / name).touch()
-    assert [path.name for path in vm.images(tmp_path)] == ["vmlinuz-6.1.0-10-amd64", "vmlinuz-6.1.0-9-amd64"]
 
 
 # ------------------------------------------------------------------------------ building one

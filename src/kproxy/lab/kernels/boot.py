@@ -1,4 +1,4 @@
-"""Run a command in User-Mode Linux as if it ran here: its output as it comes, its exit status, signals passed on.
+"""Run a command in a guest as if it ran here: its output as it comes, its exit status, signals passed on.
 
 Files go through the host's file system: the guest appends to ``out`` and ``error`` in the job's folder, and this process
 forwards what is new.  `kproxy.lab.kernels.guard` sees to it that nothing is left, however this process ends.
@@ -19,15 +19,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, Protocol, TextIO
 
-from kproxy.lab.kernels import abilities
+from kproxy.lab.kernels import abilities, uml
 from kproxy.lab.kernels.abilities import Ability
 from kproxy.lab.kernels.uml import (
     SCRATCH,
-    Job,
     UmlKernel,
-    command_line,
     init_script,
     memory_folder,
     visible_scratch,
@@ -66,6 +64,20 @@ class GuestDied(LabError):
     """A kernel ended before its command did: how, and the last lines of its console."""
 
 
+class Job(Protocol):
+    """A command to run in a guest: `kproxy.lab.kernels.uml.Job`, `kproxy.lab.kernels.vm.Job`."""
+
+    @property
+    def memory(self) -> int:
+        """Of the guest, in MiB."""
+
+    def document(self) -> dict[str, object]:
+        """What the guest is told (`kproxy.lab.kernels.guest`)."""
+
+    def command(self, folder: Path) -> list[str]:
+        """What starts the guest; ``folder``: the job's."""
+
+
 class Machine:
     """A guest that runs a job; made with the job's folder, which its guard removes."""
 
@@ -75,7 +87,7 @@ class Machine:
         streams = ((self._folder / name).open("rb", buffering=0) for name in ("out", "error"))
         self._streams: list[tuple[BinaryIO, Sink]] = list(zip(streams, (sinks.out, sinks.error), strict=True))
         inside, self._control = os.pipe()
-        self._guard = _guarded(command_line(job, self._folder), self._folder, inside, memory)
+        self._guard = _guarded(job.command(self._folder), self._folder, inside, memory)
         os.close(inside)
 
     def fileno(self) -> int:
@@ -91,8 +103,11 @@ class Machine:
 
     def order(self, number: int) -> None:
         """Send a signal to the command in the guest."""
+        word = f"{signal.Signals(number).name}\n"
         with suppress(OSError):
-            os.write(self._control, f"{signal.Signals(number).name}\n".encode())
+            os.write(self._control, word.encode())
+            with (self._folder / "orders").open("a") as orders:
+                orders.write(word)
 
     def kill(self) -> None:
         """Cut the lifeline: the guest, its processes and its folder go."""
@@ -115,7 +130,7 @@ class Machine:
         how = _how_it_ended(self._guard.stdout.readline().decode().strip())
         console = (self._folder / "console").read_text(errors="replace").splitlines()
         tail = console[-_CONSOLE_TAIL_LINES:] or ["(its console is empty)"]
-        return "\n".join([f"the User-Mode Linux kernel ended before its command did ({how}):", *tail])
+        return "\n".join([f"the guest's kernel ended before its command did ({how}):", *tail])
 
     def close(self) -> None:
         """Let go of it; kills it when it still runs."""
@@ -132,7 +147,7 @@ def _prepared(job: Job) -> Path:
     (folder / "job.json").write_text(json.dumps(job.document()))
     (folder / "init").write_text(init_script(folder))
     (folder / "init").chmod(0o700)
-    for name in ("out", "error"):
+    for name in ("out", "error", "orders"):
         (folder / name).touch()
     return folder
 
@@ -231,7 +246,7 @@ def probe(kernel: UmlKernel) -> Mapping[Ability, str]:
     Raises `LabError` when it does not boot.
     """
     out, error = bytearray(), bytearray()
-    job = Job(
+    job = uml.Job(
         kernel=kernel,
         argv=(sys.executable, "-m", abilities.__name__),
         environment={**os.environ, "TMPDIR": SCRATCH},

@@ -138,15 +138,15 @@ def _alone(cache: Path) -> Iterator[None]:
 def _source(recipe: Recipe, place: Path, tell: Tell) -> Path:
     """Download and unpack; the folder with the kernel's Makefile."""
     search = ("apt-cache", "search", "--names-only", "^linux-source-[0-9]")
-    package = recipe.package or newest(_output(search, place))
+    package = recipe.package or newest(output(search, place))
     tell(f"apt fetches {package}")
-    _output(("apt-get", "download", package), place)
+    output(("apt-get", "download", package), place)
     (archive,) = place.glob("*.deb")
     tell(f"unpacking {archive.name}")
-    _output(("dpkg-deb", "-x", archive.name, "package"), place)
+    output(("dpkg-deb", "-x", archive.name, "package"), place)
     archive.unlink()
     (tarball,) = place.glob("package/usr/src/*.tar.xz")
-    _output(("tar", "-xf", str(tarball)), place)
+    output(("tar", "-xf", str(tarball)), place)
     tarball.unlink()
     return next(path.parent for path in place.glob("*/Makefile"))
 
@@ -155,7 +155,7 @@ def _configure(source: Path) -> list[str]:
     """Write ``.config``; the symbols that this source refused."""
     wish = source / "kproxy.config"
     wish.write_text(fragment())
-    _output(("make", "ARCH=um", f"KCONFIG_ALLCONFIG={wish.name}", "allnoconfig"), source)
+    output(("make", "ARCH=um", f"KCONFIG_ALLCONFIG={wish.name}", "allnoconfig"), source)
     return refused(wanted(fragment()), wanted((source / ".config").read_text()))
 
 
@@ -171,7 +171,7 @@ def _compile(source: Path, jobs: int, kept: Path, tell: Tell) -> Path:
         tail = "".join(log.read_text().splitlines(keepends=True)[-_LOG_TAIL_LINES:])
         shutil.move(log, kept)
         raise LabError(f"the build failed; all of it is in {kept}\n{tail}")
-    _output(("strip", "linux"), source)
+    output(("strip", "linux"), source)
     return source / "linux"
 
 
@@ -207,7 +207,8 @@ def _started(command: Sequence[str], where: Path) -> Iterator[subprocess.Popen[s
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def _output(command: Sequence[str], where: Path) -> str:
+def output(command: Sequence[str], where: Path) -> str:
+    """What a program prints, run in a folder.  Raises `LabError` with what it says when it fails."""
     plain = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(
         command, cwd=where, env=plain, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
@@ -219,4 +220,4 @@ def _output(command: Sequence[str], where: Path) -> str:
 
 def _release(kernel: Path) -> str:
     """The version that a User-Mode Linux binary says it is."""
-    return _output((str(kernel), "--version"), kernel.parent).split()[0]
+    return output((str(kernel), "--version"), kernel.parent).split()[0]

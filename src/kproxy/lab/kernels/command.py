@@ -1,10 +1,10 @@
-"""``kproxy lab doctor`` and ``kproxy lab kernel build``: what this machine can run the lab on, and how to have more."""
+"""``kproxy lab doctor`` and ``kproxy lab kernel``: what this machine can run the lab on, and how to have more."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from kproxy.lab.kernels import boot, choice, host, rootless, uml, vm
 from kproxy.lab.kernels.abilities import Ability, Survey, find_system_programs
-from kproxy.lab.kernels.build import SELF_TEST, Recipe, build
+from kproxy.lab.kernels.build import SELF_TEST, Recipe, Tell, build
 from kproxy.lab.namespaces import LabError
 
 DONE, FAILED, CANNOT = 0, 1, 2
@@ -78,10 +78,22 @@ def advice(surveys: Sequence[Survey]) -> Iterator[str]:
 
 def build_kernel(package: str, jobs: int) -> int:
     """Build a User-Mode Linux kernel into the cache; 0 when it is there and has passed its self-test."""
+    recipe = Recipe(cache=uml.cache_folder(), package=package, jobs=jobs or len(os.sched_getaffinity(0)))
+    names = ", ".join(ability.value for ability in SELF_TEST)
+    done = f"used once each, and working: {names}"
+    return _made("build", lambda tell: build(recipe, _self_test, tell), done)
+
+
+def fetch_kernel(package: str) -> int:
+    """Get a distribution's kernel for virtual machines into the cache; 0 when it is there."""
+    return _made("fetch", lambda tell: vm.fetch(package, tell), "kproxy conformance run --kernel vm uses it")
+
+
+def _made(verb: str, make: Callable[[Tell], Path], done: str) -> int:
+    """Make a kernel with a live line, and say where it is."""
     find_system_programs()
     console = Console(stderr=True)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    recipe = Recipe(cache=uml.cache_folder(), package=package, jobs=jobs or len(os.sched_getaffinity(0)))
     try:
         with console.status("starting") as status:
             live = console.is_terminal
@@ -91,14 +103,12 @@ def build_kernel(package: str, jobs: int) -> int:
                 if not live and not text.startswith("compiling"):
                     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-            path = build(recipe, _self_test, tell)
+            path = make(tell)
     except LabError as reason:
-        console.print(
-            f"kproxy lab kernel build: {reason}", style="bold", highlight=False, markup=False, soft_wrap=True
-        )
+        text = f"kproxy lab kernel {verb}: {reason}"
+        console.print(text, style="bold", highlight=False, markup=False, soft_wrap=True)
         return FAILED
-    names = ", ".join(ability.value for ability in SELF_TEST)
-    Console().print(f"{path}\nused once each, and working: {names}", highlight=False, soft_wrap=True)
+    Console().print(f"{path}\n{done}", highlight=False, soft_wrap=True)
     return DONE
 
 

@@ -4,6 +4,9 @@ Run by path with ``-I -S`` and one argument, the job's folder on the host's file
 standard library alone.  The job is ``job.json`` there (`kproxy.lab.kernels.uml.Job`); output goes to ``out`` and
 ``error``, the exit status to ``status``.  Orders arrive as names of signals, a line each, on `CONTROL`; when that
 line is cut, whoever started the guest has gone, and so goes the guest.
+
+With a second argument, ``visit``, it runs a job in a virtual machine that others prepared and will power off
+(`kproxy.lab.kernels.vm`): no first process, and orders are lines of the file ``orders`` in the folder.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +39,7 @@ MOUNTS = (
 MODULES = "/run/modules/lib/modules"
 NOT_FOUND = 127
 
+_LOOK = 0.2
 _POWER_OFF = 0x4321FEDC
 _SET_INTERFACE_FLAGS, _UP_AND_RUNNING = 0x8914, 0x41
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -47,11 +53,21 @@ def main(folder: Path) -> None:
         prepare()
         job = json.loads((folder / "job.json").read_text())
         load_modules_from(job["modules"])
-        status = run(folder, job)
-        (folder / "status.new").write_text(str(status))
-        (folder / "status.new").replace(folder / "status")
+        finish(folder, run(folder, job, obey))
     finally:
         power_off()
+
+
+def visit(folder: Path) -> None:
+    """A job in a machine that is not this program's own."""
+    job = json.loads((folder / "job.json").read_text())
+    finish(folder, run(folder, job, lambda child: obey_file(folder / "orders", child)))
+
+
+def finish(folder: Path, status: int) -> None:
+    """Write the exit status, whole or not at all."""
+    (folder / "status.new").write_text(str(status))
+    (folder / "status.new").replace(folder / "status")
 
 
 def power_off() -> None:
@@ -85,12 +101,15 @@ def load_modules_from(place: str) -> None:
     Path("/proc/sys/kernel/modprobe").write_text(str(helper))
 
 
-def run(folder: Path, job: Mapping[str, Any]) -> int:
-    """Run the job's command; its exit status, 128 and more for the signal that ended it."""
+def run(folder: Path, job: Mapping[str, Any], attend: Callable[[int], None]) -> int:
+    """Run the job's command; its exit status, 128 and more for the signal that ended it.
+
+    ``attend`` passes orders on to it, in a thread.
+    """
     child = os.fork()
     if child == 0:
         become(folder, job)
-    threading.Thread(target=obey, args=(child,), daemon=True).start()
+    threading.Thread(target=attend, args=(child,), daemon=True).start()
     while True:
         ended, status = os.wait()
         if ended == child:
@@ -126,5 +145,15 @@ def obey(child: int) -> None:
     power_off()
 
 
+def obey_file(orders: Path, child: int) -> None:
+    """Pass signals on to the command as they are written down."""
+    with orders.open(encoding="ascii") as lines:
+        while True:
+            for word in lines:
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.Signals[word.strip()])
+            time.sleep(_LOOK)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    (visit if sys.argv[2:] == ["visit"] else main)(Path(sys.argv[1]))

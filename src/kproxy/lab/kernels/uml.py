@@ -99,6 +99,10 @@ class Job:
             "modules": self.kernel.modules,
         }
 
+    def command(self, folder: Path) -> list[str]:
+        """How the kernel is started; ``folder``: the job's."""
+        return command_line(self, folder)
+
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Where built kernels are kept (XDG base directories)."""

@@ -1,6 +1,8 @@
-"""A distribution's kernel in a virtual machine by virtme-ng (``vng``), where that is installed.
+"""A distribution's kernel in a virtual machine, by virtme-ng (``vng``) and qemu.
 
-Slow without ``/dev/kvm`` (26 to 75 times native): an occasional cross-check of User-Mode Linux.
+Its root file system is the host's own, read only but for the folders that a job writes to; whatever else is written
+is lost with the machine.  Slow without ``/dev/kvm`` (26 to 75 times native): an occasional cross-check of User-Mode
+Linux.  `kproxy.lab.kernels.boot` runs one; `fetch` gets a kernel without installing it.
 """
 
 from __future__ import annotations
@@ -9,51 +11,151 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from kproxy.lab.kernels.abilities import KernelName, Survey
-from kproxy.lab.kernels.uml import findings
+from kproxy.lab.kernels.abilities import Ability, KernelName, Survey
+from kproxy.lab.kernels.build import Tell, output
+from kproxy.lab.kernels.uml import cache_folder, findings
+from kproxy.lab.namespaces import LabError
 
 PROGRAM, EMULATOR = "vng", "qemu-system-x86_64"
-FIX = "pipx install virtme-ng; apt-get install qemu-system-x86 linux-image-amd64"
-SLOW = ("--disable-kvm", "--force-9p", "--disable-microvm")
-"""What a machine without ``/dev/kvm`` needs."""
+PACKAGES = {EMULATOR: "qemu-system-x86", "busybox": "busybox-static", "depmod": "kmod"}
+"""Programs that boot a distribution's kernel, and the Debian package of each; virtme-ng comes from PyPI."""
+FETCH = "kproxy lab kernel fetch"
+PLAIN = ("--force-9p", "--disable-microvm")
+"""For a distribution's kernel: it lacks the drivers of the quicker ways."""
+META_PACKAGE = "linux-image-amd64"
+"""Whose kernels have the network file system by which the host's files are seen; those of ``-cloud-`` lack it."""
+TMP = "/tmp"  # noqa: S108 (a guest's own)
+
+_QUIT = b'{"execute": "qmp_capabilities"} {"execute": "quit"}'
 
 
-def images(folder: Path = Path("/boot")) -> list[Path]:
-    """Kernels of this machine, newest first."""
-    return sorted(folder.glob("vmlinuz-*"), key=lambda path: list(map(int, re.findall(r"\d+", path.name))))[
-        ::-1
-    ]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A command to run in a virtual machine; ``memory`` in MiB, ``writable``: folders of the host beside ``cwd``."""
+
+    kernel: Path
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    cwd: Path
+    writable: Sequence[Path] = ()
+    memory: int = 1024
+    fast: bool = False
+
+    def document(self) -> dict[str, object]:
+        """What the guest is told (`kproxy.lab.kernels.guest`)."""
+        return {
+            "argv": list(self.argv),
+            "environment": {**self.environment, "TMPDIR": TMP},
+            "cwd": str(self.cwd),
+        }
+
+    def command(self, folder: Path) -> list[str]:
+        """How virtme-ng is started; ``folder``: the job's."""
+        guest = (sys.executable, "-I", "-S", str(Path(__file__).with_name("guest.py")), str(folder), "visit")
+        places = dict.fromkeys((folder, self.cwd, *self.writable))
+        return [
+            *("env", f"HOME={Path.home()}", PROGRAM, "--run", str(self.kernel), *PLAIN),
+            *(() if self.fast else ("--disable-kvm",)),
+            *("--user", "root", "--memory", f"{self.memory}M", "--cwd", str(folder)),
+            *(word for place in places for word in ("--rwdir", str(place))),
+            *("--exec", shlex.join(guest)),
+        ]
+
+
+def fetched_folder() -> Path:
+    """Where fetched kernels are kept."""
+    return cache_folder() / "vm"
+
+
+def images(*places: Path) -> list[Path]:
+    """Kernels in these folders, newest first; those that this user may not read are left out."""
+    found = (path for place in places for path in place.glob("vmlinuz-*") if os.access(path, os.R_OK))
+    return sorted(found, key=lambda path: list(map(int, re.findall(r"\d+", path.name))), reverse=True)
+
+
+def images_here() -> list[Path]:
+    """Kernels that were fetched, or are this machine's."""
+    return images(*fetched_folder().glob("*/boot"), Path("/boot"))
 
 
 def survey() -> Survey:
     """Whether there is all that a virtual machine needs; what its kernel can do is read from its configuration."""
-    missing = [name for name in (PROGRAM, EMULATOR) if shutil.which(name) is None]
-    kernels = images()
-    if missing or not kernels:
-        lacking = ", ".join([*missing, *([] if kernels else ["a kernel in /boot"])])
-        return Survey(name=KernelName.VM, unusable=f"not here: {lacking}", fix=FIX)
-    config = Path(str(kernels[0]).replace("vmlinuz", "config"))
-    what = f"{kernels[0]}{'' if _fast() else ', slow: no /dev/kvm'}"
-    text = config.read_text() if config.is_file() else ""
-    return Survey(name=KernelName.VM, what=what, findings=findings(text))
-
-
-def _fast() -> bool:
-    return os.access("/dev/kvm", os.R_OK | os.W_OK)
-
-
-def command(argv: Sequence[str], kernel: Path, cwd: Path, memory: int, *, fast: bool) -> list[str]:
-    """The command that runs another inside as root, with the working directory writable; ``memory`` in MiB."""
-    return [
-        *(PROGRAM, "--run", str(kernel), *(() if fast else SLOW)),
-        *("--user", "root", "--rwdir", str(cwd), "--cwd", str(cwd), "--memory", f"{memory}M", "--quiet"),
-        *("--exec", shlex.join(argv)),
+    kernels = images_here()
+    missing = {name: package for name, package in PACKAGES.items() if shutil.which(name) is None}
+    lacking = [*([] if shutil.which(PROGRAM) else [PROGRAM]), *missing]
+    fixes = [
+        *([] if shutil.which(PROGRAM) else ["pipx install virtme-ng"]),
+        *([f"apt-get install {' '.join(missing.values())}"] if missing else []),
+        *([] if kernels else [FETCH]),
     ]
+    if fixes:
+        lacking += [] if kernels else ["a kernel"]
+        return Survey(name=KernelName.VM, unusable=f"not here: {', '.join(lacking)}", fix="; ".join(fixes))
+    speed = "" if accelerated() else ", slow: /dev/kvm is not there or does not work"
+    what = f"{kernels[0]}, by its configuration, not booted{speed}"
+    return Survey(name=KernelName.VM, what=what, findings=_findings(kernels[0]))
 
 
-def command_here(argv: Sequence[str], memory: int) -> list[str]:
-    """`command` for this machine's newest kernel and this working directory."""
-    return command(argv, images()[0], Path.cwd(), memory, fast=_fast())
+def _findings(kernel: Path) -> dict[Ability, str]:
+    config = kernel.with_name(kernel.name.replace("vmlinuz", "config"))
+    return findings(config.read_text() if config.is_file() else "")
+
+
+@cache
+def accelerated() -> bool:
+    """Whether qemu can use ``/dev/kvm``: there are machines where it can be opened and does not work."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    words = (
+        EMULATOR,
+        "-accel",
+        "kvm",
+        "-cpu",
+        "max",
+        "-S",
+        "-nodefaults",
+        "-display",
+        "none",
+        "-qmp",
+        "stdio",
+    )
+    return subprocess.run(words, input=_QUIT, capture_output=True, check=False).returncode == 0
+
+
+def fetch(package: str, tell: Tell) -> Path:
+    """Get a distribution's kernel with its modules through apt, without root and without installing it; its path.
+
+    ``package`` empty: the one that `META_PACKAGE` stands for.  Raises `LabError`.
+    """
+    place = fetched_folder()
+    place.mkdir(parents=True, exist_ok=True)
+    package = package or _newest(output(("apt-cache", "depends", META_PACKAGE), place))
+    with tempfile.TemporaryDirectory(prefix="fetch-", dir=place) as folder:
+        tell(f"apt fetches {package}")
+        output(("apt-get", "download", package), Path(folder))
+        (archive,) = Path(folder).glob("*.deb")
+        tell(f"unpacking {archive.name}")
+        output(("dpkg-deb", "-x", archive.name, "kernel"), Path(folder))
+        kernels = images(Path(folder, "kernel/boot"))
+        if not kernels:
+            raise LabError(f"{package} has no kernel in /boot")
+        target = place / package
+        shutil.rmtree(target, ignore_errors=True)
+        Path(folder, "kernel").replace(target)
+    return target / "boot" / kernels[0].name
+
+
+def _newest(depends: str) -> str:
+    """The package of a kernel that the meta-package depends on."""
+    found = re.search(r"^\s*Depends: (linux-image-\d\S*)$", depends, re.MULTILINE)
+    if not found:
+        raise LabError(f"apt does not know {META_PACKAGE}: apt-get update, or --package NAME")
+    return found[1]
