@@ -87,10 +87,21 @@ def test_when_the_lifeline_is_cut_all_goes(running: Guarded) -> None:
     assert not running.folder.exists()
 
 
-def test_a_guard_that_is_killed_takes_the_kernel_along(running: Guarded) -> None:
-    kernel = min(running.processes())
+def test_a_guard_that_is_killed_takes_the_kernel_along_and_leaves_word_of_the_rest(running: Guarded) -> None:
+    kernel, program = sorted(running.processes())
     running.process.kill()
     assert eventually(lambda: kernel not in running.processes())
+    assert running.processes() == [program]
+    guard.after_death(str(running.folder))
+    assert eventually(lambda: not running.processes())
+    assert not running.folder.exists()
+
+
+def test_of_a_guard_that_ended_well_nothing_is_left_to_do(running: Guarded) -> None:
+    running.cut()
+    running.process.wait(PATIENCE)
+    guard.after_death(str(running.folder))
+    assert not running.folder.exists()
 
 
 def test_an_interrupt_for_everybody_is_not_for_the_guard(running: Guarded) -> None:

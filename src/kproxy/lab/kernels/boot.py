@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, Protocol, TextIO
 
-from kproxy.lab.kernels import abilities, uml
+from kproxy.lab.kernels import abilities, guard, uml
 from kproxy.lab.kernels.abilities import Ability
 from kproxy.lab.kernels.uml import (
     SCRATCH,
@@ -135,7 +134,7 @@ class Machine:
     def close(self) -> None:
         """Let go of it; kills it when it still runs."""
         self.kill()
-        shutil.rmtree(self._folder, ignore_errors=True)  # where the guard was killed
+        guard.after_death(str(self._folder))
         os.close(self._control)
         for stream, _ in self._streams:
             stream.close()
@@ -165,10 +164,9 @@ def _how_it_ended(code: str) -> str:
 
 def _guarded(argv: Sequence[str], folder: Path, control: int, memory: Path) -> subprocess.Popen[bytes]:
     """Start the guard, which starts the kernel with ``control`` as its standard input."""
-    guard = Path(__file__).with_name("guard.py")
     environment = {**os.environ, "TMPDIR": str(memory), "HOME": str(folder)}
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(guard), str(folder), str(control), *argv],
+        [sys.executable, "-I", "-S", guard.__file__, str(folder), str(control), *argv],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,

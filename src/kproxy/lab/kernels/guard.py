@@ -1,10 +1,12 @@
-"""Keeps a User-Mode Linux process and its folder from outliving whoever started it.
+"""Keeps a guest's kernel and its folder from outliving whoever started it.
 
 A small process between the two, run by path with ``-I -S``: ``guard.py FOLDER CONTROL PROGRAM ARGUMENT...``.  Its standard
 input is the lifeline: when it is cut, for whatever reason, the kernel and all of its processes are killed and the
-folder is removed.  Its standard output gives the kernel's exit status (negative: a signal) when it has ended.  Killed itself, it takes the kernel along
-(the parent death signal), so no single death leaves anything behind.  The kernel's own standard input is
-the descriptor ``CONTROL``, which this process hands on.
+folder is removed.  Its standard output gives the kernel's exit status (negative: a signal) when it has ended.
+
+Killed itself, it takes the kernel along (the parent death signal); for what the kernel has started the file `GROUP` in the
+folder says which process group whoever started the guard has to kill (`after_death`).  So no single death leaves anything
+behind.  The kernel's own standard input is the descriptor ``CONTROL``, which this process hands on.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+
+GROUP = "group"
+"""The file in the folder that names the kernel's process group."""
 
 _SET_PARENT_DEATH_SIGNAL = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -43,11 +48,13 @@ def start(folder: str, control: int, argv: Sequence[str]) -> subprocess.Popen[by
 
     def die_with_guard() -> None:
         os.setpgid(0, 0)
+        with open(f"{folder}/{GROUP}", "w") as group:  # noqa: PTH123 (pathlib costs as much as all the rest)
+            group.write(str(os.getpid()))
         _libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != mine:
             os._exit(1)
 
-    with open(f"{folder}/console", "wb") as console:  # noqa: PTH123 (pathlib costs as much as all the rest)
+    with open(f"{folder}/console", "wb") as console:  # noqa: PTH123 (as above)
         return subprocess.Popen(
             argv,
             stdin=control,
@@ -61,6 +68,14 @@ def kill_group(group: int) -> None:
     """Kill a kernel with the processes that carry its guest's programs."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
+
+
+def after_death(folder: str) -> None:
+    """What a guard that was killed could not do."""
+    with suppress(FileNotFoundError), open(f"{folder}/{GROUP}") as group:  # noqa: PTH123 (as above)
+        if number := group.read():
+            kill_group(int(number))
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
