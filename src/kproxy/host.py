@@ -44,6 +44,7 @@ NETLINK_NETFILTER = 12
 EVERY_BIT = 0xFFFFFFFF
 _SOL_NETLINK = 270
 _ADD_MEMBERSHIP = 1
+_DROP_MEMBERSHIP = 2
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
 _LOAD_WORD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 _PORT_OFFSET = 12
@@ -350,11 +351,20 @@ class Listener:
         """Begin to listen in the network namespace of this thread."""
         self._socket = _netlink_socket(protocol)
         self._socket.setblocking(False)
-        self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, group)
+        self._group = group
+        self.resume()
 
     def __del__(self) -> None:
         """It lives as long as somebody wants to hear."""
         self._socket.close()
+
+    def resume(self) -> None:
+        """Listen again."""
+        self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, self._group)
+
+    def pause(self) -> None:
+        """Not to listen for a while; what was told before can still be heard."""
+        self._socket.setsockopt(_SOL_NETLINK, _DROP_MEMBERSHIP, self._group)
 
     def ignore(self, port: int, mask: int = EVERY_BIT) -> None:
         """From now on, not to hear what a socket with that port under the mask causes; port 0: to hear everything.

@@ -9,7 +9,10 @@ Messages: linux/netfilter/nf_tables.h; group NFNLGRP_NFTABLES of nfnetlink.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from weakref import WeakSet
 
 from kproxy import host
 from kproxy.net import Family
@@ -69,10 +72,47 @@ class Change(NamedTuple):
 class Monitor:
     """Hears of all changes in the network namespace it was made in, but for those it is told to ignore."""
 
+    _all: ClassVar[WeakSet[Monitor]] = WeakSet()
+    _silences: ClassVar[int] = 0
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
     def __init__(self, word: bytes) -> None:
         """Begin to listen; only changes whose message holds ``word`` are of interest.  `HostError` when it cannot be."""
         self._word = word
         self._listener = host.Listener(host.NETLINK_NETFILTER, _GROUP)
+        with self._lock:
+            self._all.add(self)
+            if self._silences:
+                self.listen(on=False)
+
+    @classmethod
+    @contextmanager
+    def silence(cls) -> Iterator[None]:
+        """Meanwhile no monitor of this process listens, whatever it was told to ignore; what it has heard it keeps.
+
+        For changes by the ten thousand: the kernel makes a message of each, as long as anybody listens to it.
+        """
+        cls._silence(1)
+        try:
+            yield
+        finally:
+            cls._silence(-1)
+
+    @classmethod
+    def _silence(cls, more: int) -> None:
+        with cls._lock:
+            before, cls._silences = cls._silences, cls._silences + more
+            if before and cls._silences:
+                return
+            for monitor in cls._all:
+                monitor.listen(on=not cls._silences)
+
+    def listen(self, *, on: bool) -> None:
+        """What was heard before a pause can still be asked for."""
+        if on:
+            self._listener.resume()
+        else:
+            self._listener.pause()
 
     def ignore(self, port: int, mask: int = host.EVERY_BIT) -> None:
         """From now on, what sockets with that netlink port do is not heard; 0: nothing is ignored."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 import zlib
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +21,7 @@ from kproxy.nfevents import Change, Kind, Monitor, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
 
     from kproxy.backends.iptables.rules import ChainName
 
@@ -50,6 +52,9 @@ class Drift(Protocol):
     def begin(self) -> None:
         """All is about to be written, so what was does not matter."""
 
+    def writing_all(self) -> AbstractContextManager[None]:
+        """While all is written."""
+
     def found(self, totals: Mapping[Table, int], *, closely: bool) -> tuple[str, ...]:
         """What was changed; ``totals`` is how many rules our chains should have, ``closely``: it may cost something."""
 
@@ -74,6 +79,10 @@ class Heard:
     def begin(self) -> None:
         """Hear what came up to now."""
         self._monitor.forget()
+
+    def writing_all(self) -> AbstractContextManager[None]:
+        """The kernel would tell of tens of thousands of rules."""
+        return Monitor.silence()
 
     def found(self, totals: Mapping[Table, int], *, closely: bool) -> tuple[str, ...]:  # noqa: ARG002
         """As they come.  Where too much came to be heard, the close look must do."""
@@ -114,6 +123,10 @@ class Counted:
     def begin(self) -> None:
         """The same."""
         self._known = {}
+
+    def writing_all(self) -> AbstractContextManager[None]:
+        """The kernel tells nobody."""
+        return nullcontext()
 
     def found(self, totals: Mapping[Table, int], *, closely: bool) -> tuple[str, ...]:
         """Another number of rules than there should be, or other rules than the last time."""

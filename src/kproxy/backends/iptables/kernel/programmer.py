@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain as chained
 from typing import TYPE_CHECKING
@@ -136,15 +137,17 @@ class IptablesKernel:
         blocks = iter(_joined(list(counted), hooks)) if whole_tables else chained(counted, hooks)
         first = next(blocks, None)
         if first is not None:
-            self._run_restore(chained((first,), blocks))
+            assert self._drift is not None, "the first apply writes all"
+            all_of_it = isinstance(transaction, Rewrite)
+            with self._drift.writing_all() if all_of_it else nullcontext():
+                self._run_restore(self._drift, chained((first,), blocks))
         return dict(written)
 
-    def _run_restore(self, blocks: Iterable[Block]) -> None:
-        assert self._drift is not None, "the first apply writes all"
+    def _run_restore(self, drift: Drift, blocks: Iterable[Block]) -> None:
         try:
-            self.tools.restore(blocks, self._drift.own)
+            self.tools.restore(blocks, drift.own)
         finally:
-            self._drift.own(0)
+            drift.own(0)
 
     def _counted(self, transaction: Iterable[Block], written: Counter[Table]) -> Iterator[Block]:
         for block in transaction:

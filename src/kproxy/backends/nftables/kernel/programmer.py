@@ -85,12 +85,9 @@ class NftablesKernel:
         """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
         started = time.monotonic()
         desired = self._latest = program(plan, self._options, self._latest)
-        if self._monitor is not None and self._believed is None:
-            self._monitor.forget()
-        with Nftables(_PORT[self.family]) as nftables:
-            applied = self._apply(nftables, desired, started)
         self._listen()
-        return applied
+        with Nftables(_PORT[self.family]) as nftables:
+            return self._apply(nftables, desired, started)
 
     def _apply(self, nftables: Nftables, desired: Program, started: float) -> Applied:
         believed, self._believed = self._believed, None
@@ -101,7 +98,8 @@ class NftablesKernel:
             transaction, refused = Rewrite(desired), str(error)
         rewritten = isinstance(transaction, Rewrite)
         if rewritten:
-            elements = self._commit(nftables, Rewrite(desired, self._clients(nftables)))
+            with Monitor.silence():
+                elements = self._commit(nftables, Rewrite(desired, self._clients(nftables)))
         self._believed, self._leftovers = desired, transaction.leftovers
         return Applied(rewritten, elements or 0, time.monotonic() - started, refused)
 
@@ -122,10 +120,12 @@ class NftablesKernel:
         return named(c for c in changes if (c.family, c.table) == (self.family, TABLE))
 
     def _listen(self) -> None:
-        """From the first time on that all is written: listeners make that a third slower."""
+        """From the first time on that all is written; where all is about to be, what was does not matter."""
         if self._monitor is None:
             self._monitor = Monitor(wire.text(TABLE))
             self._monitor.ignore(_FIRST_PORT, _ANY_FAMILY)
+        elif self._believed is None:
+            self._monitor.forget()
 
     def clients(self) -> Clients:
         """The clients that stick to endpoints now."""
