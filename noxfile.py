@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 
 import nox
 
@@ -80,15 +81,15 @@ def apiserver(session: nox.Session) -> None:
 def uml(session: nox.Session) -> None:
     """User-Mode Linux, by the packaged kernel if there is no other: its round trip, and ipvs mode in it."""
     session.install(".[test]")
-    session.run("pytest", "tests/uml", "--ignore=tests/uml/test_virtual_time.py", "--timeout=300")
+    session.run("pytest", "tests/uml", "--ignore-glob=*/test_virtual_*.py", "--timeout=300")
     session.run("kproxy", "conformance", "run", "--mode", "ipvs", "--kernel", "uml", *session.posargs)
 
 
 @nox.session(default=False)
 def virtual(session: nox.Session) -> None:
-    """Virtual time (needs `kproxy lab kernel build`): the catalogue of every mode, slow cases included."""
+    """Virtual time (needs `kproxy lab kernel build`): hours of outage, the catalogue of every mode, slow cases included."""
     session.install(".[test]")
-    session.run("pytest", "tests/uml/test_virtual_time.py", "--timeout=300")
+    session.run("pytest", *map(str, sorted(Path("tests/uml").glob("test_virtual_*.py"))), "--timeout=300")
     session.run("kproxy", "conformance", "run", "--kernel", "uml", "--time", "virtual", *session.posargs)
 
 
@@ -122,6 +123,14 @@ def faults(session: nox.Session) -> None:
     need_root(session)
     session.install(".[test]")
     session.run("python", "-m", "tests.faults", *(session.posargs or ("--write",)))
+
+
+@nox.session(default=False)
+def churn(session: nox.Session) -> None:
+    """A day of endpoint changes in minutes: the daemon's memory stays flat (root)."""
+    need_root(session)
+    session.install(".[test]")
+    session.run("python", "-m", "tests.bench.churn", *session.posargs)
 
 
 @nox.session(default=False)

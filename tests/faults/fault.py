@@ -38,7 +38,7 @@ class Fault:
     """``happen`` makes it happen, changes something meanwhile, and returns when it is over.
 
     ``within``: the seconds after which, at the latest, what was changed meanwhile must be in the kernel, by design and not as
-    measured.  ``long``: not for every run of the tests.  ``own_clock``: only where the machine is a guest of ours.
+    measured.  ``also``: whom it befalls too, but not in every run of the tests; ``long``: in none.  ``own_clock``: only where the machine is a guest of ours.
     ``losses``: it takes rules away, so connections are lost until they are back; they are counted.  ``recovered`` waits for the
     end of all trouble, at most so many seconds, and says how many it took.
     """
@@ -49,6 +49,7 @@ class Fault:
     within: float
     health: Health = Health.WELL
     proxies: tuple[Proxy, ...] = (NFTABLES,)
+    also: tuple[Proxy, ...] = ()
     sync_period: float = 30.0
     long: bool = False
     disk: bool = False
@@ -71,6 +72,11 @@ class Row:
     def in_guest(self) -> bool:
         """Whether it needs a kernel of its own: for its clock, or for IPVS."""
         return self.fault.own_clock or self.proxy == IPVS
+
+    @property
+    def short(self) -> bool:
+        """Whether it is for every run of the tests."""
+        return not self.fault.long and self.proxy in self.fault.proxies
 
     @property
     def at_home(self) -> bool:

@@ -27,10 +27,10 @@ from kproxy.lab.apiserver import ApiServer, Kind
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.observation import Answered, ProbeRequest
-from kproxy.lab.processes import Xtables, listen
+from kproxy.lab.processes import Xtables, listen, run_in
 from kproxy.net import Family
 from tests.faults.wire import LOOPBACK, SERVER_PORT, Wire
-from tests.netns.test_continuity import ROTATION, WEB, Clients, asking, steady_case
+from tests.netns.test_continuity import RATE, ROTATION, WEB, Clients, asking, steady_case
 
 LAUNCH = Path(__file__).with_name("launch.py")
 HEALTH_PORT = 10256
@@ -61,6 +61,7 @@ class Watchman:
     """Asks for ``/healthz`` of both nodes until `stop`; what was said, and when (monotonic)."""
 
     nodes: Sequence[Namespace]
+    pause: float = HEALTH_PAUSE
     said: list[tuple[float, int | None]] = field(default_factory=list)
     """None where nobody listened."""
     stopped: bool = False
@@ -70,7 +71,7 @@ class Watchman:
             for node in self.nodes:
                 answer = await health(node)
                 self.said.append((time.monotonic(), answer))
-            await asyncio.sleep(HEALTH_PAUSE)
+            await asyncio.sleep(self.pause)
 
     def between(self, begin: float, end: float = float("inf")) -> set[int | None]:
         return {answer for at, answer in self.said if begin <= at < end}
@@ -127,6 +128,8 @@ class Stage:
     async def change(self) -> None:
         """Other endpoints for the Service that is asked for, and one Service more."""
         await self.bed.change(self.world.change(Apply(WEB.but(backends=pods(*next(self._rotation))))))
+        for kind, namespace, name in self.pending.keys if self.pending else ():
+            self.server.store.delete(Kind(kind), namespace, name)
         self.pending = Sentinel(next(self._sentinels))
         for document in self.pending.documents:
             self.server.store.put(Kind(document["kind"]), document)
@@ -161,6 +164,17 @@ class Stage:
         seen = await self.lab.probe(request)
         return isinstance(seen, Answered) and seen.who == SENTINEL_POD
 
+    async def rules(self) -> list[str]:
+        """What the nodes' kernels hold for IPv4, without what counts or comes and goes with packets."""
+        tool = f"iptables-{self.proxy.variant.name.lower()}-save"
+        commands = {
+            "iptables": ((tool,),),
+            "nftables": (("nft", "-s", "list", "table", "ip", "kube-proxy"),),
+            "ipvs": ((tool,), ("ipset", "save"), ("ip", "-o", "addr", "show", "kube-ipvs0")),
+        }[self.proxy.mode]
+        nodes = [self.lab.network[node] for node in topology.NODES]
+        return [lasting(await run_in(node, command)) for node in nodes for command in commands]
+
     def folder(self, node: str) -> Path:
         """A daemon's own files (`tests.faults.launch`)."""
         return self.directory / node
@@ -183,6 +197,11 @@ class Stage:
         return self.bed.proxies.log(node).read_text(errors="replace")
 
 
+def lasting(listed: str) -> str:
+    """Lines without comments, which have dates, and without counters."""
+    return "\n".join(line.split(" [")[0] for line in listed.splitlines() if line[:1] != "#")
+
+
 def subject(sync_period: float, *, disk: bool) -> Subject:
     """kproxy by `tests.faults.launch`."""
     place = "disk" if disk else "plain"
@@ -200,8 +219,14 @@ def subject(sync_period: float, *, disk: bool) -> Subject:
 
 
 @asynccontextmanager
-async def open_stage(proxy: Proxy, sync_period: float = 30.0, *, disk: bool = False) -> AsyncIterator[Stage]:
-    """A stage; all that belongs to it is gone after the block.  ``disk``: logs are on a small one of their own."""
+async def open_stage(
+    proxy: Proxy, sync_period: float = 30.0, *, disk: bool = False, pause: float | None = None
+) -> AsyncIterator[Stage]:
+    """A stage; all that belongs to it is gone after the block.
+
+    ``disk``: logs are on a small one of their own.  ``pause``: seconds between two questions, of clients and of him who
+    asks for health, where there is time.
+    """
     instance, probes = steady_case()
     with tempfile.TemporaryDirectory(prefix="kproxy-faults-") as name:
         directory = Path(name)
@@ -218,8 +243,8 @@ async def open_stage(proxy: Proxy, sync_period: float = 30.0, *, disk: bool = Fa
                     proxies.start(node)
                 await bed.change(world.change(Apply(WEB)))
                 await bed.settle()
-                watchman = Watchman([lab.network[node] for node in topology.NODES])
-                async with asking(bed, instance, probes) as clients, watching(watchman):
+                watchman = Watchman([lab.network[node] for node in topology.NODES], pause or HEALTH_PAUSE)
+                async with asking(bed, instance, probes, pause or RATE) as clients, watching(watchman):
                     yield Stage(
                         proxy, lab, server, bed, wires, directory, clients, watchman, world, sync_period
                     )

@@ -59,6 +59,7 @@ class Client:
 
     bed: NetnsTestbed
     request: ProbeRequest
+    pause: float = RATE
     lost: list[Observation] = field(default_factory=list)
     repeated: list[Observation] = field(default_factory=list)
     """Connections that lost their first packet: TCP sent it again.  No clock says so, it is seen."""
@@ -75,7 +76,7 @@ class Client:
                 self.lost.append(seen)
             if self._times_sent(traced) > 1:
                 self.repeated.append(seen)
-            await asyncio.sleep(RATE)
+            await asyncio.sleep(self.pause)
 
     def _times_sent(self, traced: Traced) -> int:
         here = (s for s in traced.evidence.sightings if s.namespace == self.request.sender)
@@ -115,9 +116,11 @@ def steady_case() -> tuple[Instance, list[Probe]]:
 
 
 @asynccontextmanager
-async def asking(bed: NetnsTestbed, instance: Instance, probes: Sequence[Probe]) -> AsyncIterator[Clients]:
-    """Clients that ask without pause meanwhile."""
-    clients = [Client(bed, _request(instance, probe)) for probe in probes]
+async def asking(
+    bed: NetnsTestbed, instance: Instance, probes: Sequence[Probe], pause: float = RATE
+) -> AsyncIterator[Clients]:
+    """Clients that ask all the time meanwhile, ``pause`` seconds after each answer."""
+    clients = [Client(bed, _request(instance, probe), pause) for probe in probes]
     running = [asyncio.create_task(one.run()) for one in clients]
     try:
         yield Clients(clients, running)

@@ -44,12 +44,14 @@ printf '{"kind": "ExecCredential", "status": {"token": "%s", "expirationTimestam
 
 @dataclass
 class Stage:
-    """A namespace with an API server and, after `start`, a daemon in nftables mode."""
+    """A namespace with an API server and, after `start`, a daemon, in nftables mode by `start`."""
 
     namespace: Namespace
     server: ApiServer
     folder: Path
     daemon: Process | None = None
+    listing: tuple[str, ...] = ("nft", "list", "table", "ip", "kube-proxy")
+    """The command that shows its rules."""
 
     def start(self, *, user: dict[str, object], cluster: dict[str, object]) -> None:
         kubeconfig, config = self.folder / "kubeconfig", self.folder / "config.yaml"
@@ -80,7 +82,7 @@ class Stage:
 
     async def table(self) -> str:
         try:
-            return await run_in(self.namespace, ("nft", "list", "table", "ip", "kube-proxy"))
+            return await run_in(self.namespace, self.listing)
         except LabError:
             return ""
 

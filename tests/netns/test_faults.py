@@ -1,6 +1,6 @@
 """The faults that a service proxy must live through, with traffic flowing: `tests.faults` says which, and what is held.
 
-Those that last, or need a kernel of their own, run by ``nox -s faults``, which writes docs/daemon-faults.md too.
+Those that last, or need a kernel of their own, run by ``./run faults``, which writes docs/daemon-faults.md too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from tests.faults.fault import Row, judge
 from tests.faults.table import ROWS
 
-SHORT = [row for row in ROWS if row.at_home and not row.fault.long]
+SHORT = [row for row in ROWS if row.at_home and row.short]
 
 
 @pytest.mark.parametrize("row", SHORT, ids=str)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.lab.kernels import uml
+from kproxy.lab.kernels.abilities import Ability
 from kproxy.lab.kernels.boot import Sinks, run
 from kproxy.lab.kernels.uml import Job, Time, UmlKernel
 from kproxy.lab.namespaces import LabError
@@ -24,6 +25,13 @@ def kernel() -> UmlKernel:
         return uml.find()
     except LabError as reason:
         pytest.fail(f"tests/uml needs a kernel: {reason}")
+
+
+@pytest.fixture
+def travels(kernel: UmlKernel) -> None:
+    """For tests in virtual time."""
+    if kernel.findings[Ability.TIME_TRAVEL]:
+        pytest.fail("this kernel has no time-travel mode: kproxy lab kernel build")
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.lab.kernels.abilities import Ability
-from kproxy.lab.kernels.uml import Time, UmlKernel
+from kproxy.lab.kernels.uml import Time
 from tests.leftovers import Leftovers
 
 from .conftest import InGuest
@@ -18,10 +17,7 @@ from .conftest import InGuest
 DAY = 24 * 3600
 
 
-@pytest.fixture(autouse=True)
-def travels(kernel: UmlKernel) -> None:
-    if kernel.findings[Ability.TIME_TRAVEL]:
-        pytest.fail("this kernel has no time-travel mode: kproxy lab kernel build")
+pytestmark = pytest.mark.usefixtures("travels")
 
 
 def test_a_day_passes_in_less_than_a_minute(in_guest: InGuest) -> None:

@@ -1,6 +1,6 @@
 """Files and command lines that run kube-proxy elsewhere, accepted as they are, without a word.
 
-The ConfigMap is what kubeadm makes (``kubeadm init phase addon kube-proxy``) and the arguments those of its DaemonSet;
+ConfigMap and DaemonSet are kubeadm's (`tests.kubeadm`; `tests/netns/test_kubeadm.py` runs a daemon by them);
 the other command lines have the form that k3s, kops and GCE's static pod give it.
 """
 
@@ -11,78 +11,10 @@ from kproxy.server.duration import Duration
 from kproxy.server.flag_table import FLAGS, GONE
 from kproxy.server.flags import parse
 from kproxy.server.resolve import Resolved, resolve
+from tests import kubeadm
 
-KUBEADM = b"""
-apiVersion: kubeproxy.config.k8s.io/v1alpha1
-bindAddress: 0.0.0.0
-bindAddressHardFail: false
-clientConnection:
-  acceptContentTypes: ""
-  burst: 0
-  contentType: ""
-  kubeconfig: /var/lib/kube-proxy/kubeconfig.conf
-  qps: 0
-clusterCIDR: 10.244.0.0/16
-configSyncPeriod: 0s
-conntrack:
-  maxPerCore: null
-  min: null
-  tcpBeLiberal: false
-  tcpCloseWaitTimeout: null
-  tcpEstablishedTimeout: null
-  udpStreamTimeout: 0s
-  udpTimeout: 0s
-detectLocal:
-  bridgeInterface: ""
-  interfaceNamePrefix: ""
-detectLocalMode: ""
-enableProfiling: false
-healthzBindAddress: ""
-hostnameOverride: ""
-iptables:
-  localhostNodePorts: null
-  masqueradeAll: false
-  masqueradeBit: null
-  minSyncPeriod: 0s
-  syncPeriod: 0s
-ipvs:
-  excludeCIDRs: null
-  minSyncPeriod: 0s
-  scheduler: ""
-  strictARP: false
-  syncPeriod: 0s
-  tcpFinTimeout: 0s
-  tcpTimeout: 0s
-  udpTimeout: 0s
-kind: KubeProxyConfiguration
-logging:
-  flushFrequency: 0
-  options:
-    json:
-      infoBufferSize: "0"
-    text:
-      infoBufferSize: "0"
-  verbosity: 0
-metricsBindAddress: ""
-mode: ""
-nftables:
-  masqueradeAll: false
-  masqueradeBit: null
-  minSyncPeriod: 0s
-  syncPeriod: 0s
-nodePortAddresses: null
-oomScoreAdj: null
-portRange: ""
-showHiddenMetricsForVersion: ""
-winkernel:
-  enableDSR: false
-  forwardHealthCheckVip: false
-  networkName: ""
-  rootHnsEndpointName: ""
-  sourceVip: ""
-"""
-
-DAEMON_SET = "--config=/var/lib/kube-proxy/config.conf --hostname-override=Node-1"
+KUBEADM = kubeadm.FILES["config.conf"].encode()
+DAEMON_SET = " ".join(kubeadm.arguments("Node-1"))
 
 
 def started(line: str, file: bytes | None = None) -> Resolved:
@@ -104,7 +36,7 @@ def test_kubeadms_config_map_and_daemon_set_are_accepted_unchanged() -> None:
 
 def test_kinds_config_map_shares_the_gates_of_the_whole_cluster() -> None:
     kind = KUBEADM.replace(b"maxPerCore: null", b"maxPerCore: 0").replace(b'mode: ""', b'mode: "nftables"')
-    answer = started(DAEMON_SET, kind + b"featureGates: {KubeletInUserNamespace: true}\n")
+    answer = started(DAEMON_SET, kind + b"\nfeatureGates: {KubeletInUserNamespace: true}\n")
     assert answer.warnings == ()
     assert (answer.config.conntrack.max_per_core, answer.config.mode) == (0, "nftables")
 
