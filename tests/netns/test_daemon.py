@@ -289,10 +289,11 @@ def test_ipvs_mode_is_prepared_where_the_kernel_has_it_and_refused_where_not(nod
 
 
 async def switch(bed: NetnsTestbed, mode: str) -> None:
-    """Kill both proxies and start them again in another mode."""
+    """Kill one proxy after the other and start it again in another mode; in between nodes run different ones."""
     bed.proxies._mode = mode
-    await bed.change([RestartProxy(node, ()) for node in topology.NODES])
-    await bed.settle()
+    for node in topology.NODES:
+        await bed.change([RestartProxy(node, ())])
+        await bed.settle()
 
 
 def left(bed: NetnsTestbed, node: str) -> tuple[bool, bool]:

@@ -12,7 +12,7 @@ from operator import attrgetter
 
 import msgspec
 
-from kproxy.net import family_of, parse_address, parse_network
+from kproxy.net import Network, family_of, parse_address, parse_network
 from kproxy.server.config import Configuration, DetectLocal, Mode, split_host_port
 from kproxy.server.duration import Duration
 from kproxy.server.gates import GATES
@@ -23,6 +23,12 @@ PRIMARY = "primary"
 SCHEDULERS = frozenset({"", "rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh"})
 
 LOG_FORMATS = ("text", "json")
+
+LARGEST = 2**31 - 1
+"""The API has whole numbers of 32 bits."""
+
+PREVIOUS_VERSION = "1.35"
+"""The release before the one whose metrics are ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,11 @@ def _always(_config: Configuration) -> bool:
 
 def _in_mode(mode: Mode) -> Callable[[Configuration], bool]:
     return lambda config: config.mode == mode.value
+
+
+def _paced_by_iptables(config: Configuration) -> bool:
+    """A mode that is none is told as if it were iptables (``cfg.mode-sections``)."""
+    return config.mode not in {Mode.IPVS.value, Mode.NFTABLES.value}
 
 
 def _detecting(how: DetectLocal) -> Callable[[Configuration], bool]:
@@ -93,9 +104,7 @@ def _periods(section: str) -> tuple[_Rule, ...]:
 
 def _networks(path: str) -> _Rule:
     value = attrgetter(path)
-    return _Rule(
-        path, "must hold CIDRs only", lambda config: all(parse_network(cidr) for cidr in value(config))
-    )
+    return _Rule(path, "must hold CIDRs only", lambda config: all(_network(cidr) for cidr in value(config)))
 
 
 def _listens(path: str, *, may_be_empty: bool = False) -> _Rule:
@@ -105,6 +114,11 @@ def _listens(path: str, *, may_be_empty: bool = False) -> _Rule:
         return (may_be_empty and not value(config)) or split_host_port(value(config)) is not None
 
     return _Rule(path, "must be IP:port, port within [1, 65535]", holds)
+
+
+def _network(text: str) -> Network | None:
+    """Spaces are no part of one, other than in objects of the API."""
+    return parse_network(text) if text == text.strip() else None
 
 
 def _names(kind: type[Mode | DetectLocal]) -> str:
@@ -128,14 +142,14 @@ def _vmodule(config: Configuration) -> bool:
 
 
 def _one_network_a_family(config: Configuration) -> bool:
-    networks = [parse_network(text) for text in config.cluster_cidr.split(",") if config.cluster_cidr]
+    networks = [_network(text) for text in config.cluster_cidr.split(",") if config.cluster_cidr]
     families = {family_of(network) for network in networks if network is not None}
     return len(families) == len(networks)
 
 
 def _node_port_addresses(config: Configuration) -> bool:
     given = config.node_port_addresses
-    return given == (PRIMARY,) or all(parse_network(text) is not None for text in given)
+    return given == (PRIMARY,) or all(_network(text) is not None for text in given)
 
 
 _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = (
@@ -157,7 +171,12 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
             _listens("healthz_bind_address", may_be_empty=True),
             _listens("metrics_bind_address"),
             _positive("config_sync_period"),
-            _not_negative("client_connection.burst"),
+            _within("client_connection.burst", 0, LARGEST),
+            _Rule(
+                "show_hidden_metrics_for_version",
+                f"must be empty or {PREVIOUS_VERSION}",
+                lambda config: config.show_hidden_metrics_for_version in {"", PREVIOUS_VERSION},
+            ),
             _within("oom_score_adj", -1000, 1000),
             _Rule(
                 "logging.format",
@@ -167,12 +186,11 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
             _not_negative("logging.verbosity"),
             _Rule("logging.vmodule", "must have patterns, and is for the text format only", _vmodule),
             _within("iptables.masquerade_bit", 0, 31),
-            *_periods("iptables"),
+            _within("conntrack.max_per_core", 0, LARGEST),
+            _within("conntrack.min", 0, LARGEST),
             *map(
                 _not_negative,
                 (
-                    "conntrack.max_per_core",
-                    "conntrack.min",
                     "conntrack.tcp_established_timeout",
                     "conntrack.tcp_close_wait_timeout",
                     "conntrack.udp_timeout",
@@ -181,6 +199,7 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
             ),
         ),
     ),
+    (_paced_by_iptables, _periods("iptables")),
     (_in_mode(Mode.NFTABLES), (_within("nftables.masquerade_bit", 0, 31), *_periods("nftables"))),
     (
         _in_mode(Mode.IPVS),

@@ -31,7 +31,7 @@ INITIAL_SILENCE = 15.0
 A server too old to know of WatchList would stay silent for ever.
 """
 
-SILENCE = 120.0
+SILENCE = 75.0
 """Seconds after which a watch that says nothing is asked for anew, from where it was.
 
 A server tells how far it is every minute (bookmarks), so this is a connection that is dead though nobody says so, or a server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -24,6 +25,15 @@ from kproxy.net import Family, Protocol
 from kproxy.plan import Exposure, Plan, ServicePlan
 from kproxy.server import leftovers
 from tests.unit.iptables.plans import frontend, plan_of, pool, service
+
+OF_OTHERS = b"""\
+*filter
+:KUBE-FIREWALL - [0:0]
+-A INPUT -j KUBE-FIREWALL
+-A INPUT -i foreign0 -j DROP
+COMMIT
+"""
+"""The kubelet's chain, and an administrator's rule."""
 
 V4 = Family.IPV4
 NODE = "192.0.2.7"
@@ -114,12 +124,16 @@ def test_the_plan_is_in_the_kernel() -> None:
     assert "state DOWN" in link
 
 
-def test_ipv6_is_served_beside_ipv4_by_sets_of_its_own() -> None:
-    six = service(
+def six() -> Plan:
+    one = service(
         frontend(Exposure.CLUSTER_IP, "fd00:96::1", 80, pool("fd00:10::1#8080")), name="ns/six:http"
     )
+    return plan_of(one, family=Family.IPV6, detector=None)
+
+
+def test_ipv6_is_served_beside_ipv4_by_sets_of_its_own() -> None:
     kernel().apply(plan_of(web(PODS[0])))
-    kernel(Family.IPV6).apply(plan_of(six, family=Family.IPV6, detector=None))
+    kernel(Family.IPV6).apply(six())
     assert bound() == {"10.96.0.1/32", "fd00:96::1/128"}
     assert "add KUBE-6-CLUSTER-IP fd00:96::1,tcp:80\n" in saved_sets()
     assert weights() == {PODS[0]: 1}
@@ -250,6 +264,28 @@ def test_cleaning_up_leaves_nothing_of_ours_and_everything_else() -> None:
     assert "KUBE-IPVS-FILTER" not in filter_table
     assert "KUBE-" not in host.run(("iptables-save", "-t", "mangle"))
     remove_all(V4)
+
+
+def test_cleanup_removes_what_ipvs_mode_left_in_both_families_and_nothing_else() -> None:
+    """``--cleanup`` itself, of a kubelet's node; ``life.cleanup``, ``life.mode-switch.ipvs-flush``."""
+    put(SetServer(key("203.0.113.1"), Server("rr"), new=True))
+    for restore in ("iptables-restore", "ip6tables-restore"):
+        host.run((restore, "--noflush"), stdin=[OF_OTHERS])
+    before = everything()
+    kernel().apply(plan_of(web(PODS[0], node_port=30080)))
+    kernel(Family.IPV6).apply(six())
+    assert everything() != before
+    for _ in range(2):
+        host.run((sys.executable, "-m", "kproxy", "run", "--cleanup"))
+        assert everything() == before
+
+
+def everything() -> tuple[set[Key], str, str, list[str]]:
+    """Virtual servers of both families, sets, devices, and rules of both."""
+    with Ipvs() as ipvs:
+        found = {each.key for family in Family for each in ipvs.servers(family)}
+    rules = [rule for save in ("iptables-save", "ip6tables-save") for rule in rules_of(host.run((save,)))]
+    return found, saved_sets(), host.run(("ip", "-br", "link")), rules
 
 
 def test_kernel_settings() -> None:

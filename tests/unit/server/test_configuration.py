@@ -195,7 +195,22 @@ INVALID = [
     ("clusterCIDR: 10.0.0.0", "clusterCIDR"),
     ("clusterCIDR: '10.0.0.0/8,fd00::/8,11.0.0.0/8'", "clusterCIDR"),
     ("clusterCIDR: 10.0.0.0/8,", "clusterCIDR"),
+    ("clusterCIDR: '10.0.0.0/8, fd00::/8'", "clusterCIDR"),
+    ("nodePortAddresses: [10.0.0.1]", "nodePortAddresses"),
     ("metricsBindAddress: 1.2.3.4:70000", "metricsBindAddress"),
+    ("mode: nftables\niptables: {masqueradeBit: 32}", "iptables.masqueradeBit"),
+    ("mode: ipvs\nipvs: {minSyncPeriod: -1s}", "ipvs.minSyncPeriod"),
+    ("mode: ipvs\nipvs: {tcpFinTimeout: -1s}", "ipvs.tcpFinTimeout"),
+    ("mode: ipvs\nipvs: {udpTimeout: -1s}", "ipvs.udpTimeout"),
+    ("conntrack: {maxPerCore: -1}", "conntrack.maxPerCore"),
+    ("conntrack: {maxPerCore: 2147483648}", "conntrack.maxPerCore"),
+    ("conntrack: {tcpEstablishedTimeout: -1s}", "conntrack.tcpEstablishedTimeout"),
+    ("conntrack: {tcpCloseWaitTimeout: -1s}", "conntrack.tcpCloseWaitTimeout"),
+    ("conntrack: {udpStreamTimeout: -1s}", "conntrack.udpStreamTimeout"),
+    ("oomScoreAdj: -1001", "oomScoreAdj"),
+    ("showHiddenMetricsForVersion: '1.20'", "showHiddenMetricsForVersion"),
+    ("logging: {verbosity: -4}", "logging.verbosity"),
+    ("logging: {format: xml}", "logging.format"),
 ]
 
 
@@ -216,6 +231,8 @@ VALID = [
     # sections of other modes are not looked at (cfg.mode-sections)
     "ipvs: {tcpTimeout: -1s, excludeCIDRs: [x], scheduler: fair}",
     "nftables: {masqueradeBit: 99}",
+    "mode: nftables\niptables: {syncPeriod: -1s}",
+    "showHiddenMetricsForVersion: '1.35'",
     "detectLocalMode: NodeCIDR\nclusterCIDR: whatever",
     "detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: veth}",
 ]
