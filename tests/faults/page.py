@@ -21,6 +21,7 @@ both families, soon after the fault ends.
 *Recovery* is that time, from the end of the fault. A lost connection to the API server is tried again after 0.1 s, doubling up to
 10 s; a failed write after 0.5 s, doubling up to syncPeriod. Where rules are taken away, it is the time until they are back, and what was
 lost meanwhile is counted. `tests/netns/test_faults.py` runs the short rows each time, `{command}` all of them, and writes this page.
+Hours without an API server pass in virtual time: `tests/uml/guest/virtual_outage.py`, by `nox -s virtual`.
 
 Measured on {facts}.
 """

@@ -180,7 +180,7 @@ FAULTS = (
         health=Health.LATE,
         sync_period=5.0,
         long=True,
-        proxies=(IPTABLES_LEGACY, IPVS),
+        proxies=(IPTABLES_LEGACY,),
     ),
 )
 

@@ -1,75 +1,60 @@
-"""docs/daemon.md says which test holds what; this says whether that is so."""
+"""The daemon's pages say which test holds which behaviour; this says whether that is so.
+
+docs/daemon.md has groups 15 to 17, docs/daemon-configuration.md group 18 (its own form is held by
+`tests/unit/server/test_daemon_documentation.py`), docs/daemon-life.md group 19.
+"""
 
 import re
 from pathlib import Path
 
+import pytest
+
+from docs import coverage
+
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "daemon.md").read_text(encoding="utf-8")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
-
-BEHAVIOURS = {
-    "hcnp": {
-        "scope", "200", "proxy-unhealthy", "payload", "headers", "count-ips", "any-path", "ports-lifecycle",
-        "listen-addrs", "bind-fail", "firewall-accept", "no-taint", "sync-order",
-    },
-    "hz": {
-        "ports", "ok", "stale", "idle-healthy", "start-healthy", "node-taint", "node-delete", "payload", "counters",
-        "drain-contract", "bind-retry", "metrics-port-healthz",
-    },
-    "met": {"planned", "nfacct-optional", "proxymode", "configz", "slis", "bind"},
-}  # fmt: skip
-"""Groups 15 to 17 of the catalogue of behaviours, but for the metrics, which have rows of their own."""
-
-METRICS = {
-    "sync_proxy_rules_duration_seconds", "sync_full_proxy_rules_duration_seconds",
-    "sync_partial_proxy_rules_duration_seconds", "sync_proxy_rules_last_timestamp_seconds",
-    "sync_proxy_rules_last_queued_timestamp_seconds", "network_programming_duration_seconds",
-    "sync_proxy_rules_endpoint_changes_pending", "sync_proxy_rules_endpoint_changes_total",
-    "sync_proxy_rules_service_changes_pending", "sync_proxy_rules_service_changes_total",
-    "sync_proxy_rules_no_local_endpoints_total", "sync_proxy_rules_iptables_total",
-    "sync_proxy_rules_iptables_last", "sync_proxy_rules_iptables_restore_failures_total",
-    "sync_proxy_rules_iptables_partial_restore_failures_total",
-    "iptables_ct_state_invalid_dropped_packets_total",
-    "iptables_localhost_nodeports_accepted_packets_total", "sync_proxy_rules_nftables_sync_failures_total",
-    "sync_proxy_rules_nftables_cleanup_failures_total", "conntrack_reconciler_sync_duration_seconds",
-    "conntrack_reconciler_deleted_entries_total", "proxy_healthz_total", "proxy_livez_total",
-}  # fmt: skip
+NAMED = re.compile(r"`(?:tests/[\w/]+\.py::)?test_\w+`")
+GROUPS = {"daemon.md": (15, 16, 17), "daemon-configuration.md": (18,), "daemon-life.md": (19,)}
+METRIC, METRICS = "met.", "kubeproxy_"
 
 
-def rows() -> list[list[str]]:
-    lines = [line for line in PAGE.splitlines() if line.startswith("| ") and "---" not in line]
+def text(page: str) -> str:
+    return (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+
+def rows(page: str) -> list[list[str]]:
+    lines = [line for line in text(page).splitlines() if line.startswith("| ") and "---" not in line]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_every_test_that_is_named_exists() -> None:
-    named = TEST.findall(PAGE)
+def has_a_row(page: str, behaviour: str) -> bool:
+    """That names it, or the metric it is about; with a test, or a remark why there is none."""
+    names = (f"`{behaviour}`", f"`{METRICS}{behaviour.removeprefix(METRIC)}`")
+    found = [row for row in rows(page) if any(name in " ".join(row) for name in names)]
+    return any(NAMED.search(" ".join(row)) or row[-1] for row in found)
+
+
+@pytest.mark.parametrize("page", ["daemon.md", "daemon-life.md"])
+def test_every_test_that_is_named_exists(page: str) -> None:
+    named = TEST.findall(text(page))
     assert len(named) > 50
     missing = [
         f"{path}::{test}"
         for path, test in named
         if not re.search(rf"^def {test}\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
     ]
-    assert not missing, f"docs/daemon.md names tests that do not exist: {missing}"
+    assert not missing, f"docs/{page} names tests that do not exist: {missing}"
 
 
-def test_every_behaviour_has_a_place() -> None:
-    missing = [
-        f"{group}.{name}"
-        for group, names in BEHAVIOURS.items()
-        for name in names
-        if f"`{group}.{name}`" not in PAGE
-    ]
-    assert not missing
-
-
-def test_every_metric_has_a_row() -> None:
-    first = {row[0] for row in rows()}
-    assert not {name for name in METRICS if f"`kubeproxy_{name}`" not in first}
+@pytest.mark.parametrize("page", GROUPS)
+def test_every_behaviour_has_a_row(page: str) -> None:
+    behaviours = [each.id for each in coverage.behaviours() if each.group in GROUPS[page]]
+    assert len(behaviours) > 20
+    assert not [behaviour for behaviour in behaviours if not has_a_row(page, behaviour)]
 
 
 def test_a_row_without_a_test_says_why() -> None:
-    promises = [
-        row for row in rows() if "held by" not in row and len(row) > 2 and "BindAddress" not in row[0]
-    ]
+    headings = {"behaviour", "metric", "path", "port", "promise"}
+    promises = [row for row in rows("daemon.md") if row[0] not in headings and "BindAddress" not in row[0]]
     silent = [row[0] for row in promises if not TEST.search(" ".join(row)) and not row[-1]]
     assert not silent

@@ -35,6 +35,20 @@ def test_a_list_has_its_objects_and_its_version() -> None:
     assert (names(listed.objects), listed.rejected, listed.version) == (["a", "b"], (), "9")
 
 
+def test_versions_of_a_node_are_not_read() -> None:
+    """``cfg.nodeversion``: kube-proxy's is not even set."""
+    addresses = [{"type": "InternalIP", "address": "192.0.2.1"}]
+    plain = {"metadata": {"name": "a"}, "status": {"addresses": addresses}}
+    telling = {
+        **plain,
+        "status": {
+            "addresses": addresses,
+            "nodeInfo": {"kubeProxyVersion": "v1.0.0", "kubeletVersion": "v1.0.0"},
+        },
+    }
+    assert Decoder(Node).listed(listing(telling)).objects == Decoder(Node).listed(listing(plain)).objects
+
+
 def test_an_empty_list_of_a_go_server_may_be_null() -> None:
     assert Decoder(Service).listed(b'{"metadata":{"resourceVersion":"9"},"items":null}').objects == ()
 
