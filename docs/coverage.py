@@ -25,6 +25,16 @@ MOST_NAMED = 4
 """Cases that a row names; of the rest it gives the number."""
 
 
+OWN_PAGES = {
+    15: "daemon.md",
+    16: "daemon.md",
+    17: "daemon.md",
+    18: "daemon-configuration.md",
+    19: "daemon-life.md",
+}
+"""Groups of behaviours of a process, which packets do not show: these pages have a row for each (tests/unit/test_daemon_page.py)."""
+
+
 class Standing(enum.Enum):
     """How a behaviour is held."""
 
@@ -83,7 +93,7 @@ def _behaviour(group: int, id: str, row: Mapping[str, Any]) -> Behaviour:
     clauses = tuple(clause.id for clause in CLAUSES.values() if id in clause.behaviours)
     pinned = tuple(row.get("cases", ()))
     cases = pinned or tuple(case.id for case in _naming(clauses))
-    standing, why = _standing(row, held=bool(clauses and cases))
+    standing, why = _standing(row, group, held=bool(clauses and cases))
     return Behaviour(
         id=id,
         group=group,
@@ -102,11 +112,14 @@ def _naming(clauses: Sequence[str]) -> list[Case]:
     return [case for case in CATALOGUE if case.clauses & set(clauses)]
 
 
-def _standing(row: Mapping[str, Any], *, held: bool) -> tuple[Standing, str]:
+def _standing(row: Mapping[str, Any], group: int, *, held: bool) -> tuple[Standing, str]:
     for standing in (Standing.TESTS, Standing.INSIDE, Standing.OPEN):
         if why := row.get(standing.name.lower(), ""):
             return standing, why
-    return (Standing.HELD, "") if held else (Standing.OPEN, "")
+    if held:
+        return Standing.HELD, ""
+    page = OWN_PAGES.get(group)
+    return (Standing.TESTS, f"docs/{page}") if page else (Standing.OPEN, "")
 
 
 # --------------------------------------------------------------------------- the pages
@@ -136,6 +149,7 @@ For programs: [coverage.json](coverage.json).
 
 {tables.table("", columns, _sums()).lstrip()}
 
+*Tests* hold what a process does besides packets: the page that is named has the behaviour's row with them.
 *Open* is what no case shows: nobody has seen it yet on a kernel, or this lab cannot show it; the row gives the reason. Behaviours of
 one backend's insides (chains, sets, tables) are not listed: they are no promise, and tests of the backends hold them."""
 
