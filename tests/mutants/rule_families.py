@@ -323,6 +323,13 @@ GUARDS = (
         needs_kernel=True,
     ),
     mutant(
+        "guard.invalid-to-the-node",
+        "Packets that conntrack calls INVALID reach the node's own processes untranslated.",
+        *left_out(Rules(chain=names.NODE_PORTS, target=Drop, table=FILTER)),
+        clauses="conntrack.invalid-not-leaked",
+        needs_kernel=True,
+    ),
+    mutant(
         "forward.accept",
         "Marked traffic is not accepted where forwarding is dropped by default.",
         *left_out(Rules(chain=names.FORWARD, target=Accept, table=FILTER, having=(Mark,))),

@@ -272,7 +272,9 @@ def test_options_reach_forwarding_and_masquerade(*, drop: bool, first: str) -> N
         "-j MASQUERADE",
     ]
     assert lines(plan, "KUBE-MARK-MASQ", options=options) == ["-j MARK --or-mark 0x00008000"]
-    assert lines(plan, "KUBE-NODEPORTS", Table.FILTER, options) == ["-p tcp -m tcp --dport 32000 -j ACCEPT"]
+    invalid = ["-p tcp -m conntrack --ctstate INVALID -j DROP"] if drop else []
+    health = ["-p tcp -m tcp --dport 32000 -j ACCEPT"]
+    assert lines(plan, "KUBE-NODEPORTS", Table.FILTER, options) == [*invalid, *health]
 
 
 def test_the_same_endpoint_in_both_pools_has_one_chain() -> None:

@@ -183,4 +183,4 @@ def test_a_changed_option_rewrites_only_the_constant_chains_it_is_in() -> None:
     new = program(plan, Options(health_check_ports=(32000,)), old)
     text = str(diff(old, new, LEGACY_BLOCK_CHAINS))
     assert text.splitlines()[:2] == ["*filter", ":KUBE-NODEPORTS - [0:0]"]
-    assert text.count("\n") == 4
+    assert text.count("\n") == 5

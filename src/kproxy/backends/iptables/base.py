@@ -47,8 +47,9 @@ class Options:
 
     ``masquerade_mark`` is one bit (``masq.bit``).  ``random_fully``: does this iptables know the
     option (``masq.port-random``)?  ``drop_invalid`` is False where the sysctl
-    ``nf_conntrack_tcp_be_liberal`` is set (``ct.invalid-drop``).  ``health_check_ports`` are node
-    ports to accept in INPUT whatever its policy.  ``counters`` are those that the kernel has.
+    ``nf_conntrack_tcp_be_liberal`` is set (``ct.invalid-drop``); invalid segments of TCP do not reach the
+    node's own processes either (https://github.com/kubernetes/kubernetes/issues/117924).
+    ``health_check_ports`` are node ports to accept in INPUT whatever its policy.  ``counters`` are those that the kernel has.
     """
 
     masquerade_mark: int = 0x4000
@@ -103,6 +104,8 @@ def constant_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
         Rule(Accept(), (marked,), "kubernetes forwarding rules"),
         Rule(Accept(), (known,), "kubernetes forwarding conntrack rule"),
     )
+    segment = (Transport(Protocol.TCP), *_invalid(options))
+    to_the_node = [Rule(Drop(), segment)] if options.drop_invalid else []
     health = [
         Rule(Accept(), (Transport(Protocol.TCP, port),), "health check node port")
         for port in options.health_check_ports
@@ -113,7 +116,7 @@ def constant_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
             Chain(names.MARK_MASQUERADE, (Rule(OrMark(options.masquerade_mark)),)),
             Chain(names.POSTROUTING, postrouting),
         ),
-        Table.FILTER: (Chain(names.FORWARD, forward), Chain(names.NODE_PORTS, tuple(health))),
+        Table.FILTER: (Chain(names.FORWARD, forward), Chain(names.NODE_PORTS, (*to_the_node, *health))),
     }
 
 

@@ -38,6 +38,7 @@ from kproxy.backends.nftables.rules import (
     Kind,
     Marked,
     Match,
+    OfProtocol,
     Random,
     Reject,
     Rule,
@@ -46,7 +47,7 @@ from kproxy.backends.nftables.rules import (
     TranslateBy,
 )
 from kproxy.backends.nftables.rules import Masquerade as MasqueradeStatement
-from kproxy.net import Family
+from kproxy.net import Family, Protocol
 from kproxy.plan import (
     DetectByCIDR,
     DetectByInterface,
@@ -69,7 +70,8 @@ class Options:
     """What neither the cluster nor a Service decides.
 
     ``drop_invalid``: a segment that connection tracking calls invalid, as it would reach the client untranslated, goes
-    no further (``ct.invalid-drop``); off where the kernel was told to be liberal.
+    no further, neither to pods and clients outside (``ct.invalid-drop``) nor to the node's own processes
+    (https://github.com/kubernetes/kubernetes/issues/117924); off where the kernel was told to be liberal.
     """
 
     masquerade_mark: int = 0x4000
@@ -294,7 +296,11 @@ def _checks(context: Context) -> Iterator[Chain]:
 
 
 def _hooked(options: Options) -> Iterator[Chain]:
-    invalid = Rule((IsInvalid(), Drop()), "would not be translated back")
+    why = "would not be translated back"
+    first = {
+        HookPoint.INPUT: (Rule((OfProtocol(Protocol.TCP), IsInvalid(), Drop()), why),),
+        HookPoint.FORWARD: (Rule((IsInvalid(), Drop()), why),),
+    }
     for point in (HookPoint.PREROUTING, HookPoint.OUTPUT):
         rule = Rule((IsNew(), Jump(names.FIREWALL_CHECK)))
         yield Chain(f"filter-{point.value}-pre-dnat", (rule,), Hook(Kind.FILTER, point, BEFORE_DSTNAT))
@@ -310,8 +316,8 @@ def _hooked(options: Options) -> Iterator[Chain]:
         (HookPoint.FORWARD, (names.SERVICE_ENDPOINTS_CHECK, names.CLUSTER_IPS_CHECK)),
         (HookPoint.OUTPUT, (names.SERVICE_ENDPOINTS_CHECK, names.CLUSTER_IPS_CHECK)),
     ):
-        first = [invalid] if point is HookPoint.FORWARD and options.drop_invalid else []
-        rules = (*first, *(Rule((IsNew(), Jump(check))) for check in checks))
+        dropped = first.get(point, ()) if options.drop_invalid else ()
+        rules = (*dropped, *(Rule((IsNew(), Jump(check))) for check in checks))
         yield Chain(f"filter-{point.value}", rules, Hook(Kind.FILTER, point, FILTER))
 
 
