@@ -203,7 +203,9 @@ def test_a_rejection_tells_type_code_and_sender(
     began = time.perf_counter()
     seen = one(served, ask(vantage.sender, t.POD_ADDRESS["b1"][family], port, protocol))
     code = v4 if family is V4 else v6
-    assert seen == Refused(Icmp(family, *code), vantage.judge[family])
+    assert seen == Refused(
+        Icmp(family, *code), vantage.judge[family], Socket(t.POD_ADDRESS["b1"][family], port)
+    )
     assert time.perf_counter() - began < PATIENCE
 
 
@@ -218,7 +220,7 @@ def test_a_reset_is_not_a_rejection(served: Bench, family: Family, vantage: From
 def test_a_closed_udp_port_is_refused_by_its_owner(served: Bench, family: Family) -> None:
     pod = t.POD_ADDRESS["b1"][family]
     seen = one(served, ask("a1", pod, CLOSED, UDP))
-    assert seen == Refused(Icmp(family, *((3, 3) if family is V4 else (1, 4))), pod)
+    assert seen == Refused(Icmp(family, *((3, 3) if family is V4 else (1, 4))), pod, Socket(pod, CLOSED))
 
 
 @both_families
@@ -273,7 +275,7 @@ def test_sctp_is_told_apart_likewise_or_declared_missing(served: Bench, family: 
     assert answered(open_).who == "b1"
     assert closed == Reset()
     assert rejected == Refused(
-        Icmp(family, *((3, 3) if family is V4 else (1, 4))), t.POD_GATEWAY["a"][family]
+        Icmp(family, *((3, 3) if family is V4 else (1, 4))), t.POD_GATEWAY["a"][family], Socket(pod, PORT)
     )
     assert isinstance(dropped, Silent)
     assert dropped.evidence.entered("a")
@@ -419,11 +421,11 @@ def test_a_martian_reaches_a_loopback_daemon_only_when_the_kernel_is_told_to_rou
     bench: Bench, protocol: Protocol
 ) -> None:
     lab, node = bench.lab, bench.lab.network["a"]
-    daemon = Socket(LOOPBACK[V4], 7000)
+    daemon, client = Socket(LOOPBACK[V4], 7000), t.CLIENT_ADDRESS["a"][V4]
     lab.servers.serve(node, daemon.port, protocol, "loopback:a", (daemon.address,))
-    assert bench.run(martian(lab, "a", daemon, protocol, PATIENCE)) == Martian(delivered=False)
+    assert bench.run(martian(lab, "a", client, daemon, protocol, PATIENCE)) == Martian(delivered=False)
     node.set({"ipv4/conf/all/route_localnet": "1"})
-    assert bench.run(martian(lab, "a", daemon, protocol, PATIENCE)) == Martian(delivered=True)
+    assert bench.run(martian(lab, "a", client, daemon, protocol, PATIENCE)) == Martian(delivered=True)
 
 
 # --------------------------------------------------------------------------- programs

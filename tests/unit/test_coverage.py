@@ -18,17 +18,17 @@ PACKETS = range(1, 14)
 """Groups of behaviours that packets show."""
 
 NOT_HELD = """
-cip.icmp-echo cip.related-icmp np.no-listener np.addr-hotplug np.addresses.primary-unknown
-np.addresses.reread np.forward-policy eip.is-node-ip eip.ipvs-off-machine eip.no-arp lb.rolling-update
-term.hcnp aff.table-limit masq.port-random masq.bit masq.mark-cleared masq.bit.change hair.nft.direct
-hair.ipvs.direct det.clustercidr.first-only ct.eintr ct.sysctls ct.hashsize proto.sctp.multihoming
-proto.sctp.module ds.capability ds.primary ds.independent-sync ds.v6-specials ds.ipvs-names
+np.addr-hotplug np.addresses.primary-unknown np.addresses.reread np.forward-policy eip.is-node-ip
+eip.ipvs-off-machine eip.no-arp lb.rolling-update term.hcnp aff.table-limit masq.bit masq.mark-cleared
+masq.bit.change hair.nft.direct hair.ipvs.direct det.clustercidr.first-only ct.eintr ct.hashsize
+proto.sctp.multihoming proto.sctp.module ds.capability ds.primary ds.independent-sync ds.v6-specials
+ds.ipvs-names
 """
 """Behaviours of those groups that no case shows; docs/spec/behaviours.toml gives each its reason."""
 
 REPORTS_NOT_HELD = """
-R010 R011 R014 R015 R016 R017 R031 R037 R038 R039 R041 R056 R057 R059 R068 R070 R076 R077 R079 R083 R084
-R087 R089 R104 R107 R108 R111 R112 R113 R114 R115 R116 R117 R119 R123
+R010 R011 R016 R031 R037 R038 R039 R041 R056 R057 R059 R068 R076 R077 R079 R084 R089 R104 R107 R108 R111
+R112 R113 R114 R115 R116 R117 R119
 """
 """Reports that namespaces can show and no case does; regressions.toml gives each its reason."""
 

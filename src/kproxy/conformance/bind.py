@@ -255,6 +255,10 @@ class Instance:
                 return topology.CLIENT_ADDRESS[sender.node][family]
             case VantageKind.ROUTED:
                 return topology.REMOTE_ADDRESS[sender.node][family]
+            case VantageKind.SPOOFED if sender.name == "loopback":
+                return LOOPBACK[family]
+            case VantageKind.SPOOFED:
+                return self.address_on(sender.name)
             case VantageKind.HOST:
                 return self._host_source(sender.node, to)
 

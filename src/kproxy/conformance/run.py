@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
-    AddServiceCidr,
-    Apply,
-    Delete,
+    Deafen,
     Hold,
     Lawful,
+    Mutation,
     OutOfWindow,
+    Ping,
     Probe,
     ReachedBackend,
-    Relabel,
-    Restart,
+    ReadSysctl,
+    Reopen,
     Seen,
     Step,
     Still,
@@ -43,9 +43,8 @@ from kproxy.spec.outcome import Delivered
 MOST_SHOWN = 3
 """Different observations that a finding tells."""
 
-Mutation = Apply | Delete | Relabel | AddServiceCidr | Restart
 Endpoint = tuple[Address, int]
-Judged = Probe | Hold | Use
+Judged = Probe | Ping | Hold | Use | Reopen
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +160,17 @@ async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence
             return [await testbed.hold(progress.instance, step)]
         case Use():
             return [await testbed.use(progress.instance, step)]
-        case OutOfWindow():
-            await testbed.out_of_window(progress.instance, step)
+        case Ping():
+            return [await testbed.ping(progress.instance, step)]
+        case ReadSysctl(node=node, name=name):
+            value = await testbed.read_sysctl(node, name)
+            return [Observation(frozenset(), value)]
+        case Reopen():
+            return [await testbed.reopen(progress.instance, step)]
         case Wait(seconds=seconds):
             await asyncio.sleep(seconds)
+        case Deafen() | OutOfWindow():
+            await testbed.act(progress.instance, step)
         case _:
             raise AssertionError(step)
     return []
@@ -186,6 +192,13 @@ def _note(
             _judge(progress, number, step, step.expect, seen)
         case Use():
             _judge_use(progress, number, step, seen[0])
+        case Reopen():
+            progress.held[step.flow] = seen[0]
+            _judge(progress, number, step, step.expect, seen)
+        case Ping():
+            _judge(progress, number, step, step.expect, seen)
+        case ReadSysctl(expect=expect) if seen[0].text != expect:
+            _find(progress, number, step, expect, seen[0].text)
         case _:
             pass
 
@@ -209,6 +222,8 @@ def _judge_probe(
         _judge_even(testbed, progress, number, step, seen)
     if step.sticks and not testbed.exhaustive:
         _judge_sticks(progress, number, step, seen)
+    if step.redrawn and not testbed.exhaustive and not any(o.redrawn for o in seen):
+        _find(progress, number, step, "another source port for some", f"{len(seen)} times the sender's own")
     if step.roams:
         _judge_roams(progress, number, step, seen)
 
@@ -224,7 +239,7 @@ def _judge(
 
 
 def _target(progress: Progress, step: Judged) -> Target:
-    if isinstance(step, Use):
+    if isinstance(step, Use | Reopen):
         holds = (s for s in progress.instance.case.steps if isinstance(s, Hold) and s.flow == step.flow)
         return next(holds).to
     return step.to
@@ -286,7 +301,7 @@ def _judge_use(progress: Progress, number: int, step: Use, seen: Observation) ->
         _find(progress, number, step, f"still {before.text}", seen.text)
 
 
-def _find(progress: Progress, number: int, step: Judged, lawful: str, seen: str) -> None:
+def _find(progress: Progress, number: int, step: Judged | ReadSysctl, lawful: str, seen: str) -> None:
     own = () if isinstance(step, Hold) else step.clauses
     cited = tuple(sorted(own or progress.instance.case.clauses))
     progress.findings.append(Finding(progress.instance, number, describe(step), lawful, seen, cited))
@@ -313,13 +328,19 @@ def _counted(texts: Iterator[str]) -> str:
     return "; ".join([*shown[:MOST_SHOWN], *more])
 
 
-def describe(step: Judged) -> str:
+def describe(step: Judged | ReadSysctl) -> str:
     """A step in words."""
     match step:
         case Use(flow=flow):
             return f"exchange on held flow {flow!r}"
         case Hold(flow=flow, sender=sender, to=to):
             return f"open flow {flow!r}: {sender} -> {describe_target(to)}"
+        case ReadSysctl(node=node, name=name):
+            return f"node {node}: sysctl {name}"
+        case Reopen(flow=flow):
+            return f"open flow {flow!r} again from the same port"
+        case Ping(sender=sender, to=to):
+            return f"ping: {sender} -> {describe_target(to)}"
         case Probe(sender=sender, to=to):
             return f"{sender} -> {describe_target(to)}"
 

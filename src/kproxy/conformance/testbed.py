@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol as Interface
 
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import Case, Hold, OutOfWindow, Probe, Use
+from kproxy.conformance.case import Act, Case, Hold, Ping, Probe, Reopen, Use
 from kproxy.conformance.world import Change
 from kproxy.net import Address
 from kproxy.spec.outcome import Outcome
@@ -32,6 +32,8 @@ class Observation:
     text: str
     endpoint: tuple[Address, int] | None = None
     chance: Fraction = Fraction(1)
+    redrawn: bool = False
+    """Whether the endpoint saw another source port than the sender's own."""
 
 
 class Broken(Exception):
@@ -63,8 +65,17 @@ class Testbed(Interface):
     async def use(self, instance: Instance, use: Use) -> Observation:
         """Exchange on a held flow."""
 
-    async def out_of_window(self, instance: Instance, step: OutOfWindow) -> None:
-        """Let the endpoint of a held flow send a segment that conntrack calls INVALID."""
+    async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
+        """Open a held flow anew from the same port, and exchange once."""
+
+    async def ping(self, instance: Instance, ping: Ping) -> Observation:
+        """Send an ICMP echo request."""
+
+    async def read_sysctl(self, node: str, name: str) -> str:
+        """The value of a setting below ``net`` in a node's network namespace."""
+
+    async def act(self, instance: Instance, act: Act) -> None:
+        """Let something happen that is not judged."""
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
         """Write what a person needs to understand a failure of that instance."""

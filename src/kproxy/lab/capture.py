@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from kproxy.lab import bpf, linux, packets
 from kproxy.lab.namespaces import Namespace
-from kproxy.lab.observation import Direction, Refused, Reset, Sighting
+from kproxy.lab.observation import Direction, Refused, Reset, Sighting, Socket
 
 _BUFFER = 8 << 20
 _BATCH = 256
@@ -37,7 +37,7 @@ class Captures:
     def __init__(self, namespaces: Iterable[Namespace]) -> None:
         self._loop = asyncio.get_running_loop()
         self._seen: dict[int, list[_Captured]] = {}
-        self._watchers: dict[int, tuple[str, Callable[[Refused | Reset], None]]] = {}
+        self._watchers: dict[int, tuple[str, Socket | None, Callable[[Refused | Reset], None]]] = {}
         self._ports: dict[tuple[str, int], int] = {}
         self._tags: dict[int, int] = {}
         self._lost = 0
@@ -54,9 +54,19 @@ class Captures:
         with ThreadPoolExecutor(len(captures) or 1) as pool:  # each close waits for an RCU grace period
             list(pool.map(socket.socket.close, captures))
 
-    def watch(self, number: int, namespace: str, refused: Callable[[Refused | Reset], None]) -> None:
-        """Call ``refused`` when a refusal of this probe comes into its sender's namespace."""
-        self._watchers[number] = (namespace, refused)
+    def watch(
+        self,
+        number: int,
+        namespace: str,
+        refused: Callable[[Refused | Reset], None],
+        about: Socket | None = None,
+    ) -> None:
+        """Call ``refused`` when a refusal of this probe comes into its sender's namespace.
+
+        ``about``: the destination that an ICMP error must quote; in a namespace that translates
+        addresses itself, others are on the wire before they are translated.
+        """
+        self._watchers[number] = (namespace, about, refused)
 
     def unwatch(self, number: int) -> None:
         """Call no more."""
@@ -117,9 +127,12 @@ class Captures:
         self._seen.setdefault(number, []).append(captured)
         if captured.kind is packets.Kind.FIRST or captured.outgoing:
             return
-        namespace, refused = self._watchers.get(number, ("", None))
-        if refused is not None and namespace == captured.namespace:
-            refused(_refusal(captured))
+        namespace, about, refused = self._watchers.get(number, ("", None, None))
+        if refused is None or namespace != captured.namespace:
+            return
+        refusal = _refusal(captured)
+        if about is None or isinstance(refusal, Reset) or refusal.about == about:
+            refused(refusal)
 
 
 def open_capture(namespace: Namespace, program: bytes) -> socket.socket:
@@ -153,4 +166,5 @@ def _association(captured: _Captured) -> tuple[str, int] | None:
 def _refusal(captured: _Captured) -> Refused | Reset:
     if captured.kind is packets.Kind.RESET:
         return Reset()
-    return Refused(packets.icmp_of(captured.data), packets.addresses(captured.data)[0])
+    by, about = packets.addresses(captured.data)[0], packets.quoted_destination(captured.data)
+    return Refused(packets.icmp_of(captured.data), by, about)

@@ -10,9 +10,10 @@ import asyncio
 import errno
 import socket
 import struct
+from contextlib import suppress
 from ipaddress import ip_address
 
-from kproxy.lab import linux, message, packets
+from kproxy.lab import linux, message, packets, topology
 from kproxy.lab.capture import Captures
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.observation import (
@@ -78,7 +79,8 @@ class Channel:
         self._asked, self._padding = number, message.padding(number, size)
         self._out, self._in = self._out + message.encode_request(number, size), b""
         self._beat(patience / _BEATS, _BEATS)
-        self._captures.watch(number, self._namespace.name, self._end)
+        about = self.request.to if self._namespace.name in topology.NODES else None
+        self._captures.watch(number, self._namespace.name, self._end, about)
         try:
             self._start()
             return await self._result
@@ -91,6 +93,15 @@ class Channel:
             self._timer = self._loop.call_later(seconds, self._beat, seconds, left - 1)
         else:
             self._end(Silent())
+
+    async def closed_by_server(self, patience: float) -> None:
+        """Wait until the server has closed the connection, then close this end in order."""
+        with suppress(TimeoutError, ConnectionError):
+            async with asyncio.timeout(patience):
+                while await self._loop.sock_recv(self._socket, 1 << 12):
+                    pass
+        self._stop()
+        self._socket.close()
 
     @property
     def own(self) -> Socket:
@@ -235,7 +246,8 @@ class Channel:
             _, ancillary, _, _ = self._socket.recvmsg(2048, 512, socket.MSG_ERRQUEUE)
         except OSError:
             return None
-        return next((_queued(data) for level, kind, data in ancillary if _is_error(level, kind)), None)
+        to = self.request.to
+        return next((_queued(data, to) for level, kind, data in ancillary if _is_error(level, kind)), None)
 
 
 def _final(observation: Observation, *, connected: bool) -> bool:
@@ -306,13 +318,13 @@ def _is_error(level: int, kind: int) -> bool:
     return (level, kind) in {(socket.IPPROTO_IP, linux.IP_RECVERR), (socket.IPPROTO_IPV6, linux.IPV6_RECVERR)}
 
 
-def _queued(data: bytes) -> Refused | NetworkError:
-    """``struct sock_extended_err`` and the address of who sent the error."""
+def _queued(data: bytes, about: Socket) -> Refused | NetworkError:
+    """``struct sock_extended_err`` and the address of who sent the error; the kernel gives a socket its own only."""
     number, origin, type_, code = struct.unpack_from("=IBBB", data)
     if origin == linux.SO_EE_ORIGIN_ICMP:
-        return Refused(Icmp(Family.IPV4, type_, code), _offender(data[20:24]))
+        return Refused(Icmp(Family.IPV4, type_, code), _offender(data[20:24]), about)
     if origin == linux.SO_EE_ORIGIN_ICMP6:
-        return Refused(Icmp(Family.IPV6, type_, code), _offender(data[24:40]))
+        return Refused(Icmp(Family.IPV6, type_, code), _offender(data[24:40]), about)
     return NetworkError(number)
 
 

@@ -1,4 +1,4 @@
-"""Packets that no socket would send: martians, and segments far outside of a connection's window."""
+"""Packets that no socket would send: martians, borrowed sources, segments far outside of a connection's window."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from kproxy.lab import message, packets, topology, wiring
 from kproxy.lab.channel import sequence_numbers
 from kproxy.lab.namespaces import LabError, Namespace
-from kproxy.lab.observation import Socket
-from kproxy.net import Address, Protocol, family_of
+from kproxy.lab.observation import Answered, Silent, Socket
+from kproxy.net import Address, Protocol
 
 if TYPE_CHECKING:
     from kproxy.lab.lab import Flow, Lab
@@ -34,27 +34,46 @@ class Martian:
     delivered: bool
 
 
-async def martian(lab: Lab, node: str, daemon: Socket, protocol: Protocol, patience: float) -> Martian:
+async def martian(
+    lab: Lab, node: str, source: Address, daemon: Socket, protocol: Protocol, patience: float
+) -> Martian:
     """From the on-link client, send a packet to a loopback address at the node's link address.
 
-    ``daemon``: where a server of the lab (`Servers.serve`) listens, 127.0.0.1 or ::1.  UDP: a request,
+    ``source``: the address it says it is from.  ``daemon``: where a server of the lab (`Servers.serve`) listens, 127.0.0.1 or ::1.  UDP: a request,
     delivered when the server has recorded it.  TCP: a SYN, delivered when the listener holds a
     half-open connection for it.
     """
     number = lab.next_number()
-    source = Socket(_client_address(node, daemon.address), _FIRST_PORT + number % _PORTS)
-    _send_to_neighbour(lab, node, _martian_packet(source, daemon, protocol, number))
+    sender = Socket(source, _FIRST_PORT + number % _PORTS)
+    _send_to_neighbour(lab, node, _martian_packet(sender, daemon, protocol, number))
     delivered = False
     for _ in range(max(1, round(patience / _POLL))):
         await asyncio.sleep(_POLL)
-        if delivered := _delivered(lab, node, number, source, daemon, protocol):
+        if delivered := _delivered(lab, node, number, sender, daemon, protocol):
             break
     lab.forget(number)
     return Martian(delivered)
 
 
-def _client_address(node: str, like: Address) -> Address:
-    return topology.CLIENT_ADDRESS[node][family_of(like)]
+async def spoofed(lab: Lab, node: str, source: Address, to: Socket, patience: float) -> Answered | Silent:
+    """From the on-link client, send a node a UDP request whose source is not the client's.
+
+    Whoever gets it answers the owner of that address, so the record of the servers is what counts:
+    "answered" is who got it, and whom it saw.
+    """
+    number = lab.next_number()
+    sender = Socket(source, _FIRST_PORT + number % _PORTS)
+    _send_to_neighbour(lab, node, packets.udp_packet(sender, to, message.encode_request(number)))
+    for _ in range(max(1, round(patience / _POLL))):
+        await asyncio.sleep(_POLL)
+        if lab.servers.receptions(number):
+            break
+    evidence = lab.evidence(number)
+    lab.forget(number)
+    if not evidence.receptions:
+        return Silent(evidence=evidence)
+    met = evidence.receptions[0]
+    return Answered(who=met.who, at=met.at, peer=met.peer, own=sender)
 
 
 def _martian_packet(source: Socket, daemon: Socket, protocol: Protocol, number: int) -> bytes:

@@ -5,6 +5,8 @@ Everything runs in one event loop.  ``async with open_lab() as lab`` builds it; 
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -13,6 +15,7 @@ from dataclasses import dataclass, replace
 from kproxy.lab import topology, wiring
 from kproxy.lab.capture import Captures
 from kproxy.lab.channel import Channel, unsupported
+from kproxy.lab.namespaces import LabError
 from kproxy.lab.network import Network, build
 from kproxy.lab.observation import Evidence, NetworkError, Observation, ProbeRequest, Silent, Socket
 from kproxy.lab.servers import Servers
@@ -20,6 +23,7 @@ from kproxy.lab.source_ports import SourcePorts
 from kproxy.net import Protocol
 
 _WATCHED = (*topology.NODES, *wiring.PODS, wiring.CLIENT, wiring.REMOTE)
+_REOPENINGS, _REOPENING_SECONDS = 20, 0.05
 _STEP = 65537
 """From one probe's number to the next: odd, so that 2^32 differ; as TCP's sequence numbers they rise."""
 
@@ -53,6 +57,18 @@ class Flow:
     def last(self) -> int:
         """The number of the last exchange."""
         return self._last
+
+    @property
+    def request(self) -> ProbeRequest:
+        """What opened it, with the source it has."""
+        own = self._channel.own
+        return replace(self._channel.request, source=own.address, source_port=own.port)
+
+    async def closed_by_server(self, patience: float) -> ProbeRequest:
+        """Wait for the server's end of the connection, close, and say what would open it again."""
+        request = self.request
+        await self._channel.closed_by_server(patience)
+        return request
 
     def close(self) -> None:
         """Close it (a stream by an abort); leaving the lab closes all flows."""
@@ -99,7 +115,7 @@ class Lab:
             return Traced(unsupported(request, error), Evidence())
         try:
             observation = await self.asked(channel, number, request.size, request.patience)
-            return Traced(observation, self._evidence(number))
+            return Traced(observation, self.evidence(number))
         finally:
             channel.close()
             self.forget(number)
@@ -126,6 +142,33 @@ class Lab:
             return bind(request.source_port)
         return self._source_ports.bound(request.sender, bind)
 
+    async def reopen(self, flow: Flow, patience: float) -> tuple[Flow | None, Observation]:
+        """Have the server close a flow's connection, and connect again from the same port.
+
+        The side that closes first keeps the pair of ports for a while: were it the client, it could
+        not use its port again.
+        """
+        connection = self.servers.connection(flow.last)
+        if connection is not None:
+            connection.close()
+        request = await flow.closed_by_server(patience)
+        for _ in range(_REOPENINGS):
+            await asyncio.sleep(_REOPENING_SECONDS)
+            reopened, seen = await self.open_flow(replace(request, patience=patience))
+            if not isinstance(seen, NetworkError) or seen.errno not in {
+                errno.EADDRINUSE,
+                errno.EADDRNOTAVAIL,
+            }:
+                break
+        return reopened, seen
+
+    def deafen(self, flow: Flow) -> None:
+        """Let the server that answered a flow last listen no more.  Raises `LabError` when none did."""
+        if not (receptions := self.servers.receptions(flow.last)):
+            raise LabError("no server of the lab has answered the flow")
+        server = receptions[-1]
+        self.servers.stop(self.network[server.who], server.at.port, flow.request.protocol)
+
     async def asked(self, channel: Channel, number: int, size: int, patience: float) -> Observation:
         """One exchange over a channel; silence comes with its evidence."""
         try:
@@ -133,10 +176,10 @@ class Lab:
         except OSError as error:
             return NetworkError(error.errno or 0)
         if isinstance(observation, Silent):
-            return replace(observation, evidence=self._evidence(number))
+            return replace(observation, evidence=self.evidence(number))
         return observation
 
-    def _evidence(self, number: int) -> Evidence:
+    def evidence(self, number: int) -> Evidence:
         """What captures and servers know of an exchange up to now."""
         self.captures.drain()
         return Evidence(

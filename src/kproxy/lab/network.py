@@ -99,6 +99,8 @@ def _answer_for_everything(elsewhere: Namespace) -> None:
         for tool in ("iptables", "ip6tables"):
             for arguments in wiring.elsewhere_rules():
                 elsewhere.run(("xtables-legacy-multi", tool, *arguments))
+        for command in wiring.elsewhere_pings():
+            elsewhere.run(("xtables-legacy-multi", *command))
 
 
 def _wait_for_addresses(network: Network) -> None:

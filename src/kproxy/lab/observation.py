@@ -145,10 +145,11 @@ class Icmp:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An ICMP error about the probe arrived, from this router or host."""
+    """An ICMP error about the probe arrived, from this router or host; ``about``: the destination it quotes."""
 
     icmp: Icmp
     by: IPv4Address | IPv6Address
+    about: Socket
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,9 @@ ICMPV6_ERRORS = (1, 3, 4)
 INIT, ABORT = 1, 6
 """SCTP chunk types."""
 
+ECHO_REQUEST, ECHO_REPLY = (8, 128), (0, 129)
+"""ICMP types, of IPv4 and of IPv6."""
+
 _FRAGMENT = 44
 _FRAGMENTATION_NEEDED = (3, 4)
 
@@ -104,7 +107,18 @@ def _identify_sctp(packet: bytes, at: int) -> tuple[Kind, int] | None:
     return None
 
 
-_READERS = {TCP: _identify_tcp, UDP: _identify_udp, SCTP: _identify_sctp}
+def _identify_echo(packet: bytes, at: int) -> tuple[Kind, int] | None:
+    """A ping is known by its payload, as a datagram is, and both headers have eight bytes."""
+    return _identify_udp(packet, at) if packet[at] in ECHO_REQUEST else None
+
+
+_READERS = {
+    TCP: _identify_tcp,
+    UDP: _identify_udp,
+    SCTP: _identify_sctp,
+    ICMP: _identify_echo,
+    ICMPV6: _identify_echo,
+}
 
 
 def _quoted(packet: bytes) -> tuple[Kind, int] | None:
@@ -140,6 +154,13 @@ def addresses(packet: bytes) -> tuple[Address, Address]:
     return IPv6Address(packet[8:24]), IPv6Address(packet[24:40])
 
 
+def quoted_destination(packet: bytes) -> Socket:
+    """Where the packet was sent that a packet of `Kind.ICMP` quotes (port 0 for a ping)."""
+    found = transport(packet)
+    assert found is not None
+    return ends(packet[found[1] + 8 :])[1]
+
+
 def icmp_of(packet: bytes) -> Icmp:
     """Type and code of a packet that `identify` calls `Kind.ICMP`."""
     found = transport(packet)
@@ -173,6 +194,21 @@ def udp_packet(source: Socket, destination: Socket, payload: bytes) -> bytes:
     """A whole IP packet with this datagram, checksums included."""
     header = struct.pack("!HHHH", source.port, destination.port, 8 + len(payload), 0)
     return _packet(source.address, destination.address, UDP, header, 6, payload)
+
+
+def echo_request(family: Family, number: int) -> bytes:
+    """An ICMP echo request with this number; the kernel adds ICMPv6's checksum."""
+    kind = ECHO_REQUEST[family is Family.IPV6]
+    payload = MAGIC + struct.pack("!I", number)
+    header = struct.pack("!BBHHH", kind, 0, 0, number & 0xFFFF, 1)
+    if family is Family.IPV6:
+        return header + payload
+    return header[:2] + struct.pack("!H", checksum(header + payload)) + header[4:] + payload
+
+
+def is_echo_reply(packet: bytes, number: int) -> bool:
+    """Whether an ICMP message (from its own header on) answers that request."""
+    return packet[0] in ECHO_REPLY and packet[8:16] == MAGIC + struct.pack("!I", number)
 
 
 def _packet(

@@ -3,7 +3,8 @@
 Pure text from `kproxy.lab.topology`; `kproxy.lab.network` runs it.
 
 Outside clients choose a node by their source address: policy routes in the client and in the
-router send the Service ranges to that node.  Answers from elsewhere go back the same way, so that
+router send the Service ranges to that node, and those of the on-link client all pods' addresses as
+well: what it sends a pod of the other node goes through this one, and the answer comes back straight.  Answers from elsewhere go back the same way, so that
 a node tracks both directions of what it let pass.  A node's own packets to those ranges are not
 sent back to it: the rules ask for the client's or the routed link.
 """
@@ -25,6 +26,9 @@ TO_REMOTE, TO_ELSEWHERE = "remote", "elsewhere"
 
 CATCH_ALL_PORT = 9
 """Elsewhere's one listener; every port is redirected to it."""
+
+NARROW_MTU = 1400
+"""Of the link to the routed client, on the router's side: what is larger makes the router send an ICMP error."""
 
 _FIRST_TABLE = 101
 _SERVICE_RANGES = (t.SERVICE_CIDR, t.EXTERNAL_IP_RANGE, t.LOAD_BALANCER_RANGE)
@@ -110,6 +114,8 @@ table inet elsewhere {{
   chain prerouting {{
     type nat hook prerouting priority dstnat
     meta l4proto {{ tcp, udp, sctp }} redirect to :{CATCH_ALL_PORT}
+    icmp type echo-request redirect
+    icmpv6 type echo-request redirect
   }}
 }}
 """
@@ -123,6 +129,14 @@ def elsewhere_rules() -> Iterator[tuple[str, ...]]:
             *("-t", "nat", "-A", "PREROUTING", "-p", protocol),
             *("-j", "REDIRECT", "--to-ports", str(CATCH_ALL_PORT)),
         )
+
+
+def elsewhere_pings() -> Iterator[tuple[str, ...]]:
+    """What lets pings be answered, for iptables and ip6tables: the tool first."""
+    common = ("-j", "REDIRECT")
+    yield ("iptables", "-t", "nat", "-A", "PREROUTING", "-p", "icmp", "--icmp-type", "echo-request", *common)
+    ipv6 = ("-p", "icmpv6", "--icmpv6-type", "echo-request")
+    yield ("ip6tables", "-t", "nat", "-A", "PREROUTING", *ipv6, *common)
 
 
 def _bridge_ports() -> Iterator[tuple[str, str, str, str]]:
@@ -173,11 +187,13 @@ def _client(family: Family) -> Iterator[str]:
     yield from _routes_to_nodes(family)
     for node in t.NODES:
         sender = t.CLIENT_ADDRESS[node][family]
-        yield from (_rule(node, f"from {sender} to {services[family]}") for services in _SERVICE_RANGES)
+        ranges = (*_SERVICE_RANGES, t.CLUSTER_CIDR)
+        yield from (_rule(node, f"from {sender} to {network[family]}") for network in ranges)
 
 
 def _router(family: Family) -> Iterator[str]:
     yield from _up(t.UPLINK, TO_REMOTE, TO_ELSEWHERE)
+    yield f"link set {TO_REMOTE} mtu {NARROW_MTU}"
     yield _address(t.ROUTER_ADDRESS[family], t.UPLINK, t.NODE_NETWORK[family])
     yield _address(t.REMOTE_GATEWAY[family], TO_REMOTE, t.REMOTE_NETWORK[family])
     yield _address(t.TRANSIT_ROUTER[family], TO_ELSEWHERE, t.TRANSIT_NETWORK[family])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from kproxy.spec.catalogue import changes, endpoints, flows, inside, outside, policies, sources
+from kproxy.spec.catalogue import changes, endpoints, flows, inside, outside, policies, sources, wire
 from kproxy.spec.clause import Authority, Clause, Clauses, Level
 from kproxy.spec.outcome import ClauseId
 
@@ -18,7 +18,7 @@ __all__ = ["CLAUSES", "TRANSITION_CLAUSES", "Authority", "Clause", "ClauseId", "
 PACKET_TABLE = (*inside.TABLE, *outside.TABLE, *endpoints.TABLE, *policies.TABLE, *sources.TABLE)
 """Clauses that the outcome of one first packet shows."""
 
-HISTORY_TABLE = (*changes.TABLE, *flows.TABLE)
+HISTORY_TABLE = (*changes.TABLE, *flows.TABLE, *wire.TABLE)
 """Clauses that only several connections, a flow, a change or time can show."""
 
 CLAUSES: Clauses = MappingProxyType({row.id: row for row in (*PACKET_TABLE, *HISTORY_TABLE)})

@@ -87,6 +87,7 @@ def issue(number: int) -> str:
 E2E_SERVICE = end_to_end("service")
 E2E_NETWORKING = end_to_end("networking")
 E2E_CONNTRACK = end_to_end("conntrack")
+E2E_KUBE_PROXY = end_to_end("kube_proxy")
 E2E_DUAL_STACK = end_to_end("dual_stack")
 E2E_SLICES = end_to_end("endpointslice")
 E2E_LOAD_BALANCER = end_to_end("loadbalancer")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from kproxy import api
-from kproxy.net import Address, Packet
+from kproxy.net import Address, Family, Packet
 from kproxy.spec.admission import Admission, admit
 from kproxy.spec.candidates import Candidate, Candidates, candidates
 from kproxy.spec.choice import Choice, Place, Scope, choose
@@ -36,6 +36,8 @@ def expect(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation
     """
     if packet.destination.is_loopback and not packet.entry.from_host:
         return Expectation(frozenset({DROPPED}), (clause("node-port.localhost.martian-dropped"),))
+    if _claims_to_be_the_node(node, packet):
+        return Expectation(frozenset({DROPPED}), (clause("traffic.own-source-from-outside.dropped"),))
     asked = list(_asked(cluster, node, packet))
     if not asked:
         return unserved(cluster, node, packet)
@@ -43,6 +45,12 @@ def expect(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation
     if len(answers) > 1:
         answers.append(_only((), (clause("traffic.two-services-one-address.either"),)))
     return reduce(lambda so_far, one: _also(so_far, one.outcomes, one.clauses), answers)
+
+
+def _claims_to_be_the_node(node: NodeFacts, packet: Packet) -> bool:
+    """A packet from outside whose source is the node's own address; IPv6 kernels let that pass."""
+    own = packet.source.is_loopback or packet.source in node.addresses
+    return packet.family is Family.IPV4 and own and not packet.entry.from_host
 
 
 # --------------------------------------------------------------------------- what is asked for?

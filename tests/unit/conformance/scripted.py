@@ -8,12 +8,15 @@ from pathlib import Path
 
 from kproxy.conformance.bind import Instance, instances
 from kproxy.conformance.case import (
+    Act,
     Case,
     Feature,
     Hold,
     OutOfWindow,
+    Ping,
     Probe,
     Profile,
+    Reopen,
     Step,
     Use,
     case,
@@ -34,7 +37,9 @@ WEB = service("web", "a1", "b1")
 TO_WEB = Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"))
 ELSEWHERE = Delivered(ip_address("192.0.2.1"), 9, Source.PRESERVED)
 
-Answer = Callable[[Instance, Probe | Hold | Use, int], Observation]
+Question = Probe | Ping | Hold | Use | Reopen
+
+Answer = Callable[[Instance, Question, int], Observation]
 """What the ``int``-th of several connections of a step meets."""
 
 
@@ -52,14 +57,14 @@ def met(outcome: Outcome) -> Observation:
     return Observation(frozenset({outcome}), str(outcome), endpoint)
 
 
-def lawful_outcomes(instance: Instance, step: Probe | Hold | Use) -> list[Outcome]:
+def lawful_outcomes(instance: Instance, step: Question) -> list[Outcome]:
     """What the step allows, in an order of its own; of a flow, what opening it allows."""
-    if isinstance(step, Use):
+    if isinstance(step, Use | Reopen):
         step = next(s for s in instance.case.steps if isinstance(s, Hold) and s.flow == step.flow)
     return sorted(instance.outcomes(step.expect, step.to), key=str)
 
 
-def fairly(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+def fairly(instance: Instance, step: Question, number: int) -> Observation:
     """Every lawful outcome in turn; a flow stays where it is."""
     outcomes = lawful_outcomes(instance, step)
     return met(outcomes[number % len(outcomes)])
@@ -105,8 +110,20 @@ class Scripted:
         self.log.append("use")
         return self.answer(instance, use, 0)
 
-    async def out_of_window(self, _: Instance, __: OutOfWindow) -> None:
-        self.log.append("out of window")
+    async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
+        self.log.append("reopen")
+        return self.answer(instance, reopen, 0)
+
+    async def ping(self, instance: Instance, ping: Ping) -> Observation:
+        self.log.append("ping")
+        return self.answer(instance, ping, 0)
+
+    async def read_sysctl(self, node: str, name: str) -> str:
+        self.log.append("sysctl")
+        return f"{node} {name}"
+
+    async def act(self, _: Instance, act: Act) -> None:
+        self.log.append("out of window" if isinstance(act, OutOfWindow) else type(act).__name__.lower())
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
         folder.joinpath("evidence.txt").write_text(instance.name, encoding="utf-8")

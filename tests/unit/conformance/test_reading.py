@@ -25,6 +25,7 @@ from kproxy.conformance.testbed import Broken, Observation
 from kproxy.conformance.testbeds.reading import ELSEWHERE, HOST, read
 from kproxy.lab import observation as lab
 from kproxy.lab import topology
+from kproxy.lab.observation import Socket
 from kproxy.net import Address, Family
 from kproxy.spec.outcome import Delivered, Failure, Source
 
@@ -144,10 +145,20 @@ def test_a_pod_asked_by_its_own_address_is_untouched_unless_its_source_is_rewrit
     ],
 )
 def test_only_port_unreachable_is_a_rejection(family: Family, type: int, code: int, rejected: bool) -> None:  # noqa: FBT001
-    refused = lab.Refused(lab.Icmp(family, type, code), ip_address("172.18.0.2"))
+    packet = V4.question(asked().sender, asked().to).packet
+    about = Socket(packet.destination, packet.port)
+    refused = lab.Refused(lab.Icmp(family, type, code), ip_address("172.18.0.2"), about)
     seen = read(refused, V4, asked())
     assert seen.outcomes == ({Failure.REJECTED} if rejected else set())
     assert f"type {type} code {code} from 172.18.0.2" in seen.text
+
+
+def test_a_refusal_about_an_address_that_was_not_asked_is_never_lawful() -> None:
+    endpoint = Socket(ip_address("10.244.1.11"), 10000)
+    refused = lab.Refused(lab.Icmp(Family.IPV4, 3, 3), ip_address("172.18.0.2"), endpoint)
+    seen = read(refused, V4, asked())
+    assert seen.outcomes == set()
+    assert "10.244.1.11:10000, which was not asked" in seen.text
 
 
 @pytest.mark.parametrize("connected", [False, True])

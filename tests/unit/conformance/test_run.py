@@ -37,6 +37,7 @@ from tests.unit.conformance.scripted import (
     TO_WEB,
     WEB,
     Answer,
+    Question,
     Scripted,
     always,
     fairly,
@@ -56,7 +57,7 @@ def changing_at_each_step() -> Answer:
     """Another lawful outcome at each step."""
     asked: list[object] = []
 
-    def answer(instance: Instance, step: Probe | Hold | Use, _: int) -> Observation:
+    def answer(instance: Instance, step: Question, _: int) -> Observation:
         asked.append(step)
         outcomes = lawful_outcomes(instance, step)
         return met(outcomes[len(asked) % len(outcomes)])
@@ -67,7 +68,7 @@ def changing_at_each_step() -> Answer:
 def answering(lawful: Lawful) -> Answer:
     """These outcomes in turn, whatever the probe allows."""
 
-    def answer(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+    def answer(instance: Instance, step: Question, number: int) -> Observation:
         assert isinstance(step, Probe)
         return fairly(instance, replace(step, expect=lawful), number)
 
@@ -141,7 +142,7 @@ def test_a_finding_cites_the_steps_clauses_or_else_the_cases() -> None:
 
 
 def test_one_strange_answer_among_many_is_found_and_counted() -> None:
-    def mostly_fair(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+    def mostly_fair(instance: Instance, step: Question, number: int) -> Observation:
         return met(Failure.RESET) if number in {3, 5} else fairly(instance, step, number)
 
     found = only(findings(Scripted(mostly_fair), Apply(WEB), replace(TO_WEB, count=9)))
@@ -151,7 +152,7 @@ def test_one_strange_answer_among_many_is_found_and_counted() -> None:
 def test_either_reading_of_an_ambiguous_source_is_accepted() -> None:
     """A host asking an endpoint by way of its own address: rewriting it would change nothing."""
 
-    def ambiguous(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+    def ambiguous(instance: Instance, step: Question, number: int) -> Observation:
         readings = [
             answering(delivered_to("b1", source=source))(instance, step, number)
             for source in (PRESERVED, MASQUERADED)
@@ -210,7 +211,7 @@ def test_an_exhaustive_testbed_is_asked_once() -> None:
 
 
 def test_an_endpoint_that_no_connection_reaches_is_found() -> None:
-    def first_only(instance: Instance, step: Probe | Hold | Use, _: int) -> Observation:
+    def first_only(instance: Instance, step: Question, _: int) -> Observation:
         return fairly(instance, step, 0)
 
     found = only(findings(Scripted(first_only), Apply(WEB), replace(TO_WEB, spread=True)))
@@ -222,7 +223,7 @@ def test_an_endpoint_that_no_connection_reaches_is_found() -> None:
 EVEN = replace(TO_WEB, even=True)
 
 
-def unevenly(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+def unevenly(instance: Instance, step: Question, number: int) -> Observation:
     """Two connections of three to the first endpoint."""
     return fairly(instance, step, min(number % 3, 1))
 
@@ -313,7 +314,7 @@ def test_a_flow_that_moves_is_lawful_where_the_step_says_so() -> None:
 
 
 def test_a_flow_that_falls_silent_is_found() -> None:
-    def silent_later(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+    def silent_later(instance: Instance, step: Question, number: int) -> Observation:
         return met(Failure.DROPPED) if isinstance(step, Use) else fairly(instance, step, number)
 
     assert only(findings(Scripted(silent_later), Apply(WEB), HOLD, USE)).seen == met(Failure.DROPPED).text
@@ -327,7 +328,7 @@ def test_a_flow_that_falls_silent_is_found() -> None:
 
 
 def breaking_for(wanted: str) -> Answer:
-    def answer(instance: Instance, step: Probe | Hold | Use, number: int) -> Observation:
+    def answer(instance: Instance, step: Question, number: int) -> Observation:
         if instance.case.id == wanted:
             raise Broken("the capture is full")
         return fairly(instance, step, number)
@@ -356,7 +357,7 @@ def test_a_case_that_cannot_be_observed_is_asked_no_more() -> None:
 def test_a_probe_beside_one_that_cannot_be_observed_is_still_judged() -> None:
     broken_step = replace(TO_WEB, count=2)
 
-    def answer(_: Instance, step: Probe | Hold | Use, __: int) -> Observation:
+    def answer(_: Instance, step: Question, __: int) -> Observation:
         if step == broken_step:
             raise Broken("lost")
         return met(Failure.RESET)

@@ -83,6 +83,31 @@ def test_every_packet_that_concerns_a_probe_gives_its_number(family: Family) -> 
         assert packets.identify(unreachable(family, quoted)) == (Kind.ICMP, NUMBER)
 
 
+@both_families
+def test_a_ping_is_known_by_its_number_and_so_are_its_answer_and_its_refusal(family: Family) -> None:
+    source, destination = (end.address for end in ENDS[family])
+    protocol = packets.ICMP if family is Family.IPV4 else packets.ICMPV6
+    message = packets.echo_request(family, NUMBER)
+    ping = packets._ip_header(source, destination, protocol, len(message)) + message
+    assert packets.identify(ping) == (Kind.FIRST, NUMBER)
+    assert packets.identify(unreachable(family, ping)) == (Kind.ICMP, NUMBER)
+    assert packets.quoted_destination(unreachable(family, ping)) == Socket(destination, 0)
+    answer = bytes([packets.ECHO_REPLY[family is Family.IPV6]]) + message[1:]
+    assert packets.is_echo_reply(answer, NUMBER)
+    assert not packets.is_echo_reply(answer, NUMBER + 1)
+    assert not packets.is_echo_reply(message, NUMBER)
+
+
+def test_a_ping_of_ipv4_sums_to_zero_as_a_receiver_checks() -> None:
+    assert packets.checksum(packets.echo_request(Family.IPV4, NUMBER)) == 0
+
+
+@both_families
+def test_an_icmp_error_tells_which_destination_it_is_about(family: Family) -> None:
+    for packet in (tcp(family), udp(family, encode_request(NUMBER))):
+        assert packets.quoted_destination(unreachable(family, packet)) == ENDS[family][1]
+
+
 def test_an_icmp_error_that_quotes_only_eight_bytes_of_tcp_is_enough() -> None:
     assert packets.identify(unreachable(Family.IPV4, tcp(Family.IPV4)[:28])) == (Kind.ICMP, NUMBER)
 

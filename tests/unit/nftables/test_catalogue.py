@@ -2,14 +2,13 @@
 
 import pytest
 
-from kproxy.conformance.case import Case, Hold, OutOfWindow, Restart, Use, Wait
+from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.report import CaseResult, Result
 from kproxy.conformance.subject import load
 from kproxy.conformance.testbeds import simulator
+from tests.unit.conformance.kernel_steps import needs_kernel
 from tests.unit.conformance.scripted import report_on
-
-NEEDS_KERNEL = (Hold, Use, OutOfWindow, Wait, Restart)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +22,7 @@ def test_a_case_passes_needs_a_kernel_or_asks_for_what_the_mode_does_not_have(
     case: Case, results: dict[str, CaseResult]
 ) -> None:
     entry = results[case.id]
-    if any(isinstance(step, NEEDS_KERNEL) for step in case.steps):
+    if list(needs_kernel(case)):
         assert entry.result is Result.NOT_RUNNABLE
     elif load("kproxy").lacks(case, "nftables"):
         assert entry.result is Result.FAILED, "it passes: the mode has what it is said to lack"

@@ -27,6 +27,7 @@ class Feature(enum.Enum):
     DETECT_LOCAL = "detectLocalMode"
     MASQUERADE_ALL = "masqueradeAll"
     RESTART = "restart"
+    CONNTRACK_SETTINGS = "conntrackSettings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,8 @@ class Profile:
     node_port_addresses: tuple[str, ...] = ()
     localhost_node_ports: bool | None = None
     allow_external_ips: bool = True
+    tcp_be_liberal: bool = False
+    close_wait_seconds: int = 0
     alone: bool = False
     """Its cases disturb one another (restart, relabel): they still run in parallel, in this lab only."""
 

@@ -36,7 +36,9 @@ class Probe:
     have been seen, with ``even`` so many that uneven shares show in a chi-square test (wrong alarm of
     each about one in a million), otherwise ``count``.  Probes of one vantage and
     the same ``sticks`` name must all reach one backend, those of the same ``roams`` name together more
-    than one.  ``oversize``: send this many bytes and have them all echoed.
+    than one.  ``oversize``: send this many bytes and have them all echoed.  ``from_port_of``: send from
+    the port number that this target has.  ``redrawn``: some endpoint must have seen another source port
+    than the sender's.
     """
 
     sender: Vantage
@@ -49,13 +51,39 @@ class Probe:
     sticks: str = ""
     roams: str = ""
     oversize: int = 0
+    from_port_of: Target | None = None
+    redrawn: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """An ICMP echo request to the address of a target.
+
+    `UNTOUCHED`: it left the node and somebody beyond it answered.
+    """
+
+    sender: Vantage
+    to: Target
+    expect: Lawful
+    clauses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSysctl:
+    """A setting of a node's network, below ``net`` (``netfilter/nf_conntrack_tcp_be_liberal``)."""
+
+    node: str
+    name: str
+    expect: str
+    clauses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """Open a TCP connection (or a UDP socket that keeps its port), exchange once, keep it by name.
 
-    ``port_of``: another flow of the same sender, whose source port it has too.
+    ``port_of``: another flow of the same sender, whose source port it has too; ``from_port_of``: from the port
+    number that this target has.
     """
 
     flow: str
@@ -63,6 +91,7 @@ class Hold:
     to: Target
     expect: Lawful
     port_of: str = ""
+    from_port_of: Target | None = None
 
 
 class Still(enum.Enum):
@@ -84,6 +113,22 @@ class Use:
     flow: str
     expect: Lawful | Still
     clauses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reopen:
+    """Have the server close a held connection, and connect again from the same port; judged like `Use`."""
+
+    flow: str
+    expect: Lawful
+    clauses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deafen:
+    """The endpoint of a held flow stops listening: what is sent to it from now on is refused by its own kernel."""
+
+    flow: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,4 +166,10 @@ class Restart:
     meanwhile: Apply | Delete | None = None
 
 
-Step = Apply | Delete | Probe | Hold | Use | OutOfWindow | Wait | Relabel | AddServiceCidr | Restart
+Mutation = Apply | Delete | Relabel | AddServiceCidr | Restart
+"""What is changed, before a barrier."""
+
+Act = Deafen | OutOfWindow
+"""What happens between questions and is not judged."""
+
+Step = Mutation | Probe | Ping | ReadSysctl | Hold | Use | Reopen | Act | Wait

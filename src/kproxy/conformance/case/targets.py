@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from kproxy.net import Protocol
 
+LOOPBACK = "loopback"
+"""Whose address a spoofing client may borrow, besides those of pods and nodes."""
+
 
 class VantageKind(enum.Enum):
     """Where a probe is sent from."""
@@ -15,6 +18,8 @@ class VantageKind(enum.Enum):
     HOST = enum.auto()
     ON_LINK = enum.auto()
     ROUTED = enum.auto()
+    SPOOFED = enum.auto()
+    """The on-link client, with a source address that is not its own; UDP only, and it gets no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,11 @@ class Vantage:
     node: str
     name: str
 
+    @property
+    def claims_to_be_a_node(self) -> bool:
+        """Whether it borrows an address of the node's own."""
+        return self.kind is VantageKind.SPOOFED and self.name in {self.node, LOOPBACK}
+
     def __str__(self) -> str:
         """How tables name it."""
         match self.kind:
@@ -32,6 +42,8 @@ class Vantage:
                 return f"pod {self.name}"
             case VantageKind.HOST:
                 return f"host {self.node}"
+            case VantageKind.SPOOFED:
+                return f"client as {self.name} via {self.node}"
             case _:
                 return f"{self.name} via {self.node}"
 
@@ -54,6 +66,11 @@ def client(via: str) -> Vantage:
 def remote(via: str) -> Vantage:
     """The routed client outside; service addresses it asks for go through node ``via``."""
     return Vantage(VantageKind.ROUTED, via, "remote")
+
+
+def spoofed(name: str, via: str) -> Vantage:
+    """The on-link client with the source address of a pod, of a node, or of `LOOPBACK`; to node ``via``."""
+    return Vantage(VantageKind.SPOOFED, via, name)
 
 
 class TargetKind(enum.Enum):

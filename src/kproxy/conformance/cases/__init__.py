@@ -6,6 +6,7 @@ from kproxy.conformance.case import Case
 from kproxy.conformance.cases import (
     affinity,
     balancing,
+    borrowed,
     cluster_ip,
     conntrack,
     external_ip,
@@ -23,6 +24,7 @@ from kproxy.conformance.cases import (
     restart,
     source_ranges,
     topology,
+    wire,
 )
 
 CATALOGUE: tuple[Case, ...] = (
@@ -43,6 +45,8 @@ CATALOGUE: tuple[Case, ...] = (
     *masquerade.CASES,
     *no_endpoints.CASES,
     *conntrack.CASES,
+    *wire.CASES,
+    *borrowed.CASES,
     *affinity.CASES,
     *restart.CASES,
 )

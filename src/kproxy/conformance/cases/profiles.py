@@ -13,6 +13,7 @@ __all__ = [
     "BRIDGE_INTERFACE",
     "DEFAULT",
     "INTERFACE_PREFIX",
+    "LIBERAL",
     "LOCALHOST_OFF",
     "MASQUERADE_ALL",
     "NODE_CIDR",
@@ -59,3 +60,6 @@ And, of no bearing on that, pods that can be told in IPv4 only.
 
 RESTART = Profile(name="restart", alone=True)
 """For cases that kill proxies."""
+
+LIBERAL = Profile(name="liberal", tcp_be_liberal=True, close_wait_seconds=3600)
+"""Connection tracking that forgives segments outside the window."""

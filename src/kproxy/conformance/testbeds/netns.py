@@ -21,12 +21,16 @@ import msgspec
 
 from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, NODE_PORT_KINDS, Instance
 from kproxy.conformance.case import (
+    Act,
     Case,
+    Deafen,
     Feature,
     Hold,
     OutOfWindow,
+    Ping,
     Probe,
     Profile,
+    Reopen,
     TargetKind,
     Use,
     VantageKind,
@@ -37,10 +41,10 @@ from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.testbeds.gate import Gate
 from kproxy.conformance.testbeds.proxies import Proxies, Served
-from kproxy.conformance.testbeds.reading import HOST, read
+from kproxy.conformance.testbeds.reading import HOST, read, read_ping
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
 from kproxy.conformance.world import Change, Put, Remove, RestartProxy, World, surroundings
-from kproxy.lab import crafted, topology
+from kproxy.lab import crafted, echo, topology
 from kproxy.lab.apiserver import ApiServer, Kind
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
@@ -215,6 +219,8 @@ class NetnsTestbed:
         self._check_refused(instance)
         if probe.to.kind is TargetKind.LOOPBACK_DAEMON and probe.sender.kind is not VantageKind.HOST:
             return [await self._martian(instance, probe)]
+        if probe.sender.kind is VantageKind.SPOOFED:
+            return [await self._spoofed(instance, probe)]
         request = self._request(instance, probe, probe.oversize)
         return await asyncio.gather(*(self._one(instance, probe, request) for _ in range(count)))
 
@@ -222,22 +228,40 @@ class NetnsTestbed:
         async with self._gate:
             return read(await self.lab.probe(request), instance, probe)
 
-    def _request(self, instance: Instance, step: Probe | Hold, size: int = 0) -> ProbeRequest:
+    def _request(self, instance: Instance, step: Probe | Hold | Ping, size: int = 0) -> ProbeRequest:
         packet = instance.question(step.sender, step.to).packet
+        like = None if isinstance(step, Ping) else step.from_port_of
+        quiet = Failure.DROPPED in step.expect
         return ProbeRequest(
             sender=step.sender.name,
             destination=packet.destination,
             port=packet.port,
             protocol=packet.protocol,
             source=None if step.sender.kind in {VantageKind.HOST, VantageKind.POD} else packet.source,
+            source_port=instance.destination(like)[1] if like else 0,
             size=size,
-            patience=self._quiet if Failure.DROPPED in step.expect else self._patience,
+            patience=self._quiet if quiet else self._patience,
         )
+
+    async def _spoofed(self, instance: Instance, probe: Probe) -> Observation:
+        packet = instance.question(probe.sender, probe.to).packet
+        to = Socket(packet.destination, packet.port)
+        patience = self._quiet if Failure.DROPPED in probe.expect else self._patience
+        seen = await crafted.spoofed(self.lab, probe.sender.node, packet.source, to, patience)
+        return read(seen, instance, probe)
+
+    async def ping(self, instance: Instance, ping: Ping) -> Observation:
+        """Send an ICMP echo request."""
+        seen, number = await echo.ping(self.lab, self._request(instance, ping))
+        evidence = self.lab.evidence(number)
+        self.lab.forget(number)
+        return read_ping(seen, evidence, instance, ping)
 
     async def _martian(self, instance: Instance, probe: Probe) -> Observation:
         daemon = Socket(LOOPBACK[instance.family], LOOPBACK_DAEMON_PORT)
         protocol = probe.to.protocol or Protocol.TCP
-        seen = await crafted.martian(self.lab, probe.to.node, daemon, protocol, self._quiet)
+        source = instance.source_address(probe.sender, probe.to)
+        seen = await crafted.martian(self.lab, probe.to.node, source, daemon, protocol, self._quiet)
         if seen.delivered:
             text = f"a packet from outside reached the daemon on node {probe.to.node}'s loopback address"
             return Observation(frozenset({Failure.UNTOUCHED}), text)
@@ -245,8 +269,9 @@ class NetnsTestbed:
 
     async def hold(self, instance: Instance, hold: Hold) -> Observation:
         """Open a flow and exchange once."""
-        port = self._flow(instance, hold.port_of)[0].own.port if hold.port_of else 0
-        request = replace(self._request(instance, hold), source_port=port, shares_port=True)
+        request = replace(self._request(instance, hold), shares_port=True)
+        if hold.port_of:
+            request = replace(request, source_port=self._flow(instance, hold.port_of)[0].own.port)
         flow, seen = await self.lab.open_flow(request)
         if flow is not None:
             self._flows[instance.name, hold.flow] = (flow, hold)
@@ -258,10 +283,26 @@ class NetnsTestbed:
         quiet = isinstance(use.expect, frozenset) and Failure.DROPPED in use.expect
         return read(await flow.exchange(self._quiet if quiet else self._patience), instance, hold)
 
-    async def out_of_window(self, instance: Instance, step: OutOfWindow) -> None:
-        """Let the endpoint of a held flow send a segment that conntrack calls INVALID."""
-        flow, _ = self._flow(instance, step.flow)
-        await crafted.out_of_window(self.lab, flow)
+    async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
+        """Open a held flow anew from the same port, and exchange once."""
+        flow, hold = self._flow(instance, reopen.flow)
+        anew, seen = await self.lab.reopen(flow, self._patience)
+        if anew is not None:
+            self._flows[instance.name, reopen.flow] = (anew, hold)
+        return read(seen, instance, hold)
+
+    async def read_sysctl(self, node: str, name: str) -> str:
+        """The value of a setting below ``net`` in a node's network namespace."""
+        return self.lab.network[node].read(f"/proc/sys/net/{name}").strip()
+
+    async def act(self, instance: Instance, act: Act) -> None:
+        """Let something happen that is not judged."""
+        flow, _ = self._flow(instance, act.flow)
+        match act:
+            case OutOfWindow():
+                await crafted.out_of_window(self.lab, flow)
+            case Deafen():
+                self.lab.deafen(flow)
 
     def _flow(self, instance: Instance, name: str) -> tuple[Flow, Hold]:
         if (instance.name, name) not in self._flows:
@@ -333,18 +374,29 @@ def _listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protoc
     take gets that daemon's answer, and is known to be untouched.
     """
     for instance in instances:
+        taken = set(_ports_to_send_from(instance))
         for service in instance.services:
             for port in service.ports:
                 for backend in service.backends:
                     number = instance.target_port(service, port, backend.shift)
                     yield backend.on, number, port.protocol, backend.on
-                if number := instance.node_port(service, port):
+                number = instance.node_port(service, port)
+                if number and number not in taken:
                     for node in topology.NODES:
                         yield node, number, port.protocol, HOST + node
         for step in instance.case.steps:
             if isinstance(step, Probe | Hold) and step.to.kind in NODE_PORT_KINDS:
                 _, number, protocol = instance.destination(step.to)
+                if number in taken:
+                    continue
                 yield step.to.node, number, protocol, HOST + step.to.node
+
+
+def _ports_to_send_from(instance: Instance) -> Iterator[int]:
+    """Port numbers that nobody may listen on, since a sender takes them."""
+    for step in instance.case.steps:
+        if isinstance(step, Probe | Hold) and step.from_port_of is not None:
+            yield instance.destination(step.from_port_of)[1]
 
 
 def _kernel_has_sctp(lab: Lab) -> bool:

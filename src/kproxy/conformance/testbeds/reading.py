@@ -9,17 +9,17 @@ import errno
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Hold as HoldStep
-from kproxy.conformance.case import Probe, TargetKind, VantageKind
+from kproxy.conformance.case import Ping, Probe, TargetKind, VantageKind
 from kproxy.conformance.testbed import Broken, Observation
+from kproxy.lab import echo, topology
 from kproxy.lab import observation as lab
-from kproxy.lab import topology
 from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
 
 HOST = "host:"
 """Bystanders on a node call themselves so, with the node's name."""
 ELSEWHERE = "elsewhere"
 
-Asked = Probe | HoldStep
+Asked = Probe | Ping | HoldStep
 
 
 def read(seen: lab.Observation, instance: Instance, asked: Asked) -> Observation:
@@ -28,10 +28,8 @@ def read(seen: lab.Observation, instance: Instance, asked: Asked) -> Observation
     match seen:
         case lab.Answered():
             return _answered(seen, instance, asked)
-        case lab.Refused(icmp=icmp, by=by):
-            text = f"ICMP type {icmp.type} code {icmp.code} from {by}"
-            outcomes = {Failure.REJECTED} if icmp.port_unreachable else set()
-            return Observation(frozenset(outcomes), text)
+        case lab.Refused():
+            return _refused(seen, instance, asked)
         case lab.Reset(connected=connected):
             return Observation(
                 frozenset({Failure.RESET}), "TCP RST" + (" after the handshake" if connected else "")
@@ -46,6 +44,27 @@ def read(seen: lab.Observation, instance: Instance, asked: Asked) -> Observation
             raise Broken(why)
 
 
+def read_ping(seen: echo.Ping, evidence: lab.Evidence, instance: Instance, asked: Ping) -> Observation:
+    """What came of a ping as the outcomes it may be; by its evidence, whether the node let it out."""
+    judge = instance.question(asked.sender, asked.to).judge
+    if not isinstance(seen, echo.Echoed):
+        return read(seen, instance, asked)
+    if evidence.left(judge):
+        return Observation(frozenset({Failure.UNTOUCHED}), "untouched by the proxy: answered beyond the node")
+    return Observation(frozenset(), f"node {judge} answered the ping itself")
+
+
+def _refused(seen: lab.Refused, instance: Instance, asked: Asked) -> Observation:
+    """An ICMP error; one that quotes another destination than was asked is of no use to the client."""
+    packet = instance.question(asked.sender, asked.to).packet
+    text = f"ICMP type {seen.icmp.type} code {seen.icmp.code} from {seen.by}"
+    port = 0 if isinstance(asked, Ping) else packet.port
+    if seen.about != lab.Socket(packet.destination, port):
+        return Observation(frozenset(), f"{text} about {seen.about}, which was not asked")
+    outcomes = {Failure.REJECTED} if seen.icmp.port_unreachable else set()
+    return Observation(frozenset(outcomes), text)
+
+
 def _answered(seen: lab.Answered, instance: Instance, asked: Asked) -> Observation:
     if seen.who == ELSEWHERE or seen.who.startswith(HOST):
         text = f"untouched by the proxy: answered by {seen.who}, which saw {seen.peer}"
@@ -56,7 +75,7 @@ def _answered(seen: lab.Answered, instance: Instance, asked: Asked) -> Observati
     if asked.to.kind is TargetKind.BACKEND and Source.PRESERVED in sources:
         return Observation(frozenset({Failure.UNTOUCHED}), text, endpoint)
     outcomes: set[Outcome] = {Delivered(*endpoint, source) for source in sources}
-    return Observation(frozenset(outcomes), text, endpoint)
+    return Observation(frozenset(outcomes), text, endpoint, redrawn=seen.peer.port != seen.own.port)
 
 
 def _sources(seen: lab.Answered, instance: Instance, asked: Asked) -> set[Source]:

@@ -7,7 +7,7 @@ never names them.
 from __future__ import annotations
 
 from kproxy.spec import links
-from kproxy.spec.catalogue.row import DOCS, E2E, KEP, OBSERVED, UNIT, may, must, should
+from kproxy.spec.catalogue.row import DOCS, E2E, KEP, OBSERVED, UNIT, must, should
 
 BALANCING = (
     must(
@@ -26,45 +26,6 @@ BALANCING = (
         links.VIRTUAL_IPS,
         links.issue(64580),
         of="cip.lb.uniform cip.lb.rr cip.multi-slice",
-    ),
-)
-
-TRAFFIC = (
-    must(
-        "payload.large.passes",
-        "Requests and answers larger than a packet pass, UDP fragments included.",
-        E2E,
-        links.E2E_NETWORKING,
-        of="cip.large-payload",
-    ),
-    should(
-        "icmp.errors.translated-back",
-        "An ICMP error about a connection through a Service reaches the client as one about "
-        "the address it asked.",
-        OBSERVED,
-        "https://github.com/projectcalico/calico/issues/8854",
-        of="cip.related-icmp",
-    ),
-    may(
-        "cluster-ip.ping.any-answer",
-        "A ping to a cluster IP may be refused or left to routing.",
-        OBSERVED,
-        links.NFTABLES_KEP,
-        of="cip.icmp-echo",
-    ),
-    should(
-        "masquerade.foreign-mark-bits.kept",
-        "Marks that others set on a packet survive.",
-        UNIT,
-        links.issue(19983),
-        of="masq.bit masq.mark-cleared masq.bit.change",
-    ),
-    may(
-        "masquerade.source-ports.random",
-        "Source ports of rewritten connections are random.",
-        OBSERVED,
-        links.issue(76699),
-        of="masq.port-random",
     ),
 )
 
@@ -250,4 +211,4 @@ RESTART = (
     ),
 )
 
-TABLE = (*BALANCING, *TRAFFIC, *CHANGES, *RESTART)
+TABLE = (*BALANCING, *CHANGES, *RESTART)

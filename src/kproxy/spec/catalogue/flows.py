@@ -57,6 +57,15 @@ ESTABLISHED = (
         of="cip.per-connection",
     ),
     should(
+        "established.port-used-again.follows",
+        "A client that uses its source port again after its connection was closed is served as anyone new: by an "
+        "endpoint there is, at once.",
+        OBSERVED,
+        links.issue(81775),
+        links.issue(84322),
+        of="cip.per-connection cip.endpoint.remove",
+    ),
+    should(
         "established.survives-port-change-elsewhere",
         "A TCP connection on one port goes on when other ports of the Service come or go.",
         E2E,
@@ -144,6 +153,23 @@ CONNTRACK = (
         links.E2E_CONNTRACK,
         links.issue(74839),
         of="ct.invalid-drop ct.liberal",
+    ),
+    should(
+        "conntrack.liberal.set",
+        "With conntrack.tcpBeLiberal, and with timeouts, connection tracking of the node is set so.",
+        E2E,
+        links.E2E_KUBE_PROXY,
+        links.PROXY_CONFIGURATION,
+        of="ct.liberal ct.sysctls",
+    ),
+    should(
+        "conntrack.one-direction.passes",
+        "Traffic of which the node sees one direction only passes: datagrams always, connections where "
+        "conntrack.tcpBeLiberal is set.",
+        OBSERVED,
+        links.issue(94861),
+        links.issue(74839),
+        of="ct.liberal masq.nonservice",
     ),
 )
 

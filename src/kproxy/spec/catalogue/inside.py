@@ -58,6 +58,14 @@ OBJECTS = (
         links.E2E_NO_SNAT,
         of="masq.nonservice lb.status-removed",
     ),
+    should(
+        "traffic.own-source-from-outside.dropped",
+        "A packet that comes from outside with an address of the node, or of loopback, as its source is served by "
+        "nobody (IPv4).",
+        OBSERVED,
+        links.issue(92315),
+        of="np.martian-guard",
+    ),
     may(
         "traffic.two-services-one-address.either",
         "When two Services list the same external address and port, either may answer.",

@@ -17,11 +17,16 @@ import msgspec
 from kproxy import api
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
+    Act,
     Case,
+    Deafen,
     Hold,
     OutOfWindow,
+    Ping,
     Probe,
     Profile,
+    ReadSysctl,
+    Reopen,
     Restart,
     Use,
     Wait,
@@ -49,7 +54,11 @@ BACKENDS: Mapping[str, Compile] = {
 NEEDS_KERNEL = {
     Hold: "follows a connection beyond its first packet",
     Use: "follows a connection beyond its first packet",
+    Reopen: "follows a connection beyond its first packet",
+    Ping: "asks for something else than TCP, UDP or SCTP",
+    ReadSysctl: "needs a kernel",
     OutOfWindow: "needs a kernel's conntrack",
+    Deafen: "needs an endpoint that can refuse",
     Wait: "needs time",
     Restart: "needs a process",
 }
@@ -83,6 +92,8 @@ class Simulator:
     def lacks(self, case: Case) -> str | None:
         """Why the simulator cannot run a case."""
         for step in case.steps:
+            if isinstance(step, Probe) and step.sender.claims_to_be_a_node:
+                return "the simulator has no routing, which is what drops a node's own address from outside"
             if (reason := NEEDS_KERNEL.get(type(step))) is not None:
                 return f"the simulator has no {type(step).__name__}: it {reason}"
         return None
@@ -135,9 +146,21 @@ class Simulator:
         """Not here: see `lacks`."""
         raise Broken("the simulator has no flows")
 
-    async def out_of_window(self, instance: Instance, step: OutOfWindow) -> None:
+    async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
         """Not here: see `lacks`."""
         raise Broken("the simulator has no flows")
+
+    async def ping(self, instance: Instance, ping: Ping) -> Observation:
+        """Not here: see `lacks`."""
+        raise Broken("the simulator has no pings")
+
+    async def read_sysctl(self, node: str, name: str) -> str:
+        """Not here: see `lacks`."""
+        raise Broken("the simulator has no kernel")
+
+    async def act(self, instance: Instance, act: Act) -> None:
+        """Not here: see `lacks`."""
+        raise Broken("nothing happens in the simulator")
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
         """Write the objects of the instance."""

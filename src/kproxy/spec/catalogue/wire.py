@@ -1,0 +1,77 @@
+"""Clauses on what is on the wire besides the first packet of a connection: its size, its ports, errors about it.
+
+Only histories judge them: their IDs are in `kproxy.spec.clauses.TRANSITION_CLAUSES`, and the oracle
+never names them.
+"""
+
+from __future__ import annotations
+
+from kproxy.spec import links
+from kproxy.spec.catalogue.row import E2E, KEP, OBSERVED, UNIT, may, must, should
+
+ERRORS = (
+    must(
+        "payload.large.passes",
+        "Requests and answers larger than a packet pass, UDP fragments included.",
+        E2E,
+        links.E2E_NETWORKING,
+        of="cip.large-payload",
+    ),
+    should(
+        "icmp.errors.translated-back",
+        "An ICMP error about a connection through a Service reaches whom it concerns, client or endpoint, as one "
+        "about the address that it knows.",
+        OBSERVED,
+        "https://github.com/projectcalico/calico/issues/8854",
+        of="cip.related-icmp",
+    ),
+    may(
+        "icmp.ping.refused-or-routed",
+        "A ping to an address of a Service may be refused or left to routing; the node itself does not answer it.",
+        OBSERVED,
+        links.NFTABLES_KEP,
+        links.issue(22952),
+        of="cip.icmp-echo",
+    ),
+)
+
+SOURCES = (
+    should(
+        "masquerade.foreign-mark-bits.kept",
+        "Marks that others set on a packet survive.",
+        UNIT,
+        links.issue(19983),
+        of="masq.bit masq.bit.change",
+    ),
+    should(
+        "masquerade.own-mark.cleared",
+        "The mark by which a proxy remembers to rewrite a packet's source is gone when the packet leaves.",
+        KEP,
+        links.IPTABLES_CLEANUP_KEP,
+        links.issue(90854),
+        of="masq.mark-cleared masq.bit masq.bit.change",
+    ),
+    should(
+        "masquerade.source-ports.redrawn",
+        "Rewritten connections get source ports by chance, not the client's own.",
+        OBSERVED,
+        links.issue(76699),
+        of="masq.port-random",
+    ),
+    should(
+        "masquerade.same-source-ports.kept-apart",
+        "Clients that use one source port and are rewritten to one address are all served, side by side.",
+        OBSERVED,
+        links.issue(78547),
+        of="masq.port-random",
+    ),
+    should(
+        "node-port.number-as-source.untouched",
+        "A process may send from a port whose number is a node port; what is answered to it there is its own.",
+        OBSERVED,
+        links.issue(111682),
+        of="np.no-listener",
+    ),
+)
+
+TABLE = (*ERRORS, *SOURCES)

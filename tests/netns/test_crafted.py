@@ -1,0 +1,189 @@
+"""What sockets alone cannot send or show: borrowed sources, pings, ports used again, errors through translation."""
+
+from dataclasses import replace
+
+import pytest
+
+from kproxy.lab import topology as t
+from kproxy.lab.crafted import spoofed
+from kproxy.lab.echo import Echoed, ping
+from kproxy.lab.observation import Answered, Icmp, ProbeRequest, Refused, Reset, Silent, Socket
+from kproxy.net import Address, Family, Protocol
+from tests.netns.conftest import Bench
+
+PATIENCE, QUIET = 2.0, 0.3
+OPEN, VIP_PORT = 8080, 80
+VIP = {family: t.EXTERNAL_IP_RANGE[family][7] for family in Family}
+PORT_UNREACHABLE = {Family.IPV4: (3, 3), Family.IPV6: (1, 4)}
+
+both_families = pytest.mark.parametrize("family", Family)
+both_protocols = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP])
+
+
+def translating(bench: Bench, family: Family, *, masquerade: bool = False) -> Bench:
+    """A bench whose node a leads the VIP to b1 (and rewrites the source)."""
+    lab, ip = bench.lab, "ip" if family is Family.IPV4 else "ip6"
+    for protocol in (Protocol.TCP, Protocol.UDP):
+        lab.servers.serve(lab.network["b1"], OPEN, protocol, "b1")
+    to = f"{ip} to {t.POD_ADDRESS['b1'][family]}:{OPEN}" if ip == "ip" else None
+    to = to or f"ip6 to [{t.POD_ADDRESS['b1'][family]}]:{OPEN}"
+    rewrite = "masquerade" if masquerade else "accept"
+    rules = f"""
+table {ip} translate {{
+  chain prerouting {{
+    type nat hook prerouting priority dstnat
+    {ip} daddr {VIP[family]} meta l4proto {{ tcp, udp }} th dport {VIP_PORT} dnat {to}
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority srcnat
+    ct original {ip} daddr {VIP[family]} {rewrite}
+  }}
+}}"""
+    lab.network["a"].run(("nft", "-f", "-"), rules)
+    return bench
+
+
+def ask(sender: str, to: Address, protocol: Protocol = Protocol.TCP, **more: object) -> ProbeRequest:
+    request = ProbeRequest(
+        sender=sender,
+        destination=to,
+        port=VIP_PORT,
+        protocol=protocol,
+        patience=PATIENCE,
+    )
+    return replace(request, **more)  # type: ignore[arg-type]
+
+
+# --------------------------------------------------------------------------- borrowed sources
+
+
+@both_families
+def test_a_packet_with_a_pods_address_from_outside_is_seen_with_that_address(
+    bench: Bench, family: Family
+) -> None:
+    translating(bench, family)
+    pod = t.POD_ADDRESS["b2"][family]
+    seen = bench.run(spoofed(bench.lab, "a", pod, Socket(VIP[family], VIP_PORT), PATIENCE))
+    assert isinstance(seen, Answered)
+    assert (seen.who, seen.peer.address) == ("b1", pod)
+
+
+def test_a_node_takes_no_packet_from_outside_that_has_its_own_address(bench: Bench) -> None:
+    translating(bench, Family.IPV4)
+    own = t.NODE_ADDRESS["a"][Family.IPV4]
+    seen = bench.run(spoofed(bench.lab, "a", own, Socket(VIP[Family.IPV4], VIP_PORT), QUIET))
+    assert isinstance(seen, Silent)
+    assert seen.evidence.entered("a")
+    assert not seen.evidence.left("a")
+
+
+# --------------------------------------------------------------------------- pings
+
+
+@both_families
+@pytest.mark.parametrize("sender", ["a1", "a", "client"])
+def test_a_ping_to_an_address_of_nobody_is_answered_beyond_the_node(
+    bench: Bench, family: Family, sender: str
+) -> None:
+    source = t.CLIENT_ADDRESS["a"][family] if sender == "client" else None
+    seen, number = bench.run(ping(bench.lab, ask(sender, VIP[family], source=source)))
+    assert isinstance(seen, Echoed)
+    assert bench.lab.evidence(number).left("a")
+
+
+@both_families
+def test_a_ping_to_the_node_itself_does_not_leave_it(bench: Bench, family: Family) -> None:
+    seen, number = bench.run(ping(bench.lab, ask("a1", t.NODE_ADDRESS["a"][family])))
+    assert isinstance(seen, Echoed)
+    assert bench.lab.evidence(number).entered("a")
+    assert not bench.lab.evidence(number).left("a")
+
+
+@both_families
+def test_a_refused_ping_is_told_with_its_code(bench: Bench, family: Family) -> None:
+    node = bench.lab.network["a"]
+    node.run(("nft", "add table inet judge; add chain inet judge f { type filter hook forward priority 0; }"))
+    ip = "ip daddr" if family is Family.IPV4 else "ip6 daddr"
+    node.run(("nft", f"add rule inet judge f {ip} {VIP[family]} reject with icmpx port-unreachable"))
+    seen, _ = bench.run(ping(bench.lab, ask("a1", VIP[family])))
+    gateway = t.POD_GATEWAY["a"][family]
+    assert seen == Refused(Icmp(family, *PORT_UNREACHABLE[family]), gateway, Socket(VIP[family], 0))
+
+
+# --------------------------------------------------------------------------- flows
+
+
+@both_families
+def test_a_port_can_be_used_again_once_the_server_has_closed(bench: Bench, family: Family) -> None:
+    translating(bench, family)
+
+    async def again() -> tuple[object, object]:
+        flow, first = await bench.lab.open_flow(ask("a1", VIP[family]))
+        assert flow is not None
+        _, second = await bench.lab.reopen(flow, PATIENCE)
+        return first, second
+
+    first, second = bench.run(again())
+    assert isinstance(first, Answered)
+    assert isinstance(second, Answered)
+    assert first.own == second.own
+
+
+@both_families
+@pytest.mark.parametrize("masquerade", [False, True])
+def test_an_endpoint_that_is_deaf_is_heard_of_through_translation(
+    bench: Bench,
+    family: Family,
+    masquerade: bool,  # noqa: FBT001 (a parameter of the test)
+) -> None:
+    translating(bench, family, masquerade=masquerade)
+
+    async def deafened(protocol: Protocol) -> object:
+        flow, first = await bench.lab.open_flow(ask("a1", VIP[family], protocol))
+        assert flow is not None
+        assert isinstance(first, Answered)
+        bench.lab.deafen(flow)
+        return await flow.exchange(PATIENCE)
+
+    refused = bench.run(deafened(Protocol.UDP))
+    assert isinstance(refused, Refused)
+    assert refused.icmp.port_unreachable
+    assert refused.about == Socket(VIP[family], VIP_PORT)
+    assert isinstance(bench.run(deafened(Protocol.TCP)), Answered)
+    assert bench.probe(ask("a1", VIP[family])) == [Reset()]
+
+
+# --------------------------------------------------------------------------- the narrow link
+
+
+@both_families
+@pytest.mark.parametrize("masquerade", [False, True])
+@pytest.mark.parametrize("heard", [True, False], ids=["heard", "lost"])
+def test_a_large_answer_passes_the_narrow_link_only_if_its_error_finds_the_endpoint(
+    bench: Bench,
+    family: Family,
+    masquerade: bool,  # noqa: FBT001 (a parameter of the test)
+    heard: bool,  # noqa: FBT001 (a parameter of the test)
+) -> None:
+    lab, node = bench.lab, bench.lab.network["a"]
+    endpoint = "b1" if masquerade else "a2"  # whose answers come back through node a
+    lab.servers.serve(lab.network[endpoint], OPEN, Protocol.TCP, endpoint)
+    ip, own = ("ip", "") if family is Family.IPV4 else ("ip6", "6")
+    to = str(Socket(t.POD_ADDRESS[endpoint][family], OPEN))
+    rules = f"""
+table {ip} translate {{
+  chain prerouting {{
+    type nat hook prerouting priority dstnat
+    {ip} daddr {t.NODE_ADDRESS["a"][family]} tcp dport {VIP_PORT} dnat {ip} to {to}
+  }}
+  chain postrouting {{ type nat hook postrouting priority srcnat; tcp dport {OPEN} {"masquerade" if masquerade else "accept"}; }}
+  chain deaf {{
+    type filter hook prerouting priority raw
+    icmp{own and "v6"} type {"packet-too-big" if own else "destination-unreachable"} {"accept" if heard else "drop"}
+  }}
+}}"""
+    node.run(("nft", "-f", "-"), rules)
+    source = t.REMOTE_ADDRESS["a"][family]
+    request = ask("remote", t.NODE_ADDRESS["a"][family], source=source, size=9000, patience=1.0)
+    (seen,) = bench.probe(request)
+    assert isinstance(seen, Answered if heard else Silent)

@@ -1,0 +1,27 @@
+"""Which cases rules in memory cannot show, and how the simulator says so: for the tests of every mode."""
+
+from collections.abc import Iterator
+
+from kproxy.conformance.case import (
+    Case,
+    Deafen,
+    Hold,
+    OutOfWindow,
+    Ping,
+    Probe,
+    ReadSysctl,
+    Reopen,
+    Restart,
+    Use,
+    Wait,
+)
+
+NEEDS_KERNEL = {Hold, Use, Reopen, Ping, ReadSysctl, Deafen, OutOfWindow, Wait, Restart}
+
+
+def needs_kernel(case: Case) -> Iterator[str]:
+    for step in case.steps:
+        if isinstance(step, Probe) and step.sender.claims_to_be_a_node:
+            yield "the simulator has no routing"
+        elif type(step) in NEEDS_KERNEL:
+            yield f"the simulator has no {type(step).__name__}: it "
