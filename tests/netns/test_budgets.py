@@ -43,15 +43,17 @@ def test_an_empty_cluster_is_synced_for_less_than_a_second_of_work(mode: str) ->
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("size", "most"), MEMORY, ids=[str(size) for size, _ in MEMORY])
 def test_the_daemon_takes_no_more_memory_than_it_may(mode: str, size: Size, most: int) -> None:
-    async def filled() -> int:
-        async with stage(mode) as on:
-            with on.server.store.batch():
-                for document in documents(size):
-                    put(on.server.store, document)
-            await programmed(on, size)
-            return peak(on.daemon)
+    assert asyncio.run(peak_of(mode, size)) < most
 
-    assert asyncio.run(filled()) < most
+
+async def peak_of(mode: str, size: Size) -> int:
+    """Bytes, once so many Services are programmed."""
+    async with stage(mode) as on:
+        with on.server.store.batch():
+            for document in documents(size):
+                put(on.server.store, document)
+        await programmed(on, size)
+        return peak(on.daemon)
 
 
 async def programmed(on: Stage, size: Size) -> None:
