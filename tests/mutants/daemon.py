@@ -14,12 +14,13 @@ from kproxy.conformance.testbeds import sentinel
 from kproxy.lab import topology
 from kproxy.net import Family
 from kproxy.plan import Plan, Settings
+from kproxy.plan.growing import Growing
 from tests.mutants.mutant import Function, Patch, Unseen, answering, mutant
 
 needing_kernel = partial(mutant, needs_kernel=True)
 
 STALE = "kproxy.server.stale:"
-APPLY = "kproxy.backends.iptables.kernel.programmer:IptablesKernel.apply"
+BEGIN = "kproxy.backends.iptables.kernel.programmer:IptablesKernel.begin"
 
 
 def _chosen_only(_: Function) -> Function:
@@ -43,30 +44,32 @@ def _flushing(remove: Function) -> Function:
     return flushing
 
 
-def _from_nothing(apply: Function) -> Function:
+def _from_nothing(begin: Function) -> Function:
     """What an earlier run left is removed before the first rules are written."""
     from kproxy.backends.iptables.kernel.programmer import remove_all  # noqa: PLC0415
 
-    def applying(self: Any, *of: Any) -> Any:  # noqa: ANN401
+    def beginning(self: Any, *of: Any) -> Any:  # noqa: ANN401
         if self._latest is None:
             remove_all(self.tools)
-        return apply(self, *of)
+        return begin(self, *of)
 
-    return applying
+    return beginning
 
 
-def _trusting(apply: Function) -> Function:
+def _trusting(begin: Function) -> Function:
     """What an earlier run left is taken for what is wanted, but for the Services that the harness waits by."""
     from kproxy.backends.iptables.program import program  # noqa: PLC0415
 
-    def applying(self: Any, plan: Plan, options: Any) -> Any:  # noqa: ANN401
+    def beginning(self: Any, plans: Growing[Plan], options: Any) -> Any:  # noqa: ANN401
         if self._latest is None and self.tools.has_chain(Table.NAT, names.SERVICES):
-            wanted = program(plan, options)
+            wanted = program(plans.whole(), options)
             kept = {name: f for name, f in wanted.fragments.items() if name.namespace != sentinel.NAMESPACE}
             self._believed = replace(wanted, fragments=kept)
-        return apply(self, plan, options)
+            self._drift = self.tools.drift()
+            return self.apply(plans.whole(), options)
+        return begin(self, plans, options)
 
-    return applying
+    return beginning
 
 
 def _keeping_the_removed(program: Function) -> Function:
@@ -162,7 +165,7 @@ RESTART = (
     needing_kernel(
         "restart.from-nothing",
         "A proxy that starts removes the rules it finds, then writes its own.",
-        Patch(APPLY, _from_nothing),
+        Patch(BEGIN, _from_nothing),
         unseen=Unseen(
             "a case asks when the proxy is up again",
             f"{CONTINUITY}::test_no_connection_is_lost_when_the_proxy_is_killed_and_started_again",
@@ -171,7 +174,7 @@ RESTART = (
     needing_kernel(
         "restart.trusting",
         "A proxy that starts takes the rules it finds for those it wants.",
-        Patch(APPLY, _trusting),
+        Patch(BEGIN, _trusting),
         clauses="restart.changes-while-down.applied",
     ),
 )

@@ -31,6 +31,7 @@ from kproxy.backends.nftables.commands import lines
 from kproxy.backends.nftables.render import Renderer
 from kproxy.net import Family, parse_address, parse_network
 from kproxy.plan import Plan, plan
+from kproxy.plan.growing import Growing
 from kproxy.server.config import Configuration
 from kproxy.server.events import Changed, Decoder
 from kproxy.server.settings import settings_for
@@ -88,7 +89,7 @@ def planned(cluster: Cluster, family: Family, mode: str = "iptables", detect: st
 
 def iptables_lines(desired: Plan) -> list[str]:
     options = Options(counters=frozenset(PacketCounter))
-    return str(Rewrite({}, iptables.program(desired, options), 1 << 30)).splitlines()
+    return str(Rewrite({}, Growing((iptables.program(desired, options),)), 1 << 30)).splitlines()
 
 
 def nftables_lines(desired: Plan) -> list[str]:

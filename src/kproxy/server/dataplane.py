@@ -9,17 +9,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kproxy import host
 from kproxy.host import HostError
 from kproxy.net import Family, family_of, parse_network
 from kproxy.plan import Plan
+from kproxy.plan.growing import Growing
 from kproxy.server.config import Configuration, Mode
 from kproxy.server.lifecycle import CannotRun
 from kproxy.server.sync import Dataplane, Rules, Written
+
+if TYPE_CHECKING:
+    from kproxy.backends.iptables.kernel import Applied
 
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 _IPV6_DISABLED = "net/ipv6/conf/all/disable_ipv6"
@@ -102,19 +106,22 @@ class _Iptables:
         self._without_broken_counters = partial(without_broken_counters, tools)
 
     def apply(self, plan: Plan) -> Written:
-        """Health check node ports are let in whatever the policy of INPUT (``hcnp.firewall-accept``).
+        return self._written(Growing((plan,)), lambda: self._kernel.apply(plan, self._options))
 
-        Where rules are refused for a counter, they are written without (``met.nfacct-optional``).
-        """
-        ports = tuple(sorted({check.port for check in plan.health_checks}))
+    def begin(self, plans: Growing[Plan]) -> Written:
+        return self._written(plans, lambda: self._kernel.begin(plans, self._options))
+
+    def _written(self, plans: Growing[Plan], write: Callable[[], Applied]) -> Written:
+        """Where rules are refused for a counter, they are written without (``met.nfacct-optional``)."""
         try:
-            applied = self._kernel.apply(plan, replace(self._options, health_check_ports=ports))
+            applied = write()
         except HostError:
             known, self._options = self._options, self._without_broken_counters(self._options)
             if self._options == known:
                 raise
-            log.warning("%s: rules count no packets: the kernel or its tools cannot", plan.family.value)
-            applied = self._kernel.apply(plan, replace(self._options, health_check_ports=ports))
+            family = plans.latest.family.value
+            log.warning("%s: rules count no packets: the kernel or its tools cannot", family)
+            applied = write()
         texts = ", ".join(f"{count} of {table.value}" for table, count in applied.written.items() if count)
         return Written(
             f"{'all written' if applied.rewritten else 'rules written'}: {texts or 'none'}",
@@ -153,6 +160,9 @@ class _Nftables:
             refused=applied.refused is not None,
         )
 
+    def begin(self, plans: Growing[Plan]) -> Written:
+        return self.apply(plans.whole())
+
     def missing(self, *, closely: bool) -> tuple[str, ...]:  # noqa: ARG002 - costs next to nothing
         return self._kernel.missing()
 
@@ -187,6 +197,9 @@ class _Ipvs:
             f"{'all compared' if applied.rewritten else 'changed'}: {text}", full=applied.rewritten
         )
 
+    def begin(self, plans: Growing[Plan]) -> Written:
+        return self.apply(plans.whole())
+
     def missing(self, *, closely: bool) -> tuple[str, ...]:
         return self._kernel.missing() if closely else ()
 
@@ -217,10 +230,15 @@ class _Successor:
         self._cleared = False
 
     def apply(self, plan: Plan) -> Written:
-        written = self._plane.apply(plan)
+        return self._cleared_after(self._plane.apply(plan), plan.family)
+
+    def begin(self, plans: Growing[Plan]) -> Written:
+        return self._cleared_after(self._plane.begin(plans), plans.latest.family)
+
+    def _cleared_after(self, written: Written, family: Family) -> Written:
         if not self._cleared:
             self._cleared = True
-            self._later(partial(self._clear_now, plan.family))
+            self._later(partial(self._clear_now, family))
         return written
 
     def missing(self, *, closely: bool) -> tuple[str, ...]:

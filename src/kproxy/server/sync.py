@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kproxy.api import Cluster, EndpointSlice, Service
 from kproxy.host import HostError
 from kproxy.net import Family
 from kproxy.plan import Note, Plan, Settings, plan
+from kproxy.plan.growing import Growing
 from kproxy.server.pacing import Action, Pace, Pacer
 from kproxy.server.store import Feed, Store
 from kproxy.server.triggers import Triggers
@@ -24,6 +25,9 @@ from kproxy.state import Snapshot, normalise
 
 FULL_SYNC_SECONDS = 3600.0
 """After so long the kernel is not believed any more, and all is written again (``life.max-sync``)."""
+
+_PARTS = (256, 1024)
+"""With so many Services the first plan begins, and by so many it grows: the kernel's tools work while the next are planned."""
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +59,9 @@ class Dataplane(Protocol):
 
     def apply(self, plan: Plan) -> Written:
         """Make the kernel do what the plan says."""
+
+    def begin(self, plans: Growing[Plan]) -> Written:
+        """The same for the last of them, when the kernel is not known to hold anything; work may begin before it is made."""
 
     def missing(self, *, closely: bool) -> tuple[str, ...]:
         """What somebody else changed since the last `apply`, as far as can be told; ``closely``: it may cost something."""
@@ -208,21 +215,27 @@ class FamilySync:
     def _bring_up_to_date(self, cluster: Cluster) -> Written | None:
         """What was written; None when the kernel holds this plan already."""
         self._settings = self.settings(cluster)
-        self._snapshot = normalise(cluster, self.family, self._snapshot)
-        self._plan = plan(self._snapshot, self._settings, self._plan)
-        if self._plan == self._applied:
-            return None
+        plans = Growing(self._plans(cluster, self._settings))
         first = self._applied is None
+        if not first and plans.whole() == self._applied:
+            return None
         self._applied = None
         try:
-            written = self.dataplane.apply(self._plan)
+            written = self.dataplane.begin(plans) if first else self.dataplane.apply(plans.whole())
         except HostError:
             self.observer.refused(full=first)
             raise
-        self._applied = self._plan
+        self._applied = plans.whole()
         if first:
             self._rewritten_at = self.clock()
         return written
+
+    def _plans(self, cluster: Cluster, settings: Settings) -> Iterator[Plan]:
+        """The cluster's; before the first one, of ever more of its Services."""
+        for part in (cluster,) if self._plan else _parts(cluster, self.family):
+            self._snapshot = normalise(part, self.family, self._snapshot)
+            self._plan = plan(self._snapshot, settings, self._plan)
+            yield self._plan
 
     def _failed(self, started: float, *, full: bool) -> None:
         self.observer.attempted(self.clock() - started, full=full)
@@ -303,3 +316,20 @@ class FamilySync:
         if due:
             self._looked_closely = now
         return due
+
+
+def _parts(cluster: Cluster, family: Family) -> Iterator[Cluster]:
+    """Ever more of the family's Services, by name; in the end the cluster itself."""
+    six = family is Family.IPV6
+    of_family = (
+        item for item in cluster.services.items() if any((":" in ip) is six for ip in _addresses(item[1]))
+    )
+    services = sorted(of_family, key=lambda item: item[0])
+    first, step = _PARTS
+    for count in range(first, len(services), step):
+        yield replace(cluster, services=dict(services[:count]))
+    yield cluster
+
+
+def _addresses(service: Service) -> Sequence[str]:
+    return service.spec.cluster_ips or (service.spec.cluster_ip,)

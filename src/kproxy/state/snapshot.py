@@ -30,6 +30,7 @@ def normalise(cluster: Cluster, family: Family, previous: Snapshot | None = None
         previous = _nothing(family)
     memo = previous.memo
     index, touched = _reindex(memo, cluster.slices, family)
+    touched = {key for key in touched if key in cluster.services}
     touched |= changed_keys(memo.source.services, cluster.services)
     services, notes = dict(previous.services), dict(memo.notes)
     for key in touched:

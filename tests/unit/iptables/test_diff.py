@@ -1,6 +1,8 @@
 """Transactions bring any kernel to any plan, refuse nothing half-way, and touch only what differs."""
 
 import re
+from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given, settings
 
@@ -9,6 +11,7 @@ from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Change, Re
 from kproxy.backends.iptables.program import Program, program, ruleset
 from kproxy.backends.iptables.rules import Table, render
 from kproxy.plan import Exposure, Plan, ServicePlan
+from kproxy.plan.growing import Growing
 from tests.unit.iptables.plans import frontend, plan_of, plans, pool, service
 from tests.unit.iptables.restore import BUILTIN, Tables
 
@@ -87,14 +90,36 @@ def test_growth_counts_the_rules(before: Plan, after: Plan) -> None:
     old = program(before, OPTIONS)
     new = program(after, OPTIONS, old)
     for table in Table:
-        full = sum(growth(b) for b in Rewrite({}, old, SMALL_BLOCKS) if b.table is table)
+        full = sum(growth(b) for b in Rewrite({}, Growing((old,)), SMALL_BLOCKS) if b.table is table)
         assert full == sum(map(len, wanted(old)[table.value].values()))
         change = sum(growth(b) for b in Change(old, new, SMALL_BLOCKS) if b.table is table)
         assert full + change == sum(map(len, wanted(new)[table.value].values()))
 
 
 def growth(block: Block) -> int:
-    return str(block).count("\n-A ") if block.growth is None else block.growth
+    text = str(block)
+    if block.growth is None:
+        return text.count("\n-A ")
+    return block.growth() if callable(block.growth) else block.growth
+
+
+@given(plans(), plans(), plans())
+@settings(deadline=None)
+def test_what_is_written_while_programs_grow_is_the_last_one(before: Plan, early: Plan, late: Plan) -> None:
+    """The worst growth: an early program that has little to do with the last one."""
+    first = program(early, OPTIONS)
+    desired = program(late, OPTIONS, first)
+    for limit in (SMALL_BLOCKS, LEGACY_BLOCK_CHAINS):
+        for tables in (Tables(), rewritten(program(before, OPTIONS))):
+            rewrite = Rewrite(existing(tables), Growing((first, desired)), limit)
+            grown: Counter[Table] = Counter()
+            for block in rewrite:
+                text = str(block)
+                tables.apply(text)
+                grown[block.table] += growth(replace(block, lines=text.splitlines()[1:-1]))
+            assert held(tables) == wanted(desired)
+            for table in (Table.NAT, Table.FILTER):
+                assert grown[table] == sum(map(len, wanted(desired)[table.value].values()))
 
 
 def answered(tables: Tables, address: str) -> bool:
@@ -122,7 +147,7 @@ def test_no_moment_leaves_a_known_address_without_an_answer(before: Plan, after:
     for transaction in (Change(old, new, SMALL_BLOCKS), None):
         tables = rewritten(old)
         assert all(answered(tables, address) for address in stay)
-        text = str(transaction or Rewrite(existing(tables), new, SMALL_BLOCKS))
+        text = str(transaction or Rewrite(existing(tables), Growing((new,)), SMALL_BLOCKS))
         for _ in tables.restore(text):
             assert [address for address in stay if not answered(tables, address)] == []
 

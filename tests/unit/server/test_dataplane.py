@@ -9,6 +9,7 @@ from kproxy.backends.iptables.rules import PacketCounter
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.plan import NodePorts, Plan
+from kproxy.plan.growing import Growing
 from kproxy.server import dataplane
 from kproxy.server.config import Configuration
 from kproxy.server.dataplane import UnusableMode, _Successor, dataplanes
@@ -22,6 +23,9 @@ class Plane:
 
     def apply(self, plan: Plan) -> Written:
         return Written(str(plan))
+
+    def begin(self, plans: Growing[Plan]) -> Written:
+        return self.apply(plans.whole())
 
     def missing(self, **_: bool) -> tuple[str, ...]:
         return ()

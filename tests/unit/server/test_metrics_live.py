@@ -10,6 +10,7 @@ from kproxy.api import Cluster, EndpointPort, EndpointSlice, Rejected, Service, 
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.plan import Plan, Settings, plan
+from kproxy.plan.growing import Growing
 from kproxy.server.metrics_live import LiveMetrics, without_local_endpoints
 from kproxy.server.pacing import Pace
 from kproxy.server.store import Removed, Store
@@ -34,6 +35,9 @@ class Kernel:
         if self.broken:
             raise HostError("apply", str(plan.family), Reason.OTHER)
         return Written("")
+
+    def begin(self, plans: Growing[Plan]) -> Written:
+        return self.apply(plans.whole())
 
     def missing(self, **_: bool) -> tuple[str, ...]:
         return ()

@@ -9,10 +9,12 @@ import pytest
 from kproxy.api import Cluster, EndpointSlice, Service
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
-from kproxy.plan import Plan, Settings
+from kproxy.plan import Plan, Settings, plan
+from kproxy.plan.growing import Growing
 from kproxy.server.pacing import Pace, Pacer
 from kproxy.server.store import Kind, Removed, Store
 from kproxy.server.sync import FULL_SYNC_SECONDS, FamilySync, Written
+from kproxy.state import normalise
 from tests.objects import service
 
 PACE = Pace(shortest=1.0, longest=30.0, quiet=0.01, patience=0.03, first_retry=0.5)
@@ -37,6 +39,7 @@ class Kernel:
     trouble: Exception | None = None
     gone: tuple[str, ...] = ()
     looks: list[bool] = field(default_factory=list)
+    grown: list[Plan] = field(default_factory=list)
 
     def apply(self, plan: Plan) -> Written:
         if self.trouble is not None:
@@ -44,6 +47,10 @@ class Kernel:
         self.plans.append(plan)
         self.gone = ()
         return Written("something")
+
+    def begin(self, plans: Growing[Plan]) -> Written:
+        self.grown = list(plans)
+        return self.apply(plans.whole())
 
     def missing(self, *, closely: bool) -> tuple[str, ...]:
         self.looks.append(closely)
@@ -188,6 +195,24 @@ def test_an_empty_cluster_is_written_too_for_it_may_leave_old_rules() -> None:
     daemon = make()
     daemon.until(0)
     assert daemon.kernel.names == [[]]
+
+
+@pytest.mark.parametrize(("family", "steps"), [(Family.IPV4, [256, 1280, 2000]), (Family.IPV6, [1])])
+def test_the_first_plan_of_a_large_cluster_grows_by_the_family_s_services(
+    family: Family, steps: list[int]
+) -> None:
+    daemon = make(family)
+    four = [service(f"s{n:04}", cluster_ips=(f"10.96.{n // 250}.{n % 250}",)) for n in range(2000)]
+    daemon.store.replace(Service, [*four, service("six", cluster_ips=("fd00::1",))], [])
+    daemon.store.replace(EndpointSlice, [], [])
+    daemon.until(0)
+    assert [len(each.services) for each in daemon.kernel.grown] == steps
+    fresh = plan(normalise(daemon.store.cluster(), family), daemon.settings["settings"])
+    assert daemon.kernel.plans == [fresh]
+    daemon.apply(service("late", cluster_ips=("10.97.0.1", "fd00::2")))
+    daemon.until(5)
+    assert [len(each.services) for each in daemon.kernel.plans] == [steps[-1], steps[-1] + 1]
+    assert len(daemon.kernel.grown) == len(steps), "only the first plan grows"
 
 
 def test_the_first_change_after_quiet_time_is_applied_at_once(daemon: Daemon) -> None:

@@ -13,6 +13,7 @@ first additions to filter, then nat, then deletions from filter.  Pure.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain as chained
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -20,13 +21,14 @@ from kproxy.backends.iptables import base, names
 from kproxy.backends.iptables.names import Shared
 from kproxy.backends.iptables.program import Program
 from kproxy.backends.iptables.rules import Table, render
+from kproxy.plan.growing import Growing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kproxy.backends.iptables.program import Fragment
     from kproxy.backends.iptables.rules import Chain, ChainName
+    from kproxy.plan import ServicePortName
 
 _Item = TypeVar("_Item")
 
@@ -52,13 +54,13 @@ class Block:
     """One ``*table ... COMMIT``: the kernel does all of it or nothing.
 
     ``lines`` may be made while they are read, and then only once; each text is a line, or several with line ends
-    between them.  ``growth`` is how many more rules the table has afterwards (a `Rewrite` counts from zero); None: as
-    many as it appends.
+    between them.  ``growth`` is how many more rules the table has afterwards (a `Rewrite` counts from zero), a function
+    where only who has read all lines can know; None: as many as it appends.
     """
 
     table: Table
     lines: Iterable[str]
-    growth: int | None = 0
+    growth: int | Callable[[], int] | None = 0
 
     def __str__(self) -> str:
         return "".join(self.chunks())
@@ -81,11 +83,12 @@ class Block:
 class Rewrite:
     """Writes everything, whatever was there; of ``existing`` it deletes what nobody wants any more.
 
-    ``existing`` are the names of all chains by table.  Iterate for the blocks; ``str()`` is their text.
+    ``existing`` are the names of all chains by table.  Chains of service ports are written as ``programs`` come, those
+    that all share when it is whole.  Iterate for the blocks; ``str()`` is their text.
     """
 
     existing: Mapping[Table, frozenset[ChainName]]
-    desired: Program
+    programs: Growing[Program]
     block_chains: int
 
     def __iter__(self) -> Iterator[Block]:
@@ -97,51 +100,59 @@ class Rewrite:
         yield Block(Table.FILTER, self._filter(), None)
 
     def _filter(self) -> Iterator[str]:
-        constant = _texts(base.constant_chains(self.desired.options)[Table.FILTER])
-        shared = {s.chain: _appended(self.desired, s) for s in _FILTER_SHARED}
+        desired = self.programs.whole()
+        constant = _texts(base.constant_chains(desired.options)[Table.FILTER])
+        shared = {s.chain: _appended(desired, s) for s in _FILTER_SHARED}
         yield from _declared({names.CANARY: (), **constant, **shared})
 
     def _nat(self) -> Iterator[Block]:
+        written = _WrittenChains()
         if self.block_chains == LEGACY_BLOCK_CHAINS:
-            yield Block(Table.NAT, self._nat_in_one(), None)
+            yield Block(Table.NAT, self._nat_in_one(written), written.rules)
         else:
-            yield from self._nat_in_blocks()
+            yield from self._nat_in_blocks(written)
 
-    def _nat_in_one(self) -> Iterator[str]:
+    def _nat_in_one(self, written: _WrittenChains) -> Iterator[str]:
         """The tool reads while the rest is made; a chain is declared, and thereby flushed, before its lines."""
-        desired = self.desired
-        constant = {names.CANARY: (), **_texts(base.constant_chains(desired.options)[Table.NAT])}
+        constant = self._constant_nat()
+        written.note(constant)
         yield from _declared({**constant, **{shared.chain: () for shared in _NAT_SHARED}})
-        wanted: set[ChainName] = set()
-        for fragment in desired.fragments.values():
-            texts = fragment.text()
-            wanted.update(texts)
-            if texts:
-                yield "\n".join(_declared(texts))
-        for shared in _NAT_SHARED:
-            yield from _appended(desired, shared)
-        stale = self._stale(wanted)
+        for texts in written.fragments(self.programs):
+            written.note(texts)
+            yield "\n".join(_declared(texts))
+        last = self._shared_nat()
+        written.note(last)
+        yield from chained(*last.values())
+        stale = self._stale(written)
+        written.note(dict.fromkeys(stale, ()))
         yield from _declared(dict.fromkeys(stale, ()))
         yield from _removed(stale)
 
-    def _stale(self, wanted: AbstractSet[ChainName]) -> list[ChainName]:
-        """Chains of service ports and endpoints that nobody wants any more."""
-        return sorted(filter(names.is_derived, self.existing.get(Table.NAT, frozenset()) - wanted))
-
-    def _nat_in_blocks(self) -> Iterator[Block]:
-        desired = self.desired
-        pending = {names.CANARY: (), **_texts(base.constant_chains(desired.options)[Table.NAT])}
-        wanted: set[ChainName] = set()
-        for fragment in desired.fragments.values():
-            texts = fragment.text()
-            wanted.update(texts)
+    def _nat_in_blocks(self, written: _WrittenChains) -> Iterator[Block]:
+        pending = self._constant_nat()
+        for texts in written.fragments(self.programs):
             pending.update(texts)
             if len(pending) > self.block_chains:
-                yield _whole(Table.NAT, pending)
+                yield _whole(Table.NAT, pending, written.note(pending))
                 pending = {}
-        pending.update((s.chain, _appended(desired, s)) for s in _NAT_SHARED)
-        growth = sum(map(len, pending.values()))
-        yield from _last_nat_blocks(pending, [], self._stale(wanted), growth, self.block_chains)
+        wanted = written.wanted(self.programs.whole())
+        pending = {n: lines for n, lines in pending.items() if n in wanted or not names.is_derived(n)}
+        pending.update(self._shared_nat())
+        stale = self._stale(written)
+        growth = written.note({**pending, **dict.fromkeys(stale, ())})
+        yield from _last_nat_blocks(pending, [], stale, growth, self.block_chains)
+
+    def _constant_nat(self) -> dict[ChainName, tuple[str, ...]]:
+        options = self.programs.latest.options
+        return {names.CANARY: (), **_texts(base.constant_chains(options)[Table.NAT])}
+
+    def _shared_nat(self) -> dict[ChainName, tuple[str, ...]]:
+        return {shared.chain: _appended(self.programs.whole(), shared) for shared in _NAT_SHARED}
+
+    def _stale(self, written: _WrittenChains) -> list[ChainName]:
+        """Chains of service ports and endpoints that nobody wants any more."""
+        present = self.existing.get(Table.NAT, frozenset()).union(written.sizes)
+        return sorted(filter(names.is_derived, present - written.wanted(self.programs.whole())))
 
     def __str__(self) -> str:
         return "".join(map(str, self))
@@ -149,7 +160,46 @@ class Rewrite:
     def _early(self) -> list[str]:
         """What filter will refuse, beside what it refuses now."""
         present = self.existing.get(Table.FILTER, frozenset())
-        return [line for s in _FILTER_SHARED if s.chain in present for line in _appended(self.desired, s)]
+        before = [shared for shared in _FILTER_SHARED if shared.chain in present]
+        return [line for shared in before for line in _appended(self.programs.whole(), shared)]
+
+
+class _WrittenChains:
+    """What a `Rewrite` has written of the nat table; a chain may be written again while programs grow."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[ChainName, int] = {}
+        self._owned: dict[ServicePortName, tuple[ChainName, ...]] = {}
+        self._rules = 0
+
+    def fragments(self, programs: Growing[Program]) -> Iterator[dict[ChainName, tuple[str, ...]]]:
+        """The chains of each service port, as lines; those of one that a later program has otherwise once more."""
+        given: dict[ServicePortName, Fragment] = {}
+        for program in programs:
+            for name, fragment in program.fragments.items():
+                if given.get(name) is not fragment:
+                    given[name] = fragment
+                    texts = fragment.text()
+                    self._owned[name] = tuple(texts)
+                    if texts:
+                        yield texts
+
+    def note(self, texts: Mapping[ChainName, Sequence[str]]) -> int:
+        """They are written now; by how many rules the table grows."""
+        growth = 0
+        for name, lines in texts.items():
+            growth += len(lines) - self.sizes.get(name, 0)
+            self.sizes[name] = len(lines)
+        self._rules += growth
+        return growth
+
+    def rules(self) -> int:
+        """How many there are."""
+        return self._rules
+
+    def wanted(self, whole: Program) -> set[ChainName]:
+        """The chains of service ports that are."""
+        return {chain for name in whole.fragments for chain in self._owned[name]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +291,7 @@ def diff(
     """
     if isinstance(believed, Program):
         return Change(believed, desired, block_chains)
-    return Rewrite(believed, desired, block_chains)
+    return Rewrite(believed, Growing((desired,)), block_chains)
 
 
 def deletions(table: Table, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:

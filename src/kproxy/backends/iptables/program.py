@@ -90,8 +90,7 @@ class Program:
 
 def program(plan: Plan, options: Options, previous: Program | None = None) -> Program:
     """The program for a plan; fragments of ``previous`` that are still right are kept."""
-    count = sum(map(_endpoint_count, plan.services))
-    context = Context(plan.family, plan.detector, plan.node_ports, count <= LARGE_CLUSTER_ENDPOINTS)
+    context = Context(plan.family, plan.detector, plan.node_ports, not _is_large(plan))
     if PacketCounter.LOCALHOST_ACCEPTED in options.counters:
         context = replace(context, counts_localhost=localhost_node_ports(context))
     if previous is not None and previous.context == context:
@@ -131,5 +130,10 @@ def ruleset(desired: Program) -> Ruleset:
     return Ruleset(desired.context.family, tables)
 
 
-def _endpoint_count(service: ServicePlan) -> int:
-    return max((len(frontend.pool.endpoints) for frontend in service.frontends), default=0)
+def _is_large(plan: Plan) -> bool:
+    count = 0
+    for service in plan.services:
+        count += max((len(frontend.pool.endpoints) for frontend in service.frontends), default=0)
+        if count > LARGE_CLUSTER_ENDPOINTS:
+            return True
+    return False

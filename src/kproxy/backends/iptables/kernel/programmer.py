@@ -22,6 +22,7 @@ from kproxy.backends.iptables.kernel import accounting
 from kproxy.backends.iptables.program import program
 from kproxy.backends.iptables.rules import Jump, PacketCounter, Table, specification
 from kproxy.host import HostError, Reason
+from kproxy.plan.growing import Growing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -68,22 +69,36 @@ class IptablesKernel:
         self._drift: Drift | None = None
 
     def apply(self, plan: Plan, options: Options) -> Applied:
-        """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
+        """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed.
+
+        Health check node ports are let in whatever the policy of INPUT (``hcnp.firewall-accept``).
+        """
+        if self._believed is None:
+            return self.begin(Growing((plan,)), options)
         started = time.monotonic()
-        desired = self._latest = program(plan, options, self._latest)
+        desired = self._program(plan, options)
         believed, self._believed = self._believed, None
-        existing = None if believed else self._begin()
-        if existing is not None:
-            accounting.ensure(options.counters)
-        transaction = diff(believed or existing or {}, desired, self.tools.block_chains)
-        hooks = _hooks(desired.context)
-        due = believed is None or _hooks(believed.context) != hooks
-        written = self._restore(transaction, self._missing_hooks(desired.context, existing) if due else [])
-        if due and localhost_node_ports(desired.context):
-            host.write_sysctl(_ROUTE_LOCALNET, "1")
+        due = _hooks(believed.context) != _hooks(desired.context)
+        hooks = self._missing_hooks(desired.context, None) if due else []
+        written = self._restore(diff(believed, desired, self.tools.block_chains), hooks)
+        if due:
+            _route_localhost(desired.context)
         self._believed = desired
-        seconds = time.monotonic() - started
-        return Applied(believed is None, written, dict(self._total), seconds)
+        return Applied(False, written, dict(self._total), time.monotonic() - started)
+
+    def begin(self, plans: Growing[Plan], options: Options) -> Applied:
+        """As `apply`, but write everything, and while the plan still grows."""
+        started = time.monotonic()
+        self._believed = None
+        existing = self._begin()
+        accounting.ensure(options.counters)
+        programs = Growing(self._program(plan, options) for plan in plans)
+        context = programs.latest.context
+        rewrite = Rewrite(existing, programs, self.tools.block_chains)
+        written = self._restore(rewrite, self._missing_hooks(context, existing))
+        _route_localhost(context)
+        self._believed = programs.whole()
+        return Applied(True, written, dict(self._total), time.monotonic() - started)
 
     def forget(self) -> None:
         """Believe nothing of the kernel any more: the next `apply` writes everything."""
@@ -119,6 +134,11 @@ class IptablesKernel:
         """Remove all chains and jumps of ours, but KUBE-FIREWALL, which is the kubelet's too (``life.cleanup``)."""
         self._believed = None
         remove_all(self.tools)
+
+    def _program(self, plan: Plan, options: Options) -> Program:
+        ports = tuple(sorted({check.port for check in plan.health_checks}))
+        self._latest = program(plan, replace(options, health_check_ports=ports), self._latest)
+        return self._latest
 
     def _begin(self) -> _Chains:
         """Which chains there are before all is written."""
@@ -160,7 +180,8 @@ class IptablesKernel:
             appended += text.startswith(("-A ", "-I ")) + text.count("\n-A ") + text.count("\n-I ")
             yield text
         written[block.table] += appended
-        self._total[block.table] += appended if block.growth is None else block.growth
+        growth = block.growth() if callable(block.growth) else block.growth
+        self._total[block.table] += appended if growth is None else growth
 
     def _hooked(self, hook: HookRules, rule: Rule) -> bool:
         return self.tools.has_rule(hook.table, hook.hook.value, rule)
@@ -170,7 +191,7 @@ class IptablesKernel:
 
         ``existing`` are the chains that were there before, where that is known.
         """
-        lines = {Table.FILTER: self._missing_guard(context), Table.NAT: []}
+        lines = {Table.FILTER: self._missing_guard(context, existing), Table.NAT: []}
         for hook in _hooks(context):
             lines[hook.table] += self._missing_jumps(hook, existing)
         return [Block(table, found) for table, found in lines.items() if found]
@@ -187,11 +208,15 @@ class IptablesKernel:
             f"-I {chain} {i} {specification(rule)}" for i, rule in enumerate(wanted.rules, start=1)
         ]
 
-    def _missing_guard(self, context: Context) -> list[str]:
+    def _missing_guard(self, context: Context, existing: _Chains | None) -> list[str]:
         guard = base.martian_guard(context)
         if guard is None:
             return []
-        lines = [] if self.tools.has_chain(Table.FILTER, guard.name) else [f":{guard.name} - [0:0]"]
+        if existing is None:
+            stands = self.tools.has_chain(Table.FILTER, guard.name)
+        else:
+            stands = guard.name in existing[Table.FILTER]
+        lines = [] if stands else [f":{guard.name} - [0:0]"]
         for rule in guard.rules:
             if lines or not self.tools.has_rule(Table.FILTER, guard.name, rule):
                 lines.append(f"-A {guard.name} {specification(rule)}")
@@ -213,6 +238,11 @@ def _joined(blocks: list[Block], hooks: list[Block]) -> list[Block]:
 def _possible(wanted: HookRules, existing: AbstractSet[ChainName]) -> list[Rule]:
     """Those rules that may be there already: nothing jumps to a chain that does not exist."""
     return [r for r in wanted.rules if not isinstance(r.target, Jump) or r.target.chain in existing]
+
+
+def _route_localhost(context: Context) -> None:
+    if localhost_node_ports(context):
+        host.write_sysctl(_ROUTE_LOCALNET, "1")
 
 
 def _hooks(context: Context) -> tuple[HookRules, ...]:
