@@ -36,16 +36,16 @@ def travels(kernel: UmlKernel) -> None:
 
 @pytest.fixture
 def in_guest(kernel: UmlKernel, tmp_path: Path) -> InGuest:
-    """Runs a shell line in a guest; its exit status, output and errors."""
+    """Runs a shell line in a guest with so many MB; its exit status, output and errors."""
 
-    def run_it(line: str, time: Time = Time.REAL) -> tuple[int, str, str]:
+    def run_it(line: str, time: Time = Time.REAL, memory: int = 256) -> tuple[int, str, str]:
         out, error = bytearray(), bytearray()
         job = Job(
             kernel=kernel,
             argv=("/bin/sh", "-c", line),
             environment=dict(os.environ),
             cwd=tmp_path,
-            memory=256,
+            memory=memory,
             time=time,
         )
         status = run(job, Sinks(out.extend, error.extend))

@@ -11,6 +11,8 @@ import pytest
 from .conftest import InGuest
 
 GUEST = Path(__file__).parent / "guest"
+MEMORY = 768
+"""MB: an API server and a daemon of 10,000 Services."""
 
 
 @pytest.mark.timeout(300)
@@ -18,7 +20,8 @@ GUEST = Path(__file__).parent / "guest"
 def test_in_a_guest(in_guest: InGuest, tests: Path) -> None:
     root = shlex.quote(str(GUEST.parents[2]))
     status, out, error = in_guest(
-        f"cd {root} && {shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider --timeout=120 {shlex.quote(str(tests))}"
+        f"cd {root} && {shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider --timeout=120 {shlex.quote(str(tests))}",
+        memory=MEMORY,
     )
     assert status == 0, out + error
     assert " passed" in out
