@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
 from tests.faults.stage import IPVS, NFTABLES, Proxy, Stage, Watchman, open_stage
-from tests.netns.test_continuity import Client
+from tests.steady import Client
 
 AFTER = 0.7
 """Seconds for which clients go on when all is over."""

@@ -1,6 +1,6 @@
 """Where faults happen: a settled lab whose clients never pause, with the line to the API server in our hands.
 
-Two nodes, a daemon on each, four clients that open one connection after the other (`tests.netns.test_continuity`),
+Two nodes, a daemon on each, four clients that open one connection after the other (`tests.steady`),
 and somebody who asks each daemon's ``/healthz`` ten times a second.
 """
 
@@ -30,7 +30,8 @@ from kproxy.lab.observation import Answered, ProbeRequest
 from kproxy.lab.processes import Xtables, listen, run_in
 from kproxy.net import Family
 from tests.faults.wire import LOOPBACK, SERVER_PORT, Wire
-from tests.netns.test_continuity import RATE, ROTATION, WEB, Clients, asking, steady_case
+from tests.netns.test_continuity import ROTATION, WEB, steady_case
+from tests.steady import RATE, Clients, asking
 
 LAUNCH = Path(__file__).with_name("launch.py")
 HEALTH_PORT = 10256

@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import pytest
 
 from kproxy.conformance.bind import Instance, instances
 from kproxy.conformance.case import (
     DEFAULT,
+    MASQUERADED,
+    PRESERVED,
     Apply,
     Probe,
     Type,
@@ -31,12 +32,10 @@ from kproxy.conformance.case import (
 from kproxy.conformance.subject import load
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.conformance.world import RestartProxy, World
-from kproxy.lab.lab import Traced
-from kproxy.lab.observation import Answered, Direction, Observation, ProbeRequest, Silent
+from kproxy.lab.observation import Silent
 from kproxy.lab.processes import Xtables
+from tests.steady import Clients, asking, nothing_was_lost
 
-RATE = 0.02
-"""Seconds between two connections of one client."""
 CHANGES = 200
 
 WEB = service("web", "a1", "b1", type=Type.NODE_PORT)
@@ -53,81 +52,21 @@ PROXIES = [
 ]
 
 
-@dataclass
-class Client:
-    """Opens one connection after the other; remembers what went wrong."""
-
-    bed: NetnsTestbed
-    request: ProbeRequest
-    pause: float = RATE
-    lost: list[Observation] = field(default_factory=list)
-    repeated: list[Observation] = field(default_factory=list)
-    """Connections that lost their first packet: TCP sent it again.  No clock says so, it is seen."""
-    answered: list[str] = field(default_factory=list)
-    enough: bool = False
-
-    async def run(self) -> None:
-        while not self.enough:
-            traced = await self.bed.lab.trace(self.request)
-            seen = traced.observation
-            if isinstance(seen, Answered) and seen.who in ENDPOINTS:
-                self.answered.append(seen.who)
-            else:
-                self.lost.append(seen)
-            if self._times_sent(traced) > 1:
-                self.repeated.append(seen)
-            await asyncio.sleep(self.pause)
-
-    def _times_sent(self, traced: Traced) -> int:
-        here = (s for s in traced.evidence.sightings if s.namespace == self.request.sender)
-        return sum(sighting.direction is Direction.OUT for sighting in here)
-
-
-@dataclass
-class Clients:
-    """Clients that ask side by side."""
-
-    all: list[Client]
-    running: list[asyncio.Task[None]]
-
-    async def finish(self) -> list[Client]:
-        """Let each end what it has begun: a connection that hangs is one that is lost."""
-        for one in self.all:
-            one.enough = True
-        await asyncio.gather(*self.running)
-        return self.all
-
-
 def steady_case() -> tuple[Instance, list[Probe]]:
     """A Service in all forms it will have, and who asks for it."""
     forms = [WEB.but(backends=pods(*names)) for names in ROTATION]
     probes = [
-        Probe(sender=sender, to=to, expect=delivered_to("a1"))
-        for sender, to in (
-            (pod("a3"), WEB.cluster_ip),
-            (host("a"), WEB.cluster_ip),
-            (client("a"), WEB.node_port("a")),
-            (pod("b3"), WEB.cluster_ip),
+        Probe(sender=sender, to=to, expect=delivered_to(*ENDPOINTS, source=source))
+        for sender, to, source in (
+            (pod("a3"), WEB.cluster_ip, PRESERVED),
+            (host("a"), WEB.cluster_ip, MASQUERADED),
+            (client("a"), WEB.node_port("a"), MASQUERADED),
+            (pod("b3"), WEB.cluster_ip, PRESERVED),
         )
     ]
     steady = case("continuity.steady", "Nothing is lost.", Apply(*forms), *probes, clauses=set())
     (instance, *_) = instances([steady])
     return instance, probes
-
-
-@asynccontextmanager
-async def asking(
-    bed: NetnsTestbed, instance: Instance, probes: Sequence[Probe], pause: float = RATE
-) -> AsyncIterator[Clients]:
-    """Clients that ask all the time meanwhile, ``pause`` seconds after each answer."""
-    clients = [Client(bed, _request(instance, probe), pause) for probe in probes]
-    running = [asyncio.create_task(one.run()) for one in clients]
-    try:
-        yield Clients(clients, running)
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -141,25 +80,6 @@ async def busy_lab(mode: str, variant: Xtables) -> AsyncIterator[tuple[NetnsTest
         await bed.settle()
         async with asking(bed, instance, probes) as clients:
             yield bed, world, clients
-
-
-def _request(instance: Instance, probe: Probe) -> ProbeRequest:
-    packet = instance.question(probe.sender, probe.to).packet
-    outside = probe.sender.name == "client"
-    return ProbeRequest(
-        sender=probe.sender.name,
-        destination=packet.destination,
-        port=packet.port,
-        source=packet.source if outside else None,
-        patience=3.0,
-    )
-
-
-def nothing_was_lost(clients: Sequence[Client], at_least: int) -> None:
-    for one in clients:
-        assert one.lost == []
-        assert one.repeated == []
-        assert len(one.answered) >= at_least
 
 
 @pytest.mark.parametrize(("mode", "variant"), PROXIES)

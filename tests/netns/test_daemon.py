@@ -30,8 +30,9 @@ from kproxy.lab.apiserver import Kind
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import Xtables
 from kproxy.net import Family
-from tests.netns.test_continuity import WEB, busy_lab, nothing_was_lost
+from tests.netns.test_continuity import WEB, busy_lab
 from tests.netns.test_iptables_kernel import numbered, plan
+from tests.steady import nothing_was_lost
 
 COMMANDS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 

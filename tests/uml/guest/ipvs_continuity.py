@@ -8,6 +8,7 @@ import itertools
 from kproxy.conformance.case import Apply, Type
 from kproxy.lab.processes import Xtables
 from tests.netns import test_continuity as continuity
+from tests.steady import nothing_was_lost
 
 
 def test_no_connection_is_lost_when_the_proxy_is_killed_and_started_again() -> None:
@@ -15,7 +16,7 @@ def test_no_connection_is_lost_when_the_proxy_is_killed_and_started_again() -> N
 
 
 def test_no_connection_is_lost_over_endpoint_changes() -> None:
-    changes = itertools.islice(itertools.cycle(continuity.ROTATION), 1, 101)
+    changes = itertools.islice(itertools.cycle(continuity.ROTATION), 1, continuity.CHANGES + 1)
     asyncio.run(continuity.change_endpoints("ipvs", Xtables.LEGACY, changes))
 
 
@@ -30,7 +31,7 @@ def test_a_node_port_that_comes_and_goes_costs_the_cluster_ips_clients_nothing()
                 await bed.change(world.change(Apply(continuity.WEB)))
                 await bed.settle()
             pod_here, host_here, outside, pod_there = await clients.finish()
-        continuity.nothing_was_lost([pod_here, host_here, pod_there], at_least=50)
+        nothing_was_lost([pod_here, host_here, pod_there], at_least=50)
         assert outside.answered
         assert outside.lost
 

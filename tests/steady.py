@@ -1,0 +1,101 @@
+"""Clients that ask without pause, on a lab's testbed: each connection is judged when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.case import Probe
+from kproxy.conformance.testbeds.netns import NetnsTestbed
+from kproxy.conformance.testbeds.reading import read
+from kproxy.lab.lab import Traced
+from kproxy.lab.observation import Answered, Direction, Observation, ProbeRequest
+
+RATE = 0.02
+"""Seconds between two connections of one client."""
+
+
+@dataclass
+class Client:
+    """Opens one connection after the other; remembers which ended as the probe does not expect it, its source included."""
+
+    bed: NetnsTestbed
+    instance: Instance
+    probe: Probe
+    pause: float = RATE
+    lost: list[Observation] = field(default_factory=list)
+    repeated: list[Observation] = field(default_factory=list)
+    """Connections that lost their first packet: TCP sent it again.  No clock says so, it is seen."""
+    answered: list[str] = field(default_factory=list)
+    enough: bool = False
+
+    async def run(self) -> None:
+        request = _request(self.instance, self.probe)
+        lawful = self.instance.outcomes(self.probe.expect, self.probe.to)
+        while not self.enough:
+            traced = await self.bed.lab.trace(request)
+            seen = traced.observation
+            if isinstance(seen, Answered) and read(seen, self.instance, self.probe).outcomes & lawful:
+                self.answered.append(seen.who)
+            else:
+                self.lost.append(seen)
+            if self._times_sent(traced) > 1:
+                self.repeated.append(seen)
+            await asyncio.sleep(self.pause)
+
+    def _times_sent(self, traced: Traced) -> int:
+        here = (s for s in traced.evidence.sightings if s.namespace == self.probe.sender.name)
+        return sum(sighting.direction is Direction.OUT for sighting in here)
+
+
+@dataclass
+class Clients:
+    """Clients that ask side by side."""
+
+    all: list[Client]
+    running: list[asyncio.Task[None]]
+
+    async def finish(self) -> list[Client]:
+        """Let each end what it has begun: a connection that hangs is one that is lost."""
+        for one in self.all:
+            one.enough = True
+        await asyncio.gather(*self.running)
+        return self.all
+
+
+@asynccontextmanager
+async def asking(
+    bed: NetnsTestbed, instance: Instance, probes: Sequence[Probe], pause: float = RATE
+) -> AsyncIterator[Clients]:
+    """Clients that ask all the time meanwhile, ``pause`` seconds after each answer."""
+    clients = [Client(bed, instance, probe, pause) for probe in probes]
+    running = [asyncio.create_task(one.run()) for one in clients]
+    try:
+        yield Clients(clients, running)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def _request(instance: Instance, probe: Probe) -> ProbeRequest:
+    packet = instance.question(probe.sender, probe.to).packet
+    outside = probe.sender.name == "client"
+    return ProbeRequest(
+        sender=probe.sender.name,
+        destination=packet.destination,
+        port=packet.port,
+        source=packet.source if outside else None,
+        patience=3.0,
+    )
+
+
+def nothing_was_lost(clients: Sequence[Client], at_least: int) -> None:
+    """Every connection ended as it should, and none lost a packet."""
+    for one in clients:
+        assert one.lost == []
+        assert one.repeated == []
+        assert len(one.answered) >= at_least

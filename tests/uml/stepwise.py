@@ -1,0 +1,110 @@
+"""kproxy that asks for leave before each thing it does to node a's kernel for IPv4 in ipvs mode.
+
+``python -m tests.uml.stepwise ORDER SOCKET NODE run --config FILE``: ``ORDER`` is a name in `ORDERS`; whoever listens on the
+Unix socket is told each step in words and lets it happen with a byte, so between two steps there is all the time
+one wants, however busy the machine is.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
+from unittest import mock
+
+from kproxy.backends.ipvs import diff
+from kproxy.backends.ipvs.diff import (
+    Addresses,
+    Chains,
+    Members,
+    Order,
+    Orders,
+    RemoveDestination,
+    RemoveServer,
+    SetDestination,
+    SetServer,
+    Step,
+    Transaction,
+)
+from kproxy.backends.ipvs.kernel import programmer
+from kproxy.cli import main
+from kproxy.lab import topology
+from kproxy.net import Family
+
+NODE = topology.HOSTNAMES["a"]
+
+Arranged = Callable[[Iterable[Step]], Iterable[Step]]
+
+
+def _servers_first(steps: Iterable[Step]) -> list[Step]:
+    """As kube-proxy does it: virtual servers with their addresses, then ipsets, then chains."""
+    ranks: tuple[type[Step], ...] = (Orders, Addresses, Members, Chains)
+    return sorted(steps, key=lambda step: ranks.index(type(step)))
+
+
+ORDERS: dict[str, Arranged] = {"ours": lambda steps: steps, "servers-first": _servers_first}
+
+
+def parts(step: Step) -> Iterator[Step]:
+    """A step in parts that a client can tell apart; what is done alike to different Services stays together."""
+    match step:
+        case Orders(orders):
+            for _, alike in groupby(sorted(orders, key=_kind), _kind):
+                yield Orders(tuple(alike))
+        case Members(family, removed, added):
+            for _, group in groupby(removed, lambda member: member.set):
+                yield Members(family, tuple(group), ())
+            for _, group in groupby(added, lambda member: member.set):
+                yield Members(family, (), tuple(group))
+        case Addresses() | Chains():
+            yield step
+
+
+def _kind(order: Order) -> int:
+    """What serves more comes before what serves less.
+
+    A virtual server comes with its destinations: for the kernel these are several messages, one after the other, and
+    in between it refuses.
+    """
+    match order:
+        case SetServer():
+            return 0
+        case SetDestination(weight=weight):
+            return 0 if weight else 1
+        case RemoveDestination():
+            return 2
+        case RemoveServer():
+            return 3
+
+
+def _taken_apart(arranged: Arranged) -> Callable[..., Transaction]:
+    def transaction(*arguments: object) -> Transaction:
+        todo = diff.transaction(*arguments)  # type: ignore[arg-type]
+        return replace(todo, steps=tuple(part for step in arranged(todo.steps) for part in parts(step)))
+
+    return transaction
+
+
+def _with_leave(path: str, node: str) -> Callable[[programmer.IpvsKernel, Step], None]:
+    do = programmer.IpvsKernel._do
+
+    def asking(kernel: programmer.IpvsKernel, step: Step) -> None:
+        if kernel._family is Family.IPV4 and node == NODE:
+            with socket.socket(socket.AF_UNIX) as line:
+                line.connect(path)
+                line.sendall(str(step).encode() + b"\0")
+                line.recv(1)
+        do(kernel, step)
+
+    return asking
+
+
+if __name__ == "__main__":
+    _, name, where, node, *arguments = sys.argv
+    with (
+        mock.patch.object(programmer, "transaction", _taken_apart(ORDERS[name])),
+        mock.patch.object(programmer.IpvsKernel, "_do", _with_leave(where, node)),
+    ):
+        sys.exit(main(arguments))
