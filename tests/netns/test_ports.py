@@ -412,6 +412,10 @@ def test_rules_that_cannot_be_written_keep_the_old_answer_then_make_all_unwell_u
     asyncio.run(break_and_mend())
 
 
+def labels_of_requests(**given: str) -> frozenset[tuple[str, str]]:
+    return frozenset({**given, "host": f"127.0.0.1:{API_PORT}"}.items())
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_scrape_before_and_after_a_known_change_differs_by_that_change(mode: str) -> None:
     async def measure() -> None:
@@ -451,6 +455,9 @@ def test_a_scrape_before_and_after_a_known_change_differs_by_that_change(mode: s
             assert grew("sync_proxy_rules_last_queued_timestamp_seconds") > 0
             assert grew("conntrack_reconciler_sync_duration_seconds_count") >= 1
             assert grew(blamed, lost) == 1
+            asked = labels_of_requests(code="200", method="GET")
+            assert before["rest_client_requests_total", asked] >= 3
+            assert after["rest_client_requests_total", asked] == before["rest_client_requests_total", asked]
             names = {name for name, _ in after}
             if mode == "iptables":
                 nat = frozenset({("ip_family", "IPv4"), ("table", "nat")})

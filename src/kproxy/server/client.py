@@ -18,6 +18,7 @@ import msgspec
 
 from kproxy.server.credentials import Authorizer
 from kproxy.server.kubeconfig import Connection
+from kproxy.server.requests import NO_ANSWER, Requests
 from kproxy.server.trust import Trust
 
 CONNECT_TIMEOUT = 10.0
@@ -61,18 +62,19 @@ class ApiClient:
         Raises `ssl.SSLError` (an `OSError`) when a certificate cannot be read.
         """
         self._url = urlsplit(connection.server)
+        self.requests = Requests(self._url.netloc.rpartition("@")[2])
         self._server_name = connection.server_name
         self._authorizer = authorizer
         self._trust = Trust(connection, reread) if self._url.scheme == "https" else None
 
     def get(self, path: str, parameters: Mapping[str, str]) -> bytes:
         """The body of an answer.  Raises `ApiError`, `OSError` or `http.client.HTTPException`."""
-        with closing(self._connect()) as connection:
+        with self.requests.timed("GET"), closing(self._connect()) as connection:
             return self._ask(connection, path, parameters, LIST_TIMEOUT)[0].read()
 
     def post(self, path: str, body: bytes) -> bytes:
         """Create an object from JSON; the answer's body.  Raises as `get`."""
-        with closing(self._connect()) as connection:
+        with self.requests.timed("POST"), closing(self._connect()) as connection:
             return self._ask(connection, path, {}, LIST_TIMEOUT, body)[0].read()
 
     @contextmanager
@@ -99,18 +101,20 @@ class ApiClient:
         body: bytes | None = None,
     ) -> tuple[http.client.HTTPResponse, socket.socket]:
         """The answer, and the socket it comes by: the connection forgets that where the server says it will close."""
+        method = "GET" if body is None else "POST"
         headers = _HEADERS | self._authorizer.headers()
         if body is not None:
             headers |= {"Content-Type": "application/json"}
-        connection.connect()
-        for level, option, value in _KEEPALIVE:
-            connection.sock.setsockopt(level, option, value)
-        sock = connection.sock
-        sock.settimeout(silence)
         query = f"?{urlencode(parameters)}" if parameters else ""
         target = f"{self._url.path.rstrip('/')}{path}{query}"
-        connection.request("GET" if body is None else "POST", target, body, headers)
-        response = connection.getresponse()
+        try:
+            sock = _open(connection, silence)
+            connection.request(method, target, body, headers)
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException):
+            self.requests.answered(method, NO_ANSWER)
+            raise
+        self.requests.answered(method, str(response.status))
         if response.status not in _DONE:
             raise self._error(response)
         return response, sock
@@ -125,6 +129,16 @@ class ApiClient:
             message = body[:200].decode(errors="replace")
         wait = response.headers.get("Retry-After", "")
         return ApiError(response.status, message or response.reason, float(wait) if wait.isdigit() else 0.0)
+
+
+def _open(connection: http.client.HTTPConnection, silence: float) -> socket.socket:
+    """Connects; the socket notices a peer that is dead."""
+    connection.connect()
+    for level, option, value in _KEEPALIVE:
+        connection.sock.setsockopt(level, option, value)
+    sock: socket.socket = connection.sock
+    sock.settimeout(silence)
+    return sock
 
 
 class Stream:

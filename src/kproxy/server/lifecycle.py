@@ -1,4 +1,4 @@
-"""What begins and ends parts of the daemon: threads, and the reasons why it ends by itself.
+"""What begins and ends parts of the daemon: what they share, threads, and the reasons why it ends by itself.
 
 Below `kproxy.server.run`, which acts upon the reasons, and all that have one.
 """
@@ -8,6 +8,23 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+
+from kproxy.server.config import Configuration
+from kproxy.server.flags import Given
+from kproxy.server.requests import Requests
+from kproxy.server.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """What all parts share: the configuration, this node's name, what is known of the cluster, the flags, what was asked."""
+
+    config: Configuration
+    name: str
+    store: Store
+    given: Given
+    requests: Requests
 
 
 class CannotRun(Exception):

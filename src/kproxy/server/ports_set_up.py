@@ -9,18 +9,17 @@ import time
 from collections.abc import Callable, Sequence
 
 from kproxy.api import Key
-from kproxy.server.config import Configuration, Mode, split_host_port
+from kproxy.server.config import Mode, split_host_port
 from kproxy.server.dataplane import packets_counted
-from kproxy.server.flags import Given
 from kproxy.server.health import Health
 from kproxy.server.healthcheck import HealthChecks
-from kproxy.server.lifecycle import CannotRun
+from kproxy.server.lifecycle import CannotRun, Daemon
 from kproxy.server.metrics import Metrics
 from kproxy.server.metrics_endpoints import metrics_port
 from kproxy.server.metrics_live import LiveMetrics
+from kproxy.server.metrics_requests import RequestMetrics
 from kproxy.server.ports import Ports, keep_listening
 from kproxy.server.ports_http import Handler
-from kproxy.server.store import Store
 from kproxy.server.sync import FamilySync
 
 HEALTH, METRICS = "health", "metrics"
@@ -35,25 +34,23 @@ class CannotListen(CannotRun):
 
 
 def open_ports(
-    config: Configuration,
-    node: str,
-    store: Store,
+    daemon: Daemon,
     syncs: Sequence[FamilySync],
     health_check_failed: Callable[[Key, str], None] = lambda _service, _why: None,
-    given: Given | None = None,
 ) -> None:
     """Raises `CannotListen`.
 
-    ``health_check_failed`` is told once when a Service's health check node port cannot be had, and why; ``given`` are
-    the flags.
+    ``health_check_failed`` is told once when a Service's health check node port cannot be had, and why.
     """
+    config, store = daemon.config, daemon.store
     ports, metrics = Ports(), Metrics(config.mode)
     counted = packets_counted if config.mode == Mode.IPTABLES.value else dict
     metrics.registry.register(LiveMetrics(config.mode, store, syncs, time.monotonic, counted))
+    metrics.registry.register(RequestMetrics(daemon.requests))
     health = Health(
         families={sync.family: sync.progress for sync in syncs},
         patience=2 * config.paced_by.sync_period.seconds,
-        node=lambda: store.node(node),
+        node=lambda: store.node(daemon.name),
         clock=time.monotonic,
         count=metrics.probed,
     )
@@ -62,7 +59,7 @@ def open_ports(
         sync.in_kernel = HealthChecks(sync.family, ports, health.up_to_date, health_check_failed).update
     hard_fail = config.bind_address_hard_fail
     _open(ports, HEALTH, config.healthz_bind_address, health, hard_fail=hard_fail)
-    handler = metrics_port(config, metrics.registry, time.time(), given)
+    handler = metrics_port(config, metrics.registry, time.time(), daemon.given)
     _open(ports, METRICS, config.metrics_bind_address, handler, hard_fail=hard_fail)
     ports.start()
 

@@ -28,7 +28,7 @@ from kproxy.server.config import Configuration, Mode
 from kproxy.server.credentials import Authorizer
 from kproxy.server.flags import Given
 from kproxy.server.kubeconfig import Connection, KubeconfigError, from_file, in_cluster
-from kproxy.server.lifecycle import CannotRun, Ending, MustRestart, begin
+from kproxy.server.lifecycle import CannotRun, Daemon, Ending, MustRestart, begin
 from kproxy.server.store import Store
 from kproxy.server.watch import ENDPOINT_SLICES, SERVICE_CIDRS, SERVICES, Resource, Watcher, node_named
 from kproxy.server.watch_file import WatchedFile
@@ -104,9 +104,9 @@ def _set_up(options: Options, ending: Ending) -> None:
     tuning.set_conntrack(config.conntrack)
     store = Store(time.monotonic)
     _watch_cluster(config, client, store, name)
-    from kproxy.server.serve import Daemon, serve  # noqa: PLC0415 - while the API server answers
+    from kproxy.server.serve import serve  # noqa: PLC0415 - while the API server answers
 
-    serve(Daemon(config, name, store, options.given), client, ending)
+    serve(Daemon(config, name, store, options.given, client.requests), client, ending)
 
 
 def _watch_cluster(config: Configuration, client: ApiClient, store: Store, name: str) -> None:

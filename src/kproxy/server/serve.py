@@ -10,7 +10,6 @@ import gc
 import logging
 import threading
 import time
-from dataclasses import dataclass
 from functools import partial
 
 from kproxy import host
@@ -22,15 +21,13 @@ from kproxy.server.announce import Announcer
 from kproxy.server.client import ApiClient
 from kproxy.server.config import Configuration, Mode
 from kproxy.server.dataplane import UnusableMode, dataplanes
-from kproxy.server.flags import Given
-from kproxy.server.lifecycle import Ending, MustRestart, begin
+from kproxy.server.lifecycle import Daemon, Ending, MustRestart, begin
 from kproxy.server.node_watch import NodeWatch, wait_for_node
 from kproxy.server.pacing import Pace
 from kproxy.server.ports_set_up import CannotListen, open_ports
 from kproxy.server.recorder import Recorder, node_reference
 from kproxy.server.settings import node_addresses, pod_networks, settings_for
 from kproxy.server.stale import StaleFlows
-from kproxy.server.store import Store
 from kproxy.server.sync import Dataplane, FamilySync
 
 SETTLE_AFTER_SECONDS = 2.0
@@ -40,16 +37,6 @@ LOOK_SECONDS = 0.5
 """How often to look whether somebody changed our rules, where the kernel tells that of its own accord."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Daemon:
-    """What all parts share: the configuration, this node's name, what is known of the cluster, and the flags."""
-
-    config: Configuration
-    name: str
-    store: Store
-    given: Given
 
 
 def serve(daemon: Daemon, client: ApiClient, ending: Ending) -> None:
@@ -76,7 +63,7 @@ def _sync(daemon: Daemon, node: Node | None, events: Announcer) -> None:
     _advise(config, Situation(primary, frozenset(planes), pod_networks(node)))
     syncs = [_family_sync(daemon, family, plane) for family, plane in planes.items()]
     try:
-        open_ports(config, daemon.name, daemon.store, syncs, events.health_check_failed, daemon.given)
+        open_ports(daemon, syncs, events.health_check_failed)
     except CannotListen as error:
         events.cannot_listen(error)
         raise

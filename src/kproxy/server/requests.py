@@ -1,0 +1,61 @@
+"""What was asked of the API server, how it was answered, and how long that took.
+
+Counted by `kproxy.server.client` from the first request on, told by `kproxy.server.metrics_requests` when somebody asks; it
+imports nothing that a start would have to wait for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+BOUNDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+"""Seconds, client-go's."""
+
+NO_ANSWER = "<error>"
+"""In place of a status, as client-go says it."""
+
+
+class Durations:
+    """A histogram: how many fell below each of `BOUNDS` but not the one before, the last those above all; and their sum."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+
+class Requests:
+    """Those to one API server; may be shared by threads."""
+
+    def __init__(self, host: str) -> None:
+        """``host`` with its port, as the URL has it."""
+        self.host = host
+        self.answers: Counter[tuple[str, str]] = Counter()
+        """By method and status."""
+        self.durations: dict[str, Durations] = {}
+        """By method, of those that are answered as a whole: a watch has none."""
+        self._lock = threading.Lock()
+
+    def answered(self, method: str, status: str) -> None:
+        """A status came, or `NO_ANSWER`."""
+        with self._lock:
+            self.answers[method, status] += 1
+
+    @contextmanager
+    def timed(self, method: str) -> Iterator[None]:
+        """The body is a request and its answer, or its end without one."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.durations.setdefault(method, Durations()).add(time.monotonic() - begun)
