@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import enum
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -170,9 +171,13 @@ def boolean(text: str) -> bool:
     raise ValueError("must be true or false")
 
 
+_OCTAL = re.compile("[+-]?0[0-7_]+")
+
+
 def _integer(text: str) -> int:
+    """As Go reads one: a zero before it makes it octal."""
     try:
-        number = int(text, 0)
+        number = int(text, 8 if _OCTAL.fullmatch(text) else 0)
     except ValueError:
         raise ValueError("must be a whole number") from None
     if number not in _INT32:

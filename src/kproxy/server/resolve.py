@@ -96,6 +96,7 @@ def _of_flags(given: Given) -> Configuration:
     return msgspec.structs.replace(
         config,
         mode=mode,
+        bind_address=config.bind_address or Configuration().bind_address,
         healthz_bind_address=_address(config.healthz_bind_address, given, "healthz-port", HEALTHZ_PORT),
         metrics_bind_address=_address(config.metrics_bind_address, given, "metrics-port", METRICS_PORT),
     )

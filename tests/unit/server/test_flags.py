@@ -44,6 +44,7 @@ def complaints(*words: str) -> tuple[str, ...]:
         (["-v", "4"], "v", 4),
         (["--v=4"], "v", 4),
         (["--conntrack-min=0x10"], "conntrack-min", 16),
+        (["--conntrack-min=010"], "conntrack-min", 8),
         (["--oom-score-adj", "-998"], "oom-score-adj", -998),
         (["--masquerade-all"], "masquerade-all", True),
         (["--masquerade-all=false"], "masquerade-all", False),
@@ -203,6 +204,11 @@ def test_every_flag_is_an_action_a_field_or_accepted_for_nothing() -> None:
 
 def test_no_flags_are_the_defaults() -> None:
     assert resolved() == load(HEAD).config == with_addresses(Configuration())
+
+
+def test_a_mode_and_an_address_that_are_empty_are_the_defaults_too() -> None:
+    """Observed: kube-proxy 1.36 on a node."""
+    assert resolved("--proxy-mode=", "--bind-address=") == resolved()
 
 
 PERIODS = ["--iptables-sync-period=36s", "--iptables-min-sync-period=3s"]
