@@ -1,8 +1,8 @@
 """What the daemon may cost a node (issue: under 1 s to the first sync, 80 MB at 100 Services, 200 MB at 10,000 x 5).
 
 Memory is the most that the process ever had (VmHWM).  A start waits for nothing but the API server, so its CPU seconds, its
-tools' included, are what an idle machine needs; wall time would say more of what else runs here.  Of several starts the
-quickest counts, for it was disturbed least.
+tools' included, are what an idle machine needs; the time on the clock says more of what else runs here.  Of several starts
+the quickest counts, for it was disturbed least.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ def peak(daemon: Process) -> int:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_empty_cluster_is_synced_for_less_than_a_second_of_work(mode: str) -> None:
-    async def started() -> float:
+def test_an_empty_cluster_is_synced_within_a_second_and_for_less_than_that_of_work(mode: str) -> None:
+    async def started() -> tuple[float, float]:
         async with stage(mode) as on:
-            return Tree(on.daemon.pid).cpu()
+            return time.monotonic() - on.began, Tree(on.daemon.pid).cpu()
 
-    assert min(asyncio.run(started()) for _ in range(STARTS)) < START_SECONDS
+    for seconds in zip(*(asyncio.run(started()) for _ in range(STARTS)), strict=True):
+        assert min(seconds) < START_SECONDS
 
 
 @pytest.mark.timeout(900)

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.client import HTTPConnection
 from pathlib import Path
@@ -75,6 +75,8 @@ class Stage:
     server: ApiServer
     directory: Path
     daemon: Process
+    began: float = field(default_factory=time.monotonic)
+    """When the daemon did."""
 
     async def check(
         self, family: Family = Family.IPV4, port: int = CHECK_PORT, path: str = "/"
