@@ -18,7 +18,7 @@ nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.stop_on_first_error = False
 
-JUDGE_KPROXY = ("kproxy", "conformance", "run", "--proxy", "kproxy", "--mode", "iptables")
+JUDGE_KPROXY = ("kproxy", "conformance", "run", "--proxy", "kproxy", "--mode")
 
 
 def need_root(session: nox.Session) -> None:
@@ -74,7 +74,7 @@ def apiserver(session: nox.Session) -> None:
     need_root(session)
     session.install(".")
     for mode in ("iptables", "nftables"):
-        session.run(*JUDGE_KPROXY, "--mode", mode, "--apiserver", "kube", *session.posargs)
+        session.run(*JUDGE_KPROXY, mode, "--apiserver", "kube", *session.posargs)
 
 
 @nox.session(default=False)
@@ -106,7 +106,7 @@ def shuffle(session: nox.Session) -> None:
     need_root(session)
     session.install(".")
     for seed in random.sample(range(10_000), k=3):
-        session.run(*JUDGE_KPROXY, "--shuffle", str(seed), *session.posargs)
+        session.run(*JUDGE_KPROXY, "iptables", "--shuffle", str(seed), *session.posargs)
 
 
 @nox.session(default=False)
