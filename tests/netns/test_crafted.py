@@ -1,13 +1,16 @@
 """What sockets alone cannot send or show: borrowed sources, pings, ports used again, errors through translation."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
+from kproxy.lab import http, marks
 from kproxy.lab import topology as t
 from kproxy.lab.crafted import spoofed
 from kproxy.lab.echo import Echoed, ping
 from kproxy.lab.observation import Answered, Icmp, ProbeRequest, Refused, Reset, Silent, Socket
+from kproxy.lab.processes import listen
 from kproxy.net import Address, Family, Protocol
 from tests.netns.conftest import Bench
 
@@ -187,3 +190,74 @@ table {ip} translate {{
     request = ask("remote", t.NODE_ADDRESS["a"][family], source=source, size=9000, patience=1.0)
     (seen,) = bench.probe(request)
     assert isinstance(seen, Answered if heard else Silent)
+
+
+# --------------------------------------------------------------------------- marks, and HTTP
+
+MARK = 0x100000
+ANOTHER_BIT = """
+table inet mangling {
+  chain postrouting {
+    type filter hook postrouting priority srcnat + 1
+    meta mark set meta mark or 0x4000
+  }
+}"""
+
+
+@both_protocols
+@both_families
+def test_a_mark_is_seen_on_what_leaves_the_node_unless_a_rule_changes_it(
+    bench: Bench, family: Family, protocol: Protocol
+) -> None:
+    lab = translating(bench, family, masquerade=True).lab
+    asked = ask("a", VIP[family], protocol)
+    lab.network["a"].run(("nft", "-f", "-"), OUTPUT[family])
+    seen, kept = bench.run(marks.probe(lab, asked, MARK))
+    assert isinstance(seen, Answered)
+    assert kept
+    lab.network["a"].run(("nft", "-f", "-"), ANOTHER_BIT)
+    seen, kept = bench.run(marks.probe(lab, asked, MARK))
+    assert isinstance(seen, Answered)
+    assert not kept
+
+
+OUTPUT = {
+    family: f"""
+table {ip} leaving {{
+  chain output {{
+    type nat hook output priority -100
+    {ip} daddr {VIP[family]} meta l4proto {{ tcp, udp }} th dport {VIP_PORT} dnat to {to}:{OPEN}
+  }}
+}}"""
+    for family, ip, to in (
+        (Family.IPV4, "ip", t.POD_ADDRESS["b1"][Family.IPV4]),
+        (Family.IPV6, "ip6", f"[{t.POD_ADDRESS['b1'][Family.IPV6]}]"),
+    )
+}
+
+
+@both_families
+def test_http_is_answered_refused_or_not_answered(bench: Bench, family: Family) -> None:
+    async def meet() -> list[object]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readline()
+            writer.write(b"HTTP/1.0 503 Not now\r\n\r\n{}")
+            writer.close()
+
+        listening = listen(lab.network["b1"], t.POD_ADDRESS["b1"][family], OPEN)
+        async with await asyncio.start_server(serve, sock=listening):
+            return [await http.get(lab, ask("a", to, port=port, patience=QUIET)) for to, port in where]
+
+    lab, pod = bench.lab, t.POD_ADDRESS["b1"][family]
+    lab.network["b1"].run(("nft", "-f", "-"), SILENCE)
+    where = ((pod, OPEN), (pod, OPEN + 1), (pod, OPEN + 2))
+    assert bench.run(meet()) == [http.Response(503, b"{}"), None, Silent()]
+
+
+SILENCE = f"""
+table inet silence {{
+  chain input {{
+    type filter hook input priority 0
+    tcp dport {OPEN + 2} drop
+  }}
+}}"""

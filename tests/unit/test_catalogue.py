@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-from kproxy.conformance.bind import FIRST_NODE_PORT, Instance, instances
+from kproxy.conformance.bind import FIRST_HEALTH_PORT, FIRST_NODE_PORT, Instance, instances
 from kproxy.conformance.case import Case, Hold, Lawful, Probe, ReachedBackend, Use
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.documents import FIRST_HEALTH_PORT
 from kproxy.conformance.regressions import REGRESSIONS, Shows
 from kproxy.conformance.run import describe, rounds
 from kproxy.conformance.surroundings import node_facts
@@ -31,8 +30,6 @@ UNTESTED: dict[str, str] = {
     "source-ranges.node-with-vip-as-source.allowed": "no interface of the lab has a load balancer IP",
     "masquerade.host-with-pod-source.either": "a node of the lab asks Services from no address of a pod range",
     "detect-local.cluster-cidr.first-of-family": "kube-proxy refuses two ranges of a family",
-    "masquerade.foreign-mark-bits.kept": "marks are not seen on the wire",
-    "masquerade.own-mark.cleared": "marks are not seen on the wire",
     "change.rolling-update.no-failed-connection": "needs a client that never pauses while objects change",
     "restart.rules-kept": "a case asks when the proxy is up again; tests of continuity ask meanwhile",
     "restart.no-failed-connection": "needs a client that never pauses while the proxy starts",

@@ -43,6 +43,7 @@ FIRST_SERVICE_OFFSET = 1024
 FIRST_UNALLOCATED = 60000
 FIRST_FOREIGN_OFFSET = 40000
 """Cluster IPs outside the ServiceCIDR start here in the range of external IPs."""
+FIRST_HEALTH_PORT = 50000
 UNDEFINED_PORT = 7777
 LOOPBACK_DAEMON_PORT = 7070
 LONGEST_LABEL = 63
@@ -136,10 +137,14 @@ class Instance:
 
     def external_ip(self, service: Service, index: int) -> Address:
         """One of the Service's externalIPs."""
+        if index < len(service.external_ips_of):
+            return self.address_on(service.external_ips_of[index])
         return self._external(topology.EXTERNAL_IP_RANGE[self.family], service, index)
 
     def vip(self, service: Service, index: int) -> Address:
         """One of the Service's load balancer IPs."""
+        if index < len(service.vips) and service.vips[index].of:
+            return self.address_on(service.vips[index].of)
         return self._external(topology.LOAD_BALANCER_RANGE[self.family], service, index)
 
     def _external(self, network: Network, service: Service, index: int) -> Address:
@@ -152,6 +157,10 @@ class Instance:
             return 0
         owner = port.same_node_port_as if port.same_node_port_as is not None else port.name
         return FIRST_NODE_PORT + self.block(service) * PORTS_PER_SERVICE + _port_slot(owner)
+
+    def health_check_port(self, service: Service) -> int:
+        """Where nodes tell load balancers whether they have endpoints of it."""
+        return FIRST_HEALTH_PORT + self.block(service)
 
     def target_port(self, service: Service, port: Port, shift: int = 0) -> int:
         """The port its endpoints listen on; unique to this instance, service port and shift."""
@@ -212,7 +221,9 @@ class Instance:
                 return self.cluster_ip(service)
             case TargetKind.NODE_PORT:
                 return topology.NODE_ADDRESS[to.node][self.family]
-            case TargetKind.NODE_PORT_SECOND:
+            case TargetKind.HEALTH_CHECK:
+                return topology.NODE_ADDRESS[to.node][self.family]
+            case TargetKind.NODE_PORT_SECOND | TargetKind.HEALTH_CHECK_SECOND:
                 return topology.SECOND_ADDRESS[to.node][self.family]
             case TargetKind.NODE_PORT_LOCALHOST:
                 return LOOPBACK[self.family]
@@ -230,6 +241,8 @@ class Instance:
             return UNDEFINED_PORT
         if to.kind is TargetKind.BACKEND:
             return self.target_port(service, port)
+        if to.kind in HEALTH_CHECK_KINDS:
+            return self.health_check_port(service)
         if to.kind in NODE_PORT_KINDS or to.node_port_number:
             # A Service that has lost its node port is still asked for the number it had.
             forms = (s for s in self.services if (s.name, s.generation) == (to.service, to.generation))
@@ -249,7 +262,7 @@ class Instance:
         match sender.kind:
             case VantageKind.POD:
                 return topology.POD_ADDRESS[sender.name][family]
-            case VantageKind.ON_LINK if to.kind is TargetKind.NODE_PORT_SECOND:
+            case VantageKind.ON_LINK if to.kind in _SECOND_KINDS:
                 return topology.CLIENT_SECOND_ADDRESS[family]
             case VantageKind.ON_LINK:
                 return topology.CLIENT_ADDRESS[sender.node][family]
@@ -267,7 +280,7 @@ class Instance:
         match to.kind:
             case TargetKind.NODE_PORT_LOCALHOST | TargetKind.LOOPBACK_DAEMON:
                 return LOOPBACK[self.family]
-            case TargetKind.NODE_PORT_SECOND:
+            case TargetKind.NODE_PORT_SECOND | TargetKind.HEALTH_CHECK_SECOND:
                 return topology.SECOND_ADDRESS[node][self.family]
             case TargetKind.BACKEND if to.node in topology.PODS[node]:
                 return topology.POD_GATEWAY[node][self.family]
@@ -279,7 +292,7 @@ class Instance:
             return None
         if sender.kind is VantageKind.POD and sender.node == judge:
             return topology.pod_interface(sender.name)
-        second = to.kind is TargetKind.NODE_PORT_SECOND
+        second = to.kind in _SECOND_KINDS
         return topology.SECOND_UPLINK if second else topology.UPLINK
 
     def outcomes(self, lawful: Lawful, to: Target) -> frozenset[Outcome]:
@@ -318,7 +331,9 @@ def _port_slot(name: str) -> int:
 NODE_PORT_KINDS = frozenset(
     {TargetKind.NODE_PORT, TargetKind.NODE_PORT_SECOND, TargetKind.NODE_PORT_LOCALHOST}
 )
-_ON_NODE_KINDS = NODE_PORT_KINDS | {TargetKind.LOOPBACK_DAEMON}
+HEALTH_CHECK_KINDS = frozenset({TargetKind.HEALTH_CHECK, TargetKind.HEALTH_CHECK_SECOND})
+_SECOND_KINDS = frozenset({TargetKind.NODE_PORT_SECOND, TargetKind.HEALTH_CHECK_SECOND})
+_ON_NODE_KINDS = NODE_PORT_KINDS | HEALTH_CHECK_KINDS | {TargetKind.LOOPBACK_DAEMON}
 
 
 def instances(cases: Sequence[Case]) -> tuple[Instance, ...]:

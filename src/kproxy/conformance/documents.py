@@ -17,7 +17,6 @@ from kproxy.net import Family, Network
 Document = dict[str, Any]
 """A Kubernetes object as JSON."""
 
-FIRST_HEALTH_PORT = 50000
 SECONDARY_SLICES = 100
 """Numbers of slices of a dual-stack Service's second family start here."""
 
@@ -78,7 +77,7 @@ def _external_fields(instance: Instance, service: Service) -> Document:
     if service.type is Type.LOAD_BALANCER:
         fields["allocateLoadBalancerNodePorts"] = any(p.node_port for p in service.ports)
         if service.external_policy is Policy.LOCAL:
-            fields["healthCheckNodePort"] = FIRST_HEALTH_PORT + instance.block(service)
+            fields["healthCheckNodePort"] = instance.health_check_port(service)
     ranges = [*service.raw_source_ranges, *(str(range_of(instance, r)) for r in service.source_ranges)]
     if ranges:
         fields["loadBalancerSourceRanges"] = ranges

@@ -12,9 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
+    CheckHealth,
     Deafen,
     Hold,
     Lawful,
@@ -34,7 +36,7 @@ from kproxy.conformance.case import (
     Wait,
 )
 from kproxy.conformance.chance import FALSE_ALARM, chi_square, coverage_sample, even_sample, tail
-from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.conformance.testbed import Broken, Observation, Testbed, describe_health
 from kproxy.conformance.world import World
 from kproxy.lab.observation import Socket
 from kproxy.net import Address
@@ -45,6 +47,8 @@ MOST_SHOWN = 3
 
 Endpoint = tuple[Address, int]
 Judged = Probe | Ping | Hold | Use | Reopen
+Compared = CheckHealth | ReadSysctl
+"""Steps whose answer is a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,8 @@ async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence
             return [await testbed.use(progress.instance, step)]
         case Ping():
             return [await testbed.ping(progress.instance, step)]
+        case CheckHealth():
+            return [await testbed.check_health(progress.instance, step)]
         case ReadSysctl(node=node, name=name):
             value = await testbed.read_sysctl(node, name)
             return [Observation(frozenset(), value)]
@@ -197,6 +203,8 @@ def _note(
             _judge(progress, number, step, step.expect, seen)
         case Ping():
             _judge(progress, number, step, step.expect, seen)
+        case CheckHealth(expect=count) if seen[0].text != (told := _health(count)):
+            _find(progress, number, step, told, seen[0].text)
         case ReadSysctl(expect=expect) if seen[0].text != expect:
             _find(progress, number, step, expect, seen[0].text)
         case _:
@@ -224,6 +232,8 @@ def _judge_probe(
         _judge_sticks(progress, number, step, seen)
     if step.redrawn and not testbed.exhaustive and not any(o.redrawn for o in seen):
         _find(progress, number, step, "another source port for some", f"{len(seen)} times the sender's own")
+    if step.mark and not testbed.exhaustive and not all(o.kept_mark for o in seen):
+        _find(progress, number, step, f"to leave the node with mark {step.mark:#x}", "another mark, or none")
     if step.roams:
         _judge_roams(progress, number, step, seen)
 
@@ -301,7 +311,14 @@ def _judge_use(progress: Progress, number: int, step: Use, seen: Observation) ->
         _find(progress, number, step, f"still {before.text}", seen.text)
 
 
-def _find(progress: Progress, number: int, step: Judged | ReadSysctl, lawful: str, seen: str) -> None:
+def _health(count: int | None) -> str:
+    """What a health check node port must answer where there are so many endpoints."""
+    if count is None:
+        return describe_health(None)
+    return describe_health(HTTPStatus.OK if count else HTTPStatus.SERVICE_UNAVAILABLE, count)
+
+
+def _find(progress: Progress, number: int, step: Judged | Compared, lawful: str, seen: str) -> None:
     own = () if isinstance(step, Hold) else step.clauses
     cited = tuple(sorted(own or progress.instance.case.clauses))
     progress.findings.append(Finding(progress.instance, number, describe(step), lawful, seen, cited))
@@ -328,7 +345,7 @@ def _counted(texts: Iterator[str]) -> str:
     return "; ".join([*shown[:MOST_SHOWN], *more])
 
 
-def describe(step: Judged | ReadSysctl) -> str:
+def describe(step: Judged | Compared) -> str:
     """A step in words."""
     match step:
         case Use(flow=flow):
@@ -339,6 +356,8 @@ def describe(step: Judged | ReadSysctl) -> str:
             return f"node {node}: sysctl {name}"
         case Reopen(flow=flow):
             return f"open flow {flow!r} again from the same port"
+        case CheckHealth(sender=sender, to=to):
+            return f"health check: {sender} -> {describe_target(to)}"
         case Ping(sender=sender, to=to):
             return f"ping: {sender} -> {describe_target(to)}"
         case Probe(sender=sender, to=to):

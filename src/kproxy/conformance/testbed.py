@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol as Interface
 
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import Act, Case, Hold, Ping, Probe, Reopen, Use
+from kproxy.conformance.case import Act, Case, CheckHealth, Hold, Ping, Probe, Reopen, Use
 from kproxy.conformance.world import Change
 from kproxy.net import Address
 from kproxy.spec.outcome import Outcome
@@ -34,6 +34,8 @@ class Observation:
     chance: Fraction = Fraction(1)
     redrawn: bool = False
     """Whether the endpoint saw another source port than the sender's own."""
+    kept_mark: bool = False
+    """Whether all its packets left the sender's node with the mark asked for."""
 
 
 class Broken(Exception):
@@ -71,6 +73,9 @@ class Testbed(Interface):
     async def ping(self, instance: Instance, ping: Ping) -> Observation:
         """Send an ICMP echo request."""
 
+    async def check_health(self, instance: Instance, step: CheckHealth) -> Observation:
+        """Ask a health check node port; what came of it as `describe_health` says it."""
+
     async def read_sysctl(self, node: str, name: str) -> str:
         """The value of a setting below ``net`` in a node's network namespace."""
 
@@ -79,3 +84,8 @@ class Testbed(Interface):
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
         """Write what a person needs to understand a failure of that instance."""
+
+
+def describe_health(status: int | None, endpoints: int = 0) -> str:
+    """What a health check node port answers, in words; None: nobody listens there."""
+    return "refused" if status is None else f"status {status}, {endpoints} local endpoints"

@@ -16,6 +16,8 @@ SNAP = 192
 
 _PROTOCOL = 0xFFFFF000
 """linux/filter.h: SKF_AD_OFF + SKF_AD_PROTOCOL."""
+_MARK = 0xFFFFF014
+"""Likewise SKF_AD_MARK."""
 
 _CODES = {
     "ld": 0x20,  # A = 4 bytes at k
@@ -124,3 +126,8 @@ PROBES = assemble(
     )
 )
 """The filter itself; `kproxy.lab.packets.identify` reads what it lets through."""
+
+
+def marked(mark: int) -> bytes:
+    """A filter for packets with exactly this mark."""
+    return assemble((("ld", _MARK), ("jeq", mark, "keep"), ("ret", 0), "keep", ("ret", SNAP)))

@@ -287,6 +287,8 @@ def _prepared(namespace: Namespace, request: ProbeRequest, number: int) -> socke
 def _set_options(probe: socket.socket, request: ProbeRequest, number: int, *, v4: bool) -> None:
     level = socket.IPPROTO_IP if v4 else socket.IPPROTO_IPV6
     probe.setsockopt(level, linux.IP_RECVERR if v4 else linux.IPV6_RECVERR, 1)
+    if request.mark:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, request.mark)
     match request.protocol:
         case Protocol.TCP:
             _number_the_syn(probe, number)

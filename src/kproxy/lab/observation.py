@@ -41,7 +41,8 @@ class ProbeRequest:
     ``sender`` is a namespace of the topology.  ``source`` is the address to send from (None: the
     kernel picks; outside clients choose their node by it), ``source_port`` 0 takes one that no other
     probe of this sender has; with ``shares_port`` others that say so may have the same.
-    ``size`` bytes are sent and must all come back.  ``patience``: seconds to wait for any answer.
+    ``size`` bytes are sent and must all come back.  ``mark``: what the
+    sender's kernel marks its packets with.  ``patience``: seconds to wait for any answer.
     """
 
     sender: str
@@ -52,6 +53,7 @@ class ProbeRequest:
     source_port: PortNumber = 0
     shares_port: bool = False
     size: int = 0
+    mark: int = 0
     patience: float = 1.0
 
     @property

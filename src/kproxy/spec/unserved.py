@@ -30,6 +30,8 @@ def unserved(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectati
     asked = _served_address(cluster, node, packet)
     if asked is not None:
         kind, service = asked
+        if _another_nodes_address(cluster, node, packet):
+            return Expectation(frozenset({Failure.UNTOUCHED}), tuple(_of_that_node(service, packet)))
         return _undefined_port(node, packet, kind, service)
     if _unallocated(cluster, packet):
         reasons = (*_why_not(cluster, node, packet), clause("cluster-ip.unallocated.not-served"))
@@ -45,6 +47,12 @@ def _served_address(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> tu
             if door.address == packet.destination:
                 return door.kind, service
     return None
+
+
+def _of_that_node(service: api.Service, packet: Packet) -> Iterator[ClauseId]:
+    yield clause("external-ip.node-address.node-in-reach")
+    if _is_node_port(service, packet):
+        yield clause("node-port.other-node.untouched")
 
 
 def _undefined_port(node: NodeFacts, packet: Packet, kind: Kind, service: api.Service) -> Expectation:

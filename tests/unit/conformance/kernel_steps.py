@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 from kproxy.conformance.case import (
     Case,
+    CheckHealth,
     Deafen,
+    Feature,
     Hold,
     OutOfWindow,
     Ping,
@@ -16,10 +18,14 @@ from kproxy.conformance.case import (
     Wait,
 )
 
-NEEDS_KERNEL = {Hold, Use, Reopen, Ping, ReadSysctl, Deafen, OutOfWindow, Wait, Restart}
+NEEDS_KERNEL = {Hold, Use, Reopen, Ping, CheckHealth, ReadSysctl, Deafen, OutOfWindow, Wait, Restart}
 
 
 def needs_kernel(case: Case) -> Iterator[str]:
+    if Feature.FORWARD_POLICY in case.features:
+        yield "the simulator has no rules of others"
+    if Feature.EXTERNAL_IPS_OF_NODES in case.features:
+        yield "the simulator has no routing"
     for step in case.steps:
         if isinstance(step, Probe) and step.sender.claims_to_be_a_node:
             yield "the simulator has no routing"

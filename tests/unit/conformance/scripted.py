@@ -10,6 +10,7 @@ from kproxy.conformance.bind import Instance, instances
 from kproxy.conformance.case import (
     Act,
     Case,
+    CheckHealth,
     Feature,
     Hold,
     OutOfWindow,
@@ -113,6 +114,10 @@ class Scripted:
     async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
         self.log.append("reopen")
         return self.answer(instance, reopen, 0)
+
+    async def check_health(self, instance: Instance, step: CheckHealth) -> Observation:
+        self.log.append(f"check health of {instance.destination(step.to)[0]}")
+        return Observation(frozenset(), "refused")
 
     async def ping(self, instance: Instance, ping: Ping) -> Observation:
         self.log.append("ping")

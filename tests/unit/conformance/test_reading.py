@@ -21,10 +21,10 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.testbed import Broken, Observation
-from kproxy.conformance.testbeds.reading import ELSEWHERE, HOST, read
+from kproxy.conformance.testbed import Broken, Observation, describe_health
+from kproxy.conformance.testbeds.reading import ELSEWHERE, HOST, read, read_health
+from kproxy.lab import http, topology
 from kproxy.lab import observation as lab
-from kproxy.lab import topology
 from kproxy.lab.observation import Socket
 from kproxy.net import Address, Family
 from kproxy.spec.outcome import Delivered, Failure, Source
@@ -240,3 +240,11 @@ def test_a_packet_seen_to_leave_is_seen_even_when_captures_have_lost_others() ->
 def test_what_a_node_drops_of_its_own_never_comes_to_a_link(stopped: bool) -> None:  # noqa: FBT001
     own = replace(silence(), stopped_at_sender=stopped)
     assert is_dropped(read(own, V4, asked(host("a"))))
+
+
+def test_a_health_check_that_tells_no_number_is_never_what_a_case_asks_for() -> None:
+    told = http.Response(503, b'{"localEndpoints": 0}')
+    assert read_health(told) == describe_health(503, 0)
+    assert read_health(None) == describe_health(None)
+    assert read_health(http.Response(200, b"ok")) == "status 200, b'ok'"
+    assert read_health(lab.Silent()) == "no answer"

@@ -187,10 +187,12 @@ def test_every_deviation_of_a_bundled_subject_names_cases_modes_and_a_link(name:
 
 
 @pytest.mark.parametrize("name", BUNDLED)
-def test_only_iptables_mode_serves_node_ports_on_loopback_addresses(name: str) -> None:
-    """Behaviour ``np.localhost.ipvs-nft``."""
-    localhost = frozenset({Feature.LOCALHOST_NODE_PORTS})
-    assert load(name, "/bin/true").without == {"nftables": localhost, "ipvs": localhost}
+def test_what_modes_cannot_do_is_said(name: str) -> None:
+    """Behaviours ``np.localhost.ipvs-nft``, ``np.forward-policy``, ``eip.is-node-ip``."""
+    assert load(name, "/bin/true").without == {
+        "nftables": {Feature.LOCALHOST_NODE_PORTS, Feature.FORWARD_POLICY},
+        "ipvs": {Feature.LOCALHOST_NODE_PORTS, Feature.EXTERNAL_IPS_OF_NODES},
+    }
 
 
 def test_kproxy_deviates_in_ipvs_mode_only_and_only_by_what_its_kernel_cannot_do() -> None:

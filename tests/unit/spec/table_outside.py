@@ -47,6 +47,8 @@ EXTERNAL_IPS = (
         "UNTOUCHED REJECTED", BALANCED, on("a1")),
     row("external-address.undefined-port.not-served", "undef.vip-port", client(HERE, 22),
         "UNTOUCHED", service(external_ips=[HERE]), on("a1")),
+    row("external-ip.node-address.node-in-reach", "eip.is-node-ip", client(ADDRESS["b"], 22),
+        "UNTOUCHED", service(external_ips=[ADDRESS["b"]]), on("a1")),
 )
 
 LOAD_BALANCERS = (

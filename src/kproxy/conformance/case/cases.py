@@ -28,6 +28,9 @@ class Feature(enum.Enum):
     MASQUERADE_ALL = "masqueradeAll"
     RESTART = "restart"
     CONNTRACK_SETTINGS = "conntrackSettings"
+    FORWARD_POLICY = "forwardPolicyDrop"
+    EXTERNAL_IPS_OF_NODES = "externalIPsOfNodes"
+    HEALTH_CHECKS = "healthCheckNodePort"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,8 @@ class Profile:
     allow_external_ips: bool = True
     tcp_be_liberal: bool = False
     close_wait_seconds: int = 0
+    forward_drop: bool = False
+    """Whether nodes drop what they would forward after translation, unless a rule above accepts it."""
     alone: bool = False
     """Its cases disturb one another (restart, relabel): they still run in parallel, in this lab only."""
 

@@ -80,10 +80,14 @@ class Backend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vip:
-    """A load balancer ingress address; ``hostname_only`` writes a hostname instead of an address."""
+    """A load balancer ingress address; ``hostname_only`` writes a hostname instead of an address.
+
+    ``of``: the node whose own address it is.
+    """
 
     ip_mode: str | None = None
     hostname_only: bool = False
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,8 @@ class Service:
     internal_policy: Policy | None = None
     external_policy: Policy | None = None
     external_ips: int = 0
+    external_ips_of: tuple[str, ...] = ()
+    """Nodes whose own addresses are the first of its externalIPs."""
     raw_external_ips: tuple[str, ...] = ()
     """More externalIPs, as literal text (for bad ones)."""
     vips: tuple[Vip, ...] = ()
@@ -146,6 +152,11 @@ class Service:
     def node_port(self, node: str, *, second: bool = False) -> Target:
         """Its node port on a node's primary address (or on the one of its second interface)."""
         kind = TargetKind.NODE_PORT_SECOND if second else TargetKind.NODE_PORT
+        return Target(kind, self.name, self.generation, node=node)
+
+    def health_check(self, node: str, *, second: bool = False) -> Target:
+        """Its health check node port on a node's primary address (or on the one of its second interface)."""
+        kind = TargetKind.HEALTH_CHECK_SECOND if second else TargetKind.HEALTH_CHECK
         return Target(kind, self.name, self.generation, node=node)
 
     def localhost(self, node: str) -> Target:

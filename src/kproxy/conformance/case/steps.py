@@ -38,7 +38,8 @@ class Probe:
     the same ``sticks`` name must all reach one backend, those of the same ``roams`` name together more
     than one.  ``oversize``: send this many bytes and have them all echoed.  ``from_port_of``: send from
     the port number that this target has.  ``redrawn``: some endpoint must have seen another source port
-    than the sender's.
+    than the sender's.  ``mark``: of a node's own process, whose packets the kernel marks so: they must leave the node
+    with this mark and no other bit.
     """
 
     sender: Vantage
@@ -53,6 +54,7 @@ class Probe:
     oversize: int = 0
     from_port_of: Target | None = None
     redrawn: bool = False
+    mark: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,20 @@ class Ping:
     sender: Vantage
     to: Target
     expect: Lawful
+    clauses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckHealth:
+    """An HTTP request to the health check node port of a Service.
+
+    ``expect``: how many endpoints its node is said to have (with status 200, or 503 where there is none); None: the
+    connection is refused.
+    """
+
+    sender: Vantage
+    to: Target
+    expect: int | None
     clauses: tuple[str, ...] = ()
 
 
@@ -172,4 +188,4 @@ Mutation = Apply | Delete | Relabel | AddServiceCidr | Restart
 Act = Deafen | OutOfWindow
 """What happens between questions and is not judged."""
 
-Step = Mutation | Probe | Ping | ReadSysctl | Hold | Use | Reopen | Act | Wait
+Step = Mutation | Probe | Ping | CheckHealth | ReadSysctl | Hold | Use | Reopen | Act | Wait

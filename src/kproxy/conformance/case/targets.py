@@ -86,6 +86,8 @@ class TargetKind(enum.Enum):
     """A pod's own address and target port, not through any Service."""
     LOOPBACK_DAEMON = enum.auto()
     """A daemon of a node that listens on its loopback address only; from outside: a martian packet."""
+    HEALTH_CHECK = enum.auto()
+    HEALTH_CHECK_SECOND = enum.auto()
     UNALLOCATED = enum.auto()
     """A cluster IP of the ServiceCIDR that no Service has."""
 

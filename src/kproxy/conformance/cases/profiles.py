@@ -12,6 +12,7 @@ from kproxy.net import Family
 __all__ = [
     "BRIDGE_INTERFACE",
     "DEFAULT",
+    "FORWARD_DROP",
     "INTERFACE_PREFIX",
     "LIBERAL",
     "LOCALHOST_OFF",
@@ -61,5 +62,8 @@ And, of no bearing on that, pods that can be told in IPv4 only.
 RESTART = Profile(name="restart", alone=True)
 """For cases that kill proxies."""
 
-LIBERAL = Profile(name="liberal", tcp_be_liberal=True, close_wait_seconds=3600)
-"""Connection tracking that forgives segments outside the window."""
+LIBERAL = Profile(name="liberal", tcp_be_liberal=True, close_wait_seconds=3600, masquerade_bit=5)
+"""Connection tracking that forgives segments outside the window; and, of no bearing on that, a mark bit of its own."""
+
+FORWARD_DROP = Profile(name="forward-drop", forward_drop=True, alone=True)
+"""Nodes that forward nothing translated by themselves; and, as a mistake there harms all, Services at their addresses."""

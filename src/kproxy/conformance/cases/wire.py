@@ -116,7 +116,8 @@ LARGE_ANSWERS_OVER_A_NARROW_LINK = case(
 PINGS = case(
     "icmp.pings",
     "A ping to an address of a Service is refused, or goes where routing takes it; the node does not answer it.",
-    Apply(DNS),
+    Apply(DNS, outer := service("outer", "b1", external_ips=1)),
+    Ping(sender=client("a"), to=outer.external_ip(), expect=REJECTED | UNTOUCHED),
     Ping(sender=pod("a2"), to=DNS.cluster_ip, expect=REJECTED | UNTOUCHED),
     Ping(sender=host("a"), to=DNS.cluster_ip, expect=REJECTED | UNTOUCHED),
     Ping(sender=client("a"), to=DNS.cluster_ip, expect=REJECTED | UNTOUCHED),
@@ -124,7 +125,7 @@ PINGS = case(
     Ping(sender=client("b"), to=DNS.vip(), expect=REJECTED | UNTOUCHED),
     Probe(sender=pod("a2"), to=DNS.cluster_ip, expect=ON_B1),
     clauses=POD_CLAUSES | DATAGRAMS | {"icmp.ping.refused-or-routed"},
-    features={Feature.LOAD_BALANCER},
+    features={Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS},
     regressions={"R051"},
 )
 

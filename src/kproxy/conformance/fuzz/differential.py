@@ -60,7 +60,8 @@ class _Recorder:
         self.name, self.exhaustive = testbed.name, testbed.exhaustive
         self.lacks, self.change, self.settle = testbed.lacks, testbed.change, testbed.settle
         self.hold, self.use, self.reopen = testbed.hold, testbed.use, testbed.reopen
-        self.ping, self.read_sysctl, self.act = testbed.ping, testbed.read_sysctl, testbed.act
+        self.ping, self.check_health = testbed.ping, testbed.check_health
+        self.read_sysctl, self.act = testbed.read_sysctl, testbed.act
         self.evidence = testbed.evidence
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:

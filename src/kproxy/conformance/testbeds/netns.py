@@ -23,6 +23,7 @@ from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, NODE_PORT_KI
 from kproxy.conformance.case import (
     Act,
     Case,
+    CheckHealth,
     Deafen,
     Feature,
     Hold,
@@ -41,10 +42,10 @@ from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.testbeds.gate import Gate
 from kproxy.conformance.testbeds.proxies import Proxies, Served
-from kproxy.conformance.testbeds.reading import HOST, read, read_ping
+from kproxy.conformance.testbeds.reading import HOST, read, read_health, read_ping
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
 from kproxy.conformance.world import Change, Put, Remove, RestartProxy, World, surroundings
-from kproxy.lab import crafted, echo, topology
+from kproxy.lab import crafted, echo, http, marks, topology
 from kproxy.lab.apiserver import ApiServer, Kind
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
@@ -88,6 +89,8 @@ def opener(
                     proxies = Proxies(lab.network, subject, mode, profile, variant, Path(directory))
                     testbed = NetnsTestbed(lab, server, proxies, barrier)
                     testbed.prepare(instances)
+                    if _forwards_nothing(profile, instances, subject, mode):
+                        await proxies.drop_forwarded()
                     try:
                         await proxies.start_all(server)
                         yield testbed
@@ -97,6 +100,13 @@ def opener(
                 raise Broken(str(reason)) from reason
 
     return open_netns
+
+
+def _forwards_nothing(profile: Profile, instances: Sequence[Instance], subject: Subject, mode: str) -> bool:
+    """Whether the profile says so and the subject claims to serve all the same."""
+    cases = (instance.case for instance in instances)
+    asked = (case for case in cases if Feature.FORWARD_POLICY in case.features)
+    return profile.forward_drop and any(not subject.lacks(case, mode) for case in asked)
 
 
 def _api_server(
@@ -226,12 +236,17 @@ class NetnsTestbed:
 
     async def _one(self, instance: Instance, probe: Probe, request: ProbeRequest) -> Observation:
         async with self._gate:
+            if probe.mark:
+                traced, kept = await marks.probe(self.lab, request, probe.mark)
+                return replace(read(traced, instance, probe), kept_mark=kept)
             return read(await self.lab.probe(request), instance, probe)
 
-    def _request(self, instance: Instance, step: Probe | Hold | Ping, size: int = 0) -> ProbeRequest:
+    def _request(
+        self, instance: Instance, step: Probe | Hold | Ping | CheckHealth, size: int = 0
+    ) -> ProbeRequest:
         packet = instance.question(step.sender, step.to).packet
-        like = None if isinstance(step, Ping) else step.from_port_of
-        quiet = Failure.DROPPED in step.expect
+        like = None if isinstance(step, Ping | CheckHealth) else step.from_port_of
+        quiet = not isinstance(step, CheckHealth) and Failure.DROPPED in step.expect
         return ProbeRequest(
             sender=step.sender.name,
             destination=packet.destination,
@@ -256,6 +271,11 @@ class NetnsTestbed:
         evidence = self.lab.evidence(number)
         self.lab.forget(number)
         return read_ping(seen, evidence, instance, ping)
+
+    async def check_health(self, instance: Instance, step: CheckHealth) -> Observation:
+        """Ask a health check node port."""
+        seen = await http.get(self.lab, self._request(instance, step))
+        return Observation(frozenset(), read_health(seen))
 
     async def _martian(self, instance: Instance, probe: Probe) -> Observation:
         daemon = Socket(LOOPBACK[instance.family], LOOPBACK_DAEMON_PORT)

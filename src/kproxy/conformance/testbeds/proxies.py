@@ -18,7 +18,7 @@ from kproxy.conformance.testbed import Broken
 from kproxy.lab import topology
 from kproxy.lab.apiserver import Kind, kubeconfig
 from kproxy.lab.network import Network
-from kproxy.lab.processes import Process, Xtables, listen, spawn, xtables_directory
+from kproxy.lab.processes import Process, Xtables, listen, run_in, spawn, xtables_directory
 from kproxy.net import Family
 
 API_PORT = 6443
@@ -93,6 +93,13 @@ class Proxies:
             env={name: fill(text, values) for name, text in self._subject.environment.items()},
             path_prefix=self._tools,
         )
+
+    async def drop_forwarded(self) -> None:
+        """Drop on every node what is forwarded after its destination was translated, below all rules there are."""
+        rule = ["FORWARD", "-m", "conntrack", "--ctstate", "DNAT", "-j", "DROP"]
+        for node in topology.NODES:
+            for tool in ("iptables", "ip6tables"):
+                await run_in(self._network[node], [str(self._tools / tool), "-w", "-A", *rule])
 
     async def kill(self, node: str) -> None:
         """SIGKILL a node's proxy and wait for its end."""

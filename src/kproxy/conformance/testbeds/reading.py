@@ -6,12 +6,13 @@ Pure.  An empty set of outcomes means: whatever the case asks, this can never be
 from __future__ import annotations
 
 import errno
+import json
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Hold as HoldStep
 from kproxy.conformance.case import Ping, Probe, TargetKind, VantageKind
-from kproxy.conformance.testbed import Broken, Observation
-from kproxy.lab import echo, topology
+from kproxy.conformance.testbed import Broken, Observation, describe_health
+from kproxy.lab import echo, http, topology
 from kproxy.lab import observation as lab
 from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
 
@@ -52,6 +53,20 @@ def read_ping(seen: echo.Ping, evidence: lab.Evidence, instance: Instance, asked
     if evidence.left(judge):
         return Observation(frozenset({Failure.UNTOUCHED}), "untouched by the proxy: answered beyond the node")
     return Observation(frozenset(), f"node {judge} answered the ping itself")
+
+
+def read_health(seen: http.Response | lab.Silent | None) -> str:
+    """What a health check node port answered, in words."""
+    match seen:
+        case None:
+            return describe_health(None)
+        case lab.Silent():
+            return "no answer"
+        case http.Response(status=status, body=body):
+            try:
+                return describe_health(status, json.loads(body)["localEndpoints"])
+            except (ValueError, LookupError, TypeError):
+                return f"status {status}, {body!r}"
 
 
 def _refused(seen: lab.Refused, instance: Instance, asked: Asked) -> Observation:

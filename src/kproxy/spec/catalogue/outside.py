@@ -41,6 +41,14 @@ EXTERNAL_IP = (
         links.issue(22952),
         of="undef.vip-port eip.port",
     ),
+    should(
+        "external-ip.node-address.node-in-reach",
+        "A Service at a node's own address takes its port alone: the node's other ports are in reach from everywhere.",
+        OBSERVED,
+        links.issue(75290),
+        links.issue(114815),
+        of="eip.is-node-ip lb.vip-local-nodeport",
+    ),
 )
 
 LOAD_BALANCER = (

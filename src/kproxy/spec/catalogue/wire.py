@@ -31,7 +31,7 @@ ERRORS = (
         OBSERVED,
         links.NFTABLES_KEP,
         links.issue(22952),
-        of="cip.icmp-echo",
+        of="cip.icmp-echo eip.no-arp",
     ),
 )
 
@@ -74,4 +74,34 @@ SOURCES = (
     ),
 )
 
-TABLE = (*ERRORS, *SOURCES)
+NODES = (
+    should(
+        "node-port.forward-policy-drop.passes",
+        "What comes in by a node port or a load balancer IP is forwarded though the node forwards nothing by default "
+        "(modes that write rules of iptables).",
+        OBSERVED,
+        links.issue(59976),
+        of="np.forward-policy",
+    ),
+)
+
+HEALTH = (
+    must(
+        "health-check.local-endpoints.told",
+        "A node's health check node port of a Service of type LoadBalancer under external policy Local answers 200 with "
+        "the number of ready endpoints there, 503 without any; terminating ones do not count.",
+        E2E,
+        links.E2E_LOAD_BALANCER,
+        links.PROXY_TERMINATING_KEP,
+        of="hcnp.scope hcnp.200 hcnp.payload hcnp.count-ips hcnp.ports-lifecycle hcnp.sync-order term.hcnp",
+    ),
+    should(
+        "health-check.node-port-addresses.bind",
+        "Health check node ports are on the addresses that nodePortAddresses selects.",
+        UNIT,
+        links.issue(82163),
+        of="hcnp.listen-addrs",
+    ),
+)
+
+TABLE = (*ERRORS, *SOURCES, *NODES, *HEALTH)

@@ -19,7 +19,9 @@ from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
     Act,
     Case,
+    CheckHealth,
     Deafen,
+    Feature,
     Hold,
     OutOfWindow,
     Ping,
@@ -56,6 +58,7 @@ NEEDS_KERNEL = {
     Use: "follows a connection beyond its first packet",
     Reopen: "follows a connection beyond its first packet",
     Ping: "asks for something else than TCP, UDP or SCTP",
+    CheckHealth: "asks a process",
     ReadSysctl: "needs a kernel",
     OutOfWindow: "needs a kernel's conntrack",
     Deafen: "needs an endpoint that can refuse",
@@ -91,6 +94,10 @@ class Simulator:
 
     def lacks(self, case: Case) -> str | None:
         """Why the simulator cannot run a case."""
+        if Feature.FORWARD_POLICY in case.features:
+            return "the simulator has no rules of others"
+        if Feature.EXTERNAL_IPS_OF_NODES in case.features:
+            return "the simulator has no routing, by which an address that a mode adds is missed elsewhere"
         for step in case.steps:
             if isinstance(step, Probe) and step.sender.claims_to_be_a_node:
                 return "the simulator has no routing, which is what drops a node's own address from outside"
@@ -153,6 +160,10 @@ class Simulator:
     async def ping(self, instance: Instance, ping: Ping) -> Observation:
         """Not here: see `lacks`."""
         raise Broken("the simulator has no pings")
+
+    async def check_health(self, instance: Instance, step: CheckHealth) -> Observation:
+        """Not here: see `lacks`."""
+        raise Broken("the simulator has no processes")
 
     async def read_sysctl(self, node: str, name: str) -> str:
         """Not here: see `lacks`."""

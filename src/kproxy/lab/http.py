@@ -1,0 +1,52 @@
+"""One HTTP request from somewhere in the lab."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kproxy.lab.observation import ProbeRequest, Silent
+from kproxy.net import Family
+
+if TYPE_CHECKING:
+    from kproxy.lab.lab import Lab
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Status and body."""
+
+    status: int
+    body: bytes
+
+
+async def get(lab: Lab, request: ProbeRequest) -> Response | Silent | None:
+    """GET / at a request's destination; None: the connection was refused."""
+    family = socket.AF_INET if request.family is Family.IPV4 else socket.AF_INET6
+    with lab.network[request.sender].socket(family, socket.SOCK_STREAM) as end:
+        if request.source is not None:
+            end.bind((str(request.source), 0))
+        try:
+            async with asyncio.timeout(request.patience):
+                return _parsed(await _exchange(end, request))
+        except ConnectionError:
+            return None
+        except TimeoutError:
+            return Silent()
+
+
+async def _exchange(end: socket.socket, request: ProbeRequest) -> bytes:
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(end, (str(request.destination), request.port))
+    await loop.sock_sendall(end, b"GET / HTTP/1.0\r\n\r\n")
+    received = b""
+    while part := await loop.sock_recv(end, 1 << 16):
+        received += part
+    return received
+
+
+def _parsed(message: bytes) -> Response:
+    head, _, body = message.partition(b"\r\n\r\n")
+    return Response(int(head.split()[1]), body)
