@@ -1,4 +1,8 @@
-"""Names of the chains, sets and maps.  Those kube-proxy has too keep its names (``nft.maps``, ``nft.chains``)."""
+"""Names of the chains, sets and maps.
+
+Those kube-proxy has too keep its names (``nft.maps``, ``nft.chains``), and what has one of its names is of the same type: else it
+could not take its table back.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,8 @@ REJECT = "reject-chain"
 CLUSTER_IPS = "cluster-ips"
 SERVICE_CIDRS = "service-cidrs"
 NODE_PORT_IPS = "nodeport-ips"
-HAIRPIN = "hairpin-connections"
-FIREWALL_IPS = "firewall-ips"
+HAIRPIN = "hairpin-addresses"
+FIREWALL_IPS = "firewall-frontends"
 FIREWALL_SOURCES = "firewall-sources"
 AFFINITY_CLIENTS = "affinity-clients"
 
