@@ -33,6 +33,9 @@ class Protocol(enum.Enum):
     UDP = "UDP"
     SCTP = "SCTP"
 
+    __hash__ = object.__hash__
+    """There is one of each, and dictionaries with a protocol in their keys are asked all the time."""
+
 
 def family_of(value: Address | Network) -> Family:
     """The family an address or a network belongs to."""

@@ -186,10 +186,9 @@ class _WrittenChains:
 
     def note(self, texts: Mapping[ChainName, Sequence[str]]) -> int:
         """They are written now; by how many rules the table grows."""
-        growth = 0
-        for name, lines in texts.items():
-            growth += len(lines) - self.sizes.get(name, 0)
-            self.sizes[name] = len(lines)
+        again = self.sizes.keys() & texts.keys()
+        growth = sum(map(len, texts.values())) - sum(self.sizes[name] for name in again)
+        self.sizes.update(zip(texts, map(len, texts.values()), strict=True))
         self._rules += growth
         return growth
 
