@@ -93,7 +93,8 @@ def mark() -> str:
 
 
 def start(mark: str, directory: Path) -> subprocess.Popen[bytes]:
-    command = [*RUN, "--evidence", str(directory)]
+    as_in_the_background = ("env", "--ignore-signal=INT")
+    command = [*as_in_the_background, *RUN, "--evidence", str(directory)]
     environment = {**os.environ, "KPROXY_TEST_MARK": mark, "TMPDIR": str(directory)}
     with (directory / "output").open("wb") as output:
         return subprocess.Popen(

@@ -33,6 +33,9 @@ from tests.netns.test_ports import LOOPBACK, balanced, endpoints, stage
 INVALID = "iptables_ct_state_invalid_dropped_packets_total"
 LOCALHOST = "iptables_localhost_nodeports_accepted_packets_total"
 NOTHING: frozenset[tuple[str, str]] = frozenset()
+INVALID_RULES = 2
+"""One for what is forwarded, one for what is for the node."""
+MANY = 50
 
 
 @pytest.fixture(params=list(Variant), ids=lambda variant: variant.value)
@@ -53,7 +56,7 @@ def test_rules_count_and_are_found_again(tools: Tools) -> None:
     kernel = IptablesKernel(tools)
     for services in ((1,), (1, 2), (2,)):
         kernel.apply(plan(Family.IPV4, *(numbered(Family.IPV4, n, 1) for n in services)), options)
-        assert len(counting_rules(tools)) == 1 + len(services)
+        assert len(counting_rules(tools)) == INVALID_RULES + len(services)
         assert kernel.missing() == ()
     assert accounting.packets() == dict.fromkeys(PacketCounter, 0)
 
@@ -70,7 +73,7 @@ def test_counters_that_somebody_took_are_made_again_with_the_rules(tools: Tools)
     assert kernel.missing()
     kernel.forget()
     kernel.apply(wanted, options)
-    assert len(counting_rules(tools)) == 2
+    assert len(counting_rules(tools)) == INVALID_RULES + 1
 
 
 def test_a_counter_that_rules_use_stays_and_cleanup_leaves_none(tools: Tools) -> None:
@@ -104,14 +107,17 @@ def test_packets_to_node_ports_of_loopback_and_invalid_ones_are_counted() -> Non
             on.put(balanced(), endpoints("a1"))
             await on.answers(200)
             before = await on.metrics()
-            assert (before[INVALID, NOTHING], before[LOCALHOST, NOTHING]) == (0, 0)
+            assert before[LOCALHOST, NOTHING] == 0
             node = topology.NODE_ADDRESS["a"][Family.IPV4]
             for sender, destination in (("a", LOOPBACK), ("client", node)):
                 asked = ProbeRequest(sender=sender, destination=destination, port=30001, patience=3.0)
                 assert isinstance(await on.lab.probe(asked), Answered)
-            send_without_flags(on.lab.network["client"], topology.POD_ADDRESS["a1"][Family.IPV4])
+            for _ in range(MANY):
+                send_without_flags(on.lab.network["client"], topology.POD_ADDRESS["a1"][Family.IPV4])
             after = await on.metrics()
-            assert (after[INVALID, NOTHING], after[LOCALHOST, NOTHING]) == (1, 1)
+            assert after[LOCALHOST, NOTHING] == 1
+            # the last segments of closed connections of the node may be invalid too
+            assert MANY <= after[INVALID, NOTHING] - before[INVALID, NOTHING] < 2 * MANY
 
     asyncio.run(count())
 

@@ -119,6 +119,7 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
         largest=largest_lab(options),
         again=shlex.join(again(options, environment)),
     )
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with live.live(console) as board:
         report = asyncio.run(conduct(session, open_testbed, partial(board.tell, "")))

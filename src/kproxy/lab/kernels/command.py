@@ -93,6 +93,7 @@ def _made(verb: str, make: Callable[[Tell], Path], done: str) -> int:
     """Make a kernel with a live line, and say where it is."""
     find_system_programs()
     console = Console(stderr=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         with console.status("starting") as status:
