@@ -14,15 +14,16 @@ from msgspec import structs
 
 from kproxy import host
 from kproxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
-from kproxy.backends.ipvs.diff import RemoveDestination, RemoveServer, SetDestination, SetServer
-from kproxy.backends.ipvs.kernel import Configuration, IpvsKernel, remove_all
+from kproxy.backends.ipvs.diff import Members, RemoveDestination, RemoveServer, SetDestination, SetServer
+from kproxy.backends.ipvs.kernel import Configuration, IpvsKernel, remove_all, sets
 from kproxy.backends.ipvs.kernel.virtual import Ipvs
 from kproxy.backends.ipvs.kernel.wire import Found
-from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
+from kproxy.backends.ipvs.names import Set
+from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, Member, Server
 from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
 from kproxy.net import Family, Protocol
-from kproxy.plan import Exposure, Plan, ServicePlan
+from kproxy.plan import Exposure, HealthCheck, Plan, Scope, ServicePlan
 from kproxy.server import leftovers
 from tests.unit.iptables.plans import frontend, plan_of, pool, service
 
@@ -139,6 +140,57 @@ def test_ipv6_is_served_beside_ipv4_by_sets_of_its_own() -> None:
     assert weights() == {PODS[0]: 1}
 
 
+MEMBERS = {
+    V4: {
+        Set.CLUSTER_IP: "10.96.0.1,tcp:80",
+        Set.NODE_PORT_SCTP: "192.0.2.7,sctp:30080",
+        Set.EXTERNAL_IP: "203.0.113.1,udp:53",
+        Set.LOOP_BACK: "10.0.0.1,tcp:8080,10.0.0.1",
+        Set.LOAD_BALANCER_SOURCE_CIDR: "203.0.113.2,tcp:80,10.0.0.0/8",
+        Set.NODE_PORT_TCP: "30080",
+        Set.IPVS_IPS: "10.96.0.1",
+        Set.SHORTCUT: "203.0.113.2,tcp:80 skbmark 0x4b000001/0xffffbfff",
+    },
+    Family.IPV6: {
+        Set.CLUSTER_IP: "fd00:96::1,tcp:80",
+        Set.LOOP_BACK: "fd00:10::1,sctp:8080,fd00:10::1",
+        Set.LOAD_BALANCER_SOURCE_CIDR: "fd00:96::2,udp:80,2001:db8::/32",
+        Set.HEALTH_CHECK_NODE_PORT: "30999",
+        Set.IPVS_IPS: "fd00:96::1",
+        Set.SHORTCUT: "fd00:96::2,tcp:80 skbmark 0x4b000001/0xffffbfff",
+    },
+}
+"""Of each type one member, as the ``ipset`` tool prints it."""
+
+
+@pytest.mark.parametrize("family", Family)
+def test_members_of_each_type_are_what_the_tool_reads(family: Family) -> None:
+    sets.ensure(family)
+    members = tuple(Member(which, text) for which, text in MEMBERS[family].items())
+    for _ in range(2):
+        sets.change(Members(family, (), members))
+        assert sets.read(family) == set(members)
+    marked = Member(Set.SHORTCUT, members[-1].element + " skbmark 0x4b000002/0xffffbfff")
+    sets.change(Members(family, (), (marked,)))
+    assert sets.read(family) == {*members[:-1], marked}
+    for _ in range(2):
+        sets.change(Members(family, (*members[:-1], marked), ()))
+        assert sets.read(family) == set()
+
+
+def test_a_set_that_is_gone_or_full_is_an_error() -> None:
+    sets.ensure(V4)
+    host.run(("ipset", "destroy", "KUBE-EXTERNAL-IP"))
+    host.run(("ipset", "create", "KUBE-EXTERNAL-IP", "hash:ip,port", "maxelem", "1"))
+    first, second = (Member(Set.EXTERNAL_IP, f"203.0.113.{n},tcp:80") for n in (1, 2))
+    with pytest.raises(HostError, match=r"add KUBE-EXTERNAL-IP 203\.0\.113\.2,tcp:80.*full"):
+        sets.change(Members(V4, (), (first, second)))
+    host.run(("ipset", "destroy", "KUBE-EXTERNAL-IP"))
+    with pytest.raises(HostError, match="No such file") as caught:
+        sets.change(Members(V4, (first,), ()))
+    assert caught.value.reason is Reason.MISSING
+
+
 def test_affinity_is_persistence() -> None:
     kernel().apply(plan_of(structs.replace(web(PODS[0]), affinity_seconds=600)))
     (found,) = found_servers()
@@ -147,7 +199,10 @@ def test_affinity_is_persistence() -> None:
 
 @pytest.mark.parametrize("size", [10, 1000])
 def test_an_endpoint_change_costs_the_same_few_messages_at_any_size(size: int) -> None:
-    """One to add, one to drain, one list of that virtual server alone, one to remove."""
+    """One to add, one to drain, one list of that virtual server alone, one to remove.
+
+    Where the endpoints are this node's, so are two hairpins: one member comes and one goes.
+    """
     machine = kernel()
     endpoints = tuple(f"10.0.{i}.9" for i in range(5))
     services = [web(*endpoints, number=number) for number in range(1, size + 1)]
@@ -157,6 +212,15 @@ def test_an_endpoint_change_costs_the_same_few_messages_at_any_size(size: int) -
     change = machine.apply(plan_of(*services))
     assert (change.messages, change.members, change.addresses) == (4, 0, 0)
     assert weights(key("10.96.0.4")).keys() == {*endpoints[:4], "10.0.9.9"}
+    here = [
+        service(
+            frontend(Exposure.CLUSTER_IP, "10.96.0.4", 80, pool(at, scope=Scope.LOCAL)), name="ns/web4:http"
+        )
+        for at in ("10.0.8.1:8080", "10.0.8.2:8080")
+    ]
+    machine.apply(plan_of(*services[:3], here[0], *services[4:]))
+    moved = machine.apply(plan_of(*services[:3], here[1], *services[4:]))
+    assert (moved.messages, moved.members, moved.addresses) == (4, 2, 0)
     print(f"{size} services: {first.seconds:.2f} s, one endpoint {change.seconds * 1000:.1f} ms")
 
 
@@ -286,6 +350,20 @@ def everything() -> tuple[set[Key], str, str, list[str]]:
         found = {each.key for family in Family for each in ipvs.servers(family)}
     rules = [rule for save in ("iptables-save", "ip6tables-save") for rule in rules_of(host.run((save,)))]
     return found, saved_sets(), host.run(("ip", "-br", "link")), rules
+
+
+def test_a_health_check_node_port_is_let_in_though_the_firewall_drops() -> None:
+    """``hcnp.firewall-accept``."""
+    checked = replace(plan_of(), health_checks=(HealthCheck(("ns", "web"), 30999, 1),))
+    for command in ("-P INPUT DROP", "-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT"):
+        host.run(("iptables", *command.split()))
+    machine = kernel()
+    with closing(socket.create_server((NODE, 30999))):
+        machine.apply(plan_of())
+        with pytest.raises(TimeoutError):
+            socket.create_connection((NODE, 30999), timeout=0.3)
+        machine.apply(checked)
+        socket.create_connection((NODE, 30999), timeout=5).close()
 
 
 def test_kernel_settings() -> None:

@@ -4,7 +4,7 @@ The way of a packet from elsewhere::
 
     mangle PREROUTING  silence where no local endpoint may answer; a mark for who may take the shortcut
     nat PREROUTING     a mark for what is to be masqueraded
-    filter INPUT       source ranges; a refusal for ports that nobody serves
+    filter INPUT       invalid segments; source ranges; a refusal for ports that nobody serves
     IPVS               chooses and rewrites the destination
     nat POSTROUTING    masquerades
 
@@ -131,7 +131,7 @@ class _Writer:
                 names.POSTROUTING: self._postrouting(),
             },
             Table.FILTER: {
-                names.PROXY_FIREWALL: self._firewall(),
+                names.PROXY_FIREWALL: (*self._invalid(), *self._firewall()),
                 names.SOURCE_RANGES_FIREWALL: self._source_ranges(),
                 names.NODE_PORT: (Rule(Verdict.ACCEPT, self._to_health_check()),),
                 names.IPVS_FILTER: self._ipvs_filter(),
@@ -230,11 +230,17 @@ class _Writer:
             Rule(Verdict.REJECT, (_NEW, self._in(Set.IPVS_IPS, "dst"))),
         )
 
+    def _invalid(self) -> tuple[Rule, ...]:
+        """What conntrack finds invalid IPVS translates, masquerading does not: the node's own processes would answer it.
+
+        https://github.com/kubernetes/kubernetes/issues/117924
+        """
+        segment = OfProtocol(Protocol.TCP), Conntrack(State.INVALID)
+        return (Rule(Verdict.DROP, segment),) if self._options.drop_invalid else ()
+
     def _forward(self) -> tuple[Rule, ...]:
         mark = self._options.masquerade_mark
-        invalid = [Rule(Verdict.DROP, (Conntrack(State.INVALID),))] if self._options.drop_invalid else []
         return (
-            *invalid,
             Rule(Verdict.ACCEPT, (Mark(mark, mark),), "kubernetes forwarding rules"),
             Rule(Verdict.ACCEPT, (Conntrack(State.KNOWN),), "kubernetes forwarding conntrack rule"),
         )

@@ -8,8 +8,7 @@ be refused between two states in which it is served.  Hence::
     guards | addresses that come | idle shortcuts
 
 The chains come after the members they ask for: where another proxy's chains stood, what it served is never refused.
-One netlink message a changed virtual server or destination; one run of ``ipset`` before them and one after, and
-another between addresses and virtual servers that go.  Pure.
+One netlink message a changed virtual server, destination or member.  Pure.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """One ``ipset restore``."""
+    """Members of ipsets, first those that go."""
 
     family: Family
     removed: tuple[Member, ...]

@@ -1,18 +1,26 @@
-"""The ipsets of one family, by the ``ipset`` tool: one batch a change.  All failures are `kproxy.host.HostError`."""
+"""The ipsets of one family: made, read and destroyed by the ``ipset`` tool, their members changed by netlink.
+
+All failures are `kproxy.host.HostError`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from kproxy import host
 from kproxy.backends.ipvs.diff import Members
+from kproxy.backends.ipvs.kernel import set_wire
 from kproxy.backends.ipvs.names import OURS, Set, SetType, set_name
 from kproxy.backends.ipvs.rules import Member
+from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, reason_of
 from kproxy.net import Family
 
 _MOST_MEMBERS, _MOST_MEMBERS_OF_OURS = 1 << 16, 1 << 20
 """Sets that kube-proxy has too are made with its limit: the kernel takes a set of the same name with another for a
 stranger, and neither proxy could follow the other."""
+
+_FIRST_OF_IPSET, _FULL = 4096, 4352
 
 _FAMILY = {Family.IPV4: "inet", Family.IPV6: "inet6"}
 
@@ -24,7 +32,22 @@ def ensure(family: Family) -> None:
 
 def change(members: Members) -> None:
     """Remove and add members; what is so already is no failure."""
-    _restore(str(members))
+    changes = [(member, False) for member in members.removed] + [(member, True) for member in members.added]
+    with Netlink(NETLINK_NETFILTER) as netlink:
+        results = netlink.send_all(
+            set_wire.order(member, members.family, add=added) for member, added in changes
+        )
+    for (member, added), number in zip(changes, results, strict=True):
+        if number:
+            what = f"{'add' if added else 'del'} {set_name(member.set, members.family)} {member.text}"
+            raise HostError(f"ipset: {what}", _text(number), reason_of(OSError(number, "")))
+
+
+def _text(number: int) -> str:
+    """Ipset's own errors begin at 4096, those of a type at 4352; its first is that a hash is full."""
+    if number == _FULL:
+        return "the set is full"
+    return os.strerror(number) if number < _FIRST_OF_IPSET else f"ipset error {number}"
 
 
 def read(family: Family) -> set[Member]:
