@@ -3,6 +3,9 @@
 First a control with nothing broken: its cases must be green.  Then each mutant is put to the cases that cite
 its clauses; it is killed when one turns red and cites the clause.  Exit status: 0 all killed, 1 a mutant
 survived, 2 the control was not green or a mutant could not be judged.
+
+A mode that this kernel lacks is judged by rules walked in memory where these can show a mutant, and in a guest, with a
+table of its own, where only a kernel can.
 """
 
 from __future__ import annotations
@@ -18,10 +21,13 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.table import Table
 
+from kproxy.conformance import placement
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.options import RunOptions
 from kproxy.conformance.report import CaseResult, Result
 from kproxy.conformance.testbeds import environment
+from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.processes import Xtables
 from tests.mutants.judge import (
     Judgement,
@@ -49,6 +55,7 @@ class Options:
     names: tuple[str, ...]
     testbed: str
     variant: Xtables
+    kernel: str
     parallel: int
     everything: bool
 
@@ -69,8 +76,13 @@ def main() -> int:
         console.print("; ".join(problems), style="bold red")
         return CANNOT_RUN
     started = time.monotonic()
+    here, in_memory, elsewhere = _placed(wanted, options)
+    codes = [ALL_KILLED]
     with hurried():
-        code = asyncio.run(_session(wanted, options, console))
+        if here or in_memory:
+            codes.append(asyncio.run(_session(here, in_memory, options, console)))
+    codes += [_in_a_guest(of_mode, options, console) for of_mode in elsewhere]
+    code = max(codes)
     console.print(f"{time.monotonic() - started:.0f} s")
     return code
 
@@ -82,6 +94,12 @@ def _options() -> Options:
     parser.add_argument("names", nargs="*", metavar="GLOB", help="only these mutants")
     parser.add_argument("--testbed", default="netns", choices=["netns", "simulator"])
     parser.add_argument("--iptables", default="nft", choices=["nft", "legacy"])
+    parser.add_argument(
+        "--kernel",
+        default="auto",
+        choices=["auto", "host", "uml"],
+        help="default auto: this one, where it has all a mode needs",
+    )
     parser.add_argument("--parallel", type=int, default=2, metavar="N", help="labs at once")
     parser.add_argument("--all", action="store_true", help="put every case to every mutant")
     parser.add_argument("--list", action="store_true", help="list the mutants and end")
@@ -94,6 +112,7 @@ def _options() -> Options:
         names=tuple(words.names),
         testbed=words.testbed,
         variant=Xtables[words.iptables.upper()],
+        kernel=words.kernel,
         parallel=words.parallel,
         everything=words.all,
     )
@@ -104,14 +123,60 @@ def _wanted(wrong: Mutant, options: Options) -> bool:
     return named and (options.on_kernel or not wrong.needs_kernel)
 
 
-async def _session(wanted: Sequence[Mutant], options: Options, console: Console) -> int:
+def _placed(
+    wanted: Sequence[Mutant], options: Options
+) -> tuple[list[Mutant], list[Mutant], list[list[Mutant]]]:
+    """Those to judge as the options say, those to judge in memory instead, and those of each mode for a guest."""
+    if not options.on_kernel or options.kernel == KernelName.HOST.value:
+        return list(wanted), [], []
+    away = {mode for mode in {wrong.mode for wrong in wanted} if _wants_a_guest(mode, options)}
+    here = [wrong for wrong in wanted if wrong.mode not in away]
+    in_memory = [wrong for wrong in wanted if wrong.mode in away and not wrong.needs_kernel]
+    in_guests = [
+        [wrong for wrong in wanted if wrong.mode == mode and wrong.needs_kernel] for mode in sorted(away)
+    ]
+    return here, in_memory, [of_mode for of_mode in in_guests if of_mode]
+
+
+def _of_guest(mode: str, options: Options) -> RunOptions:
+    return RunOptions(mode=mode, kernel=options.kernel, globs=())
+
+
+def _wants_a_guest(mode: str, options: Options) -> bool:
+    try:
+        return placement.choice(_of_guest(mode, options), ()).survey.name is not KernelName.HOST
+    except placement.NoKernel:
+        return True
+
+
+def _in_a_guest(wanted: Sequence[Mutant], options: Options, console: Console) -> int:
+    """The exit status of the same command for these mutants on the kernel that can run them."""
+    names = [wrong.name for wrong in wanted]
+    words = ["--kernel", KernelName.HOST.value, "--iptables", options.variant.name.lower()]
+    command = [sys.executable, "-m", "tests.mutants", *names, *words, "--parallel", str(options.parallel)]
+    try:
+        chosen = placement.choice(run := _of_guest(wanted[0].mode, options), ())
+        console.print(str(chosen))
+        status = placement.go(chosen.survey.name, run, [*command, *(["--all"] if options.everything else [])])
+    except placement.NoKernel as reason:
+        console.print(str(reason), style="bold red")
+        return CANNOT_RUN
+    assert status is not None
+    return status
+
+
+async def _session(
+    here: Sequence[Mutant], in_memory: Sequence[Mutant], options: Options, console: Console
+) -> int:
     judgements: list[Judgement] = []
-    for mode in dict.fromkeys(wrong.mode for wrong in wanted):
-        of_mode = [wrong for wrong in wanted if wrong.mode == mode]
-        able = await _control(of_mode, mode, options, console)
-        if able is None:
-            return CANNOT_RUN
-        judgements += await _judge_all(of_mode, able, options, console)
+    walked = replace(options, testbed="simulator")
+    for wanted, how in ((here, options), (in_memory, walked)):
+        for mode in dict.fromkeys(wrong.mode for wrong in wanted):
+            of_mode = [wrong for wrong in wanted if wrong.mode == mode]
+            able = await _control(of_mode, mode, how, console)
+            if able is None:
+                return CANNOT_RUN
+            judgements += await _judge_all(of_mode, able, how, console)
     console.print(_table(judgements))
     return _sum_up(judgements, console)
 

@@ -31,8 +31,8 @@ from kproxy.spec.oracle import expect
 from tests.mutants.mutant import Mutant, applied
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 2.0
-"""Seconds to wait for an answer: less than a conformance run gives."""
+PATIENCE, SLOW_PATIENCE = 2.0, 4.0
+"""Seconds to wait for an answer, the second on an emulated kernel: less than a conformance run gives."""
 AT_ONCE = 500
 """Probes under way at the same time: more than a conformance run sends, for most of these only wait."""
 FEW = 10
@@ -98,7 +98,7 @@ def hurried() -> Iterator[None]:
     evidence = mock.AsyncMock(return_value={})
     with (
         mock.patch.object(session, "_keep_evidence", evidence),
-        mock.patch.object(netns, "PATIENCE", PATIENCE),
+        mock.patch.multiple(netns, PATIENCE=PATIENCE, SLOW_PATIENCE=SLOW_PATIENCE),
         mock.patch.object(netns, "AT_ONCE", AT_ONCE),
     ):
         yield

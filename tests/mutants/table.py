@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import cluster_reading, daemon, nftables, node_policy, rule_families
+from tests.mutants import cluster_reading, daemon, ipvs, ipvs_servers, nftables, node_policy, rule_families
 from tests.mutants.mutant import mutant
 
 NONE = mutant("none", "Nothing is wrong: the control.")
@@ -13,6 +13,8 @@ MUTANTS = (
     *node_policy.MUTANTS,
     *daemon.MUTANTS,
     *nftables.MUTANTS,
+    *ipvs.MUTANTS,
+    *ipvs_servers.MUTANTS,
 )
 
 BY_NAME = {wrong.name: wrong for wrong in (NONE, *MUTANTS)}
