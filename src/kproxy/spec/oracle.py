@@ -21,7 +21,7 @@ from kproxy.spec.node import NodeFacts
 from kproxy.spec.node_addresses import Serves, serves_node_ports
 from kproxy.spec.outcome import Delivered, Expectation, Failure, Outcome, Source
 from kproxy.spec.particulars import of_address, of_endpoints
-from kproxy.spec.policy import LOCAL, MASQUERADED, Promise, Sources, promise_to
+from kproxy.spec.policy import LOCAL, MASQUERADED, PRESERVED, Promise, Sources, promise_to
 from kproxy.spec.sender import Sender, Who, sender_of
 from kproxy.spec.services import Door, Kind, Reasons, doors, ports, protocol_of, proxied
 from kproxy.spec.unserved import unserved
@@ -212,7 +212,7 @@ def _chosen(cluster: api.Cluster, node: NodeFacts, packet: Packet, request: Requ
     for scope in promise.scopes:
         choice = choose(found.endpoints, scope, _place(cluster, node))
         if choice.endpoints:
-            reached = _delivered(packet, asked.kind, sender, promise, choice)
+            reached = _delivered(node, packet, request, promise, choice)
             about = of_endpoints(cluster, node, asked.service, asked.kind, choice.endpoints)
             answer = _also(answer, reached.outcomes, (*reached.clauses, *found.reasons, *about))
         else:
@@ -232,19 +232,30 @@ def _place(cluster: api.Cluster, node: NodeFacts) -> Place:
     return Place(node.name, known.metadata.labels.get(api.ZONE_LABEL, "") if known else "")
 
 
-def _delivered(packet: Packet, kind: Kind, sender: Sender, promise: Promise, choice: Choice) -> Expectation:
+def _delivered(
+    node: NodeFacts, packet: Packet, request: Request, promise: Promise, choice: Choice
+) -> Expectation:
     """Each endpoint of the choice, with each source it may see."""
+    kind, sender = request.asked.kind, request.sender
+    own = {endpoint for endpoint in choice.endpoints if _stays_on_node(node, sender, endpoint)}
     outcomes = {
         Delivered(endpoint.address, endpoint.port, source)
         for endpoint in choice.endpoints
-        for source in _sources(packet, sender, promise, endpoint)
+        for source in (PRESERVED if endpoint in own else _sources(packet, sender, promise, endpoint))
     }
     reasons = (*promise.reasons, *choice.reasons)
     if kind is not Kind.CLUSTER_IP and any(reason in _HINTED for reason in choice.reasons):
         reasons += (clause("topology.external-traffic.hints-followed"),)
     if Source.PRESERVED in promise.sources and any(_hairpin(packet, e) for e in choice.endpoints):
         reasons += (clause("masquerade.hairpin.rewritten"),)
+    if own and Source.MASQUERADED in promise.sources:
+        reasons += (clause("masquerade.endpoint-of-the-node-itself.preserved"),)
     return _only(outcomes, reasons)
+
+
+def _stays_on_node(node: NodeFacts, sender: Sender, endpoint: Candidate) -> bool:
+    """Whether the packet comes in and is for a process of this very node: sources are rewritten on the way out."""
+    return sender.who is not Who.HOST and endpoint.address in node.addresses
 
 
 _HINTED = {clause("topology.same-zone"), clause("topology.same-node")}

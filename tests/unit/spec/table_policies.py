@@ -155,6 +155,8 @@ MASQUERADE = (
         PLAIN, on("a1", "b1")),
     row("masquerade.external-policy-cluster.rewritten", "np.masq", OUTSIDE, "~a1 ~b1",
         PLAIN, on("a1", "b1"), facts=NO_DETECTOR),
+    row("masquerade.endpoint-of-the-node-itself.preserved", "cip.hostnetwork-backend",
+        client(HERE, NODE_PORT), "a ~b ~a1", PLAIN, on("a", "b", "a1")),
     row("masquerade.hairpin.rewritten", "hair.cip", pod("a1", CLUSTER_IP), "~a1 b1", PLAIN, on("a1", "b1")),
     row("masquerade.hairpin.rewritten", "hair.np-vip", pod("a1", HERE, NODE_PORT), "~a1 b1",
         EXTERNAL, on("a1", "b1")),

@@ -112,6 +112,29 @@ HOST_NETWORK_ENDPOINT_OF_THE_OTHER_NODE = case(
     regressions={"R042"},
 )
 
+HOST_NETWORK_ENDPOINT_OF_THIS_NODE = case(
+    "node-port.host-network-endpoint-of-this-node",
+    "A process of the node that is asked itself sees whoever asks: what stays on the node is not rewritten.",
+    Apply(daemon),
+    Probe(sender=client("b"), to=daemon.node_port("b"), expect=delivered_to("b")),
+    Probe(sender=remote("b"), to=daemon.cluster_ip, expect=delivered_to("b")),
+    Probe(sender=pod("b1"), to=daemon.node_port("b"), expect=delivered_to("b")),
+    Probe(sender=pod("b1"), to=daemon.cluster_ip, expect=delivered_to("b")),
+    Probe(sender=client("a"), to=daemon.node_port("a"), expect=delivered_to("b", source=MASQUERADED)),
+    clauses=SERVED
+    | {
+        "node-port.every-node.served",
+        "slices.endpoint.host-network.reached",
+        "masquerade.endpoint-of-the-node-itself.preserved",
+        "cluster-ip.reaches-ready-endpoint",
+        "cluster-ip.from-outside.served",
+        "masquerade.cluster-ip.outside-rewritten",
+        "masquerade.cluster-ip.pod-source-preserved",
+    },
+    features={Feature.NODE_PORT},
+    regressions={"R042"},
+)
+
 EACH_PORT_ITS_OWN = case(
     "node-port.each-port-its-own",
     "Two ports of a Service have a node port each, and neither leads to the other's endpoint port.",
@@ -213,6 +236,7 @@ CASES: tuple[Case, ...] = (
     FROM_INSIDE,
     FROM_THE_OTHER_NODE,
     HOST_NETWORK_ENDPOINT_OF_THE_OTHER_NODE,
+    HOST_NETWORK_ENDPOINT_OF_THIS_NODE,
     EACH_PORT_ITS_OWN,
     ONE_NUMBER_TWO_PROTOCOLS,
     OTHER_PROTOCOL_IS_UNTOUCHED,

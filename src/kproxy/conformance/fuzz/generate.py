@@ -55,7 +55,8 @@ PROFILES: tuple[Profile, ...] = (
 )
 """Half of the worlds have the default configuration."""
 
-PODS = ("a1", "a2", "b1", "b2")
+PLACES: tuple[tuple[str, ...], ...] = (*(("a1", "a2", "b1", "b2"),) * 3, ("a1", "a", "b1", "b"))
+"""Where a Service may have endpoints: pods, and nodes on few Services."""
 MOST_PROBES = 6
 MOST_CHANGES = 2
 
@@ -162,10 +163,10 @@ def service(choose: Choose, name: str) -> Service:
 
 
 def backends(choose: Choose) -> tuple[Backend, ...]:
-    """An endpoint, or none, on each pod; hints on few Services."""
+    """An endpoint, or none, in each place; hints on few Services."""
     hinted = choose((False, False, True))
     found = []
-    for on in PODS:
+    for on in choose(PLACES):
         conditions = choose(CONDITIONS)
         if conditions is not None:
             zones = choose(HINTS) if hinted else ()

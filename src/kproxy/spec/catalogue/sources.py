@@ -69,6 +69,14 @@ MASQUERADE = (
         links.UNIT_NFTABLES,
         of="np.masq np.from-pod np.from-node eip.masq lb.vip.masq",
     ),
+    should(
+        "masquerade.endpoint-of-the-node-itself.preserved",
+        "A process of the node that is asked through that node sees who asks, whatever the policy: "
+        "what does not leave the node is not rewritten.",
+        OBSERVED,
+        "https://github.com/torvalds/linux/blob/v6.1/net/ipv4/ip_input.c",
+        of="cip.hostnetwork-backend",
+    ),
     must(
         "masquerade.hairpin.rewritten",
         "An endpoint that reaches itself through a Service, by any kind of address, "
