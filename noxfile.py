@@ -119,7 +119,7 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def faults(session: nox.Session) -> None:
-    """Everything that may go wrong around the daemon, with traffic flowing; writes docs/daemon-faults.md (root)."""
+    """All that may go wrong around the daemon, under traffic; writes docs/daemon-faults.md (root, `kproxy lab kernel build`)."""
     need_root(session)
     session.install(".[test]")
     session.run("python", "-m", "tests.faults", *(session.posargs or ("--write",)))
