@@ -20,6 +20,9 @@ nox.options.stop_on_first_error = False
 
 JUDGE_KPROXY = ("kproxy", "conformance", "run", "--proxy", "kproxy", "--mode")
 
+IPVS_GROUPS = ("cluster-ip", "internal-policy", "external-policy", "source-ranges", "terminating")
+"""What a few minutes of User-Mode Linux allow; the whole catalogue is `./run conformance`'s."""
+
 
 def need_root(session: nox.Session) -> None:
     """End the session red: a green one that ran nothing would be a lie."""
@@ -78,11 +81,19 @@ def apiserver(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
-def uml(session: nox.Session) -> None:
-    """User-Mode Linux, by the packaged kernel if there is no other: its round trip, and ipvs mode in it."""
+def ipvs(session: nox.Session) -> None:
+    """In User-Mode Linux, by the packaged kernel if there is no other: ipvs mode against a kernel, and judged in part."""
     session.install(".[test]")
-    session.run("pytest", "tests/uml", "--ignore-glob=*/test_virtual_*.py", "--timeout=300")
-    session.run("kproxy", "conformance", "run", "--mode", "ipvs", "--kernel", "uml", *session.posargs)
+    session.run("pytest", "tests/uml/test_ipvs.py", "-m", "not long")
+    cases = session.posargs or [word for group in IPVS_GROUPS for word in ("--case", f"{group}.*")]
+    session.run("kproxy", "conformance", "run", "--mode", "ipvs", "--kernel", "uml", *cases)
+
+
+@nox.session(default=False)
+def uml(session: nox.Session) -> None:
+    """User-Mode Linux: its round trip, and what takes minutes there, such as clients at a constant rate."""
+    session.install(".[test]")
+    session.run("pytest", "tests/uml", "--ignore-glob=*/test_virtual_*.py", "--timeout=300", *session.posargs)
 
 
 @nox.session(default=False)

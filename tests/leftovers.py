@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,14 @@ import pytest
 
 MARK = "KPROXY_TEST_STARTED_BY"
 """Inherited by whatever a test starts, and looked for in every process of the machine."""
+
+BOASTER = """
+name = "boaster"
+modes = ["nftables", "ipvs"]
+command = ["{python}", "-m", "kproxy", "run", "--config", "{config}"]
+"""
+"""kproxy that does not own up to what these modes cannot do: serve node ports on loopback addresses."""
+BOASTERS_CASE = "node-port.localhost-serves-when-asked-to"
 
 PATIENCE = 60.0
 _SHARED = (Path("/dev/shm"), Path("/var/tmp"), Path("/run/netns"), Path.home() / ".uml")  # noqa: S108 (looked at only)
@@ -35,6 +44,7 @@ class Leftovers:
         monkeypatch.setenv("TMPDIR", str(scratch))
         monkeypatch.setattr("tempfile.tempdir", None)
         self._before = self._shared()
+        self._rooms: frozenset[str] = frozenset()
 
     def now(self) -> list[str]:
         """Everything that is there and was not."""
@@ -46,13 +56,28 @@ class Leftovers:
         return eventually(lambda: not self.now())
 
     def _processes(self) -> list[str]:
-        return [folder.name for folder in Path("/proc").glob("[0-9]*") if self._mark in _environment(folder)]
+        """Who has the mark, or is where somebody was who had it: a guest's programs have no environment here."""
+        everybody = list(Path("/proc").glob("[0-9]*"))
+        marked = {process for process in everybody if self._mark in _environment(process)}
+        ours = _rooms(Path("/proc/self")) | _rooms(Path("/proc/1"))
+        self._rooms = self._rooms.union(*map(_rooms, marked)) - ours
+        return [p.name for p in everybody if p in marked or not self._rooms.isdisjoint(_rooms(p))]
 
     def _shared(self) -> set[str]:
         mounts = Path("/proc/self/mounts").read_text().splitlines()
         files = [path for place in _SHARED if place.is_dir() for path in place.iterdir()]
         found = {str(path) for path in files if path.name.startswith(_OURS)}
         return found | {line for line in mounts if str(self._scratch) in line}
+
+
+def _rooms(process: Path) -> frozenset[str]:
+    """The session and the namespaces of a process; none when it has gone."""
+    try:
+        session = os.getsid(0 if process.name == "self" else int(process.name))
+        namespaces = (str((process / "ns" / kind).readlink()) for kind in ("net", "mnt", "user"))
+        return frozenset((f"session {session}", *namespaces))
+    except OSError:
+        return frozenset()
 
 
 def _environment(process: Path) -> list[bytes]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.leftovers import PATIENCE, Leftovers
+from tests.leftovers import BOASTER, BOASTERS_CASE, PATIENCE, Leftovers
 
 RUN = (sys.executable, "-m", "kproxy", "conformance", "run", "--kernel", "rootless", "--mode", "iptables")
 
@@ -38,6 +38,15 @@ def test_of_a_run_that_cannot_judge(tmp_path: Path, left_behind: Leftovers) -> N
     with run(tmp_path, *words) as process:
         out, _ = process.communicate()
     assert process.returncode == 2, out
+    assert left_behind.now() == []
+
+
+def test_of_a_run_in_which_a_case_fails(tmp_path: Path, left_behind: Leftovers) -> None:
+    (tmp_path / "boaster.toml").write_text(BOASTER)
+    words = ("--proxy", "boaster.toml", "--mode", "nftables", "--case", BOASTERS_CASE)
+    with run(tmp_path, *words) as process:
+        out, _ = process.communicate()
+    assert process.returncode == 1, out
     assert left_behind.now() == []
 
 

@@ -43,7 +43,7 @@ def in_guest(kernel: UmlKernel, tmp_path: Path) -> InGuest:
         job = Job(
             kernel=kernel,
             argv=("/bin/sh", "-c", line),
-            environment=dict(os.environ),
+            environment={**os.environ, "TMPDIR": uml.SCRATCH},
             cwd=tmp_path,
             memory=memory,
             time=time,

@@ -15,12 +15,22 @@ MEMORY = 768
 """MB: an API server and a daemon of 10,000 Services."""
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("tests", sorted(GUEST.glob("ipvs_*.py")), ids=lambda path: path.stem)
+QUICK = {"ipvs_kernel"}
+"""What does not take minutes."""
+
+
+IN_GUESTS = [
+    pytest.param(tests, id=tests.stem, marks=() if tests.stem in QUICK else pytest.mark.long)
+    for tests in sorted(GUEST.glob("ipvs_*.py"))
+]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("tests", IN_GUESTS)
 def test_in_a_guest(in_guest: InGuest, tests: Path) -> None:
     root = shlex.quote(str(GUEST.parents[2]))
     status, out, error = in_guest(
-        f"cd {root} && {shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider --timeout=120 {shlex.quote(str(tests))}",
+        f"cd {root} && {shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider --timeout=600 {shlex.quote(str(tests))}",
         memory=MEMORY,
     )
     assert status == 0, out + error

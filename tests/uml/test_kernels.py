@@ -13,7 +13,7 @@ from kproxy.lab.kernels import boot
 from kproxy.lab.kernels.abilities import Ability
 from kproxy.lab.kernels.uml import UmlKernel
 from kproxy.lab.namespaces import LabError
-from tests.leftovers import Leftovers
+from tests.leftovers import BOASTER, BOASTERS_CASE, Leftovers
 
 from .conftest import InGuest
 
@@ -52,11 +52,9 @@ def test_a_kernel_that_dies_is_an_error_with_its_last_words(
 
 def test_every_ability_works_when_used(kernel: UmlKernel) -> None:
     """What the configuration promises, the kernel does."""
-    assert boot.probe(kernel).keys() == set(Ability)
-    broken = {
-        a.value: reason for a, reason in boot.probe(kernel).items() if reason and not kernel.findings[a]
-    }
-    assert broken == {}
+    used = boot.probe(kernel)
+    assert used.keys() == set(Ability)
+    assert {a.value: reason for a, reason in used.items() if reason and not kernel.findings[a]} == {}
 
 
 # ------------------------------------------------------------------------------ the command
@@ -76,15 +74,14 @@ def conformance(kproxy: tuple[str, ...], place: Path, *words: str) -> subprocess
 def test_sctp_beside_tcp_and_udp_is_judged_the_results_are_written_here_and_nothing_is_left(
     kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
-    words = ("--case", "protocols.*", "--json", "results.json")
+    words = ("--case", "protocols.sctp-*", "--json", "results.json")
     with conformance(kproxy, tmp_path, *words) as process:
         out, _ = process.communicate()
     assert process.returncode == 0, out
     assert out.startswith("kernel: uml (")
     document = json.loads((tmp_path / "results.json").read_text())
     results = {entry["id"]: entry["result"] for entry in document["results"]}
-    assert results["protocols.sctp-beside-the-others"] == results["protocols.sctp-node-port"] == "passed"
-    assert set(results.values()) == {"passed"}
+    assert results == {"protocols.sctp-beside-the-others": "passed", "protocols.sctp-node-port": "passed"}
     assert document["environment"]["kernel-choice"] == "uml"
     assert document["environment"]["time"] == "real"
     assert left_behind.now() == []
@@ -99,6 +96,17 @@ def test_a_proxy_that_never_serves_is_status_2_with_the_reason_and_nothing_is_le
         out, _ = process.communicate()
     assert process.returncode == 2, out
     assert "has not applied" in out
+    assert left_behind.now() == []
+
+
+def test_a_case_that_fails_is_status_1_and_nothing_is_left(
+    kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
+) -> None:
+    (tmp_path / "boaster.toml").write_text(BOASTER)
+    words = ("--proxy", "boaster.toml", "--mode", "ipvs", "--case", BOASTERS_CASE)
+    with conformance(kproxy, tmp_path, *words) as process:
+        out, _ = process.communicate()
+    assert process.returncode == 1, out
     assert left_behind.now() == []
 
 
@@ -122,7 +130,7 @@ def guests_below(process: subprocess.Popen[str]) -> list[int]:
 def test_the_cases_of_a_guest_that_dies_are_broken_and_those_of_the_other_are_judged(
     kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
-    words = ("--case", "protocols.*", "--guests", "2", "--json", "results.json")
+    words = ("--case", "protocols.sctp-*", "--guests", "2", "--json", "results.json")
     with conformance(kproxy, tmp_path, *words) as process:
         wait_for(process, "guest ")
         os.kill(guests_below(process)[0], signal.SIGKILL)
@@ -137,7 +145,7 @@ def test_the_cases_of_a_guest_that_dies_are_broken_and_those_of_the_other_are_ju
 def test_a_guard_that_is_killed_takes_its_guest_along(
     kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
-    with conformance(kproxy, tmp_path, "--case", "protocols.*") as process:
+    with conformance(kproxy, tmp_path, "--case", "protocols.sctp-*") as process:
         wait_for(process, "changing")
         guard = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
         os.kill(int(guard), signal.SIGKILL)
@@ -155,7 +163,7 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 130, signal.SIGKILL: -signal.SIGK
 def test_a_signal_ends_the_run_and_leaves_nothing(
     number: signal.Signals, kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
-    with conformance(kproxy, tmp_path) as process:
+    with conformance(kproxy, tmp_path, "--case", "cluster-ip.*") as process:
         wait_for(process, "asking")
         assert left_behind.now() != []
         process.send_signal(number)
