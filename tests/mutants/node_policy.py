@@ -19,6 +19,16 @@ def _every_ready_one(ready: list[state.Endpoint], _node: str, _zone: str) -> Any
     return ready, None
 
 
+def _serving_here(service: state.Service, node: str) -> int:
+    found = (e for port in service.ports for e in port.endpoints if e.node == node and e.serving)
+    return len({endpoint.address for endpoint in found})
+
+
+def _ready_anywhere(service: state.Service, _node: str) -> int:
+    found = (e for port in service.ports for e in port.endpoints if e.ready)
+    return len({endpoint.address for endpoint in found})
+
+
 def _only_hinted(nearest: Function) -> Function:
     """No endpoint is better than one that is meant for somebody else."""
 
@@ -233,4 +243,21 @@ CONFIGURATION = (
     ),
 )
 
-MUTANTS = (*TOPOLOGY, *LOCAL, *CONFIGURATION)
+HEALTH = (
+    mutant(
+        "health-check.terminating-count",
+        "Terminating endpoints that serve still count for load balancers.",
+        Patch("kproxy.plan.health_checks:_local_ready", instead(_serving_here)),
+        clauses="health-check.local-endpoints.told",
+        needs_kernel=True,
+    ),
+    mutant(
+        "health-check.of-all-nodes",
+        "A node tells load balancers of other nodes' endpoints too.",
+        Patch("kproxy.plan.health_checks:_local_ready", instead(_ready_anywhere)),
+        clauses="health-check.local-endpoints.told",
+        needs_kernel=True,
+    ),
+)
+
+MUTANTS = (*TOPOLOGY, *LOCAL, *CONFIGURATION, *HEALTH)

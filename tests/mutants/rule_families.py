@@ -27,7 +27,7 @@ from kproxy.backends.iptables.rules import (
     Transport,
     XorMark,
 )
-from tests.mutants.mutant import Unseen, mutant
+from tests.mutants.mutant import mutant
 from tests.mutants.rules import Rules, left_out, with_match, with_target, without
 
 FILTER = Table.FILTER
@@ -73,7 +73,8 @@ MASQUERADE = (
         "masquerade.mark-kept",
         "The mark stays on packets that leave.",
         *left_out(Rules(chain=names.POSTROUTING, target=XorMark)),
-        unseen=Unseen("a mark does not cross a link", OPTIONS_TEST),
+        clauses="masquerade.own-mark.cleared",
+        needs_kernel=True,
     ),
     mutant(
         "detector.ignored",
@@ -333,7 +334,8 @@ GUARDS = (
         "forward.accept",
         "Marked traffic is not accepted where forwarding is dropped by default.",
         *left_out(Rules(chain=names.FORWARD, target=Accept, table=FILTER, having=(Mark,))),
-        unseen=Unseen("it is kube-proxy's habit in two modes of three and no clause", OPTIONS_TEST),
+        clauses="node-port.forward-policy-drop.passes",
+        needs_kernel=True,
     ),
 )
 

@@ -104,7 +104,13 @@ class _Editor:
         return edited
 
     def endpoint_chain(self, chain: Function) -> Function:
-        return lambda *of: self._chain(Table.NAT, chain(*of))
+        """Of each endpoint, or of the one in whose place the text of all others is filled in."""
+
+        def edited(*of: object) -> Chain:
+            found: Chain = chain(*of)
+            return Chain(found.name, self._rules(Table.NAT, names.ENDPOINT_PREFIX + found.name, found.rules))
+
+        return edited
 
     def dispatch(self, dispatch: Function) -> Function:
         return lambda *of: [
