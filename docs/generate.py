@@ -9,10 +9,11 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from docs import coverage, regressions, samples
+from docs import coverage, regressions, samples, topics
 from docs.tables import COMMAND, label, table
 from kproxy.conformance.case import DEFAULT, Case
 from kproxy.conformance.cases import CATALOGUE
@@ -97,6 +98,8 @@ PAGES: dict[Path, Callable[[], str]] = {
     HERE / "spec/coverage.json": coverage.document,
     HERE / "spec/regressions.md": regressions.page,
     HERE / "spec/explain.md": lambda: samples.refreshed(HERE / "spec/explain.md"),
+    HERE / "spec/topics/README.md": topics.index,
+    **{HERE / f"spec/topics/{topic}.md": partial(topics.page, topic) for topic in topics.topics()},
 }
 """What is generated, and by what."""
 

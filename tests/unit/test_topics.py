@@ -1,0 +1,43 @@
+"""The specification as a text: every clause on one page, with what tells of it and how proxies stand."""
+
+from collections import Counter
+
+import pytest
+
+from docs import topics
+from kproxy.conformance.subject import BUNDLED, load
+from kproxy.spec.clauses import CLAUSES
+
+PAGES = {topic: topics.page(topic) for topic in topics.topics()}
+TEXT = "\n".join(PAGES.values())
+
+
+def test_every_clause_is_on_one_page_and_the_index_counts_them() -> None:
+    told = Counter(clause.id for clauses in topics.topics().values() for clause in clauses)
+    assert told == Counter(list(CLAUSES))
+    assert all(f'<a name="{id}"></a>' in PAGES[id.partition(".")[0]] for id in CLAUSES)
+    assert all(f"[{topic}]({topic}.md)" in topics.index() for topic in PAGES)
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_every_known_deviation_is_told_with_its_link(name: str) -> None:
+    deviations = [d for d in load(name, name).deviations if not d.case.startswith("fuzz")]
+    assert [d.case for d in deviations if d.text not in TEXT or d.link not in TEXT] == []
+
+
+def test_a_deviation_is_told_where_its_clause_is_and_of_its_modes_only() -> None:
+    section = TEXT.split("`conntrack.udp.not-to-dead-endpoint-when-none-left`\n")[1].split("\n## ")[0]
+    assert "- kproxy: holds it in iptables, nftables and ipvs\n" in section
+    assert (
+        "kube-proxy in iptables, nftables and ipvs, `conntrack.udp-is-refused-when-nobody-is-left`" in section
+    )
+
+
+def test_what_a_mode_does_not_claim_is_no_deviation() -> None:
+    section = TEXT.split("`node-port.localhost.enabled.served`\n")[1].split("\n## ")[0]
+    assert "- kube-proxy: holds it in iptables\n" in section
+    assert "  - kube-proxy in ipvs does not claim localhostNodePorts\n" in section
+
+
+def test_no_clause_is_said_to_be_shown_by_a_case_that_does_not_cite_it() -> None:
+    assert all(clause.id in case.clauses for clause in CLAUSES.values() for case in topics.telling(clause))
