@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -122,7 +123,7 @@ def xtables_directory(directory: Path, variant: Xtables) -> Path:
 
     Raises `LabError` when that variant is not installed.
     """
-    program = next((p for p in _program_places(variant.value) if p.exists()), None)
+    program = shutil.which(variant.value, path=_search_path())
     if program is None:
         raise LabError(f"{variant.value} is not installed: install the iptables package")
     directory.mkdir(parents=True, exist_ok=True)
@@ -133,9 +134,8 @@ def xtables_directory(directory: Path, variant: Xtables) -> Path:
     return directory
 
 
-def _program_places(name: str) -> list[Path]:
-    path = os.environ.get("PATH", os.defpath).split(":")
-    return [Path(place, name) for place in (*path, "/usr/sbin", "/sbin", "/usr/local/sbin")]
+def _search_path() -> str:
+    return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin:/usr/local/sbin"
 
 
 async def run_in(namespace: Namespace, argv: Sequence[str], stdin: str = "", **options: object) -> str:
