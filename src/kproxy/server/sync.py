@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from kproxy.api import Cluster, EndpointSlice, Service
+from kproxy.api import SERVICE_NAME_LABEL, Cluster, EndpointSlice, Key, Service
 from kproxy.host import HostError
 from kproxy.net import Family
 from kproxy.plan import Note, Plan, Settings, plan
@@ -319,16 +319,30 @@ class FamilySync:
 
 
 def _parts(cluster: Cluster, family: Family) -> Iterator[Cluster]:
-    """Ever more of the family's Services, by name; in the end the cluster itself."""
+    """Ever more of the family's Services with their slices, by name; in the end the cluster itself."""
     six = family is Family.IPV6
-    of_family = (
-        item for item in cluster.services.items() if any((":" in ip) is six for ip in _addresses(item[1]))
+    names = sorted(
+        key for key, item in cluster.services.items() if any((":" in ip) is six for ip in _addresses(item))
     )
-    services = sorted(of_family, key=lambda item: item[0])
     first, step = _PARTS
-    for count in range(first, len(services), step):
-        yield replace(cluster, services=dict(services[:count]))
+    ends = range(first, len(names), step)
+    slices = _by_service(cluster) if ends else {}
+    for end in ends:
+        some = names[:end]
+        yield replace(
+            cluster,
+            services={name: cluster.services[name] for name in some},
+            slices={key: item for name in some for key, item in slices.get(name, ())},
+        )
     yield cluster
+
+
+def _by_service(cluster: Cluster) -> dict[Key, list[tuple[Key, EndpointSlice]]]:
+    found: dict[Key, list[tuple[Key, EndpointSlice]]] = {}
+    for key, item in cluster.slices.items():
+        owner = item.metadata.labels.get(SERVICE_NAME_LABEL, "")
+        found.setdefault((key[0], owner), []).append((key, item))
+    return found
 
 
 def _addresses(service: Service) -> Sequence[str]:
