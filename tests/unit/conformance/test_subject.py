@@ -202,7 +202,6 @@ def test_kproxy_deviates_in_ipvs_mode_only_and_only_by_what_its_kernel_cannot_do
     assert {deviation.case for deviation in deviations} == {
         "masquerade.cluster-ip-unchanged-where-pods-are-unknown",
         "detect-local.cluster-cidr-of-one-family",
-        "conntrack.invalid-segment-is-not-leaked-to-the-node",
         "node-port.node-sends-from-its-number",
         "protocols.sctp-beside-the-others",
         "load-balancer.one-source-port-to-two-addresses",
