@@ -31,8 +31,9 @@ OWN_PAGES = {
     17: "daemon.md",
     18: "daemon-configuration.md",
     19: "daemon-life.md",
+    21: "backends/ipvs.md",
 }
-"""Groups of behaviours of a process, which packets do not show: these pages have a row for each (tests/unit/test_daemon_page.py)."""
+"""Groups of behaviours of a process, or of a mode's insides, which packets do not show: these pages have a row for each (tests/unit/test_daemon_page.py)."""
 
 
 class Standing(enum.Enum):
@@ -149,9 +150,9 @@ For programs: [coverage.json](coverage.json).
 
 {tables.table("", columns, _sums()).lstrip()}
 
-*Tests* hold what a process does besides packets: the page that is named has the behaviour's row with them.
+*Tests* hold what a process does besides packets, and ipvs mode in the kernel: the page that is named has the behaviour's row with them.
 *Open* is what no case shows: nobody has seen it yet on a kernel, or this lab cannot show it; the row gives the reason. Behaviours of
-one backend's insides (chains, sets, tables) are not listed: they are no promise, and tests of the backends hold them."""
+other backends' insides (chains, tables) are not listed: they are no promise, and tests of the backends hold them."""
 
 
 def _sums() -> Iterator[tuple[str, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,12 +16,11 @@ from msgspec import structs
 
 from kproxy import host
 from kproxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
-from kproxy.backends.ipvs.diff import Members, RemoveDestination, RemoveServer, SetDestination, SetServer
-from kproxy.backends.ipvs.kernel import Configuration, IpvsKernel, remove_all, sets
+from kproxy.backends.ipvs.diff import RemoveDestination, RemoveServer, SetDestination, SetServer
+from kproxy.backends.ipvs.kernel import Configuration, IpvsKernel, remove_all
 from kproxy.backends.ipvs.kernel.virtual import Ipvs
 from kproxy.backends.ipvs.kernel.wire import Found
-from kproxy.backends.ipvs.names import Set
-from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, Member, Server
+from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
 from kproxy.conformance.testbeds import environment
 from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
@@ -151,57 +151,6 @@ def test_ipv6_is_served_beside_ipv4_by_sets_of_its_own() -> None:
     assert bound() == {"10.96.0.1/32", "fd00:96::1/128"}
     assert "add KUBE-6-CLUSTER-IP fd00:96::1,tcp:80\n" in saved_sets()
     assert weights() == {PODS[0]: 1}
-
-
-MEMBERS = {
-    V4: {
-        Set.CLUSTER_IP: "10.96.0.1,tcp:80",
-        Set.NODE_PORT_SCTP: "192.0.2.7,sctp:30080",
-        Set.EXTERNAL_IP: "203.0.113.1,udp:53",
-        Set.LOOP_BACK: "10.0.0.1,tcp:8080,10.0.0.1",
-        Set.LOAD_BALANCER_SOURCE_CIDR: "203.0.113.2,tcp:80,10.0.0.0/8",
-        Set.NODE_PORT_TCP: "30080",
-        Set.IPVS_IPS: "10.96.0.1",
-        Set.SHORTCUT: "203.0.113.2,tcp:80 skbmark 0x4b000001/0xffffbfff",
-    },
-    Family.IPV6: {
-        Set.CLUSTER_IP: "fd00:96::1,tcp:80",
-        Set.LOOP_BACK: "fd00:10::1,sctp:8080,fd00:10::1",
-        Set.LOAD_BALANCER_SOURCE_CIDR: "fd00:96::2,udp:80,2001:db8::/32",
-        Set.HEALTH_CHECK_NODE_PORT: "30999",
-        Set.IPVS_IPS: "fd00:96::1",
-        Set.SHORTCUT: "fd00:96::2,tcp:80 skbmark 0x4b000001/0xffffbfff",
-    },
-}
-"""Of each type one member, as the ``ipset`` tool prints it."""
-
-
-@pytest.mark.parametrize("family", Family)
-def test_members_of_each_type_are_what_the_tool_reads(family: Family) -> None:
-    sets.ensure(family)
-    members = tuple(Member(which, text) for which, text in MEMBERS[family].items())
-    for _ in range(2):
-        sets.change(Members(family, (), members))
-        assert sets.read(family) == set(members)
-    marked = Member(Set.SHORTCUT, members[-1].element + " skbmark 0x4b000002/0xffffbfff")
-    sets.change(Members(family, (), (marked,)))
-    assert sets.read(family) == {*members[:-1], marked}
-    for _ in range(2):
-        sets.change(Members(family, (*members[:-1], marked), ()))
-        assert sets.read(family) == set()
-
-
-def test_a_set_that_is_gone_or_full_is_an_error() -> None:
-    sets.ensure(V4)
-    host.run(("ipset", "destroy", "KUBE-EXTERNAL-IP"))
-    host.run(("ipset", "create", "KUBE-EXTERNAL-IP", "hash:ip,port", "maxelem", "1"))
-    first, second = (Member(Set.EXTERNAL_IP, f"203.0.113.{n},tcp:80") for n in (1, 2))
-    with pytest.raises(HostError, match=r"add KUBE-EXTERNAL-IP 203\.0\.113\.2,tcp:80.*full"):
-        sets.change(Members(V4, (), (first, second)))
-    host.run(("ipset", "destroy", "KUBE-EXTERNAL-IP"))
-    with pytest.raises(HostError, match="No such file") as caught:
-        sets.change(Members(V4, (first,), ()))
-    assert caught.value.reason is Reason.MISSING
 
 
 def test_affinity_is_persistence() -> None:
@@ -389,6 +338,33 @@ def test_kernel_settings() -> None:
     assert read("net/ipv4/conf/all/arp_ignore") == "0"
     kernel(strict_arp=True).apply(plan_of())
     assert (read("net/ipv4/conf/all/arp_ignore"), read("net/ipv4/conf/all/arp_announce")) == ("1", "2")
+
+
+def timeouts() -> tuple[int, ...]:
+    """TCP, TCP after FIN, UDP; by the interface from before netlink (``IP_VS_SO_GET_TIMEOUT``)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+        return struct.unpack("3i", raw.getsockopt(socket.SOL_IP, 1158, 12))
+
+
+def test_timeouts_that_are_not_zero_are_set_and_the_others_stay() -> None:
+    """``ipvs.timeouts``."""
+    kernel().apply(plan_of())
+    _, after_fin, _ = before = timeouts()
+    kernel(tcp_timeout=before[0] + 60, udp_timeout=before[2] + 7)
+    assert timeouts() == (before[0] + 60, after_fin, before[2] + 7)
+
+
+def test_later_rules_of_nat_do_not_grab_what_is_a_services() -> None:
+    """``ipvs.accept``; that the rule grabs all else shows that it is there."""
+    redirect = "-t nat -A OUTPUT -p tcp --dport 80 -j REDIRECT --to-ports 9999"
+    kernel().apply(plan_of(web(PODS[0])))
+    host.run(("iptables", *redirect.split()))
+    with closing(serving(PODS[0])) as pod, closing(socket.create_server(("0.0.0.0", 9999))) as grabbed:
+        grabbed.settimeout(5)
+        with closing(socket.create_connection((NODE, 80), timeout=5)):
+            grabbed.accept()[0].close()
+        with closing(connected()):
+            pod.accept()[0].close()
 
 
 def test_a_scheduler_that_the_kernel_lacks_is_an_error_and_one_it_has_is_used() -> None:
