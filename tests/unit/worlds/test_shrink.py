@@ -48,6 +48,21 @@ def test_only_what_makes_it_fail_is_left() -> None:
     assert service == Service(name=service.name, backends=service.backends)
 
 
+def test_it_ends_when_it_is_enough_with_what_it_has() -> None:
+    rounds: list[int] = []
+
+    async def fails(cases: Sequence[Case]) -> list[bool]:
+        rounds.append(len(cases))
+        return [True for _ in cases]
+
+    case = WORLDS[0]
+    at = next(n for n, step in enumerate(case.steps, 1) if isinstance(step, Probe))
+    small = asyncio.run(shrunk(case, at, fails, lambda: len(rounds) > 1))
+    assert rounds[0] == 1
+    assert len(rounds) == 2
+    assert len(small.steps) < len(case.steps)
+
+
 @pytest.mark.parametrize("case", WORLDS, ids=lambda case: case.id)
 def test_the_source_of_a_world_makes_that_world(case: Case) -> None:
     found: dict[str, Case] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -30,6 +31,8 @@ from kproxy.conformance.subject import BadSubject, Subject, load
 WALKED_AT_ONCE = 25
 """Worlds in one lab of the simulator: rules in memory are walked one by one, more would be slower."""
 MOST_SHRUNK = 3
+SHRINKING_SECONDS = 45.0
+"""After so many no world of a run is made smaller any more: on a kernel each round of cuts costs labs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +116,13 @@ async def _judge(options: FuzzOptions, cases: Sequence[Case], console: Console) 
     results = await _conduct(options.run, cases)
     failed = [entry for entry in results if entry.result is Result.FAILED]
     shown: set[tuple[str, ...]] = set()
+    deadline = time.monotonic() + SHRINKING_SECONDS
     for entry in failed:
         _tell(entry, console)
         clauses = entry.findings[0].clauses
         if clauses not in shown and len(shown) < MOST_SHRUNK:
             shown.add(clauses)
-            small = await _small(options.run, entry) if options.shrink else entry.case
+            small = await _small(options.run, entry, deadline) if options.shrink else entry.case
             path = _keep(options, small, entry.case)
             console.print(f"  kept:    {path}", markup=False, highlight=False, soft_wrap=True)
     for entry in results:
@@ -133,14 +137,14 @@ async def _judge(options: FuzzOptions, cases: Sequence[Case], console: Console) 
     return report.exit_code
 
 
-async def _small(options: RunOptions, entry: CaseResult) -> Case:
-    """The smallest case that fails still, and with the same kind of finding."""
+async def _small(options: RunOptions, entry: CaseResult, deadline: float) -> Case:
+    """The smallest case that was found in time and fails still."""
 
     async def fails(cases: Sequence[Case]) -> list[bool]:
         named = [replace(case, id=f"fuzz.cut-{number}") for number, case in enumerate(cases)]
         return [found.result is Result.FAILED for found in await _conduct(options, named)]
 
-    return await shrunk(entry.case, entry.findings[0].step, fails)
+    return await shrunk(entry.case, entry.findings[0].step, fails, lambda: time.monotonic() > deadline)
 
 
 def _tell(entry: CaseResult, console: Console) -> None:

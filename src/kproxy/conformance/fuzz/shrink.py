@@ -19,17 +19,20 @@ Fails = Callable[[Sequence[Case]], Awaitable[Sequence[bool]]]
 T = TypeVar("T")
 
 
-async def shrunk(case: Case, failing: int, fails: Fails) -> Case:
-    """The smallest form that was found; ``failing``: the number of a step (from 1) that is not lawful."""
+async def shrunk(case: Case, failing: int, fails: Fails, enough: Callable[[], bool] = lambda: False) -> Case:
+    """The smallest form that was found; ``failing``: the number of a step (from 1) that is not lawful.
+
+    ``enough`` is asked before each round: it ends with what was found so far.
+    """
     first = _only_probe(case, failing - 1)
     if not (await fails([first]))[0]:
         first = case
-    return await _cut(first, fails)
+    return await _cut(first, fails, enough)
 
 
-async def _cut(case: Case, fails: Fails) -> Case:
+async def _cut(case: Case, fails: Fails, enough: Callable[[], bool]) -> Case:
     """Take the first of all cuts that fails still, and begin again."""
-    while tried := list(smaller(case)):
+    while not enough() and (tried := list(smaller(case))):
         verdicts = await fails(tried)
         left = next((cut for cut, failed in zip(tried, verdicts, strict=True) if failed), None)
         if left is None:
