@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken
@@ -23,6 +25,16 @@ _PAUSE = 0.1
 """Changes come after a pause of up to so long, to meet any pacing at any moment."""
 
 
+class Bare(Protocol):
+    """The bare tool, which goes before each turn and after each change."""
+
+    def quickest(self) -> float:
+        """Seconds in which it wrote everything so far, at best; 0 where there is none."""
+
+    def change(self) -> None:
+        """Have it make one change."""
+
+
 class Contestant:
     """The samples of one proxy as they come in.
 
@@ -34,13 +46,13 @@ class Contestant:
         order: Order,
         subject: Subject,
         store: Store,
-        bare_change: Callable[[], None],
+        bare: Bare,
         say: Callable[[str], None],
     ) -> None:
-        """``bare_change`` is called after each change; ``say`` is told in words what goes on."""
+        """``say`` is told in words what goes on."""
         self.name, self.trouble = subject.name, ""
         self._order, self._subject, self._store = order, subject, store
-        self._bare_change, self._tell = bare_change, say
+        self._bare, self._tell = bare, say
         self._lives = world.standing(order.size)
         self._starts: list[Cost] = []
         self._first: list[float] = []
@@ -88,6 +100,8 @@ class Contestant:
         started = time.monotonic()
         tree = stage.start()
         with tree.watched():
+            # nobody is quicker than the bare tool, and asking takes processor time from those who work
+            await asyncio.sleep(self._bare.quickest())
             within = self._order.patience
             programmed = [
                 await stage.answered(live, BACKENDS[0], START_EVERY, within) for live in self._lives
@@ -124,7 +138,7 @@ class Contestant:
             ended = await stage.answered(live, backend, CHANGE_EVERY, self._order.patience)
             self._changes.append(ended - started)
             used += await stage.still(tree) - before
-            self._bare_change()
+            self._bare.change()
         self._cpu_per_change = used / max(1, len(self._changes))
 
     async def _add(self, stage: Stage, tree: Tree) -> None:

@@ -36,7 +36,7 @@ async def measure(order: Order, say: Callable[[str], None]) -> Measured:
     """
     with _floor(order) as floor:
         bare, store = BareTool(floor, say), _filled(order.size)
-        contestants = [Contestant(order, subject, store, bare.change, say) for subject in order.subjects]
+        contestants = [Contestant(order, subject, store, bare, say) for subject in order.subjects]
         for turn in range(1, order.repeat + 1):
             bare.whole()
             for contestant in contestants:
@@ -68,6 +68,10 @@ class BareTool:
         """Write what one change takes."""
         if self._floor is not None:
             self._changes.append(self._floor.service().seconds)
+
+    def quickest(self) -> float:
+        """Seconds in which everything was written so far, at best; 0 without a floor."""
+        return min((cost.seconds for costs in self._whole.values() for cost in costs), default=0.0)
 
     def samples(self) -> Floor | None:
         """All that was measured."""

@@ -48,8 +48,8 @@ class Tree:
         raise ProcessLookupError(self.pid)
 
     @contextmanager
-    def watched(self, seconds: float = 0.03) -> Iterator[None]:
-        """Look at the memory of all every so often while inside."""
+    def watched(self, seconds: float = 0.1) -> Iterator[None]:
+        """Look at the memory of all every so often while inside; a look costs some 2 ms of a processor."""
         ended = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(ended, seconds), daemon=True)
         watcher.start()
