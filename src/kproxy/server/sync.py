@@ -319,11 +319,9 @@ class FamilySync:
 
 
 def _parts(cluster: Cluster, family: Family) -> Iterator[Cluster]:
-    """Ever more of the family's Services with their slices, by name; in the end the cluster itself."""
+    """Ever more of the Services whose first address is the family's, with their slices, by name; then the cluster itself."""
     six = family is Family.IPV6
-    names = sorted(
-        key for key, item in cluster.services.items() if any((":" in ip) is six for ip in _addresses(item))
-    )
+    names = sorted(key for key, item in cluster.services.items() if (":" in item.spec.cluster_ip) is six)
     first, step = _PARTS
     ends = range(first, len(names), step)
     slices = _by_service(cluster) if ends else {}
@@ -343,7 +341,3 @@ def _by_service(cluster: Cluster) -> dict[Key, list[tuple[Key, EndpointSlice]]]:
         owner = item.metadata.labels.get(SERVICE_NAME_LABEL, "")
         found.setdefault((key[0], owner), []).append((key, item))
     return found
-
-
-def _addresses(service: Service) -> Sequence[str]:
-    return service.spec.cluster_ips or (service.spec.cluster_ip,)
