@@ -36,6 +36,10 @@ MOUNTS = (
     ("devpts", "/dev/pts"),
     ("tmpfs", "/run"),
 )
+CONNECTIONS = {
+    "/sys/module/nf_conntrack/parameters/hashsize": "16384",
+    "/proc/sys/net/netfilter/nf_conntrack_max": "65536",
+}
 MODULES = "/run/modules/lib/modules"
 NOT_FOUND = 127
 
@@ -53,6 +57,7 @@ def main(folder: Path) -> None:
         prepare()
         job = json.loads((folder / "job.json").read_text())
         load_modules_from(job["modules"])
+        track_many_connections()
         finish(folder, run(folder, job, obey))
     finally:
         power_off()
@@ -99,6 +104,13 @@ def load_modules_from(place: str) -> None:
     helper.write_text('#!/bin/sh\nexec /sbin/modprobe -d /run/modules "$@"\n')
     helper.chmod(0o755)
     Path("/proc/sys/kernel/modprobe").write_text(str(helper))
+
+
+def track_many_connections() -> None:
+    """A kernel of so little memory tracks two thousand, less than a catalogue makes in a moment of virtual time."""
+    for setting, value in CONNECTIONS.items():
+        with suppress(OSError):  # where connection tracking is a module, nobody has asked for it yet
+            Path(setting).write_text(value)
 
 
 def run(folder: Path, job: Mapping[str, Any], attend: Callable[[int], None]) -> int:
