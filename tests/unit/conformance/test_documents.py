@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from docs import generate, tables
-from kproxy.cli import _parser
+from kproxy import cli
 from kproxy.conformance.case import Feature, delivered_to
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.report import Result
@@ -29,7 +29,7 @@ def first_cells(column: str, text: str = PAGE) -> list[str]:
 
 
 def options_of(*path: str) -> Iterator[str]:
-    parser = _parser()
+    parser = cli.parser()
     for word in path:
         (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
         parser = commands.choices[word]

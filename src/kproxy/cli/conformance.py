@@ -1,53 +1,16 @@
-"""The command line: one small table of commands; the composition root.
-
-It parses words into values, calls one function and turns the answer into an exit code.
-Imports are made in the command that needs them, so that the daemon does not pay for the lab.
-"""
+"""Words of ``kproxy conformance``: run, fuzz and list the catalogue."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from kproxy import __version__
-
-Command = Callable[[argparse.Namespace], int]
-
-LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
-"""Exit codes of ``kproxy conformance run``."""
+from kproxy.cli.words import Commands, count, seconds
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code."""
-    words = sys.argv[1:] if arguments is None else arguments
-    if words[:1] == ["run"]:
-        return _run(words[1:])
-    options = _parser().parse_args(words)
-    command: Command = options.command
-    try:
-        return command(options)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        return 141
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="kproxy", description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    commands.add_parser("run", help="be this node's service proxy (`kproxy run --help`)")
-    _add_conformance(commands)
-    _add_lab(commands)
-    _add_spec(commands)
-    version = commands.add_parser("version", help="print the version")
-    version.set_defaults(command=_version)
-    return parser
-
-
-def _add_conformance(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
+    """The words of every action."""
     conformance = commands.add_parser("conformance", help="judge a service proxy by real packets")
     actions = conformance.add_subparsers(required=True, metavar="ACTION")
     _add_run(actions.add_parser("run", help="run the catalogue"))
@@ -74,7 +37,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run nothing; print the Debian packages that give a kernel to a mode that finds none",
     )
-    run.set_defaults(command=_conformance_run)
+    run.set_defaults(command=_run)
 
 
 def _add_subject(run: argparse.ArgumentParser) -> None:
@@ -112,11 +75,11 @@ def _add_manner(run: argparse.ArgumentParser) -> None:
 
 def _add_pace(run: argparse.ArgumentParser) -> None:
     run.add_argument(
-        "--parallel", type=_count, default=2, metavar="N", help="labs at once (default: %(default)s)"
+        "--parallel", type=count, default=2, metavar="N", help="labs at once (default: %(default)s)"
     )
     run.add_argument(
         "--patience",
-        type=_seconds,
+        type=seconds,
         default=0.0,
         metavar="SECONDS",
         help="how long the subject may take to apply changes (default: 60, on an emulated kernel 240)",
@@ -133,16 +96,16 @@ def _add_list(listing: argparse.ArgumentParser) -> None:
         help="only cases that hold a reported bug: its issue's number, or its id (repeatable)",
     )
     listing.add_argument("--json", default="", metavar="FILE", help="write it as JSON; - for standard output")
-    listing.set_defaults(command=_conformance_list)
+    listing.set_defaults(command=_list)
 
 
-def _add_fuzz(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_fuzz(actions: Commands) -> None:
     fuzz = actions.add_parser("fuzz", help="run generated worlds, and make small what fails")
     _add_subject(fuzz)
     _add_kernel(fuzz)
     _add_pace(fuzz)
     fuzz.add_argument(
-        "--worlds", type=_count, default=200, metavar="N", help="how many (default: %(default)s)"
+        "--worlds", type=count, default=200, metavar="N", help="how many (default: %(default)s)"
     )
     fuzz.add_argument("--seed", type=int, default=None, help="which ones (default: others each time)")
     fuzz.add_argument(
@@ -155,77 +118,7 @@ def _add_fuzz(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     fuzz.add_argument("--against-mode", default="", metavar="MODE", help="its mode (default: the same)")
     fuzz.add_argument("--out", type=Path, default=Path("worlds"), help="where small failing worlds go")
     fuzz.add_argument("--no-shrink", action="store_true", help="keep failing worlds as large as they are")
-    fuzz.set_defaults(command=_conformance_fuzz)
-
-
-def _add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    lab = commands.add_parser("lab", help="what the lab can run on, and how to have more")
-    actions = lab.add_subparsers(required=True, metavar="ACTION")
-    doctor = actions.add_parser("doctor", help="what each kernel can do here, and what to do about the rest")
-    doctor.add_argument(
-        "--uml-kernel", default="", metavar="PATH", help="a User-Mode Linux kernel to look at"
-    )
-    doctor.set_defaults(command=_lab_doctor)
-    kernel = actions.add_parser("kernel", help="more kernels for the lab")
-    kernels = kernel.add_subparsers(required=True, metavar="ACTION")
-    build = kernels.add_parser(
-        "build", help="User-Mode Linux: fetch Debian's source, build, test, keep (10 minutes of CPU)"
-    )
-    build.add_argument(
-        "--source", default="", metavar="PACKAGE", help="default: the newest linux-source-X.Y of apt"
-    )
-    build.add_argument("--jobs", type=int, default=0, metavar="N", help="default: as many as processors")
-    build.set_defaults(command=_lab_kernel_build)
-    fetch = kernels.add_parser(
-        "fetch", help="get Debian's kernel for virtual machines, without installing it"
-    )
-    fetch.add_argument(
-        "--package", default="", metavar="PACKAGE", help="default: the one of linux-image-amd64"
-    )
-    fetch.set_defaults(command=_lab_kernel_fetch)
-
-
-def _add_spec(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    spec = commands.add_parser("spec", help="ask the specification")
-    actions = spec.add_subparsers(required=True, metavar="ACTION")
-    explain = actions.add_parser("explain", help="what is lawful for one packet in your cluster, and why")
-    explain.add_argument(
-        "-f",
-        "--file",
-        action="append",
-        required=True,
-        metavar="FILE",
-        help="what kubectl printed; - for standard input",
-    )
-    explain.add_argument(
-        "--from", required=True, dest="sender", metavar="WHO", help="pod/NAME, host, client or an address"
-    )
-    explain.add_argument(
-        "--to", required=True, metavar="WHAT", help="svc/NAME:PORT, node/NAME:PORT or ADDRESS:PORT"
-    )
-    explain.add_argument(
-        "--node", default="", metavar="NAME", help="the node it comes to (default: the sender's)"
-    )
-    explain.add_argument(
-        "-o", "--output", default="text", choices=["text", "json"], help="default: %(default)s"
-    )
-    explain.add_argument(
-        "--mode",
-        default="",
-        choices=["iptables", "ipvs", "nftables"],
-        help="take this mode's defaults (default: any mode's)",
-    )
-    explain.add_argument(
-        "--cluster-cidr", default="", metavar="RANGES", help="detectLocalMode ClusterCIDR with these"
-    )
-    explain.add_argument(
-        "--node-port-addresses", default="", metavar="RANGES", help="as configured, or primary"
-    )
-    explain.add_argument(
-        "--node-address", action="append", default=[], metavar="ADDRESS", help="another one of the node's own"
-    )
-    explain.add_argument("--masquerade-all", action="store_true", help="as configured")
-    explain.set_defaults(command=_spec_explain)
+    fuzz.set_defaults(command=_fuzz)
 
 
 def _add_kernel(parser: argparse.ArgumentParser) -> None:
@@ -242,11 +135,11 @@ def _add_kernel(parser: argparse.ArgumentParser) -> None:
         "--uml-kernel", default="", metavar="PATH", help="a User-Mode Linux kernel; beats $KPROXY_UML_KERNEL"
     )
     parser.add_argument(
-        "--memory", type=_count, default=1024, metavar="MIB", help="a guest's memory (default: %(default)s)"
+        "--memory", type=count, default=1024, metavar="MIB", help="a guest's memory (default: %(default)s)"
     )
     parser.add_argument(
         "--guests",
-        type=_count,
+        type=count,
         default=0,
         metavar="N",
         help="how many User-Mode Linuxes share the cases (default: as many as help)",
@@ -259,33 +152,7 @@ def _add_cases(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least 1 is needed")
-    return number
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError("more than 0 is needed")
-    return seconds
-
-
-def _version(_: argparse.Namespace) -> int:
-    print(f"kproxy {__version__}")
-    return LAWFUL
-
-
-def _run(words: Sequence[str]) -> int:
-    """The daemon reads its words itself: they are kube-proxy's, not argparse's."""
-    from kproxy.server import command
-
-    return command.run(words)
-
-
-def _conformance_run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
     from kproxy.conformance.options import RunOptions
 
@@ -315,8 +182,9 @@ def _conformance_run(options: argparse.Namespace) -> int:
     )
 
 
-def _conformance_fuzz(options: argparse.Namespace) -> int:
+def _fuzz(options: argparse.Namespace) -> int:
     import secrets
+    from dataclasses import replace
 
     from kproxy.conformance.fuzz import command
     from kproxy.conformance.options import RunOptions
@@ -350,48 +218,7 @@ def _conformance_fuzz(options: argparse.Namespace) -> int:
     )
 
 
-def _lab_doctor(options: argparse.Namespace) -> int:
-    from kproxy.lab.kernels import command
-
-    return command.doctor(options.uml_kernel)
-
-
-def _lab_kernel_build(options: argparse.Namespace) -> int:
-    from kproxy.lab.kernels import command
-
-    return command.build_kernel(options.source, options.jobs)
-
-
-def _spec_explain(options: argparse.Namespace) -> int:
-    from kproxy.explain import command
-
-    return command.explain(
-        command.Question(
-            files=options.file,
-            sender=options.sender,
-            target=options.to,
-            node=options.node,
-            output=options.output,
-            mode=options.mode,
-            cluster_cidr=options.cluster_cidr,
-            node_port_addresses=options.node_port_addresses,
-            node_address=options.node_address,
-            masquerade_all=options.masquerade_all,
-        )
-    )
-
-
-def _lab_kernel_fetch(options: argparse.Namespace) -> int:
-    from kproxy.lab.kernels import command
-
-    return command.fetch_kernel(options.package)
-
-
-def _conformance_list(options: argparse.Namespace) -> int:
+def _list(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
 
     return command.listing(tuple(options.case), tuple(options.regression), json=options.json)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

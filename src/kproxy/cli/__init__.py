@@ -1,0 +1,63 @@
+"""The command line: one small table of commands, a module for the words of each; the composition root.
+
+It parses words into values, calls one function and turns the answer into an exit code.
+Imports are made in the command that needs them, so that the daemon does not pay for the lab.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from kproxy import __version__
+from kproxy.cli import conformance, lab, spec
+
+Command = Callable[[argparse.Namespace], int]
+
+LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
+"""Exit codes of ``kproxy conformance run``."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["run"]:
+        return _run(words[1:])
+    options = parser().parse_args(words)
+    command: Command = options.command
+    try:
+        return command(options)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 141
+
+
+def parser() -> argparse.ArgumentParser:
+    """All words of `kproxy` but those of the daemon."""
+    words = argparse.ArgumentParser(prog="kproxy", description=__doc__.splitlines()[0])
+    commands = words.add_subparsers(required=True, metavar="COMMAND")
+    commands.add_parser("run", help="be this node's service proxy (`kproxy run --help`)")
+    conformance.add(commands)
+    lab.add(commands)
+    spec.add(commands)
+    version = commands.add_parser("version", help="print the version")
+    version.set_defaults(command=_version)
+    return words
+
+
+def _version(_: argparse.Namespace) -> int:
+    print(f"kproxy {__version__}")
+    return LAWFUL
+
+
+def _run(words: Sequence[str]) -> int:
+    """The daemon reads its words itself: they are kube-proxy's, not argparse's."""
+    from kproxy.server import command
+
+    return command.run(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
