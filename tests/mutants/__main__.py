@@ -25,7 +25,7 @@ from kproxy.conformance import placement
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions
-from kproxy.conformance.report import CaseResult, Result
+from kproxy.conformance.reports.results import CaseResult, Result
 from kproxy.conformance.testbeds import environment
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.processes import Xtables

@@ -13,7 +13,7 @@ import pytest
 
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.report import Result
+from kproxy.conformance.reports.results import Result
 from kproxy.spec.clauses import CLAUSES
 from tests.mutants.judge import Judgement, citing, judge, judge_by_test, run_in_simulator
 from tests.mutants.mutant import Mutant, applied, owner_and_name

@@ -22,16 +22,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from kproxy.conformance import live, modes, part
-from kproxy.conformance import report as reports
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions, again
 from kproxy.conformance.regressions import REGRESSIONS
-from kproxy.conformance.report import Report
+from kproxy.conformance.reports import console as pages
+from kproxy.conformance.reports import document, overview
+from kproxy.conformance.reports.results import CANNOT_RUN, Report, exit_code
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import BadSubject, Subject, load
-
-CANNOT_RUN = 2
 
 
 class CannotRun(Exception):
@@ -90,7 +89,7 @@ def _run_every(
     wanted: Sequence[RunOptions], subject: Subject, cases: Sequence[Case], console: Console
 ) -> int:
     """Several runs as one; the exit status of all."""
-    from kproxy.conformance import every, overview
+    from kproxy.conformance import every
 
     begun = time.monotonic()
     options = wanted[0]
@@ -101,8 +100,8 @@ def _run_every(
         outcomes = every.conduct(runs, subject, cases, board)
     seconds = time.monotonic() - begun
     overview.show(outcomes, console, seconds)
-    _write(overview.document(subject.name, outcomes, seconds), options.json)
-    return overview.exit_code(outcomes, where_possible=options.where_possible)
+    _write(document.of_runs(subject.name, outcomes, seconds), options.json)
+    return exit_code(outcomes, where_possible=options.where_possible)
 
 
 def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], console: Console) -> int:
@@ -131,8 +130,8 @@ def _finish(report: Report, options: RunOptions, console: Console) -> int:
     if part.wanted():
         part.give(report)
         return report.exit_code
-    reports.show(report, console)
-    _write(report.document(), options.json)
+    pages.show(report, console)
+    _write(document.of_run(report), options.json)
     return report.exit_code
 
 
@@ -247,7 +246,7 @@ def listing(globs: Sequence[str], regressions: Sequence[str] = (), *, json: str)
     except CannotRun as reason:
         return cannot_run(reason)
     if json:
-        _write(reports.catalogue_document(cases), json)
+        _write(document.of_catalogue(cases), json)
     else:
         _print_cases(cases, Console())
     return 0
@@ -261,10 +260,10 @@ def _print_cases(cases: Sequence[Case], console: Console) -> None:
     console.print(f"\n{len(cases)} cases", highlight=False)
 
 
-def _write(document: object, where: str) -> None:
+def _write(value: object, where: str) -> None:
     if not where:
         return
-    data = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    data = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
     if where == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -21,8 +21,7 @@ from kproxy.conformance import modes, part, placement
 from kproxy.conformance.case import Case
 from kproxy.conformance.live import Board
 from kproxy.conformance.options import RunOptions, words
-from kproxy.conformance.overview import CANNOT_RUN, Outcome
-from kproxy.conformance.report import CaseResult, Report, Result
+from kproxy.conformance.reports.results import CANNOT_RUN, CaseResult, Outcome, Report, Result
 from kproxy.conformance.subject import Subject
 from kproxy.lab.kernels.abilities import Ability, KernelName
 from kproxy.lab.kernels.choice import Surveyors

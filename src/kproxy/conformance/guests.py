@@ -15,7 +15,7 @@ from kproxy.conformance.case import Case
 from kproxy.conformance.options import RunOptions, words
 from kproxy.conformance.part import Tell
 from kproxy.conformance.placement import NoKernel, inside, job
-from kproxy.conformance.report import CaseResult, Report, Result
+from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.lab.kernels import boot
 from kproxy.lab.kernels.uml import Job
 from kproxy.lab.namespaces import LabError

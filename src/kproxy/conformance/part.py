@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from kproxy.conformance.report import Report
+from kproxy.conformance.reports.results import Report
 
 VARIABLE = "KPROXY_REPORT_PART"
 """Set for a process whose report another process waits for."""

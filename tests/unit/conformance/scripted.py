@@ -25,7 +25,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.report import Report
+from kproxy.conformance.reports.results import Report
 from kproxy.conformance.run import Finding, Progress, run
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import Subject

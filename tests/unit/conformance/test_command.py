@@ -9,7 +9,7 @@ from kproxy.cli import main
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.command import CannotRun, matching, run, select
 from kproxy.conformance.options import RunOptions
-from kproxy.conformance.report import catalogue_document
+from kproxy.conformance.reports.document import of_catalogue
 
 SLOW = [case.id for case in CATALOGUE if case.slow]
 
@@ -155,7 +155,7 @@ def test_the_list_has_a_line_for_each_case_and_the_sum(capsys: pytest.CaptureFix
 
 def test_the_list_as_json_is_the_catalogue(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["conformance", "list", "--json", "-"]) == 0
-    assert json.loads(capfdbinary.readouterr().out) == catalogue_document(CATALOGUE)
+    assert json.loads(capfdbinary.readouterr().out) == of_catalogue(CATALOGUE)
 
 
 def test_the_list_takes_globs_and_refuses_those_that_match_nothing(

@@ -12,7 +12,7 @@ from docs import generate, tables
 from kproxy import cli
 from kproxy.conformance.case import Feature, delivered_to
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.report import Result
+from kproxy.conformance.reports.results import Result
 from kproxy.conformance.run import sample_size
 from kproxy.conformance.subject import PLACEHOLDERS, parse
 from kproxy.spec.clauses import CLAUSES

@@ -9,7 +9,7 @@ from kproxy.conformance import guests
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions
-from kproxy.conformance.report import CaseResult, Report, Result
+from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.lab.kernels.boot import GuestDied
 
 

@@ -5,8 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from kproxy.conformance.overview import Outcome, document, exit_code, show
-from kproxy.conformance.report import CaseResult, Report, Result
+from kproxy.conformance.reports.document import of_run, of_runs
+from kproxy.conformance.reports.overview import show
+from kproxy.conformance.reports.results import CaseResult, Outcome, Report, Result, exit_code
 from tests.unit.conformance.test_report import CASE, result
 
 WHY = "no kernel can run this"
@@ -66,14 +67,14 @@ def test_one_status_for_all_runs(outcomes: tuple[Outcome, ...], code: int, where
 
 def test_each_run_is_what_a_run_alone_would_have_written_and_its_name() -> None:
     both = outcome("iptables nft"), outcome("ipvs", kernel="uml")
-    whole = document("my-proxy", both, 4.0)
+    whole = of_runs("my-proxy", both, 4.0)
     assert {key: whole[key] for key in ("subject", "seconds")} == {"subject": "my-proxy", "seconds": 4.0}
-    assert whole["runs"] == [{"name": one.name, **one.report.document()} for one in both]
+    assert whole["runs"] == [{"name": one.name, **of_run(one.report)} for one in both]
     assert [run["mode"] for run in whole["runs"]] == ["iptables", "ipvs"]
 
 
 def test_a_run_that_could_not_be_had_has_its_cases_with_the_reason() -> None:
-    (run,) = document("my-proxy", [refused("ipvs")], 0.0)["runs"]
+    (run,) = of_runs("my-proxy", [refused("ipvs")], 0.0)["runs"]
     assert [(entry["result"], entry["reason"]) for entry in run["results"]] == [("not-runnable", WHY)]
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from kproxy.conformance import part
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.report import CaseResult, Report, Result
+from kproxy.conformance.reports import document
+from kproxy.conformance.reports.results import CaseResult, Report, Result
 
 REPORT = Report(
     subject="s",
@@ -18,7 +19,7 @@ REPORT = Report(
 def test_a_report_survives_the_way_out(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     part.give(REPORT)
     taken = part.take(capfdbinary.readouterr().out)
-    assert taken.document() == REPORT.document()
+    assert document.of_run(taken) == document.of_run(REPORT)
     assert [entry.case.id for entry in taken.results] == [case.id for case in CATALOGUE]
 
 

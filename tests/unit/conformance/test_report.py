@@ -8,7 +8,9 @@ from rich.console import Console
 from kproxy.conformance.bind import instances
 from kproxy.conformance.case import Apply, Case, Feature
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.report import CaseResult, Report, Result, catalogue_document, show
+from kproxy.conformance.reports.console import show
+from kproxy.conformance.reports.document import of_catalogue, of_run
+from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.run import Finding
 from tests.unit.conformance.scripted import TO_WEB, WEB, small_case
 
@@ -84,7 +86,7 @@ def test_the_exit_code_says_whether_all_was_lawful_or_could_not_be_seen(
 
 @pytest.mark.parametrize("kind", Result)
 def test_every_result_has_the_fields_that_others_rely_on(kind: Result) -> None:
-    document = report(result(kind)).document()
+    document = of_run(report(result(kind)))
     assert list(document) == ["subject", "mode", "environment", "seconds", "results"]
     assert (document["subject"], document["mode"]) == ("my-proxy", "ebpf")
     assert document["environment"] == {"kernel": "6.1"}
@@ -96,12 +98,12 @@ def test_every_result_has_the_fields_that_others_rely_on(kind: Result) -> None:
 
 
 def test_a_pass_has_nothing_more() -> None:
-    assert report(result(Result.PASSED)).document()["results"][0].keys() == PROMISED
+    assert of_run(report(result(Result.PASSED)))["results"][0].keys() == PROMISED
 
 
 @pytest.mark.parametrize("kind", [Result.FAILED, Result.DEVIATION])
 def test_a_failure_has_its_findings_and_where_the_evidence_is(kind: Result) -> None:
-    entry = report(result(kind)).document()["results"][0]
+    entry = of_run(report(result(kind)))["results"][0]
     assert entry["evidence"] == "evidence/one"
     assert entry["findings"] == [
         {
@@ -117,7 +119,7 @@ def test_a_failure_has_its_findings_and_where_the_evidence_is(kind: Result) -> N
 
 def test_what_could_not_be_observed_says_where_the_evidence_is() -> None:
     broken = CaseResult(case=CASE, result=Result.BROKEN, seconds=0.0, reason="why", evidence="evidence/one")
-    assert report(broken).document()["results"][0]["evidence"] == "evidence/one"
+    assert of_run(report(broken))["results"][0]["evidence"] == "evidence/one"
 
 
 def test_results_are_called_by_the_words_that_are_documented() -> None:
@@ -135,7 +137,7 @@ def test_the_catalogue_as_json_has_exactly_the_promised_fields() -> None:
     case = small_case(
         id="g.c", clauses={"z", "a"}, features={Feature.SCTP, Feature.IPV6}, regressions={"R002", "R001"}
     )
-    assert catalogue_document([case]) == {
+    assert of_catalogue([case]) == {
         "cases": [
             {
                 "id": "g.c",
@@ -146,7 +148,7 @@ def test_the_catalogue_as_json_has_exactly_the_promised_fields() -> None:
             }
         ]
     }
-    assert len(catalogue_document(CATALOGUE)["cases"]) == len(CATALOGUE)
+    assert len(of_catalogue(CATALOGUE)["cases"]) == len(CATALOGUE)
 
 
 # ------------------------------------------------------------------------------ for people

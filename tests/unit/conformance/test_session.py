@@ -9,7 +9,7 @@ import pytest
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Apply, Feature, Profile
-from kproxy.conformance.report import CaseResult, Report, Result
+from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.session import Session, conduct
 from kproxy.conformance.subject import Deviation
 from kproxy.spec.outcome import Failure

@@ -14,7 +14,7 @@ from kproxy.conformance.case import (
     delivered_to,
 )
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.report import CaseResult, Report, Result
+from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.testbed import Broken
 from kproxy.conformance.testbeds import simulator
 from tests.unit.conformance.kernel_steps import needs_kernel

@@ -24,7 +24,7 @@ from kproxy.conformance.fuzz.generate import worlds
 from kproxy.conformance.fuzz.shrink import shrunk
 from kproxy.conformance.fuzz.source import source
 from kproxy.conformance.options import RunOptions
-from kproxy.conformance.report import CaseResult, Report, Result
+from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import BadSubject, Subject, load
 

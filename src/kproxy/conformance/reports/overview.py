@@ -1,4 +1,4 @@
-"""Several runs at a glance: a column for each, then what failed, then a line for each; and all of it as JSON.
+"""Several runs at a glance: a column for each, then what failed, then a line for each.
 
 Pure but for `show`, which prints to the console it is given.
 """
@@ -6,19 +6,14 @@ Pure but for `show`, which prints to the console it is given.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kproxy.conformance.report import (
+from kproxy.conformance.reports.console import (
     COLOURS,
     VERDICT_WIDTH,
-    CaseResult,
-    Report,
-    Result,
     by_group,
     case_name,
     counts,
@@ -26,39 +21,11 @@ from kproxy.conformance.report import (
     show_details,
     verdict,
 )
+from kproxy.conformance.reports.results import CaseResult, Outcome, Result
 
-LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
 _EXPLAINED = (Result.DEVIATION, Result.UNSUPPORTED, Result.NOT_RUNNABLE)
 _TIMED_CELL = 16
 """Width of a verdict with its time, and the gap."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of one run; ``refused``: why it could not be had here, its cases are not runnable then."""
-
-    name: str
-    report: Report
-    refused: str = ""
-
-
-def exit_code(outcomes: Sequence[Outcome], *, where_possible: bool) -> int:
-    """1 when a case failed; 2 when something was not judged, but for runs that may be left out; else 0.
-
-    Where no run could be had nothing was judged, whatever may be left out.
-    """
-    judged = [outcome for outcome in outcomes if not outcome.refused]
-    codes = {outcome.report.exit_code for outcome in judged}
-    if UNLAWFUL in codes:
-        return UNLAWFUL
-    complete = judged and (where_possible or len(judged) == len(outcomes))
-    return max(codes) if complete else CANNOT_RUN
-
-
-def document(subject: str, outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
-    """All runs as JSON: each as a run of its own would be, with its name."""
-    runs = [{"name": outcome.name, **outcome.report.document()} for outcome in outcomes]
-    return {"subject": subject, "seconds": round(seconds, 3), "runs": runs}
 
 
 def show(outcomes: Sequence[Outcome], console: Console, seconds: float) -> None:

@@ -1,38 +1,18 @@
-"""Results as values, as JSON and as a table for people.
+"""One run for people: groups and cases with verdicts, then every failure in full, then the sum.
 
-Pure but for `show`, which prints to the console it is given.
+Pure but for `show` and `show_details`, which print to the console they are given.
 """
 
 from __future__ import annotations
 
-import enum
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kproxy.conformance.case import Case
-from kproxy.conformance.run import Finding
-
-
-class Result(enum.Enum):
-    """What a case says of a subject; the values are those of the JSON."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    DEVIATION = "deviation"
-    """Failed, where the subject's file says so, with a link."""
-    UNSUPPORTED = "unsupported"
-    """The subject does not claim a feature of the case."""
-    NOT_RUNNABLE = "not-runnable"
-    """This testbed cannot run it."""
-    BROKEN = "broken"
-    """The harness could not observe."""
-
+from kproxy.conformance.reports.results import CaseResult, Report, Result
 
 COLOURS = {
     Result.PASSED: "green",
@@ -49,90 +29,6 @@ TIME_WIDTH = 6
 
 MOST_NAMED = 5
 """Cases that one reason for `Result.BROKEN` names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseResult:
-    """The result of one case over all its families; ``reason`` is for every result but passed."""
-
-    case: Case
-    result: Result
-    seconds: float
-    reason: str = ""
-    findings: tuple[Finding, ...] = ()
-    evidence: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """One run."""
-
-    subject: str
-    mode: str
-    environment: Mapping[str, str]
-    results: tuple[CaseResult, ...]
-    seconds: float
-    again: str = "kproxy conformance run"
-
-    @property
-    def exit_code(self) -> int:
-        """0: all lawful; 1: a case failed; 2: the harness could not observe something."""
-        kinds = {entry.result for entry in self.results}
-        if Result.FAILED in kinds:
-            return 1
-        return 2 if Result.BROKEN in kinds else 0
-
-    def document(self) -> dict[str, Any]:
-        """The report as JSON."""
-        return {
-            "subject": self.subject,
-            "mode": self.mode,
-            "environment": dict(self.environment),
-            "seconds": round(self.seconds, 3),
-            "results": [_document(entry) for entry in self.results],
-        }
-
-
-def _document(entry: CaseResult) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "id": entry.case.id,
-        "result": entry.result.value,
-        "clauses": sorted(entry.case.clauses),
-        "seconds": round(entry.seconds, 3),
-    }
-    if entry.reason:
-        document["reason"] = entry.reason
-    if entry.findings:
-        document["findings"] = [
-            {
-                "family": finding.instance.family.value,
-                "step": finding.step,
-                "what": finding.what,
-                "lawful": finding.lawful,
-                "seen": finding.seen,
-                "clauses": list(finding.clauses),
-            }
-            for finding in entry.findings
-        ]
-    if entry.evidence:
-        document["evidence"] = entry.evidence
-    return document
-
-
-def catalogue_document(cases: Iterable[Case]) -> dict[str, Any]:
-    """The catalogue as JSON (``kproxy conformance list --json``)."""
-    return {
-        "cases": [
-            {
-                "id": case.id,
-                "about": case.about,
-                "clauses": sorted(case.clauses),
-                "features": sorted(feature.value for feature in case.features),
-                "regressions": sorted(case.regressions),
-            }
-            for case in cases
-        ]
-    }
 
 
 def show(report: Report, console: Console) -> None:

@@ -1,0 +1,82 @@
+"""Results as values.  Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kproxy.conformance.case import Case
+from kproxy.conformance.run import Finding
+
+LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
+"""Exit statuses of a run."""
+
+
+class Result(enum.Enum):
+    """What a case says of a subject; the values are those of the JSON."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    DEVIATION = "deviation"
+    """Failed, where the subject's file says so, with a link."""
+    UNSUPPORTED = "unsupported"
+    """The subject does not claim a feature of the case."""
+    NOT_RUNNABLE = "not-runnable"
+    """This testbed cannot run it."""
+    BROKEN = "broken"
+    """The harness could not observe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """The result of one case over all its families; ``reason`` is for every result but passed."""
+
+    case: Case
+    result: Result
+    seconds: float
+    reason: str = ""
+    findings: tuple[Finding, ...] = ()
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One run."""
+
+    subject: str
+    mode: str
+    environment: Mapping[str, str]
+    results: tuple[CaseResult, ...]
+    seconds: float
+    again: str = "kproxy conformance run"
+
+    @property
+    def exit_code(self) -> int:
+        """0: all lawful; 1: a case failed; 2: the harness could not observe something."""
+        kinds = {entry.result for entry in self.results}
+        if Result.FAILED in kinds:
+            return UNLAWFUL
+        return CANNOT_RUN if Result.BROKEN in kinds else LAWFUL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one run; ``refused``: why it could not be had here, its cases are not runnable then."""
+
+    name: str
+    report: Report
+    refused: str = ""
+
+
+def exit_code(outcomes: Sequence[Outcome], *, where_possible: bool) -> int:
+    """1 when a case failed; 2 when something was not judged, but for runs that may be left out; else 0.
+
+    Where no run could be had nothing was judged, whatever may be left out.
+    """
+    judged = [outcome for outcome in outcomes if not outcome.refused]
+    codes = {outcome.report.exit_code for outcome in judged}
+    if UNLAWFUL in codes:
+        return UNLAWFUL
+    complete = judged and (where_possible or len(judged) == len(outcomes))
+    return max(codes) if complete else CANNOT_RUN
