@@ -18,14 +18,19 @@ INTERFACE_FIELDS = {"BridgeInterface": "bridgeInterface", "InterfaceNamePrefix":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where a subject's process finds things; paths are of the machine the lab runs on."""
+    """Where a subject's process finds things; paths are of the machine the lab runs on.
+
+    ``hostname`` and ``cluster_cidrs``: the Node's name and the pods' ranges, if not those of the topology.
+    """
 
     node: str
     mode: str
+    hostname: str = ""
     kubeconfig: str
     min_sync_period: str = "10ms"
     healthz: str = "127.0.0.1:10256"
     metrics: str = "127.0.0.1:10249"
+    cluster_cidrs: tuple[str, ...] = ()
 
 
 def kube_proxy_configuration(profile: Profile, place: Placement) -> str:
@@ -40,7 +45,7 @@ def kube_proxy_configuration(profile: Profile, place: Placement) -> str:
         "kind": "KubeProxyConfiguration",
         "mode": place.mode,
         "clientConnection": {"kubeconfig": place.kubeconfig},
-        "hostnameOverride": topology.HOSTNAMES[place.node],
+        "hostnameOverride": place.hostname or topology.HOSTNAMES[place.node],
         "healthzBindAddress": place.healthz,
         "metricsBindAddress": place.metrics,
         "iptables": {**periods, **masquerade},
@@ -60,9 +65,8 @@ def kube_proxy_configuration(profile: Profile, place: Placement) -> str:
     if profile.localhost_node_ports is not None:
         document["iptables"]["localhostNodePorts"] = profile.localhost_node_ports
     if profile.detect == "ClusterCIDR":
-        document["clusterCIDR"] = ",".join(
-            str(topology.CLUSTER_CIDR[family]) for family in profile.detect_families
-        )
+        own = [str(topology.CLUSTER_CIDR[family]) for family in profile.detect_families]
+        document["clusterCIDR"] = ",".join(place.cluster_cidrs or own)
     if profile.detect in INTERFACE_FIELDS:
         document["detectLocal"] = {INTERFACE_FIELDS[profile.detect]: profile.detect_interface}
     return str(yaml.safe_dump(document, sort_keys=False))

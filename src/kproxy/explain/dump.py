@@ -47,6 +47,8 @@ class Dump:
 
     cluster: api.Cluster
     pods: tuple[Pod, ...]
+    documents: tuple[Document, ...] = ()
+    """The objects as they were printed."""
 
     def pod_at(self, address: Address) -> Pod | None:
         """The pod that has an address of its own."""
@@ -78,7 +80,7 @@ def read(texts: Iterable[tuple[str, bytes]]) -> Dump:
     for missing, found in (("Service", cluster.services), ("Node", cluster.nodes)):
         if not found:
             raise CannotExplain(f"there is no {missing} in it; `{KUBECTL}` prints all that is needed")
-    return Dump(cluster, _pods(items))
+    return Dump(cluster, _pods(items), tuple(items))
 
 
 def _items(name: str, text: bytes) -> Iterator[Document]:
@@ -95,7 +97,7 @@ def _yaml(text: bytes) -> list[Any]:
     return list(yaml.load_all(text, Loader=_Loader))
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml: ten times as fast
     yaml_implicit_resolvers = {  # noqa: RUF012 (how PyYAML has it)
         first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import resource
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -78,10 +78,11 @@ class Flow:
 class Lab:
     """A running lab; create it with `open_lab`."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, watched: Sequence[str] = _WATCHED) -> None:
+        """``watched``: the namespaces whose packets are captured, all that send probes among them."""
         self.network = network
         self.servers = Servers()
-        self.captures = Captures(network[name] for name in _WATCHED)
+        self.captures = Captures(network[name] for name in watched)
         self._flows: list[Flow] = []
         self._source_ports = SourcePorts()
         self._count = 0
@@ -203,11 +204,16 @@ async def open_lab() -> AsyncIterator[Lab]:
 
     Raises `kproxy.lab.namespaces.LabError` when a prerequisite is missing.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    allow_many_files()
     lab = Lab(build())
     try:
         yield lab
     finally:
         lab.close()
+
+
+def allow_many_files() -> None:
+    """Let this process open as many files as it may at most: every probe is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -10,8 +10,9 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Self
 
 from kproxy.lab import wiring
@@ -20,6 +21,22 @@ from kproxy.net import Family
 
 _SETTLING_SECONDS, _POLL = 10.0, 0.002
 _PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a network is, as text for ``ip -batch``: see `kproxy.lab.wiring`, whose functions these are.
+
+    It has a switch and an elsewhere, called as there.
+    """
+
+    namespaces: tuple[str, ...]
+    sysctls: Callable[[str], Mapping[str, str]]
+    links: Callable[[Mapping[str, str]], str]
+    addressing: Callable[[str, Family], str]
+
+
+TOPOLOGY = Wiring(wiring.NAMESPACES, wiring.sysctls, wiring.links, wiring.addressing)
 
 
 class Network:
@@ -46,15 +63,15 @@ class Network:
             namespace.close()
 
 
-def build() -> Network:
-    """Build the topology, ready for packets of both families when this returns (about 0.1 s).
+def build(wires: Wiring = TOPOLOGY) -> Network:
+    """Build the topology (or another network), ready for packets of both families when this returns (about 0.1 s).
 
     Raises `LabError` when a prerequisite is missing, naming it.
     """
     _require_root()
-    network = Network(create(name) for name in wiring.NAMESPACES)
+    network = Network(create(name) for name in wires.namespaces)
     try:
-        _wire(network)
+        _wire(network, wires)
     except BaseException:
         network.close()
         raise
@@ -66,22 +83,22 @@ def _require_root() -> None:
         raise LabError("the lab needs root for network namespaces; run with sudo, or in `unshare -Urnm`")
 
 
-def _wire(network: Network) -> None:
+def _wire(network: Network, wires: Wiring) -> None:
     _load_modules(network[wiring.ELSEWHERE])
-    for name in wiring.NAMESPACES:
-        network[name].set(wiring.sysctls(name))
-    paths = {name: network[name].path for name in wiring.NAMESPACES}
-    network[wiring.SWITCH].run(("ip", "-batch", "-"), wiring.links(paths))
+    for name in wires.namespaces:
+        network[name].set(wires.sysctls(name))
+    paths = {name: network[name].path for name in wires.namespaces}
+    network[wiring.SWITCH].run(("ip", "-batch", "-"), wires.links(paths))
     started = [
-        (network[name].start(("ip", flag, "-batch", "-"), **_PIPES), wiring.addressing(name, family))
-        for name in wiring.NAMESPACES
+        (network[name].start(("ip", flag, "-batch", "-"), **_PIPES), wires.addressing(name, family))
+        for name in wires.namespaces
         for family, flag in ((Family.IPV4, "-4"), (Family.IPV6, "-6"))
     ]
     for process, text in started:
         finish(process, text)
-    for name in wiring.NAMESPACES:
+    for name in wires.namespaces:
         network[name].activate_links()
-    _wait_for_addresses(network)
+    _wait_for_addresses(network, wires)
 
 
 def _load_modules(elsewhere: Namespace) -> None:
@@ -103,9 +120,9 @@ def _answer_for_everything(elsewhere: Namespace) -> None:
             elsewhere.run(("xtables-legacy-multi", *command))
 
 
-def _wait_for_addresses(network: Network) -> None:
+def _wait_for_addresses(network: Network, wires: Wiring) -> None:
     deadline = time.monotonic() + _SETTLING_SECONDS
-    pending = list(wiring.NAMESPACES)
+    pending = list(wires.namespaces)
     while pending := [name for name in pending if not network[name].addresses_settled()]:
         if time.monotonic() > deadline:
             raise LabError(f"the kernel did not bring up the IPv6 addresses of {', '.join(pending)}")

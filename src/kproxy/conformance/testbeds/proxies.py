@@ -6,6 +6,7 @@ import itertools
 import socket
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol as Interface
@@ -56,6 +57,21 @@ class Served(Interface):
         """The same as URL."""
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a node of the lab is in the cluster: its Node's name, its address, the pods' ranges (none: the topology's)."""
+
+    hostname: str
+    address: str
+    cluster_cidrs: tuple[str, ...] = ()
+
+
+OF_TOPOLOGY: Mapping[str, Identity] = {
+    node: Identity(topology.HOSTNAMES[node], str(topology.NODE_ADDRESS[node][Family.IPV4]))
+    for node in topology.NODES
+}
+
+
 class Proxies:
     """The subject on every node of a lab."""
 
@@ -67,9 +83,10 @@ class Proxies:
         profile: Profile,
         variant: Xtables,
         directory: Path,
+        nodes: Mapping[str, Identity] = OF_TOPOLOGY,
     ) -> None:
         self._network, self._subject, self._mode, self._profile = network, subject, mode, profile
-        self._directory = directory
+        self._directory, self._nodes = directory, nodes
         self._tools = xtables_directory(directory / "bin", variant)
         self._server: Served | None = None
         self._running: dict[str, Process] = {}
@@ -79,8 +96,8 @@ class Proxies:
         """Let the API server listen on every node, and start the subject there."""
         self._server = server
         address = ip_address("127.0.0.1")
-        await server.listen(listen(self._network[node], address, API_PORT) for node in topology.NODES)
-        for node in topology.NODES:
+        await server.listen(listen(self._network[node], address, API_PORT) for node in self._nodes)
+        for node in self._nodes:
             self.start(node)
 
     def start(self, node: str) -> None:
@@ -97,7 +114,7 @@ class Proxies:
     async def drop_forwarded(self) -> None:
         """Drop on every node what is forwarded after its destination was translated, below all rules there are."""
         rule = ["FORWARD", "-m", "conntrack", "--ctstate", "DNAT", "-j", "DROP"]
-        for node in topology.NODES:
+        for node in self._nodes:
             for tool in ("iptables", "ip6tables"):
                 await run_in(self._network[node], [str(self._tools / tool), "-w", "-A", *rule])
 
@@ -136,7 +153,7 @@ class Proxies:
     def _write_files(self, node: str) -> Mapping[str, str]:
         home = self._directory / node
         home.mkdir(parents=True, exist_ok=True)
-        server = self._server
+        server, who = self._server, self._nodes[node]
         values = {
             "binary": self._subject.binary,
             "python": sys.executable,
@@ -144,14 +161,16 @@ class Proxies:
             "kubeconfig": str(home / "kubeconfig.yaml"),
             "api_server": server.url(API_ADDRESS) if server else f"http://{API_ADDRESS}",
             "mode": self._mode,
-            "node": topology.HOSTNAMES[node],
-            "node_name": topology.HOSTNAMES[node],
-            "node_ip": str(topology.NODE_ADDRESS[node][Family.IPV4]),
+            "node": who.hostname,
+            "node_name": who.hostname,
+            "node_ip": who.address,
             "directory": str(home),
         }
         place = Placement(
             node=node,
             mode=self._mode,
+            hostname=who.hostname,
+            cluster_cidrs=who.cluster_cidrs,
             kubeconfig=values["kubeconfig"],
             min_sync_period=self._subject.min_sync_period,
         )
