@@ -83,10 +83,11 @@ class Proxies:
         profile: Profile,
         variant: Xtables,
         directory: Path,
-        nodes: Mapping[str, Identity] = OF_TOPOLOGY,
     ) -> None:
         self._network, self._subject, self._mode, self._profile = network, subject, mode, profile
-        self._directory, self._nodes = directory, nodes
+        self._directory = directory
+        self.nodes: Mapping[str, Identity] = OF_TOPOLOGY
+        """Where it runs, and as whom; to be changed before the start."""
         self._tools = xtables_directory(directory / "bin", variant)
         self._server: Served | None = None
         self._running: dict[str, Process] = {}
@@ -96,8 +97,8 @@ class Proxies:
         """Let the API server listen on every node, and start the subject there."""
         self._server = server
         address = ip_address("127.0.0.1")
-        await server.listen(listen(self._network[node], address, API_PORT) for node in self._nodes)
-        for node in self._nodes:
+        await server.listen(listen(self._network[node], address, API_PORT) for node in self.nodes)
+        for node in self.nodes:
             self.start(node)
 
     def start(self, node: str) -> None:
@@ -114,7 +115,7 @@ class Proxies:
     async def drop_forwarded(self) -> None:
         """Drop on every node what is forwarded after its destination was translated, below all rules there are."""
         rule = ["FORWARD", "-m", "conntrack", "--ctstate", "DNAT", "-j", "DROP"]
-        for node in self._nodes:
+        for node in self.nodes:
             for tool in ("iptables", "ip6tables"):
                 await run_in(self._network[node], [str(self._tools / tool), "-w", "-A", *rule])
 
@@ -153,7 +154,7 @@ class Proxies:
     def _write_files(self, node: str) -> Mapping[str, str]:
         home = self._directory / node
         home.mkdir(parents=True, exist_ok=True)
-        server, who = self._server, self._nodes[node]
+        server, who = self._server, self.nodes[node]
         values = {
             "binary": self._subject.binary,
             "python": sys.executable,
