@@ -10,9 +10,10 @@ Field meanings: https://kubernetes.io/docs/reference/kubernetes-api/service-reso
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -29,15 +30,15 @@ class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
 LONGEST_NAME = 253
 """Characters of a name or a namespace: DNS subdomains, as the API server has them."""
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z", max_length=LONGEST_NAME)]
-"""What names an object.  Names become parts of rules, so what no API server lets through is not read at all."""
+_NAME = r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?"
+_NAMES = re.compile(rf"(?:{_NAME}\n)*")
 
 
 class Metadata(_Object, frozen=True):
-    """ObjectMeta: identity and labels."""
+    """ObjectMeta: identity and labels.  See `well_named`."""
 
-    name: Name = ""
-    namespace: Name = ""
+    name: str = ""
+    namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] = {}
@@ -279,12 +280,28 @@ class _Header(_Object, frozen=True):
     metadata: _Identity = _Identity()
 
 
+def well_named(items: Collection[Object]) -> bool:
+    """Whether all names are DNS subdomains, and all namespaces, where there are any.
+
+    They become parts of rules, so what no API server lets through must not be read at all.  Many are looked at as one
+    text, for a cluster has many.
+    """
+    names = [item.metadata.name for item in items]
+    names += {item.metadata.namespace for item in items if item.metadata.namespace}
+    joined = "\n".join((*names, ""))
+    return joined.count("\n") == len(names) and _NAMES.fullmatch(joined) is not None
+
+
 def decode(raw: bytes | msgspec.Raw, kind: type[T]) -> T | Rejected:
-    """One object of a known kind from its JSON; `Rejected` when a field has the wrong type."""
+    """One object of a known kind from its JSON; `Rejected` when a field has the wrong type, or it is not `well_named`."""
     try:
-        return msgspec.json.decode(raw, type=kind)
+        item = msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return Rejected(kind.__name__, _key_of_broken(raw), str(error))
+    if not well_named((item,)):
+        reason = f"metadata.name and namespace must be DNS subdomains of at most {LONGEST_NAME} characters"
+        return Rejected(kind.__name__, _key_of_broken(raw), reason)
+    return item
 
 
 def _key_of_broken(raw: bytes | msgspec.Raw) -> Key:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from kproxy.net import Address
 
 DEFAULT_TIMEOUT = 60.0
+
+_PIPE_BYTES = 1 << 20
+"""What a tool may be given ahead of its reading, so that neither waits for the other: as much as the kernel lets anybody have."""
 """Seconds a command may take."""
 
 _SYSCTL_ROOT = Path("/proc/sys")
@@ -168,7 +171,7 @@ def _start(
     argv: Sequence[str], out: IO[bytes], err: IO[bytes], environment: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
             stdout=out,
@@ -178,6 +181,10 @@ def _start(
     except OSError as error:
         reason = Reason.UNSUPPORTED if error.errno in (errno.ENOENT, errno.EACCES) else Reason.OTHER
         raise HostError(shlex.join(argv), error.strerror or str(error), reason) from error
+    assert process.stdin is not None, "a pipe was asked for"
+    with contextlib.suppress(OSError):  # a smaller one will do
+        fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return process
 
 
 def _finish(

@@ -88,7 +88,7 @@ class Monitor:
     @classmethod
     @contextmanager
     def silence(cls) -> Iterator[None]:
-        """Meanwhile no monitor of this process listens, whatever it was told to ignore; what it has heard it keeps.
+        """Meanwhile no monitor of this process listens, whatever it was told to ignore; what it has heard it keeps, what others change meanwhile it does not hear.
 
         For changes by the ten thousand: the kernel makes a message of each, as long as anybody listens to it.
         """

@@ -146,7 +146,7 @@ SLICES = (
     mutant(
         "slices.headless-label-ignored",
         "Slices with the headless label are used.",
-        Patch("kproxy.state.snapshot:_owner", _without_label(api.HEADLESS_LABEL)),
+        Patch("kproxy.state.snapshot:owner_of", _without_label(api.HEADLESS_LABEL)),
         _asking_for_all("ENDPOINT_SLICES"),
         clauses="slices.headless-label.ignored",
     ),

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from kproxy.backends.iptables import names
 from kproxy.backends.iptables.base import HookRules, Options
-from kproxy.backends.iptables.compile import Context, OwnChains, SharedRule
-from kproxy.backends.iptables.rules import Chain, ChainName, Jump, Match, Rule, Table, Target
+from kproxy.backends.iptables.compile import Context, OwnChains, SharedRule, pool_chain
+from kproxy.backends.iptables.rules import Chain, ChainName, Jump, Match, Rule, Table, Target, render
 from tests.mutants.mutant import Function, Patch
 
 Edit = Callable[[Rule], Rule | None]
@@ -79,6 +79,8 @@ def edited(family: Rules, edit: Edit) -> tuple[Patch, ...]:
     editor = _Editor(family, edit)
     return (
         Patch("kproxy.backends.iptables.program:own_chains", editor.own_chains),
+        Patch("kproxy.backends.iptables.program:pool_chain", editor.pool_chain),
+        Patch("kproxy.backends.iptables.program:pool_text", editor.pool_text),
         Patch("kproxy.backends.iptables.program:endpoint_chain", editor.endpoint_chain),
         Patch("kproxy.backends.iptables.endpoint_text:endpoint_chain", editor.endpoint_chain),
         Patch("kproxy.backends.iptables.program:dispatch", editor.dispatch),
@@ -102,6 +104,14 @@ class _Editor:
             return own._replace(chains=tuple(self._chain(Table.NAT, chain) for chain in own.chains))
 
         return edited
+
+    def pool_chain(self, chain: Function) -> Function:
+        return lambda pool: self._chain(Table.NAT, chain(pool))
+
+    def pool_text(self, _: Function) -> Function:
+        """The text is made of the edited rules, and not in the quick way."""
+        edited = self.pool_chain(pool_chain)
+        return lambda pool: tuple(render(edited(pool)))
 
     def endpoint_chain(self, chain: Function) -> Function:
         """Of each endpoint, or of the one in whose place the text of all others is filled in."""

@@ -8,7 +8,7 @@ cluster IP that way, CVE-2020-8554); among equals the first by namespace and nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -29,14 +29,15 @@ Drafts = Mapping[Key, tuple[ServicePlan, ...]]
 
 def updated(claims: Claims, before: Drafts, after: Drafts, changed: Iterable[Key]) -> Claims:
     """The claims with those of the changed Services renewed; the same object when they want what they wanted."""
-    moves = [
-        (key, _wanted(before.get(key, ())).keys() ^ _wanted(after.get(key, ())).keys()) for key in changed
-    ]
+    moves = [(key, _moved(before.get(key), after.get(key, ()))) for key in changed]
     if not any(different for _, different in moves):
         return claims
     claimants, contested = dict(claims.claimants), set(claims.contested)
     for key, different in moves:
+        alone = (key,)
         for claim in different:
+            if claimants.setdefault(claim, alone) is alone:  # the most by far; an address is slow to look up
+                continue
             _toggle(claimants, claim, key)
             if len(claimants.get(claim, ())) > 1:
                 contested.add(claim)
@@ -58,6 +59,13 @@ def settle(claims: Claims, drafts: Drafts) -> tuple[dict[Key, tuple[ServicePlan,
             notes.append(Note("Service", loser, f"{_text(claim)} belongs to {'/'.join(winner)}"))
     settled = {key: tuple(_without(plan, lost[key]) for plan in drafts[key]) for key in lost}
     return settled, tuple(sorted(notes, key=lambda note: (note.key, note.text)))
+
+
+def _moved(before: Iterable[ServicePlan] | None, after: Iterable[ServicePlan]) -> Collection[Claim]:
+    """What is wanted anew or no more."""
+    if before is None:
+        return _wanted(after)
+    return _wanted(before).keys() ^ _wanted(after).keys()
 
 
 def _wanted(plans: Iterable[ServicePlan]) -> dict[Claim, Frontend]:

@@ -27,9 +27,9 @@ def _service_plan(
 ) -> ServicePlan:
     frontends = []
     for frontend in _Port(service, port, settings, *_pools(service, port, settings, notes)).frontends():
-        place = (frontend.address, frontend.port, port.protocol)
-        if place not in taken:
-            taken.add(place)
+        known = len(taken)
+        taken.add((frontend.address, frontend.port, port.protocol))
+        if len(taken) > known:
             frontends.append(frontend)
     return ServicePlan(
         name=port.name,

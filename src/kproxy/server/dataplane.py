@@ -6,6 +6,7 @@ its mode is asked for.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -39,6 +40,11 @@ log = logging.getLogger(__name__)
 
 class UnusableMode(CannotRun):
     """The configured mode cannot work here; there is no falling back to another (``cfg.mode-unusable``)."""
+
+
+def load_mode(config: Configuration) -> None:
+    """Import the backend that `dataplanes` will need, before there is a hurry."""
+    importlib.import_module(f"kproxy.backends.{Mode(config.mode).value}.kernel")
 
 
 def dataplanes(config: Configuration, primary: Family) -> dict[Family, Dataplane]:
@@ -106,12 +112,12 @@ class _Iptables:
         self._without_broken_counters = partial(without_broken_counters, tools)
 
     def apply(self, plan: Plan) -> Written:
-        return self._written(Growing((plan,)), lambda: self._kernel.apply(plan, self._options))
+        return self._written(plan.family, lambda: self._kernel.apply(plan, self._options))
 
     def begin(self, plans: Growing[Plan]) -> Written:
-        return self._written(plans, lambda: self._kernel.begin(plans, self._options))
+        return self._written(plans.latest.family, lambda: self._kernel.begin(plans, self._options))
 
-    def _written(self, plans: Growing[Plan], write: Callable[[], Applied]) -> Written:
+    def _written(self, family: Family, write: Callable[[], Applied]) -> Written:
         """Where rules are refused for a counter, they are written without (``met.nfacct-optional``)."""
         try:
             applied = write()
@@ -119,8 +125,7 @@ class _Iptables:
             known, self._options = self._options, self._without_broken_counters(self._options)
             if self._options == known:
                 raise
-            family = plans.latest.family.value
-            log.warning("%s: rules count no packets: the kernel or its tools cannot", family)
+            log.warning("%s: rules count no packets: the kernel or its tools cannot", family.value)
             applied = write()
         texts = ", ".join(f"{count} of {table.value}" for table, count in applied.written.items() if count)
         return Written(

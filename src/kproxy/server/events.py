@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kproxy.api import Rejected, decode, key_of
+from kproxy.api import Key, Rejected, decode, key_of, well_named
 from kproxy.server.store import Change, Kind, Removed, Watched
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -108,7 +108,10 @@ class Decoder:
             whole = self._list.decode(body)
         except (msgspec.ValidationError, UnicodeDecodeError):
             return self._listed_one_by_one(body)
-        return Listed(whole.items or (), (), whole.metadata.resource_version)
+        items = whole.items or ()
+        if not well_named(items):
+            return self._listed_one_by_one(body)
+        return Listed(items, (), whole.metadata.resource_version)
 
     def _listed_one_by_one(self, body: bytes) -> Listed:
         whole = _raw_list.decode(body)
@@ -124,13 +127,25 @@ class Decoder:
 
     def events(self, lines: bytes) -> list[Event]:
         """The events of some whole lines of a watch; raises `msgspec.DecodeError` when they are none."""
-        try:
-            whole = self._event.decode_lines(lines)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            whole = None
+        whole = self._all_well(lines)
         if whole is not None and all(event.type in _CHANGES for event in whole):
             return [_changed(event.type, event.object) for event in whole]
         return [self._event_of(event) for event in _raw_event.decode_lines(lines)]
+
+    def added(self, lines: bytes) -> dict[Key, Watched] | None:
+        """The objects, by key, of lines that say nothing but ADDED, as most of a WatchList's do; else None."""
+        whole = self._all_well(lines)
+        if whole is None or {event.type for event in whole} != {"ADDED"}:
+            return None
+        return {key_of(event.object): event.object for event in whole}
+
+    def _all_well(self, lines: bytes) -> list[_Event[Watched]] | None:
+        """All events, if each of them is of an object that can be read."""
+        try:
+            whole: list[_Event[Watched]] = self._event.decode_lines(lines)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        return whole if well_named([event.object for event in whole]) else None
 
     def _event_of(self, event: _Event[msgspec.Raw]) -> Event:
         match event.type:

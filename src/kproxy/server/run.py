@@ -1,8 +1,7 @@
 """Begins the daemon and keeps it running until it is told to stop, or must be started again.
 
-Called by `kproxy.server.command`; handles signals.  It asks the API server as early as it can: what is needed only when
-that has answered, `kproxy.server.serve`, is imported meanwhile.  Stopping leaves all rules in place
-(``life.restart-keeps``).
+Called by `kproxy.server.command`; handles signals.  The API server is asked when all is imported that its answer needs:
+reading the answer is work for one processor, as importing is.  Stopping leaves all rules in place (``life.restart-keeps``).
 """
 
 from __future__ import annotations
@@ -102,10 +101,11 @@ def _set_up(options: Options, ending: Ending) -> None:
     client = _client(config, options.given.text("master"))
     tuning.set_oom_score(config.oom_score_adj)
     tuning.set_conntrack(config.conntrack)
+    from kproxy.server.serve import load_mode, serve  # noqa: PLC0415 - who asks for help need not wait for it
+
+    load_mode(config)
     store = Store(time.monotonic)
     _watch_cluster(config, client, store, name)
-    from kproxy.server.serve import serve  # noqa: PLC0415 - while the API server answers
-
     serve(Daemon(config, name, store, options.given, client.requests), client, ending)
 
 

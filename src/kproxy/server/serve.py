@@ -1,7 +1,6 @@
 """The node is known, or will not be: sets up each family, opens the ports, and begins to sync.
 
-Called by `kproxy.server.run` once the API server has been asked, and imported not before: all that is not needed to
-ask is imported here.
+Called by `kproxy.server.run` once the API server has been asked.  All that only a daemon needs is imported here.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kproxy.server.advice import Situation, advice
 from kproxy.server.announce import Announcer
 from kproxy.server.client import ApiClient
 from kproxy.server.config import Configuration, Mode
-from kproxy.server.dataplane import UnusableMode, dataplanes
+from kproxy.server.dataplane import UnusableMode, dataplanes, load_mode
 from kproxy.server.lifecycle import Daemon, Ending, MustRestart, begin
 from kproxy.server.node_watch import NodeWatch, wait_for_node
 from kproxy.server.pacing import Pace
@@ -29,6 +28,8 @@ from kproxy.server.recorder import Recorder, node_reference
 from kproxy.server.settings import node_addresses, pod_networks, settings_for
 from kproxy.server.stale import StaleFlows
 from kproxy.server.sync import Dataplane, FamilySync
+
+__all__ = ["load_mode", "serve"]
 
 SETTLE_AFTER_SECONDS = 2.0
 """How long after a family's first sync the garbage collector begins its work."""

@@ -34,7 +34,7 @@ from kproxy.api import (
 from kproxy.net import Family
 from kproxy.server.triggers import Triggers
 
-_LABELS = (SERVICE_NAME_LABEL, HEADLESS_LABEL, PROXY_NAME_LABEL, ZONE_LABEL)
+_LABELS = frozenset({SERVICE_NAME_LABEL, HEADLESS_LABEL, PROXY_NAME_LABEL, ZONE_LABEL})
 
 Watched = Service | EndpointSlice | Node | ServiceCIDR
 """The objects a proxy follows."""
@@ -203,9 +203,9 @@ class Store:
             new = {key: _essence(item) for key, item in given.items()}
             if kind is Node:
                 new = old | new
-            for key, item in new.items():
-                known = old.get(key)
-                new[key] = known if known == item and known is not None else item
+            for key in old.keys() & new.keys():
+                if old[key] == new[key]:
+                    new[key] = old[key]
             for place in [place for place in self._rejected if place[0] == kind.__name__]:
                 del self._rejected[place]
             self._rejected.update({(kind.__name__, bad.key): bad for bad in rejected})
@@ -273,12 +273,12 @@ class Store:
 
 def _essence(item: V) -> V:
     """The object without the metadata that no proxy reads: version, annotations, most labels."""
-    metadata = item.metadata
+    metadata, labels = item.metadata, item.metadata.labels
     kept = Metadata(
         name=metadata.name,
         namespace=metadata.namespace,
         uid=metadata.uid,
-        labels={name: metadata.labels[name] for name in _LABELS if name in metadata.labels},
+        labels=labels if labels.keys() <= _LABELS else {n: labels[n] for n in _LABELS if n in labels},
         deletion_timestamp=metadata.deletion_timestamp,
     )
     return msgspec.structs.replace(item, metadata=kept)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from kproxy.api import SERVICE_NAME_LABEL, Cluster, EndpointSlice, Key, Service
+from kproxy.api import Cluster, EndpointSlice, Service
 from kproxy.host import HostError
 from kproxy.net import Family
 from kproxy.plan import Note, Plan, Settings, plan
@@ -22,12 +22,10 @@ from kproxy.server.pacing import Action, Pace, Pacer
 from kproxy.server.store import Feed, Store
 from kproxy.server.triggers import Triggers
 from kproxy.state import Snapshot, normalise
+from kproxy.state.parts import parts
 
 FULL_SYNC_SECONDS = 3600.0
 """After so long the kernel is not believed any more, and all is written again (``life.max-sync``)."""
-
-_PARTS = (256, 1024)
-"""With so many Services the first plan begins, and by so many it grows: the kernel's tools work while the next are planned."""
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +230,7 @@ class FamilySync:
 
     def _plans(self, cluster: Cluster, settings: Settings) -> Iterator[Plan]:
         """The cluster's; before the first one, of ever more of its Services."""
-        for part in (cluster,) if self._plan else _parts(cluster, self.family):
+        for part in (cluster,) if self._plan else parts(cluster, self.family):
             self._snapshot = normalise(part, self.family, self._snapshot)
             self._plan = plan(self._snapshot, settings, self._plan)
             yield self._plan
@@ -316,28 +314,3 @@ class FamilySync:
         if due:
             self._looked_closely = now
         return due
-
-
-def _parts(cluster: Cluster, family: Family) -> Iterator[Cluster]:
-    """Ever more of the Services whose first address is the family's, with their slices, by name; then the cluster itself."""
-    six = family is Family.IPV6
-    names = sorted(key for key, item in cluster.services.items() if (":" in item.spec.cluster_ip) is six)
-    first, step = _PARTS
-    ends = range(first, len(names), step)
-    slices = _by_service(cluster) if ends else {}
-    for end in ends:
-        some = names[:end]
-        yield replace(
-            cluster,
-            services={name: cluster.services[name] for name in some},
-            slices={key: item for name in some for key, item in slices.get(name, ())},
-        )
-    yield cluster
-
-
-def _by_service(cluster: Cluster) -> dict[Key, list[tuple[Key, EndpointSlice]]]:
-    found: dict[Key, list[tuple[Key, EndpointSlice]]] = {}
-    for key, item in cluster.slices.items():
-        owner = item.metadata.labels.get(SERVICE_NAME_LABEL, "")
-        found.setdefault((key[0], owner), []).append((key, item))
-    return found

@@ -230,6 +230,10 @@ class Watcher:
         """All objects there are, up to the bookmark that says so; nothing is believed before that."""
         found: dict[Key, Change] = {}
         for some in lines:
+            added = self._decoder.added(some)
+            if added is not None:
+                found |= added
+                continue
             events = self._decoder.events(some)
             for index, event in enumerate(events):
                 match event:

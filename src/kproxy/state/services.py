@@ -25,7 +25,7 @@ def service_of(
     item: api.Service | None, slices: tuple[api.EndpointSlice, ...], family: Family
 ) -> tuple[Service | None, tuple[Note, ...]]:
     """The Service's value and what there is to tell; no value when it is not proxied in this family."""
-    if item is None or not _is_proxied(item):
+    if item is None or not _is_proxied(item) or _is_foreign(item.spec, family):
         return None, ()
     notes: list[Note] = []
     complain = complainer(item, notes)
@@ -56,6 +56,11 @@ def _is_proxied(item: api.Service) -> bool:
         and item.spec.cluster_ip not in ("", "None")
         and api.PROXY_NAME_LABEL not in item.metadata.labels
     )
+
+
+def _is_foreign(spec: api.ServiceSpec, family: Family) -> bool:
+    """Whether it plainly has no IPv6 address, as most Services; of what it has instead the other family tells."""
+    return family is Family.IPV6 and ":" not in spec.cluster_ip and ":" not in "".join(spec.cluster_ips or ())
 
 
 def _addresses(texts: Iterable[str], family: Family, complain: Complain) -> tuple[Address, ...]:

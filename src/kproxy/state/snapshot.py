@@ -82,24 +82,28 @@ def _reindex(
     memo: Memo, slices: Mapping[Key, api.EndpointSlice], family: Family
 ) -> tuple[Mapping[Key, tuple[api.EndpointSlice, ...]], set[Key]]:
     """The family's slices by Service, brought up to date, and the Services whose slices changed."""
+    before = memo.source.slices
     arrived: dict[Key, list[api.EndpointSlice]] = {}
-    for key in changed_keys(memo.source.slices, slices):
-        for item in (memo.source.slices.get(key), slices.get(key)):
-            if item is not None and (owner := _owner(item, family)) is not None:
-                group = arrived.setdefault(owner, [])
-                if slices.get(key) is item:
-                    group.append(item)
+    for key in changed_keys(before, slices):
+        old, new = before.get(key), slices.get(key)
+        if old is not None and (owner := owner_of(old, family)) is not None:
+            arrived.setdefault(owner, [])
+        if new is not None and (owner := owner_of(new, family)) is not None:
+            arrived.setdefault(owner, []).append(new)
     if not arrived:
         return memo.slices, set()
     index = dict(memo.slices)
     for owner, group in arrived.items():
+        if len(group) == 1 and owner not in index:
+            index[owner] = tuple(group)
+            continue
         kept = [item for item in index.get(owner, ()) if slices.get(key_of(item)) is item]
         whole = {item.metadata.name: item for item in (*kept, *group)}
         _put(index, owner, tuple(whole[name] for name in sorted(whole)) or None)
     return index, set(arrived)
 
 
-def _owner(item: api.EndpointSlice, family: Family) -> Key | None:
+def owner_of(item: api.EndpointSlice, family: Family) -> Key | None:
     """The Service a slice serves in this family (``ds.slice-type``, ``obj.slice-label``, ``obj.headless-label``)."""
     if item.address_type != family.value:
         return None

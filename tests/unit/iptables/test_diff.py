@@ -97,9 +97,7 @@ def test_growth_counts_the_rules(before: Plan, after: Plan) -> None:
 
 
 def growth(block: Block) -> int:
-    text = str(block)
-    if block.growth is None:
-        return text.count("\n-A ")
+    str(block)  # who has read all lines knows
     return block.growth() if callable(block.growth) else block.growth
 
 

@@ -79,8 +79,7 @@ class Context:
     counts_localhost: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SharedRule:
+class SharedRule(NamedTuple):
     """A rule and the shared chain it belongs to."""
 
     chain: Shared
@@ -108,10 +107,22 @@ class EndpointKind(NamedTuple):
     commented: bool
 
 
+class PoolChain(NamedTuple):
+    """The chain that chooses among ``targets``, after its ``first`` rules; what `jumps` makes the rest of."""
+
+    name: ChainName
+    first: tuple[Rule, ...]
+    targets: tuple[NamedEndpoint, ...]
+    affinity_seconds: int | None
+    subject: str
+    """The service port's name where rules have comments, else empty."""
+
+
 class OwnChains(NamedTuple):
     """The chains of a service port's own, and the endpoints they lead to, each of which has a chain as well."""
 
     chains: tuple[Chain, ...]
+    pools: tuple[PoolChain, ...]
     targets: tuple[NamedEndpoint, ...]
     kind: EndpointKind
 
@@ -141,15 +152,40 @@ def own_chains(service: ServicePlan, context: Context) -> OwnChains:
     guarded = [f for f in external if f.sources is not None]
     if guarded:
         found.append(_source_ranges_chain(service, guarded, suffix))
+    pools: list[PoolChain] = []
     targets: dict[str, NamedEndpoint] = {}
     for scope, pool in _pools(service).items():
-        wanted = [_target(endpoint, identity) for endpoint in pool.endpoints]
-        found.append(_pool_chain(service, scope, wanted, suffix, context))
-        targets.update((target.text, target) for target in wanted)
+        wanted = tuple([_target(endpoint, identity) for endpoint in pool.endpoints])
+        pools.append(_pool_chain(service, scope, wanted, suffix, context))
+        targets.update([(target.text, target) for target in wanted])
     kind = EndpointKind(
         context.family, service.protocol, service.affinity_seconds is not None, context.endpoint_comments
     )
-    return OwnChains(tuple(found), tuple(targets.values()), kind)
+    return OwnChains(tuple(found), tuple(pools), tuple(targets.values()), kind)
+
+
+def pool_chain(pool: PoolChain) -> Chain:
+    """All its rules: what is remembered of a client goes before chance."""
+    rules = list(pool.first)
+    if pool.affinity_seconds is not None:
+        rules += [remembered_jump(target, pool.affinity_seconds, pool.subject) for target in pool.targets]
+    for left, target in zip(range(len(pool.targets), 0, -1), pool.targets, strict=True):
+        rules.append(chance_jump(target, left, pool.subject))
+    return Chain(pool.name, tuple(rules))
+
+
+def remembered_jump(target: NamedEndpoint, seconds: int, subject: str) -> Rule:
+    """To the endpoint that the client was sent to before."""
+    return Rule(Jump(target.chain), (RecentlySeen(target.chain, seconds),), _to(target, subject))
+
+
+def chance_jump(target: NamedEndpoint, left: int, subject: str) -> Rule:
+    """To an endpoint, one of so many that are left to choose from."""
+    return Rule(Jump(target.chain), (OneIn(left),) if left > 1 else (), _to(target, subject))
+
+
+def _to(target: NamedEndpoint, subject: str) -> str:
+    return f"{subject} -> {target.text}" if subject else ""
 
 
 def endpoint_chain(target: NamedEndpoint, kind: EndpointKind, subject: str) -> Chain:
@@ -292,22 +328,16 @@ def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: 
 
 
 def _pool_chain(
-    service: ServicePlan, scope: Scope, wanted: list[NamedEndpoint], suffix: str, context: Context
-) -> Chain:
-    rules: list[Rule] = []
+    service: ServicePlan, scope: Scope, wanted: tuple[NamedEndpoint, ...], suffix: str, context: Context
+) -> PoolChain:
+    first: list[Rule] = []
     for frontend in service.frontends:
         if frontend.exposure is Exposure.CLUSTER_IP and frontend.pool.scope is scope:
             addressed = _addressed_to(service, frontend)
-            rules += _masquerade(frontend.masquerade, addressed, f"{service.name} cluster IP", context)
-    comments = [f"{service.name} -> {target.text}" if context.endpoint_comments else "" for target in wanted]
-    if service.affinity_seconds is not None:
-        for target, comment in zip(wanted, comments, strict=True):
-            seen = RecentlySeen(target.chain, service.affinity_seconds)
-            rules.append(Rule(Jump(target.chain), (seen,), comment))
-    for left, target, comment in zip(range(len(wanted), 0, -1), wanted, comments, strict=True):
-        chance = (OneIn(left),) if left > 1 else ()
-        rules.append(Rule(Jump(target.chain), chance, comment))
-    return Chain(names.POOL_PREFIX[scope] + suffix, tuple(rules))
+            first += _masquerade(frontend.masquerade, addressed, f"{service.name} cluster IP", context)
+    subject = str(service.name) if context.endpoint_comments else ""
+    name = names.POOL_PREFIX[scope] + suffix
+    return PoolChain(name, tuple(first), wanted, service.affinity_seconds, subject)
 
 
 def _masquerade(kind: Masquerade, addressed: tuple[Match, ...], comment: str, context: Context) -> list[Rule]:
@@ -334,5 +364,5 @@ def _from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match
 
 def _target(endpoint: Endpoint, identity: str) -> NamedEndpoint:
     address = text_of(endpoint.address)
-    text = f"{address}:{endpoint.port}" if endpoint.address.version == 4 else f"[{address}]:{endpoint.port}"
+    text = f"[{address}]:{endpoint.port}" if ":" in address else f"{address}:{endpoint.port}"
     return NamedEndpoint(endpoint, address, text, names.ENDPOINT_PREFIX + names.suffix(identity + text))

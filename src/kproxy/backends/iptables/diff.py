@@ -55,12 +55,12 @@ class Block:
 
     ``lines`` may be made while they are read, and then only once; each text is a line, or several with line ends
     between them.  ``growth`` is how many more rules the table has afterwards (a `Rewrite` counts from zero), a function
-    where only who has read all lines can know; None: as many as it appends.
+    where only who has read all lines can know.
     """
 
     table: Table
     lines: Iterable[str]
-    growth: int | Callable[[], int] | None = 0
+    growth: int | Callable[[], int] = 0
 
     def __str__(self) -> str:
         return "".join(self.chunks())
@@ -97,13 +97,16 @@ class Rewrite:
             yield Block(Table.FILTER, early)
         yield _whole(Table.MANGLE, {names.CANARY: ()})
         yield from self._nat()
-        yield Block(Table.FILTER, self._filter(), None)
+        written = _WrittenChains()
+        yield Block(Table.FILTER, self._filter(written), written.rules)
 
-    def _filter(self) -> Iterator[str]:
+    def _filter(self, written: _WrittenChains) -> Iterator[str]:
         desired = self.programs.whole()
         constant = _texts(base.constant_chains(desired.options)[Table.FILTER])
         shared = {s.chain: _appended(desired, s) for s in _FILTER_SHARED}
-        yield from _declared({names.CANARY: (), **constant, **shared})
+        texts = {names.CANARY: (), **constant, **shared}
+        written.note(texts)
+        yield from _declared(texts)
 
     def _nat(self) -> Iterator[Block]:
         written = _WrittenChains()
@@ -165,7 +168,7 @@ class Rewrite:
 
 
 class _WrittenChains:
-    """What a `Rewrite` has written of the nat table; a chain may be written again while programs grow."""
+    """What a `Rewrite` has written of a table; a chain may be written again while programs grow."""
 
     def __init__(self) -> None:
         self.sizes: dict[ChainName, int] = {}

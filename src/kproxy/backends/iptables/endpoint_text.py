@@ -1,6 +1,6 @@
-"""The chains of endpoints as text, by far the most of what ``iptables-restore`` is given.
+"""The chains of endpoints, and those that choose among them, as text: by far the most of what ``iptables-restore`` is given.
 
-They are alike but for a name and an address: so the chain of one that nobody has is rendered, once for each
+They are alike but for names and an address: so what one that nobody has would get is rendered, once for each
 kind, and the others are filled into its lines.  Beside `kproxy.backends.iptables.rules`, which renders all else.  Pure.
 """
 
@@ -10,16 +10,21 @@ from functools import cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
 
-from kproxy.backends.iptables.compile import NamedEndpoint, endpoint_chain
-from kproxy.backends.iptables.rules import COMMENT_LIMIT, render
+from kproxy.backends.iptables.compile import (
+    NamedEndpoint,
+    chance_jump,
+    endpoint_chain,
+    remembered_jump,
+)
+from kproxy.backends.iptables.rules import COMMENT_LIMIT, render, specification
 from kproxy.net import Family, text_of
 from kproxy.plan import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kproxy.backends.iptables.compile import EndpointKind
-    from kproxy.backends.iptables.rules import ChainName
+    from kproxy.backends.iptables.compile import EndpointKind, PoolChain
+    from kproxy.backends.iptables.rules import ChainName, Rule
     from kproxy.net import Address
 
 _NOBODYS: dict[Family, Address] = {
@@ -27,6 +32,42 @@ _NOBODYS: dict[Family, Address] = {
     Family.IPV6: IPv6Address("ff00::ffff"),
 }
 _SUBJECT = "SUBJECT"
+
+
+def pool_text(pool: PoolChain) -> tuple[str, ...]:
+    """The ``-A`` lines of the chain that chooses an endpoint: what `render` makes of `pool_chain`."""
+    append = f"-A {pool.name} "
+    lines = [append + specification(rule) for rule in pool.first]
+    subject, seconds = pool.subject, pool.affinity_seconds
+    if seconds is not None:
+        fill = _remembered(seconds, commented=bool(subject))
+        lines += [append + fill(target.chain, _about(target, subject)) for target in pool.targets]
+    left = len(pool.targets)
+    for target in pool.targets:
+        fill = _chance(left, commented=bool(subject))
+        lines.append(append + fill(target.chain, _about(target, subject)))
+        left -= 1
+    return tuple(lines)
+
+
+def _about(target: NamedEndpoint, subject: str) -> str:
+    return f"{subject} -> {target.text}"[:COMMENT_LIMIT] if subject else ""
+
+
+@cache
+def _remembered(seconds: int, *, commented: bool) -> Callable[..., str]:
+    return _jump(remembered_jump(_nobody(Family.IPV4), seconds, _SUBJECT if commented else ""))
+
+
+@cache
+def _chance(left: int, *, commented: bool) -> Callable[..., str]:
+    return _jump(chance_jump(_nobody(Family.IPV4), left, _SUBJECT if commented else ""))
+
+
+def _jump(rule: Rule) -> Callable[..., str]:
+    """A rule of nobody's, to be called with chain and comment."""
+    slots = {f"{_SUBJECT} -> {_nobody(Family.IPV4).text}": "{1}", _nobody(Family.IPV4).chain: "{0}"}
+    return _with_slots(specification(rule), slots).format
 
 
 def endpoint_texts(
@@ -42,11 +83,15 @@ def endpoint_texts(
 @cache
 def _patterns(kind: EndpointKind) -> tuple[Callable[..., str], ...]:
     """One a line, to be called with chain, address, address and port, subject."""
-    address = text_of(_NOBODYS[kind.family])
-    text = f"{address}:65535" if kind.family is Family.IPV4 else f"[{address}]:65535"
-    nobody = NamedEndpoint(Endpoint(_NOBODYS[kind.family], 65535, local=False), address, text, "CHAIN")
+    nobody = _nobody(kind.family)
     slots = {nobody.text: "{2}", nobody.address: "{1}", nobody.chain: "{0}", _SUBJECT: "{3}"}
     return tuple(_with_slots(line, slots).format for line in render(endpoint_chain(nobody, kind, _SUBJECT)))
+
+
+def _nobody(family: Family) -> NamedEndpoint:
+    address = text_of(_NOBODYS[family])
+    text = f"{address}:65535" if family is Family.IPV4 else f"[{address}]:65535"
+    return NamedEndpoint(Endpoint(_NOBODYS[family], 65535, local=False), address, text, "CHAIN")
 
 
 def _with_slots(line: str, slots: dict[str, str]) -> str:

@@ -78,14 +78,8 @@ def suffix(text: str) -> str:
     """First 16 characters of the base32 of the SHA-256 of ``text`` (behaviour ``ipt.chain-names``)."""
     bits = int.from_bytes(hashlib.sha256(text.encode()).digest()[:10])
     return (
-        _PAIRS[bits >> 70]
-        + _PAIRS[bits >> 60 & 1023]
-        + _PAIRS[bits >> 50 & 1023]
-        + _PAIRS[bits >> 40 & 1023]
-        + _PAIRS[bits >> 30 & 1023]
-        + _PAIRS[bits >> 20 & 1023]
-        + _PAIRS[bits >> 10 & 1023]
-        + _PAIRS[bits & 1023]
+        f"{_PAIRS[bits >> 70]}{_PAIRS[bits >> 60 & 1023]}{_PAIRS[bits >> 50 & 1023]}{_PAIRS[bits >> 40 & 1023]}"
+        f"{_PAIRS[bits >> 30 & 1023]}{_PAIRS[bits >> 20 & 1023]}{_PAIRS[bits >> 10 & 1023]}{_PAIRS[bits & 1023]}"
     )
 
 

@@ -18,8 +18,9 @@ from kproxy.backends.iptables.compile import (
     endpoint_chain,
     localhost_node_ports,
     own_chains,
+    pool_chain,
 )
-from kproxy.backends.iptables.endpoint_text import endpoint_texts
+from kproxy.backends.iptables.endpoint_text import endpoint_texts, pool_text
 from kproxy.backends.iptables.names import Shared
 from kproxy.backends.iptables.rules import Chain, PacketCounter, Ruleset, Table, render, specification
 
@@ -56,12 +57,15 @@ class Fragment:
         """Its own chains in the nat table."""
         own = own_chains(self.service, self.context)
         subject = str(self.service.name)
-        return (*own.chains, *(endpoint_chain(target, own.kind, subject) for target in own.targets))
+        endpoints = (endpoint_chain(target, own.kind, subject) for target in own.targets)
+        return (*own.chains, *map(pool_chain, own.pools), *endpoints)
 
     def text(self) -> dict[ChainName, tuple[str, ...]]:
         """Its own chains as ``-A`` lines: the same as of `chains`, in a third of the time."""
         own = own_chains(self.service, self.context)
         texts = {chain.name: tuple(render(chain)) for chain in own.chains}
+        for pool in own.pools:
+            texts[pool.name] = pool_text(pool)
         if own.targets:
             texts.update(endpoint_texts(own.targets, own.kind, str(self.service.name)))
         return texts

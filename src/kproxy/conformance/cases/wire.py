@@ -35,9 +35,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases.profiles import (
-    LIBERAL,
-)
+from kproxy.conformance.cases.profiles import LIBERAL
 from kproxy.net import Protocol
 
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)

@@ -180,8 +180,7 @@ class IptablesKernel:
             appended += text.startswith(("-A ", "-I ")) + text.count("\n-A ") + text.count("\n-I ")
             yield text
         written[block.table] += appended
-        growth = block.growth() if callable(block.growth) else block.growth
-        self._total[block.table] += appended if growth is None else growth
+        self._total[block.table] += block.growth() if callable(block.growth) else block.growth
 
     def _hooked(self, hook: HookRules, rule: Rule) -> bool:
         return self.tools.has_rule(hook.table, hook.hook.value, rule)
