@@ -191,7 +191,7 @@ def test_what_modes_cannot_do_is_said(name: str) -> None:
     """Behaviours ``np.localhost.ipvs-nft``, ``np.forward-policy``, ``eip.is-node-ip``."""
     assert load(name, "/bin/true").without == {
         "nftables": {Feature.LOCALHOST_NODE_PORTS, Feature.FORWARD_POLICY},
-        "ipvs": {Feature.LOCALHOST_NODE_PORTS, Feature.EXTERNAL_IPS_OF_NODES},
+        "ipvs": {Feature.LOCALHOST_NODE_PORTS, Feature.EXTERNAL_IPS_OF_NODES, Feature.SHARED_SOURCE_PORT},
     }
 
 
@@ -204,7 +204,6 @@ def test_kproxy_deviates_in_ipvs_mode_only_and_only_by_what_its_kernel_cannot_do
         "detect-local.cluster-cidr-of-one-family",
         "node-port.node-sends-from-its-number",
         "protocols.sctp-beside-the-others",
-        "load-balancer.one-source-port-to-two-addresses",
         "affinity.time-runs-out",
         "affinity.time-is-changed",
         "fuzz.*",

@@ -31,6 +31,7 @@ class Feature(enum.Enum):
     FORWARD_POLICY = "forwardPolicyDrop"
     EXTERNAL_IPS_OF_NODES = "externalIPsOfNodes"
     HEALTH_CHECKS = "healthCheckNodePort"
+    SHARED_SOURCE_PORT = "sharedSourcePort"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

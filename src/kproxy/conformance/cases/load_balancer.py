@@ -121,7 +121,7 @@ ONE_SOURCE_PORT_TO_TWO_ADDRESSES = case(
     Use(flow="first", expect=STILL),
     Use(flow="second", expect=STILL),
     clauses=SERVED | {"load-balancer.every-ip.served"},
-    features=FEATURES,
+    features=FEATURES | {Feature.SHARED_SOURCE_PORT},
 )
 
 ONLY_A_HOSTNAME = case(
