@@ -112,6 +112,12 @@ SERVERS = (
         clauses="change.service-deleted.not-served",
     ),
     on_kernel(
+        "ipvs.node-addresses-of-the-start",
+        "What comes and goes on other interfaces is not heard of.",
+        Patch("kproxy.backends.ipvs.kernel.device:News.any", answering(value=False)),
+        clauses="node-port.addresses.gained.served",
+    ),
+    on_kernel(
         "ipvs.node-port-addresses",
         "Node ports are served at every address, whatever is configured.",
         Patch(

@@ -22,7 +22,6 @@ from kproxy.conformance.reports.results import Report, Result
 from kproxy.conformance.run import Finding
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import Subject, load
-from kproxy.conformance.surroundings import node_facts
 from kproxy.conformance.testbeds import netns, simulator
 from kproxy.conformance.world import World
 from kproxy.lab.processes import Xtables
@@ -161,8 +160,7 @@ def _grounds(finding: Finding) -> frozenset[str]:
     for earlier in instance.case.steps[: finding.step]:
         world.change(earlier)
     question = instance.question(step.sender, step.to)
-    facts = node_facts(question.judge, instance.case.profile)
-    return frozenset(expect(world.cluster(), facts, question.packet).clauses)
+    return frozenset(expect(world.cluster(), world.facts(question.judge), question.packet).clauses)
 
 
 async def judge_by_test(wrong: Mutant) -> Judgement:

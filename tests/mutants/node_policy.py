@@ -132,6 +132,19 @@ def _with(**settings: Any) -> Any:  # noqa: ANN401
     return wrap
 
 
+def _of_the_start(node_ports: Function) -> Function:
+    """Every address is every one that there was at the start."""
+    first: dict[object, Any] = {}
+
+    def known(settings: Settings) -> NodePorts:
+        there = first.setdefault((settings.node, settings.family), settings.node_addresses)
+        found: NodePorts = node_ports(settings)
+        listed = tuple(a for a in there if not a.is_loopback) if found.addresses is None else found.addresses
+        return NodePorts(addresses=listed, localhost=found.localhost)
+
+    return known
+
+
 def _everywhere(node_ports: Function) -> Function:
     return lambda settings: NodePorts(addresses=None, localhost=node_ports(settings).localhost)
 
@@ -216,6 +229,22 @@ CONFIGURATION = (
         "Node ports are served on all addresses.",
         Patch("kproxy.plan.planner:node_ports", _everywhere),
         clauses="node-port.addresses.outside-configured.untouched node-port.addresses.not-primary.untouched",
+    ),
+    mutant(
+        "configuration.node-port-addresses-of-the-start",
+        "Where all addresses serve node ports, those that come later do not.",
+        Patch("kproxy.plan.planner:node_ports", _of_the_start),
+        clauses="node-port.addresses.gained.served",
+    ),
+    mutant(
+        "configuration.masquerade-bit-ignored",
+        "The mark's bit is 14, whatever is configured.",
+        Patch(
+            "kproxy.backends.iptables.kernel:machine_options",
+            lambda options: lambda tools, _bit: options(tools, 14),
+        ),
+        clauses="restart.masquerade-bit.followed",
+        needs_kernel=True,
     ),
     mutant(
         "configuration.localhost-on",

@@ -15,7 +15,6 @@ from kproxy.conformance.case import Case, Hold, Lawful, Probe, ReachedBackend, U
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.regressions import REGRESSIONS, Shows
 from kproxy.conformance.run import describe, rounds
-from kproxy.conformance.surroundings import node_facts
 from kproxy.conformance.world import World
 from kproxy.spec.clauses import CLAUSES, TRANSITION_CLAUSES
 from kproxy.spec.oracle import expect
@@ -61,11 +60,11 @@ def ask_the_oracle(instance: Instance) -> Iterator[Asked]:
         world.change(step)
         if isinstance(step, Probe | Hold):
             asked = instance.question(step.sender, step.to)
-            facts = node_facts(asked.judge, instance.case.profile)
+            facts = world.facts(asked.judge)
             answer = expect(world.cluster(), facts, asked.packet)
             yield Asked(step, instance.outcomes(step.expect, step.to), answer)
             if passed := instance.passed(step.sender, step.to):
-                facts = node_facts(passed.judge, instance.case.profile)
+                facts = world.facts(passed.judge)
                 yield Asked(step, PASSED_ON, expect(world.cluster(), facts, passed.packet))
 
 

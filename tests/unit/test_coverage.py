@@ -20,7 +20,7 @@ PACKETS = range(1, 14)
 """Groups of behaviours that packets show."""
 
 NOT_HELD = """
-np.addr-hotplug np.addresses.primary-unknown np.addresses.reread masq.bit.change eip.ipvs-off-machine lb.rolling-update
+np.addresses.primary-unknown eip.ipvs-off-machine lb.rolling-update
 aff.table-limit hair.nft.direct hair.ipvs.direct det.clustercidr.first-only ct.eintr ct.hashsize
 proto.sctp.multihoming proto.sctp.module ds.capability ds.primary ds.independent-sync ds.v6-specials
 ds.ipvs-names

@@ -216,15 +216,11 @@ class Instance:
         return named[0] if named else service.ports[0]
 
     def _address(self, service: Service, to: Target) -> Address:
+        if (of_node := _NODE_ADDRESSES.get(to.kind)) is not None:
+            return of_node[to.node][self.family]
         match to.kind:
             case TargetKind.CLUSTER_IP:
                 return self.cluster_ip(service)
-            case TargetKind.NODE_PORT:
-                return topology.NODE_ADDRESS[to.node][self.family]
-            case TargetKind.HEALTH_CHECK:
-                return topology.NODE_ADDRESS[to.node][self.family]
-            case TargetKind.NODE_PORT_SECOND | TargetKind.HEALTH_CHECK_SECOND:
-                return topology.SECOND_ADDRESS[to.node][self.family]
             case TargetKind.NODE_PORT_LOCALHOST:
                 return LOOPBACK[self.family]
             case TargetKind.EXTERNAL_IP:
@@ -233,7 +229,7 @@ class Instance:
                 return self.vip(service, to.index)
             case TargetKind.BACKEND:
                 return self.address_on(to.node)
-            case TargetKind.LOOPBACK_DAEMON | TargetKind.UNALLOCATED:
+            case _:
                 raise AssertionError(to.kind)
 
     def _port_number(self, service: Service, port: Port, to: Target) -> int:
@@ -282,6 +278,8 @@ class Instance:
                 return LOOPBACK[self.family]
             case TargetKind.NODE_PORT_SECOND | TargetKind.HEALTH_CHECK_SECOND:
                 return topology.SECOND_ADDRESS[node][self.family]
+            case TargetKind.NODE_PORT_GAINED if to.node == node:
+                return topology.GAINED_ADDRESS[node][self.family]
             case TargetKind.BACKEND if to.node in topology.PODS[node]:
                 return topology.POD_GATEWAY[node][self.family]
             case _:
@@ -329,9 +327,21 @@ def _port_slot(name: str) -> int:
 
 
 NODE_PORT_KINDS = frozenset(
-    {TargetKind.NODE_PORT, TargetKind.NODE_PORT_SECOND, TargetKind.NODE_PORT_LOCALHOST}
+    {
+        TargetKind.NODE_PORT,
+        TargetKind.NODE_PORT_SECOND,
+        TargetKind.NODE_PORT_GAINED,
+        TargetKind.NODE_PORT_LOCALHOST,
+    }
 )
 HEALTH_CHECK_KINDS = frozenset({TargetKind.HEALTH_CHECK, TargetKind.HEALTH_CHECK_SECOND})
+_NODE_ADDRESSES = {
+    TargetKind.NODE_PORT: topology.NODE_ADDRESS,
+    TargetKind.NODE_PORT_SECOND: topology.SECOND_ADDRESS,
+    TargetKind.NODE_PORT_GAINED: topology.GAINED_ADDRESS,
+    TargetKind.HEALTH_CHECK: topology.NODE_ADDRESS,
+    TargetKind.HEALTH_CHECK_SECOND: topology.SECOND_ADDRESS,
+}
 _SECOND_KINDS = frozenset({TargetKind.NODE_PORT_SECOND, TargetKind.HEALTH_CHECK_SECOND})
 _ON_NODE_KINDS = NODE_PORT_KINDS | HEALTH_CHECK_KINDS | {TargetKind.LOOPBACK_DAEMON}
 

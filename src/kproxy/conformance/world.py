@@ -6,15 +6,32 @@ test read the whole as a `kproxy.api.Cluster`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from kproxy import api
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import AddServiceCidr, Apply, Delete, Relabel, Restart, Service, Step
+from kproxy.conformance.case import (
+    AddServiceCidr,
+    Apply,
+    Delete,
+    GainAddress,
+    Relabel,
+    Restart,
+    Service,
+    Step,
+)
 from kproxy.conformance.documents import Document, documents
-from kproxy.conformance.surroundings import node_document, node_documents, service_cidr_document
+from kproxy.conformance.surroundings import (
+    node_document,
+    node_documents,
+    node_facts,
+    service_cidr_document,
+)
+from kproxy.lab import topology
+from kproxy.net import Family
+from kproxy.spec.node import NodeFacts
 
 Key = tuple[str, str, str]
 """(kind, namespace, name)."""
@@ -40,9 +57,18 @@ class RestartProxy:
 
     node: str
     meanwhile: tuple[Change, ...]
+    masquerade_bit: int | None = None
 
 
-Change = Put | Remove | RestartProxy
+@dataclass(frozen=True, slots=True)
+class AddAddress:
+    """Give a node its one more address of a family, `topology.GAINED_ADDRESS`."""
+
+    node: str
+    family: Family
+
+
+Change = Put | Remove | RestartProxy | AddAddress
 
 
 def key_of(document: Document) -> Key:
@@ -62,6 +88,10 @@ class World:
 
     instance: Instance
     objects: dict[Key, Document] = field(default_factory=surroundings)
+    gained: set[str] = field(default_factory=set)
+    """Nodes that have one more address than they started with."""
+    surprised: set[str] = field(default_factory=set)
+    """Those of them whose proxy was running then, and still is."""
 
     def change(self, step: Step) -> tuple[Change, ...]:
         """Carry out a step that changes objects; what must be written, Services before slices."""
@@ -74,8 +104,13 @@ class World:
                 return (self._put(node_document(node, zone)),)
             case AddServiceCidr():
                 return (self._put(service_cidr_document(second=True)),)
-            case Restart(node=node, meanwhile=meanwhile):
-                return (RestartProxy(node, self.change(meanwhile) if meanwhile else ()),)
+            case GainAddress(node=node):
+                self.gained.add(node)
+                self.surprised.add(node)
+                return (AddAddress(node, self.instance.family),)
+            case Restart(node=node, meanwhile=meanwhile, masquerade_bit=bit):
+                self.surprised.discard(node)
+                return (RestartProxy(node, self.change(meanwhile) if meanwhile else (), bit),)
             case _:
                 return ()
 
@@ -111,6 +146,15 @@ class World:
         """Remove all objects of the instance."""
         own = [key for key in self.objects if key[1] == self.instance.namespace]
         return tuple(self._remove(key) for key in own)
+
+    def facts(self, node: str) -> NodeFacts:
+        """What the oracle must know of a node."""
+        facts = node_facts(node, self.instance.case.profile)
+        if node not in self.gained:
+            return facts
+        more = frozenset({topology.GAINED_ADDRESS[node][self.instance.family]})
+        late = more if node in self.surprised else frozenset()
+        return replace(facts, addresses=facts.addresses | more, late_addresses=late)
 
     def cluster(self) -> api.Cluster:
         """The objects as the proxy and the oracle read them."""

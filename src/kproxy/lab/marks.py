@@ -28,8 +28,10 @@ async def probe(lab: Lab, request: ProbeRequest, mark: int) -> tuple[Observation
 
 
 def _leaving(capture: socket.socket) -> Iterator[_Ends]:
+    """Probes' first packets: those that follow in a connection meet no rule of a nat table, and keep any mark."""
     with suppress(BlockingIOError):
         while True:
             data, address = capture.recvfrom(bpf.SNAP)
-            if address[2] == socket.PACKET_OUTGOING and packets.transport(data):
+            known = packets.identify(data)
+            if address[2] == socket.PACKET_OUTGOING and known and known[0] is packets.Kind.FIRST:
                 yield packets.ends(data)

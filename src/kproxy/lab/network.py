@@ -49,6 +49,12 @@ class Network:
         """A namespace by its name in the topology; KeyError for others."""
         return self._namespaces[name]
 
+    def gain(self, node: str, family: Family) -> None:
+        """Give a node its one more address, ready for packets when this returns; again does no harm."""
+        flag = "-4" if family is Family.IPV4 else "-6"
+        self[node].run(("ip", flag, "-batch", "-"), wiring.gained(node, family))
+        _wait_for_addresses(self, [node])
+
     def __enter__(self) -> Self:
         """Itself."""
         return self
@@ -98,7 +104,7 @@ def _wire(network: Network, wires: Wiring) -> None:
         finish(process, text)
     for name in wires.namespaces:
         network[name].activate_links()
-    _wait_for_addresses(network, wires)
+    _wait_for_addresses(network, wires.namespaces)
 
 
 def _load_modules(elsewhere: Namespace) -> None:
@@ -120,9 +126,9 @@ def _answer_for_everything(elsewhere: Namespace) -> None:
             elsewhere.run(("xtables-legacy-multi", *command))
 
 
-def _wait_for_addresses(network: Network, wires: Wiring) -> None:
+def _wait_for_addresses(network: Network, names: Iterable[str]) -> None:
     deadline = time.monotonic() + _SETTLING_SECONDS
-    pending = list(wires.namespaces)
+    pending = list(names)
     while pending := [name for name in pending if not network[name].addresses_settled()]:
         if time.monotonic() > deadline:
             raise LabError(f"the kernel did not bring up the IPv6 addresses of {', '.join(pending)}")

@@ -66,6 +66,12 @@ SECOND_ADDRESS = {
     "a": _pair("172.19.0.2", "fd00:19::2"),
     "b": _pair("172.19.0.3", "fd00:19::3"),
 }
+GAINED_ADDRESS = {
+    "a": _pair("172.18.0.12", "fd00:18::12"),
+    "b": _pair("172.18.0.13", "fd00:18::13"),
+}
+"""What a node may get in the course of a case, on its uplink; it sends nothing from there."""
+
 POD_GATEWAY = {
     "a": _pair("10.244.1.1", "fd00:244:0:1::1"),
     "b": _pair("10.244.2.1", "fd00:244:0:2::1"),

@@ -109,6 +109,16 @@ def addressing(name: str, family: Family) -> str:
     return "\n".join(["link set lo up", *lines])
 
 
+def gained(node: str, family: Family) -> str:
+    """The batch that gives a node, at work already, its one more address; twice is as good as once.
+
+    IPv4 has it as a secondary address, IPv6 as one not preferred: neither is chosen as a source.
+    """
+    address, network = t.GAINED_ADDRESS[node][family], t.NODE_NETWORK[family]
+    unused = " nodad preferred_lft 0" if family is Family.IPV6 else ""
+    return f"address replace {address}/{network.prefixlen} dev {t.UPLINK}{unused}"
+
+
 ELSEWHERE_RULES = f"""
 table inet elsewhere {{
   chain prerouting {{

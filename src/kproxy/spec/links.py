@@ -79,6 +79,11 @@ def unit_test(file: str) -> str:
     return f"{_KUBERNETES}/blob/master/pkg/proxy/{file}_test.go"
 
 
+def source(file: str) -> str:
+    """A file of upstream's proxy, for what only it says."""
+    return f"{_KUBERNETES}/blob/v1.36.0/{file}.go"
+
+
 def issue(number: int) -> str:
     """An upstream issue or pull request."""
     return f"{_KUBERNETES}/issues/{number}"
@@ -102,4 +107,8 @@ UNIT_SERVICE_MAP = unit_test("servicechangetracker")
 UNIT_ENDPOINTS_MAP = unit_test("endpointschangetracker")
 UNIT_CONNTRACK = unit_test("conntrack/cleanup")
 UNIT_DETECT_LOCAL = unit_test("util/localdetector")
+SOURCE_NODE_PORT_ADDRESSES = source("pkg/proxy/util/nodeport_addresses")
+SOURCE_IPTABLES = source("pkg/proxy/iptables/proxier")
+SOURCE_NFTABLES = source("pkg/proxy/nftables/proxier")
+SOURCE_IPVS = source("pkg/proxy/ipvs/proxier")
 UNIT_NODE_PORT_ADDRESSES = unit_test("util/nodeport_addresses")

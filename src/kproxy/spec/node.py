@@ -24,7 +24,8 @@ class DetectMode(enum.Enum):
 class NodeFacts:
     """The node a packet is judged on.
 
-    ``addresses``: every address of its interfaces, loopback included.  ``cluster_cidrs`` as
+    ``addresses``: every address of its interfaces, loopback included; ``late_addresses``: those of them that it
+    got after its proxy had started.  ``cluster_cidrs`` as
     configured, in order.  ``detect_interface``: the bridge's name or the name prefix.
     ``node_port_addresses``: the configured list; empty when unset (then the default of the
     proxy's mode holds, and modes differ); the word ``primary`` is `PRIMARY`.
@@ -40,6 +41,7 @@ class NodeFacts:
     node_port_addresses: tuple[Network, ...] | Primary = ()
     localhost_node_ports: bool | None = None
     allow_external_ips: bool = True
+    late_addresses: frozenset[Address] = frozenset()
 
 
 class Primary(enum.Enum):

@@ -35,6 +35,8 @@ def serves_node_ports(cluster: api.Cluster, node: NodeFacts, address: Address) -
             return _primary_serves(cluster, node, address)
         case ():
             return _serves_by_default(cluster, node, address)
+        case ranges if address in node.late_addresses:
+            return _ranges_serve_late(_ranges_serve(ranges, address), ranges, address)
         case ranges:
             return _ranges_serve(ranges, address)
 
@@ -79,6 +81,17 @@ def _ranges_serve(ranges: tuple[Network, ...], address: Address) -> Answer:
     if any(address in r for r in own):
         return Serves.YES, (clause("node-port.addresses.inside-configured.served"),)
     return Serves.NO, (clause("node-port.addresses.outside-configured.untouched"),)
+
+
+def _ranges_serve_late(answer: Answer, ranges: tuple[Network, ...], address: Address) -> Answer:
+    """An address that the node got later: all are all, but a list may have been looked through at the start."""
+    serves, reasons = answer
+    if serves is Serves.NO:
+        return answer
+    own = [r for r in ranges if family_of(r) is family_of(address)]
+    if not own or any(r.prefixlen == 0 for r in own):
+        return serves, (*reasons, clause("node-port.addresses.gained.served"))
+    return Serves.EITHER, (*reasons, clause("node-port.addresses.gained-inside-configured.either"))
 
 
 def primary_address(cluster: api.Cluster, node: NodeFacts, family: Family) -> Address | None:

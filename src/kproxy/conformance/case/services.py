@@ -154,6 +154,10 @@ class Service:
         kind = TargetKind.NODE_PORT_SECOND if second else TargetKind.NODE_PORT
         return Target(kind, self.name, self.generation, node=node)
 
+    def gained_node_port(self, node: str) -> Target:
+        """Its node port on the address that `GainAddress` gives the node."""
+        return Target(TargetKind.NODE_PORT_GAINED, self.name, self.generation, node=node)
+
     def health_check(self, node: str, *, second: bool = False) -> Target:
         """Its health check node port on a node's primary address (or on the one of its second interface)."""
         kind = TargetKind.HEALTH_CHECK_SECOND if second else TargetKind.HEALTH_CHECK

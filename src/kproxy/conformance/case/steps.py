@@ -175,14 +175,25 @@ class AddServiceCidr:
 
 
 @dataclass(frozen=True, slots=True)
+class GainAddress:
+    """Give a node one more address on the node network, which it keeps as long as the lab lasts."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class Restart:
-    """Kill the node's proxy (SIGKILL) and start it again; ``meanwhile`` happens while it is down."""
+    """Kill the node's proxy (SIGKILL) and start it again; ``meanwhile`` happens while it is down.
+
+    ``masquerade_bit``: what its configuration says from now on; None leaves it.
+    """
 
     node: str
     meanwhile: Apply | Delete | None = None
+    masquerade_bit: int | None = None
 
 
-Mutation = Apply | Delete | Relabel | AddServiceCidr | Restart
+Mutation = Apply | Delete | Relabel | AddServiceCidr | GainAddress | Restart
 """What is changed, before a barrier."""
 
 Act = Deafen | OutOfWindow

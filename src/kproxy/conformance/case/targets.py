@@ -79,6 +79,8 @@ class TargetKind(enum.Enum):
     CLUSTER_IP = enum.auto()
     NODE_PORT = enum.auto()
     NODE_PORT_SECOND = enum.auto()
+    NODE_PORT_GAINED = enum.auto()
+    """At the address that `GainAddress` gives the node."""
     NODE_PORT_LOCALHOST = enum.auto()
     EXTERNAL_IP = enum.auto()
     VIP = enum.auto()

@@ -14,6 +14,7 @@ from kproxy.conformance.case import (
     Apply,
     Case,
     Feature,
+    GainAddress,
     Policy,
     Probe,
     Type,
@@ -139,6 +140,26 @@ PRIMARY_MEANS_THE_NODE_OBJECTS_ADDRESS = case(
     profile=PRIMARY_WITHOUT_EXTERNAL_IPS,
 )
 
+NEW_ADDRESS_SERVES = case(
+    "node-port.new-address-serves",
+    "Where every address serves, one that the node gets later does so too, for clients outside and inside.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    GainAddress("a"),
+    Probe(sender=client("a"), to=WEB.gained_node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=WEB.gained_node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=host("a"), to=WEB.gained_node_port("a"), expect=FROM_BOTH, spread=True),
+    clauses=SERVED
+    | SPREAD
+    | {
+        "node-port.addresses.gained.served",
+        "node-port.addresses.zero-range.served",
+        "node-port.addresses.family-not-listed.served",
+    },
+    features={Feature.NODE_PORT},
+    profile=LOCALHOST_OFF,
+)
+
 # ------------------------------------------------------------------- loopback
 
 LOCALHOST_BY_DEFAULT = case(
@@ -252,6 +273,7 @@ CASES: tuple[Case, ...] = (
     ZERO_RANGE_TAKES_EVERY_ADDRESS,
     FAMILY_NOT_LISTED_TAKES_EVERY_ADDRESS,
     PRIMARY_MEANS_THE_NODE_OBJECTS_ADDRESS,
+    NEW_ADDRESS_SERVES,
     LOCALHOST_BY_DEFAULT,
     LOCALHOST_SERVES_WHEN_ASKED_TO,
     LOCALHOST_UNDER_POLICY_LOCAL,

@@ -59,8 +59,8 @@ LOCALHOST_OFF = Profile(
 And, of no bearing on that, pods that can be told in IPv4 only.
 """
 
-RESTART = Profile(name="restart", alone=True)
-"""For cases that kill proxies."""
+RESTART = Profile(name="restart", node_port_addresses=("172.18.0.0/24", "fd00:18::/64"), alone=True)
+"""For cases that kill proxies; node ports, as in `NODE_PORT_CIDR`, on the node network only."""
 
 LIBERAL = Profile(name="liberal", tcp_be_liberal=True, close_wait_seconds=3600, masquerade_bit=5)
 """Connection tracking that forgives segments outside the window; and, of no bearing on that, a mark bit of its own."""

@@ -6,6 +6,7 @@ Only values; the vocabulary is `kproxy.conformance.case`.
 from __future__ import annotations
 
 from kproxy.conformance.case import (
+    DEFAULT,
     DROPPED,
     MASQUERADED,
     REJECTED,
@@ -15,6 +16,7 @@ from kproxy.conformance.case import (
     Case,
     Delete,
     Feature,
+    GainAddress,
     Hold,
     Policy,
     Port,
@@ -37,7 +39,11 @@ FEATURES = {Feature.RESTART}
 
 POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
-NODE_PORT_CLAUSES = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
+LISTED = {"node-port.addresses.inside-configured.served"}
+NODE_PORT_CLAUSES = LISTED | {
+    "node-port.reaches-ready-endpoint",
+    "masquerade.external-policy-cluster.rewritten",
+}
 SPREAD = {"balancing.every-endpoint-chosen"}
 APPLIED = {"restart.changes-while-down.applied"}
 TCP_STAYS = "established.survives-proxy-restart"
@@ -46,6 +52,8 @@ UDP_STAYS = "conntrack.udp.stays-over-restart"
 WEB = service("web", "a1", "b1", type=Type.NODE_PORT)
 DNS = service("dns", "a1", "b1", ports=UDP_PORT)
 NEIGHBOUR = service("neighbour", "b2")
+ON_A = service("on-a", "a1")
+OTHER_BIT = 15
 BOTH_REWRITTEN = delivered_to("a1", "b1", source=MASQUERADED)
 
 FLOWS_GO_ON = case(
@@ -208,6 +216,43 @@ DRAINED_ENDPOINT_RETURNS_MEANWHILE = case(
     regressions={"R085"},
 )
 
+NEW_ADDRESS_SERVES_AFTER_IT = case(
+    "restart.new-address-serves-after-it",
+    "A node's new address inside the listed ranges serves node ports at the latest when the proxy has started again.",
+    Apply(WEB),
+    GainAddress("a"),
+    Probe(sender=client("a"), to=WEB.gained_node_port("a"), expect=BOTH_REWRITTEN | UNTOUCHED, count=8),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, spread=True),
+    Restart("a"),
+    Probe(sender=client("a"), to=WEB.gained_node_port("a"), expect=BOTH_REWRITTEN, spread=True),
+    Probe(sender=pod("a2"), to=WEB.gained_node_port("a"), expect=BOTH_REWRITTEN, spread=True),
+    clauses=NODE_PORT_CLAUSES | SPREAD | {"node-port.addresses.gained-inside-configured.either"},
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=RESTART,
+)
+
+MASQUERADE_BIT_CHANGES = case(
+    "restart.masquerade-bit-changes",
+    "Started with another masqueradeBit, the proxy rewrites by that one, and the old one is a process's own.",
+    Apply(WEB, ON_A),
+    Probe(sender=client("b"), to=WEB.node_port("b"), expect=BOTH_REWRITTEN, spread=True),
+    Restart("b", masquerade_bit=OTHER_BIT),
+    Probe(sender=client("b"), to=WEB.node_port("b"), expect=BOTH_REWRITTEN, spread=True),
+    Probe(
+        sender=host("b"),
+        to=ON_A.cluster_ip,
+        expect=delivered_to("a1", source=MASQUERADED),
+        mark=1 << DEFAULT.masquerade_bit,
+        clauses=("restart.masquerade-bit.followed", "masquerade.foreign-mark-bits.kept"),
+    ),
+    clauses=HOST_CLAUSES
+    | NODE_PORT_CLAUSES
+    | SPREAD
+    | {"restart.masquerade-bit.followed", "masquerade.foreign-mark-bits.kept"},
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=RESTART,
+)
+
 CASES: tuple[Case, ...] = (
     FLOWS_GO_ON,
     ENDPOINTS_CHANGE_MEANWHILE,
@@ -216,4 +261,6 @@ CASES: tuple[Case, ...] = (
     POLICY_CHANGES_MEANWHILE,
     STALE_UDP_FLOWS_MOVE,
     DRAINED_ENDPOINT_RETURNS_MEANWHILE,
+    NEW_ADDRESS_SERVES_AFTER_IT,
+    MASQUERADE_BIT_CHANGES,
 )

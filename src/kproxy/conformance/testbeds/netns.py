@@ -44,7 +44,7 @@ from kproxy.conformance.testbeds.gate import Gate
 from kproxy.conformance.testbeds.proxies import Proxies, Served
 from kproxy.conformance.testbeds.reading import HOST, read, read_health, read_ping
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
-from kproxy.conformance.world import Change, Put, Remove, RestartProxy, World, surroundings
+from kproxy.conformance.world import AddAddress, Change, Put, Remove, RestartProxy, World, surroundings
 from kproxy.lab import crafted, echo, http, marks, topology
 from kproxy.lab.apiserver import ApiServer, Kind
 from kproxy.lab.kernels.abilities import KernelName
@@ -170,10 +170,12 @@ class NetnsTestbed:
                     self._put(document)
                 case Remove(key=(kind, namespace, name)):
                     self.server.store.delete(_KINDS[kind], namespace, name)
-                case RestartProxy(node=node, meanwhile=meanwhile):
+                case RestartProxy(node=node, meanwhile=meanwhile, masquerade_bit=bit):
                     await self.proxies.kill(node)
                     await self.change(meanwhile)
-                    self.proxies.start(node)
+                    self.proxies.start(node, bit)
+                case AddAddress(node=node, family=family):
+                    self.lab.network.gain(node, family)
 
     def _put(self, document: Document) -> None:
         try:
@@ -383,7 +385,7 @@ def _put_by(changes: Sequence[Change]) -> Iterator[Document]:
                 yield document
             case RestartProxy(meanwhile=meanwhile):
                 yield from _put_by(meanwhile)
-            case Remove():
+            case Remove() | AddAddress():
                 pass
 
 

@@ -6,7 +6,7 @@ import itertools
 import socket
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol as Interface
@@ -92,6 +92,7 @@ class Proxies:
         self._server: Served | None = None
         self._running: dict[str, Process] = {}
         self._starts = itertools.count(1)
+        self._masquerade_bits: dict[str, int] = {}
 
     async def start_all(self, server: Served) -> None:
         """Let the API server listen on every node, and start the subject there."""
@@ -101,8 +102,10 @@ class Proxies:
         for node in self.nodes:
             self.start(node)
 
-    def start(self, node: str) -> None:
-        """Write a node's files and start its proxy."""
+    def start(self, node: str, masquerade_bit: int | None = None) -> None:
+        """Write a node's files and start its proxy; ``masquerade_bit``: one to have from now on."""
+        if masquerade_bit is not None:
+            self._masquerade_bits[node] = masquerade_bit
         values = self._write_files(node)
         self._running[node] = spawn(
             [fill(part, values) for part in self._subject.command],
@@ -178,7 +181,9 @@ class Proxies:
         Path(values["kubeconfig"]).write_text(
             server.kubeconfig(API_ADDRESS) if server else kubeconfig(values["api_server"])
         )
-        Path(values["config"]).write_text(kube_proxy_configuration(self._profile, place))
+        bit = self._masquerade_bits.get(node, self._profile.masquerade_bit)
+        profile = replace(self._profile, masquerade_bit=bit)
+        Path(values["config"]).write_text(kube_proxy_configuration(profile, place))
         for name, template in self._subject.files.items():
             (home / name).write_text(fill(template, values))
         return values

@@ -202,6 +202,15 @@ RESTART = (
         of="ct.udp.startup",
     ),
     should(
+        "restart.masquerade-bit.followed",
+        "A proxy that starts with another masqueradeBit than the node's rules have goes by the new one alone: the old "
+        "bit is a foreign one.",
+        UNIT,
+        links.PROXY_CONFIGURATION,
+        links.UNIT_IPTABLES,
+        of="masq.bit.change",
+    ),
+    should(
         "restart.stale-udp-entries.reconciled",
         "UDP entries that went stale while the proxy was down are removed when it starts.",
         UNIT,

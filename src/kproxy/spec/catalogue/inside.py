@@ -199,6 +199,25 @@ NODE_PORT = (
         links.UNIT_NODE_PORT_ADDRESSES,
         of="np.addresses.zero",
     ),
+    should(
+        "node-port.addresses.gained.served",
+        "Where every address of the node serves node ports, one that the node gets while the proxy is running "
+        "does so from the proxy's next sync at the latest.",
+        OBSERVED,
+        links.SOURCE_NODE_PORT_ADDRESSES,
+        links.SOURCE_IPTABLES,
+        links.SOURCE_NFTABLES,
+        of="np.addr-hotplug",
+    ),
+    may(
+        "node-port.addresses.gained-inside-configured.either",
+        "An address inside a listed range that the node gets while the proxy is running may serve node ports from "
+        "the next sync on, or only after the proxy has started again or has written all of its rules anew.",
+        OBSERVED,
+        links.SOURCE_IPTABLES,
+        links.SOURCE_NFTABLES,
+        of="np.addresses.reread",
+    ),
     must(
         "node-port.addresses.primary.served",
         "With nodePortAddresses primary, the Node object's primary address of the family serves node ports.",

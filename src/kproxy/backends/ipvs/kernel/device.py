@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address
 
 from kproxy.backends.ipvs.names import DEVICE
-from kproxy.host import HostError, Netlink, Reason, reason_of
+from kproxy.host import HostError, Listener, Netlink, Reason, reason_of
 from kproxy.net import Address, Family, family_of
-from kproxy.netlink import Flag, attribute, attributes, nested
+from kproxy.netlink import Flag, attribute, attributes, messages, nested
 
 _NEW_LINK, _DELETE_LINK, _GET_LINK, _NEW_ADDRESS, _DELETE_ADDRESS, _GET_ADDRESS = 16, 17, 18, 20, 21, 22
 _IFLA_NAME, _IFLA_LINKINFO, _INFO_KIND = 3, 18, 1
@@ -25,6 +25,8 @@ _LINK_HEADER = struct.Struct("=BxHiII")
 _ADDRESS_HEADER = struct.Struct("=BBBBI")
 _NO_DAD, _SCOPE_GLOBAL = 0x02, 0
 _AF = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
+_GROUPS = {Family.IPV4: 5, Family.IPV6: 9}
+"""linux/rtnetlink.h: RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR."""
 
 
 def ensure() -> None:
@@ -69,6 +71,26 @@ def node_and_device_addresses(family: Family) -> tuple[frozenset[Address], froze
             if address is not None and family_of(address) is family:
                 (device if _ADDRESS_HEADER.unpack_from(payload)[4] == index else node).add(address)
     return frozenset(node), frozenset(device)
+
+
+class News:
+    """Hears whether addresses of a family came or went on other interfaces than the device.
+
+    Asking costs one system call while nobody changes any.
+    """
+
+    def __init__(self, family: Family) -> None:
+        """Begin to listen; `HostError` when it cannot be."""
+        self._listener = Listener(socket.NETLINK_ROUTE, _GROUPS[family])
+
+    def any(self) -> bool:
+        """Whether there was a change since the last call, or so many that some went unheard."""
+        heard = self._listener.heard()
+        if heard is None:
+            return True
+        index = _index() or -1
+        told = (found.payload for data in heard for found in messages(data))
+        return any(_ADDRESS_HEADER.unpack_from(payload)[4] != index for payload in told)
 
 
 def exists() -> bool:

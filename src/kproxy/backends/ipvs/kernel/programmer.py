@@ -90,6 +90,7 @@ class IpvsKernel:
         self._latest: Program | None = None
         self._believed: Program | None = None
         self._picture = Picture()
+        self._news = device.News(family)
         self._node_addresses: frozenset[Address] = frozenset()
         self._draining: dict[Key, None] = {}
         self._looked = 0
@@ -100,6 +101,8 @@ class IpvsKernel:
         believed, self._believed = self._believed, None
         if believed is None:
             self._prepare()
+        elif self._news.any():
+            self._node_addresses, _ = device.node_and_device_addresses(self._family)
         desired = self._latest = program(plan, self._context(plan), self._options, self._latest)
         if believed is None:
             self._picture = self._read(desired)
@@ -146,6 +149,7 @@ class IpvsKernel:
         device.ensure()
         machine.set_up(strict_arp=self._configuration.strict_arp)
         sets.ensure(self._family)
+        self._news.any()
         self._node_addresses, _ = device.node_and_device_addresses(self._family)
 
     def _context(self, plan: Plan) -> Context:

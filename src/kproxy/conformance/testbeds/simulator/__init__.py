@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -39,7 +39,7 @@ from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.testbeds.simulator import iptables, ipvs, nftables
 from kproxy.conformance.testbeds.simulator.settings import settings_of
 from kproxy.conformance.testbeds.simulator.walk import Compile, Node, Walk, Walked
-from kproxy.conformance.world import Change, Key, Put, Remove, RestartProxy, key_of, surroundings
+from kproxy.conformance.world import AddAddress, Change, Key, Put, Remove, RestartProxy, key_of, surroundings
 from kproxy.lab import topology
 from kproxy.net import Address, Family
 from kproxy.plan import plan
@@ -90,6 +90,7 @@ class Simulator:
     exhaustive: bool = True
     objects: dict[Key, Document] = field(default_factory=surroundings)
     rules: dict[tuple[str, Family], Walk] = field(default_factory=dict)
+    gained: set[tuple[str, Family]] = field(default_factory=set)
     recent: dict[str, frozenset[tuple[str, Address]]] = field(default_factory=dict)
 
     def lacks(self, case: Case) -> str | None:
@@ -113,6 +114,8 @@ class Simulator:
                     self.objects[key_of(document)] = document
                 case Remove(key=key):
                     del self.objects[key]
+                case AddAddress(node=node, family=family):
+                    self.gained.add((node, family))
                 case RestartProxy():
                     raise Broken("the simulator has no processes")
 
@@ -122,6 +125,7 @@ class Simulator:
         for node in topology.NODES:
             for family in Family:
                 settings = settings_of(cluster, self.profile, self.mode, node, family)
+                settings = replace(settings, node_addresses=self._addresses(node, family))
                 desired = plan(normalise(cluster, family), settings)
                 self.rules[node, family] = BACKENDS[self.mode](desired, 1 << self.profile.masquerade_bit)
 
@@ -132,12 +136,16 @@ class Simulator:
         family = question.packet.family
         if (node, family) not in self.rules:
             await self.settle()
-        addresses = frozenset(topology.local_addresses(node, family))
+        addresses = frozenset(self._addresses(node, family))
         place = Node(addresses=addresses, recent=self.recent.get(node, frozenset()))
         found = self.rules[node, family](question.packet, place)
         if probe.sticks:
             self._remember(node, question.packet.source, found)
         return [_observation(walked) for walked in found]
+
+    def _addresses(self, node: str, family: Family) -> tuple[Address, ...]:
+        more = (topology.GAINED_ADDRESS[node][family],) if (node, family) in self.gained else ()
+        return (*topology.local_addresses(node, family), *more)
 
     def _remember(self, node: str, source: Address, found: Sequence[Walked]) -> None:
         """Let one of the possible connections have happened."""
