@@ -14,7 +14,8 @@ from kproxy.conformance.bind import FIRST_HEALTH_PORT, FIRST_NODE_PORT, Instance
 from kproxy.conformance.case import Case, Hold, Lawful, Probe, ReachedBackend, Use
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.regressions import REGRESSIONS, Shows
-from kproxy.conformance.run import describe, rounds
+from kproxy.conformance.run import rounds
+from kproxy.conformance.wording import describe
 from kproxy.conformance.world import World
 from kproxy.spec.clauses import CLAUSES, TRANSITION_CLAUSES
 from kproxy.spec.oracle import expect

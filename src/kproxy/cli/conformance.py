@@ -1,4 +1,4 @@
-"""Words of ``kproxy conformance``: run, fuzz and list the catalogue."""
+"""Words of ``kproxy conformance``: run, fuzz, list the catalogue; `kproxy.cli.report` has those of report."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from kproxy.cli import report
 from kproxy.cli.words import Commands, count, seconds
 
 
@@ -15,6 +16,7 @@ def add(commands: Commands) -> None:
     actions = conformance.add_subparsers(required=True, metavar="ACTION")
     _add_run(actions.add_parser("run", help="run the catalogue"))
     _add_fuzz(actions)
+    report.add(actions)
     _add_list(actions.add_parser("list", help="list the catalogue"))
 
 
@@ -26,6 +28,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--json", default="", metavar="FILE", help="write results as JSON; - for standard output"
     )
+    report.add_forms(run)
     run.add_argument("--evidence", type=Path, default=Path("evidence"), help="where failures leave evidence")
     run.add_argument(
         "--where-possible",
@@ -175,6 +178,8 @@ def _run(options: argparse.Namespace) -> int:
             parallel=options.parallel,
             patience=options.patience,
             json=options.json,
+            junit=options.junit,
+            markdown=options.markdown,
             evidence=options.evidence,
             where_possible=options.where_possible,
             lacking_packages=options.lacking_packages,

@@ -15,9 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 
@@ -28,6 +26,7 @@ from kproxy.conformance.options import RunOptions, again
 from kproxy.conformance.regressions import REGRESSIONS
 from kproxy.conformance.reports import console as pages
 from kproxy.conformance.reports import document, overview
+from kproxy.conformance.reports.outputs import CannotWrite, Outputs, put, write
 from kproxy.conformance.reports.results import CANNOT_RUN, Report, exit_code
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import BadSubject, Subject, load
@@ -61,19 +60,19 @@ def select(globs: Sequence[str], *, slow: bool) -> list[Case]:
 
 def run(options: RunOptions) -> int:
     """Run cases and report; 0 all lawful, 1 a case failed, 2 the environment cannot run it."""
-    console = live.console(stderr=options.json == "-" or part.wanted())
+    console = live.console(stderr=options.outputs.takes_standard_output or part.wanted())
     try:
         subject = load(options.proxy, options.binary)
         has_mode(subject, options.mode)
         cases = _cases(options)
-        _can_write(options.json)
+        options.outputs.check()
         runs = modes.each(options, subject)
         if options.lacking_packages:
             return _print_lacking_packages(runs, cases)
         if len(runs) > 1:
             return _run_every(runs, subject, cases, console)
         return _run_one(runs[0], subject, cases, console)
-    except (BadSubject, CannotRun) as reason:
+    except (BadSubject, CannotRun, CannotWrite) as reason:
         return cannot_run(reason)
 
 
@@ -100,7 +99,7 @@ def _run_every(
         outcomes = every.conduct(runs, subject, cases, board)
     seconds = time.monotonic() - begun
     overview.show(outcomes, console, seconds)
-    _write(document.of_runs(subject.name, outcomes, seconds), options.json)
+    write(document.of_runs(subject.name, outcomes, seconds), options.outputs)
     return exit_code(outcomes, where_possible=options.where_possible)
 
 
@@ -131,7 +130,7 @@ def _finish(report: Report, options: RunOptions, console: Console) -> int:
         part.give(report)
         return report.exit_code
     pages.show(report, console)
-    _write(document.of_run(report), options.json)
+    write(document.of_run(report), options.outputs)
     return report.exit_code
 
 
@@ -147,13 +146,6 @@ def _cases(options: RunOptions) -> list[Case]:
     if options.shuffle is not None:
         random.Random(options.shuffle).shuffle(cases)
     return cases
-
-
-def _can_write(where: str) -> None:
-    """Find out before the run, not after it."""
-    place = Path(where)
-    if where not in {"", "-"} and (place.is_dir() or not place.absolute().parent.is_dir()):
-        raise CannotRun(f"--json {where}: that is no file in a folder that exists")
 
 
 def has_mode(subject: Subject, mode: str) -> None:
@@ -242,11 +234,11 @@ def listing(globs: Sequence[str], regressions: Sequence[str] = (), *, json: str)
     try:
         held = holding(regressions)
         cases = [case for case in matching(globs) if not held or case.regressions & held]
-        _can_write(json)
-    except CannotRun as reason:
+        Outputs(json=json).check()
+    except (CannotRun, CannotWrite) as reason:
         return cannot_run(reason)
     if json:
-        _write(document.of_catalogue(cases), json)
+        put(document.text(document.of_catalogue(cases)), json)
     else:
         _print_cases(cases, Console())
     return 0
@@ -258,14 +250,3 @@ def _print_cases(cases: Sequence[Case], console: Console) -> None:
         slow = " (slow)" if case.slow else ""
         console.print(f"{case.id}  [dim]{escape(case.about)}{slow}[/]", highlight=False, soft_wrap=True)
     console.print(f"\n{len(cases)} cases", highlight=False)
-
-
-def _write(value: object, where: str) -> None:
-    if not where:
-        return
-    data = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
-    if where == "-":
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    else:
-        Path(where).write_bytes(data)

@@ -86,7 +86,7 @@ def run(options: RunOptions, cases: Sequence[Case], guests: int, tell: Tell) -> 
 
 
 def _job(options: RunOptions, share: Sequence[Case]) -> Job:
-    mine = replace(inside(options), globs=tuple(case.id for case in share), json="")
+    mine = replace(inside(options.without_outputs()), globs=tuple(case.id for case in share))
     whole = job(options, [sys.executable, "-m", "kproxy", *words(mine)])
     return replace(whole, environment=part.environment(whole.environment))
 

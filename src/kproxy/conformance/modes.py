@@ -25,7 +25,7 @@ def each(options: RunOptions, subject: Subject) -> tuple[RunOptions, ...]:
 
 def apart(options: RunOptions) -> RunOptions:
     """One run of several: evidence goes to a folder of its own, results to who put the run to work."""
-    return replace(options, json="", evidence=options.evidence / folder(options))
+    return replace(options.without_outputs(), evidence=options.evidence / folder(options))
 
 
 def _variants(options: RunOptions, mode: str) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from kproxy.conformance.reports.outputs import Outputs
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
@@ -34,9 +36,20 @@ class RunOptions:
     parallel: int = 2
     patience: float = 0.0
     json: str = ""
+    junit: str = ""
+    markdown: str = ""
     evidence: Path = Path("evidence")
     where_possible: bool = False
     lacking_packages: bool = False
+
+    @property
+    def outputs(self) -> Outputs:
+        """Where results are written."""
+        return Outputs(**{form.name: getattr(self, form.name) for form in fields(Outputs)})
+
+    def without_outputs(self) -> RunOptions:
+        """The same, for a process that gives its results to this one."""
+        return replace(self, json="", junit="", markdown="")
 
 
 _DEFAULTS = RunOptions()

@@ -130,7 +130,7 @@ def inside(options: RunOptions) -> RunOptions:
 
 def job(options: RunOptions, argv: Sequence[str]) -> uml.Job:
     """A command as a guest's job.  Raises `NoKernel` when the guest could not write what it is asked to."""
-    for path in (Path.cwd(), options.evidence, Path(options.json)):
+    for path in (Path.cwd(), options.evidence, *options.outputs.files):
         if not uml.visible(path):
             raise NoKernel(
                 f"{path.absolute()}: a guest has its own {', '.join(uml.HIDDEN)}; choose another folder"
@@ -147,7 +147,7 @@ def job(options: RunOptions, argv: Sequence[str]) -> uml.Job:
 
 def vm_job(options: RunOptions, argv: Sequence[str]) -> vm.Job:
     """A command as a virtual machine's job; the folders that it writes to are shared."""
-    results = [Path(options.json).absolute().parent] if options.json not in {"", "-"} else []
+    results = [path.absolute().parent for path in options.outputs.files]
     options.evidence.absolute().parent.mkdir(parents=True, exist_ok=True)
     return vm.Job(
         kernel=vm.images_here()[0],
@@ -165,7 +165,7 @@ def terminal(options: RunOptions) -> dict[str, str]:
 
     In virtual time nothing may move by itself: a spinner would be drawn for every skipped moment.
     """
-    stream = sys.stderr if options.json == "-" else sys.stdout
+    stream = sys.stderr if options.outputs.takes_standard_output else sys.stdout
     if not stream.isatty():
         return {}
     size = os.get_terminal_size(stream.fileno())

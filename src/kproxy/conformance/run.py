@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from http import HTTPStatus
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
@@ -24,10 +23,8 @@ from kproxy.conformance.case import (
     OutOfWindow,
     Ping,
     Probe,
-    ReachedBackend,
     ReadSysctl,
     Reopen,
-    Seen,
     Step,
     Still,
     Target,
@@ -36,10 +33,11 @@ from kproxy.conformance.case import (
     Wait,
 )
 from kproxy.conformance.chance import FALSE_ALARM, chi_square, coverage_sample, even_sample, tail
-from kproxy.conformance.testbed import Broken, Observation, Testbed, describe_health
+from kproxy.conformance.testbed import Broken, Observation, Testbed, health_in_words
+from kproxy.conformance.wording import demands, describe, describe_lawful
 from kproxy.conformance.world import World
 from kproxy.lab.observation import Socket
-from kproxy.net import Address
+from kproxy.net import Address, Family
 from kproxy.spec.outcome import Delivered
 
 MOST_SHOWN = 3
@@ -63,12 +61,27 @@ class Finding:
     clauses: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What a question met, lawful or not; ``at``: seconds since the lab's first change, ``lawful``: all that it asks for."""
+
+    family: Family
+    step: int
+    what: str
+    lawful: str
+    seen: str
+    at: float
+    seconds: float
+
+
 @dataclass(slots=True)
 class Progress:
     """One instance under way: its world, its findings, the time it took."""
 
     instance: Instance
     world: World
+    begun: float = field(default_factory=time.monotonic)
+    observed: list[Observed] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     broken: str = ""
     seconds: float = 0.0
@@ -134,10 +147,12 @@ async def _ask(testbed: Testbed, progress: Progress, questions: Sequence[tuple[i
     for batch in _batches(questions):
         if progress.broken:
             break
+        begun = time.monotonic()
         asked = [_observe(testbed, progress, step) for _, step in batch]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for (number, step), seen in zip(batch, answers, strict=True):
             _note(testbed, progress, number, step, seen)
+            _remember(progress, number, step, seen, begun)
     progress.seconds += time.monotonic() - started
 
 
@@ -203,12 +218,31 @@ def _note(
             _judge(progress, number, step, step.expect, seen)
         case Ping():
             _judge(progress, number, step, step.expect, seen)
-        case CheckHealth(expect=count) if seen[0].text != (told := _health(count)):
+        case CheckHealth(expect=count) if seen[0].text != (told := health_in_words(count)):
             _find(progress, number, step, told, seen[0].text)
         case ReadSysctl(expect=expect) if seen[0].text != expect:
             _find(progress, number, step, expect, seen[0].text)
         case _:
             pass
+
+
+def _remember(
+    progress: Progress, number: int, step: Step, seen: Sequence[Observation] | BaseException, begun: float
+) -> None:
+    texts = f"not observed: {seen}" if isinstance(seen, BaseException) else _counted(o.text for o in seen)
+    if not texts:
+        return
+    progress.observed.append(
+        Observed(
+            family=progress.instance.family,
+            step=number,
+            what=describe(step),
+            lawful=demands(step),
+            seen=texts,
+            at=begun - progress.begun,
+            seconds=time.monotonic() - begun,
+        )
+    )
 
 
 def sample_size(probe: Probe) -> int:
@@ -311,13 +345,6 @@ def _judge_use(progress: Progress, number: int, step: Use, seen: Observation) ->
         _find(progress, number, step, f"still {before.text}", seen.text)
 
 
-def _health(count: int | None) -> str:
-    """What a health check node port must answer where there are so many endpoints."""
-    if count is None:
-        return describe_health(None)
-    return describe_health(HTTPStatus.OK if count else HTTPStatus.SERVICE_UNAVAILABLE, count)
-
-
 def _find(progress: Progress, number: int, step: Judged | Compared, lawful: str, seen: str) -> None:
     own = () if isinstance(step, Hold) else step.clauses
     cited = tuple(sorted(own or progress.instance.case.clauses))
@@ -343,42 +370,3 @@ def _counted(texts: Iterator[str]) -> str:
     shown = [f"{n} x {text}" if n > 1 else text for text, n in counts.items()]
     more = [f"and {len(shown) - MOST_SHOWN} more"] if len(shown) > MOST_SHOWN else []
     return "; ".join([*shown[:MOST_SHOWN], *more])
-
-
-def describe(step: Judged | Compared) -> str:
-    """A step in words."""
-    match step:
-        case Use(flow=flow):
-            return f"exchange on held flow {flow!r}"
-        case Hold(flow=flow, sender=sender, to=to):
-            return f"open flow {flow!r}: {sender} -> {describe_target(to)}"
-        case ReadSysctl(node=node, name=name):
-            return f"node {node}: sysctl {name}"
-        case Reopen(flow=flow):
-            return f"open flow {flow!r} again from the same port"
-        case CheckHealth(sender=sender, to=to):
-            return f"health check: {sender} -> {describe_target(to)}"
-        case Ping(sender=sender, to=to):
-            return f"ping: {sender} -> {describe_target(to)}"
-        case Probe(sender=sender, to=to):
-            return f"{sender} -> {describe_target(to)}"
-
-
-def describe_target(to: Target) -> str:
-    """A target in words."""
-    kind = to.kind.name.lower().replace("_", " ")
-    service = to.service
-    node = f" of {to.node}" if to.node else ""
-    port = f", port {to.port!r}" if to.port else ""
-    return " ".join(filter(None, (service, f"{kind}{node}{port}")))
-
-
-def describe_lawful(lawful: Lawful) -> str:
-    """A set of lawful outcomes in words."""
-    return " or ".join(sorted(map(_describe_seen, lawful)))
-
-
-def _describe_seen(seen: Seen) -> str:
-    if isinstance(seen, ReachedBackend):
-        return f"delivered to {seen.on} (source {seen.source.value})"
-    return seen.value

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kproxy.conformance.bind import Instance, instances
@@ -116,6 +116,10 @@ async def _keep_evidence(
     return folders
 
 
+def _files(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
+
+
 def _result(
     session: Session, case: Case, progress: Sequence[Progress], lacking: str, folders: Mapping[str, Path]
 ) -> CaseResult:
@@ -123,17 +127,17 @@ def _result(
         return CaseResult(case=case, result=Result.NOT_RUNNABLE, seconds=0.0, reason=lacking)
     own = [entry for entry in progress if entry.instance.case is case]
     findings = tuple(finding for entry in own for finding in entry.findings)
+    observed = tuple(one for entry in own for one in entry.observed)
     seconds = max((entry.seconds for entry in own), default=0.0)
     broken = next((entry.broken for entry in own if entry.broken), "")
     folder = folders.get(case.id)
-    evidence = str(folder) if folder else ""
+    evidence, files = (str(folder), _files(folder)) if folder else ("", ())
+    seen = CaseResult(
+        case=case, result=Result.PASSED, seconds=seconds, evidence=evidence, files=files, observed=observed
+    )
     if findings:
         known = session.subject.deviation(case, session.mode, [finding.clauses for finding in findings])
         kind = Result.DEVIATION if known else Result.FAILED
         reason = f"{known.text} ({known.link})" if known else findings[0].seen
-        return CaseResult(
-            case=case, result=kind, seconds=seconds, reason=reason, findings=findings, evidence=evidence
-        )
-    if broken:
-        return CaseResult(case=case, result=Result.BROKEN, seconds=seconds, reason=broken, evidence=evidence)
-    return CaseResult(case=case, result=Result.PASSED, seconds=seconds)
+        return replace(seen, result=kind, reason=reason, findings=findings)
+    return replace(seen, result=Result.BROKEN, reason=broken) if broken else seen

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol as Interface
 
@@ -89,3 +90,10 @@ class Testbed(Interface):
 def describe_health(status: int | None, endpoints: int = 0) -> str:
     """What a health check node port answers, in words; None: nobody listens there."""
     return "refused" if status is None else f"status {status}, {endpoints} local endpoints"
+
+
+def health_in_words(count: int | None) -> str:
+    """What a health check node port must answer where there are so many endpoints; None: refuse."""
+    if count is None:
+        return describe_health(None)
+    return describe_health(HTTPStatus.OK if count else HTTPStatus.SERVICE_UNAVAILABLE, count)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Probe, Profile
-from kproxy.conformance.run import describe, describe_lawful
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import Observation, Testbed
+from kproxy.conformance.wording import describe, describe_lawful
 from kproxy.spec.outcome import Delivered
 
 Answers = dict[tuple[str, int], frozenset[str]]

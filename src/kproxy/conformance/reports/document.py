@@ -1,33 +1,71 @@
-"""Results as JSON.  Pure."""
+"""Results as JSON, by the schema `results.schema.json` beside this module.  Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import importlib.resources
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from kproxy.conformance.case import Case
 from kproxy.conformance.reports.results import CaseResult, Outcome, Report
+from kproxy.conformance.run import Finding, Observed
+from kproxy.conformance.wording import demands, describe
+
+RESULTS, CATALOGUE = "kproxy-results/1", "kproxy-catalogue/1"
+"""What ``format`` says; another number when readers would have to change."""
+
+Json = dict[str, Any]
+
+_A_LINE_EACH = frozenset({"cases", "results", "runs"})
 
 
-def of_run(report: Report) -> dict[str, Any]:
+def of_run(report: Report) -> Json:
     """A run as JSON."""
+    return {"format": RESULTS, **_run(report), "cases": _cases([report])}
+
+
+def of_runs(subject: str, outcomes: Sequence[Outcome], seconds: float) -> Json:
+    """All runs as JSON: each as a run of its own would be, with its name; their cases together."""
+    return {
+        "format": RESULTS,
+        "subject": subject,
+        "seconds": round(seconds, 3),
+        "runs": [{"name": outcome.name, **_run(outcome.report)} for outcome in outcomes],
+        "cases": _cases(outcome.report for outcome in outcomes),
+    }
+
+
+def of_catalogue(cases: Iterable[Case]) -> Json:
+    """The catalogue as JSON (``kproxy conformance list --json``)."""
+    listed = [{"id": case.id, "clauses": sorted(case.clauses), **_case(case)} for case in cases]
+    return {"format": CATALOGUE, "cases": listed}
+
+
+def schema() -> str:
+    """The JSON Schema of all of these."""
+    return importlib.resources.files(__package__).joinpath("results.schema.json").read_text("utf-8")
+
+
+def text(document: Json) -> bytes:
+    """A document to be read by people as well: a line for each result and each case."""
+    return "".join(_lines(document, "")).encode() + b"\n"
+
+
+def _run(report: Report) -> Json:
     return {
         "subject": report.subject,
         "mode": report.mode,
         "environment": dict(report.environment),
         "seconds": round(report.seconds, 3),
-        "results": [_document(entry) for entry in report.results],
+        "again": report.again,
+        "results": [_result(entry) for entry in report.results],
     }
 
 
-def of_runs(subject: str, outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
-    """All runs as JSON: each as a run of its own would be, with its name."""
-    runs = [{"name": outcome.name, **of_run(outcome.report)} for outcome in outcomes]
-    return {"subject": subject, "seconds": round(seconds, 3), "runs": runs}
-
-
-def _document(entry: CaseResult) -> dict[str, Any]:
-    document: dict[str, Any] = {
+def _result(entry: CaseResult) -> Json:
+    document: Json = {
         "id": entry.case.id,
         "result": entry.result.value,
         "clauses": sorted(entry.case.clauses),
@@ -36,33 +74,74 @@ def _document(entry: CaseResult) -> dict[str, Any]:
     if entry.reason:
         document["reason"] = entry.reason
     if entry.findings:
-        document["findings"] = [
-            {
-                "family": finding.instance.family.value,
-                "step": finding.step,
-                "what": finding.what,
-                "lawful": finding.lawful,
-                "seen": finding.seen,
-                "clauses": list(finding.clauses),
-            }
-            for finding in entry.findings
-        ]
+        document["findings"] = list(map(_finding, entry.findings))
+    if entry.observed:
+        document["observed"] = list(map(_observed, entry.observed))
     if entry.evidence:
         document["evidence"] = entry.evidence
+        document["files"] = list(entry.files)
     return document
 
 
-def of_catalogue(cases: Iterable[Case]) -> dict[str, Any]:
-    """The catalogue as JSON (``kproxy conformance list --json``)."""
+def _finding(finding: Finding) -> Json:
     return {
-        "cases": [
-            {
-                "id": case.id,
-                "about": case.about,
-                "clauses": sorted(case.clauses),
-                "features": sorted(feature.value for feature in case.features),
-                "regressions": sorted(case.regressions),
-            }
-            for case in cases
-        ]
+        "family": finding.instance.family.value,
+        "step": finding.step,
+        "what": finding.what,
+        "lawful": finding.lawful,
+        "seen": finding.seen,
+        "clauses": list(finding.clauses),
     }
+
+
+def _observed(one: Observed) -> Json:
+    times = {"at": round(one.at, 3), "seconds": round(one.seconds, 3)}
+    return {"family": one.family.value, "step": one.step, "seen": one.seen, **times}
+
+
+def _cases(reports: Iterable[Report]) -> Json:
+    """What was asked, case by case, so that results can be read without the catalogue they were made with."""
+    cases = {entry.case.id: entry.case for report in reports for entry in report.results}
+    return {id: _case(case) for id, case in cases.items()}
+
+
+def _case(case: Case) -> Json:
+    return {
+        "about": case.about,
+        "features": sorted(feature.value for feature in case.features),
+        "regressions": sorted(case.regressions),
+        "profile": case.profile.name,
+        "families": [family.value for family in case.families],
+        "steps": [
+            {"what": describe(step), **({"lawful": lawful} if (lawful := demands(step)) else {})}
+            for step in case.steps
+        ],
+    }
+
+
+def _lines(value: object, indent: str) -> Iterator[str]:
+    """Objects and lists that hold many things with a line for each, all else on one line."""
+    deeper = indent + "  "
+    match value:
+        case Mapping() if _A_LINE_EACH & value.keys():
+            parts = [_entry(key, item, deeper) for key, item in value.items()]
+            yield _block("{", parts, "}", indent)
+        case _:
+            yield msgspec.json.encode(value).decode()
+
+
+def _entry(key: str, value: object, indent: str) -> str:
+    name = msgspec.json.encode(key).decode() + ": "
+    if key not in _A_LINE_EACH:
+        return name + "".join(_lines(value, indent))
+    deeper = indent + "  "
+    if isinstance(value, Mapping):
+        parts = [_entry(inner, item, deeper) for inner, item in value.items()]
+        return name + _block("{", parts, "}", indent)
+    assert isinstance(value, Sequence)
+    return name + _block("[", ["".join(_lines(item, deeper)) for item in value], "]", indent)
+
+
+def _block(opening: str, parts: Sequence[str], closing: str, indent: str) -> str:
+    inside = f",\n{indent}  ".join(parts)
+    return f"{opening}\n{indent}  {inside}\n{indent}{closing}"

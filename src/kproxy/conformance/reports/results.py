@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kproxy.conformance.case import Case
-from kproxy.conformance.run import Finding
+from kproxy.conformance.run import Finding, Observed
 
 LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
 """Exit statuses of a run."""
@@ -30,7 +30,11 @@ class Result(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """The result of one case over all its families; ``reason`` is for every result but passed."""
+    """The result of one case over all its families.
+
+    ``reason``: for every result but passed.  ``observed``: what each question met, family by family.
+    ``evidence``: the folder, ``files`` what is in it.
+    """
 
     case: Case
     result: Result
@@ -38,6 +42,8 @@ class CaseResult:
     reason: str = ""
     findings: tuple[Finding, ...] = ()
     evidence: str = ""
+    files: tuple[str, ...] = ()
+    observed: tuple[Observed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

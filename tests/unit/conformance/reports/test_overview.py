@@ -8,7 +8,7 @@ from rich.console import Console
 from kproxy.conformance.reports.document import of_run, of_runs
 from kproxy.conformance.reports.overview import show
 from kproxy.conformance.reports.results import CaseResult, Outcome, Report, Result, exit_code
-from tests.unit.conformance.test_report import CASE, result
+from tests.unit.conformance.reports.samples import CASE, result
 
 WHY = "no kernel can run this"
 
@@ -69,7 +69,11 @@ def test_each_run_is_what_a_run_alone_would_have_written_and_its_name() -> None:
     both = outcome("iptables nft"), outcome("ipvs", kernel="uml")
     whole = of_runs("my-proxy", both, 4.0)
     assert {key: whole[key] for key in ("subject", "seconds")} == {"subject": "my-proxy", "seconds": 4.0}
-    assert whole["runs"] == [{"name": one.name, **of_run(one.report)} for one in both]
+    alone = [of_run(one.report) for one in both]
+    assert [(run["name"], run["results"]) for run in whole["runs"]] == [
+        (one.name, run["results"]) for one, run in zip(both, alone, strict=True)
+    ]
+    assert whole["cases"] == alone[0]["cases"] | alone[1]["cases"]
     assert [run["mode"] for run in whole["runs"]] == ["iptables", "ipvs"]
 
 

@@ -1,0 +1,113 @@
+"""Runs of any documents beside one another: a column for each run, a row for each case.  Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from kproxy.conformance.reports.reading import CaseRead, DocumentRead, ResultRead, RunRead
+from kproxy.conformance.reports.results import Result
+
+JUDGED = frozenset({Result.PASSED, Result.FAILED, Result.DEVIATION, Result.UNSUPPORTED})
+"""What says something of a subject; the rest was not seen."""
+
+_TELLING = ("subject", "kernel-choice", "kernel", "iptables", "nft", "apiserver", "time", "testbed", "kproxy")
+"""Facts of an environment by which two runs of one name are told apart, the most telling first."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A run, by a name that no other column has."""
+
+    name: str
+    run: RunRead
+    where: str
+
+    @cached_property
+    def results(self) -> Mapping[str, ResultRead]:
+        """Its results by case."""
+        return {entry.id: entry for entry in self.run.results}
+
+    @property
+    def counts(self) -> Mapping[Result, int]:
+        """How many of each result."""
+        return Counter(entry.result for entry in self.run.results)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All runs, in the order of the documents; ``cases`` in that of the first that has each."""
+
+    columns: tuple[Column, ...]
+    cases: Mapping[str, CaseRead]
+
+    @cached_property
+    def differing(self) -> tuple[str, ...]:
+        """Cases whose results differ where they say something of the subjects."""
+        return tuple(id for id in self.cases if self._differs(id))
+
+    @cached_property
+    def unseen(self) -> tuple[str, ...]:
+        """Cases that were judged in some columns and not in others."""
+        return tuple(id for id in self.cases if 0 < len(self._judged(id)) < len(self.columns))
+
+    @cached_property
+    def clauses(self) -> Mapping[str, tuple[str, ...]]:
+        """Each case's clauses."""
+        found: dict[str, tuple[str, ...]] = {}
+        for column in self.columns:
+            for entry in column.run.results:
+                found.setdefault(entry.id, entry.clauses)
+        return found
+
+    def _differs(self, id: str) -> bool:
+        return len(set(self._judged(id))) > 1
+
+    def _judged(self, id: str) -> list[Result]:
+        met = [column.results[id].result for column in self.columns if id in column.results]
+        return [result for result in met if result in JUDGED]
+
+
+def compare(documents: Sequence[DocumentRead]) -> Comparison:
+    """All runs of all documents."""
+    columns = [
+        Column(name=_name(run), run=run, where=document.where)
+        for document in documents
+        for run in document.runs
+    ]
+    cases: dict[str, CaseRead] = {}
+    for document in documents:
+        for id, case in document.cases.items():
+            cases.setdefault(id, case)
+        for run in document.runs:
+            for entry in run.results:
+                cases.setdefault(entry.id, CaseRead(about=""))
+    return Comparison(columns=tuple(_apart(columns)), cases=cases)
+
+
+def _name(run: RunRead) -> str:
+    return f"{run.subject} {run.name or run.mode}"
+
+
+def _apart(columns: Sequence[Column]) -> list[Column]:
+    """Columns of one name get what tells them apart: a fact of their environment, their file, or a number."""
+    names = Counter(column.name for column in columns)
+    return [
+        column if names[column.name] == 1 else replace(column, name=_distinct(column, columns))
+        for column in columns
+    ]
+
+
+def _distinct(column: Column, columns: Iterable[Column]) -> str:
+    alike = [other for other in columns if other.name == column.name]
+    for fact in _TELLING:
+        values = [other.run.environment.get(fact, "") for other in alike]
+        if len(set(values)) == len(alike):
+            return f"{column.name} ({column.run.environment.get(fact) or f'no {fact}'})"
+    files = [other.where for other in alike]
+    if len(set(files)) == len(alike):
+        return f"{column.name} ({column.where})"
+    at = next(number for number, other in enumerate(alike, 1) if other is column)
+    return f"{column.name} (#{at})"

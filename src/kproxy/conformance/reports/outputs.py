@@ -1,0 +1,81 @@
+"""Where results are written, and the writing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from kproxy.conformance.reports import document, junit, markdown
+from kproxy.conformance.reports.comparison import Comparison, compare
+from kproxy.conformance.reports.reading import parse
+
+STANDARD_OUTPUT = "-"
+
+
+class CannotWrite(Exception):
+    """A place that nothing can be written to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """A path for each form, ``-`` for standard output, empty for none."""
+
+    json: str = ""
+    junit: str = ""
+    markdown: str = ""
+
+    @property
+    def places(self) -> Mapping[str, str]:
+        """Those that are wanted, by the name of the form."""
+        named = {field.name: str(getattr(self, field.name)) for field in fields(self)}
+        return {name: where for name, where in named.items() if where}
+
+    @property
+    def takes_standard_output(self) -> bool:
+        """Whether one of them is written there, so that nothing else may be."""
+        return STANDARD_OUTPUT in self.places.values()
+
+    def check(self) -> None:
+        """Find out before the run, not after it.  Raises `CannotWrite`."""
+        for name, where in self.places.items():
+            place = Path(where)
+            if where != STANDARD_OUTPUT and (place.is_dir() or not place.absolute().parent.is_dir()):
+                raise CannotWrite(f"--{name} {where}: that is no file in a folder that exists")
+        if list(self.places.values()).count(STANDARD_OUTPUT) > 1:
+            raise CannotWrite("only one form can go to standard output (-)")
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """The files among them."""
+        return [Path(where) for where in self.places.values() if where != STANDARD_OUTPUT]
+
+
+_RENDER: Mapping[str, Callable[[Comparison], str]] = {"junit": junit.render, "markdown": markdown.render}
+
+
+def write(result: document.Json, outputs: Outputs) -> None:
+    """Write a run's document, or that of several, in all forms that are wanted."""
+    if not outputs.places:
+        return
+    data = document.text(result)
+    if outputs.json:
+        put(data, outputs.json)
+    write_comparison(compare([parse(data, outputs.json or "this run")]), outputs)
+
+
+def write_comparison(comparison: Comparison, outputs: Outputs) -> None:
+    """Write runs beside one another in all forms that are wanted but JSON."""
+    for name, render in _RENDER.items():
+        if where := outputs.places.get(name):
+            put(render(comparison).encode(), where)
+
+
+def put(data: bytes, where: str) -> None:
+    """Write to a file, or to standard output (``-``)."""
+    if where == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    else:
+        Path(where).write_bytes(data)

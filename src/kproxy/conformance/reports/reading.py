@@ -1,0 +1,136 @@
+"""Results read back from the JSON of any run.
+
+What is there beyond the fields named here is passed over; what is missing is told with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from kproxy.conformance.reports.document import CATALOGUE, RESULTS
+from kproxy.conformance.reports.results import Result
+
+
+class BadResults(Exception):
+    """A file that holds no results; says what is wrong and what to do."""
+
+
+class StepRead(msgspec.Struct, frozen=True):
+    """A step in words; ``lawful`` is empty where nothing is judged."""
+
+    what: str
+    lawful: str = ""
+
+
+class CaseRead(msgspec.Struct, frozen=True):
+    """What was asked."""
+
+    about: str
+    profile: str = ""
+    features: tuple[str, ...] = ()
+    regressions: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    steps: tuple[StepRead, ...] = ()
+
+
+class FindingRead(msgspec.Struct, frozen=True):
+    """One thing seen that is not lawful."""
+
+    family: str
+    step: int
+    what: str
+    lawful: str
+    seen: str
+    clauses: tuple[str, ...]
+
+
+class ObservedRead(msgspec.Struct, frozen=True):
+    """What a question met; times in seconds."""
+
+    family: str
+    step: int
+    seen: str
+    at: float = 0.0
+    seconds: float = 0.0
+
+
+class ResultRead(msgspec.Struct, frozen=True):
+    """The result of one case."""
+
+    id: str
+    result: Result
+    clauses: tuple[str, ...]
+    seconds: float
+    reason: str = ""
+    findings: tuple[FindingRead, ...] = ()
+    observed: tuple[ObservedRead, ...] = ()
+    evidence: str = ""
+    files: tuple[str, ...] = ()
+
+
+class RunRead(msgspec.Struct, frozen=True):
+    """One subject in one mode."""
+
+    subject: str
+    mode: str
+    environment: Mapping[str, str]
+    seconds: float
+    results: tuple[ResultRead, ...]
+    again: str = ""
+    name: str = ""
+
+
+class DocumentRead(msgspec.Struct, frozen=True):
+    """A document; one of a single run has that run in ``runs``."""
+
+    runs: tuple[RunRead, ...]
+    cases: Mapping[str, CaseRead]
+    where: str = ""
+
+
+class _Head(msgspec.Struct):
+    format: str = ""
+    runs: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Single(msgspec.Struct):
+    cases: Mapping[str, CaseRead]
+
+
+def parse(data: bytes, where: str) -> DocumentRead:
+    """A document from JSON; ``where`` is its name.  Raises `BadResults`."""
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+        _check_format(head.format, where)
+        if bytes(head.runs):
+            read = msgspec.json.decode(data, type=DocumentRead)
+            return msgspec.structs.replace(read, where=where)
+        cases = msgspec.json.decode(data, type=_Single).cases
+        return DocumentRead(runs=(msgspec.json.decode(data, type=RunRead),), cases=cases, where=where)
+    except msgspec.DecodeError as error:
+        message = f"{where}: {error}: not what `kproxy conformance run --json` writes"
+        raise BadResults(message) from error
+
+
+def load(paths: Sequence[str]) -> list[DocumentRead]:
+    """Documents from files, in their order.  Raises `BadResults`."""
+    return [_load(path) for path in paths]
+
+
+def _load(path: str) -> DocumentRead:
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise BadResults(f"{path}: {error.strerror}") from error
+    return parse(data, path)
+
+
+def _check_format(found: str, where: str) -> None:
+    if found == CATALOGUE:
+        raise BadResults(f"{where}: that is a catalogue (`list --json`), not results (`run --json`)")
+    if found != RESULTS:
+        says = f"its format is {found}" if found else "it does not say its format"
+        raise BadResults(f"{where}: {says}, this kproxy reads {RESULTS}: run it again with `run --json FILE`")

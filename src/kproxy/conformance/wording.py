@@ -1,0 +1,150 @@
+"""Steps, targets and lawful outcomes in words, for findings and reports.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kproxy.conformance.case import (
+    Act,
+    AddServiceCidr,
+    Apply,
+    CheckHealth,
+    Deafen,
+    Delete,
+    GainAddress,
+    Hold,
+    Lawful,
+    Mutation,
+    OutOfWindow,
+    Ping,
+    Probe,
+    ReachedBackend,
+    ReadSysctl,
+    Relabel,
+    Reopen,
+    Restart,
+    Seen,
+    Service,
+    Step,
+    Still,
+    Target,
+    Use,
+    Wait,
+)
+from kproxy.conformance.testbed import health_in_words
+
+
+def describe(step: Step) -> str:
+    """A step in words."""
+    match step:
+        case Use(flow=flow):
+            return f"exchange on held flow {flow!r}"
+        case Hold(flow=flow, sender=sender, to=to):
+            return f"open flow {flow!r}: {sender} -> {describe_target(to)}"
+        case ReadSysctl(node=node, name=name):
+            return f"node {node}: sysctl {name}"
+        case Reopen(flow=flow):
+            return f"open flow {flow!r} again from the same port"
+        case CheckHealth(sender=sender, to=to):
+            return f"health check: {sender} -> {describe_target(to)}"
+        case Ping(sender=sender, to=to):
+            return f"ping: {sender} -> {describe_target(to)}"
+        case Probe(sender=sender, to=to):
+            return f"{sender} -> {describe_target(to)}"
+        case _:
+            return _describe_event(step)
+
+
+def _describe_event(step: Mutation | Act | Wait) -> str:
+    """What happens and is not judged."""
+    match step:
+        case Apply(services=services):
+            return "apply " + "; ".join(map(_describe_service, services))
+        case Delete(service=service, keep_slices=keep):
+            return f"delete Service {service.name}{' but not its EndpointSlices' if keep else ''}"
+        case Relabel(node=node, zone=zone):
+            return f"node {node}: zone {zone}" if zone else f"node {node}: no zone"
+        case AddServiceCidr():
+            return "add a second ServiceCIDR"
+        case GainAddress(node=node):
+            return f"node {node} gains an address on the node network"
+        case Restart():
+            return _describe_restart(step)
+        case Deafen() | OutOfWindow() | Wait():
+            return _describe_act(step)
+
+
+def _describe_restart(restart: Restart) -> str:
+    told = f" with masqueradeBit {restart.masquerade_bit}" if restart.masquerade_bit is not None else ""
+    between = f"; meanwhile {describe(restart.meanwhile)}" if restart.meanwhile else ""
+    return f"kill the proxy of node {restart.node} and start it again{told}{between}"
+
+
+def _describe_act(step: Act | Wait) -> str:
+    match step:
+        case Deafen(flow=flow):
+            return f"the endpoint of flow {flow!r} stops listening"
+        case OutOfWindow(flow=flow):
+            return f"the endpoint of flow {flow!r} sends a segment far outside the window"
+        case Wait(seconds=seconds):
+            return f"let {seconds:g} s pass"
+
+
+def _describe_service(service: Service) -> str:
+    endpoints = ", ".join(backend.on for backend in service.backends) or "none"
+    return f"Service {service.name} ({service.type.value}; endpoints: {endpoints})"
+
+
+def describe_target(to: Target) -> str:
+    """A target in words."""
+    kind = to.kind.name.lower().replace("_", " ")
+    service = to.service
+    node = f" of {to.node}" if to.node else ""
+    port = f", port {to.port!r}" if to.port else ""
+    return " ".join(filter(None, (service, f"{kind}{node}{port}")))
+
+
+def describe_lawful(lawful: Lawful) -> str:
+    """A set of lawful outcomes in words."""
+    return " or ".join(sorted(map(_describe_seen, lawful)))
+
+
+def _describe_seen(seen: Seen) -> str:
+    if isinstance(seen, ReachedBackend):
+        return f"delivered to {seen.on} (source {seen.source.value})"
+    return seen.value
+
+
+def demands(step: Step) -> str:
+    """All that a step asks for, in words; empty for one that is not judged."""
+    match step:
+        case Use(expect=expect):
+            return expect.value if isinstance(expect, Still) else describe_lawful(expect)
+        case Probe() | Ping() | Hold() | Reopen():
+            return "; ".join((describe_lawful(step.expect), *_more(step)))
+        case CheckHealth(expect=count):
+            return health_in_words(count)
+        case ReadSysctl(expect=expect):
+            return expect
+        case _:
+            return ""
+
+
+def _more(step: Step) -> Iterator[str]:
+    """What a probe asks for beyond where it may arrive."""
+    if not isinstance(step, Probe):
+        return
+    if step.spread:
+        yield "every one of them"
+    if step.even:
+        yield "each as often as the others"
+    if step.sticks:
+        yield f"one endpoint for all of {step.sticks!r}"
+    if step.roams:
+        yield f"several endpoints over all of {step.roams!r}"
+    if step.redrawn:
+        yield "from another source port for some"
+    if step.oversize:
+        yield f"all of {step.oversize} bytes"
+    if step.mark:
+        yield f"leaving the node with mark {step.mark:#x}"

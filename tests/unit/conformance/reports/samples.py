@@ -1,0 +1,77 @@
+"""Results that tests of reports share."""
+
+from kproxy.conformance.bind import instances
+from kproxy.conformance.case import Apply, Case
+from kproxy.conformance.reports import document
+from kproxy.conformance.reports.comparison import Comparison, compare
+from kproxy.conformance.reports.reading import DocumentRead, parse
+from kproxy.conformance.reports.results import CaseResult, Outcome, Report, Result
+from kproxy.conformance.run import Finding, Observed
+from kproxy.net import Family
+from tests.unit.conformance.scripted import TO_WEB, WEB, small_case
+
+CASE = small_case(Apply(WEB), TO_WEB, id="group.one", clauses={"b.second", "a.first"})
+FINDING = Finding(
+    instances([CASE])[0],
+    2,
+    "pod a2 -> web cluster ip",
+    "delivered to b1 (source preserved)",
+    "TCP RST",
+    ("a.first",),
+)
+SEEN = Observed(
+    family=Family.IPV4,
+    step=2,
+    what="pod a2 -> web cluster ip",
+    lawful="delivered to a1 (source preserved)",
+    seen="TCP RST",
+    at=0.5,
+    seconds=0.25,
+)
+
+
+def result(kind: Result, case: Case = CASE) -> CaseResult:
+    match kind:
+        case Result.PASSED:
+            return CaseResult(case=case, result=kind, seconds=0.25)
+        case Result.FAILED | Result.DEVIATION:
+            return CaseResult(
+                case=case,
+                result=kind,
+                seconds=1.0,
+                reason="why",
+                findings=(FINDING,),
+                evidence="evidence/one",
+                files=("IPv4/objects.json",),
+                observed=(SEEN,),
+            )
+        case _:
+            return CaseResult(case=case, result=kind, seconds=0.0, reason="why")
+
+
+def report(*results: CaseResult) -> Report:
+    return Report(
+        subject="my-proxy",
+        mode="ebpf",
+        environment={"kernel": "6.1"},
+        results=results,
+        seconds=2.0,
+        again="kproxy conformance run --proxy my.toml --mode ebpf",
+    )
+
+
+def outcome(name: str, *results: CaseResult, **environment: str) -> Outcome:
+    """A run of several."""
+    mode = name.partition(" ")[0]
+    run = Report(subject="my-proxy", mode=mode, environment=environment, results=results, seconds=1.0)
+    return Outcome(name=name, report=run)
+
+
+def read(*outcomes: Outcome, subject: str = "my-proxy", where: str = "r.json") -> DocumentRead:
+    """What is read back of these runs."""
+    return parse(document.text(document.of_runs(subject, outcomes, 2.0)), where)
+
+
+def compared(*outcomes: Outcome) -> Comparison:
+    """These runs beside one another."""
+    return compare([read(*outcomes)])
