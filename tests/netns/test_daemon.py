@@ -345,7 +345,7 @@ def test_a_daemon_announces_itself_and_leaves_its_rules_when_it_is_stopped() -> 
     async def life() -> None:
         async with busy_lab("iptables", Xtables.NFT) as (bed, _, clients):
             assert events(bed) == {(name, "Normal", "Starting") for name in topology.HOSTNAMES.values()}
-            stopped = bed.proxies._running.pop("a")
+            (stopped,) = bed.proxies._running.pop("a")
             stopped.signal(signal.SIGTERM)
             assert await asyncio.wait_for(stopped.wait(), 2) == 0
             await asyncio.sleep(0.3)
@@ -370,7 +370,7 @@ def test_a_daemon_that_detects_by_its_nodes_networks_ends_when_they_change() -> 
             await bed.settle()
             document["spec"]["podCIDRs"] = ["10.99.0.0/24"]
             bed.server.store.put(Kind.NODE, document)
-            ended = bed.proxies._running.pop("a")
+            (ended,) = bed.proxies._running.pop("a")
             assert await asyncio.wait_for(ended.wait(), 10) == 1
             assert "spec.podCIDRs" in bed.proxies.tail("a")
             assert left(bed, "a") == (True, False)

@@ -13,7 +13,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from rich.console import Console
@@ -120,8 +120,26 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with live.live(console) as board:
-        report = asyncio.run(conduct(session, open_testbed, partial(board.tell, "")))
+        tell = partial(board.tell, "")
+        report = _left_alone(options, lambda: asyncio.run(conduct(session, open_testbed, tell)))
     return _finish(report, options, console)
+
+
+def _left_alone(options: RunOptions, work: Callable[[], Report]) -> Report:
+    """The report of a run; where this machine was changed meanwhile nothing has passed."""
+    if options.testbed == "simulator":
+        return work()
+    from kproxy.lab import machine
+
+    before = machine.look()
+    report = work()
+    changes = machine.changes(before, machine.look())
+    if not changes:
+        return report
+    return report.spoilt(
+        "this machine was changed while the run went on, by the subject or by somebody else: "
+        + "; ".join(changes)
+    )
 
 
 def _finish(report: Report, options: RunOptions, console: Console) -> int:
@@ -188,6 +206,7 @@ def testbed_of(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict
             raise CannotRun(message)
         return simulator.opener(options.mode), {"testbed": "simulator"}
     from kproxy.conformance.testbeds import environment, netns
+    from kproxy.lab.namespaces import LabError
 
     problems = environment.problems() or [
         environment.missing_program(subject),
@@ -197,8 +216,13 @@ def testbed_of(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict
         raise CannotRun("; ".join(filter(None, problems)))
     variant = environment.variant(options.iptables)
     assets = environment.assets(options.apiserver)
-    open_testbed = netns.opener(subject, options.mode, variant, options.patience, assets)
-    return open_testbed, environment.facts(subject, variant, assets)
+    try:
+        facts = environment.facts(subject, variant, assets)
+    except LabError as reason:
+        raise CannotRun(str(reason)) from reason
+    sandboxed = facts["isolation"] == environment.ISOLATED
+    open_testbed = netns.opener(subject, options.mode, variant, options.patience, assets, sandboxed=sandboxed)
+    return open_testbed, facts
 
 
 def holding(names: Sequence[str]) -> frozenset[str]:

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kproxy.conformance.bind import Instance, instances
@@ -17,7 +17,9 @@ from kproxy.conformance.case import Case, Profile
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.run import Progress, run
 from kproxy.conformance.subject import Subject
-from kproxy.conformance.testbed import Broken, Testbed
+from kproxy.conformance.testbed import Broken, NeverServed, Testbed
+
+_ENOUGH = 2
 
 OpenTestbed = Callable[[Profile, Sequence[Instance]], AbstractAsyncContextManager[Testbed]]
 
@@ -39,6 +41,22 @@ class Session:
     again: str = "kproxy conformance run"
 
 
+@dataclass(slots=True)
+class Entrance:
+    """To labs: so many at once, and none any more when the subject has served nothing in the first two."""
+
+    gate: asyncio.Semaphore
+    served: bool = False
+    unserved: list[str] = field(default_factory=list)
+
+    @property
+    def closed(self) -> str:
+        """Why no lab is opened any more; empty as long as one may be."""
+        if self.served or len(self.unserved) < _ENOUGH:
+            return ""
+        return f"not tried: the subject has served nothing in the profiles {', '.join(self.unserved)}"
+
+
 async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[str], None]) -> Report:
     """Run all cases of the session; never raises for what a subject does."""
     started = time.monotonic()
@@ -48,10 +66,10 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
             names = ", ".join(sorted(feature.value for feature in missing))
             reason = f"{session.subject.name} does not claim {names}"
             results[case.id] = CaseResult(case=case, result=Result.UNSUPPORTED, seconds=0.0, reason=reason)
-    gate = asyncio.Semaphore(session.parallel)
+    entrance = Entrance(asyncio.Semaphore(session.parallel))
     labs = _labs([case for case in session.cases if case.id not in results], session.largest)
     done = await asyncio.gather(
-        *(_profile(session, profile, cases, open_testbed, gate, tick) for profile, cases in labs)
+        *(_profile(session, profile, cases, open_testbed, entrance, tick) for profile, cases in labs)
     )
     results.update({entry.case.id: entry for group in done for entry in group})
     return Report(
@@ -82,11 +100,13 @@ async def _profile(
     profile: Profile,
     cases: Sequence[Case],
     open_testbed: OpenTestbed,
-    gate: asyncio.Semaphore,
+    entrance: Entrance,
     tick: Callable[[str], None],
 ) -> list[CaseResult]:
     """Cases of one profile in one testbed."""
-    async with gate:
+    async with entrance.gate:
+        if entrance.closed:
+            return [_broken(case, entrance.closed) for case in cases]
         bound = instances(cases)
         try:
             async with open_testbed(profile, bound) as testbed:
@@ -94,6 +114,10 @@ async def _profile(
                 able = [instance for instance in bound if instance.case.id not in lacking]
                 progress = await run(testbed, able, lambda text: tick(f"{profile.name}: {text}"))
                 folders = await _keep_evidence(session, testbed, progress)
+            entrance.served = True
+        except NeverServed as reason:
+            entrance.unserved.append(profile.name)
+            return [_broken(case, f"profile {profile.name}: {reason}") for case in cases]
         except Broken as reason:
             return [_broken(case, f"profile {profile.name}: {reason}") for case in cases]
     return [_result(session, case, progress, lacking.get(case.id, ""), folders) for case in cases]

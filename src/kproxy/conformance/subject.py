@@ -1,28 +1,12 @@
 """The proxy under test: how it is started, what it claims, where it is known to deviate.
 
-A subject is data: one of the two that come with the package, or a TOML file:
-
-    name = "my-proxy"
-    modes = ["iptables"]
-    command = ["{binary}", "--config={config}"]        # see `PLACEHOLDERS`
-    version-command = ["{binary}", "--version"]
-    features = ["NodePort", "IPv6"]                     # `kproxy.conformance.case.Feature` values; default all
-    [without]                                           # what single modes do not have
-    nftables = ["localhostNodePorts"]
-    [environment]
-    GODEBUG = "x509ignoreCN=0"
-    [files]                                             # more files, written before each start
-    "settings.json" = '{"server": "{api_server}", "node": "{node_name}"}'
-    [[deviations]]
-    case = "affinity.*"                                 # a glob over case ids
-    mode = "ipvs"                                       # leave out for all modes
-    clause = "affinity.client-ip.sticks"                          # leave out for all; for generated worlds (case = "fuzz.*")
-    link = "https://example.com/issue/1"
-    text = "what it does instead"
+A subject is data: one of those that come with the package, or a TOML file, whose keys are the fields of `Subject`
+with hyphens.  ``docs/subjects.md`` has them all, and what a process may rely on.
 """
 
 from __future__ import annotations
 
+import enum
 import fnmatch
 import importlib.resources
 import tomllib
@@ -73,13 +57,34 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 Words = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
+class FileSystem(enum.Enum):
+    """What can be mounted for a subject; the values are those of mount(8)."""
+
+    BPF = "bpf"
+    CGROUP = "cgroup2"
+    SYSFS = "sysfs"
+    TMPFS = "tmpfs"
+
+
+MountPoint = Annotated[str, msgspec.Meta(pattern="^/")]
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One process of a subject.  ``ready``: a command that ends with 0 when the next one may start."""
+
+    name: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]+$")]
+    command: Words
+    ready: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """A service proxy to be judged; a file's keys are these fields, with hyphens."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
     modes: Words
-    command: Words
+    command: Words = ()
+    processes: tuple[Program, ...] = ()
     version_command: tuple[str, ...] = ()
     binary: str = ""
     min_sync_period: str = "10ms"
@@ -87,7 +92,13 @@ class Subject:
     without: Mapping[str, frozenset[Feature]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    mounts: Mapping[MountPoint, FileSystem] = field(default_factory=dict)
     deviations: tuple[Deviation, ...] = ()
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """What runs on each node, in the order in which it is started."""
+        return self.processes or (Program(name="proxy", command=self.command),)
 
     def lacks(self, case: Case, mode: str) -> frozenset[Feature]:
         """Features of the case that the subject does not claim in that mode."""
@@ -126,12 +137,26 @@ def parse(text: str, where: str, binary: str = "") -> Subject:
         subject = _convert(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise BadSubject(f"{where}: {error}{_hint(str(error))}") from error
-    if binary:
-        subject = replace(subject, binary=binary)
-    if not subject.binary and any("{binary}" in part for part in subject.command):
-        message = f"{where}: needs the program's path: give --binary PATH, or `binary` in the file"
-        raise BadSubject(message)
-    return subject
+    if problem := _problem(subject, binary):
+        raise BadSubject(f"{where}: {problem}")
+    return replace(subject, binary=binary) if binary else subject
+
+
+def _problem(subject: Subject, binary: str) -> str:
+    """What no single key shows."""
+    names = [program.name for program in subject.processes]
+    words = [word for program in subject.programs for word in (*program.command, *program.ready)]
+    if not subject.command and not subject.processes:
+        return "how it is started is missing: give `command`, or `[[processes]]`"
+    if subject.command and subject.processes:
+        return "`command` is for one process, `[[processes]]` for several: give one of them"
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        return f"several processes are called {', '.join(twice)}"
+    if strange := sorted(subject.without.keys() - set(subject.modes)):
+        return f"[without] {', '.join(strange)}: modes are {', '.join(subject.modes)}"
+    if not (subject.binary or binary) and any("{binary}" in word for word in words):
+        return "needs the program's path: give --binary PATH, or `binary` in the file"
+    return ""
 
 
 def _convert(document: Mapping[str, object]) -> Subject:
@@ -139,13 +164,19 @@ def _convert(document: Mapping[str, object]) -> Subject:
     unknown = sorted(document.keys() - set(known))
     if unknown:
         raise msgspec.ValidationError(f"unknown keys {', '.join(unknown)}; known are {', '.join(known)}")
-    return msgspec.convert({key.replace("-", "_"): value for key, value in document.items()}, Subject)
+    try:
+        return msgspec.convert({key.replace("-", "_"): value for key, value in document.items()}, Subject)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).rpartition("$")
+        raise msgspec.ValidationError(f"{message}${place.replace('_', '-')}" if message else place) from error
 
 
 def _hint(problem: str) -> str:
     """What would have been right, where a list of it helps."""
-    if "enum value" in problem:
-        return f"; features are {', '.join(feature.value for feature in Feature)}"
+    lists = {"$.mounts": FileSystem, "$.features": Feature, "$.without": Feature}
+    for place, known in lists.items():
+        if "enum value" in problem and place in problem:
+            return f"; known are {', '.join(one.value for one in known)}"
     return ""
 
 

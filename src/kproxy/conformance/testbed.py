@@ -43,6 +43,10 @@ class Broken(Exception):
     """The harness could not observe; says nothing about the subject."""
 
 
+class NeverServed(Broken):
+    """The subject has served nothing at all, in this testbed."""
+
+
 class Testbed(Interface):
     """Where cases run."""
 

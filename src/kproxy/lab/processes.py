@@ -70,18 +70,23 @@ class Process:
 
     async def wait(self) -> int:
         """Wait for its end; the exit status."""
-        loop = asyncio.get_running_loop()
-        descriptor = os.pidfd_open(self.pid) if self.returncode is None else -1
-        if descriptor < 0:
-            return self._popen.wait()
-        ended = asyncio.Event()
-        loop.add_reader(descriptor, ended.set)
-        try:
-            await ended.wait()
-        finally:
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-        return self._popen.wait()
+        return await finished(self._popen)
+
+
+async def finished(popen: subprocess.Popen[bytes]) -> int:
+    """Wait for a program's end without holding up the loop; its exit status."""
+    loop = asyncio.get_running_loop()
+    descriptor = os.pidfd_open(popen.pid) if popen.poll() is None else -1
+    if descriptor < 0:
+        return popen.wait()
+    ended = asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    return popen.wait()
 
 
 def spawn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kproxy.conformance.case import Case
 from kproxy.conformance.run import Finding, Observed
@@ -64,6 +64,14 @@ class Report:
         if Result.FAILED in kinds:
             return UNLAWFUL
         return CANNOT_RUN if Result.BROKEN in kinds else LAWFUL
+
+    def spoilt(self, reason: str) -> Report:
+        """The same where nothing that passed may be believed."""
+        entries = (
+            replace(entry, result=Result.BROKEN, reason=reason) if entry.result is Result.PASSED else entry
+            for entry in self.results
+        )
+        return replace(self, results=tuple(entries))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

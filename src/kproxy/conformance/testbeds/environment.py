@@ -10,14 +10,17 @@ import sys
 
 from kproxy import __version__
 from kproxy.conformance.subject import Subject, fill
-from kproxy.lab import kube
+from kproxy.lab import kube, sandbox
 from kproxy.lab.kernels.abilities import Ability, KernelName, probe
 from kproxy.lab.kernels.here import kernel_here, time_here
 from kproxy.lab.kube.assets import Assets
+from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables
 
 TOOLS = {"ip": "iproute2", "nft": "nftables", "conntrack": "conntrack", "setpriv": "util-linux"}
 """Programs the lab runs, and the Debian package of each."""
+
+ISOLATED = "network, processes, mounts"
 
 _LARGEST_ROOTLESS = 12
 
@@ -73,6 +76,15 @@ def largest_lab() -> int:
     return _LARGEST_ROOTLESS if kernel_here() is KernelName.ROOTLESS else 0
 
 
+def isolation(subject: Subject) -> str:
+    """What a subject has of its own on a node, in words; what it asks for and cannot have raises `LabError`."""
+    if not (reason := sandbox.unavailable()):
+        return ISOLATED
+    if subject.mounts:
+        raise LabError(f"[mounts]: {reason}")
+    return f"network; {reason}"
+
+
 def facts(subject: Subject, tools: Xtables, programs: Assets | None = None) -> dict[str, str]:
     """Versions that a result depends on."""
     return {
@@ -85,6 +97,7 @@ def facts(subject: Subject, tools: Xtables, programs: Assets | None = None) -> d
         "iptables": _version(tools.value, "iptables", "--version"),
         "nft": _version("nft", "--version"),
         "apiserver": _version(str(programs.kube_apiserver), "--version") if programs else "lab",
+        "isolation": isolation(subject),
         "subject": _version(*_subject_version(subject)) if subject.version_command else "unknown",
     }
 

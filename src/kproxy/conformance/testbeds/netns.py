@@ -39,12 +39,13 @@ from kproxy.conformance.case import (
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
-from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.conformance.testbed import Broken, NeverServed, Observation, Testbed
 from kproxy.conformance.testbeds.gate import Gate
 from kproxy.conformance.testbeds.proxies import Proxies, Served
 from kproxy.conformance.testbeds.reading import HOST, read, read_health, read_ping
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
 from kproxy.conformance.world import AddAddress, Change, Put, Remove, RestartProxy, World, surroundings
+from kproxy.conformance.testbeds.watch import end_of
 from kproxy.lab import crafted, echo, http, marks, topology
 from kproxy.lab.apiserver import ApiServer, Kind
 from kproxy.lab.kernels.abilities import KernelName
@@ -66,6 +67,8 @@ QUIET, SLOW_QUIET = 0.5, 2.0
 BARRIER, SLOW_BARRIER = 60.0, 240.0
 """Seconds a subject has to apply changes, if nobody asks for something else; likewise."""
 POLL = 0.01
+LARGEST_LOG_KEPT = 4 << 20
+"""Bytes of a log, its last ones, that go into evidence."""
 AT_ONCE = 150
 """Probes under way at the same time."""
 
@@ -73,12 +76,18 @@ _KINDS = {kind.value: kind for kind in Kind}
 
 
 def opener(
-    subject: Subject, mode: str, variant: Xtables, barrier: float = 0.0, assets: Assets | None = None
+    subject: Subject,
+    mode: str,
+    variant: Xtables,
+    barrier: float = 0.0,
+    assets: Assets | None = None,
+    *,
+    sandboxed: bool = False,
 ) -> OpenTestbed:
     """How `kproxy.conformance.session` opens labs for a subject.
 
     It has ``barrier`` seconds to apply changes (0: as many as suit the kernel).  ``assets``: the programs of a real
-    API server, to be used in place of the lab's own.
+    API server, to be used in place of the lab's own.  ``sandboxed``: the subject gets a room of its own and is watched.
     """
 
     @asynccontextmanager
@@ -87,19 +96,31 @@ def opener(
             try:
                 async with open_lab() as lab, _api_server(assets, Path(directory, "apiserver")) as server:
                     proxies = Proxies(lab.network, subject, mode, profile, variant, Path(directory))
+                    proxies.sandboxed = sandboxed
                     testbed = NetnsTestbed(lab, server, proxies, barrier)
                     testbed.prepare(instances)
                     if _forwards_nothing(profile, instances, subject, mode):
                         await proxies.drop_forwarded()
                     try:
                         await proxies.start_all(server)
-                        yield testbed
+                        async with _watched(proxies):
+                            yield testbed
+                        proxies.check()
                     finally:
                         await proxies.kill_all()
             except LabError as reason:
                 raise Broken(str(reason)) from reason
 
     return open_netns
+
+
+@asynccontextmanager
+async def _watched(proxies: Proxies) -> AsyncIterator[None]:
+    watchman = asyncio.create_task(proxies.watch())
+    try:
+        yield
+    finally:
+        watchman.cancel()
 
 
 def _forwards_nothing(profile: Profile, instances: Sequence[Instance], subject: Subject, mode: str) -> bool:
@@ -132,6 +153,7 @@ class NetnsTestbed:
         self._standing: list[Sentinel] = []
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
+        self._served = False
 
     # ------------------------------------------------------------------ preparation
 
@@ -188,7 +210,17 @@ class NetnsTestbed:
             raise Broken(f"the API server refused an object: {reason}")
 
     async def settle(self) -> None:
-        """Return when both proxies have finished applying all that was written."""
+        """Return when both proxies have finished applying all that was written.
+
+        Raises `Broken`; `NeverServed` when they have never done so yet.
+        """
+        try:
+            await self._settle()
+        except Broken as reason:
+            raise reason if self._served else NeverServed(str(reason)) from reason
+        self._served = True
+
+    async def _settle(self) -> None:
         for old in self._standing:
             for kind, namespace, name in old.keys:
                 self.server.store.delete(_KINDS[kind], namespace, name)
@@ -345,7 +377,7 @@ class NetnsTestbed:
         for node in topology.NODES:
             for name, command in _EVIDENCE.items():
                 folder.joinpath(f"{node}.{name}.txt").write_text(await self._output(node, command))
-            log = self.proxies.log(node).read_text(errors="replace")
+            log = end_of(self.proxies.log(node), LARGEST_LOG_KEPT)
             folder.joinpath(f"{node}.proxy.log").write_text(log)
 
     async def _output(self, node: str, command: tuple[str, ...]) -> str:

@@ -1,30 +1,39 @@
-"""The subject's processes in a lab: one on each node, with its files, started, killed, started again."""
+"""The subject's processes in a lab: on each node, with their files, started, watched, killed, started again."""
 
 from __future__ import annotations
 
-import itertools
+import asyncio
+import shlex
+import signal
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
+from typing import NoReturn
 from typing import Protocol as Interface
 
 from kproxy.conformance.case import Profile
 from kproxy.conformance.configuration import Placement, kube_proxy_configuration
 from kproxy.conformance.documents import Document
-from kproxy.conformance.subject import Subject, fill
+from kproxy.conformance.subject import Program, Subject, fill
 from kproxy.conformance.testbed import Broken
+from kproxy.conformance.testbeds.watch import Watch, end_of
 from kproxy.lab import topology
 from kproxy.lab.apiserver import Kind, kubeconfig
+from kproxy.lab.kernels.here import time_here
+from kproxy.lab.kernels.uml import Time
 from kproxy.lab.network import Network
 from kproxy.lab.processes import Process, Xtables, listen, run_in, spawn, xtables_directory
+from kproxy.lab.sandbox import Sandbox, open_sandbox
 from kproxy.net import Family
 
 API_PORT = 6443
 API_ADDRESS = f"127.0.0.1:{API_PORT}"
-LOG_TAIL_LINES = 15
+LOG_TAIL_LINES, LOG_TAIL_BYTES = 15, 4096
+WATCH, SLOW_WATCH = 0.25, 60.0
+"""Seconds between two looks at the disk; the second in virtual time, where idle time would be full of them."""
 
 
 class Writable(Interface):
@@ -88,32 +97,51 @@ class Proxies:
         self._directory = directory
         self.nodes: Mapping[str, Identity] = OF_TOPOLOGY
         """Where it runs, and as whom; to be changed before the start."""
+        self.sandboxed = False
+        """Whether it gets a room of its own on each (`kproxy.lab.sandbox`); likewise."""
         self._tools = xtables_directory(directory / "bin", variant)
         self._server: Served | None = None
-        self._running: dict[str, Process] = {}
-        self._starts = itertools.count(1)
         self._masquerade_bits: dict[str, int] = {}
+        self._running: dict[str, list[Process]] = {}
+        self._rooms: dict[str, Sandbox] = {}
+        self._watch = Watch(directory)
 
     async def start_all(self, server: Served) -> None:
-        """Let the API server listen on every node, and start the subject there."""
+        """Let the API server listen on every node, and start the subject there.  Raises `LabError`."""
         self._server = server
         address = ip_address("127.0.0.1")
         await server.listen(listen(self._network[node], address, API_PORT) for node in self.nodes)
+        mounts = {point: kind.value for point, kind in self._subject.mounts.items()}
         for node in self.nodes:
+            if self.sandboxed:
+                self._rooms[node] = open_sandbox(self._network[node], self._directory, mounts)
             self.start(node)
 
     def start(self, node: str, masquerade_bit: int | None = None) -> None:
-        """Write a node's files and start its proxy; ``masquerade_bit``: one to have from now on."""
+        """Write a node's files and start its proxy, its processes one after the other.
+
+        ``masquerade_bit``: one to have from now on.
+        """
         if masquerade_bit is not None:
             self._masquerade_bits[node] = masquerade_bit
         values = self._write_files(node)
-        self._running[node] = spawn(
-            [fill(part, values) for part in self._subject.command],
-            self._network[node],
-            log=self.log(node),
-            env={name: fill(text, values) for name, text in self._subject.environment.items()},
-            path_prefix=self._tools,
-        )
+        environment = {name: fill(text, values) for name, text in self._subject.environment.items()}
+        self._running[node] = []
+        before: Sequence[str] = ()
+        for program in self._subject.programs:
+            argv = _once(before, [fill(word, values) for word in program.command])
+            before = [fill(word, values) for word in program.ready]
+            if node in self._rooms:
+                argv = self._rooms[node].command(argv)
+                environment = {"TMPDIR": values["directory"], **environment}
+            process = spawn(
+                argv,
+                self._network[node],
+                log=self.log(node),
+                env=environment,
+                path_prefix=self._tools,
+            )
+            self._running[node].append(process)
 
     async def drop_forwarded(self) -> None:
         """Drop on every node what is forwarded after its destination was translated, below all rules there are."""
@@ -123,23 +151,49 @@ class Proxies:
                 await run_in(self._network[node], [str(self._tools / tool), "-w", "-A", *rule])
 
     async def kill(self, node: str) -> None:
-        """SIGKILL a node's proxy and wait for its end."""
-        process = self._running.pop(node)
-        process.kill()
-        await process.wait()
+        """SIGKILL a node's proxy and wait for its end; in a room also what it has started and left behind."""
+        processes = self._running.pop(node)
+        for process in processes:
+            process.kill()
+        for process in processes:
+            await process.wait()
+        if node in self._rooms:
+            await self._rooms[node].clear()
 
     async def kill_all(self) -> None:
         """SIGKILL all that run."""
         for node in list(self._running):
             await self.kill(node)
+        while self._rooms:
+            self._rooms.popitem()[1].close()
+
+    async def watch(self) -> NoReturn:
+        """Kill who takes too much room on the disk; `check` tells then."""
+        pause = WATCH if time_here() is Time.REAL else SLOW_WATCH
+        while True:
+            await asyncio.sleep(pause)
+            for node, processes in self._running.items():
+                if self._watch.complaint(self.log(node), self._directory / node):
+                    for process in processes:
+                        process.kill()
 
     def check(self) -> None:
-        """Raise `Broken` with the end of its log if a proxy has ended by itself."""
-        for node, process in self._running.items():
-            if process.returncode is not None:
-                command = " ".join(process.argv)
-                ended = f"the proxy of node {node} ended with {process.returncode}: {command}"
-                raise Broken(f"{ended}\n{self.tail(node)}")
+        """Raise `Broken` with the end of its log if a proxy takes too much room, or has ended by itself."""
+        for node, processes in self._running.items():
+            if complaint := self._watch.complaint(self.log(node), self._directory / node):
+                raise Broken(f"the proxy of node {node} {complaint}\n{self.tail(node)}")
+            for process, program in zip(processes, self._subject.programs, strict=True):
+                if process.returncode is not None:
+                    raise Broken(self._ended(node, process, program))
+
+    def _ended(self, node: str, process: Process, program: Program) -> str:
+        status = process.returncode
+        why = f" ({signal.Signals(-status).name})" if status and status < 0 else ""
+        which = f" {program.name}" if len(self._subject.programs) > 1 else ""
+        values = self._values(node)
+        command = shlex.join(fill(word, values) for word in program.command)
+        foreground = "; it must stay in the foreground" if status == 0 else ""
+        return f"the proxy of node {node} ended{which} with {status}{why}: {command}{foreground}\n{self.tail(node)}"
 
     def log(self, node: str) -> Path:
         """The file a node's proxy writes its output to."""
@@ -147,29 +201,18 @@ class Proxies:
 
     def tail(self, node: str) -> str:
         """The last lines of that file."""
-        lines = self.log(node).read_text(errors="replace").strip().splitlines()
+        lines = end_of(self.log(node), LOG_TAIL_BYTES).strip().splitlines()
         return "\n".join(lines[-LOG_TAIL_LINES:])
 
     def pid(self, node: str) -> int:
         """Process ID of a node's proxy."""
-        return self._running[node].pid
+        return self._running[node][0].pid
 
     def _write_files(self, node: str) -> Mapping[str, str]:
         home = self._directory / node
         home.mkdir(parents=True, exist_ok=True)
+        values = self._values(node)
         server, who = self._server, self.nodes[node]
-        values = {
-            "binary": self._subject.binary,
-            "python": sys.executable,
-            "config": str(home / "config.yaml"),
-            "kubeconfig": str(home / "kubeconfig.yaml"),
-            "api_server": server.url(API_ADDRESS) if server else f"http://{API_ADDRESS}",
-            "mode": self._mode,
-            "node": who.hostname,
-            "node_name": who.hostname,
-            "node_ip": who.address,
-            "directory": str(home),
-        }
         place = Placement(
             node=node,
             mode=self._mode,
@@ -187,3 +230,33 @@ class Proxies:
         for name, template in self._subject.files.items():
             (home / name).write_text(fill(template, values))
         return values
+
+    def _values(self, node: str) -> Mapping[str, str]:
+        """What placeholders stand for."""
+        home = self._directory / node
+        server, who = self._server, self.nodes[node]
+        return {
+            "binary": self._subject.binary,
+            "python": sys.executable,
+            "config": str(home / "config.yaml"),
+            "kubeconfig": str(home / "kubeconfig.yaml"),
+            "api_server": server.url(API_ADDRESS) if server else f"http://{API_ADDRESS}",
+            "mode": self._mode,
+            "node": who.hostname,
+            "node_name": who.hostname,
+            "node_ip": who.address,
+            "directory": str(home),
+        }
+
+
+def _once(ready: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """A command that waits until another one succeeds."""
+    if not ready:
+        return list(argv)
+    return [
+        "sh",
+        "-c",
+        f'until {shlex.join(ready)} >/dev/null 2>&1; do sleep 0.05; done; exec "$@"',
+        "sh",
+        *argv,
+    ]

@@ -1,0 +1,177 @@
+"""Proxies that misbehave: each gets a clear verdict soon, and nothing of it is left on the machine.
+
+Several are judged beside one another, each by a run of its own, for one case.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.leftovers import eventually
+from tests.netns.test_isolation import processes
+
+KPROXY = "{python} -m kproxy run --config {config}"
+HANGS = "trap '' TERM INT HUP; echo I listen to nobody; while :; do sleep 1; done"
+OUTSIDE = "kproxy-test-outside"
+WRITES = "head -c 20000000 /dev/zero > {directory}/$n"
+_ROOM = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
+INSIDE = (*_ROOM, "sh", "-c", '"$@"; exit $?', "sh")
+"""A machine of the run's own, whose first process stays where it is, for a subject that does get out."""
+
+PATIENCE, AT_ONCE = 3, 4
+WITHIN = 60.0
+"""Seconds that a verdict may take on a busy machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bad:
+    """A subject: what it does, and what must be told of it."""
+
+    does: str
+    told: str = "1 passed"
+    status: int = 0
+    prefix: tuple[str, ...] = ()
+    case: str = "cluster-ip.every-endpoint-of-six"
+
+
+BAD = {
+    "hangs-and-ignores-signals": Bad(
+        does=HANGS,
+        told=f"the subject has not applied a Service within {PATIENCE} s: node a IPv4",
+        status=2,
+    ),
+    "crashes": Bad(
+        does="echo my settings are wrong; exit 3",
+        told="the proxy of node a ended with 3: sh -c 'echo my settings are wrong; exit 3'\nmy settings are wrong\n",
+        status=2,
+    ),
+    "goes-to-the-background": Bad(
+        does=f"setsid {KPROXY} & sleep 0.2",
+        told="ended with 0: ",
+        status=2,
+    ),
+    "floods-its-log": Bad(
+        does=f"yes all is well & exec {KPROXY}", told="MiB, 64 are allowed\nall is well\n", status=2
+    ),
+    "fills-its-folder": Bad(
+        does=f"n=0; while :; do n=$((n+1)); {WRITES} || sleep 1; done",
+        told="MiB in {directory}, 256 are allowed",
+        status=2,
+    ),
+    "fills-the-disk": Bad(
+        does=f"head -c 1000000 /dev/zero > /var/tmp/{OUTSIDE} && exec {KPROXY}",
+        told=f"cannot create /var/tmp/{OUTSIDE}: Read-only file system",
+        status=2,
+    ),
+    "has-children-that-stay": Bad(
+        does=f"setsid sleep 1000 & exec {KPROXY}", case="restart.service-goes-meanwhile"
+    ),
+    "looks-for-the-machine": Bad(
+        does=f"nsenter --target 1 --net nft add table ip {OUTSIDE} && nft list table ip {OUTSIDE} &&"
+        f" ! echo 1 > /proc/sys/vm/panic_on_oom && exec {KPROXY}"
+    ),
+    "finds-the-machine": Bad(
+        does=f"umount -l /proc; nsenter --net=/proc/1/ns/net nft add table ip {OUTSIDE};"
+        f" mount -t proc proc /proc; exec {KPROXY}",
+        told="this machine was changed while the run went on, by the subject or by somebody else: "
+        f"nftables: + table ip {OUTSIDE}\n",
+        status=2,
+        prefix=INSIDE,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a run said in the end, and what was there of it afterwards."""
+
+    status: int
+    text: str
+    seconds: float
+    left: list[str]
+
+
+def start(bad: Bad, place: Path, mark: str) -> subprocess.Popen[bytes]:
+    does = bad.does.replace('"', '\\"')
+    lines = ('name = "bad"', 'modes = ["iptables"]', f'command = ["sh", "-c", "{does}"]')
+    (place / "bad.toml").write_text("\n".join(lines), encoding="utf-8")
+    served = bad.status == 0 or bad.prefix
+    patience = () if served else ("--patience", str(PATIENCE))
+    words = ("--kernel", "host", "--mode", "iptables", "--case", bad.case, *patience)
+    with (place / "output").open("wb") as output:
+        return subprocess.Popen(
+            [
+                *bad.prefix,
+                sys.executable,
+                "-m",
+                "kproxy",
+                "conformance",
+                "run",
+                "--proxy",
+                "bad.toml",
+                *words,
+            ],
+            cwd=place,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "KPROXY_TEST_MARK": mark, "TMPDIR": str(place)},
+        )
+
+
+def judge(name: str, place: Path) -> Verdict:
+    mark = f"bad-subject-{name}-{os.getpid()}"
+    begun = time.monotonic()
+    with start(BAD[name], place, mark) as run:
+        try:
+            status = run.wait(WITHIN)
+        finally:
+            run.kill()
+    seconds = time.monotonic() - begun
+    eventually(lambda: not processes(mark), 5)
+    left = [*processes(mark), *map(str, place.glob("kproxy-lab-*"))]
+    return Verdict(status, (place / "output").read_text(encoding="utf-8"), seconds, left)
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Verdict]:
+    places = [tmp_path_factory.mktemp(name) for name in BAD]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return dict(zip(BAD, pool.map(judge, BAD, places), strict=True))
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_subject_gets_a_clear_verdict_and_leaves_nothing(
+    name: str, verdicts: Mapping[str, Verdict]
+) -> None:
+    bad, verdict = BAD[name], verdicts[name]
+    assert bad.told in verdict.text, verdict.text
+    assert verdict.status == bad.status, verdict.text
+    assert verdict.left == []
+
+
+def test_the_machine_is_as_it_was(verdicts: Mapping[str, Verdict]) -> None:
+    assert verdicts
+    tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+    assert OUTSIDE not in tables
+    assert Path("/proc/sys/vm/panic_on_oom").read_text(encoding="utf-8") == "0\n"
+    assert not Path("/var/tmp", OUTSIDE).exists()  # noqa: S108 (looked at only)
+
+
+def test_a_run_whose_subject_ignores_signals_ends_at_one(tmp_path: Path) -> None:
+    run = start(Bad(does=HANGS), tmp_path, mark := f"bad-subject-signalled-{os.getpid()}")
+    assert eventually(lambda: "changing" in (tmp_path / "output").read_text(encoding="utf-8"), 30)
+    assert len(processes(mark)) >= 3, "the harness and a proxy on each node"
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(10) == 130
+    assert eventually(lambda: not processes(mark), 5), processes(mark)
+    assert list(tmp_path.glob("kproxy-lab-*")) == []
