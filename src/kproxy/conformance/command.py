@@ -129,17 +129,9 @@ def _left_alone(options: RunOptions, work: Callable[[], Report]) -> Report:
     """The report of a run; where this machine was changed meanwhile nothing has passed."""
     if options.testbed == "simulator":
         return work()
-    from kproxy.lab import machine
+    from kproxy.conformance.testbeds import bystander
 
-    before = machine.look()
-    report = work()
-    changes = machine.changes(before, machine.look())
-    if not changes:
-        return report
-    return report.spoilt(
-        "this machine was changed while the run went on, by the subject or by somebody else: "
-        + "; ".join(changes)
-    )
+    return bystander.left_alone(work)
 
 
 def _finish(report: Report, options: RunOptions, console: Console) -> int:
@@ -206,7 +198,6 @@ def testbed_of(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict
             raise CannotRun(message)
         return simulator.opener(options.mode), {"testbed": "simulator"}
     from kproxy.conformance.testbeds import environment, netns
-    from kproxy.lab.namespaces import LabError
 
     problems = environment.problems() or [
         environment.missing_program(subject),
@@ -218,7 +209,7 @@ def testbed_of(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict
     assets = environment.assets(options.apiserver)
     try:
         facts = environment.facts(subject, variant, assets)
-    except LabError as reason:
+    except environment.Unmountable as reason:
         raise CannotRun(str(reason)) from reason
     sandboxed = facts["isolation"] == environment.ISOLATED
     open_testbed = netns.opener(subject, options.mode, variant, options.patience, assets, sandboxed=sandboxed)

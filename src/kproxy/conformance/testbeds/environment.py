@@ -14,7 +14,6 @@ from kproxy.lab import kube, sandbox
 from kproxy.lab.kernels.abilities import Ability, KernelName, probe
 from kproxy.lab.kernels.here import kernel_here, time_here
 from kproxy.lab.kube.assets import Assets
-from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables
 
 TOOLS = {"ip": "iproute2", "nft": "nftables", "conntrack": "conntrack", "setpriv": "util-linux"}
@@ -23,6 +22,10 @@ TOOLS = {"ip": "iproute2", "nft": "nftables", "conntrack": "conntrack", "setpriv
 ISOLATED = "network, processes, mounts"
 
 _LARGEST_ROOTLESS = 12
+
+
+class Unmountable(Exception):
+    """A subject has no mounts of its own here; says why."""
 
 
 def problems() -> list[str]:
@@ -77,11 +80,11 @@ def largest_lab() -> int:
 
 
 def isolation(subject: Subject) -> str:
-    """What a subject has of its own on a node, in words; what it asks for and cannot have raises `LabError`."""
+    """What a subject has of its own on a node, in words; what it asks for and cannot have raises `Unmountable`."""
     if not (reason := sandbox.unavailable()):
         return ISOLATED
     if subject.mounts:
-        raise LabError(f"[mounts]: {reason}")
+        raise Unmountable(f"[mounts]: {reason}")
     return f"network; {reason}"
 
 

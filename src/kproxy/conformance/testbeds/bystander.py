@@ -1,0 +1,21 @@
+"""The machine beside the lab: a run that changes it is not worth publishing, whoever did it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kproxy.conformance.reports.results import Report
+from kproxy.lab import machine
+
+
+def left_alone(work: Callable[[], Report]) -> Report:
+    """The report of a run; where this machine was changed meanwhile nothing has passed."""
+    before = machine.look()
+    report = work()
+    changes = machine.changes(before, machine.look())
+    if not changes:
+        return report
+    what = "; ".join(changes)
+    return report.spoilt(
+        f"this machine was changed while the run went on, by the subject or by somebody else: {what}"
+    )
