@@ -23,7 +23,7 @@ from tests.netns.test_isolation import processes
 KPROXY = "{python} -m kproxy run --config {config}"
 HANGS = "trap '' TERM INT HUP; echo I listen to nobody; while :; do sleep 1; done"
 OUTSIDE = "kproxy-test-outside"
-WRITES = "head -c 20000000 /dev/zero > {directory}/$n"
+WRITES = "head -c 50000000 /dev/zero > {directory}/$n"
 _ROOM = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
 INSIDE = (*_ROOM, "sh", "-c", '"$@"; exit $?', "sh")
 """A machine of the run's own, whose first process stays where it is, for a subject that does get out."""
@@ -105,8 +105,7 @@ def start(bad: Bad, place: Path, mark: str) -> subprocess.Popen[bytes]:
     does = bad.does.replace('"', '\\"')
     lines = ('name = "bad"', 'modes = ["iptables"]', f'command = ["sh", "-c", "{does}"]')
     (place / "bad.toml").write_text("\n".join(lines), encoding="utf-8")
-    served = bad.status == 0 or bad.prefix
-    patience = () if served else ("--patience", str(PATIENCE))
+    patience = ("--patience", str(PATIENCE)) if bad.does == HANGS else ()
     words = ("--kernel", "host", "--mode", "iptables", "--case", bad.case, *patience)
     with (place / "output").open("wb") as output:
         return subprocess.Popen(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, NODE_PORT_KINDS, Instance
+from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.case import (
     Act,
     Case,
@@ -41,11 +41,12 @@ from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, NeverServed, Observation, Testbed
 from kproxy.conformance.testbeds.gate import Gate
+from kproxy.conformance.testbeds.listeners import listeners
 from kproxy.conformance.testbeds.proxies import Proxies, Served
 from kproxy.conformance.testbeds.reading import HOST, read, read_health, read_ping
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
-from kproxy.conformance.world import AddAddress, Change, Put, Remove, RestartProxy, World, surroundings
 from kproxy.conformance.testbeds.watch import end_of
+from kproxy.conformance.world import AddAddress, Change, Put, Remove, RestartProxy, World, surroundings
 from kproxy.lab import crafted, echo, http, marks, topology
 from kproxy.lab.apiserver import ApiServer, Kind
 from kproxy.lab.kernels.abilities import KernelName
@@ -171,7 +172,7 @@ class NetnsTestbed:
                 )
         self.lab.servers.serve(self.lab.network[SENTINEL_POD], SENTINEL_PORT, Protocol.TCP, SENTINEL_POD)
         able = [instance for instance in instances if self.lacks(instance.case) is None]
-        for where, port, protocol, who in dict.fromkeys(_listeners(able)):
+        for where, port, protocol, who in dict.fromkeys(listeners(able)):
             self.lab.servers.serve(self.lab.network[where], port, protocol, who)
 
     def lacks(self, case: Case) -> str | None:
@@ -419,38 +420,6 @@ def _put_by(changes: Sequence[Change]) -> Iterator[Document]:
                 yield from _put_by(meanwhile)
             case Remove() | AddAddress():
                 pass
-
-
-def _listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protocol, str]]:
-    """Where, on which port and as whom servers must listen for these cases.
-
-    Every node port that is asked for has a daemon of each node behind it: what the proxy does not
-    take gets that daemon's answer, and is known to be untouched.
-    """
-    for instance in instances:
-        taken = set(_ports_to_send_from(instance))
-        for service in instance.services:
-            for port in service.ports:
-                for backend in service.backends:
-                    number = instance.target_port(service, port, backend.shift)
-                    yield backend.on, number, port.protocol, backend.on
-                number = instance.node_port(service, port)
-                if number and number not in taken:
-                    for node in topology.NODES:
-                        yield node, number, port.protocol, HOST + node
-        for step in instance.case.steps:
-            if isinstance(step, Probe | Hold) and step.to.kind in NODE_PORT_KINDS:
-                _, number, protocol = instance.destination(step.to)
-                if number in taken:
-                    continue
-                yield step.to.node, number, protocol, HOST + step.to.node
-
-
-def _ports_to_send_from(instance: Instance) -> Iterator[int]:
-    """Port numbers that nobody may listen on, since a sender takes them."""
-    for step in instance.case.steps:
-        if isinstance(step, Probe | Hold) and step.from_port_of is not None:
-            yield instance.destination(step.from_port_of)[1]
 
 
 def _kernel_has_sctp(lab: Lab) -> bool:

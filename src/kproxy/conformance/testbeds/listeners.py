@@ -1,0 +1,43 @@
+"""Who must listen in a lab, for what cases ask.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kproxy.conformance.bind import NODE_PORT_KINDS, Instance
+from kproxy.conformance.case import Hold, Probe
+from kproxy.conformance.testbeds.reading import HOST
+from kproxy.lab import topology
+from kproxy.net import Protocol
+
+
+def listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protocol, str]]:
+    """Where, on which port and as whom servers must listen for these cases.
+
+    Every node port that is asked for has a daemon of each node behind it: what the proxy does not
+    take gets that daemon's answer, and is known to be untouched.
+    """
+    for instance in instances:
+        taken = set(_ports_to_send_from(instance))
+        for service in instance.services:
+            for port in service.ports:
+                for backend in service.backends:
+                    number = instance.target_port(service, port, backend.shift)
+                    yield backend.on, number, port.protocol, backend.on
+                number = instance.node_port(service, port)
+                if number and number not in taken:
+                    for node in topology.NODES:
+                        yield node, number, port.protocol, HOST + node
+        for step in instance.case.steps:
+            if isinstance(step, Probe | Hold) and step.to.kind in NODE_PORT_KINDS:
+                _, number, protocol = instance.destination(step.to)
+                if number in taken:
+                    continue
+                yield step.to.node, number, protocol, HOST + step.to.node
+
+
+def _ports_to_send_from(instance: Instance) -> Iterator[int]:
+    """Port numbers that nobody may listen on, since a sender takes them."""
+    for step in instance.case.steps:
+        if isinstance(step, Probe | Hold) and step.from_port_of is not None:
+            yield instance.destination(step.from_port_of)[1]
