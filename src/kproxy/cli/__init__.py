@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from kproxy import __version__
-from kproxy.cli import conformance, lab, spec
+from kproxy.cli import compare, conformance, lab, spec
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -42,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     conformance.add(commands)
     lab.add(commands)
     spec.add(commands)
+    compare.add(commands)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(command=_version)
     return words

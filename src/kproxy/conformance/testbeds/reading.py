@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Hold as HoldStep
@@ -14,29 +16,66 @@ from kproxy.conformance.case import Ping, Probe, TargetKind, VantageKind
 from kproxy.conformance.testbed import Broken, Observation, describe_health
 from kproxy.lab import echo, http, topology
 from kproxy.lab import observation as lab
+from kproxy.net import Address, Packet
 from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
 
 HOST = "host:"
 """Bystanders on a node call themselves so, with the node's name."""
 ELSEWHERE = "elsewhere"
 
-Asked = Probe | Ping | HoldStep
+Step = Probe | Ping | HoldStep
 
 
-def read(seen: lab.Observation, instance: Instance, asked: Asked) -> Observation:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What must be known of a question to read its answer.
+
+    ``judge``: the node whose proxy decides, ``own``: that node's addresses; ``by_host``: whether a node itself asks;
+    ``directly``: whether it asks a pod's own address; ``port``: what ICMP errors must quote.
+    """
+
+    sender: str
+    judge: str
+    packet: Packet
+    own: Collection[Address]
+    by_host: bool = False
+    directly: bool = False
+    port: int = 0
+
+
+def asked_by(instance: Instance, step: Step) -> Asked:
+    """What must be known of a case's step."""
+    instance = instance.facing(step.to)
+    question = instance.question(step.sender, step.to)
+    return Asked(
+        sender=str(step.sender),
+        judge=question.judge,
+        packet=question.packet,
+        own=topology.local_addresses(question.judge, instance.family),
+        by_host=step.sender.kind is VantageKind.HOST,
+        directly=step.to.kind is TargetKind.BACKEND,
+        port=0 if isinstance(step, Ping) else question.packet.port,
+    )
+
+
+def read(seen: lab.Observation, instance: Instance, step: Step) -> Observation:
     """An observation of the lab as the outcomes it may be."""
-    instance = instance.facing(asked.to)
+    return interpret(seen, asked_by(instance, step))
+
+
+def interpret(seen: lab.Observation, asked: Asked) -> Observation:
+    """The same for whatever was asked."""
     match seen:
         case lab.Answered():
-            return _answered(seen, instance, asked)
+            return _answered(seen, asked)
         case lab.Refused():
-            return _refused(seen, instance, asked)
+            return _refused(seen, asked)
         case lab.Reset(connected=connected):
             return Observation(
                 frozenset({Failure.RESET}), "TCP RST" + (" after the handshake" if connected else "")
             )
         case lab.Silent():
-            return _silent(seen, instance, asked)
+            return _silent(seen, asked)
         case lab.NetworkError(errno=number):
             return Observation(frozenset(), f"the sender's kernel said {errno.errorcode.get(number, number)}")
         case lab.Garbled(what=what):
@@ -69,47 +108,44 @@ def read_health(seen: http.Response | lab.Silent | None) -> str:
                 return f"status {status}, {body!r}"
 
 
-def _refused(seen: lab.Refused, instance: Instance, asked: Asked) -> Observation:
+def _refused(seen: lab.Refused, asked: Asked) -> Observation:
     """An ICMP error; one that quotes another destination than was asked is of no use to the client."""
-    packet = instance.question(asked.sender, asked.to).packet
     text = f"ICMP type {seen.icmp.type} code {seen.icmp.code} from {seen.by}"
-    port = 0 if isinstance(asked, Ping) else packet.port
-    if seen.about != lab.Socket(packet.destination, port):
+    if seen.about != lab.Socket(asked.packet.destination, asked.port):
         return Observation(frozenset(), f"{text} about {seen.about}, which was not asked")
     outcomes = {Failure.REJECTED} if seen.icmp.port_unreachable else set()
     return Observation(frozenset(outcomes), text)
 
 
-def _answered(seen: lab.Answered, instance: Instance, asked: Asked) -> Observation:
+def _answered(seen: lab.Answered, asked: Asked) -> Observation:
     if seen.who == ELSEWHERE or seen.who.startswith(HOST):
         text = f"untouched by the proxy: answered by {seen.who}, which saw {seen.peer}"
         return Observation(frozenset({Failure.UNTOUCHED}), text)
-    sources = _sources(seen, instance, asked)
+    sources = _sources(seen, asked)
     endpoint = (seen.at.address, seen.at.port)
     text = f"delivered to {seen.who} at {seen.at}, which saw {seen.peer} (sent from {seen.own})"
-    if asked.to.kind is TargetKind.BACKEND and Source.PRESERVED in sources:
+    if asked.directly and Source.PRESERVED in sources:
         return Observation(frozenset({Failure.UNTOUCHED}), text, endpoint)
     outcomes: set[Outcome] = {Delivered(*endpoint, source) for source in sources}
     return Observation(frozenset(outcomes), text, endpoint, redrawn=seen.peer.port != seen.own.port)
 
 
-def _sources(seen: lab.Answered, instance: Instance, asked: Asked) -> set[Source]:
+def _sources(seen: lab.Answered, asked: Asked) -> set[Source]:
     """Whether the source was rewritten; where it would look the same, both; none for a strange address."""
     if seen.peer.address == seen.own.address:
-        if asked.sender.kind is VantageKind.HOST:
+        if asked.by_host:
             return {Source.PRESERVED, Source.MASQUERADED}
         return {Source.PRESERVED}
-    judge = instance.question(asked.sender, asked.to).judge
-    if seen.peer.address in topology.local_addresses(judge, instance.family):
+    if seen.peer.address in asked.own:
         return {Source.MASQUERADED}
     return set()
 
 
-def _silent(seen: lab.Silent, instance: Instance, asked: Asked) -> Observation:
+def _silent(seen: lab.Silent, asked: Asked) -> Observation:
     if seen.endpoint_saw or seen.connected:
         who = ", ".join(reception.who for reception in seen.evidence.receptions) or "somebody"
         return Observation(frozenset(), f"silence, although {who} got it: the answer was lost")
-    judge = instance.question(asked.sender, asked.to).judge
+    judge = asked.judge
     beyond = seen.evidence.left(judge)
     if beyond:
         last = beyond[-1]
@@ -121,7 +157,7 @@ def _silent(seen: lab.Silent, instance: Instance, asked: Asked) -> Observation:
         return Observation(
             frozenset({Failure.DROPPED}), f"silence; it reached node {judge} and nothing left it"
         )
-    if asked.sender.kind is not VantageKind.HOST:
+    if not asked.by_host:
         raise Broken(f"silence proves nothing: {asked.sender}'s packet never reached node {judge}")
     where = "the node's own netfilter stopped it" if seen.stopped_at_sender else "not seen on a link"
     return Observation(frozenset({Failure.DROPPED}), f"silence; {where}")

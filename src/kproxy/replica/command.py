@@ -1,0 +1,139 @@
+"""``kproxy compare``: two proxies on the same cluster; `kproxy.cli` parses words for it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kproxy.conformance.subject import BadSubject, Subject
+from kproxy.net import Protocol
+from kproxy.replica import show
+from kproxy.replica.ask import CannotCompare, compare
+from kproxy.replica.documented import documented
+from kproxy.replica.judge import oracle
+from kproxy.replica.layout import CannotCopy, layout
+from kproxy.replica.options import (
+    Cluster,
+    dump_of,
+    order_of,
+    require_tools,
+    settings_of,
+    subject_of,
+)
+from kproxy.replica.place import elsewhere
+from kproxy.replica.questions import Question, questions
+from kproxy.replica.side import Job, Side
+
+SAME, DIFFERENT, CANNOT = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """The words: both subjects as ``NAME:MODE``, their programs, and what they run on."""
+
+    one: str
+    other: str
+    binaries: tuple[str, str]
+    cluster: Cluster
+    kernel: str = "auto"
+    json: str = ""
+    export: Path | None = None
+    words: Sequence[str] = ()
+
+
+def run(options: CompareOptions) -> int:
+    """Compare and tell; 0: no unknown difference, 1: one at least, 2: it cannot be done."""
+    begun = time.monotonic()
+    try:
+        subjects = (
+            subject_of(options.one, options.binaries[0]),
+            subject_of(options.other, options.binaries[1]),
+        )
+        modes = [mode for _, mode in subjects]
+        away = elsewhere(options.kernel, modes, options.words, options.cluster.iptables)
+        if away is not None:
+            return away
+        return _compare(options, subjects, begun)
+    except (CannotCopy, CannotCompare, BadSubject) as reason:
+        sys.stderr.write(f"kproxy compare: {reason}\n")
+        return CANNOT
+
+
+def _compare(
+    options: CompareOptions, subjects: tuple[tuple[Subject, str], tuple[Subject, str]], begun: float
+) -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    require_tools()
+    dump = dump_of(options.cluster)
+    lab = layout(dump, options.cluster.nodes, together=True)
+    asked = _askable(questions(dump, lab))
+    judge = oracle(dump, lab, settings_of(options.cluster))
+    job = Job(dump, lab, asked)
+    one, other = (order_of(options.cluster, *subject) for subject in subjects)
+    line = show.Line(sys.stderr)
+    left = Side(job, one)
+    try:
+        right = Side(job, other)
+        try:
+            expectations = [judge.expect(question) for question in asked]
+            modes = (one.mode, other.mode)
+            found = compare(
+                (left, right), asked, expectations, lambda d: documented(d, modes) is not None, line
+            )
+        finally:
+            right.close()
+    finally:
+        left.close()
+        line.close()
+    told = show.Told(
+        names=(left.name, right.name),
+        modes=(one.mode, other.mode),
+        layout=lab,
+        compared=found,
+        seconds=time.monotonic() - begun,
+    )
+    return _tell(options, told)
+
+
+def _tell(options: CompareOptions, told: show.Told) -> int:
+    if options.json:
+        data = msgspec.json.format(msgspec.json.encode(show.document(told)), indent=2) + b"\n"
+        if options.json == "-":
+            sys.stdout.buffer.write(data)
+        else:
+            Path(options.json).write_bytes(data)
+    if options.json != "-":
+        sys.stdout.write(show.text(told))
+    if told.compared.broken and not told.unknown:
+        return CANNOT
+    return DIFFERENT if told.unknown else SAME
+
+
+def _askable(every: Sequence[Question]) -> tuple[Question, ...]:
+    """Those whose protocol this kernel can send."""
+    if _has_sctp():
+        return tuple(every)
+    kept = tuple(question for question in every if question.packet.protocol is not Protocol.SCTP)
+    if len(kept) < len(every):
+        ports = {(question.service, question.packet.port) for question in every} - {
+            (question.service, question.packet.port) for question in kept
+        }
+        sys.stderr.write(f"kproxy compare: {len(ports)} SCTP ports are left out: this kernel has no SCTP\n")
+    return kept
+
+
+def _has_sctp() -> bool:
+    """Whether this kernel has SCTP sockets."""
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132).close()
+    except OSError:
+        return False
+    return True

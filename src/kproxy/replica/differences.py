@@ -1,0 +1,76 @@
+"""What two proxies did with the same packets, and where that differs.  Pure.
+
+Chance is no difference: which endpoint answers is left to the proxy, so of two sides that both deliver only endpoints that
+both have been seen to choose are held against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kproxy.conformance.testbed import Observation
+from kproxy.net import Address
+from kproxy.replica.questions import Question
+from kproxy.spec.outcome import Delivered, Expectation
+
+Answers = Sequence[Observation]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A question that two sides answer otherwise; ``unlawful``: who of the two does what the specification forbids."""
+
+    question: Question
+    expectation: Expectation
+    seen: tuple[Answers, Answers]
+    unlawful: tuple[bool, bool]
+
+
+def kinds(answers: Iterable[Observation]) -> frozenset[str]:
+    """What became of packets, in words that chance does not change; the text of what can never be lawful."""
+    return frozenset(_kind(one) for one in answers)
+
+
+def _kind(seen: Observation) -> str:
+    found = {"delivered" if isinstance(one, Delivered) else one.value for one in seen.outcomes}
+    if not found and seen.endpoint is not None:
+        return "delivered with a strange source"
+    return " or ".join(sorted(found)) or seen.text
+
+
+def sources(answers: Iterable[Observation]) -> Mapping[tuple[Address, int], frozenset[str]]:
+    """What each endpoint that answered saw as source."""
+    found: dict[tuple[Address, int], set[str]] = {}
+    for one in answers:
+        if one.endpoint is not None:
+            words = {o.source.value for o in one.outcomes if isinstance(o, Delivered)}
+            found.setdefault(one.endpoint, set()).add(" or ".join(sorted(words)) or "strange")
+    return {endpoint: frozenset(words) for endpoint, words in found.items()}
+
+
+def is_unlawful(answers: Iterable[Observation], expectation: Expectation) -> bool:
+    """Whether any of them is."""
+    return any(not one.outcomes & expectation.outcomes for one in answers)
+
+
+def looks_different(one: Answers, other: Answers, expectation: Expectation) -> bool:
+    """Whether it is worth asking again: kinds or sources are not the same, or one of them alone is unlawful."""
+    return _summary(one, expectation) != _summary(other, expectation)
+
+
+def _summary(side: Answers, expectation: Expectation) -> tuple[frozenset[str], frozenset[str], bool]:
+    seen = frozenset(word for words in sources(side).values() for word in words)
+    return kinds(side), seen, is_unlawful(side, expectation)
+
+
+def difference(
+    question: Question, expectation: Expectation, one: Answers, other: Answers
+) -> Difference | None:
+    """How two sides differ, chance left out; None if they do not."""
+    unlawful = (is_unlawful(one, expectation), is_unlawful(other, expectation))
+    mine, theirs = sources(one), sources(other)
+    same_sources = all(mine[endpoint] == theirs[endpoint] for endpoint in mine.keys() & theirs.keys())
+    if kinds(one) == kinds(other) and same_sources and unlawful[0] == unlawful[1]:
+        return None
+    return Difference(question, expectation, (one, other), unlawful)

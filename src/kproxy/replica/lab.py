@@ -1,0 +1,224 @@
+"""The lab of a cluster, running: its network, the objects in an API server, who answers, the proxy on each node.
+
+``async with open_replica(...)`` builds it and waits until the proxy has applied everything; leaving removes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from pathlib import Path
+
+from kproxy.conformance.case import Profile
+from kproxy.conformance.subject import Subject
+from kproxy.conformance.testbed import Broken, Observation
+from kproxy.conformance.testbeds.gate import Gate
+from kproxy.conformance.testbeds.netns import (
+    AT_ONCE,
+    BARRIER,
+    PATIENCE,
+    QUIET,
+    SLOW_BARRIER,
+    SLOW_PATIENCE,
+    SLOW_QUIET,
+)
+from kproxy.conformance.testbeds.proxies import Identity, Proxies
+from kproxy.conformance.testbeds.reading import HOST, Asked, interpret
+from kproxy.explain.dump import Dump
+from kproxy.lab.apiserver import ApiServer, Kind
+from kproxy.lab.kernels.abilities import KernelName
+from kproxy.lab.kernels.here import kernel_here
+from kproxy.lab.lab import Lab, allow_many_files
+from kproxy.lab.network import build
+from kproxy.lab.observation import Answered, ProbeRequest
+from kproxy.lab.processes import Xtables
+from kproxy.lab.wiring import CLIENT, REMOTE
+from kproxy.net import Address, Family, Protocol, parse_address
+from kproxy.replica.layout import VISITOR, Layout
+from kproxy.replica.questions import LOCALHOST, Question, Who
+from kproxy.replica.sentinel import SENTINEL_PORT, Sentinel
+from kproxy.replica.wires import Wires, wiring_of
+
+_KINDS = {kind.value: kind for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE, Kind.NODE, Kind.SERVICE_CIDR)}
+_SENTINELS = 2
+"""The second one's answer proves that the sync that served the first has ended (`kproxy.conformance.testbeds.netns`)."""
+_POLL = 0.02
+
+_ANYWHERE = (ip_address("0.0.0.0"), ip_address("::"))  # noqa: S104 (in a namespace of the lab)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What to run on the nodes: a subject in a mode, its configuration, seconds it has (0: as many as suit the kernel)."""
+
+    subject: Subject
+    mode: str
+    variant: Xtables
+    profile: Profile
+    cluster_cidrs: tuple[str, ...] = ()
+    patience: float = 0.0
+
+
+class Replica:
+    """The running lab."""
+
+    def __init__(self, dump: Dump, layout: Layout, lab: Lab, order: Order, directory: Path) -> None:
+        self.layout, self.lab, self.order, self.directory = layout, lab, order, directory
+        slow = kernel_here() in {KernelName.UML, KernelName.VM}
+        self._barrier = order.patience or (SLOW_BARRIER if slow else BARRIER)
+        self._patience, self._quiet = (SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)
+        self._dump = dump
+        self._gate = Gate(AT_ONCE)
+        self.server = ApiServer()
+        self.proxies = Proxies(
+            lab.network, order.subject, order.mode, order.profile, order.variant, directory
+        )
+        self.proxies.nodes = {
+            node.name: Identity(node.hostname, str(next(iter(node.address.values()))), order.cluster_cidrs)
+            for node in layout.nodes
+        }
+        self.unserved: list[str] = []
+        """Endpoints that nothing could listen for, with the reason."""
+
+    # ----------------------------------------------------------------------- before the start
+
+    def prepare(self) -> None:
+        """Put the objects in the API server and listen wherever an endpoint or a node port is."""
+        for document in self._dump.documents:
+            kind = _KINDS.get(document["kind"])
+            if kind is not None:
+                self.server.store.put(kind, document)
+        for where, port, protocol, who, addresses in dict.fromkeys(self._listeners()):
+            try:
+                self.lab.servers.serve(self.lab.network[where], port, protocol, who, addresses)
+            except OSError as error:
+                self.unserved.append(f"{who} {port}/{protocol.value}: {error.strerror}")
+        visitor = VISITOR[self.layout.nodes[0].name]
+        self.lab.servers.serve(self.lab.network[visitor], SENTINEL_PORT, Protocol.TCP, visitor)
+
+    def _listeners(self) -> Iterator[tuple[str, int, Protocol, str, tuple[Address, ...]]]:
+        nodes = {node.name for node in self.layout.nodes}
+        for address, port, protocol in self._endpoints():
+            home = self.layout.home(address)
+            if home in nodes:  # of the host's network: beside others of the node's own
+                yield home, port, protocol, home, (address,)
+            elif home:
+                yield home, port, protocol, home, _ANYWHERE
+        taken = {(port, protocol) for a, port, protocol in self._endpoints() if self.layout.home(a) in nodes}
+        for service in self._dump.cluster.services.values():
+            for entry in service.spec.ports or []:
+                protocol = Protocol(entry.protocol or "TCP")
+                if entry.node_port and (entry.node_port, protocol) not in taken:
+                    for node in nodes:
+                        yield node, entry.node_port, protocol, HOST + node, _ANYWHERE
+
+    def _endpoints(self) -> Iterator[tuple[Address, int, Protocol]]:
+        for piece in self._dump.cluster.slices.values():
+            for endpoint in piece.endpoints or []:
+                address = parse_address((endpoint.addresses or [""])[0])
+                for port in piece.ports or []:
+                    if address is not None and port.port:
+                        with suppress(ValueError):  # a protocol that nobody knows
+                            yield address, port.port, Protocol(port.protocol or "TCP")
+
+    # ----------------------------------------------------------------------- the barrier
+
+    async def settle(self) -> None:
+        """Return when the proxy of every node has applied all objects.  Raises `Broken` when it never does."""
+        for number in range(_SENTINELS):
+            sentinel = Sentinel(number, self.layout)
+            for kind, document in sentinel.documents:
+                self.server.store.put(kind, document)
+            await self._answered(sentinel)
+
+    async def _answered(self, sentinel: Sentinel) -> None:
+        deadline = time.monotonic() + self._barrier
+        waiting = set(itertools.product((n.name for n in self.layout.nodes), self.layout.families))
+        while waiting:
+            asked = sorted(waiting, key=str)
+            answers = await asyncio.gather(*(self._ask(node, sentinel, family) for node, family in asked))
+            waiting -= {who for who, served in zip(asked, answers, strict=True) if served}
+            self.proxies.check()
+            if waiting and time.monotonic() > deadline:
+                raise Broken(self._overdue(sorted(waiting, key=str)))
+            await asyncio.sleep(_POLL if waiting else 0)
+
+    async def _ask(self, node: str, sentinel: Sentinel, family: Family) -> bool:
+        address = sentinel.cluster_ip(family)
+        seen = await self.lab.probe(ProbeRequest(sender=node, destination=address, port=80, patience=0.3))
+        return isinstance(seen, Answered) and seen.who == VISITOR[self.layout.nodes[0].name]
+
+    def _overdue(self, waiting: list[tuple[str, Family]]) -> str:
+        missing = ", ".join(f"{self.layout.node(name).hostname} {family.value}" for name, family in waiting)
+        log = self.proxies.tail(waiting[0][0]) or "(it has written nothing)"
+        name = f"{self.order.subject.name} ({self.order.mode})"
+        return f"{name} has not applied all objects within {self._barrier:g} s: {missing}\n{log}"
+
+    # ----------------------------------------------------------------------- questions
+
+    async def ask(self, question: Question, *, quiet: bool) -> Observation:
+        """Send one packet of a new connection; ``quiet``: silence is lawful, so it is waited for less long."""
+        async with self._gate:
+            return interpret(
+                await self.lab.probe(self._request(question, quiet=quiet)), self._asked(question)
+            )
+
+    def _request(self, question: Question, *, quiet: bool) -> ProbeRequest:
+        packet, sender = question.packet, question.sender
+        return ProbeRequest(
+            sender=sender.namespace,
+            destination=packet.destination,
+            port=packet.port,
+            protocol=packet.protocol,
+            source=None if sender.who is Who.HOST else packet.source,
+            patience=self._quiet if quiet else self._patience,
+        )
+
+    def _asked(self, question: Question) -> Asked:
+        return Asked(
+            sender=question.sender.who.value,
+            judge=question.judge,
+            packet=question.packet,
+            own=self.layout.own_addresses(question.judge) | set(LOCALHOST.values()),
+            by_host=question.sender.who is Who.HOST,
+            port=question.packet.port,
+        )
+
+
+@asynccontextmanager
+async def open_replica(dump: Dump, layout: Layout, order: Order) -> AsyncIterator[Replica]:
+    """Build a lab, start the proxies and wait until they have applied everything; all is gone after the block.
+
+    Raises `LabError` when a prerequisite is missing, `Broken` when a proxy ends or does not get ready.
+    """
+    allow_many_files()
+    wires = Wires(layout)
+    senders = (h.name for h in wires.houses if len(h.addresses) > 2 or h.name in layout.visitors)
+    watched = (*(node.name for node in layout.nodes), CLIENT, REMOTE, *senders)
+    with tempfile.TemporaryDirectory(prefix="kproxy-lab-") as directory:
+        lab = Lab(build(wiring_of(layout)), watched)
+        try:
+            replica = Replica(dump, layout, lab, order, Path(directory))
+            replica.prepare()
+            async with replica.server:
+                try:
+                    await replica.proxies.start_all(replica.server)
+                    await replica.settle()
+                    yield replica
+                finally:
+                    await replica.proxies.kill_all()
+        finally:
+            lab.close()
+
+
+def profile(detect: str, *, masquerade_all: bool, node_port_addresses: tuple[str, ...]) -> Profile:
+    """The configuration of both sides as a profile."""
+    families = tuple(Family)
+    base = Profile(name="replica", detect=detect, detect_families=families)
+    return replace(base, masquerade_all=masquerade_all, node_port_addresses=node_port_addresses)

@@ -1,0 +1,101 @@
+"""What a user says of a replica: the dump, the nodes, the proxy's configuration; words in, values out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kproxy.conformance.case import Profile
+from kproxy.conformance.subject import Subject, load
+from kproxy.conformance.testbeds import environment
+from kproxy.explain.answer import Settings, networks
+from kproxy.explain.dump import KUBECTL, CannotExplain, Dump, read
+from kproxy.net import Family
+from kproxy.replica.lab import Order
+from kproxy.replica.layout import CannotCopy
+from kproxy.spec.node import PRIMARY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The dump and how the proxies of that cluster are configured: as `kproxy spec explain` has it."""
+
+    files: Sequence[str]
+    nodes: Sequence[str] = ()
+    cluster_cidr: str = ""
+    node_port_addresses: str = ""
+    masquerade_all: bool = False
+    iptables: str = "auto"
+    patience: float = 0.0
+
+
+def require_tools() -> None:
+    """Raise `CannotCopy` with the fix when this machine lacks something."""
+    if problems := environment.problems():
+        raise CannotCopy("; ".join(problems))
+
+
+def dump_of(cluster: Cluster) -> Dump:
+    """Read the dump.  Raises `CannotCopy`."""
+    try:
+        return read(_texts(cluster.files))
+    except CannotExplain as reason:
+        raise CannotCopy(str(reason)) from reason
+
+
+def _texts(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    for name in files:
+        try:
+            yield name, sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        except OSError as error:
+            raise CannotCopy(f"-f {name}: {error.strerror}; `{KUBECTL}` prints what is needed") from error
+
+
+def settings_of(cluster: Cluster) -> Settings:
+    """The configuration as the oracle takes it: of no mode in particular.  Raises `CannotCopy`."""
+    ranges = cluster.node_port_addresses
+    try:
+        return Settings(
+            cluster_cidrs=networks(cluster.cluster_cidr, "--cluster-cidr"),
+            masquerade_all=cluster.masquerade_all,
+            node_port_addresses=PRIMARY if ranges == "primary" else networks(ranges, "--node-port-addresses"),
+        )
+    except CannotExplain as reason:
+        raise CannotCopy(str(reason)) from reason
+
+
+def order_of(cluster: Cluster, subject: Subject, mode: str) -> Order:
+    """What runs on the nodes.  Pods are told by the Nodes' pod ranges, or by --cluster-cidr."""
+    ranges = tuple(filter(None, cluster.cluster_cidr.split(",")))
+    addresses = tuple(filter(None, cluster.node_port_addresses.split(",")))
+    return Order(
+        subject=subject,
+        mode=mode,
+        variant=environment.variant(cluster.iptables),
+        profile=Profile(
+            name="replica",
+            detect="ClusterCIDR" if ranges else "NodeCIDR",
+            detect_families=tuple(Family),
+            masquerade_all=cluster.masquerade_all,
+            node_port_addresses=addresses,
+        ),
+        cluster_cidrs=ranges,
+        patience=cluster.patience,
+    )
+
+
+def subject_of(text: str, binary: str) -> tuple[Subject, str]:
+    """``NAME:MODE``, ``FILE.toml:MODE``, or either without a mode, which is then the first one it has.
+
+    Raises `CannotCopy` and `kproxy.conformance.subject.BadSubject`.
+    """
+    name, _, mode = text.rpartition(":") if ":" in text else (text, "", "")
+    subject = load(name, binary)
+    if mode and mode not in subject.modes:
+        raise CannotCopy(f"{text}: {subject.name} has the modes {', '.join(subject.modes)}")
+    problem = environment.missing_program(subject)
+    if problem:
+        raise CannotCopy(problem)
+    return subject, mode or subject.modes[0]

@@ -1,0 +1,35 @@
+"""Where a replica runs: the first kernel that can, as `kproxy conformance run` chooses; the command starts again in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kproxy.conformance import placement
+from kproxy.conformance.options import RunOptions
+from kproxy.lab.kernels.choice import Needs, choose
+from kproxy.lab.namespaces import LabError
+from kproxy.replica.layout import CannotCopy
+
+
+def elsewhere(
+    kernel: str, modes: Sequence[str], words: Sequence[str], iptables: str, writes: Sequence[Path] = ()
+) -> int | None:
+    """The exit status of the same command in another kernel; None when it is to run in this process.
+
+    ``words``: the command's, without ``--kernel``.  Raises `CannotCopy`.
+    """
+    if kernel == "host":
+        return None
+    runs = [RunOptions(mode=mode, kernel=kernel, iptables=iptables) for mode in modes]
+    always = frozenset(need for run in runs for need in placement.needs(run, ()).always)
+    try:
+        asked = (ability for need in always for ability in need)
+        chosen = choose(placement.surveyors(runs[0], asked), Needs(always=always))
+        argv = [sys.executable, "-m", "kproxy", *words, "--kernel", "host"]
+        evidence = writes[0] if writes else Path("evidence")
+        options = RunOptions(mode=modes[0], kernel=kernel, evidence=evidence)
+        return placement.go(chosen.survey.name, options, argv)
+    except (LabError, placement.NoKernel) as reason:
+        raise CannotCopy(str(reason)) from reason

@@ -1,0 +1,217 @@
+"""A comparison as text for people and as JSON for programs, and the line that moves meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TextIO
+
+from kproxy.conformance.testbed import Observation
+from kproxy.replica.ask import Compared
+from kproxy.replica.differences import Difference, kinds
+from kproxy.replica.documented import Documented, documented
+from kproxy.replica.layout import Layout
+from kproxy.replica.questions import Question, Sender, Who
+from kproxy.spec.outcome import Delivered
+
+_EXAMPLES = 3
+_PAUSE = 0.2
+
+
+class Line:
+    """One line on a terminal that is written over; nothing where it would be kept."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._live, self._next = stream, stream.isatty(), 0.0
+
+    def __call__(self, text: str) -> None:
+        """Say what is going on."""
+        now = time.monotonic()
+        if self._live and now >= self._next:
+            self._next = now + _PAUSE
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Take it away."""
+        if self._live:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+@dataclass(frozen=True)
+class Told:
+    """What there is to tell."""
+
+    names: tuple[str, str]
+    modes: tuple[str, str]
+    layout: Layout
+    compared: Compared
+    seconds: float
+
+    @cached_property
+    def intended(self) -> dict[str, tuple[Documented, list[Difference]]]:
+        """Differences that are documented, by the entry's id."""
+        found: dict[str, tuple[Documented, list[Difference]]] = {}
+        for one in self.compared.differences:
+            entry = documented(one, self.modes)
+            if entry is not None:
+                found.setdefault(entry.id, (entry, []))[1].append(one)
+        return found
+
+    @cached_property
+    def unknown(self) -> list[Difference]:
+        """The others."""
+        return [one for one in self.compared.differences if documented(one, self.modes) is None]
+
+
+def text(told: Told) -> str:
+    """The comparison in lines."""
+    nodes = " and ".join(f"{node.hostname}" for node in told.layout.nodes)
+    lines = [f"{told.names[0]} against {told.names[1]} on {nodes}"]
+    for entry, found in told.intended.values():
+        lines += ["", *_intended(told, entry, found)]
+    for (_, shown), alike in _alike(told.unknown).items():
+        lines += ["", *_unknown(told, alike, shown)]
+    for reason, numbers in _reasons(told.compared).items():
+        lines += ["", f"not observed, {len(numbers)} packets: {reason}"]
+    lines += [f"nobody could listen for endpoint {deaf}" for deaf in told.compared.unserved]
+    return "\n".join([*lines, "", _sum(told)]) + "\n"
+
+
+def _intended(told: Told, entry: Documented, found: Sequence[Difference]) -> Iterator[str]:
+    yield f"intended: {entry.text}"
+    yield from (f"  {link}" for link in entry.links)
+    for id in sorted(entry.clauses & {id for one in found for id in one.expectation.clauses}):
+        yield f"  clause {id} (docs/spec/topics/{id.partition('.')[0]}.md)"
+    yield f"  {len(found)} packets to {len({one.question.name for one in found})} Services, as"
+    for one in _samples(found):
+        yield f"    {_what(told.layout, one.question)}: {_both(told, one)}"
+
+
+def _samples(found: Sequence[Difference]) -> Sequence[Difference]:
+    """A few, of different Services."""
+    by_service = {one.question.name: one for one in reversed(found)}
+    return list(reversed(by_service.values()))[:_EXAMPLES]
+
+
+Key = tuple[object, ...]
+
+
+def _alike(unknown: Sequence[Difference]) -> dict[Key, list[Difference]]:
+    """Unknown differences put together that say the same of the same Service's port."""
+    found: dict[Key, list[Difference]] = {}
+    for one in unknown:
+        shown = tuple(", ".join(sorted(kinds(side))) for side in one.seen)
+        question = one.question
+        key = ((question.service, question.packet.protocol, question.front, shown), shown)
+        found.setdefault(key, []).append(one)
+    return found
+
+
+def _unknown(told: Told, alike: Sequence[Difference], _: object) -> Iterator[str]:
+    first = alike[0]
+    yield f"unknown: {first.question.name}, {first.question.front.value}"
+    for one in alike[:_EXAMPLES]:
+        yield f"  {_what(told.layout, one.question)}"
+        for name, seen, bad in zip(told.names, one.seen, one.unlawful, strict=True):
+            yield f"    {name}: {_seen(seen)}{'  (unlawful)' if bad else ''}"
+        yield f"    lawful: {_lawful(one)}"
+    if len(alike) > _EXAMPLES:
+        yield f"  and {len(alike) - _EXAMPLES} packets more like these"
+    yield f"  clauses: {', '.join(first.expectation.clauses)}"
+
+
+def _what(layout: Layout, question: Question) -> str:
+    return f"{_sender(layout, question.sender)} -> {question.to} ({question.name}, {question.front.value})"
+
+
+def _sender(layout: Layout, sender: Sender) -> str:
+    node = layout.node(sender.node).hostname
+    match sender.who:
+        case Who.HOST:
+            return f"node {node}"
+        case Who.POD:
+            return f"a pod on {node}"
+        case Who.ENDPOINT:
+            return f"endpoint {sender.source} on {node}"
+        case _:
+            return f"{sender.who.value} {sender.source} through {node}"
+
+
+def _both(told: Told, one: Difference) -> str:
+    return "; ".join(
+        f"{name} {', '.join(sorted(kinds(side)))}" for name, side in zip(told.names, one.seen, strict=True)
+    )
+
+
+def _seen(answers: Sequence[Observation]) -> str:
+    """What was seen, one example of each kind."""
+    shown = {", ".join(sorted(kinds([one]))): one.text for one in reversed(answers)}
+    return "; ".join(f"{kind}: {text}" if kind != text else kind for kind, text in sorted(shown.items()))
+
+
+def _lawful(one: Difference) -> str:
+    found = {
+        f"delivered (source {o.source.value})" if isinstance(o, Delivered) else o.value
+        for o in one.expectation.outcomes
+    }
+    return " or ".join(sorted(found))
+
+
+def _reasons(compared: Compared) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for number, reason in compared.broken.items():
+        found.setdefault(reason, []).append(number)
+    return found
+
+
+def _sum(told: Told) -> str:
+    known = sum(len(found) for _, found in told.intended.values())
+    bad = [sum(one.unlawful[side] for one in told.compared.differences) for side in (0, 1)]
+    unlawful = "".join(
+        f", {count} times {name} is unlawful" for name, count in zip(told.names, bad, strict=True) if count
+    )
+    return (
+        f"{told.compared.asked} packets each: {len(told.compared.differences)} differ, {known} intended, "
+        f"{len(told.unknown)} unknown{unlawful}; {told.seconds:.1f} s"
+    )
+
+
+def document(told: Told) -> dict[str, Any]:
+    """The comparison as JSON."""
+    return {
+        "version": 1,
+        "proxies": list(told.names),
+        "nodes": [node.hostname for node in told.layout.nodes],
+        "packets": told.compared.asked,
+        "seconds": round(told.seconds, 1),
+        "intended": [
+            {
+                "id": entry.id,
+                "text": entry.text,
+                "links": list(entry.links),
+                "packets": [_packet(told, one) for one in found],
+            }
+            for entry, found in told.intended.values()
+        ],
+        "unknown": [_packet(told, one) for one in told.unknown],
+        "not-observed": {reason: len(numbers) for reason, numbers in _reasons(told.compared).items()},
+    }
+
+
+def _packet(told: Told, one: Difference) -> dict[str, Any]:
+    question = one.question
+    return {
+        "service": question.name,
+        "frontend": question.front.value,
+        "to": question.to,
+        "from": _sender(told.layout, question.sender),
+        "node": told.layout.node(question.judge).hostname,
+        "seen": [sorted(kinds(side)) for side in one.seen],
+        "unlawful": list(one.unlawful),
+        "lawful": _lawful(one),
+        "clauses": list(one.expectation.clauses),
+    }
