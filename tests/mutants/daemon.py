@@ -15,7 +15,7 @@ from kproxy.lab import topology
 from kproxy.net import Family
 from kproxy.plan import Plan, Settings
 from kproxy.plan.growing import Growing
-from tests.mutants.mutant import Function, Patch, Unseen, answering, mutant
+from tests.mutants.mutant import Function, Patch, answering, mutant
 
 needing_kernel = partial(mutant, needs_kernel=True)
 
@@ -54,6 +54,18 @@ def _from_nothing(begin: Function) -> Function:
         return begin(self, *of)
 
     return beginning
+
+
+def _anew(apply: Function) -> Function:
+    """All rules go before new ones are written, at every change."""
+    from kproxy.backends.iptables.kernel.programmer import remove_all  # noqa: PLC0415
+
+    def applying(self: Any, *of: Any) -> Any:  # noqa: ANN401
+        remove_all(self.tools)
+        self.forget()
+        return apply(self, *of)
+
+    return applying
 
 
 def _trusting(begin: Function) -> Function:
@@ -105,8 +117,6 @@ def _pods_of_all_nodes(pod_networks: Function) -> Function:
     everywhere = tuple(topology.CLUSTER_CIDR[family] for family in Family)
     return lambda node: everywhere if pod_networks(node) else ()
 
-
-CONTINUITY = "tests/netns/test_continuity.py"
 
 CONNTRACK = (
     needing_kernel(
@@ -166,10 +176,7 @@ RESTART = (
         "restart.from-nothing",
         "A proxy that starts removes the rules it finds, then writes its own.",
         Patch(BEGIN, _from_nothing),
-        unseen=Unseen(
-            "a case asks when the proxy is up again",
-            f"{CONTINUITY}::test_no_connection_is_lost_when_the_proxy_is_killed_and_started_again",
-        ),
+        clauses="restart.no-failed-connection",
     ),
     needing_kernel(
         "restart.trusting",
@@ -180,6 +187,12 @@ RESTART = (
 )
 
 CHANGES = (
+    needing_kernel(
+        "changes.from-nothing",
+        "At every change all rules are removed, then written.",
+        Patch("kproxy.backends.iptables.kernel.programmer:IptablesKernel.apply", _anew),
+        clauses="change.rolling-update.no-failed-connection",
+    ),
     needing_kernel(
         "changes.deletion-unnoticed",
         "A deleted Service is served on.",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from kproxy.conformance.bind import FIRST_HEALTH_PORT, FIRST_NODE_PORT, Instance, instances
-from kproxy.conformance.case import Case, Hold, Lawful, Probe, ReachedBackend, Use
+from kproxy.conformance.case import Case, Hold, Lawful, Probe, ReachedBackend, Steady, Use
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.regressions import REGRESSIONS, Shows
 from kproxy.conformance.run import rounds
@@ -19,7 +19,7 @@ from kproxy.conformance.wording import describe
 from kproxy.conformance.world import World
 from kproxy.spec.clauses import CLAUSES, TRANSITION_CLAUSES
 from kproxy.spec.oracle import expect
-from kproxy.spec.outcome import Expectation, Failure, Outcome
+from kproxy.spec.outcome import ClauseId, Expectation, Failure, Outcome
 
 ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\.[a-z0-9]+(-[a-z0-9]+)*")
 MOST_ROUNDS = 4
@@ -30,9 +30,6 @@ UNTESTED: dict[str, str] = {
     "source-ranges.node-with-vip-as-source.allowed": "no interface of the lab has a load balancer IP",
     "masquerade.host-with-pod-source.either": "a node of the lab asks Services from no address of a pod range",
     "detect-local.cluster-cidr.first-of-family": "kube-proxy refuses two ranges of a family",
-    "change.rolling-update.no-failed-connection": "needs a client that never pauses while objects change",
-    "restart.rules-kept": "a case asks when the proxy is up again; tests of continuity ask meanwhile",
-    "restart.no-failed-connection": "needs a client that never pauses while the proxy starts",
 }
 """Clauses that no case asks about, each with the reason."""
 
@@ -49,7 +46,7 @@ CASES = [pytest.param(case, id=case.id) for case in CATALOGUE]
 class Asked(NamedTuple):
     """A question of a case, the answer written by hand, and the oracle's."""
 
-    question: Probe | Hold
+    question: Probe | Hold | Steady
     written: frozenset[Outcome]
     worked_out: Expectation
 
@@ -67,6 +64,25 @@ def ask_the_oracle(instance: Instance) -> Iterator[Asked]:
             if passed := instance.passed(step.sender, step.to):
                 facts = world.facts(passed.judge)
                 yield Asked(step, PASSED_ON, expect(world.cluster(), facts, passed.packet))
+    yield from ask_meanwhile(instance)
+
+
+def ask_meanwhile(instance: Instance) -> Iterator[Asked]:
+    """What a steady client may meet: what the oracle answers at any time from its first question on."""
+    steps = instance.case.steps
+    for begun, step in enumerate(steps):
+        if not isinstance(step, Steady):
+            continue
+        world, outcomes, clauses = World(instance), set[Outcome](), set[ClauseId]()
+        question = instance.question(step.sender, step.to)
+        for number, other in enumerate(steps):
+            world.change(other)
+            if number >= begun:
+                answer = expect(world.cluster(), world.facts(question.judge), question.packet)
+                outcomes |= answer.outcomes
+                clauses |= set(answer.clauses)
+        found = Expectation(frozenset(outcomes), tuple(clauses))
+        yield Asked(step, instance.outcomes(step.expect, step.to), found)
 
 
 def families_of(case: Case) -> list[Instance]:
@@ -104,7 +120,9 @@ def test_a_case_names_the_clauses_that_the_oracle_answers_by_and_no_others(case:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_clause_a_case_or_a_step_names_exists(case: Case) -> None:
-    steps = {clause for step in case.steps if isinstance(step, Probe | Use) for clause in step.clauses}
+    steps = {
+        clause for step in case.steps if isinstance(step, Probe | Steady | Use) for clause in step.clauses
+    }
     assert case.clauses <= set(CLAUSES)
     assert steps <= case.clauses
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kproxy.conformance import steady
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
     CheckHealth,
@@ -25,6 +26,7 @@ from kproxy.conformance.case import (
     Probe,
     ReadSysctl,
     Reopen,
+    Steady,
     Step,
     Still,
     Target,
@@ -35,7 +37,7 @@ from kproxy.conformance.case import (
 from kproxy.conformance.chance import FALSE_ALARM, chi_square, coverage_sample, even_sample, tail
 from kproxy.conformance.testbed import Broken, Observation, Testbed, health_in_words
 from kproxy.conformance.wording import demands, describe, describe_lawful
-from kproxy.conformance.world import World
+from kproxy.conformance.world import Change, World
 from kproxy.lab.observation import Socket
 from kproxy.net import Address, Family
 from kproxy.spec.outcome import Delivered
@@ -44,7 +46,7 @@ MOST_SHOWN = 3
 """Different observations that a finding tells."""
 
 Endpoint = tuple[Address, int]
-Judged = Probe | Ping | Hold | Use | Reopen
+Judged = Probe | Steady | Ping | Hold | Use | Reopen
 Compared = CheckHealth | ReadSysctl
 """Steps whose answer is a text."""
 
@@ -131,11 +133,33 @@ async def run(
         tick(f"round {number + 1}/{total}: changing objects of {len(current)} cases")
         changes = [change for p, r in current for step in r.mutations for change in p.world.change(step)]
         if changes:
-            await testbed.change(changes)
-            await testbed.settle()
+            clients = [(p, n, step) for p, r in current if r.mutations for n, step in _steady(p, r)]
+            await _change(testbed, changes, clients)
         tick(f"round {number + 1}/{total}: asking {sum(len(r.questions) for _, r in current)} questions")
         await asyncio.gather(*(_ask(testbed, p, r.questions) for p, r in current))
     return running
+
+
+def _steady(progress: Progress, coming: Round) -> Iterator[tuple[int, Steady]]:
+    """The clients that a case has while it comes to a round: those of steps before it."""
+    steps = enumerate(progress.instance.case.steps, 1)
+    coming_ones = {number for number, _ in coming.questions}
+    first = min(coming_ones, default=len(progress.instance.case.steps) + 1)
+    return ((number, step) for number, step in steps if isinstance(step, Steady) and number < first)
+
+
+async def _change(
+    testbed: Testbed, changes: Sequence[Change], asked: Sequence[tuple[Progress, int, Steady]]
+) -> None:
+    """Make changes and wait till they are applied; judge what steady clients met meanwhile."""
+    able = [entry for entry in asked if not entry[0].broken]
+    clients = [steady.Client(progress.instance, step) for progress, _, step in able]
+    async with steady.asking(testbed, clients):
+        await testbed.change(changes)
+        await testbed.settle()
+    for (progress, number, step), client in zip(able, clients, strict=True):
+        progress.broken = progress.broken or client.broken
+        _judge(progress, number, step, step.expect, client.seen)
 
 
 async def _ask(testbed: Testbed, progress: Progress, questions: Sequence[tuple[int, Step]]) -> None:
@@ -172,9 +196,10 @@ def _batches(questions: Sequence[tuple[int, Step]]) -> Iterator[list[tuple[int, 
 
 async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence[Observation]:
     match step:
-        case Probe():
-            count = 1 if testbed.exhaustive else sample_size(step)
-            return await testbed.probe(progress.instance, step, count)
+        case Probe() | Steady():
+            probe = steady.question(step)
+            count = 1 if testbed.exhaustive else sample_size(probe)
+            return await testbed.probe(progress.instance, probe, count)
         case Hold():
             return [await testbed.hold(progress.instance, step)]
         case Use():
@@ -216,7 +241,7 @@ def _note(
         case Reopen():
             progress.held[step.flow] = seen[0]
             _judge(progress, number, step, step.expect, seen)
-        case Ping():
+        case Ping() | Steady():
             _judge(progress, number, step, step.expect, seen)
         case CheckHealth(expect=count) if seen[0].text != (told := health_in_words(count)):
             _find(progress, number, step, told, seen[0].text)

@@ -25,6 +25,7 @@ from kproxy.conformance.case import (
     Restart,
     Seen,
     Service,
+    Steady,
     Step,
     Still,
     Target,
@@ -49,8 +50,9 @@ def describe(step: Step) -> str:
             return f"health check: {sender} -> {describe_target(to)}"
         case Ping(sender=sender, to=to):
             return f"ping: {sender} -> {describe_target(to)}"
-        case Probe(sender=sender, to=to):
-            return f"{sender} -> {describe_target(to)}"
+        case Probe(sender=sender, to=to) | Steady(sender=sender, to=to):
+            pauses = "" if isinstance(step, Probe) else "without a pause: "
+            return f"{pauses}{sender} -> {describe_target(to)}"
         case _:
             return _describe_event(step)
 
@@ -120,7 +122,7 @@ def demands(step: Step) -> str:
     match step:
         case Use(expect=expect):
             return expect.value if isinstance(expect, Still) else describe_lawful(expect)
-        case Probe() | Ping() | Hold() | Reopen():
+        case Probe() | Steady() | Ping() | Hold() | Reopen():
             return "; ".join((describe_lawful(step.expect), *_more(step)))
         case CheckHealth(expect=count):
             return health_in_words(count)
@@ -132,6 +134,8 @@ def demands(step: Step) -> str:
 
 def _more(step: Step) -> Iterator[str]:
     """What a probe asks for beyond where it may arrive."""
+    if isinstance(step, Steady):
+        yield "at once, by every first packet"
     if not isinstance(step, Probe):
         return
     if step.spread:

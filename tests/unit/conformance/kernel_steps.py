@@ -14,11 +14,12 @@ from kproxy.conformance.case import (
     ReadSysctl,
     Reopen,
     Restart,
+    Steady,
     Use,
     Wait,
 )
 
-NEEDS_KERNEL = {Hold, Use, Reopen, Ping, CheckHealth, ReadSysctl, Deafen, OutOfWindow, Wait, Restart}
+NEEDS_KERNEL = {Hold, Use, Reopen, Ping, CheckHealth, ReadSysctl, Deafen, OutOfWindow, Wait, Restart, Steady}
 
 
 def needs_kernel(case: Case) -> Iterator[str]:

@@ -39,7 +39,8 @@ class Probe:
     than one.  ``oversize``: send this many bytes and have them all echoed.  ``from_port_of``: send from
     the port number that this target has.  ``redrawn``: some endpoint must have seen another source port
     than the sender's.  ``mark``: of a node's own process, whose packets the kernel marks so: they must leave the node
-    with this mark and no other bit.
+    with this mark and no other bit.  ``at_once``: an answer counts only if the first packet got it, and not one that was
+    sent again.
     """
 
     sender: Vantage
@@ -55,6 +56,20 @@ class Probe:
     from_port_of: Target | None = None
     redrawn: bool = False
     mark: int = 0
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steady:
+    """A client that asks once now and, while later changes of the case are made and settle, without a pause.
+
+    ``expect``: what is lawful before, between and after all of these changes.
+    """
+
+    sender: Vantage
+    to: Target
+    expect: Lawful
+    clauses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,4 +214,4 @@ Mutation = Apply | Delete | Relabel | AddServiceCidr | GainAddress | Restart
 Act = Deafen | OutOfWindow
 """What happens between questions and is not judged."""
 
-Step = Mutation | Probe | Ping | CheckHealth | ReadSysctl | Hold | Use | Reopen | Act | Wait
+Step = Mutation | Probe | Steady | Ping | CheckHealth | ReadSysctl | Hold | Use | Reopen | Act | Wait

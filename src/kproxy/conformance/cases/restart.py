@@ -22,6 +22,7 @@ from kproxy.conformance.case import (
     Port,
     Probe,
     Restart,
+    Steady,
     Type,
     Use,
     case,
@@ -46,6 +47,7 @@ NODE_PORT_CLAUSES = LISTED | {
 }
 SPREAD = {"balancing.every-endpoint-chosen"}
 APPLIED = {"restart.changes-while-down.applied"}
+KEPT = ("restart.rules-kept", "restart.no-failed-connection")
 TCP_STAYS = "established.survives-proxy-restart"
 UDP_STAYS = "conntrack.udp.stays-over-restart"
 
@@ -216,6 +218,21 @@ DRAINED_ENDPOINT_RETURNS_MEANWHILE = case(
     regressions={"R085"},
 )
 
+NOBODY_NOTICES = case(
+    "restart.nobody-notices",
+    "Clients that never pause are served while the proxy is killed, is down, and starts again.",
+    Apply(WEB),
+    Steady(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=KEPT),
+    Steady(sender=host("a"), to=WEB.cluster_ip, expect=BOTH_REWRITTEN, clauses=KEPT),
+    Steady(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, clauses=KEPT),
+    Restart("a"),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    clauses=POD_CLAUSES | HOST_CLAUSES | NODE_PORT_CLAUSES | SPREAD | set(KEPT),
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=RESTART,
+    regressions={"R109"},
+)
+
 NEW_ADDRESS_SERVES_AFTER_IT = case(
     "restart.new-address-serves-after-it",
     "A node's new address inside the listed ranges serves node ports at the latest when the proxy has started again.",
@@ -261,6 +278,7 @@ CASES: tuple[Case, ...] = (
     POLICY_CHANGES_MEANWHILE,
     STALE_UDP_FLOWS_MOVE,
     DRAINED_ENDPOINT_RETURNS_MEANWHILE,
+    NOBODY_NOTICES,
     NEW_ADDRESS_SERVES_AFTER_IT,
     MASQUERADE_BIT_CHANGES,
 )

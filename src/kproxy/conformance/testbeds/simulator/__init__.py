@@ -30,6 +30,7 @@ from kproxy.conformance.case import (
     ReadSysctl,
     Reopen,
     Restart,
+    Steady,
     Use,
     Wait,
 )
@@ -54,6 +55,7 @@ BACKENDS: Mapping[str, Compile] = {
 """The modes that can be simulated."""
 
 NEEDS_KERNEL = {
+    Steady: "asks while rules change",
     Hold: "follows a connection beyond its first packet",
     Use: "follows a connection beyond its first packet",
     Reopen: "follows a connection beyond its first packet",

@@ -1,0 +1,60 @@
+"""Clients that never pause while objects change: one new connection after another, each judged by itself.
+
+Part of the runner; knows of a testbed no more than that it can be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.case import Probe, Steady
+from kproxy.conformance.testbed import Broken, Observation, Testbed
+
+PAUSE = 0.02
+"""Seconds between two connections of a client."""
+
+
+@dataclass(slots=True)
+class Client:
+    """Who asks, and all that was seen; ``broken``: why nothing more could be."""
+
+    instance: Instance
+    step: Steady
+    seen: list[Observation] = field(default_factory=list)
+    broken: str = ""
+    enough: bool = False
+
+    async def run(self, testbed: Testbed) -> None:
+        """Ask until it is enough, and once at least."""
+        probe = question(self.step)
+        try:
+            while True:
+                self.seen += await testbed.probe(self.instance, probe, 1)
+                if self.enough:
+                    return
+                await asyncio.sleep(PAUSE)
+        except Broken as reason:
+            self.broken = str(reason)
+
+
+def question(step: Probe | Steady) -> Probe:
+    """What is asked: one connection of a steady client, whose first packet must not need to be sent again."""
+    if isinstance(step, Probe):
+        return step
+    return Probe(sender=step.sender, to=step.to, expect=step.expect, at_once=True)
+
+
+@asynccontextmanager
+async def asking(testbed: Testbed, clients: Sequence[Client]) -> AsyncIterator[None]:
+    """Let these clients ask while the block lasts."""
+    tasks = [asyncio.create_task(client.run(testbed)) for client in clients]
+    try:
+        yield
+    finally:
+        for client in clients:
+            client.enough = True
+        await asyncio.gather(*tasks)
