@@ -180,6 +180,7 @@ def _run(options: argparse.Namespace) -> int:
             json=options.json,
             junit=options.junit,
             markdown=options.markdown,
+            html=options.html,
             evidence=options.evidence,
             where_possible=options.where_possible,
             lacking_packages=options.lacking_packages,

@@ -9,6 +9,7 @@ from kproxy.cli.words import Commands
 _FORMS = {
     "junit": "write results as JUnit XML",
     "markdown": "write results as Markdown, such as a CI job's summary",
+    "html": "write results as one HTML file that needs no network",
 }
 
 

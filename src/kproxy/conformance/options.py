@@ -38,6 +38,7 @@ class RunOptions:
     json: str = ""
     junit: str = ""
     markdown: str = ""
+    html: str = ""
     evidence: Path = Path("evidence")
     where_possible: bool = False
     lacking_packages: bool = False
@@ -49,7 +50,7 @@ class RunOptions:
 
     def without_outputs(self) -> RunOptions:
         """The same, for a process that gives its results to this one."""
-        return replace(self, json="", junit="", markdown="")
+        return replace(self, json="", junit="", markdown="", html="")
 
 
 _DEFAULTS = RunOptions()

@@ -43,7 +43,7 @@ from kproxy.net import Address, Family
 from kproxy.spec.outcome import Delivered
 
 MOST_SHOWN = 3
-"""Different observations that a finding tells."""
+"""Different observations that a text tells."""
 
 Endpoint = tuple[Address, int]
 Judged = Probe | Steady | Ping | Hold | Use | Reopen
@@ -254,7 +254,7 @@ def _note(
 def _remember(
     progress: Progress, number: int, step: Step, seen: Sequence[Observation] | BaseException, begun: float
 ) -> None:
-    texts = f"not observed: {seen}" if isinstance(seen, BaseException) else _counted(o.text for o in seen)
+    texts = f"not observed: {seen}" if isinstance(seen, BaseException) else _gists(seen)
     if not texts:
         return
     progress.observed.append(
@@ -388,10 +388,16 @@ def _shares(shares: Mapping[Endpoint, object]) -> str:
     return ", ".join(f"{Socket(address, port)} {share}" for (address, port), share in shares.items())
 
 
+def _gists(seen: Sequence[Observation]) -> str:
+    """What was met and how often, in an order that does not depend on when."""
+    return _most(sorted(Counter(o.gist or o.text for o in seen).items()))
+
+
 def _counted(texts: Iterator[str]) -> str:
-    counts: dict[str, int] = {}
-    for text in texts:
-        counts[text] = counts.get(text, 0) + 1
-    shown = [f"{n} x {text}" if n > 1 else text for text, n in counts.items()]
+    return _most(list(Counter(texts).items()))
+
+
+def _most(counts: Sequence[tuple[str, int]]) -> str:
+    shown = [f"{n} x {text}" if n > 1 else text for text, n in counts]
     more = [f"and {len(shown) - MOST_SHOWN} more"] if len(shown) > MOST_SHOWN else []
     return "; ".join([*shown[:MOST_SHOWN], *more])

@@ -37,6 +37,8 @@ class Observation:
     """Whether the endpoint saw another source port than the sender's own."""
     kept_mark: bool = False
     """Whether all its packets left the sender's node with the mark asked for."""
+    gist: str = ""
+    """The text without what is another one each time, such as source ports, where that is not the text itself."""
 
 
 class Broken(Exception):

@@ -78,7 +78,8 @@ def place(column: Column) -> str:
     facts = column.run.environment
     where = " ".join(filter(None, (facts.get("kernel-choice"), facts.get("kernel"))))
     time = "virtual time" if facts.get("time") == "virtual" else ""
-    return ", ".join(filter(None, (where or facts.get("testbed", ""), time, facts.get("subject", ""))))
+    version = facts.get("subject", "").replace("unknown", "")
+    return ", ".join(filter(None, (where or facts.get("testbed", ""), time, version)))
 
 
 def _letters(number: int) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from kproxy.conformance.reports import document, junit, markdown
+from kproxy.conformance.reports import document, junit, markdown, page
 from kproxy.conformance.reports.comparison import Comparison, compare
 from kproxy.conformance.reports.reading import parse
 
@@ -25,6 +26,7 @@ class Outputs:
     json: str = ""
     junit: str = ""
     markdown: str = ""
+    html: str = ""
 
     @property
     def places(self) -> Mapping[str, str]:
@@ -70,6 +72,21 @@ def write_comparison(comparison: Comparison, outputs: Outputs) -> None:
     for name, render in _RENDER.items():
         if where := outputs.places.get(name):
             put(render(comparison).encode(), where)
+    if outputs.html:
+        put(page.render(comparison, _links(comparison, outputs.html)).encode(), outputs.html)
+
+
+def _links(comparison: Comparison, where: str) -> Mapping[str, str]:
+    """Evidence folders that are here, as seen from the page."""
+    beside = Path() if where == STANDARD_OUTPUT else Path(where).absolute().parent
+    folders = {
+        entry.evidence for column in comparison.columns for entry in column.run.results if entry.evidence
+    }
+    return {
+        folder: Path(os.path.relpath(folder, beside)).as_posix()
+        for folder in folders
+        if Path(folder).is_dir()
+    }
 
 
 def put(data: bytes, where: str) -> None:

@@ -120,14 +120,17 @@ def _refused(seen: lab.Refused, asked: Asked) -> Observation:
 def _answered(seen: lab.Answered, asked: Asked) -> Observation:
     if seen.who == ELSEWHERE or seen.who.startswith(HOST):
         text = f"untouched by the proxy: answered by {seen.who}, which saw {seen.peer}"
-        return Observation(frozenset({Failure.UNTOUCHED}), text)
+        gist = f"untouched by the proxy: answered by {seen.who}, which saw {seen.peer.address}"
+        return Observation(frozenset({Failure.UNTOUCHED}), text, gist=gist)
     sources = _sources(seen, asked)
     endpoint = (seen.at.address, seen.at.port)
     text = f"delivered to {seen.who} at {seen.at}, which saw {seen.peer} (sent from {seen.own})"
+    gist = f"delivered to {seen.who}, which saw {seen.peer.address}"
     if asked.directly and Source.PRESERVED in sources:
-        return Observation(frozenset({Failure.UNTOUCHED}), text, endpoint)
+        return Observation(frozenset({Failure.UNTOUCHED}), text, endpoint, gist=gist)
     outcomes: set[Outcome] = {Delivered(*endpoint, source) for source in sources}
-    return Observation(frozenset(outcomes), text, endpoint, redrawn=seen.peer.port != seen.own.port)
+    redrawn = seen.peer.port != seen.own.port
+    return Observation(frozenset(outcomes), text, endpoint, redrawn=redrawn, gist=gist)
 
 
 def _sources(seen: lab.Answered, asked: Asked) -> set[Source]:

@@ -193,6 +193,8 @@ def _observation(walked: Walked) -> Observation:
     outcome = walked.outcome
     by = f" by way of {' > '.join(walked.by)}" if walked.by else ""
     if isinstance(outcome, Failure):
-        return Observation(frozenset({outcome}), f"{outcome.value}{by}", chance=walked.chance)
-    text = f"delivered to {outcome.address}:{outcome.port} (source {outcome.source.value}){by}"
-    return Observation(frozenset({outcome}), text, (outcome.address, outcome.port), walked.chance)
+        text = f"{outcome.value}{by}"
+        return Observation(frozenset({outcome}), text, chance=walked.chance, gist=outcome.value)
+    gist = f"delivered to {outcome.address}:{outcome.port} (source {outcome.source.value})"
+    endpoint = (outcome.address, outcome.port)
+    return Observation(frozenset({outcome}), gist + by, endpoint, walked.chance, gist=gist)

@@ -1,0 +1,115 @@
+"""What the page knows, as JSON: each text once, cells as short lists.  Pure.
+
+`page.js` reads it; the names of fields are explained there where they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kproxy.conformance.reports.comparison import Column, Comparison
+from kproxy.conformance.reports.differences import place
+from kproxy.conformance.reports.page.objects import objects_of
+from kproxy.conformance.reports.reading import ResultRead
+from kproxy.conformance.reports.results import Result
+from kproxy.spec.clauses import CLAUSES, ClauseId
+
+Json = dict[str, Any]
+
+_KINDS = tuple(Result)
+
+
+class _Texts:
+    """Texts by number: most are there many times."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    @property
+    def all(self) -> Sequence[str]:
+        return tuple(self._numbers)
+
+
+def data_of(comparison: Comparison, links: Mapping[str, str]) -> Json:
+    """All of it; ``links``: see `kproxy.conformance.reports.page.render`."""
+    texts = _Texts()
+    cases = [_case(id, comparison, texts) for id in comparison.cases]
+    cells = [
+        [_cell(column.results.get(id), links, texts) for column in comparison.columns]
+        for id in comparison.cases
+    ]
+    return {
+        "results": [kind.value for kind in _KINDS],
+        "columns": list(map(_column, comparison.columns)),
+        "clauses": _clauses(comparison),
+        "differing": list(comparison.differing),
+        "cases": cases,
+        "cells": cells,
+        "texts": texts.all,
+    }
+
+
+def _column(column: Column) -> Json:
+    run = column.run
+    facts = {"mode": run.mode, **run.environment}
+    return {
+        "name": column.name,
+        "on": place(column),
+        "facts": facts,
+        "seconds": run.seconds,
+        "again": run.again,
+    }
+
+
+def _clauses(comparison: Comparison) -> Json:
+    cited = {ClauseId(id) for ids in comparison.clauses.values() for id in ids}
+    return {
+        id: {
+            "level": found.level.value,
+            "text": found.text,
+            "by": found.authority.value,
+            "sources": found.source,
+        }
+        for id in sorted(cited)
+        if (found := CLAUSES.get(id))
+    }
+
+
+def _case(id: str, comparison: Comparison, texts: _Texts) -> Json:
+    case = comparison.cases[id]
+    objects = objects_of(id, case)
+    return {
+        "id": id,
+        "about": case.about,
+        "clauses": list(comparison.clauses.get(id, ())),
+        "features": list(case.features),
+        "regressions": list(case.regressions),
+        "profile": case.profile,
+        "families": list(case.families),
+        "steps": [
+            [texts(step.what), texts(step.lawful), *([texts(objects[number])] if number in objects else [])]
+            for number, step in enumerate(case.steps, 1)
+        ],
+    }
+
+
+def _cell(entry: ResultRead | None, links: Mapping[str, str], texts: _Texts) -> Json | None:
+    if entry is None:
+        return None
+    cell: Json = {"r": _KINDS.index(entry.result), "s": round(entry.seconds, 2)}
+    if entry.reason:
+        cell["why"] = texts(entry.reason)
+    if entry.findings:
+        cell["f"] = [
+            [f.family, f.step, texts(f.what), texts(f.lawful), texts(f.seen), f.clauses]
+            for f in entry.findings
+        ]
+    if entry.observed:
+        cell["o"] = [[o.family[-1], o.step, texts(o.seen), round(o.at, 2)] for o in entry.observed]
+    if entry.evidence:
+        cell["e"] = {"folder": entry.evidence, "files": entry.files, "at": links.get(entry.evidence, "")}
+    return cell
