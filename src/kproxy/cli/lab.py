@@ -1,15 +1,17 @@
-"""Words of ``kproxy lab``: what the lab can run on."""
+"""Words of ``kproxy lab``: what the lab can run on, and a lab of your own cluster."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 
+from kproxy.cli.compare import add_cluster
 from kproxy.cli.words import Commands
 
 
 def add(commands: Commands) -> None:
     """The words of every action."""
-    lab = commands.add_parser("lab", help="what the lab can run on, and how to have more")
+    lab = commands.add_parser("lab", help="a lab of your own cluster, and what labs can run on")
     actions = lab.add_subparsers(required=True, metavar="ACTION")
     doctor = actions.add_parser("doctor", help="what each kernel can do here, and what to do about the rest")
     doctor.add_argument(
@@ -33,6 +35,49 @@ def add(commands: Commands) -> None:
         "--package", default="", metavar="PACKAGE", help="default: the one of linux-image-amd64"
     )
     fetch.set_defaults(command=_kernel_fetch)
+    _add_up(actions.add_parser("up", help="build your cluster from a dump, and keep it until Ctrl-C"))
+    _add_visits(actions)
+
+
+def _add_up(up: argparse.ArgumentParser) -> None:
+    up.add_argument(
+        "--proxy",
+        default="kproxy",
+        metavar="NAME[:MODE]|FILE.toml[:MODE]",
+        help="what the nodes run (default: %(default)s, in its first mode)",
+    )
+    up.add_argument("--binary", default="", metavar="PATH", help="the proxy's program")
+    up.add_argument("--mode", default="", help="one of the proxy's modes")
+    add_cluster(up)
+    up.add_argument(
+        "--kernel",
+        default="auto",
+        choices=["auto", "host", "rootless"],
+        help="what to run on (default: %(default)s)",
+    )
+    _add_name(up)
+    up.set_defaults(command=_up)
+
+
+def _add_visits(actions: Commands) -> None:
+    execute = actions.add_parser("exec", help="run a program in a running lab: in a pod, a node or a client")
+    execute.add_argument(
+        "where", metavar="WHERE", help="pod/NAME, pod/NAMESPACE/NAME, node/NAME, client or remote"
+    )
+    execute.add_argument("words", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGUMENT", help="what to run")
+    _add_name(execute)
+    execute.set_defaults(command=_exec)
+    kubectl = actions.add_parser("kubectl", help="run kubectl against a running lab's API server")
+    _add_name(kubectl)
+    kubectl.add_argument("words", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="as for kubectl")
+    kubectl.set_defaults(command=_kubectl)
+    down = actions.add_parser("down", help="end a running lab")
+    _add_name(down)
+    down.set_defaults(command=_down)
+
+
+def _add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--name", default="default", help="which lab, if there are several")
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -51,3 +96,46 @@ def _kernel_fetch(options: argparse.Namespace) -> int:
     from kproxy.lab.kernels import command
 
     return command.fetch_kernel(options.package)
+
+
+def _up(options: argparse.Namespace) -> int:
+    from kproxy.replica import up
+    from kproxy.replica.options import Cluster
+
+    return up.run(
+        up.UpOptions(
+            proxy=f"{options.proxy}:{options.mode}" if options.mode else options.proxy,
+            binary=options.binary,
+            cluster=Cluster(
+                files=tuple(options.file),
+                nodes=tuple(options.node),
+                cluster_cidr=options.cluster_cidr,
+                node_port_addresses=options.node_port_addresses,
+                masquerade_all=options.masquerade_all,
+                iptables=options.iptables,
+                patience=options.patience,
+            ),
+            name=options.name,
+            kernel=options.kernel,
+            words=tuple(sys.argv[1:]),
+        )
+    )
+
+
+def _exec(options: argparse.Namespace) -> int:
+    from kproxy.replica import visit
+
+    argv = options.words[1:] if options.words[:1] == ["--"] else options.words
+    return visit.execute(options.name, options.where, argv or ["sh"])
+
+
+def _kubectl(options: argparse.Namespace) -> int:
+    from kproxy.replica import visit
+
+    return visit.kubectl(options.name, options.words)
+
+
+def _down(options: argparse.Namespace) -> int:
+    from kproxy.replica import visit
+
+    return visit.down(options.name)

@@ -11,6 +11,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import ip_address
 
 from kproxy.lab import linux, message, packets
@@ -34,6 +35,8 @@ class Servers:
         self._connections: set[Connection] = set()
         self._by_number: dict[int, Connection] = {}
         self._receptions: dict[int, list[Reception]] = {}
+        self.greet: Callable[[Reception], str] | None = None
+        """What people's programs (curl, nc) are answered; None: only the lab's own messages are."""
 
     def serve(
         self,
@@ -96,7 +99,9 @@ class Servers:
             except OSError:  # reset before it was accepted
                 continue
             reception = Reception(who, packets.socket_of(end.getsockname()), packets.socket_of(peer))
-            self._connections.add(Connection(end, namespace, reception, self._connected, self._closed))
+            self._connections.add(
+                Connection(end, namespace, reception, self._connected, self._closed, self.greet)
+            )
 
     def _connected(self, connection: Connection, number: int) -> None:
         self._by_number[number] = connection
@@ -124,6 +129,7 @@ class Servers:
     ) -> None:
         asked = _decode(data)
         if asked is None:
+            self._greet_datagram(ear, who, info, peer)
             return
         number, size = asked
         at = Socket(_own_address(info), ear.getsockname()[1])
@@ -134,6 +140,15 @@ class Servers:
             ear.sendmsg([reply], [_answer_from(info)], 0, peer)
         except OSError:  # no way back: the sender sees silence, and the record says why
             return
+
+    def _greet_datagram(
+        self, ear: Ear, who: str, info: tuple[int, int, bytes], peer: tuple[object, ...]
+    ) -> None:
+        if self.greet is not None:
+            at = Socket(_own_address(info), ear.getsockname()[1])
+            text = self.greet(Reception(who, at, packets.socket_of(peer)))
+            with suppress(OSError):
+                ear.sendmsg([text.encode()], [_answer_from(info)], 0, peer)
 
 
 class Connection:
@@ -146,12 +161,13 @@ class Connection:
         reception: Reception,
         received: Callable[[Connection, int], None],
         closed: Callable[[Connection], None],
+        greet: Callable[[Reception], str] | None = None,
     ) -> None:
         end.setblocking(False)
         self.end, self.namespace, self.reception = end, namespace, reception
         self.numbers: set[int] = set()
         self._loop, self._received, self._on_close = asyncio.get_running_loop(), received, closed
-        self._in = b""
+        self._greet, self._in = greet, b""
         self._out: deque[bytes] = deque()
         self._loop.add_reader(end.fileno(), self._read)
 
@@ -181,6 +197,9 @@ class Connection:
             try:
                 asked = message.decode_request(self._in)
             except message.BadMessageError:
+                if self._greet is not None:
+                    self._out.append(_greeting(self._in, self._greet(self.reception)))
+                    self._write()
                 return False
             if asked is None or len(self._in) < message.REQUEST_HEADER + asked[1]:
                 return True
@@ -209,6 +228,15 @@ class Connection:
                 self._loop.add_writer(self.end.fileno(), self._write)
                 return
         self._loop.remove_writer(self.end.fileno())
+
+
+def _greeting(asked: bytes, text: str) -> bytes:
+    """A line, as an HTTP response to who asks by HTTP."""
+    body = text.encode()
+    if b" HTTP/1." not in asked.partition(b"\r\n")[0]:
+        return body
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body
 
 
 def _listening(namespace: Namespace, address: Address, port: int, protocol: Protocol) -> Ear:

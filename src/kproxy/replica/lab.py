@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -137,6 +137,13 @@ class Replica:
                 self.server.store.put(kind, document)
             await self._answered(sentinel)
 
+    def tidy(self) -> None:
+        """Take the sentinels away again."""
+        for number in range(_SENTINELS):
+            for kind, document in Sentinel(number, self.layout).documents:
+                metadata = document["metadata"]
+                self.server.store.delete(kind, metadata["namespace"], metadata["name"])
+
     async def _answered(self, sentinel: Sentinel) -> None:
         deadline = time.monotonic() + self._barrier
         waiting = set(itertools.product((n.name for n in self.layout.nodes), self.layout.families))
@@ -215,10 +222,3 @@ async def open_replica(dump: Dump, layout: Layout, order: Order) -> AsyncIterato
                     await replica.proxies.kill_all()
         finally:
             lab.close()
-
-
-def profile(detect: str, *, masquerade_all: bool, node_port_addresses: tuple[str, ...]) -> Profile:
-    """The configuration of both sides as a profile."""
-    families = tuple(Family)
-    base = Profile(name="replica", detect=detect, detect_families=families)
-    return replace(base, masquerade_all=masquerade_all, node_port_addresses=node_port_addresses)

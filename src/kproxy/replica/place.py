@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 
 from kproxy.conformance import placement
 from kproxy.conformance.options import RunOptions
+from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.choice import Needs, choose
 from kproxy.lab.namespaces import LabError
 from kproxy.replica.layout import CannotCopy
 
 
 def elsewhere(
-    kernel: str, modes: Sequence[str], words: Sequence[str], iptables: str, writes: Sequence[Path] = ()
+    kernel: str,
+    modes: Sequence[str],
+    words: Sequence[str],
+    iptables: str,
+    allowed: Collection[KernelName] = frozenset({KernelName.HOST, KernelName.ROOTLESS, KernelName.UML}),
 ) -> int | None:
     """The exit status of the same command in another kernel; None when it is to run in this process.
 
@@ -26,10 +30,9 @@ def elsewhere(
     always = frozenset(need for run in runs for need in placement.needs(run, ()).always)
     try:
         asked = (ability for need in always for ability in need)
-        chosen = choose(placement.surveyors(runs[0], asked), Needs(always=always))
+        every = placement.surveyors(runs[0], asked)
+        chosen = choose({k: look for k, look in every.items() if k in allowed}, Needs(always=always))
         argv = [sys.executable, "-m", "kproxy", *words, "--kernel", "host"]
-        evidence = writes[0] if writes else Path("evidence")
-        options = RunOptions(mode=modes[0], kernel=kernel, evidence=evidence)
-        return placement.go(chosen.survey.name, options, argv)
+        return placement.go(chosen.survey.name, RunOptions(mode=modes[0], kernel=kernel), argv)
     except (LabError, placement.NoKernel) as reason:
         raise CannotCopy(str(reason)) from reason
