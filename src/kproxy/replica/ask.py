@@ -16,6 +16,9 @@ from kproxy.replica.questions import Question
 from kproxy.replica.side import Asking, Failed, Ready, Seen, Side
 from kproxy.spec.outcome import Expectation, Failure
 
+QUIET, SHORT, LONG = 0.5, 1.5, 4.0
+"""Seconds of silence that are believed: where it is lawful; where it is not, the first time and the second time."""
+
 AGAIN = 12
 """How often each side is asked again what looks different: so that chance is seen to be chance."""
 
@@ -58,7 +61,7 @@ def compare(
     progress("both proxies apply the objects")
     unserved = _ready(sides)
     records = (Record(), Record())
-    first = [Asking(number, _quiet(expectations[number])) for number in range(len(questions))]
+    first = [Asking(number, _patience(expectations[number], SHORT)) for number in range(len(questions))]
     _ask(sides, records, first, progress)
     numbers = [number for number in range(len(questions)) if _complete(records, number)]
 
@@ -71,15 +74,18 @@ def compare(
         found = held(number)
         return looks_different(one, other, expectations[number]) and not (found and settled(found))
 
-    doubts = [Asking(n, _quiet(expectations[n]), AGAIN) for n in numbers if doubtful(n)]
+    doubts = [Asking(n, _patience(expectations[n], LONG), AGAIN) for n in numbers if doubtful(n)]
+    for record in records:
+        for doubt in doubts:
+            record.answers[doubt.number].clear()  # on a busy machine an answer may have come too late
     _ask(sides, records, doubts, progress)
     found = (held(number) for number in numbers if _complete(records, number))
     broken = {**records[0].broken, **records[1].broken}
     return Compared(len(questions), tuple(one for one in found if one is not None), broken, unserved)
 
 
-def _quiet(expectation: Expectation) -> bool:
-    return Failure.DROPPED in expectation.outcomes
+def _patience(expectation: Expectation, otherwise: float) -> float:
+    return QUIET if Failure.DROPPED in expectation.outcomes else otherwise
 
 
 def _complete(records: tuple[Record, Record], number: int) -> bool:

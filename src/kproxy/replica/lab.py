@@ -23,10 +23,8 @@ from kproxy.conformance.testbeds.netns import (
     AT_ONCE,
     BARRIER,
     PATIENCE,
-    QUIET,
     SLOW_BARRIER,
     SLOW_PATIENCE,
-    SLOW_QUIET,
 )
 from kproxy.conformance.testbeds.proxies import Identity, Proxies
 from kproxy.conformance.testbeds.reading import HOST, Asked, interpret
@@ -72,7 +70,7 @@ class Replica:
         self.layout, self.lab, self.order, self.directory = layout, lab, order, directory
         slow = kernel_here() in {KernelName.UML, KernelName.VM}
         self._barrier = order.patience or (SLOW_BARRIER if slow else BARRIER)
-        self._patience, self._quiet = (SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)
+        self._slowness = SLOW_PATIENCE / PATIENCE if slow else 1.0
         self._dump = dump
         self._gate = Gate(AT_ONCE)
         self.server = ApiServer()
@@ -169,14 +167,12 @@ class Replica:
 
     # ----------------------------------------------------------------------- questions
 
-    async def ask(self, question: Question, *, quiet: bool) -> Observation:
-        """Send one packet of a new connection; ``quiet``: silence is lawful, so it is waited for less long."""
+    async def ask(self, question: Question, patience: float) -> Observation:
+        """Send one packet of a new connection; ``patience``: seconds, on an emulated kernel four times as many."""
         async with self._gate:
-            return interpret(
-                await self.lab.probe(self._request(question, quiet=quiet)), self._asked(question)
-            )
+            return interpret(await self.lab.probe(self._request(question, patience)), self._asked(question))
 
-    def _request(self, question: Question, *, quiet: bool) -> ProbeRequest:
+    def _request(self, question: Question, patience: float) -> ProbeRequest:
         packet, sender = question.packet, question.sender
         return ProbeRequest(
             sender=sender.namespace,
@@ -184,7 +180,7 @@ class Replica:
             port=packet.port,
             protocol=packet.protocol,
             source=None if sender.who is Who.HOST else packet.source,
-            patience=self._quiet if quiet else self._patience,
+            patience=patience * self._slowness,
         )
 
     def _asked(self, question: Question) -> Asked:

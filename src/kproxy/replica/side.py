@@ -41,10 +41,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """One question, as often as ``count`` says; ``quiet``: silence is lawful."""
+    """One question, as often as ``count`` says; ``patience``: seconds without any answer that are silence."""
 
     number: int
-    quiet: bool
+    patience: float
     count: int = 1
 
 
@@ -164,7 +164,7 @@ async def _ask_all(
 
     async def one(ask: Asking) -> None:
         try:
-            seen: Observation | str = await replica.ask(questions[ask.number], quiet=ask.quiet)
+            seen: Observation | str = await replica.ask(questions[ask.number], patience=ask.patience)
         except Broken as reason:
             seen = str(reason)
         found.append((ask.number, seen))

@@ -1,0 +1,172 @@
+"""Somebody's cluster in the lab, by the commands that people give: kept up and visited, and held against another proxy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "cluster.yaml"
+KPROXY = [sys.executable, "-m", "kproxy"]
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*KPROXY, *words], capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"test-{os.getpid()}"
+
+
+@pytest.fixture
+def lab(name: str) -> Iterator[subprocess.Popen[str]]:
+    """A lab that is up."""
+    words = ["lab", "up", "-f", str(EXAMPLE), "--mode", "nftables", "--kernel", "host", "--name", name]
+    with subprocess.Popen([*KPROXY, *words], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        assert any("from another shell" in line for line in lines), "it ended before it was up"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def in_lab(name: str, where: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    return run("lab", "exec", "--name", name, where, "--", *argv)
+
+
+def processes_of(directory: str) -> list[str]:
+    """Command lines that mention a lab's folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if directory in words:
+            found.append(words.replace("\0", " "))
+    return found
+
+
+def directory_of(name: str) -> str:
+    told = in_lab(name, "node/node-a", "sh", "-c", "echo $KUBECONFIG").stdout.strip()
+    return str(Path(told).parents[1])
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_a_lab_is_visited_from_another_shell_and_ends_without_a_trace(
+    lab: subprocess.Popen[str], name: str
+) -> None:
+    directory = directory_of(name)
+    fetch = "import urllib.request as u; print(u.urlopen('http://{}', timeout=5).read().decode())"
+    seen = in_lab(name, "client", sys.executable, "-c", fetch.format("172.18.0.2:30080"))
+    assert seen.stdout.startswith("pod default/web-0 at 10.244.1.11:8080, asked by 198.18.0.1:"), seen
+    inside = in_lab(name, "pod/web-1", "ip", "-4", "-o", "addr", "show", "eth0").stdout
+    assert "10.244.1.12/32" in inside
+    assert "10.96.0.80" in in_lab(name, "node/node-b", "nft", "list", "table", "ip", "kube-proxy").stdout
+    assert in_lab(name, "client", "sh", "-c", "exit 7").returncode == 7
+    missing = in_lab(name, "pod/nobody", "true")
+    assert (missing.returncode, "no such pod" in missing.stderr) == (2, True)
+    assert processes_of(directory), "or their absence below would prove nothing"
+    assert run("lab", "down", "--name", name).returncode == 0
+    assert lab.wait(10) == 0
+    assert eventually(lambda: not processes_of(directory))
+    assert not Path(directory).exists()
+    assert run("lab", "down", "--name", name).returncode == 2
+
+
+def test_a_lab_that_is_killed_takes_its_proxies_and_visitors_with_it(
+    lab: subprocess.Popen[str], name: str
+) -> None:
+    directory = directory_of(name)
+    words = [*KPROXY, "lab", "exec", "--name", name, "pod/web-0", "--", "sleep", "60"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as visitor:
+        assert len(processes_of(directory)) >= 2
+        time.sleep(0.5)
+        lab.send_signal(signal.SIGKILL)
+        lab.wait(10)
+        assert visitor.wait(10) == 2
+        assert eventually(lambda: not processes_of(directory))
+    shutil.rmtree(directory)
+
+
+# ------------------------------------------------------------------------------ two proxies
+
+BREAKER = """
+name = "breaker"
+modes = ["nftables"]
+command = ["sh", "-c", "nft -f {directory}/break.nft && exec {python} -m kproxy run --config {config}"]
+[files]
+"break.nft" = '''
+table ip breaker {
+  chain prerouting {
+    type filter hook prerouting priority raw
+    ip daddr 10.96.0.80 tcp dport 80 drop
+  }
+}
+'''
+"""
+
+
+def compare(*words: str) -> tuple[int, dict[str, Any]]:
+    done = run("compare", "-f", str(EXAMPLE), "--kernel", "host", "--json", "-", *words)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_modes_that_keep_their_word_differ_as_is_written_only() -> None:
+    status, told = compare("--a", "kproxy:iptables", "--b", "kproxy:nftables")
+    assert (status, told["unknown"], told["not-observed"]) == (0, [], {})
+    assert {"node-ports-on-localhost", "undefined-ports-are-refused"} <= {e["id"] for e in told["intended"]}
+
+
+def test_a_proxy_that_breaks_a_service_differs_unknown_and_is_called_unlawful(tmp_path: Path) -> None:
+    broken = tmp_path / "breaker.toml"
+    broken.write_text(BREAKER)
+    status, told = compare("--a", "kproxy:nftables", "--b", f"{broken}:nftables")
+    assert status == 1
+    assert told["unknown"]
+    for one in told["unknown"]:
+        assert (one["service"], one["to"], one["unlawful"]) == (
+            "default/web",
+            "10.96.0.80:80/TCP",
+            [False, True],
+        )
+
+
+def test_a_proxy_that_cannot_be_started_is_told_with_its_log(tmp_path: Path) -> None:
+    dead = tmp_path / "dead.toml"
+    dead.write_text('name = "dead"\nmodes = ["any"]\ncommand = ["sh", "-c", "echo no such table; exit 3"]\n')
+    words = [
+        "compare",
+        "-f",
+        str(EXAMPLE),
+        "--kernel",
+        "host",
+        "--a",
+        "kproxy:nftables",
+        "--b",
+        f"{dead}:any",
+    ]
+    done = run(*words)
+    assert done.returncode == 2
+    assert "no such table" in done.stderr
