@@ -25,6 +25,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spec": {"api", "net"},
     # the specification asked by people: reads what kubectl printed
     "explain": {"spec", "api", "net"},
+    # any proxy's rules, as tools print them; only reading a live node has effects
+    "trace": {"explain", "net"},
+    "trace.live": {"trace", "host", "net"},
+    "trace.command": {"trace", "trace.live", "explain", "net"},
     # the machine
     "netlink": {"net"},
     "host": {"netlink", "net"},
@@ -50,6 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": PIPE
     | {
         "explain",
+        "trace.command",
         "server",
         "conformance",
         "conformance.command",
@@ -65,7 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 
-PURE = ("net", "api", "state", "plan", "spec", "backends.*", "lab.topology")
+PURE = ("net", "api", "state", "plan", "spec", "trace", "backends.*", "lab.topology")
 PURE_MODULES = ("kproxy.conformance.case", "kproxy.conformance.bind", "kproxy.conformance.cases")
 """Modules that open nothing, log nothing and read no clock, within rooms that are not pure as a whole."""
 

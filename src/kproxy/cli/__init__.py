@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from kproxy import __version__
-from kproxy.cli import compare, conformance, lab, spec
+from kproxy.cli import compare, conformance, lab, spec, trace
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     lab.add(commands)
     spec.add(commands)
     compare.add(commands)
+    trace.add(commands)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(command=_version)
     return words

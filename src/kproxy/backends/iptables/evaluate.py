@@ -1,6 +1,6 @@
 """Walk a `Ruleset` with the first packet of a connection: the kernel's part, played in memory.
 
-The simulator testbed and ``kproxy trace`` use it; a netns test holds it to the kernel.  Pure.  It models
+The simulator testbed uses it; a netns test holds it to the kernel.  Pure.  It models
 what the proxy's rules rely on: the order of hooks and tables, user chains, marks, NAT of the first
 packet, ``recent`` lists.  It does not model time, fragments, ICMP errors or later packets.
 

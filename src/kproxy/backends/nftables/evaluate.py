@@ -1,6 +1,6 @@
 """Walk our `Table` with the first packet of a connection: the kernel's part, played in memory.
 
-The simulator testbed and ``kproxy trace`` use it; the netns testbed holds it to the kernel.  Pure.  It models what our
+The simulator testbed uses it; the netns testbed holds it to the kernel.  Pure.  It models what our
 rules rely on: hooks in the order of their priorities, jumps and gotos, sets, maps and verdict maps, random numbers
 (all followed), marks, NAT of the first packet, sets that rules fill.  It does not model time, fragments,
 ICMP errors or later packets.

@@ -1,0 +1,111 @@
+"""A question put to a node's rules: the ways, by what becomes of the packet.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from kproxy.net import Address
+from kproxy.trace import service
+from kproxy.trace.journey import Way, journey
+from kproxy.trace.node import Node
+from kproxy.trace.state import Effect, Note, Packet
+from kproxy.trace.walk import Fate
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What may become of the packet, in ``chance`` of all connections under the same ``conditions``.
+
+    ``destination`` and ``port`` as it goes on; ``delivered``: to the node's own sockets; ``how`` it was refused.
+    """
+
+    fate: Fate
+    destination: Address
+    port: int
+    translated: bool
+    masqueraded: str
+    delivered: bool
+    out: str | None
+    how: str
+    by: str
+    conditions: frozenset[tuple[str, bool]]
+    chance: Fraction
+
+    @property
+    def kind(self) -> str:
+        """``translated``, ``rejected``, ``dropped``, or ``untouched``: neither translated nor refused."""
+        refused = {Fate.REJECTED: "rejected", Fate.DROPPED: "dropped"}
+        return refused.get(self.fate, "translated" if self.translated else "untouched")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The packet, what may become of it, the ways it may take, and the Service ports that rules on them name."""
+
+    packet: Packet
+    decisions: tuple[Decision, ...]
+    ways: tuple[Way, ...]
+    services: tuple[str, ...]
+    assumed: tuple[str, ...]
+
+    @property
+    def taken(self) -> bool:
+        """Whether any rule does anything about it."""
+        return any(
+            one.translated or one.masqueraded or one.fate is not Fate.THROUGH for one in self.decisions
+        )
+
+
+def answer(node: Node, packet: Packet, assumed: Sequence[str] = ()) -> Answer:
+    """What a node's rules do to the first packet of a connection."""
+    ways = tuple(journey(node, packet))
+    decisions: dict[tuple[object, ...], Decision] = {}
+    for way in ways:
+        made = _decision(way)
+        key = (
+            made.fate,
+            made.destination,
+            made.port,
+            made.masqueraded,
+            made.delivered,
+            made.how,
+            made.conditions,
+        )
+        known = decisions.get(key)
+        decisions[key] = made if known is None else _more(known, made)
+    told = [*assumed, *sorted({one for way in ways for one in way.state.assumed})]
+    ordered = sorted(
+        decisions.values(), key=lambda one: (sorted(one.conditions), one.destination.packed, one.port)
+    )
+    return Answer(packet, tuple(ordered), ways, service.names(way.state for way in ways), tuple(told))
+
+
+def _more(known: Decision, made: Decision) -> Decision:
+    by = known.by if known.by == made.by else ""
+    return replace(known, by=by, chance=known.chance + made.chance)
+
+
+def _decision(way: Way) -> Decision:
+    state = way.state
+    wanted = Effect.DISCARDED if way.fate is not Fate.THROUGH else Effect.TRANSLATED
+    decisive = next((note for note in reversed(state.notes) if note.effect is wanted), None)
+    return Decision(
+        way.fate,
+        state.packet.destination,
+        state.packet.port,
+        state.translated,
+        state.masqueraded,
+        way.delivered,
+        state.out,
+        decisive.words if decisive is not None and way.fate is not Fate.THROUGH else "",
+        "" if decisive is None else place(decisive),
+        state.conditions,
+        state.chance,
+    )
+
+
+def place(note: Note) -> str:
+    """Where a step stands."""
+    return f"{note.chain} {note.rule}".strip()

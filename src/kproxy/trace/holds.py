@@ -1,0 +1,78 @@
+"""Whether a match holds for a packet: yes, no, or not known.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kproxy.trace.node import Node
+from kproxy.trace.rules import (
+    Chance,
+    Collection,
+    InSet,
+    Is,
+    Match,
+    Random,
+    Recent,
+    Selector,
+    Unknown,
+    Value,
+    fits,
+)
+from kproxy.trace.state import Absent, State, read
+
+
+def holds(match: Match, state: State, node: Node, sets: Mapping[str, Collection]) -> bool | None:
+    """None: it is not modelled, or asks for what nobody has said.  `Chance` is not asked here."""
+    try:
+        return _holds(match, state, node, sets)
+    except Absent:
+        return False
+
+
+def _holds(match: Match, state: State, node: Node, sets: Mapping[str, Collection]) -> bool | None:
+    match match:
+        case Is(key, pattern, negated):
+            found = _is(key, pattern, state, node)
+        case InSet(key, name, negated):
+            found = _in_set(key, name, state, (node, sets))
+        case Recent(name, _, negated):
+            known = None if node.clients is None else node.clients.get(name, frozenset())
+            found = False if known is None or state.packet.source not in known else None
+        case Chance() | Unknown():
+            return None
+    return None if found is None else found is not negated
+
+
+def _is(key: tuple[Selector, ...], pattern: tuple[object, ...], state: State, node: Node) -> bool | None:
+    """Each selector against its pattern: no if one is no, else not known if one is not."""
+    answers: list[bool | None] = []
+    for selector, wanted in zip(key, pattern, strict=False):
+        value = read(selector, state, node)
+        answers.append(None if value is None else fits(wanted, value))  # type: ignore[arg-type]
+    return False if False in answers else None if None in answers else True
+
+
+def _in_set(
+    key: tuple[Selector, ...], name: str, state: State, known: tuple[Node, Mapping[str, Collection]]
+) -> bool | None:
+    node, sets = known
+    if name not in sets:
+        return None
+    values = next(keys(key, state, node))
+    return None if values is None else sets[name].find(values) is not None
+
+
+def keys(key: tuple[Selector, ...], state: State, node: Node) -> Iterator[tuple[Value, ...] | None]:
+    """What the selectors read, once for each number that may be drawn; None: not known.  Raises `Absent`."""
+    drawn = next((one for one in key if isinstance(one, Random)), None)
+    read_values = [None if isinstance(one, Random) else read(one, state, node) for one in key]
+    if any(
+        value is None and not isinstance(one, Random) for one, value in zip(key, read_values, strict=True)
+    ):
+        yield None
+        return
+    for number in range(drawn.modulus if drawn else 1):
+        yield tuple(
+            (one.offset + number) % (1 << 32) if isinstance(one, Random) else value  # type: ignore[misc]
+            for one, value in zip(key, read_values, strict=True)
+        )

@@ -1,0 +1,250 @@
+"""The way of a packet through a node: hooks in order, routing, IPVS.
+
+Sources: netfilter's ``NF_IP_PRI_*`` (linux/netfilter_ipv4.h), nf_nat_core.c (all nat chains of a hook are asked one after
+the other at one place, until one has decided), ip_vs_core.c and ip_vs_xmit.c (IPVS takes a packet of others at INPUT and
+one of the node's own at OUTPUT, and sends it on by OUTPUT and POSTROUTING, never by FORWARD).  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from kproxy.net import Address
+from kproxy.trace.node import Node, Server, Virtual, VirtualKey, shares
+from kproxy.trace.rules import Chain, Point, Table
+from kproxy.trace.state import Effect, Note, Packet, State
+from kproxy.trace.walk import FINAL, Fate, Walk, Ways, merged
+from kproxy.trace.words import socket
+
+NAT_PRIORITY = {
+    Point.PREROUTING: -100,
+    Point.OUTPUT: -100,
+    Point.INPUT: 100,
+    Point.POSTROUTING: 100,
+    Point.FORWARD: 0,
+}
+"""Where nat chains are asked, whatever their own priority, which only orders them among themselves."""
+
+IPVS_PRIORITY = {Point.INPUT: 99, Point.OUTPUT: -98}
+EARLIEST, LATEST = -(1 << 31), 1 << 31
+
+IPVS = "ipvs"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One thing that may become of the packet; ``delivered``: to the node's own sockets, else it leaves."""
+
+    fate: Fate
+    state: State
+    delivered: bool
+
+
+def journey(node: Node, packet: Packet) -> list[Way]:
+    """All ways that the first packet of a connection may go."""
+    return _Journey(node).go(State(packet, packet))
+
+
+@dataclass(frozen=True, slots=True)
+class _Journey:
+    node: Node
+
+    def go(self, state: State) -> list[Way]:
+        if state.packet.own:
+            sent = replace(state, out=self._out(state.packet.destination))
+            return self._sent(self._hook(Point.OUTPUT, sent))
+        if state.packet.destination.is_loopback:
+            note = Note(
+                "routing",
+                "",
+                "dropped: it comes from elsewhere for a loopback address",
+                effect=Effect.DISCARDED,
+            )
+            return [
+                Way(
+                    Fate.DROPPED,
+                    state.noted(note).assuming("net.ipv4.conf.*.route_localnet is 0"),
+                    delivered=False,
+                )
+            ]
+        return self._after(self._hook(Point.PREROUTING, state), self._routed)
+
+    def _after(self, ways: Ways, then: Callable[[State], list[Way]]) -> list[Way]:
+        """On with those that were not discarded."""
+        found: list[Way] = []
+        for fate, state in ways:
+            found += [Way(fate, state, delivered=False)] if fate in FINAL else then(state)
+        return found
+
+    def _routed(self, state: State) -> list[Way]:
+        """By the destination it has now; where nobody has said what is local, what was translated is not."""
+        local = self.node.is_local(state.packet.destination)
+        if local is None:
+            state = state.assuming(f"{state.packet.destination} is no address of the node")
+        if not local:
+            return self._forwarded(state)
+        return self._after(self._hook(Point.INPUT, state), self._arrived)
+
+    def _forwarded(self, state: State) -> list[Way]:
+        state = replace(state, out=self._out(state.packet.destination))
+        return self._after(self._hook(Point.FORWARD, state), self._leaving)
+
+    def _arrived(self, state: State) -> list[Way]:
+        return self._taken(state) if state.by_ipvs else [Way(Fate.THROUGH, state, delivered=True)]
+
+    def _leaving(self, state: State) -> list[Way]:
+        return self._after(self._hook(Point.POSTROUTING, state), _left)
+
+    def _sent(self, ways: Ways) -> list[Way]:
+        """What the node itself sends; what it sends to itself comes in by loopback."""
+        return self._after(ways, self._sent_on)
+
+    def _sent_on(self, state: State) -> list[Way]:
+        if state.by_ipvs:
+            return self._taken(state)
+        destination = state.packet.destination
+        state = replace(state, out=self._out(destination))
+        if not self.node.is_local(destination):
+            return self._leaving(state)
+        return self._after(self._hook(Point.POSTROUTING, state), self._looped)
+
+    def _looped(self, state: State) -> list[Way]:
+        """By loopback to the node itself: its translation is decided already."""
+        inward = replace(state, packet=replace(state.packet, interface="lo"), out=None)
+        again = self._hook(Point.PREROUTING, inward, nat=False)
+        return self._after(again, lambda one: self._after(self._hook(Point.INPUT, one, nat=False), _stays))
+
+    def _taken(self, state: State) -> list[Way]:
+        """What IPVS has translated: through OUTPUT again, but not its nat, and out."""
+        state = replace(state, by_ipvs=False, out=self._out(state.packet.destination))
+        local = self.node.is_local(state.packet.destination)
+        if local and not state.packet.own:
+            return [Way(Fate.THROUGH, state, delivered=True)]
+        again = self._hook(Point.OUTPUT, state, nat=False, ipvs=False)
+        return self._after(again, self._sent_on if local else self._leaving)
+
+    def _out(self, destination: Address) -> str | None:
+        """The interface it leaves by; None: no route is known."""
+        if self.node.is_local(destination):
+            return "lo"
+        route = self.node.route(destination)
+        return None if route is None else route.interface
+
+    # ------------------------------------------------------------------ hooks
+
+    def _hook(self, point: Point, state: State, *, nat: bool = True, ipvs: bool = True) -> Ways:
+        """Through all that stands there, in order; a packet that IPVS takes sees no more of it."""
+        ways: Ways = [(Fate.THROUGH, state)]
+        for station in self._stations(point, nat=nat, ipvs=ipvs):
+            ways = _through(station, ways)
+        return ways
+
+    def _stations(self, point: Point, *, nat: bool, ipvs: bool) -> list[Callable[[State], Ways]]:
+        found: list[tuple[int, Callable[[State], Ways]]] = []
+        dispatched: list[tuple[int, Table, Chain]] = []
+        for table in self.node.tables:
+            for chain in table.chains.values():
+                if chain.hook is None or chain.hook.point is not point:
+                    continue
+                if chain.hook.nat:
+                    dispatched.append((chain.hook.priority, table, chain))
+                else:
+                    found.append((chain.hook.priority, self._station(table, chain)))
+        if nat and dispatched:
+            chains = [(table, chain) for _, table, chain in sorted(dispatched, key=lambda one: one[0])]
+            found.append((NAT_PRIORITY[point], self._nat(chains)))
+        if ipvs and self.node.virtuals and point in IPVS_PRIORITY:
+            found.append((IPVS_PRIORITY[point], self._ipvs))
+        return [station for _, station in sorted(found, key=lambda one: one[0])]
+
+    def _station(self, table: Table, chain: Chain) -> Callable[[State], Ways]:
+        def station(state: State) -> Ways:
+            if state.packet.family not in table.families:
+                return [(Fate.THROUGH, state)]
+            return Walk(self.node, table).base(chain, state)
+
+        return station
+
+    def _nat(self, chains: Sequence[tuple[Table, Chain]]) -> Callable[[State], Ways]:
+        """One chain after another, until one has translated."""
+
+        def station(state: State) -> Ways:
+            ways: Ways = [(Fate.THROUGH, state)]
+            for table, chain in chains:
+                ask = self._station(table, chain)
+                ways = _through(lambda one, ask=ask: _undecided(one, state, ask), ways)  # type: ignore[misc]
+            return ways
+
+        return station
+
+    # ------------------------------------------------------------------ IPVS
+
+    def _ipvs(self, state: State) -> Ways:
+        found = self._virtual(state)
+        if found is None:
+            return [(Fate.THROUGH, state)]
+        key, virtual = found
+        taking = shares(virtual)
+        name = _name(key)
+        if not taking:
+            said = f"virtual server {name} has no server to send to: rejected with icmp port unreachable"
+            return [(Fate.REJECTED, state.noted(Note(IPVS, "", said, effect=Effect.DISCARDED)))]
+        if virtual.persistent is not None:
+            state = state.assuming(
+                f"virtual server {name} has no connection of {state.packet.source} in the last {virtual.persistent} s"
+            )
+        return [
+            (Fate.THROUGH, replace(_served(state, name, virtual, server), chance=state.chance * share))
+            for server, share in taking
+        ]
+
+    def _virtual(self, state: State) -> tuple[VirtualKey, Virtual] | None:
+        """That of the packet's mark, else that of its destination, else one for all ports of it."""
+        packet = state.packet
+        wanted: Iterable[VirtualKey] = (
+            *((state.mark,) if state.mark else ()),
+            (packet.destination, packet.protocol, packet.port),
+            (packet.destination, packet.protocol, 0),
+        )
+        return next(((key, self.node.virtuals[key]) for key in wanted if key in self.node.virtuals), None)
+
+
+def _served(state: State, name: str, virtual: Virtual, server: Server) -> State:
+    packet = state.packet
+    if server.method == "masquerading":
+        packet = replace(packet, destination=server.address, port=server.port or packet.port)
+    said = f"virtual server {name} ({virtual.scheduler}) sends it to {socket(server.address, server.port)} ({server.method})"
+    return replace(state, packet=packet, translated=True, by_ipvs=True).noted(
+        Note(IPVS, "", said, effect=Effect.TRANSLATED)
+    )
+
+
+def _name(key: VirtualKey) -> str:
+    if isinstance(key, int):
+        return f"of mark {key:#x}"
+    address, protocol, port = key
+    return f"{socket(address, port)}/{protocol}"
+
+
+def _left(state: State) -> list[Way]:
+    return [Way(Fate.THROUGH, state, delivered=False)]
+
+
+def _stays(state: State) -> list[Way]:
+    return [Way(Fate.THROUGH, state, delivered=True)]
+
+
+def _undecided(state: State, before: State, ask: Callable[[State], Ways]) -> Ways:
+    """A chain of nat is not asked once another one of its hook has decided."""
+    decided = (state.translated, state.masqueraded) != (before.translated, before.masqueraded)
+    return [(Fate.THROUGH, state)] if decided else ask(state)
+
+
+def _through(station: Callable[[State], Ways], ways: Ways) -> Ways:
+    """Those that were not discarded go on, each through the station; equal ones as one."""
+    ended: Ways = [(fate, state) for fate, state in ways if fate in FINAL or state.by_ipvs]
+    going = [state for fate, state in ways if fate not in FINAL and not state.by_ipvs]
+    after = [one for state in going for one in station(state)]
+    passed = [state for fate, state in after if fate not in FINAL]
+    return [*ended, *((f, s) for f, s in after if f in FINAL), *((Fate.THROUGH, s) for s in merged(passed))]

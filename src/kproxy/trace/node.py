@@ -1,0 +1,117 @@
+"""What is known of a node beside its rules: addresses, routes, virtual servers, lists of clients.  Pure.
+
+None, or an empty tuple of routes, means that nobody has said: the walk then follows both ways where it matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from ipaddress import ip_network
+
+from kproxy.net import Address, Family, Network
+from kproxy.trace.rules import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A way to a network; ``type`` as in ``ip route`` (``unicast``, ``local``, ``unreachable``, ...)."""
+
+    network: Network
+    interface: str
+    type: str = "unicast"
+    source: Address | None = None
+    metric: int = 0
+    table: str = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server behind a virtual one."""
+
+    address: Address
+    port: int
+    weight: int = 1
+    method: str = "masquerading"
+
+
+@dataclass(frozen=True, slots=True)
+class Virtual:
+    """A virtual server of IPVS; ``persistent`` in seconds."""
+
+    scheduler: str
+    persistent: int | None
+    servers: tuple[Server, ...]
+
+
+VirtualKey = tuple[Address, str, int] | int
+"""An address, a protocol and a port; or the mark that packets must have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """All that a packet meets on a node."""
+
+    tables: tuple[Table, ...] = ()
+    virtuals: Mapping[VirtualKey, Virtual] = field(default_factory=dict)
+    addresses: frozenset[Address] | None = None
+    routes: tuple[Route, ...] = ()
+    clients: Mapping[str, frozenset[Address]] | None = None
+    """Who is in which list of the ``recent`` match."""
+
+    def merged(self, other: Node) -> Node:
+        """What both know."""
+        known = [one for one in (self.addresses, other.addresses) if one is not None]
+        return replace(
+            self,
+            tables=self.tables + other.tables,
+            virtuals={**self.virtuals, **other.virtuals},
+            addresses=frozenset().union(*known) if known else None,
+            routes=self.routes + other.routes,
+            clients=self.clients if other.clients is None else {**(self.clients or {}), **other.clients},
+        )
+
+    def is_local(self, address: Address) -> bool | None:
+        """Whether routing delivers the address to the node itself (all of 127/8 does); None: nobody has said."""
+        if address.is_loopback:
+            return True
+        return None if self.addresses is None else address in self.addresses
+
+    def type_of(self, address: Address) -> str | None:
+        """The address's type, as ``fib`` and ``addrtype`` ask for it."""
+        if address.is_multicast:
+            return "multicast"
+        local = self.is_local(address)
+        if local is None:
+            return None
+        route = None if local else self.route(address)
+        return "local" if local else route.type if route is not None else "unicast"
+
+    def route(self, address: Address) -> Route | None:
+        """The narrowest route to an address; rules for routing (``ip rule``) are not asked."""
+        found = [r for r in self.routes if r.network.version == address.version and address in r.network]
+        return max(found, key=lambda r: (r.table == "local", r.network.prefixlen, -r.metric), default=None)
+
+    def source_for(self, destination: Address) -> Address | None:
+        """The address that the node would send from."""
+        if self.is_local(destination):
+            return destination
+        route = self.route(destination)
+        return None if route is None else route.source
+
+
+def whole(family: Family) -> Network:
+    """The network of all addresses."""
+    return ip_network("0.0.0.0/0" if family is Family.IPV4 else "::/0")
+
+
+def shares(virtual: Virtual) -> Sequence[tuple[Server, Fraction]]:
+    """The servers that take new connections, each with its share in the long run."""
+    total = sum(server.weight for server in virtual.servers)
+    by_weight = virtual.scheduler.startswith("w") or virtual.scheduler in {"sed", "mh"}
+    taking = [server for server in virtual.servers if server.weight]
+    return [
+        (server, Fraction(server.weight, total) if by_weight else Fraction(1, len(taking)))
+        for server in taking
+    ]

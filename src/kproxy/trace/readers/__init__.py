@@ -1,0 +1,1 @@
+"""What tools print about a node, read into `kproxy.trace.rules` and `kproxy.trace.node`.  Pure: text comes in."""

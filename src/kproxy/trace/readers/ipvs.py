@@ -1,0 +1,119 @@
+"""Virtual servers, as ``ipvsadm -Sn`` prints them, or the kernel in ``/proc/net/ip_vs``.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from kproxy.net import Address
+from kproxy.trace.node import Server, Virtual, VirtualKey
+from kproxy.trace.readers.numbers import socket
+from kproxy.trace.readers.problem import CannotRead
+
+Virtuals = dict[VirtualKey, Virtual]
+
+_PROTOCOLS = {"-t": "tcp", "-u": "udp", "--sctp-service": "sctp"}
+_METHODS = {"-m": "masquerading", "-g": "routing", "-i": "tunneling"}
+_PERSISTENT = 300
+"""Seconds, where ``-p`` has no number (man 8 ipvsadm)."""
+
+
+def read(text: str) -> Virtuals:
+    """All virtual servers with their servers.  Raises `CannotRead`."""
+    found: Virtuals = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0] not in {"-A", "-a"}:
+            continue
+        try:
+            key = _key(words)
+            if words[0] == "-A":
+                found[key] = Virtual(_after(words, "-s") or "wlc", _persistence(words), ())
+            else:
+                _add(found, key, _server(words))
+        except (ValueError, IndexError, KeyError) as error:
+            raise CannotRead(f"line {number}: {line.strip()}: no line of `ipvsadm -Sn`") from error
+    return found
+
+
+def _add(found: Virtuals, key: VirtualKey, server: Server) -> None:
+    found[key] = replace(found[key], servers=(*found[key].servers, server))
+
+
+def _after(words: list[str], option: str) -> str:
+    return words[words.index(option) + 1] if option in words[:-1] else ""
+
+
+def _persistence(words: list[str]) -> int | None:
+    if "-p" not in words:
+        return None
+    seconds = _after(words, "-p")
+    return int(seconds) if seconds.isdigit() else _PERSISTENT
+
+
+def _key(words: list[str]) -> VirtualKey:
+    if words[1] in {"-f", "--fwmark-service"}:
+        return int(words[2])
+    address, port = _socket(words[2])
+    return address, _PROTOCOLS[words[1]], port
+
+
+def _server(words: list[str]) -> Server:
+    address, port = _socket(_after(words, "-r"))
+    method = next((name for word, name in _METHODS.items() if word in words), "routing")
+    return Server(address, port, int(_after(words, "-w") or 1), method)
+
+
+def _socket(text: str) -> tuple[Address, int]:
+    found = socket(text)
+    if found is None or not isinstance(found[0], IPv4Address | IPv6Address):
+        raise ValueError(text)
+    return found[0], found[1] if isinstance(found[1], int) else 0
+
+
+# ---------------------------------------------------------------------- /proc/net/ip_vs
+
+_FORWARDING = {"Masq": "masquerading", "Route": "routing", "Tunnel": "tunneling"}
+
+
+def read_proc(text: str) -> Virtuals:
+    """What the kernel prints: addresses and ports are hexadecimal, so are marks.  Raises `CannotRead`."""
+    found: Virtuals = {}
+    key: VirtualKey | None = None
+    for line in text.splitlines():
+        words = line.split()
+        match words:
+            case ["->", where, method, weight, *_] if key is not None and method in _FORWARDING:
+                address, port = _hexadecimal(where)
+                _add(found, key, Server(address, port, int(weight), _FORWARDING[method]))
+            case ["TCP" | "UDP" | "SCTP" as protocol, where, scheduler, *flags]:
+                key = (*_placed(where, protocol.lower()),)
+                found[key] = Virtual(scheduler, _flagged(flags), ())
+            case ["FWM", mark, scheduler, *flags]:
+                key = int(mark, 16)
+                found[key] = Virtual(scheduler, _flagged(flags), ())
+            case _:
+                pass
+    return found
+
+
+def _placed(where: str, protocol: str) -> tuple[Address, str, int]:
+    address, port = _hexadecimal(where)
+    return address, protocol, port
+
+
+def _flagged(flags: Iterable[str]) -> int | None:
+    words = list(flags)
+    return int(words[words.index("persistent") + 1]) // 1 if "persistent" in words else None
+
+
+def _hexadecimal(text: str) -> tuple[Address, int]:
+    try:
+        if text.startswith("["):
+            address, _, port = text[1:].rpartition("]:")
+            return ip_address(address), int(port, 16)
+        number, _, port = text.partition(":")
+        return IPv4Address(int(number, 16)), int(port, 16)
+    except ValueError as error:
+        raise CannotRead(f"{text}: no address of /proc/net/ip_vs") from error

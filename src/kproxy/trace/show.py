@@ -1,0 +1,190 @@
+"""An `Answer` as text for people, or as JSON for programs.  Pure.
+
+Ways that differ only in the middle, as those to different endpoints do, are shown with what they share once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from kproxy.trace.answer import Answer, Decision, place
+from kproxy.trace.journey import Way
+from kproxy.trace.question import Asked
+from kproxy.trace.state import Effect, Note
+from kproxy.trace.walk import Fate
+from kproxy.trace.words import socket
+
+MOST_BRANCHES = 6
+"""Shown of equal ones; all are in the JSON."""
+
+
+def text(answer: Answer, asked: Asked, read: Sequence[str] = (), *, rules: bool = True) -> str:
+    """The answer in lines; ``rules``: with each rule as its tool writes it."""
+    lines = [_question(asked), "", "decision:", *_decisions(answer)]
+    lines += [f"Service: {_service(answer)}", "", "way:"]
+    lines += _tree([[*way.state.notes] for way in answer.ways], "  ", rules=rules)
+    lines += ["", "assumed:", *(f"  {one}" for one in _assumed(answer, asked))]
+    if read:
+        lines += ["", "read:", *(f"  {one}" for one in read)]
+    return "\n".join(lines) + "\n"
+
+
+def _question(asked: Asked) -> str:
+    packet = asked.packet
+    sender = f" ({asked.sender})" if asked.sender else ""
+    target = f" ({asked.target})" if asked.target else ""
+    by = f", in by {packet.interface}" if packet.interface else ""
+    to = socket(packet.destination, packet.port)
+    return f"{packet.protocol.upper()} {packet.source}{sender} -> {to}{target}{by}"
+
+
+def _service(answer: Answer) -> str:
+    if answer.services:
+        return ", ".join(answer.services)
+    return "the rules name none" if answer.taken else "none: no rule takes the packet"
+
+
+def _assumed(answer: Answer, asked: Asked) -> list[str]:
+    return ["it is the first packet of a connection (conntrack knows none)", *asked.assumed, *answer.assumed]
+
+
+# ---------------------------------------------------------------------- what becomes of it
+
+
+def _decisions(answer: Answer) -> Iterator[str]:
+    for conditions, grouped in groupby(answer.decisions, key=lambda one: sorted(one.conditions)):
+        for asked, held in conditions:
+            yield f"  if this {'holds' if held else 'does not hold'}: {asked}"
+        indent = "    " if conditions else "  "
+        yield from (f"{indent}{decision(one)}" for one in grouped)
+
+
+def decision(one: Decision) -> str:
+    """What becomes of the packet, in a line."""
+    chance = "" if one.chance == 1 else f"  ({float(one.chance) * 100:.3g} % of connections)"
+    by = f", by {one.by}" if one.by else ""
+    if one.fate is not Fate.THROUGH:
+        return f"{one.how}{by}{chance}"
+    where = (
+        "to the node itself" if one.delivered else f"leaves by {one.out}" if one.out else "leaves the node"
+    )
+    source = f"source masqueraded as {one.masqueraded}" if one.masqueraded else "source kept"
+    to = socket(one.destination, one.port)
+    if one.translated:
+        return f"DNAT to {to}, {source}, {where}{by}{chance}"
+    if one.masqueraded:
+        return f"destination kept, {source}, {where}{chance}"
+    if one.delivered:
+        return f"no rule takes it: to the node's own sockets at {to}{chance}"
+    return f"no rule takes it: routed on to {to} as it is, {where}{chance}"
+
+
+# ---------------------------------------------------------------------- the way
+
+
+def _tree(ways: Sequence[list[Note]], indent: str, *, rules: bool) -> Iterator[str]:
+    """What all share before, the branches, what all share after."""
+    first = _shared(ways)
+    yield from _lines(ways[0][:first], indent, rules=rules)
+    rest = [way[first:] for way in ways]
+    if len(ways) == 1 or not any(rest):
+        return
+    last = _shared([way[::-1] for way in rest])
+    branches: dict[Note | None, list[list[Note]]] = {}
+    for way in rest:
+        middle = way[: len(way) - last]
+        branches.setdefault(middle[0] if middle else None, []).append(middle)
+    if len(branches) > 1:
+        yield from _branches(list(branches.values()), indent, rules=rules)
+        yield from [f"{indent}then:"] if last else []
+    yield from _lines(rest[0][len(rest[0]) - last :], indent, rules=rules)
+
+
+def _branches(branches: Sequence[list[list[Note]]], indent: str, *, rules: bool) -> Iterator[str]:
+    for number, held in enumerate(branches):
+        if number == MOST_BRANCHES:
+            yield f"{indent}... and {len(branches) - MOST_BRANCHES} more (all with -o json)"
+            return
+        yield f"{indent}or:" if number else f"{indent}either:"
+        yield from _tree(held, indent + "  ", rules=rules) if any(held) else [f"{indent}  straight on"]
+
+
+def _shared(ways: Sequence[list[Note]]) -> int:
+    """How many first steps are the same in all."""
+    count = 0
+    for steps in zip(*ways, strict=False):
+        if any(step != steps[0] for step in steps):
+            break
+        count += 1
+    return count
+
+
+def _lines(notes: Sequence[Note], indent: str, *, rules: bool) -> Iterator[str]:
+    for note in notes:
+        yield f"{indent}{place(note)}: {note.words}"
+        if rules and note.text and note.effect is not Effect.IDLE:
+            comment = f"  # {note.comment}" if note.comment and note.comment not in note.text else ""
+            yield f"{indent}    {note.text}{comment}"
+
+
+# ---------------------------------------------------------------------- JSON
+
+
+def document(answer: Answer, asked: Asked, read: Sequence[str] = ()) -> dict[str, Any]:
+    """The answer as JSON."""
+    packet = asked.packet
+    return {
+        "packet": {
+            "from": asked.sender,
+            "source": str(packet.source),
+            "to": asked.target,
+            "destination": str(packet.destination),
+            "port": packet.port,
+            "protocol": packet.protocol.upper(),
+            "interface": packet.interface,
+        },
+        "decisions": [_decision(one) for one in answer.decisions],
+        "services": list(answer.services),
+        "ways": [_way(way) for way in answer.ways],
+        "assumed": _assumed(answer, asked),
+        "read": list(read),
+    }
+
+
+def _decision(one: Decision) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "destination": str(one.destination),
+        "port": one.port,
+        "masqueraded": bool(one.masqueraded),
+        "delivered": one.delivered,
+        "interface": one.out,
+        "chance": float(one.chance),
+        "by": one.by,
+        "how": one.how,
+        "conditions": _conditions(one.conditions),
+    }
+
+
+def _conditions(conditions: frozenset[tuple[str, bool]]) -> list[dict[str, Any]]:
+    return [{"asked": asked, "holds": held} for asked, held in sorted(conditions)]
+
+
+def _way(way: Way) -> dict[str, Any]:
+    return {
+        "chance": float(way.state.chance),
+        "conditions": _conditions(way.state.conditions),
+        "steps": [
+            {
+                "chain": note.chain,
+                "rule": note.rule,
+                "does": note.words,
+                "text": note.text,
+                "comment": note.comment,
+                "effect": note.effect.value,
+            }
+            for note in way.state.notes
+        ],
+    }

@@ -1,0 +1,158 @@
+"""A packet on its way: what rules can read of it, and what has become of it so far.  Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from kproxy.net import Address, Family, family_of
+from kproxy.trace.node import Node
+from kproxy.trace.rules import Field, Masked, Of, Selector, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """The first packet of a connection.
+
+    ``interface``: by which it comes in; empty: the node itself sends it; None: nobody has said which.
+    """
+
+    source: Address
+    destination: Address
+    protocol: str
+    port: int
+    interface: str | None = ""
+    source_port: int = 40000
+
+    @property
+    def own(self) -> bool:
+        """Whether the node itself is the sender."""
+        return self.interface == ""
+
+    @property
+    def family(self) -> Family:
+        """The family of both addresses."""
+        return family_of(self.destination)
+
+
+class Effect(enum.Enum):
+    """What a step of the way did to the packet."""
+
+    NONE = "none"
+    IDLE = "idle"
+    MARK = "mark"
+    TRANSLATED = "translated"
+    MASQUERADED = "masqueraded"
+    DISCARDED = "discarded"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One step of the way.  `Effect.IDLE`: a chain that was asked and did nothing."""
+
+    chain: str
+    rule: str
+    words: str
+    text: str = ""
+    comment: str = ""
+    effect: Effect = Effect.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A packet somewhere on its way.
+
+    ``conditions``: what nobody has said and was followed both ways, and which of both this is.  ``assumed``: what is
+    taken for granted.  ``chance``: the share of connections that go this way, among those of the same conditions.
+    """
+
+    packet: Packet
+    original: Packet
+    out: str | None = None
+    mark: int = 0
+    connection_mark: int = 0
+    translated: bool = False
+    masqueraded: str = ""
+    tracked: bool = True
+    by_ipvs: bool = False
+    chance: Fraction = Fraction(1)
+    notes: tuple[Note, ...] = ()
+    conditions: frozenset[tuple[str, bool]] = frozenset()
+    assumed: frozenset[str] = frozenset()
+
+    def noted(self, note: Note) -> State:
+        """With one more step."""
+        return replace(self, notes=(*self.notes, note))
+
+    def assuming(self, what: str) -> State:
+        """Taking one more thing for granted."""
+        return replace(self, assumed=self.assumed | {what})
+
+    def where(self, asked: str, held: bool) -> State:  # noqa: FBT001 (which of both it is)
+        """One of both ways of what is not known."""
+        return replace(self, conditions=self.conditions | {(asked, held)})
+
+    def effect(self) -> State:
+        """Without how it came about: to tell whether anything was done."""
+        return replace(self, notes=(), conditions=frozenset(), assumed=frozenset(), chance=Fraction(1))
+
+
+class Absent(Exception):
+    """No error: the packet has no such field, and a rule that asks for it does not hold."""
+
+
+def read(selector: Selector, state: State, node: Node) -> Value | None:
+    """What a rule reads; None: that is not known.  Raises `Absent`."""
+    match selector:
+        case Of(field, protocol, family):
+            if (protocol and state.packet.protocol != protocol) or (
+                family is not None and state.packet.family is not family
+            ):
+                raise Absent
+            return read(field, state, node)
+        case Masked(field, mask):
+            value = read(field, state, node)
+            return value & mask if isinstance(value, int) else None
+        case Field():
+            return _field(selector, state, node)
+        case _:
+            return None
+
+
+def _field(field: Field, state: State, node: Node) -> Value | None:
+    match field:
+        case Field.SOURCE_TYPE:
+            return node.type_of(state.packet.source)
+        case Field.DESTINATION_TYPE:
+            return node.type_of(state.packet.destination)
+        case _:
+            return _PLAIN[field](state)
+
+
+def _status(state: State) -> Value:
+    translated = {"dnat"} if state.translated else set()
+    return frozenset({"snat", *translated} if state.masqueraded else translated)
+
+
+_PLAIN: dict[Field, Callable[[State], Value | None]] = {
+    Field.STATE: lambda state: frozenset({"new" if state.tracked else "untracked"}),
+    Field.STATUS: _status,
+    Field.OUT: lambda state: state.out,
+    Field.IN: lambda state: state.packet.interface,
+    Field.SOURCE: lambda state: state.packet.source,
+    Field.DESTINATION: lambda state: state.packet.destination,
+    Field.PROTOCOL: lambda state: state.packet.protocol,
+    Field.SOURCE_PORT: lambda state: state.packet.source_port,
+    Field.PORT: lambda state: state.packet.port,
+    Field.MARK: lambda state: state.mark,
+    Field.CONNECTION_MARK: lambda state: state.connection_mark,
+    Field.FAMILY: lambda state: "ipv4" if state.packet.family is Family.IPV4 else "ipv6",
+    Field.DIRECTION: lambda _: "original",
+    Field.ORIGINAL_SOURCE: lambda state: state.original.source,
+    Field.ORIGINAL_DESTINATION: lambda state: state.original.destination,
+    Field.ORIGINAL_PORT: lambda state: state.original.port,
+    Field.TCP_FLAGS: lambda _: frozenset({"syn"}),
+}
+"""A connection's first packet: new, in the original direction, a SYN."""

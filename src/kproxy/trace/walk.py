@@ -1,0 +1,344 @@
+"""One chain after another: what the rules at a hook make of a packet.
+
+Every way is followed: both sides of chance, with its share, and both sides of what is not known, under an assumption
+that the answer names.  Pure; no recursion but that of chains that jump.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from kproxy.net import Address
+from kproxy.trace import words
+from kproxy.trace.holds import holds, keys
+from kproxy.trace.node import Node
+from kproxy.trace.rules import (
+    Chain,
+    Chance,
+    Element,
+    End,
+    Goto,
+    InSet,
+    Is,
+    Jump,
+    Look,
+    MapMark,
+    Masquerade,
+    Match,
+    Recent,
+    Redirect,
+    Reject,
+    Remember,
+    Rule,
+    SetMark,
+    Skipped,
+    Span,
+    Statement,
+    Step,
+    Table,
+    Translate,
+    Unknown,
+)
+from kproxy.trace.state import Absent, Effect, Note, State
+
+MOST_CONDITIONS = 6
+"""On one way; what is not known beyond is assumed not to hold, lest ways double for ever."""
+
+
+class Fate(enum.Enum):
+    """How a walk through a chain, or a whole way, ended."""
+
+    THROUGH = "goes on"
+    RETURN = "returned"
+    ACCEPT = "accepted"
+    REJECTED = "rejected"
+    DROPPED = "dropped"
+
+
+FINAL = frozenset({Fate.REJECTED, Fate.DROPPED})
+
+Ways = list[tuple[Fate, State]]
+Tried = Iterator[tuple[Fate | None, State]]
+"""How a rule ends; None: on to the next."""
+
+MATCHES = (Is, InSet, Chance, Recent, Unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Through the chains of one table."""
+
+    node: Node
+    table: Table
+
+    def base(self, chain: Chain, state: State) -> Ways:
+        """Through a base chain, to its policy at the end."""
+        ended: Ways = []
+        for fate, after in self._chain(chain, state):
+            if fate in {Fate.THROUGH, Fate.RETURN}:
+                ended.append(self._policy(chain, after))
+            else:
+                ended.append((fate, after))
+        return ended
+
+    def _policy(self, chain: Chain, state: State) -> tuple[Fate, State]:
+        if chain.hook is None or chain.hook.policy is not End.DROP:
+            return Fate.THROUGH, state
+        return Fate.DROPPED, state.noted(
+            Note(self._place(chain), "policy", "dropped: no rule accepts it", effect=Effect.DISCARDED)
+        )
+
+    def _place(self, chain: Chain) -> str:
+        return f"{self.table.label} {chain.name}"
+
+    def _chain(self, chain: Chain, state: State) -> Ways:
+        ended: Ways = []
+        states = [state]
+        for rule in chain.rules:
+            going_on: list[State] = []
+            for current in states:
+                for fate, after in self._rule(chain, rule, current):
+                    if fate is None:
+                        going_on.append(after)
+                    else:
+                        ended.append((fate, after))
+            states = merged(going_on)
+            if not states:
+                break
+        return [*ended, *((Fate.THROUGH, left) for left in states)]
+
+    def _rule(self, chain: Chain, rule: Rule, state: State) -> Tried:
+        """A rule none of whose known matches fails is gone through step by step."""
+        for step in rule.steps:
+            if isinstance(step, MATCHES):
+                if holds(step, state, self.node, self.table.collections) is False:
+                    if isinstance(step, Recent) and self.node.clients is None:
+                        state = state.assuming(words.never_seen(step, state))
+                    yield None, state
+                    return
+            elif isinstance(step, SetMark | MapMark):
+                break  # what comes after may ask for the mark
+        yield from self._steps((chain, rule), rule.steps, state)
+
+    def _steps(self, place: tuple[Chain, Rule], steps: Sequence[Step], state: State) -> Tried:
+        for number, step in enumerate(steps):
+            if isinstance(step, Chance):
+                yield None, replace(state, chance=state.chance * (1 - step.share))
+                state = replace(state, chance=state.chance * step.share)
+            elif isinstance(step, MATCHES):
+                held = holds(step, state, self.node, self.table.collections)
+                if held is None:
+                    yield from self._either((place, steps[number + 1 :]), step, state)
+                    return
+                if held is False:
+                    yield None, state
+                    return
+            elif isinstance(step, SetMark | MapMark | Remember | Skipped):
+                state = self._done(place, step, state)
+            else:
+                yield from self._ending(place, step, state)
+                return
+        yield None, state
+
+    def _either(self, rest: tuple[tuple[Chain, Rule], Sequence[Step]], match: Match, state: State) -> Tried:
+        """Both ways of what is not known."""
+        place, steps = rest
+        asked = words.asked(match, self._place(place[0]), place[1])
+        if all(isinstance(step, Remember | Skipped) for step in steps):
+            yield None, state
+            return
+        if len(state.conditions) >= MOST_CONDITIONS:
+            yield None, state.assuming(f"does not hold: {asked}")
+            return
+        yield None, state.where(asked, False)
+        yield from self._steps(place, steps, state.where(asked, True))
+
+    # ------------------------------------------------------------------ statements
+
+    def _note(self, place: tuple[Chain, Rule], said: str, effect: Effect = Effect.NONE) -> Note:
+        chain, rule = place
+        return Note(self._place(chain), rule.label, said, rule.text, rule.comment, effect)
+
+    def _done(
+        self, place: tuple[Chain, Rule], step: SetMark | MapMark | Remember | Skipped, state: State
+    ) -> State:
+        """A statement after which the rule goes on."""
+        match step:
+            case SetMark(_, _, True):
+                mark = (state.connection_mark & step.keep) ^ step.flip
+                return replace(state, connection_mark=mark)
+            case SetMark():
+                marked = replace(state, mark=(state.mark & step.keep) ^ step.flip)
+            case MapMark(key, name):
+                marked = replace(state, mark=self._mapped_mark(key, name, state))
+            case Remember(name):
+                return state.noted(self._note(place, f"puts the client in list {name}"))
+            case Skipped(text):
+                return state.assuming(f"changes nothing that matters: {text}")
+        if marked.mark == state.mark:
+            return marked
+        return marked.noted(self._note(place, f"the packet's mark becomes {marked.mark:#x}", Effect.MARK))
+
+    def _mapped_mark(self, key: tuple[object, ...], name: str, state: State) -> int:
+        collection = self.table.collections.get(name)
+        wanted = next(keys(key, state, self.node))  # type: ignore[arg-type]
+        element = collection.find(wanted) if collection and wanted else None
+        if element is None or not isinstance(element.data, SetMark):
+            return state.mark
+        return (state.mark & element.data.keep) ^ element.data.flip
+
+    def _ending(self, place: tuple[Chain, Rule], step: Statement, state: State) -> Tried:
+        match step:
+            case Look():
+                yield from self._look(place, step, state)
+            case Jump(name) | Goto(name):
+                yield from self._other(place, step, name, state)
+            case End.CONTINUE:
+                yield None, state
+            case End.RETURN:
+                yield Fate.RETURN, state.noted(self._note(place, step.value))
+            case End.ACCEPT:
+                yield Fate.ACCEPT, state.noted(self._note(place, step.value))
+            case End.DROP:
+                yield Fate.DROPPED, state.noted(self._note(place, step.value, Effect.DISCARDED))
+            case Reject(how):
+                said = f"rejected with {how}"
+                yield Fate.REJECTED, state.noted(self._note(place, said, Effect.DISCARDED))
+            case _:
+                yield Fate.ACCEPT, self._translated(place, step, state)
+
+    def _other(self, place: tuple[Chain, Rule], step: Jump | Goto, name: str, state: State) -> Tried:
+        chain = self.table.chains.get(name)
+        if chain is None:
+            yield None, state.assuming(f"chain {name}, which is not in what was read, does nothing")
+            return
+        entered = state.noted(self._note(place, f"goes through chain {name}"))
+        through = Fate.RETURN if isinstance(step, Goto) else None
+        for fate, after in self._chain(chain, entered):
+            if fate not in {Fate.THROUGH, Fate.RETURN}:
+                yield fate, after
+            elif after.effect() == entered.effect():
+                note = self._note(place, f"asks chain {name}, where nothing is for it", Effect.IDLE)
+                yield through, replace(after, notes=(*state.notes, note))
+            else:
+                yield through, after
+
+    def _look(self, place: tuple[Chain, Rule], step: Look, state: State) -> Tried:
+        """Each element that may be found, each with its share."""
+        collection = step.inline or self.table.collections.get(step.name)
+        try:
+            asked = list(keys(step.key, state, self.node))
+        except Absent:
+            yield None, state
+            return
+        if collection is None or None in asked:
+            yield None, state.assuming(f"has nothing for it: {step.name or place[1].text}")
+            return
+        counted: dict[str, tuple[Element | None, int]] = {}
+        for key in asked:
+            element = collection.find(key) if key is not None else None
+            _, times = counted.get(repr(element), (element, 0))
+            counted[repr(element)] = element, times + 1
+        for element, times in counted.values():
+            share = replace(state, chance=state.chance * Fraction(times, len(asked)))
+            if element is None or element.data is None:
+                yield None, share
+            else:
+                yield from self._take(place, step, element, share)
+
+    def _take(self, place: tuple[Chain, Rule], step: Look, element: Element, state: State) -> Tried:
+        has = words.element(step, element)
+        chain, rule = place
+        place = chain, replace(rule, comment=element.comment or rule.comment)
+        match element.data:
+            case Translate(address, port) as target:
+                wanted = target if step.port is None else Translate(address, step.port or port)
+                yield Fate.ACCEPT, _to(wanted, state).noted(self._note(place, has, Effect.TRANSLATED))
+            case Jump() | Goto() | End() | Reject():
+                for fate, after in self._ending(place, element.data, state):
+                    yield fate, words.renoted(after, len(state.notes), has)
+            case _:
+                yield None, state
+
+    def _translated(self, place: tuple[Chain, Rule], step: Statement, state: State) -> State:
+        effect = Effect.TRANSLATED
+        match step:
+            case Translate():
+                changed = _to(step, state)
+                said = f"the destination becomes {words.destination(step, changed.packet)}"
+            case Redirect(port):
+                local = self._own(state)
+                changed = _to(Translate(local, port), state)
+                said = "the destination becomes the node itself"
+            case Masquerade(address):
+                effect = Effect.MASQUERADED
+                changed = replace(state, masqueraded=address or "the node")
+                said = f"the source becomes {address or 'an address of the node'}"
+            case _:
+                return state
+        return changed.noted(self._note(place, said, effect))
+
+    def _own(self, state: State) -> Address:
+        """Where `Redirect` sends: the address of the interface it came by, or loopback; one stands for all here."""
+        family = state.packet.destination.version
+        own = sorted((a for a in self.node.addresses or () if a.version == family), key=int)
+        return next(iter(own), state.packet.destination)
+
+
+def _to(step: Translate, state: State) -> State:
+    address = step.address.first if isinstance(step.address, Span) else step.address
+    port = step.port.first if isinstance(step.port, Span) else step.port
+    packet = replace(
+        state.packet,
+        destination=address or state.packet.destination,  # type: ignore[arg-type]
+        port=port or state.packet.port,  # type: ignore[arg-type]
+    )
+    return replace(state, packet=packet, translated=True)
+
+
+def merged(states: list[State]) -> list[State]:
+    """Those that differ in nothing but how they came about once, with all their chances."""
+    if len(states) < 2:
+        return states
+    kept: dict[tuple[State, frozenset[tuple[str, bool]]], State] = {}
+    for state in states:
+        key = state.effect(), state.conditions
+        known = kept.get(key)
+        kept[key] = state if known is None else _both(known, state, known.chance + state.chance)
+    found: list[State] = []
+    for state in kept.values():
+        for at, other in enumerate(found):
+            if _same_either_way(state, other):
+                found[at] = _either_way(state, other)
+                break
+        else:
+            found.append(state)
+    return found
+
+
+def _both(one: State, other: State, chance: Fraction) -> State:
+    return replace(one, chance=chance, assumed=one.assumed | other.assumed)
+
+
+def _either_way(one: State, other: State) -> State:
+    """The way on which it does not hold stands for both."""
+    ((asked, held),) = one.conditions - other.conditions
+    kept = other if held else one
+    shared = replace(
+        _both(kept, one if held else other, kept.chance), conditions=one.conditions & other.conditions
+    )
+    return shared.assuming(f"the same comes of it whether this holds or not: {asked}")
+
+
+def _same_either_way(one: State, other: State) -> bool:
+    """Whether they differ in one condition only, which the one takes to hold and the other not to."""
+    apart = one.conditions ^ other.conditions
+    return (
+        len(apart) == 2
+        and len({asked for asked, _ in apart}) == 1
+        and one.chance == other.chance
+        and one.effect() == other.effect()
+    )

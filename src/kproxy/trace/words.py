@@ -1,0 +1,111 @@
+"""How a walk speaks of matches, elements and destinations.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kproxy.net import Address
+from kproxy.trace.rules import (
+    Element,
+    End,
+    Goto,
+    InSet,
+    Is,
+    Jump,
+    Look,
+    Match,
+    Pattern,
+    Recent,
+    Reject,
+    Rule,
+    SetMark,
+    Span,
+    Translate,
+    Unknown,
+    Unread,
+)
+from kproxy.trace.state import Effect, Packet, State
+
+
+def socket(address: Address, port: int) -> str:
+    """An address and a port, as URLs write them."""
+    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
+
+
+def destination(step: Translate, packet: Packet) -> str:
+    """Where DNAT sends; of a range all of it."""
+    if isinstance(step.address, Span) or isinstance(step.port, Span):
+        return f"{_part(step.address) or packet.destination} port {_part(step.port) or packet.port}, any of these"
+    return socket(packet.destination, packet.port)
+
+
+def _part(value: object) -> str:
+    return f"{value.first}-{value.last}" if isinstance(value, Span) else "" if value is None else str(value)
+
+
+def asked(match: Match, place: str, rule: Rule) -> str:
+    """A match that is not known, and where it stands."""
+    match match:
+        case Unknown(text):
+            what = f"unknown match `{text}`"
+        case InSet(_, name):
+            what = f"set {name}, which is not in what was read"
+        case Recent(name):
+            what = f"list {name} has the client, which may have been too long ago"
+        case Is(key):
+            unread = [one.text for one in key if isinstance(one, Unread)]
+            names = unread or [getattr(one, "value", str(one)) for one in key]
+            what = f"what is not known: {', '.join(names)}"
+        case _:
+            what = "chance"
+    return f"{what} ({place} {rule.label}: {rule.text})"
+
+
+def never_seen(match: Recent, state: State) -> str:
+    """What is assumed of session affinity."""
+    seconds = f" in the last {match.seconds} s" if match.seconds else ""
+    return f"no endpoint of the Service has session affinity with {state.packet.source}{seconds}"
+
+
+def element(step: Look, found: Element) -> str:
+    """What a map has for the packet."""
+    where = f"map {step.name}" if step.name else "the map in the rule"
+    return f"{where} has {key(found.key)} : {data(found)}"
+
+
+def key(pattern: tuple[Pattern, ...]) -> str:
+    """An element's key as nft writes it."""
+    return " . ".join(_pattern(part) for part in pattern)
+
+
+def _pattern(pattern: Pattern) -> str:
+    return f"{pattern.first}-{pattern.last}" if isinstance(pattern, Span) else str(pattern)
+
+
+def data(found: Element) -> str:
+    """What is under a key."""
+    match found.data:
+        case Jump(name):
+            return f"jump {name}"
+        case Goto(name):
+            return f"goto {name}"
+        case End() as end:
+            return end.name.lower()
+        case Reject(how):
+            return f"reject with {how}"
+        case Translate(address, port):
+            return f"{_part(address)} . {_part(port)}" if port else _part(address)
+        case SetMark(_, flip):
+            return f"mark {flip:#x}"
+        case None:
+            return ""
+
+
+def renoted(state: State, at: int, said: str) -> State:
+    """The step at a place of the way told in other words."""
+    if at >= len(state.notes):
+        return state
+    notes = list(state.notes)
+    quiet = ", where nothing is for it" if notes[at].effect is Effect.IDLE else ""
+    notes[at] = replace(notes[at], words=f"{said}{quiet}")
+    return replace(state, notes=tuple(notes))

@@ -1,0 +1,179 @@
+"""Saved rules of generated worlds: what `trace` says of them is what the oracle allows, in every mode.
+
+The simulator's place is taken by saved text that is read and walked by `trace`: readers, walk and journey are held to the
+specification by the same questions as the backends are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from kproxy.backends.iptables import base
+from kproxy.backends.iptables.program import program as iptables_program
+from kproxy.backends.iptables.program import ruleset
+from kproxy.backends.ipvs.chains import Options as IpvsOptions
+from kproxy.backends.ipvs.compile import Context
+from kproxy.backends.ipvs.program import program as ipvs_program
+from kproxy.backends.nftables.base import Options as NftOptions
+from kproxy.backends.nftables.diff import Rewrite
+from kproxy.backends.nftables.program import program as nft_program
+from kproxy.backends.nftables.rules import Constant, Remember
+from kproxy.backends.nftables.table import Table
+from kproxy.conformance.bind import instances
+from kproxy.conformance.case import Case
+from kproxy.conformance.fuzz.generate import worlds
+from kproxy.conformance.run import Finding, run
+from kproxy.conformance.subject import load
+from kproxy.conformance.testbeds.simulator import BACKENDS, Simulator
+from kproxy.conformance.testbeds.simulator.walk import Compile, Node, Walk, Walked
+from kproxy.net import Packet
+from kproxy.plan import Plan
+from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+from kproxy.trace import node as trace_node
+from kproxy.trace.answer import Decision, answer
+from kproxy.trace.sources import Source as Saved
+from kproxy.trace.sources import together
+from kproxy.trace.state import Packet as TracePacket
+from kproxy.trace.state import State
+from tests.unit.trace import saved
+
+WORLDS = 30
+KPROXY = load("kproxy")
+
+Save = Callable[[Plan, int, Node], list[Saved]]
+
+
+def save_iptables(plan: Plan, mark: int, _: Node) -> list[Saved]:
+    rules = ruleset(iptables_program(plan, base.Options(masquerade_mark=mark)))
+    return [saved.source("saved", saved.iptables_save(rules))]
+
+
+def save_ipvs(plan: Plan, mark: int, node: Node) -> list[Saved]:
+    allowed = plan.node_ports.addresses
+    accepting = (a for a in node.addresses if not a.is_loopback and (allowed is None or a in allowed))
+    context = Context(node.addresses, tuple(sorted(accepting, key=int)))
+    made = ipvs_program(plan, context, IpvsOptions(masquerade_mark=mark))
+    texts = (saved.ipvs_save(made), saved.ipset_save(made), saved.ipvsadm_save(made))
+    bound = [f'{{"local": "{one}"}}' for one in made.needs if not hasattr(one, "text")]
+    device = f'[{{"ifname": "kube-ipvs0", "addr_info": [{", ".join(bound)}]}}]'
+    return [saved.source(f"saved {n}", text) for n, text in enumerate((*texts, device)) if text]
+
+
+def save_nftables(plan: Plan, mark: int, node: Node) -> list[Saved]:
+    table = Table(plan.family)
+    table.apply(Rewrite(nft_program(plan, NftOptions(masquerade_mark=mark))))
+    clients = [(address, numbers(table, chain)) for chain, address in node.recent if chain in table.chains]
+    return [saved.source("saved", saved.nft_json(table, {"affinity-clients": clients}))]
+
+
+def numbers(table: Table, chain: str) -> int:
+    """Under which number an endpoint's chain remembers its clients."""
+    (remember,) = [s for rule in table.chains[chain].rules for s in rule.steps if isinstance(s, Remember)]
+    (number,) = [part.number for part in remember.key if isinstance(part, Constant)]
+    return number
+
+
+SAVES: dict[str, Save] = {"iptables": save_iptables, "ipvs": save_ipvs, "nftables": save_nftables}
+
+
+def traced(save: Save) -> Compile:
+    """A mode's rules, saved and read again, in the place of its own evaluator."""
+
+    def compiled(plan: Plan, mark: int) -> Walk:
+        known: dict[Node, trace_node.Node] = {}
+
+        def walk(packet: Packet, place: Node) -> tuple[Walked, ...]:
+            if place not in known:
+                known[place] = together(save(plan, mark, place), sorted(place.addresses, key=int)).node
+            return walked(known[place], packet, place)
+
+        return walk
+
+    return compiled
+
+
+def walked(node: trace_node.Node, packet: Packet, place: Node) -> tuple[Walked, ...]:
+    clients: dict[str, set[object]] = {}
+    for name, address in place.recent:
+        clients.setdefault(name, set()).add(address)
+    own = packet.entry.from_host and node.is_local(packet.destination)
+    source = packet.destination if own and node.virtuals else packet.source
+    asked = TracePacket(
+        source, packet.destination, packet.protocol.value.lower(), packet.port, packet.entry.interface or ""
+    )
+    lists = trace_node.Node(clients={name: frozenset(found) for name, found in clients.items()})  # type: ignore[arg-type]
+    found = answer(node.merged(lists), asked)
+    held = [way for way in found.ways if all(held for _, held in way.state.conditions)]
+    return tuple(
+        Walked(outcome(one), (), remembered(way.state), one.chance)
+        for way in held
+        for one in found.decisions
+        if (one.destination, one.port, one.fate)
+        == (way.state.packet.destination, way.state.packet.port, way.fate)
+        and one.conditions == way.state.conditions
+    )
+
+
+def remembered(state: State) -> frozenset[str]:
+    told = [note for note in state.notes if note.words.startswith("puts the client in list ")]
+    lists = {note.words.removeprefix("puts the client in list ") for note in told}
+    return frozenset(lists | {note.chain.rpartition(" ")[2] for note in told})
+
+
+def outcome(one: Decision) -> Outcome:
+    match one.kind:
+        case "rejected":
+            return Failure.REJECTED
+        case "dropped":
+            return Failure.DROPPED
+        case "translated":
+            return Delivered(
+                one.destination, one.port, Source.MASQUERADED if one.masqueraded else Source.PRESERVED
+            )
+        case _ if (
+            one.masqueraded and not one.delivered
+        ):  # what stays on the node is its own, by whatever address
+            return Delivered(one.destination, one.port, Source.MASQUERADED)
+        case _:
+            return Failure.UNTOUCHED
+
+
+def findings(cases: Sequence[Case], mode: str) -> list[Finding]:
+    """What is not lawful and no known deviation, of what `trace` says about a mode's saved rules."""
+    able = [case for case in cases if not KPROXY.lacks(case, mode)]
+    profiles = {case.profile.name: case.profile for case in able}
+    progress = [
+        one
+        for name, profile in profiles.items()
+        for one in asyncio.run(
+            run(Simulator(profile, mode), instances([c for c in able if c.profile.name == name]))
+        )
+    ]
+    return [
+        finding
+        for one in progress
+        for finding in one.findings
+        if KPROXY.deviation(one.instance.case, mode, [finding.clauses]) is None
+    ]
+
+
+@pytest.mark.parametrize("mode", BACKENDS)
+def test_what_saved_rules_are_said_to_do_is_lawful(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BACKENDS, mode, traced(SAVES[mode]))
+    wrong = findings(tuple(worlds(2026, WORLDS)), mode)
+    assert not wrong, "\n".join(f"{f.what}: lawful {f.lawful}, seen {f.seen}" for f in wrong[:5])
+
+
+@pytest.mark.parametrize("mode", BACKENDS)
+def test_a_wrong_answer_would_be_found(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The positive control: a reader that loses every rule of the dispatch is noticed."""
+
+    def losing(plan: Plan, mark: int, node: Node) -> list[Saved]:
+        empty = Plan(family=plan.family, services=(), node_ports=plan.node_ports, detector=None)
+        return SAVES[mode](empty, mark, node)
+
+    monkeypatch.setitem(BACKENDS, mode, traced(losing))
+    assert len(findings(tuple(worlds(2026, 10)), mode)) > 10
