@@ -13,7 +13,7 @@ from kproxy.trace.state import Note, State
 
 _COMMENT = re.compile(r"(?P<name>[a-z0-9-]+/[a-z0-9.-]+(:[a-z0-9-]*)?)(?= |$)")
 _CHAIN = re.compile(
-    r"(service|external|firewall|endpoint|affinity)-[A-Z2-7]{8}-((cluster|local)-)?"
+    r"(affinity-[A-Z2-7]{8}-(cluster|local)|(service|external|firewall|endpoint)-[A-Z2-7]{8})-"
     r"(?P<namespace>[a-z0-9-]+)/(?P<service>[a-z0-9.-]+)/(tcp|udp|sctp)/(?P<port>[a-z0-9-]*)"
 )
 

@@ -131,13 +131,18 @@ def _field(field: Field, state: State, node: Node) -> Value | None:
             return _PLAIN[field](state)
 
 
-def _status(state: State) -> Value:
+def _status(state: State) -> frozenset[str]:
     translated = {"dnat"} if state.translated else set()
     return frozenset({"snat", *translated} if state.masqueraded else translated)
 
 
+def _state(state: State) -> Value:
+    """The states; iptables counts DNAT and SNAT among the states (man 8 iptables-extensions, conntrack)."""
+    return frozenset({"new" if state.tracked else "untracked"}) | _status(state)
+
+
 _PLAIN: dict[Field, Callable[[State], Value | None]] = {
-    Field.STATE: lambda state: frozenset({"new" if state.tracked else "untracked"}),
+    Field.STATE: _state,
     Field.STATUS: _status,
     Field.OUT: lambda state: state.out,
     Field.IN: lambda state: state.packet.interface,

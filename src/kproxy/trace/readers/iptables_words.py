@@ -246,12 +246,8 @@ def _port(field: Field) -> Callable[[Option], Match | None]:
 
 def _flags(field: Field) -> Callable[[Option], Match | None]:
     def made(option: Option) -> Match | None:
-        names = {name.lower() for name in option.values[0].split(",")}
-        if (
-            field is Field.STATE and "dnat" in names
-        ):  # conntrack's virtual states SNAT and DNAT are in its status
-            return _is(Field.STATUS, Flags(frozenset(names)), option)
-        return _is(field, Flags(frozenset(names)), option)
+        names = frozenset(name.lower() for name in option.values[0].split(","))
+        return _is(field, Flags(names), option)
 
     return made
 

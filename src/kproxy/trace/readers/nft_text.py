@@ -100,7 +100,10 @@ def _fib(held: Json) -> str:
 
 
 def _operation(sign: str) -> Callable[[Json], str]:
-    return lambda held: f" {sign} ".join(map(_expression, held))
+    def words(held: Json) -> str:
+        return f" {sign} ".join(f"{one:#x}" if isinstance(one, int) else _expression(one) for one in held)
+
+    return words
 
 
 def _member(member: Json) -> str:

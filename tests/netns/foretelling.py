@@ -1,0 +1,129 @@
+"""A testbed that foretells by `kproxy trace` what each probe will meet, from the rules of the node that judges it.
+
+The rules are read inside the node's namespace as on a live node; then the packet is sent, and what came out otherwise is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, cast
+
+from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.case import DEFAULT, Case, Probe, Profile, VantageKind
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.run import run
+from kproxy.conformance.subject import Subject
+from kproxy.conformance.testbed import Observation
+from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
+from kproxy.lab import topology
+from kproxy.lab.processes import Xtables
+from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+from kproxy.trace import live
+from kproxy.trace.answer import Answer, Decision, answer
+from kproxy.trace.sources import Known
+from kproxy.trace.state import Packet
+
+if TYPE_CHECKING:  # pytest would take it for a class of tests
+    from kproxy.conformance.testbed import Testbed
+
+GROUPS = (
+    "cluster-ip.",
+    "no-endpoints.",
+    "source-ranges.",
+    "external-policy.local",
+    "internal-policy.",
+    "node-port.",
+)
+MOST = 8
+
+
+def chosen() -> list[Case]:
+    """Cases of first packets, of one profile, some of each group."""
+    plain = [case for case in CATALOGUE if case.id.startswith(GROUPS) and case.profile == DEFAULT]
+    able = [case for case in plain if not any(feature.value == "sctp" for feature in case.features)]
+    return able[:: max(1, len(able) // MOST)]
+
+
+class Foretelling:
+    """The lab's testbed, which asks `trace` about each probe before it is sent."""
+
+    def __init__(self, testbed: NetnsTestbed, read: Callable[[NetnsTestbed, str], Known]) -> None:
+        self._testbed, self._read = testbed, read
+        self._known: dict[str, Known] = {}
+        self.asked = 0
+        self.otherwise: list[str] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._testbed, name)
+
+    async def settle(self) -> None:
+        await self._testbed.settle()
+        self._known = {node: self._read(self._testbed, node) for node in topology.NODES}
+
+    async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
+        seen = await self._testbed.probe(instance, probe, count)
+        if probe.sender.kind is VantageKind.SPOOFED or probe.sticks or probe.mark:
+            return seen
+        question = instance.question(probe.sender, probe.to)
+        asked = question.packet
+        packet = Packet(
+            asked.source,
+            asked.destination,
+            asked.protocol.value.lower(),
+            asked.port,
+            asked.entry.interface or "",
+        )
+        found = answer(self._known[question.judge].node, packet)
+        self.asked += 1
+        for one in seen:
+            if not one.outcomes & outcomes(found):
+                told = f"{instance.case.id}: {probe.sender} -> {probe.to}: trace says {outcomes(found)}"
+                self.otherwise.append(f"{told}, seen {one.text}")
+        return seen
+
+
+def outcomes(found: Answer) -> frozenset[Outcome]:
+    """All that may happen, in the specification's words."""
+    return frozenset(_outcome(one) for one in found.decisions)
+
+
+def _outcome(one: Decision) -> Outcome:
+    match one.kind:
+        case "rejected":
+            return Failure.REJECTED
+        case "dropped":
+            return Failure.DROPPED
+        case "translated":
+            source = Source.MASQUERADED if one.masqueraded else Source.PRESERVED
+            return Delivered(one.destination, one.port, source)
+        case _:
+            return Failure.UNTOUCHED
+
+
+def read_inside(testbed: NetnsTestbed, node: str) -> Known:
+    with testbed.lab.network[node].entered():
+        return live.read((), ())
+
+
+def foretold(
+    subject: Subject, mode: str, variant: Xtables, read: Callable[[NetnsTestbed, str], Known]
+) -> Foretelling:
+    cases = [case for case in chosen() if not subject.lacks(case, mode)]
+    kept: list[Foretelling] = []
+
+    @asynccontextmanager
+    async def opened(profile: Profile, asked: Sequence[Instance]) -> AsyncIterator[Foretelling]:
+        async with opener(subject, mode, variant)(profile, asked) as testbed:
+            assert isinstance(testbed, NetnsTestbed)
+            kept.append(Foretelling(testbed, read))
+            yield kept[0]
+
+    async def ask() -> None:
+        asked = instances(cases)
+        async with opened(cases[0].profile, asked) as testbed:
+            await run(cast("Testbed", testbed), asked)
+
+    asyncio.run(ask())
+    return kept[0]

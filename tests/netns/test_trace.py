@@ -1,0 +1,36 @@
+"""What `kproxy trace` says is what packets meet: cases of the catalogue, each probe foretold from the node's own rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kproxy.conformance.subject import load
+from kproxy.conformance.testbeds.netns import NetnsTestbed
+from kproxy.lab.processes import Xtables
+from kproxy.trace.sources import Known
+from tests.netns.foretelling import foretold, read_inside
+
+
+@pytest.mark.parametrize(
+    ("mode", "variant"),
+    [("iptables", Xtables.NFT), ("iptables", Xtables.LEGACY), ("nftables", Xtables.NFT)],
+    ids=lambda value: getattr(value, "value", value),
+)
+def test_packets_meet_what_trace_says(mode: str, variant: Xtables) -> None:
+    found = foretold(load("kproxy"), mode, variant, read_inside)
+    assert not found.otherwise, "\n".join(found.otherwise[:8])
+    assert found.asked > 40
+
+
+def test_rules_that_were_read_too_early_are_found_out() -> None:
+    """The positive control: before the first Service there is nothing to translate."""
+    first: dict[str, Known] = {}
+
+    def empty(testbed: NetnsTestbed, node: str) -> Known:
+        known = first.setdefault(node, read_inside(testbed, node))
+        return replace(known, node=replace(known.node, tables=(), virtuals={}))
+
+    found = foretold(load("kproxy"), "nftables", Xtables.NFT, empty)
+    assert len(found.otherwise) > 10

@@ -1,0 +1,13 @@
+"""What `kproxy trace` says of virtual servers, sets and chains is what packets meet."""
+
+from __future__ import annotations
+
+from kproxy.conformance.subject import load
+from kproxy.lab.processes import Xtables
+from tests.netns.foretelling import foretold, read_inside
+
+
+def test_packets_meet_what_trace_says() -> None:
+    found = foretold(load("kproxy"), "ipvs", Xtables.LEGACY, read_inside)
+    assert not found.otherwise, "\n".join(found.otherwise[:8])
+    assert found.asked > 40
