@@ -98,6 +98,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     HERE / "spec/coverage.json": coverage.document,
     HERE / "spec/regressions.md": regressions.page,
     HERE / "spec/explain.md": lambda: samples.refreshed(HERE / "spec/explain.md"),
+    HERE / "trace.md": lambda: samples.refreshed(HERE / "trace.md"),
     HERE / "spec/topics/README.md": topics.index,
     **{HERE / f"spec/topics/{topic}.md": partial(topics.page, topic) for topic in topics.topics()},
 }
