@@ -46,6 +46,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "conformance": {"spec", "api", "net", "lab", "lab.topology"},
     "conformance.testbeds.simulator": PIPE
     | {"conformance", "backends", "backends.*", "spec", "lab.topology"},
+    # what pytest finds: asleep until it is asked for
+    "pytest_plugin": {"conformance"},
     "conformance.command": {"conformance", "conformance.testbeds.simulator"},
     "conformance.fuzz.command": {"conformance", "conformance.command"},
     # somebody's cluster in the lab: one kept running, two compared

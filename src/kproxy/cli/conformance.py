@@ -1,4 +1,4 @@
-"""Words of ``kproxy conformance``: run, fuzz, list the catalogue; `kproxy.cli.report` has those of report."""
+"""Words of ``kproxy conformance``: run, fuzz, list and show the catalogue; `kproxy.cli.report` has those of report."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ def add(commands: Commands) -> None:
     _add_fuzz(actions)
     report.add(actions)
     _add_list(actions.add_parser("list", help="list the catalogue"))
+    _add_show(
+        actions.add_parser("show", help="all about one case: what it does, asks and cites, and where it runs")
+    )
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
@@ -30,6 +33,17 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     )
     report.add_forms(run)
     run.add_argument("--evidence", type=Path, default=Path("evidence"), help="where failures leave evidence")
+    run.add_argument(
+        "--xfails",
+        default="",
+        metavar="FILE",
+        help="cases that are expected to fail, one a line: GLOB [MODE]  # REASON; one that passes has failed",
+    )
+    run.add_argument(
+        "--dryrun",
+        action="store_true",
+        help="run nothing; say which cases would be run where, and why not others",
+    )
     run.add_argument(
         "--where-possible",
         action="store_true",
@@ -100,6 +114,11 @@ def _add_list(listing: argparse.ArgumentParser) -> None:
     )
     listing.add_argument("--json", default="", metavar="FILE", help="write it as JSON; - for standard output")
     listing.set_defaults(command=_list)
+
+
+def _add_show(show: argparse.ArgumentParser) -> None:
+    show.add_argument("case", metavar="ID", help="as `kproxy conformance list` has it")
+    show.set_defaults(command=_show)
 
 
 def _add_fuzz(actions: Commands) -> None:
@@ -182,6 +201,8 @@ def _run(options: argparse.Namespace) -> int:
             markdown=options.markdown,
             html=options.html,
             evidence=options.evidence,
+            xfails=options.xfails,
+            dryrun=options.dryrun,
             where_possible=options.where_possible,
             lacking_packages=options.lacking_packages,
         )
@@ -228,3 +249,9 @@ def _list(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
 
     return command.listing(tuple(options.case), tuple(options.regression), json=options.json)
+
+
+def _show(options: argparse.Namespace) -> int:
+    from kproxy.conformance import command
+
+    return command.show(options.case)

@@ -6,6 +6,7 @@ The conformance half's composition root; `kproxy.cli` only parses words for it.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import fnmatch
 import os
 import random
@@ -19,7 +20,7 @@ from functools import partial
 from rich.console import Console
 from rich.markup import escape
 
-from kproxy.conformance import live, modes, part
+from kproxy.conformance import live, modes, part, xfails
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions, again
@@ -29,7 +30,8 @@ from kproxy.conformance.reports import document, overview
 from kproxy.conformance.reports.outputs import CannotWrite, Outputs, put, write
 from kproxy.conformance.reports.results import CANNOT_RUN, Report, exit_code
 from kproxy.conformance.session import OpenTestbed, Session, conduct
-from kproxy.conformance.subject import BadSubject, Subject, load
+from kproxy.conformance.subject import BUNDLED, BadSubject, Subject, load
+from kproxy.conformance.xfails import BadXfails
 
 
 class CannotRun(Exception):
@@ -66,13 +68,16 @@ def run(options: RunOptions) -> int:
         has_mode(subject, options.mode)
         cases = _cases(options)
         options.outputs.check()
+        xfails.read(options.xfails)
         runs = modes.each(options, subject)
         if options.lacking_packages:
             return _print_lacking_packages(runs, cases)
+        if options.dryrun:
+            return _print_dryrun(runs, subject, cases, console)
         if len(runs) > 1:
             return _run_every(runs, subject, cases, console)
         return _run_one(runs[0], subject, cases, console)
-    except (BadSubject, CannotRun, CannotWrite) as reason:
+    except (BadSubject, BadXfails, CannotRun, CannotWrite) as reason:
         return cannot_run(reason)
 
 
@@ -81,6 +86,17 @@ def _print_lacking_packages(runs: Sequence[RunOptions], cases: Sequence[Case]) -
 
     packages = every.lacking_packages(runs, cases)
     sys.stdout.write(f"{' '.join(packages)}\n")
+    return 0
+
+
+def _print_dryrun(
+    runs: Sequence[RunOptions], subject: Subject, cases: Sequence[Case], console: Console
+) -> int:
+    from kproxy.conformance import dryrun
+
+    simulated = runs[0].testbed == "simulator"
+    for line in dryrun.lines(runs, subject, cases, _outside_simulator if simulated else lambda _: ""):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
@@ -122,7 +138,7 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
     with live.live(console) as board:
         tell = partial(board.tell, "")
         report = _left_alone(options, lambda: asyncio.run(conduct(session, open_testbed, tell)))
-    return _finish(report, options, console)
+    return _finish(xfails.applied(report, xfails.read(options.xfails)), options, console)
 
 
 def _left_alone(options: RunOptions, work: Callable[[], Report]) -> Report:
@@ -256,6 +272,28 @@ def listing(globs: Sequence[str], regressions: Sequence[str] = (), *, json: str)
         put(document.text(document.of_catalogue(cases)), json)
     else:
         _print_cases(cases, Console())
+    return 0
+
+
+def _outside_simulator(case: Case) -> str:
+    """Why the simulator cannot run a case; empty when it can."""
+    from kproxy.conformance.testbeds.simulator import Simulator
+
+    return Simulator(case.profile).lacks(case) or ""
+
+
+def show(name: str) -> int:
+    """Print all about one case; 2 when there is none of that name."""
+    from kproxy.conformance import show as shown
+
+    case = next((case for case in CATALOGUE if case.id == name), None)
+    if case is None:
+        near = difflib.get_close_matches(name, [case.id for case in CATALOGUE], 3)
+        meant = f"did you mean {' or '.join(near)}?" if near else "`kproxy conformance list` shows them all"
+        return cannot_run(CannotRun(f"no case is called {name}; {meant}"))
+    subjects = [load(known, "kube-proxy") for known in BUNDLED]
+    for line in shown.lines(case, _outside_simulator(case), subjects):
+        sys.stdout.write(f"{line}\n")
     return 0
 
 

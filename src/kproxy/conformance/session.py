@@ -67,9 +67,9 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
             reason = f"{session.subject.name} does not claim {names}"
             results[case.id] = CaseResult(case=case, result=Result.UNSUPPORTED, seconds=0.0, reason=reason)
     entrance = Entrance(asyncio.Semaphore(session.parallel))
-    labs = _labs([case for case in session.cases if case.id not in results], session.largest)
+    groups = labs([case for case in session.cases if case.id not in results], session.largest)
     done = await asyncio.gather(
-        *(_profile(session, profile, cases, open_testbed, entrance, tick) for profile, cases in labs)
+        *(_profile(session, profile, cases, open_testbed, entrance, tick) for profile, cases in groups)
     )
     results.update({entry.case.id: entry for group in done for entry in group})
     return Report(
@@ -82,7 +82,7 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
     )
 
 
-def _labs(cases: Sequence[Case], largest: int) -> list[tuple[Profile, list[Case]]]:
+def labs(cases: Sequence[Case], largest: int) -> list[tuple[Profile, list[Case]]]:
     """A lab for each profile, or several of about one size where it has too many cases."""
     groups: dict[Profile, list[Case]] = {}
     for case in cases:

@@ -44,7 +44,7 @@ def show_details(report: Report, console: Console, name: str = "") -> None:
     for entry in report.results:
         if entry.result is Result.FAILED:
             heading = f"{whose}{entry.case.id}: {entry.case.about}"
-            _show(console, entry.result, heading, _failure_lines(entry, report))
+            _show(console, entry.result, heading, failure_lines(entry, report))
     for reason, entries in _broken_by_reason(report.results).items():
         _show(console, Result.BROKEN, whose + reason, _broken_lines(entries, report))
 
@@ -110,8 +110,10 @@ def _show(console: Console, result: Result, heading: str, lines: Iterable[str]) 
         console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _failure_lines(entry: CaseResult, report: Report) -> Iterator[str]:
+def failure_lines(entry: CaseResult, report: Report) -> Iterator[str]:
     """What was lawful, what was seen, the clauses, where the evidence is, how to run it again."""
+    if not entry.findings:
+        yield entry.reason
     for finding in entry.findings:
         yield f"{finding.instance.family.value}, step {finding.step}: {finding.what}"
         yield f"  lawful:  {finding.lawful}"

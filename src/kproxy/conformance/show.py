@@ -1,0 +1,103 @@
+"""All about one case, in words: what it does and asks, what it cites, where it runs.  Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+import yaml
+
+from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.case import DEFAULT, Case, Mutation, Profile
+from kproxy.conformance.regressions import REGRESSIONS
+from kproxy.conformance.subject import Subject
+from kproxy.conformance.wording import demands, describe
+from kproxy.conformance.world import Change, Put, Remove, RestartProxy, World
+from kproxy.spec.clauses import CLAUSES
+from kproxy.spec.outcome import ClauseId
+
+_WIDTH = 118
+
+
+def lines(case: Case, outside_simulator: str, subjects: Sequence[Subject]) -> Iterator[str]:
+    """The case as lines of text.
+
+    ``outside_simulator``: why the simulator cannot run it, if so; ``subjects``: whose claims are told.
+    """
+    yield f"{case.id}{' (slow)' if case.slow else ''}"
+    yield from _wrapped(case.about)
+    yield from _wrapped(case.notes)
+    yield ""
+    yield from _table(_facts(case, outside_simulator, subjects))
+    yield from ("", "Clauses")
+    for name in sorted(case.clauses):
+        clause = CLAUSES[ClauseId(name)]
+        yield f"  {clause.id} ({clause.level.value}, {clause.authority.value})"
+        yield from _wrapped(clause.text, 4)
+        yield from (f"    {source}" for source in clause.source)
+    if case.regressions:
+        yield from ("", "Holds what was reported")
+    for report in (REGRESSIONS[name] for name in sorted(case.regressions)):
+        yield from _wrapped(f"{report.id}: {report.what}")
+        yield from (f"    {address}" for _, address in report.links)
+    instance = instances([case])[0]
+    yield from ("", f"Steps, as in {instance.family.value}")
+    yield from _steps(instance)
+
+
+def _facts(case: Case, outside_simulator: str, subjects: Sequence[Subject]) -> Iterator[tuple[str, str]]:
+    yield "features", ", ".join(sorted(feature.value for feature in case.features)) or "none but the core"
+    yield "families", ", ".join(family.value for family in case.families)
+    yield "profile", f"{case.profile.name}{_settings(case.profile)}"
+    yield "runs in", "a kernel" if outside_simulator else "a kernel, and the simulator"
+    if outside_simulator:
+        yield "", outside_simulator
+    for subject in subjects:
+        for mode in subject.modes:
+            if missing := subject.lacks(case, mode):
+                names = ", ".join(sorted(feature.value for feature in missing))
+                yield subject.name, f"does not claim {names} in mode {mode}"
+            elif known := subject.deviation(case, mode):
+                yield subject.name, f"deviates in mode {mode}: {known.text} ({known.link})"
+    yield "run it", f"kproxy conformance run --case '{case.id}'"
+
+
+def _settings(profile: Profile) -> str:
+    changed = [
+        f"{field.name}={value!r}"
+        for field in fields(Profile)
+        if field.name != "name" and (value := getattr(profile, field.name)) != getattr(DEFAULT, field.name)
+    ]
+    return f" ({', '.join(changed)})" if changed else ""
+
+
+def _table(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
+    return (f"  {name:<11} {text}" for name, text in rows)
+
+
+def _steps(instance: Instance) -> Iterator[str]:
+    world = World(instance)
+    for number, step in enumerate(instance.case.steps, 1):
+        yield f"  {number}. {': '.join(filter(None, (describe(step), demands(step))))}"
+        if isinstance(step, Mutation):
+            yield from _objects(world.change(step))
+
+
+def _objects(changes: Sequence[Change]) -> Iterator[str]:
+    for change in changes:
+        match change:
+            case Put(document=document):
+                text = yaml.safe_dump(document, sort_keys=False)
+                yield textwrap.indent(f"---\n{text}".rstrip(), "     ")
+            case Remove(key=(kind, namespace, name)):
+                yield f"     # {kind} {namespace}/{name} is deleted"
+            case RestartProxy(meanwhile=meanwhile):
+                yield from _objects(meanwhile)
+            case _:
+                yield f"     # {change}"
+
+
+def _wrapped(text: str, indent: int = 2) -> list[str]:
+    blank = " " * indent
+    return textwrap.wrap(text, _WIDTH, initial_indent=blank, subsequent_indent=blank)

@@ -1,0 +1,88 @@
+"""Failures that somebody expects: a file with a case on each line, held to strictly.
+
+    # comment
+    affinity.clients-stick            # forgets clients after a restart (https://example.com/issues/1)
+    conntrack.* nftables              # in that mode only
+
+A case that is listed and fails is a deviation; one that is listed and passes has failed, so that the list never
+excuses more than it must.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kproxy.conformance.case import Case
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.reports.results import CaseResult, Report, Result
+
+_LINE = re.compile(r"(?P<glob>\S+)(?:\s+(?P<mode>[^\s#]+))?\s+#\s*(?P<reason>\S.*)")
+FORM = "GLOB [MODE]  # REASON"
+
+
+class BadXfails(Exception):
+    """A file that cannot be used; says what is wrong and where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Xfail:
+    """A line: which cases, in which mode (empty: in all), why, and where it says so (``FILE:LINE``)."""
+
+    glob: str
+    mode: str = ""
+    reason: str
+    where: str
+
+    def covers(self, case: Case, mode: str) -> bool:
+        """Whether the case is expected to fail in that mode."""
+        return self.mode in {"", mode} and fnmatch.fnmatchcase(case.id, self.glob)
+
+
+def read(path: str) -> tuple[Xfail, ...]:
+    """The lines of a file; no path, no lines.  Raises `BadXfails`."""
+    if not path:
+        return ()
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadXfails(f"--xfails {path}: {getattr(error, 'strerror', '') or error}") from error
+    return parse(text, path)
+
+
+def parse(text: str, name: str) -> tuple[Xfail, ...]:
+    """The lines of a text; ``name`` is for messages.  Raises `BadXfails`."""
+    lines = enumerate(map(str.strip, text.splitlines()), 1)
+    return tuple(_xfail(line, f"{name}:{number}") for number, line in lines if line and line[0] != "#")
+
+
+def _xfail(line: str, where: str) -> Xfail:
+    match = _LINE.fullmatch(line)
+    if not match:
+        raise BadXfails(f"{where}: {line!r} is not of the form {FORM}")
+    found = Xfail(glob=match["glob"], mode=match["mode"] or "", reason=match["reason"], where=where)
+    if not any(fnmatch.fnmatchcase(case.id, found.glob) for case in CATALOGUE):
+        raise BadXfails(f"{where}: no case matches {found.glob}; `kproxy conformance list` shows them all")
+    return found
+
+
+def applied(report: Report, xfails: Sequence[Xfail]) -> Report:
+    """The report where what was expected to fail may fail, and may not pass."""
+    return replace(report, results=tuple(_expected(entry, report.mode, xfails) for entry in report.results))
+
+
+def _expected(entry: CaseResult, mode: str, xfails: Sequence[Xfail]) -> CaseResult:
+    xfail = next((one for one in xfails if one.covers(entry.case, mode)), None)
+    if xfail is None:
+        return entry
+    match entry.result:
+        case Result.FAILED:
+            return replace(entry, result=Result.DEVIATION, reason=f"{xfail.reason} ({xfail.where})")
+        case Result.PASSED:
+            reason = f"passes, and {xfail.where} expects it to fail ({xfail.reason}): take it out"
+            return replace(entry, result=Result.FAILED, reason=reason)
+        case _:
+            return entry

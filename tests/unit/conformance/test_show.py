@@ -1,0 +1,70 @@
+"""`kproxy conformance show` and `--dryrun`: all about a case, and what a run would do."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from kproxy.cli import main
+from kproxy.conformance.case import Case
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.regressions import REGRESSIONS
+from kproxy.conformance.show import lines
+from kproxy.conformance.subject import load
+from kproxy.spec.clauses import CLAUSES
+from kproxy.spec.outcome import ClauseId
+
+KPROXY = load("kproxy")
+
+
+@pytest.mark.parametrize("case", CATALOGUE, ids=lambda case: case.id)
+def test_a_case_is_shown_with_its_clauses_reports_steps_and_objects(case: Case) -> None:
+    text = "\n".join(lines(case, "", [KPROXY]))
+    assert text.startswith(case.id)
+    for clause in case.clauses:
+        assert clause in text
+        assert all(source in text for source in CLAUSES[ClauseId(clause)].source)
+    assert all(address in text for name in case.regressions for _, address in REGRESSIONS[name].links)
+    assert f"  {len(case.steps)}. " in text
+
+
+def test_objects_are_yaml_that_kubectl_would_take(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "show", "cluster-ip.every-endpoint-of-six"]) == 0
+    out = capsys.readouterr().out
+    indented = [line[5:] for line in out.splitlines() if line.startswith("     ")]
+    documents = list(yaml.safe_load_all("\n".join(indented[indented.index("---") :])))
+    assert {document["kind"] for document in documents} == {"Service", "EndpointSlice"}
+
+
+def test_what_the_simulator_cannot_run_and_who_deviates_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "show", "affinity.time-runs-out"]) == 0
+    out = capsys.readouterr().out
+    assert "affinity.time-runs-out (slow)" in out
+    assert "the simulator has no Wait: it needs time" in out
+    assert "kproxy      deviates in mode ipvs: " in out
+
+
+def test_a_name_that_is_wrong_is_status_2_and_names_its_neighbours(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["conformance", "show", "cluster-ip.every-endpoint-of-sixx"]) == 2
+    assert "did you mean cluster-ip.every-endpoint-of-six" in capsys.readouterr().err
+
+
+def test_a_dry_run_tells_the_order_and_why_cases_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--testbed", "simulator", "--mode", "nftables", "--case", "node-port.l*", "--case", "restart.f*")
+    assert main(["conformance", "run", "--dryrun", *words]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[:2] == ["kproxy nftables", "  in the simulator"]
+    assert "    node-port.localhost-by-default" in told
+    assert (
+        "  not run: restart.flows-go-on: the simulator has no Hold: it follows a connection beyond its first packet"
+        in told
+    )
+    reason = "kproxy does not claim localhostNodePorts"
+    assert f"  not run: node-port.localhost-serves-when-asked-to: {reason}" in told
+
+
+def test_a_dry_run_tells_of_slow_cases(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "run", "--dryrun", "--testbed", "simulator", "--mode", "iptables"]) == 0
+    assert "  not run: affinity.time-runs-out: slow, and not asked for (--slow)" in capsys.readouterr().out

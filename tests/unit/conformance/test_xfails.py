@@ -1,0 +1,90 @@
+"""Files of expected failures: what is read, what is refused, and that an unexpected pass is a failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kproxy.cli import main
+from kproxy.conformance.bind import instances
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.reports.results import CaseResult, Report, Result
+from kproxy.conformance.run import Finding
+from kproxy.conformance.xfails import BadXfails, applied, parse, read
+
+CASE = next(case for case in CATALOGUE if case.id == "cluster-ip.every-endpoint-of-six")
+FINDING = Finding(instances([CASE])[0], 2, "a question", "an answer", "another", ("a.clause",))
+
+
+def report(result: Result, mode: str = "iptables") -> Report:
+    findings = (FINDING,) if result is Result.FAILED else ()
+    entry = CaseResult(case=CASE, result=result, seconds=1.0, reason="as it was", findings=findings)
+    return Report(subject="x", mode=mode, environment={}, results=(entry,), seconds=1.0)
+
+
+def test_a_line_has_a_glob_perhaps_a_mode_and_a_reason() -> None:
+    text = (
+        "# all of them\n\naffinity.*  # forgets\n  conntrack.udp-*  ebpf  # stale (https://example.com/1)\n"
+    )
+    assert [(x.glob, x.mode, x.reason, x.where) for x in parse(text, "list")] == [
+        ("affinity.*", "", "forgets", "list:3"),
+        ("conntrack.udp-*", "ebpf", "stale (https://example.com/1)", "list:4"),
+    ]
+
+
+@pytest.mark.parametrize("line", ["affinity.*", "affinity.* #", "affinity.* a b # c", "affinity.*# why"])
+def test_a_line_of_another_form_is_refused_with_its_place(line: str) -> None:
+    with pytest.raises(BadXfails, match=r"list:2: .* is not of the form GLOB \[MODE\]  # REASON"):
+        parse(f"\n{line}\n", "list")
+
+
+def test_a_line_that_means_no_case_is_refused() -> None:
+    with pytest.raises(BadXfails, match=r"list:1: no case matches typo\.\*"):
+        parse("typo.*  # gone", "list")
+
+
+def test_a_file_that_is_not_there_is_told() -> None:
+    with pytest.raises(BadXfails, match="--xfails no/such: No such file"):
+        read("no/such")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Result.FAILED, Result.DEVIATION),
+        (Result.PASSED, Result.FAILED),
+        (Result.BROKEN, Result.BROKEN),
+        (Result.UNSUPPORTED, Result.UNSUPPORTED),
+        (Result.NOT_RUNNABLE, Result.NOT_RUNNABLE),
+    ],
+)
+def test_what_is_listed_may_fail_and_may_not_pass(before: Result, after: Result) -> None:
+    (entry,) = applied(report(before), parse("cluster-ip.every-*  # why", "list")).results
+    assert entry.result is after
+    if before is not after:
+        assert "why" in entry.reason
+        assert "list:1" in entry.reason
+
+
+def test_what_is_listed_for_another_mode_is_left_alone() -> None:
+    given = report(Result.PASSED)
+    assert applied(given, parse("cluster-ip.*  ebpf  # why", "list")) == given
+
+
+def test_a_run_holds_to_the_list_strictly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = tmp_path / "xfails"
+    listed.write_text("cluster-ip.slices-are-merged  # not yet\n", encoding="utf-8")
+    words = (
+        "--testbed",
+        "simulator",
+        "--mode",
+        "nftables",
+        "--case",
+        "cluster-ip.*",
+        "--xfails",
+        str(listed),
+    )
+    assert main(["conformance", "run", *words, "--json", str(tmp_path / "r.json")]) == 1
+    assert f"passes, and {listed}:1 expects it to fail (not yet): take it out" in capsys.readouterr().out
+    assert '"failed"' in (tmp_path / "r.json").read_text(encoding="utf-8")
