@@ -132,6 +132,7 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
         parallel=options.parallel,
         largest=largest_lab(options),
         again=shlex.join(again(options, environment)),
+        chance=None if options.testbed == "simulator" else random.Random(),
     )
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

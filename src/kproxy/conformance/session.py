@@ -6,6 +6,8 @@ Labs run side by side, as many at once as asked for.
 from __future__ import annotations
 
 import asyncio
+import random
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -29,6 +31,7 @@ class Session:
     """What is run: who, which cases, where evidence goes, how many labs at once.
 
     ``largest``: the most cases that a lab may hold, 0 for any number.  ``again`` is the command that runs all of it; a failing case is shown with it.
+    ``chance`` chooses a case that is not claimed, to be asked all the same; None: none is.
     """
 
     subject: Subject
@@ -39,6 +42,7 @@ class Session:
     parallel: int = 2
     largest: int = 0
     again: str = "kproxy conformance run"
+    chance: random.Random | None = None
 
 
 @dataclass(slots=True)
@@ -72,6 +76,8 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
         *(_profile(session, profile, cases, open_testbed, entrance, tick) for profile, cases in groups)
     )
     results.update({entry.case.id: entry for group in done for entry in group})
+    if probe := await _unclaimed(session, open_testbed, entrance, tick):
+        results[probe.case.id] = probe
     return Report(
         subject=session.subject.name,
         mode=session.mode,
@@ -80,6 +86,33 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
         seconds=time.monotonic() - started,
         again=session.again,
     )
+
+
+async def _unclaimed(
+    session: Session, open_testbed: OpenTestbed, entrance: Entrance, tick: Callable[[str], None]
+) -> CaseResult | None:
+    """One case that the subject does not claim, asked all the same: it stays unsupported, with what came of it.
+
+    So nobody's "unsupported" is taken on trust for ever.
+    """
+    unclaimed = [case for case in session.cases if session.subject.lacks(case, session.mode)]
+    features = sorted({f.value for case in unclaimed for f in session.subject.lacks(case, session.mode)})
+    if session.chance is None or not features or entrance.unserved:
+        return None
+    feature = session.chance.choice(features)
+    candidates = [
+        c for c in unclaimed if feature in {f.value for f in session.subject.lacks(c, session.mode)}
+    ]
+    case = session.chance.choice(candidates)
+    tick(f"{case.profile.name}: asking what is not claimed: {feature}")
+    with tempfile.TemporaryDirectory() as nobody_looks_here:
+        quiet = replace(session, evidence=Path(nobody_looks_here))
+        (entry,) = await _profile(quiet, case.profile, [case], open_testbed, entrance, lambda _: None)
+    came = {Result.PASSED: "it passes", Result.FAILED: "it fails", Result.DEVIATION: "it fails"}
+    what = came.get(entry.result, f"it is {entry.result.value}")
+    seen = f": {entry.reason}" if entry.reason else ""
+    reason = f"{session.subject.name} does not claim {feature}; asked all the same, {what}{seen}"
+    return CaseResult(case=case, result=Result.UNSUPPORTED, seconds=entry.seconds, reason=reason)
 
 
 def labs(cases: Sequence[Case], largest: int) -> list[tuple[Profile, list[Case]]]:

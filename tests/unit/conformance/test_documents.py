@@ -15,11 +15,13 @@ from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.reports.results import Result
 from kproxy.conformance.run import sample_size
 from kproxy.conformance.subject import PLACEHOLDERS, parse
+from kproxy.conformance.xfails import parse as parse_xfails
 from kproxy.spec.clauses import CLAUSES
 from tests.unit.conformance.scripted import TO_WEB
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "conformance.md").read_text(encoding="utf-8")
+SUBJECTS = (DOCS / "subjects.md").read_text(encoding="utf-8")
 
 
 def first_cells(column: str, text: str = PAGE) -> list[str]:
@@ -84,20 +86,29 @@ def test_the_results_that_are_documented_are_those_there_are() -> None:
 
 
 def test_the_placeholders_that_are_documented_are_those_there_are() -> None:
-    assert first_cells("placeholder") == [f"{{{name}}}" for name in PLACEHOLDERS]
+    assert first_cells("placeholder", SUBJECTS) == [f"{{{name}}}" for name in PLACEHOLDERS]
 
 
 def test_the_features_that_are_documented_are_those_there_are() -> None:
-    (line,) = re.findall(r"^Features: (.+?)\.$", PAGE, re.MULTILINE | re.DOTALL)
+    (line,) = re.findall(r"^Features: (.+?)\.$", SUBJECTS, re.MULTILINE | re.DOTALL)
     assert re.findall(r"`(\w+)`", line) == [feature.value for feature in Feature]
 
 
-def test_the_example_of_a_subject_file_can_be_used() -> None:
-    (example,) = re.findall(r"```toml\n(.+?)```", PAGE, re.DOTALL)
-    subject = parse(example, "docs/conformance.md")
-    assert subject.deviations
-    assert subject.files
-    assert subject.environment
+def test_the_examples_of_subject_files_can_be_used() -> None:
+    one, several = (
+        parse(example, "docs/subjects.md", "/bin/true")
+        for example in re.findall(r"```toml\n(.+?)```", SUBJECTS, re.DOTALL)
+    )
+    assert one.deviations
+    assert one.files
+    assert one.environment
+    assert one.mounts
+    assert [bool(program.ready) for program in several.programs] == [True, False]
+
+
+def test_the_example_of_expected_failures_can_be_used() -> None:
+    (example,) = re.findall(r"```text\n(# GLOB.+?)```", SUBJECTS, re.DOTALL)
+    assert len(parse_xfails(example, "docs/subjects.md")) == 2
 
 
 def test_the_sample_sizes_that_are_documented_are_those_of_the_runner() -> None:

@@ -1,6 +1,7 @@
 """A session: which cases are run where, and what becomes of each in the report."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from kproxy.conformance.case import Apply, Feature, Profile
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.session import Session, conduct
 from kproxy.conformance.subject import Deviation
+from kproxy.conformance.testbed import NeverServed
 from kproxy.spec.outcome import Failure
 from tests.unit.conformance.scripted import (
     TO_WEB,
@@ -188,3 +190,51 @@ def test_a_profile_with_more_cases_than_a_lab_may_hold_gets_more_labs(
     assert sorted(held) == sizes
     assert [entry.case for entry in report.results] == cases
     assert {entry.result for entry in report.results} == {Result.PASSED}
+
+
+# ------------------------------------------------------------------------------ what is not claimed
+
+
+@pytest.mark.parametrize(
+    ("fate", "came"),
+    [(None, "asked all the same, it passes"), (Failure.RESET, "asked all the same, it fails: ")],
+)
+def test_of_what_is_not_claimed_one_case_is_asked_for_information(
+    fate: Failure | None, came: str, tmp_path: Path
+) -> None:
+    unclaimed = [
+        small_case(*STEPS, id=f"group.unclaimed-{number}", features=frozenset({Feature.SCTP}))
+        for number in range(3)
+    ]
+    modest = subject(features=frozenset())
+    session = Session(
+        subject=modest,
+        mode="one",
+        cases=[ONE, *unclaimed],
+        evidence=tmp_path / "evidence",
+        environment={},
+        chance=random.Random(1),  # noqa: S311 (no secret)
+    )
+    fates = opener(Scripted(always(fate)) if fate else Scripted())
+    report = asyncio.run(conduct(session, fates, lambda _: None))
+    told = [entry.reason for entry in report.results if entry.case in unclaimed]
+    assert {entry.result for entry in report.results if entry.case in unclaimed} == {Result.UNSUPPORTED}
+    assert sum(f"does not claim SCTP; {came}" in reason for reason in told) == 1
+    assert sum(reason.endswith("does not claim SCTP") for reason in told) == 2
+
+
+def test_a_subject_that_serves_nothing_in_two_labs_is_not_tried_in_others(tmp_path: Path) -> None:
+    opened = []
+
+    @asynccontextmanager
+    async def hangs(profile: Profile, _: Sequence[Instance]) -> AsyncIterator[Scripted]:
+        opened.append(profile.name)
+        if opened:
+            raise NeverServed("it hangs")
+        yield Scripted()
+
+    cases = [small_case(*STEPS, id=f"group.{name}", profile=Profile(name=name)) for name in "abcde"]
+    report = report_on(cases, hangs, tmp_path)
+    assert len(opened) == 2
+    assert [entry.result for entry in report.results] == [Result.BROKEN] * 5
+    assert report.results[-1].reason == "not tried: the subject has served nothing in the profiles a, b"

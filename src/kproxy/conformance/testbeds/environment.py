@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 from kproxy import __version__
+from kproxy.conformance.case import Feature
 from kproxy.conformance.subject import Subject, fill
 from kproxy.lab import kube, sandbox
 from kproxy.lab.kernels.abilities import Ability, KernelName, probe
@@ -88,6 +89,13 @@ def isolation(subject: Subject) -> str:
     return f"network; {reason}"
 
 
+def claims(subject: Subject) -> str:
+    """What a subject says it can do: a list, or that it has not thought about it."""
+    if subject.features == frozenset(Feature):
+        return "every feature"
+    return ", ".join(sorted(feature.value for feature in subject.features)) or "no feature"
+
+
 def facts(subject: Subject, tools: Xtables, programs: Assets | None = None) -> dict[str, str]:
     """Versions that a result depends on."""
     return {
@@ -101,6 +109,7 @@ def facts(subject: Subject, tools: Xtables, programs: Assets | None = None) -> d
         "nft": _version("nft", "--version"),
         "apiserver": _version(str(programs.kube_apiserver), "--version") if programs else "lab",
         "isolation": isolation(subject),
+        "claims": claims(subject),
         "subject": _version(*_subject_version(subject)) if subject.version_command else "unknown",
     }
 
