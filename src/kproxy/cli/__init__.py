@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from kproxy import __version__
 from kproxy.cli import compare, conformance, lab, spec, trace
 
+_ABOUT = "A Kubernetes service proxy in readable Python, and a conformance harness for any service proxy."
+
 Command = Callable[[argparse.Namespace], int]
 
 LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All words of `kproxy` but those of the daemon."""
-    words = argparse.ArgumentParser(prog="kproxy", description=__doc__.splitlines()[0])
+    words = argparse.ArgumentParser(prog="kproxy", description=_ABOUT)
     commands = words.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("run", help="be this node's service proxy (`kproxy run --help`)")
     conformance.add(commands)
