@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from kproxy.cli.words import Commands, seconds
 
@@ -29,6 +30,13 @@ def add(commands: Commands) -> None:
     )
     compare.add_argument(
         "--json", default="", metavar="FILE", help="write it as JSON; - for standard output, and no text"
+    )
+    compare.add_argument(
+        "--export",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="write differences as cases, to be run by `kproxy conformance run --case-file`",
     )
     compare.set_defaults(command=_compare)
 
@@ -92,6 +100,7 @@ def _compare(options: argparse.Namespace) -> int:
             ),
             kernel=options.kernel,
             json=options.json,
+            export=options.export,
             words=tuple(sys.argv[1:]),
         )
     )

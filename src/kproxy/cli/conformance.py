@@ -27,6 +27,13 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     _add_subject(run)
     _add_kernel(run)
     _add_cases(run)
+    run.add_argument(
+        "--case-file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a case that `kproxy compare` or `fuzz` wrote",
+    )
     _add_manner(run)
     run.add_argument(
         "--json", default="", metavar="FILE", help="write results as JSON; - for standard output"
@@ -192,6 +199,7 @@ def _run(options: argparse.Namespace) -> int:
             iptables=options.iptables,
             apiserver=options.apiserver,
             globs=tuple(options.case),
+            case_files=tuple(options.case_file),
             slow=options.slow,
             shuffle=options.shuffle,
             parallel=options.parallel,

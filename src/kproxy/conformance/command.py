@@ -21,6 +21,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from kproxy.conformance import live, modes, part, xfails
+from kproxy.conformance.attached import BadCaseFile
+from kproxy.conformance.attached import load as read_case
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions, again
@@ -168,7 +170,23 @@ def cannot_run(reason: Exception) -> int:
     return CANNOT_RUN
 
 
+def _from_files(options: RunOptions) -> list[Case]:
+    """The cases of ``--case-file``, or those of them that ``--case`` matches.  Raises `CannotRun`."""
+    try:
+        cases = [read_case(path) for path in options.case_files]
+    except BadCaseFile as reason:
+        raise CannotRun(str(reason)) from reason
+    chosen = [
+        c for c in cases if not options.globs or any(fnmatch.fnmatchcase(c.id, g) for g in options.globs)
+    ]
+    if not chosen:
+        raise CannotRun(f"no case of these files matches {' or '.join(options.globs)}")
+    return chosen
+
+
 def _cases(options: RunOptions) -> list[Case]:
+    if options.case_files:
+        return _from_files(options)
     cases = select(options.globs, slow=options.slow or options.time == "virtual")
     if options.shuffle is not None:
         random.Random(options.shuffle).shuffle(cases)

@@ -18,6 +18,7 @@ class RunOptions:
     guest, in MiB.  ``guests``: how many share the cases, 0 for as many as help.  ``lacking_packages``: only say
     which packages would give a kernel to a run that finds none.  ``xfails``: a file (`kproxy.conformance.xfails`).
     ``dryrun``: only say which cases would be run where.
+    ``case_files``: cases that are in no catalogue, and then only these.
     """
 
     proxy: str = "kproxy"
@@ -32,6 +33,7 @@ class RunOptions:
     iptables: str = "auto"
     apiserver: str = "lab"
     globs: tuple[str, ...] = ()
+    case_files: tuple[str, ...] = ()
     slow: bool = False
     shuffle: int | None = None
     parallel: int = 2
@@ -58,7 +60,7 @@ class RunOptions:
 
 _DEFAULTS = RunOptions()
 _ALWAYS = ("proxy", "mode")
-_FLAGS = {"globs": "--case"}
+_FLAGS = {"globs": "--case", "case_files": "--case-file"}
 
 
 def words(options: RunOptions) -> list[str]:

@@ -6,15 +6,16 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from kproxy.conformance.subject import BadSubject, Subject
+from kproxy.explain.dump import Dump
 from kproxy.net import Protocol
-from kproxy.replica import show
+from kproxy.replica import export, show
 from kproxy.replica.ask import CannotCompare, compare
 from kproxy.replica.documented import documented
 from kproxy.replica.judge import oracle
@@ -100,10 +101,10 @@ def _compare(
         compared=found,
         seconds=time.monotonic() - begun,
     )
-    return _tell(options, told)
+    return _tell(options, dump, told)
 
 
-def _tell(options: CompareOptions, told: show.Told) -> int:
+def _tell(options: CompareOptions, dump: Dump, told: show.Told) -> int:
     if options.json:
         data = msgspec.json.format(msgspec.json.encode(show.document(told)), indent=2) + b"\n"
         if options.json == "-":
@@ -112,9 +113,23 @@ def _tell(options: CompareOptions, told: show.Told) -> int:
             Path(options.json).write_bytes(data)
     if options.json != "-":
         sys.stdout.write(show.text(told))
+    for path in _export(options, dump, told):
+        sys.stderr.write(f"kproxy conformance run --case-file {path}\n")
     if told.compared.broken and not told.unknown:
         return CANNOT
     return DIFFERENT if told.unknown else SAME
+
+
+def _export(options: CompareOptions, dump: Dump, told: show.Told) -> Iterator[Path]:
+    """Write one difference of each kind as a case."""
+    if options.export is None:
+        return
+    options.export.mkdir(parents=True, exist_ok=True)
+    said = f"`kproxy compare --a {told.names[0]} --b {told.names[1]}`"
+    for name, found in told.samples():
+        path = options.export / f"{name.replace('-', '_')}.py"
+        path.write_text(export.module(dump, told.layout, found, f"compare.{name}", f"Differs in {said}."))
+        yield path
 
 
 def _askable(every: Sequence[Question]) -> tuple[Question, ...]:

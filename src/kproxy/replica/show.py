@@ -66,6 +66,13 @@ class Told:
         """The others."""
         return [one for one in self.compared.differences if documented(one, self.modes) is None]
 
+    def samples(self) -> Iterator[tuple[str, Difference]]:
+        """One difference of each kind, with a name: what somebody who was not there must see."""
+        for id, (_, found) in self.intended.items():
+            yield f"intended-{id}", found[0]
+        for number, alike in enumerate(_alike(self.unknown).values(), 1):
+            yield f"unknown-{number}", alike[0]
+
 
 def text(told: Told) -> str:
     """The comparison in lines."""

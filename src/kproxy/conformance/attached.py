@@ -1,0 +1,104 @@
+"""A case in a file, as `kproxy.conformance.fuzz.source` writes it: read, never run.
+
+Such files come with reports from strangers.  So only what makes a case is understood: the names of
+`kproxy.conformance.case`, of its enumerations and profiles, and literals; anything else is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from kproxy.conformance import case as language
+from kproxy.conformance.case import Case
+from kproxy.conformance.cases import profiles
+from kproxy.net import Family, Protocol
+from kproxy.spec.outcome import Source
+
+_NAMES: Mapping[str, Any] = MappingProxyType(
+    {
+        **{name: getattr(language, name) for name in language.__all__},
+        "Family": Family,
+        "Protocol": Protocol,
+        "Source": Source,
+        "frozenset": frozenset,
+    }
+)
+
+
+class BadCaseFile(Exception):
+    """A file that is no case; says where and why."""
+
+
+def load(path: str) -> Case:
+    """The case that a file assigns to ``WORLD``.  Raises `BadCaseFile`."""
+    try:
+        return read(Path(path).read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadCaseFile(f"--case-file {path}: {error}") from error
+
+
+def read(text: str, path: str) -> Case:
+    """The case of a module's text.  Raises `BadCaseFile`."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise BadCaseFile(f"{path}:{error.lineno}: {error.msg}") from error
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="WORLD")], value=value):
+                return _case(value, path)
+            case _:
+                continue
+    raise BadCaseFile(f"{path}: it assigns no case to WORLD")
+
+
+def _case(value: ast.expr, path: str) -> Case:
+    try:
+        found = _value(value)
+    except _Refused as reason:
+        raise BadCaseFile(f"{path}:{reason.line}: {reason} is not part of a case") from reason
+    except (TypeError, ValueError, AttributeError) as error:
+        raise BadCaseFile(f"{path}: {error}") from error
+    if not isinstance(found, Case):
+        raise BadCaseFile(f"{path}: WORLD is no case")
+    return found
+
+
+class _Refused(Exception):
+    def __init__(self, node: ast.expr) -> None:
+        super().__init__(ast.unparse(node)[:60])
+        self.line = node.lineno
+
+
+def _value(node: ast.expr) -> Any:  # noqa: ANN401 (whatever a case is made of)
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Tuple(elts=parts):
+            return tuple(map(_value, parts))
+        case ast.Set(elts=parts):
+            return set(map(_value, parts))
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _value(left) | _value(right)
+        case ast.Name(id=name) if name in _NAMES:
+            return _NAMES[name]
+        case ast.Attribute(value=ast.Name(id="profiles"), attr=name) if name in profiles.__all__:
+            return getattr(profiles, name)
+        case ast.Attribute(value=ast.Name(id=name), attr=member) if name in _NAMES:
+            return _member(node, _NAMES[name], member)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in _NAMES:
+            return _NAMES[name](*map(_value, args), **{k.arg: _value(k.value) for k in keywords if k.arg})
+        case _:
+            raise _Refused(node)
+
+
+def _member(node: ast.expr, owner: object, name: str) -> enum.Enum:
+    if isinstance(owner, enum.EnumMeta) and name in owner.__members__:
+        member: enum.Enum = owner.__members__[name]
+        return member
+    raise _Refused(node)

@@ -1,0 +1,71 @@
+"""Questions about somebody's Services as cases: written, read back without being run, and answered as in the cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from kproxy.conformance.attached import BadCaseFile, read
+from kproxy.conformance.case import Probe
+from kproxy.conformance.fuzz.answers import answered
+from kproxy.conformance.fuzz.source import source
+from kproxy.explain.answer import Settings
+from kproxy.explain.dump import read as read_dump
+from kproxy.replica.export import case_of
+from kproxy.replica.judge import oracle
+from kproxy.replica.layout import layout
+from kproxy.replica.questions import questions
+from kproxy.spec.outcome import Delivered, Failure
+from tests.dumps import dump as printed
+
+DUMP = read_dump([("large", printed(60))])
+PLACE = layout(DUMP, together=True)
+QUESTIONS = questions(DUMP, PLACE)[::61]
+HEAD = "from kproxy.conformance.case import *\n"
+
+
+@pytest.mark.parametrize("number", range(len(QUESTIONS)))
+def test_a_question_is_the_same_case_when_its_file_is_read(number: int) -> None:
+    made = case_of(DUMP, PLACE, QUESTIONS[number], f"compare.unknown-{number}")
+    kept = read(source(made, "Told."), "file")  # without the clauses of single probes
+    assert kept.clauses == made.clauses
+    assert answered(kept) == made
+
+
+def test_a_case_has_the_kind_of_answer_that_the_cluster_has() -> None:
+    judge = oracle(DUMP, PLACE, Settings())
+    for question in QUESTIONS:
+        made = case_of(DUMP, PLACE, question, "compare.unknown-1")
+        probe = made.steps[-1]
+        assert isinstance(probe, Probe)
+        there = {o if isinstance(o, Failure) else "delivered" for o in judge.expect(question).outcomes}
+        here = {o if isinstance(o, Failure) else "delivered" for o in probe.expect}
+        assert here == there, (question, made)
+
+
+def test_an_answer_of_delivery_is_among_them() -> None:
+    judge = oracle(DUMP, PLACE, Settings())
+    assert any(isinstance(o, Delivered) for q in QUESTIONS for o in judge.expect(q).outcomes)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("WORLD = __import__('os').system('true')", "2"),
+        ("WORLD = case('a.b', 'c', clauses=open('/etc/passwd').read())", "2"),
+        ("WORLD = (lambda: 1)()", "2"),
+        ("WORLD = Policy.mro", "2"),
+        ("WORLD = profiles.__builtins__", "2"),
+        ("WORLD = [c for c in ()]", "2"),
+    ],
+)
+def test_nothing_in_a_case_file_is_run(text: str, line: str) -> None:
+    with pytest.raises(BadCaseFile, match=rf"x\.py:{line}: .* is not part of a case"):
+        read(HEAD + text, "x.py")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "WORLD = 1", "WORLD = (", "OTHER = case('a.b', 'c', clauses=set())", "WORLD = case()"]
+)
+def test_a_file_without_a_case_is_told(text: str) -> None:
+    with pytest.raises(BadCaseFile, match=r"x\.py"):
+        read(text, "x.py")
