@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 from pathlib import Path
 
 import nox
@@ -142,6 +143,37 @@ def churn(session: nox.Session) -> None:
     need_root(session)
     session.install(".[test]")
     session.run("python", "-m", "tests.bench.churn", *session.posargs)
+
+
+@nox.session(default=False)
+def package(session: nox.Session) -> None:
+    """The sdist, and the wheel made of it, in a new environment and an empty folder, as a user has them (root)."""
+    need_root(session)
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        session.run("python", "-mvenv", place / "venv")
+        programs, empty = place / "venv/bin", place / "empty"
+        session.run(programs / "pip", "-q", "install", "build", external=True)
+        session.run(programs / "python", "-mbuild", "--outdir", place / "dist", external=True)
+        (wheel,) = (place / "dist").glob("*.whl")
+        session.run(programs / "pip", "-q", "install", f"{wheel}", "pytest", external=True)
+        empty.mkdir()
+        with session.chdir(empty):
+            _use(session, programs)
+
+
+def _use(session: nox.Session, programs: Path) -> None:
+    """What a user of an installed kproxy does first; in a folder of the session's own."""
+    judge = (programs / "kproxy", "conformance")
+    command = "command = ['{python}', '-m', 'kproxy', 'run', '--config', '{config}']"
+    Path("mine.toml").write_text(f"name = 'mine'\nmodes = ['nftables']\n{command}\n")
+    session.run(*judge, "list", "--case", "affinity.*", external=True)
+    session.run(*judge, "show", "affinity.clients-stick", external=True, silent=True)
+    session.run(*judge, "run", "--testbed", "simulator", "--mode", "nftables", external=True, silent=True)
+    one = ("--case", "cluster-ip.every-endpoint-of-six", "--kernel", "host")
+    session.run(*judge, "run", "--proxy", "./mine.toml", *one, external=True)
+    items = ("--pyargs", "kproxy.conformance", "-q", "--testbed", "simulator", "--mode", "nftables")
+    session.run(programs / "pytest", *items, "-mcluster-ip", external=True)
 
 
 @nox.session(default=False)

@@ -4,6 +4,7 @@ import ast
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import yaml
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changelog.d").glob("*.md")])
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+REUSABLE = ROOT / ".github/workflows/judge.yml"
+"""For other repositories: it judges what they build, by ``action.yml``."""
 DECISIONS = sorted((ROOT / "docs/adr").glob("*.md"))
 FRAGMENTS = sorted(path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md")
 
@@ -191,7 +194,7 @@ def test_a_changelog_fragment_has_a_known_type(path: Path) -> None:
     assert text(path).strip()
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [p for p in WORKFLOWS if p != REUSABLE], ids=lambda path: path.name)
 def test_a_workflow_calls_only_what_a_person_can_call(path: Path) -> None:
     steps = [step for job in yaml.safe_load(text(path))["jobs"].values() for step in job["steps"]]
     lines = [line for step in steps for line in step.get("run", "").splitlines()]
@@ -205,7 +208,9 @@ def test_a_workflow_may_do_little_and_pins_what_it_uses(path: Path) -> None:
     assert workflow["permissions"] == {}
     assert workflow["concurrency"]["cancel-in-progress"]
     assert all(job["permissions"] == {"contents": "read"} for job in workflow["jobs"].values())
-    used = re.findall(r"uses: (.+)", text(path))
+    used = [
+        line for line in re.findall(r"^ +-? *uses: (.+)", text(path), re.MULTILINE) if line != "./.kproxy"
+    ]
     assert used
     assert [line for line in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
 
@@ -217,3 +222,29 @@ def test_every_switched_off_rule_gives_its_reason() -> None:
     rules = [line for line in lint.splitlines() if re.search(r'"[A-Z]+[0-9]*"', line) and "ALL" not in line]
     assert rules
     assert [line for line in rules if "#" not in line] == []
+
+
+def test_the_action_hands_on_what_it_is_given_and_says_options_that_exist() -> None:
+    action = yaml.safe_load(text(ROOT / "action.yml"))
+    steps = action["runs"]["steps"]
+    given = {name for step in steps for name in re.findall(r"inputs\.(\w+)", str(step))}
+    assert given == action["inputs"].keys()
+    workflow = yaml.safe_load(text(REUSABLE))
+    (use,) = (step for step in workflow["jobs"]["judge"]["steps"] if step.get("uses") == "./.kproxy")
+    assert use["with"].keys() <= action["inputs"].keys()
+    script = "\n".join(step["run"] for step in steps)
+    known = subprocess.run(
+        [sys.executable, "-m", "kproxy", "conformance", "run", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = re.findall(r"[( ](--[a-z-]+)", script.partition("mkdir -p")[2])
+    assert len(said) > 8
+    assert [word for word in said if f"{word} " not in known.stdout] == []
+    for step in steps:
+        checked = subprocess.run(
+            ["bash", "-n"], input=step["run"], text=True, capture_output=True, check=False
+        )
+        assert checked.stderr == ""
+        assert "${{" not in step["run"], "an input in a script is a program: hand it on by env"
