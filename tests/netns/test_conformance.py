@@ -1,12 +1,14 @@
 """The harness as a person starts it: processes, a subject that works, and subjects that do not."""
 
 import json
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import dpkt  # type: ignore[import-untyped]
 import pytest
 
 CASES = ("cluster-ip.reached-from-everywhere", "no-endpoints.*", "masquerade.*")
@@ -95,6 +97,21 @@ def test_what_a_subject_does_not_claim_is_unsupported_and_the_rest_is_judged(tmp
     }
 
 
+def captured(path: Path) -> list[tuple[float, dpkt.tcp.TCP]]:
+    """TCP segments of a capture, with their times."""
+    with path.open("rb") as file:
+        frames = [(at, dpkt.ethernet.Ethernet(data)) for at, data in dpkt.pcapng.Reader(file)]
+    return [(at, frame.data.data) for at, frame in frames if isinstance(frame.data, dpkt.ip.IP)]
+
+
+def marked_by_the_rule_that_is_wrong(counted: Path) -> int:
+    """How many packets met the rule of the Service's chain that has the source rewritten, whoever sends."""
+    (line,) = re.findall(
+        r"^iptables: \+(\d+)  nat  -A KUBE-SVC-.* -j KUBE-MARK-MASQ$", counted.read_text(), re.MULTILINE
+    )
+    return int(line)
+
+
 def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> None:
     """A proxy that is told to masquerade everything, where the case wants sources kept."""
     edit = "sed s/masqueradeAll:.false/masqueradeAll:\\\\ true/ {config} > {directory}/other.yaml"
@@ -106,7 +123,18 @@ def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> No
     assert "lawful:  delivered to" in done.stdout
     assert "masquerade.cluster-ip.pod-source-preserved" in done.stdout
     folder = tmp_path / "evidence" / "cluster-ip.reached-from-everywhere" / "IPv4"
-    assert {"objects.json", "a.iptables.txt", "b.iptables.txt", "a.proxy.log", "b.proxy.log"} <= {
+    state = ("iptables.txt", "conntrack.txt", "addresses.txt", "routes.txt", "metrics.txt", "proxy.log")
+    assert {"objects.json", *(f"{node}.{name}" for node in "ab" for name in state)} <= {
         path.name for path in folder.iterdir()
     }
     assert "KUBE-SERVICES" in (folder / "a.iptables.txt").read_text(encoding="utf-8")
+    again = folder / "again"
+    assert "pod a2 -> web cluster ip\nseen: delivered to" in (again / "asked.txt").read_text(encoding="utf-8")
+    assert marked_by_the_rule_that_is_wrong(again / "a.counted.txt") == 8
+    assert not (again / "a.ip6tables.before.txt").exists(), "what did not change is not kept twice"
+    first = [
+        packet for _, packet in captured(again / "pcap" / "a2.pcapng") if packet.flags == dpkt.tcp.TH_SYN
+    ]
+    assert {packet.dport for packet in first} == {80}, "the pod's own question, and nothing else"
+    assert len(first) == 8
+    assert not (again / "pcap" / "remote.pcapng").exists()

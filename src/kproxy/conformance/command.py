@@ -133,6 +133,7 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
         environment=environment,
         parallel=options.parallel,
         largest=largest_lab(options),
+        ask_again=True,
         again=shlex.join(again(options, environment)),
         chance=None if options.testbed == "simulator" else random.Random(),
     )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kproxy.conformance import steady
+from kproxy.conformance.again import Again
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
     CheckHealth,
@@ -119,15 +120,19 @@ async def run(
     testbed: Testbed,
     instances: Sequence[Instance],
     tick: Callable[[str], None] = lambda _: None,
+    *,
+    again: bool = False,
 ) -> list[Progress]:
     """Run these instances side by side; one `Progress` each, in the same order.
 
-    ``tick`` is told in words what goes on.  Never raises for what a subject does; `Broken` of a
+    ``tick`` is told in words what goes on.  ``again``: what met something unlawful is asked once more after its
+    round, for the evidence (`kproxy.conformance.again`).  Never raises for what a subject does; `Broken` of a
     single instance is noted in it, `Broken` of the testbed as a whole is raised.
     """
     running = [Progress(instance, World(instance)) for instance in instances]
     plans = [list(rounds(instance.case.steps)) for instance in instances]
     total = max(map(len, plans), default=0)
+    second = Again(testbed)
     for number in range(total):
         current = [(p, plan[number]) for p, plan in zip(running, plans, strict=True) if number < len(plan)]
         tick(f"round {number + 1}/{total}: changing objects of {len(current)} cases")
@@ -137,6 +142,8 @@ async def run(
             await _change(testbed, changes, clients)
         tick(f"round {number + 1}/{total}: asking {sum(len(r.questions) for _, r in current)} questions")
         await asyncio.gather(*(_ask(testbed, p, r.questions) for p, r in current))
+        for progress, _ in current if again else ():
+            await second.ask(progress.instance, [finding.step for finding in progress.findings])
     return running
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,7 @@ class Session:
 
     ``largest``: the most cases that a lab may hold, 0 for any number.  ``again`` is the command that runs all of it; a failing case is shown with it.
     ``chance`` chooses a case that is not claimed, to be asked all the same; None: none is.
+    ``ask_again``: whether what met something unlawful is asked once more, for the evidence.
     """
 
     subject: Subject
@@ -43,6 +45,7 @@ class Session:
     largest: int = 0
     again: str = "kproxy conformance run"
     chance: random.Random | None = None
+    ask_again: bool = False
 
 
 @dataclass(slots=True)
@@ -106,7 +109,7 @@ async def _unclaimed(
     case = session.chance.choice(candidates)
     tick(f"{case.profile.name}: asking what is not claimed: {feature}")
     with tempfile.TemporaryDirectory() as nobody_looks_here:
-        quiet = replace(session, evidence=Path(nobody_looks_here))
+        quiet = replace(session, evidence=Path(nobody_looks_here), ask_again=False)
         (entry,) = await _profile(quiet, case.profile, [case], open_testbed, entrance, lambda _: None)
     came = {Result.PASSED: "it passes", Result.FAILED: "it fails", Result.DEVIATION: "it fails"}
     what = came.get(entry.result, f"it is {entry.result.value}")
@@ -145,7 +148,9 @@ async def _profile(
             async with open_testbed(profile, bound) as testbed:
                 lacking = {case.id: reason for case in cases if (reason := testbed.lacks(case))}
                 able = [instance for instance in bound if instance.case.id not in lacking]
-                progress = await run(testbed, able, lambda text: tick(f"{profile.name}: {text}"))
+                progress = await run(
+                    testbed, able, lambda text: tick(f"{profile.name}: {text}"), again=session.ask_again
+                )
                 folders = await _keep_evidence(session, testbed, progress)
             entrance.served = True
         except NeverServed as reason:
@@ -166,10 +171,13 @@ async def _keep_evidence(
     folders: dict[str, Path] = {}
     for entry in progress:
         if entry.findings or entry.broken:
-            folder = session.evidence / entry.instance.case.id / entry.instance.family.value
+            case = entry.instance.case.id
+            if case not in folders:
+                shutil.rmtree(session.evidence / case, ignore_errors=True)  # of an earlier run
+            folder = session.evidence / case / entry.instance.family.value
             folder.mkdir(parents=True, exist_ok=True)
             await testbed.evidence(entry.instance, folder)
-            folders[entry.instance.case.id] = folder.parent
+            folders[case] = folder.parent
     return folders
 
 

@@ -89,6 +89,9 @@ class Testbed(Interface):
     async def act(self, instance: Instance, act: Act) -> None:
         """Let something happen that is not judged."""
 
+    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Use) -> None:
+        """Ask once more what met something unlawful, and remember all that can be seen of it for `evidence`."""
+
     async def evidence(self, instance: Instance, folder: Path) -> None:
         """Write what a person needs to understand a failure of that instance."""
 

@@ -130,6 +130,9 @@ class Scripted:
     async def act(self, _: Instance, act: Act) -> None:
         self.log.append("out of window" if isinstance(act, OutOfWindow) else type(act).__name__.lower())
 
+    async def ask_again(self, instance: Instance, step: Question | CheckHealth) -> None:
+        self.log.append(f"again {instance.name} {type(step).__name__.lower()}")
+
     async def evidence(self, instance: Instance, folder: Path) -> None:
         folder.joinpath("evidence.txt").write_text(instance.name, encoding="utf-8")
 

@@ -17,8 +17,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.case import (
     Act,
@@ -40,12 +38,13 @@ from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, NeverServed, Observation, Testbed
+from kproxy.conformance.testbeds.evidence.keeper import Keeper
 from kproxy.conformance.testbeds.gate import Gate
 from kproxy.conformance.testbeds.listeners import listeners
 from kproxy.conformance.testbeds.proxies import Proxies, Served
 from kproxy.conformance.testbeds.reading import HOST, read, read_health, read_ping
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
-from kproxy.conformance.testbeds.watch import end_of
+from kproxy.conformance.wording import describe
 from kproxy.conformance.world import AddAddress, Change, Put, Remove, RestartProxy, World, surroundings
 from kproxy.lab import crafted, echo, http, marks, topology
 from kproxy.lab.apiserver import ApiServer, Kind
@@ -57,7 +56,7 @@ from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.lab import Flow, Lab, Traced, open_lab
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.observation import Answered, Direction, ProbeRequest, Socket
-from kproxy.lab.processes import Xtables, run_in
+from kproxy.lab.processes import Xtables
 from kproxy.net import Family, Protocol
 from kproxy.spec.outcome import Failure
 
@@ -68,8 +67,8 @@ QUIET, SLOW_QUIET = 0.5, 2.0
 BARRIER, SLOW_BARRIER = 60.0, 240.0
 """Seconds a subject has to apply changes, if nobody asks for something else; likewise."""
 POLL = 0.01
-LARGEST_LOG_KEPT = 4 << 20
-"""Bytes of a log, its last ones, that go into evidence."""
+ASKED_AGAIN = 8
+"""Connections that show again what was unlawful, where several endpoints may answer."""
 AT_ONCE = 150
 """Probes under way at the same time."""
 
@@ -149,6 +148,7 @@ class NetnsTestbed:
         self._barrier = barrier or (SLOW_BARRIER if slow else BARRIER)
         self._patience, self._quiet = (SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)
         self._gate = Gate(AT_ONCE)
+        self._keeper = Keeper(lab, proxies)
         self._flows: dict[tuple[str, str], tuple[Flow, Hold]] = {}
         self._sentinels = itertools.count()
         self._standing: list[Sentinel] = []
@@ -368,35 +368,36 @@ class NetnsTestbed:
 
     # ------------------------------------------------------------------ evidence
 
+    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Use) -> None:
+        """Ask with all witnesses; for silence that is unlawful it does not wait as long as the first time."""
+        patience, self._patience = self._patience, 2 * self._quiet
+        try:
+            await self._keeper.ask_again(instance.name, describe(step), lambda: self._asked(instance, step))
+        finally:
+            self._patience = patience
+
+    async def _asked(
+        self, instance: Instance, step: Probe | Ping | CheckHealth | Use
+    ) -> Sequence[Observation]:
+        match step:
+            case Probe():
+                return await self.probe(instance, step, ASKED_AGAIN if len(step.expect) > 1 else 1)
+            case Ping():
+                return [await self.ping(instance, step)]
+            case CheckHealth():
+                return [await self.check_health(instance, step)]
+            case Use():
+                return [await self.use(instance, step)]
+
     async def evidence(self, instance: Instance, folder: Path) -> None:
-        """Objects, rules with counters, conntrack, addresses and the proxy's log of each node."""
+        """Objects, both nodes as they are, and what was seen when it was asked again."""
         objects = [
             document
             for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE)
             for document in self.server.store.documents(kind)
             if document["metadata"]["namespace"] == instance.namespace
         ]
-        folder.joinpath("objects.json").write_bytes(msgspec.json.format(msgspec.json.encode(objects)))
-        for node in topology.NODES:
-            for name, command in _EVIDENCE.items():
-                folder.joinpath(f"{node}.{name}.txt").write_text(await self._output(node, command))
-            log = end_of(self.proxies.log(node), LARGEST_LOG_KEPT)
-            folder.joinpath(f"{node}.proxy.log").write_text(log)
-
-    async def _output(self, node: str, command: tuple[str, ...]) -> str:
-        try:
-            return await run_in(self.lab.network[node], command)
-        except (LabError, OSError) as reason:
-            return f"{reason}\n"
-
-
-_EVIDENCE = {
-    "iptables": ("iptables-save", "-c"),
-    "ip6tables": ("ip6tables-save", "-c"),
-    "nft": ("nft", "list", "ruleset"),
-    "conntrack": ("conntrack", "-L", "-o", "extended"),
-    "addresses": ("ip", "addr"),
-}
+        await self._keeper.keep(instance.name, objects, folder)
 
 
 def _at_once(traced: Traced, instance: Instance, probe: Probe) -> Observation:

@@ -195,6 +195,11 @@ class Proxies:
         foreground = "; it must stay in the foreground" if status == 0 else ""
         return f"the proxy of node {node} ended{which} with {status}{why}: {command}{foreground}\n{self.tail(node)}"
 
+    @property
+    def tools(self) -> Path:
+        """A folder with ``iptables`` and its siblings, of the variant that the subject finds."""
+        return self._tools
+
     def log(self, node: str) -> Path:
         """The file a node's proxy writes its output to."""
         return self._directory / f"{node}.log"

@@ -183,6 +183,9 @@ class Simulator:
         """Not here: see `lacks`."""
         raise Broken("nothing happens in the simulator")
 
+    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Use) -> None:
+        """Nothing more can be seen here: each observation says by which chains it came."""
+
     async def evidence(self, instance: Instance, folder: Path) -> None:
         """Write the objects of the instance."""
         own = [document for key, document in self.objects.items() if key[1] == instance.namespace]

@@ -1,0 +1,49 @@
+"""Questions that met something unlawful, asked once more while the objects are as they were.
+
+It judges nothing: it is for the evidence.  One after the other, so that packets and counters are of this question alone;
+for a limited time in each lab, since a subject may fail everything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.case import CheckHealth, Hold, Ping, Probe, Step, Use
+from kproxy.conformance.testbed import Testbed
+
+SECONDS = 15.0
+"""That a lab spends on it."""
+
+Askable = Probe | Ping | CheckHealth | Use
+
+
+class Again:
+    """What one lab has asked again."""
+
+    def __init__(self, testbed: Testbed, seconds: float = SECONDS) -> None:
+        self._testbed, self._left = testbed, seconds
+        self._done: set[str] = set()
+
+    async def ask(self, instance: Instance, found: Sequence[int]) -> None:
+        """Ask the first of these steps that can be asked again; only once for each instance, and while there is time."""
+        steps = (_askable(instance.case.steps[number - 1]) for number in found)
+        step = next((step for step in steps if step is not None), None)
+        if step is None or self._left <= 0 or instance.name in self._done:
+            return
+        self._done.add(instance.name)
+        begun = time.monotonic()
+        await self._testbed.ask_again(instance, step)
+        self._left -= time.monotonic() - begun
+
+
+def _askable(step: Step) -> Askable | None:
+    """The step as a question that changes nothing for later ones: a flow to be held is asked for like any connection."""
+    match step:
+        case Probe() | Ping() | CheckHealth() | Use():
+            return step
+        case Hold(sender=sender, to=to, expect=expect, from_port_of=from_port_of):
+            return Probe(sender=sender, to=to, expect=expect, from_port_of=from_port_of)
+        case _:
+            return None

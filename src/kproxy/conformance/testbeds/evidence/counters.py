@@ -1,0 +1,64 @@
+"""Which rules a packet has met: those whose counters differ between two listings.  Pure.
+
+Reads what ``iptables-save -c``, ``nft list ruleset`` and ``ipvsadm -L --stats`` print, line by line: a line is known by
+all of it but its counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+_COUNTS = re.compile(r"^\[(\d+):\d+\]|counter packets (\d+) bytes \d+|(?<=\S)((?:\s+\d+){5})\s*$")
+"""Of a rule of iptables, of a rule of nftables, of a virtual or real server (Conns, InPkts, OutPkts, InBytes, OutBytes)."""
+
+_IPTABLES = re.compile(r"^\+\d+  ip6? ")
+
+Line = tuple[str, str, int]
+"""Where it stands, its text without counts, and the how-manieth such line it is."""
+
+
+def moved(before: str, after: str) -> list[str]:
+    """Lines that have counted meanwhile: how many packets, where it stands, the line; in the order of the rules."""
+    old = dict(_counted(before))
+    return [
+        f"+{count - old.get(line, 0)}  {line[0]}  {line[1]}".replace("    ", " ")
+        for line, count in _counted(after)
+        if count != old.get(line, 0)
+    ]
+
+
+def others(lines: list[str], listed: str) -> list[str]:
+    """Lines of nftables without those of iptables-nft, whose tables ``iptables-save`` has listed in better words."""
+    tables = {line[1:] for line in listed.splitlines() if line.startswith("*")}
+    return [line for line in lines if not (_IPTABLES.search(line) and line.split()[2] in tables)]
+
+
+def _counted(listing: str) -> Iterator[tuple[Line, int]]:
+    """Every line with counts, and its packets (of a server its connections)."""
+    where: list[str] = []
+    seen: Counter[tuple[str, str]] = Counter()
+    for raw in listing.splitlines():
+        line = raw.strip()
+        where = _context(line, where)
+        found = _COUNTS.search(line)
+        if found is None or line.startswith(":"):
+            continue
+        rest = " ".join(_COUNTS.sub(" ", line).split())
+        place = " ".join(where)
+        seen[place, rest] += 1
+        yield (place, rest, seen[place, rest]), int((found[1] or found[2] or found[3]).split()[0])
+
+
+def _context(line: str, where: list[str]) -> list[str]:
+    """The table or chain (nftables: both) that a line is in or begins; the virtual server of a real one."""
+    if line.startswith("*"):
+        return [line[1:]]
+    if line.endswith("{"):
+        return [*where, " ".join(line[:-1].split()[1:])]
+    if line == "}":
+        return where[:-1]
+    if line.split()[:1] in (["TCP"], ["UDP"], ["SCTP"]):
+        return [line.split()[1]]
+    return where

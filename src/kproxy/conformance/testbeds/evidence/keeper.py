@@ -1,0 +1,80 @@
+"""The evidence of one lab: questions asked again with witnesses, and the end state of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+
+from kproxy.conformance.documents import Document
+from kproxy.conformance.testbed import Broken, Observation
+from kproxy.conformance.testbeds.evidence import state
+from kproxy.conformance.testbeds.evidence.witnesses import WITNESSES, Files
+from kproxy.conformance.testbeds.proxies import Proxies
+from kproxy.conformance.testbeds.watch import end_of
+from kproxy.lab import topology
+from kproxy.lab.lab import Lab
+from kproxy.lab.namespaces import LabError
+
+LARGEST_LOG_KEPT = 4 << 20
+"""Bytes of a log, its last ones, that go into evidence."""
+
+Ask = Callable[[], Awaitable[Sequence[Observation]]]
+
+
+class Keeper:
+    """Keeps in memory what witnesses saw, until it is known where it goes."""
+
+    def __init__(self, lab: Lab, proxies: Proxies) -> None:
+        self._lab, self._proxies = lab, proxies
+        self._seen: dict[str, Files] = {}
+        self._end: Files = {}
+
+    async def ask_again(self, name: str, what: str, ask: Ask) -> None:
+        """Have a question of that instance asked once more, alone, with all witnesses."""
+        witnesses = [witness(self._lab, self._proxies.tools) for witness in WITNESSES]
+        async with AsyncExitStack() as watching:
+            for witness in witnesses:
+                await watching.enter_async_context(witness)
+            told = await _told(ask)
+        files = {path: data for witness in witnesses for path, data in witness.files.items()}
+        files["asked.txt"] = (
+            f"asked again, alone, after what failed was seen: {what}\nseen: {told}\n".encode()
+        )
+        self._seen[name] = files
+
+    async def keep(self, name: str, objects: Sequence[Document], folder: Path) -> None:
+        """Write it into a folder; an instance that was not asked again has the end state alone."""
+        if not self._end:
+            self._end = await self._end_state()
+        written = msgspec.json.format(msgspec.json.encode(objects))
+        files = {
+            "objects.json": written,
+            **self._end,
+            **{f"again/{path}": data for path, data in self._seen.get(name, {}).items()},
+        }
+        for path, data in files.items():
+            place = folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+
+    async def _end_state(self) -> Files:
+        """Both nodes as they are now: once for a lab, since nothing more is asked of it."""
+        files: Files = {}
+        for node in topology.NODES:
+            texts: Mapping[str, str] = {
+                **await state.rules(self._lab, node, self._proxies.tools),
+                **await state.place(self._lab, node, self._proxies.tools),
+            }
+            files |= {f"{node}.{name}.txt": text.encode() for name, text in texts.items() if text}
+            files[f"{node}.proxy.log"] = end_of(self._proxies.log(node), LARGEST_LOG_KEPT).encode()
+        return files
+
+
+async def _told(ask: Ask) -> str:
+    try:
+        return "; ".join(dict.fromkeys(seen.text for seen in await ask())) or "nothing"
+    except (Broken, LabError, OSError) as reason:
+        return f"could not be asked again: {reason}"

@@ -1,0 +1,93 @@
+"""Who watches a question being asked again; each writes what it saw, as files by name.
+
+A witness is an asynchronous context manager around the asking.  A new one (the trace of the rules that decided, say) is
+a class like these, and its name in `WITNESSES`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol as Interface
+
+from kproxy.conformance.testbeds.evidence import counters, state
+from kproxy.lab import pcapng, topology, wiring
+from kproxy.lab.lab import Lab
+
+Files = dict[str, bytes]
+"""Contents by path below a case's folder."""
+
+_RECORDED = (*topology.NODES, *wiring.PODS, wiring.CLIENT, wiring.REMOTE)
+_LINGER = 0.05
+"""Seconds after the answer, for the packets that end a connection."""
+
+
+class Witness(Interface):
+    """Watches from its entry to its exit; ``files`` is filled then."""
+
+    files: Files
+
+    def __init__(self, lab: Lab, tools: Path) -> None: ...
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, *exception: object) -> None: ...
+
+
+class Packets:
+    """Every packet of every namespace, as pcapng."""
+
+    def __init__(self, lab: Lab, _: Path) -> None:
+        self.files: Files = {}
+        self._lab = lab
+        self._recorders: list[pcapng.Recorder] = []
+
+    async def __aenter__(self) -> None:
+        """Begin to record."""
+        self._recorders = [pcapng.Recorder(self._lab.network[name]) for name in _RECORDED]
+
+    async def __aexit__(self, *exception: object) -> None:
+        """Keep what passed; a namespace that saw nothing has no file."""
+        await asyncio.sleep(_LINGER)
+        for recorder in self._recorders:
+            if packets := recorder.packets():
+                self.files[f"pcap/{recorder.name}.pcapng"] = pcapng.encode(
+                    packets, f"namespace {recorder.name}"
+                )
+        pcapng.close_all(self._recorders)
+
+
+class Rules:
+    """Rules and tables before and after where they differ, and which rules have counted meanwhile."""
+
+    def __init__(self, lab: Lab, tools: Path) -> None:
+        self.files: Files = {}
+        self._lab, self._tools = lab, tools
+        self._before: Mapping[str, Mapping[str, str]] = {}
+
+    async def __aenter__(self) -> None:
+        """Read the nodes."""
+        self._before = await self._read()
+
+    async def __aexit__(self, *exception: object) -> None:
+        """Read them again."""
+        after = await self._read()
+        for node, tables in after.items():
+            before = self._before[node]
+            for name, text in tables.items():
+                if text != before[name]:
+                    self.files[f"{node}.{name}.before.txt"] = before[name].encode()
+                    self.files[f"{node}.{name}.after.txt"] = text.encode()
+            counted = {name: counters.moved(before[name], tables[name]) for name in state.RULES}
+            counted["nft"] = counters.others(counted["nft"], tables["iptables"] + tables["ip6tables"])
+            lines = [f"{name}: {line}\n" for name, those in counted.items() for line in those]
+            self.files[f"{node}.counted.txt"] = "".join(lines).encode()
+
+    async def _read(self) -> dict[str, dict[str, str]]:
+        read = await asyncio.gather(*(state.rules(self._lab, node, self._tools) for node in topology.NODES))
+        return dict(zip(topology.NODES, read, strict=True))
+
+
+WITNESSES: tuple[type[Witness], ...] = (Rules, Packets)
+"""In the order in which they begin; the last to begin ends first."""

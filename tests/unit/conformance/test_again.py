@@ -1,0 +1,80 @@
+"""What met something unlawful is asked once more: which question, how often, for how long."""
+
+import asyncio
+
+import pytest
+
+from kproxy.conformance.again import Again
+from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.case import Apply, Hold, ReadSysctl, Step, Use, delivered_to, pod
+from kproxy.conformance.run import run
+from tests.unit.conformance.scripted import ELSEWHERE, TO_WEB, WEB, Scripted, always, fairly, small_case
+
+HELD = Hold(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"))
+SYSCTL = ReadSysctl(node="a", name="ipv4/x", expect="1")
+
+
+def asked(testbed: Scripted, *steps: Step, again: bool = True) -> list[str]:
+    """What is asked again in a run of two like cases."""
+    cases = [small_case(*steps, id=f"group.n{number}") for number in (1, 2)]
+    asyncio.run(run(testbed, instances(cases), again=again))
+    return [line for line in testbed.log if line.startswith("again")]
+
+
+def test_an_unlawful_answer_is_asked_for_once_more_for_each_case() -> None:
+    steps = (Apply(WEB), TO_WEB, TO_WEB, Apply(WEB), TO_WEB)
+    lines = asked(Scripted(always(ELSEWHERE)), *steps)
+    assert [line.split()[-1] for line in lines] == ["probe", "probe"]
+    assert len(set(lines)) == 2
+
+
+def test_it_is_asked_while_the_objects_are_as_they_were() -> None:
+    testbed = Scripted(always(ELSEWHERE))
+    asked(testbed, Apply(WEB), TO_WEB, Apply(WEB), TO_WEB)
+    log = [line.split()[0] for line in testbed.log]
+    assert log.index("again") < len(log) - log[::-1].index("settle") - 1
+
+
+def test_lawful_answers_are_not_and_nothing_is_where_no_evidence_is_wanted() -> None:
+    assert asked(Scripted(fairly), Apply(WEB), TO_WEB) == []
+    assert asked(Scripted(always(ELSEWHERE)), Apply(WEB), TO_WEB, again=False) == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "kind"),
+    [
+        ((Apply(WEB), HELD), "probe"),
+        ((Apply(WEB), HELD, Use(flow="f", expect=delivered_to("a1"))), "probe"),
+        ((SYSCTL, Apply(WEB), TO_WEB), "probe"),
+    ],
+)
+def test_a_question_that_would_change_something_is_asked_otherwise_or_not(
+    steps: tuple[Step, ...], kind: str
+) -> None:
+    assert {line.split()[-1] for line in asked(Scripted(always(ELSEWHERE)), *steps)} == {kind}
+
+
+class Slow(Scripted):
+    async def ask_again(self, _: Instance, __: object) -> None:
+        self.log.append("again")
+        await asyncio.sleep(0.02)
+
+
+def test_a_lab_spends_only_so_long_on_it() -> None:
+    testbed = Slow()
+    cases = instances([small_case(Apply(WEB), TO_WEB, id=f"group.n{number}") for number in range(9)])
+
+    async def ask_all() -> None:
+        second = Again(testbed, seconds=0.001)
+        for instance in cases:
+            await second.ask(instance, [2])
+
+    asyncio.run(ask_all())
+    assert testbed.log == ["again"]
+
+
+def test_a_step_that_cannot_be_asked_again_is_left() -> None:
+    testbed = Scripted()
+    (instance,) = instances([small_case(SYSCTL)])
+    asyncio.run(Again(testbed).ask(instance, [1]))
+    assert testbed.log == []
