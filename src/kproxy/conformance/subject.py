@@ -128,6 +128,10 @@ def load(name_or_path: str, binary: str = "") -> Subject:
             known = ", ".join(BUNDLED)
             message = f"--proxy {name_or_path}: {error.strerror}; give one of {known}, or the path of a subject file"
             raise BadSubject(message) from error
+        except UnicodeDecodeError as error:
+            raise BadSubject(
+                f"--proxy {name_or_path}: that is no text, and a subject file is TOML"
+            ) from error
     return parse(text, name_or_path, binary)
 
 
@@ -172,7 +176,11 @@ def _convert(document: Mapping[str, object]) -> Subject:
 
 
 def _hint(problem: str) -> str:
-    """What would have been right, where a list of it helps."""
+    """What would have been right, where that helps."""
+    if "Expected `array`, got `str`" in problem:
+        return '; a command is a list of words, as ["my-proxy", "--config={config}"]'
+    if "matching regex '^/' - at `key` in `$.mounts`" in problem:
+        return "; a mount point is an absolute path"
     lists = {"$.mounts": FileSystem, "$.features": Feature, "$.without": Feature}
     for place, known in lists.items():
         if "enum value" in problem and place in problem:

@@ -1,0 +1,108 @@
+"""What a user gets wrong with `kproxy conformance`, and what he is told: status 2, one line, what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kproxy.cli import main
+
+GOOD = b'name = "x"\nmodes = ["m"]\n'
+COMMAND = b'command = ["sleep", "9"]\n'
+
+
+@pytest.mark.parametrize(
+    ("file", "words", "told"),
+    [
+        (
+            b"",
+            "run --proxy nope",
+            "--proxy nope: No such file or directory; give one of kproxy, kube-proxy, or the path",
+        ),
+        (b"", "run --proxy /", "--proxy /: Is a directory"),
+        (
+            b"\xff\xfe\x98",
+            "run --proxy x.toml",
+            "--proxy x.toml: that is no text, and a subject file is TOML",
+        ),
+        (b'name = "x"\nmodes = ["m"\n', "run --proxy x.toml", "x.toml: Unclosed array"),
+        (
+            GOOD + COMMAND + b"reday = 1",
+            "run --proxy x.toml",
+            "x.toml: unknown keys reday; known are name, modes,",
+        ),
+        (
+            GOOD + b'command = "sleep 9"',
+            "run --proxy x.toml",
+            '`$.command`; a command is a list of words, as ["my-proxy"',
+        ),
+        (
+            GOOD,
+            "run --proxy x.toml",
+            "x.toml: how it is started is missing: give `command`, or `[[processes]]`",
+        ),
+        (
+            GOOD + b'[[processes]]\nname = "a"',
+            "run --proxy x.toml",
+            "missing required field `command` - at `$.processes[0]`",
+        ),
+        (
+            GOOD + COMMAND + b'[[processes]]\nname = "a"\ncommand = ["b"]',
+            "run --proxy x.toml",
+            "give one of them",
+        ),
+        (
+            GOOD + 2 * b'[[processes]]\nname = "a"\ncommand = ["b"]\n',
+            "run --proxy x.toml",
+            "several processes are called a",
+        ),
+        (
+            GOOD + COMMAND + b'[mounts]\n"run" = "tmpfs"',
+            "run --proxy x.toml",
+            "a mount point is an absolute path",
+        ),
+        (
+            GOOD + COMMAND + b'[mounts]\n"/run" = "nfs"',
+            "run --proxy x.toml",
+            "known are bpf, cgroup2, sysfs, tmpfs",
+        ),
+        (GOOD + COMMAND + b'features = ["nope"]', "run --proxy x.toml", "known are NodePort, externalIPs"),
+        (GOOD + COMMAND + b"[without]\nz = []", "run --proxy x.toml", "[without] z: modes are m"),
+        (
+            GOOD + b'command = ["{binary}"]',
+            "run --proxy x.toml",
+            "give --binary PATH, or `binary` in the file",
+        ),
+        (GOOD + COMMAND, "run --proxy x.toml --mode n", "--mode n: x has m"),
+        (GOOD + COMMAND, "run --proxy x.toml --testbed simulator", "it cannot run x"),
+        (b"", "run --case nope", "no case matches nope; `kproxy conformance list` shows them all"),
+        (b"", "run --case cluster-ip", "no case matches cluster-ip; did you mean 'cluster-ip.*'?"),
+        (b"", "list --case nope", "no case matches nope"),
+        (b"", "list --regression 1", "--regression 1: no report is called so"),
+        (b"", "show nope", "no case is called nope; `kproxy conformance list` shows them all"),
+        (b"", "run --xfails none", "--xfails none: No such file or directory"),
+        (
+            b"cluster-ip.*",
+            "run --xfails x.toml",
+            "x.toml:1: 'cluster-ip.*' is not of the form GLOB [MODE]  # REASON",
+        ),
+        (b"", "run --json /no/x.json", "--json /no/x.json: that is no file in a folder that exists"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(
+    file: bytes,
+    words: str,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.toml").write_bytes(file)
+    assert main(["conformance", *words.split()]) == 2
+    streams = capsys.readouterr()
+    assert told in streams.err
+    assert streams.err.startswith("kproxy conformance: ")
+    assert streams.err.count("\n") == 1
+    assert streams.out == ""
