@@ -26,9 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     # the specification asked by people: reads what kubectl printed
     "explain": {"spec", "api", "net"},
     # any proxy's rules, as tools print them; only reading a live node has effects
-    "trace": {"explain", "net"},
+    "trace": {"explain", "api", "net"},
     "trace.live": {"trace", "host", "net"},
-    "trace.command": {"trace", "trace.live", "explain", "net"},
+    "trace.command": {"trace", "trace.live", "explain", "api", "net"},
     # the machine
     "netlink": {"net"},
     "host": {"netlink", "net"},

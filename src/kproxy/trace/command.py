@@ -9,14 +9,16 @@ from pathlib import Path
 
 import msgspec
 
-from kproxy.explain.dump import CannotExplain
+from kproxy.explain.dump import CannotExplain, Dump
 from kproxy.explain.dump import read as read_objects
 from kproxy.net import Address, parse_address
-from kproxy.trace import live, show
+from kproxy.trace import live, service, show
 from kproxy.trace.answer import answer
+from kproxy.trace.node import Node
 from kproxy.trace.question import CannotTrace, Question, asked
 from kproxy.trace.readers.problem import CannotRead
 from kproxy.trace.sources import Kind, Known, Source, kind_of, together
+from kproxy.trace.state import Packet
 
 CANNOT = 2
 RULES = frozenset({Kind.IPTABLES, Kind.NFTABLES, Kind.IPVS, Kind.IPVS_PROC})
@@ -44,12 +46,24 @@ def trace(words: Words) -> int:
         sys.stderr.write(f"kproxy trace: {reason}\n")
         return CANNOT
     found = answer(known.node, question.packet)
+    names = _names(dump, known.node, question.packet) if dump is not None else None
     if words.output == "json":
-        document = show.document(found, question, known.read)
+        document = show.document(found, question, known.read, names)
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
     else:
-        sys.stdout.write(show.text(found, question, known.read, rules=words.output == "text"))
+        sys.stdout.write(show.text(found, question, known.read, names, rules=words.output == "text"))
     return 0
+
+
+def _names(dump: Dump, node: Node, packet: Packet) -> show.Names:
+    """What the objects say of this packet."""
+
+    def owner(address: Address) -> str:
+        pod = dump.pod_at(address)
+        return "" if pod is None else str(pod)
+
+    local = bool(node.is_local(packet.destination))
+    return show.Names(owner, service.of_objects(dump.cluster, packet, local=local))
 
 
 def _known(words: Words) -> Known:

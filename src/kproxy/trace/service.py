@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from kproxy.trace.state import Note, State
+from kproxy import api
+from kproxy.net import parse_address
+from kproxy.trace.state import Note, Packet, State
 
 _COMMENT = re.compile(r"(?P<name>[a-z0-9-]+/[a-z0-9.-]+(:[a-z0-9-]*)?)(?= |$)")
 _CHAIN = re.compile(
@@ -30,3 +32,22 @@ def _of(note: Note) -> Iterable[str]:
     for chain in _CHAIN.finditer(f"{note.chain} {note.words}"):
         port = f":{chain['port']}" if chain["port"] else ""
         yield f"{chain['namespace']}/{chain['service']}{port}"
+
+
+def of_objects(cluster: api.Cluster, packet: Packet, *, local: bool) -> tuple[str, ...]:
+    """The Service ports whose objects have the packet's destination; ``local``: it is an address of the node."""
+    found = []
+    for service in cluster.services.values():
+        own = packet.destination in {parse_address(text) for text in _addresses(service)}
+        for port in service.spec.ports or []:
+            asked = (own and port.port == packet.port) or (local and port.node_port == packet.port)
+            if asked and port.protocol.lower() == packet.protocol:
+                name = f"{service.metadata.namespace}/{service.metadata.name}"
+                found.append(f"{name}:{port.name}" if port.name else name)
+    return tuple(found)
+
+
+def _addresses(service: api.Service) -> Iterable[str]:
+    spec = service.spec
+    yield from (spec.cluster_ip, *(spec.cluster_ips or ()), *(spec.external_ips or ()))
+    yield from (entry.ip for entry in service.status.load_balancer.ingress or ())

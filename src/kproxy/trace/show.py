@@ -5,10 +5,12 @@ Ways that differ only in the middle, as those to different endpoints do, are sho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from kproxy.net import Address
 from kproxy.trace.answer import Answer, Decision, place
 from kproxy.trace.journey import Way
 from kproxy.trace.question import Asked
@@ -20,10 +22,21 @@ MOST_BRANCHES = 6
 """Shown of equal ones; all are in the JSON."""
 
 
-def text(answer: Answer, asked: Asked, read: Sequence[str] = (), *, rules: bool = True) -> str:
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the objects of the cluster say beside: whose address it is, and which Service ports are asked."""
+
+    owner: Callable[[Address], str] = lambda _: ""
+    services: tuple[str, ...] = ()
+
+
+def text(
+    answer: Answer, asked: Asked, read: Sequence[str] = (), names: Names | None = None, *, rules: bool = True
+) -> str:
     """The answer in lines; ``rules``: with each rule as its tool writes it."""
-    lines = [_question(asked), "", "decision:", *_decisions(answer)]
-    lines += [f"Service: {_service(answer)}", "", "way:"]
+    known = names or Names()
+    lines = [_question(asked), "", "decision:", *_decisions(answer, known)]
+    lines += [f"Service: {_service(answer, known)}", "", "way:"]
     lines += _tree([[*way.state.notes] for way in answer.ways], "  ", rules=rules)
     lines += ["", "assumed:", *(f"  {one}" for one in _assumed(answer, asked))]
     if read:
@@ -40,9 +53,12 @@ def _question(asked: Asked) -> str:
     return f"{packet.protocol.upper()} {packet.source}{sender} -> {to}{target}{by}"
 
 
-def _service(answer: Answer) -> str:
+def _service(answer: Answer, names: Names) -> str:
     if answer.services:
         return ", ".join(answer.services)
+    if names.services:
+        taken = "the rules name none" if answer.taken else "no rule takes the packet"
+        return f"{', '.join(names.services)}, as the objects say; {taken}"
     return "the rules name none" if answer.taken else "none: no rule takes the packet"
 
 
@@ -53,16 +69,16 @@ def _assumed(answer: Answer, asked: Asked) -> list[str]:
 # ---------------------------------------------------------------------- what becomes of it
 
 
-def _decisions(answer: Answer) -> Iterator[str]:
+def _decisions(answer: Answer, names: Names) -> Iterator[str]:
     for conditions, grouped in groupby(answer.decisions, key=lambda one: sorted(one.conditions)):
         for asked, held in conditions:
             yield f"  if this {'holds' if held else 'does not hold'}: {asked}"
         indent = "    " if conditions else "  "
-        yield from (f"{indent}{decision(one)}" for one in grouped)
+        yield from (f"{indent}{decision(one, names.owner(one.destination))}" for one in grouped)
 
 
-def decision(one: Decision) -> str:
-    """What becomes of the packet, in a line."""
+def decision(one: Decision, owner: str = "") -> str:
+    """What becomes of the packet, in a line; ``owner``: who has the address it is sent to."""
     chance = "" if one.chance == 1 else f"  ({float(one.chance) * 100:.3g} % of connections)"
     by = f", by {one.by}" if one.by else ""
     if one.fate is not Fate.THROUGH:
@@ -71,7 +87,7 @@ def decision(one: Decision) -> str:
         "to the node itself" if one.delivered else f"leaves by {one.out}" if one.out else "leaves the node"
     )
     source = f"source masqueraded as {one.masqueraded}" if one.masqueraded else "source kept"
-    to = socket(one.destination, one.port)
+    to = socket(one.destination, one.port) + (f" ({owner})" if owner else "")
     if one.translated:
         return f"DNAT to {to}, {source}, {where}{by}{chance}"
     if one.masqueraded:
@@ -132,8 +148,11 @@ def _lines(notes: Sequence[Note], indent: str, *, rules: bool) -> Iterator[str]:
 # ---------------------------------------------------------------------- JSON
 
 
-def document(answer: Answer, asked: Asked, read: Sequence[str] = ()) -> dict[str, Any]:
+def document(
+    answer: Answer, asked: Asked, read: Sequence[str] = (), names: Names | None = None
+) -> dict[str, Any]:
     """The answer as JSON."""
+    known = names or Names()
     packet = asked.packet
     return {
         "packet": {
@@ -145,8 +164,9 @@ def document(answer: Answer, asked: Asked, read: Sequence[str] = ()) -> dict[str
             "protocol": packet.protocol.upper(),
             "interface": packet.interface,
         },
-        "decisions": [_decision(one) for one in answer.decisions],
+        "decisions": [{**_decision(one), "owner": known.owner(one.destination)} for one in answer.decisions],
         "services": list(answer.services),
+        "servicesOfObjects": list(known.services),
         "ways": [_way(way) for way in answer.ways],
         "assumed": _assumed(answer, asked),
         "read": list(read),

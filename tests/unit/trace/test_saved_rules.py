@@ -306,6 +306,10 @@ def test_objects_give_pods_and_services_their_names(
     found = ask(capsys, (RULES["nftables"], objects, *NODE), "pod/client", "svc/dns:53")
     assert (found["packet"]["source"], found["packet"]["destination"]) == ("10.244.1.12", "10.96.4.2")
     assert {one["kind"] for one in found["decisions"]} == {"translated"}
+    assert found["servicesOfObjects"] == ["default/dns"]
+    words = ["trace", "-f", RULES["nftables"], "-f", objects, "--from", "pod/client", "--to", "pod/client:80"]
+    assert main(words) == 0
+    assert "routed on to 10.244.1.12:80 (pod default/client) as it is" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

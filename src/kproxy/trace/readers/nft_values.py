@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from kproxy.net import Family, parse_address, parse_network
@@ -151,6 +152,7 @@ def pattern(value: Json) -> Pattern | None:
             return None
 
 
+@lru_cache(maxsize=1 << 16)
 def _text(value: str) -> Pattern:
     if (address := parse_address(value)) is not None:
         return address
