@@ -44,7 +44,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Mypy, strict, on the package, the tests and this file."""
-    session.install(".[lint,test]", "nox")
+    session.install(".[lint,test,kind]", "nox")
     session.run("mypy", *session.posargs)
 
 
@@ -110,6 +110,14 @@ def vm(session: nox.Session) -> None:
     """A distribution's kernel by virtme-ng and qemu: its round trip, and a case (minutes without /dev/kvm)."""
     session.install(".[test]")
     session.run("pytest", "tests/vm", "--timeout=900", *session.posargs)
+
+
+@nox.session(default=False)
+def kind(session: nox.Session) -> None:
+    """Our image as nodes' proxy in containers of Docker's engine, or, with ``--provider`` after ``--``, in a cluster (root)."""
+    need_root(session)
+    session.install(".[test,kind]")
+    session.run("pytest", "tests/kind", "--timeout=300", *session.posargs)
 
 
 @nox.session(default=False)

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from docs import coverage, regressions, samples, topics
+from docs import coverage, places, regressions, samples, topics
 from docs.tables import COMMAND, label, table
 from kproxy.conformance.case import DEFAULT, Case
 from kproxy.conformance.cases import CATALOGUE
@@ -94,6 +94,7 @@ def _clause(clause: Clause, cases: int) -> tuple[str, ...]:
 HERE = Path(__file__).parent
 PAGES: dict[Path, Callable[[], str]] = {
     HERE / "catalogue.md": lambda: page(CATALOGUE, CLAUSES),
+    HERE / "where-cases-run.md": places.page,
     HERE / "spec/coverage.md": coverage.page,
     HERE / "spec/coverage.json": coverage.document,
     HERE / "spec/regressions.md": regressions.page,

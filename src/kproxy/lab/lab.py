@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import resource
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from kproxy.lab import topology, wiring
 from kproxy.lab.capture import Captures
 from kproxy.lab.channel import Channel, unsupported
-from kproxy.lab.namespaces import LabError
+from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.network import Network, build
 from kproxy.lab.observation import Evidence, NetworkError, Observation, ProbeRequest, Silent, Socket
 from kproxy.lab.servers import Servers
@@ -199,13 +200,13 @@ class Lab:
 
 
 @asynccontextmanager
-async def open_lab() -> AsyncIterator[Lab]:
-    """Build a lab; everything of it is gone after the block.
+async def open_lab(existing: Mapping[str, Namespace] = MappingProxyType({})) -> AsyncIterator[Lab]:
+    """Build a lab, with ``existing`` namespaces in it if there are any; everything of it is gone after the block.
 
     Raises `kproxy.lab.namespaces.LabError` when a prerequisite is missing.
     """
     allow_many_files()
-    lab = Lab(build())
+    lab = Lab(build(existing=existing))
     try:
         yield lab
     finally:

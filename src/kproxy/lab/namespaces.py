@@ -154,6 +154,11 @@ def create(name: str) -> Namespace:
         os.close(home)
 
 
+def of_process(name: str, pid: int) -> Namespace:
+    """The network namespace of a process, such as a container's first; ``name`` is only how the lab calls it."""
+    return Namespace(name, os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC))
+
+
 def _link_state(control: socket.socket, interface: str) -> bool:
     answer = (ctypes.c_uint32 * 2)(linux.ETHTOOL_GLINK, 0)
     request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(answer))

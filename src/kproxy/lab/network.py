@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Self
 
 from kproxy.lab import wiring
@@ -69,13 +70,16 @@ class Network:
             namespace.close()
 
 
-def build(wires: Wiring = TOPOLOGY) -> Network:
+def build(
+    wires: Wiring = TOPOLOGY, existing: Mapping[str, Namespace] = MappingProxyType({})
+) -> Network:
     """Build the topology (or another network), ready for packets of both families when this returns (about 0.1 s).
 
-    Raises `LabError` when a prerequisite is missing, naming it.
+    ``existing``: namespaces to take as those of that name, with no link in them but loopback (a container's, for
+    instance); the network closes them.  Raises `LabError` when a prerequisite is missing, naming it.
     """
     _require_root()
-    network = Network(create(name) for name in wires.namespaces)
+    network = Network(existing.get(name) or create(name) for name in wires.namespaces)
     try:
         _wire(network, wires)
     except BaseException:

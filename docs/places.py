@@ -1,0 +1,52 @@
+"""The page that says where each case runs: in the simulator, in network namespaces, in containers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from docs.tables import COMMAND, table
+from kproxy.conformance.case import DEFAULT, Case
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.testbeds.simulator import BACKENDS, Simulator
+from tests.kind.selection import selected
+
+HEAD = f"""\
+<!-- Generated: edit docs/places.py or tests/kind/selection.py, then run `{COMMAND}`. -->
+
+# Where each case runs
+
+*netns* is `kproxy conformance run`: every case, on a kernel that has what it needs ([the lab](lab.md)). *simulator* is our own rules evaluated in memory.
+*containers* is [`nox -s kind`](kind.md): the same lab, its nodes containers and kproxy in its image on each.
+No case runs in a real cluster yet."""
+
+
+def page() -> str:
+    """The whole page: counts by group, then every case."""
+    contained = {case.id for case in selected()}
+    groups: dict[str, list[Case]] = {}
+    for case in CATALOGUE:
+        groups.setdefault(case.id.partition(".")[0], []).append(case)
+    rows = [_counts(f"`{name}`", members, contained) for name, members in groups.items()]
+    rows.append(_counts("all", CATALOGUE, contained))
+    columns = ("cases", "netns", "simulator", "containers")
+    parts = [
+        HEAD,
+        table("## By group", ("group", *columns[1:]), rows),
+        table("## By case", ("case", *columns[1:]), (_case(case, contained) for case in CATALOGUE)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _lacks(case: Case) -> str | None:
+    """Why the simulator cannot run a case, in any mode."""
+    return Simulator(DEFAULT, next(iter(BACKENDS))).lacks(case)
+
+
+def _counts(name: str, cases: Sequence[Case], contained: set[str]) -> tuple[str, ...]:
+    simulated = sum(_lacks(case) is None for case in cases)
+    return name, str(len(cases)), str(simulated), str(sum(case.id in contained for case in cases))
+
+
+def _case(case: Case, contained: set[str]) -> tuple[str, ...]:
+    slow = "yes, with `--slow`" if case.slow else "yes"
+    return f"`{case.id}`", slow, _lacks(case) or "yes", "yes" if case.id in contained else ""

@@ -1,0 +1,100 @@
+"""Docker's engine for these tests: one that is there already, or Debian's, started in a network namespace of its own.
+
+An engine of ours makes no bridge and no rule, keeps everything in one folder below /var/lib, and ends with its
+test session: the machine's own network never learns of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import docker
+import docker.errors
+
+PATIENCE = 30.0
+SOCKET = Path("/var/run/docker.sock")
+MISSING = (
+    "Docker's engine is not installed: apt-get install --no-install-recommends docker.io (it need not run)"
+)
+
+_ALONE = ("unshare", "--net", "--mount", "--propagation=private", "setpriv", "--pdeathsig", "TERM", "--")
+_TOUCH_NOTHING = (
+    "--bridge=none",
+    "--iptables=false",
+    "--ip6tables=false",
+    "--ip-forward=false",
+    "--ip-masq=false",
+)
+
+
+class NoEngine(Exception):
+    """There is none; says how to have one."""
+
+
+@contextmanager
+def engine() -> Iterator[str]:
+    """The address of an engine, for ``DOCKER_HOST``.  Raises `NoEngine`."""
+    if there := os.environ.get("DOCKER_HOST") or (f"unix://{SOCKET}" if SOCKET.exists() else ""):
+        _answering(there)
+        yield there
+        return
+    with own_engine() as address:
+        yield address
+
+
+@contextmanager
+def own_engine() -> Iterator[str]:
+    """One of our own, and nothing left of it afterwards."""
+    if shutil.which("dockerd") is None:
+        raise NoEngine(MISSING)
+    folder = Path(tempfile.mkdtemp(prefix="kproxy-engine-", dir="/var/lib"))
+    address = f"unix://{folder}/socket"
+    places = (f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid")
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*_ALONE, "dockerd", *places, f"--host={address}", *_TOUCH_NOTHING], stdout=log, stderr=log
+        )
+    try:
+        _answering(address, lambda: _ended(process, folder / "log"))
+        yield address
+    finally:
+        _stop(process)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ended(process: subprocess.Popen[bytes], log: Path) -> None:
+    if process.poll() is not None:
+        lines = log.read_text(errors="replace").strip().splitlines()
+        raise NoEngine(f"dockerd ended with {process.returncode}: {' / '.join(lines[-3:])}")
+
+
+def _answering(address: str, check: Callable[[], None] = lambda: None) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            docker.DockerClient(base_url=address).ping()
+        except (docker.errors.DockerException, OSError) as error:
+            check()
+            if time.monotonic() > deadline:
+                raise NoEngine(f"no engine answers at {address}: {error}") from error
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """In order, so that it takes its containers and its containerd along; else by force."""
+    process.send_signal(signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(20)
+        return
+    process.kill()
+    process.wait()

@@ -1,0 +1,124 @@
+"""The manifests hold what Kubernetes' schemas ask for, the configuration in them is one that the daemon takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+from kproxy.server.load import load
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+BASE, OVERLAYS = DEPLOY / "base", sorted((DEPLOY / "overlays").iterdir())
+VERSIONS = ("1.33", "1.36")
+
+Document = dict[str, Any]
+
+
+def documents(path: Path) -> list[Document]:
+    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+
+
+def key(document: Document) -> tuple[str, str]:
+    return document["kind"], document["metadata"]["name"]
+
+
+def base() -> dict[tuple[str, str], Document]:
+    (kustomization,) = documents(BASE / "kustomization.yaml")
+    files = [BASE / name for name in kustomization["resources"]]
+    assert {*files, BASE / "kustomization.yaml"} == set(BASE.iterdir()), "a file that no kustomization names"
+    return {key(document): document for file in files for document in documents(file)}
+
+
+def merged(old: Document, patch: Document) -> Document:
+    """A strategic merge, as far as maps go; lists are replaced."""
+    return {
+        name: merged(old[name], patch[name])
+        if isinstance(old.get(name), dict) and isinstance(patch.get(name), dict)
+        else patch.get(name, old.get(name))
+        for name in old | patch
+    }
+
+
+def rendered(overlay: Path) -> dict[tuple[str, str], Document]:
+    """What ``kubectl kustomize`` makes of an overlay, as far as ours go: a base, and patches of it."""
+    (kustomization,) = documents(overlay / "kustomization.yaml")
+    assert kustomization.keys() == {"apiVersion", "kind", "resources", "patches"}
+    assert [(overlay / path).resolve() for path in kustomization["resources"]] == [BASE]
+    found = base()
+    for patch in kustomization["patches"]:
+        (document,) = documents(overlay / patch["path"])
+        found[key(document)] = merged(found[key(document)], document)
+    return found
+
+
+def pod(found: dict[tuple[str, str], Document]) -> Document:
+    template: Document = found["DaemonSet", "kproxy"]["spec"]["template"]["spec"]
+    return template
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
+def test_every_object_is_one_that_kubernetes_knows(overlay: Path, version: str) -> None:
+    for document in rendered(overlay).values():
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_a_field_that_kubernetes_does_not_know_is_seen() -> None:
+    wrong = merged(base()["DaemonSet", "kproxy"], {"spec": {"updatePolicy": "RollingUpdate"}})
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, VERSIONS[-1], strict=True)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
+def test_an_overlay_is_named_for_its_mode_and_its_configuration_is_valid(overlay: Path) -> None:
+    data = rendered(overlay)["ConfigMap", "kproxy"]["data"]
+    loaded = load(data["config.conf"])
+    assert loaded.config.mode == overlay.name
+    assert yaml.safe_load(data["kubeconfig.conf"])["users"][0]["user"] == {
+        "tokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    }
+
+
+def test_each_backend_has_an_overlay() -> None:
+    backends = {path.name for path in (DEPLOY.parent / "src/kproxy/backends").iterdir() if path.is_dir()}
+    assert {path.name for path in OVERLAYS} == backends - {"__pycache__"}
+
+
+def test_the_daemon_may_administer_the_network_and_nothing_else() -> None:
+    (container,) = pod(base())["containers"]
+    security = container["securityContext"]
+    assert security["capabilities"] == {"drop": ["ALL"], "add": ["NET_ADMIN"]}
+    assert (security["runAsNonRoot"], security["readOnlyRootFilesystem"]) == (True, True)
+    assert "privileged" not in security
+    (prepare,) = pod(base())["initContainers"]
+    assert prepare["args"] == [*container["args"], "--init-only"]
+
+
+def test_what_is_mounted_is_there_and_the_configuration_is_where_it_is_looked_for() -> None:
+    names = {volume["name"] for volume in pod(base())["volumes"]}
+    for container in (*pod(base())["initContainers"], *pod(base())["containers"]):
+        mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+        assert set(mounts.values()) <= names
+        assert mounts["/var/lib/kube-proxy"] == "config"
+        assert "--config=/var/lib/kube-proxy/config.conf" in container["args"]
+
+
+def test_it_may_read_what_the_daemon_reads() -> None:
+    rules = base()["ClusterRole", "kproxy"]["rules"]
+    may = {
+        resource
+        for rule in rules
+        if {"list", "watch"} <= set(rule["verbs"])
+        for resource in rule["resources"]
+    }
+    assert may == {"services", "endpointslices", "nodes", "servicecidrs"}
+
+
+def test_the_pod_monitor_selects_our_pods() -> None:
+    (monitor,) = documents(DEPLOY / "examples/podmonitor.yaml")
+    labels = base()["DaemonSet", "kproxy"]["spec"]["template"]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
