@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import docker
@@ -80,7 +81,9 @@ def _answering(address: str, check: Callable[[], None] = lambda: None) -> None:
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            docker.DockerClient(base_url=address).ping()
+            _connect(address)
+            with closing(docker.DockerClient(base_url=address)) as client:
+                client.ping()
         except (docker.errors.DockerException, OSError) as error:
             check()
             if time.monotonic() > deadline:
@@ -88,6 +91,14 @@ def _answering(address: str, check: Callable[[], None] = lambda: None) -> None:
             time.sleep(0.1)
         else:
             return
+
+
+def _connect(address: str) -> None:
+    """Raises OSError while nobody listens; docker's client would leave its socket open then."""
+    kind, _, path = address.partition("://")
+    if kind == "unix":
+        with socket.socket(socket.AF_UNIX) as end:
+            end.connect(path)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

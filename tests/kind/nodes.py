@@ -7,6 +7,7 @@ prepared by ``--init-only`` on the node, and then with CAP_NET_ADMIN alone on a 
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ class ContainerProxies(Proxies):
         self._keep_log(node, container)
         with suppress(docker.errors.APIError):
             container.get_wrapped_container().kill()
-        container.stop()
+        remove(container)
 
     async def kill_all(self) -> None:
         for node in list(self._containers):
@@ -145,6 +146,13 @@ class ContainerProxies(Proxies):
         super().log(node).write_bytes(out + err)
 
 
+def remove(container: DockerContainer) -> None:
+    """By force, and the connection to the engine with it."""
+    client = container.get_docker_client().client
+    container.stop()
+    client.close()
+
+
 def start_node(name: str, image: str, files: Path) -> Node:
     """A container that is a node; ``files``: a folder it shares with the machine."""
     container = DockerContainer(image).with_command([PYTHON, "-c", BE_A_NODE]).with_kwargs(**NODE)
@@ -157,15 +165,20 @@ def start_node(name: str, image: str, files: Path) -> Node:
         namespace.set(NODE_SYSCTLS)
         return Node(container, namespace)
     except BaseException:
-        container.stop()
+        remove(container)
         raise
 
 
 def _ready(container: DockerContainer) -> None:
-    for chunk in container.get_wrapped_container().logs(stream=True, follow=True):
-        if b"ready" in chunk:
-            return
-    raise Broken(f"a node's container ended: {container.get_logs()[1].decode(errors='replace').strip()}")
+    """Wait until it has said so.  Not by a stream of its log: docker's client leaves the socket of one open."""
+    wrapped = container.get_wrapped_container()
+    while b"ready" not in container.get_logs()[0]:
+        wrapped.reload()
+        if wrapped.status == "exited":
+            raise Broken(
+                f"a node's container ended: {container.get_logs()[1].decode(errors='replace').strip()}"
+            )
+        time.sleep(0.05)
 
 
 def opener(subject: Subject, mode: str, image: str, directory: Path) -> OpenTestbed:
@@ -193,6 +206,6 @@ def opener(subject: Subject, mode: str, image: str, directory: Path) -> OpenTest
                     await proxies.kill_all()
         finally:
             for node in nodes.values():
-                node.container.stop()
+                remove(node.container)
 
     return open_containers

@@ -70,9 +70,7 @@ class Network:
             namespace.close()
 
 
-def build(
-    wires: Wiring = TOPOLOGY, existing: Mapping[str, Namespace] = MappingProxyType({})
-) -> Network:
+def build(wires: Wiring = TOPOLOGY, existing: Mapping[str, Namespace] = MappingProxyType({})) -> Network:
     """Build the topology (or another network), ready for packets of both families when this returns (about 0.1 s).
 
     ``existing``: namespaces to take as those of that name, with no link in them but loopback (a container's, for
