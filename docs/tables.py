@@ -15,6 +15,7 @@ LABELS = (
     (r"github\.com/kubernetes/kubernetes/blob/[^/]+/test/e2e/network/(\w+)\.go", r"e2e: \1"),
     (r"github\.com/kubernetes/kubernetes/blob/[^/]+/pkg/proxy/([\w/]+)_test\.go", r"unit test: \1"),
     (r"github\.com/kubernetes/kubernetes/blob/[^/]+/pkg/proxy/([\w/]+)\.go", r"kube-proxy: \1"),
+    (r"github\.com/kubernetes/kubernetes/blob/[^/]+/cmd/([\w/-]+)\.go", r"\1"),
     (r"kubernetes\.io/docs/(?:.*/)?([^/#]+)/?(#[\w-]+)?", r"docs: \1\2"),
 )
 """How a link is called, by its address."""

@@ -21,8 +21,8 @@ PACKETS = range(1, 14)
 
 NOT_HELD = """
 np.addresses.primary-unknown eip.ipvs-off-machine
-aff.table-limit hair.nft.direct hair.ipvs.direct det.clustercidr.first-only ct.eintr ct.hashsize
-proto.sctp.multihoming proto.sctp.module ds.capability ds.primary ds.independent-sync ds.v6-specials
+hair.nft.direct hair.ipvs.direct det.clustercidr.first-only ct.eintr ct.hashsize
+proto.sctp.multihoming ds.primary ds.independent-sync ds.v6-specials
 ds.ipvs-names
 """
 """Behaviours of those groups that no case shows; docs/spec/behaviours.toml gives each its reason."""

@@ -45,6 +45,8 @@ FIRST_FOREIGN_OFFSET = 40000
 """Cluster IPs outside the ServiceCIDR start here in the range of external IPs."""
 FIRST_HEALTH_PORT = 50000
 UNDEFINED_PORT = 7777
+FIRST_OF_CROWD = 20
+"""A crowd has the numbers from here on in the routed client's network."""
 LOOPBACK_DAEMON_PORT = 7070
 LONGEST_LABEL = 63
 """Characters of a DNS label (RFC 1123)."""
@@ -252,8 +254,8 @@ class Instance:
             return to.node
         return sender.node
 
-    def source_address(self, sender: Vantage, to: Target) -> Address:
-        """The address the sender's packet carries."""
+    def source_address(self, sender: Vantage, to: Target, who: int = 0) -> Address:
+        """The address the sender's packet carries; ``who``: which of a crowd."""
         family = self.family
         match sender.kind:
             case VantageKind.POD:
@@ -264,12 +266,15 @@ class Instance:
                 return topology.CLIENT_ADDRESS[sender.node][family]
             case VantageKind.ROUTED:
                 return topology.REMOTE_ADDRESS[sender.node][family]
-            case VantageKind.SPOOFED if sender.name == "loopback":
-                return LOOPBACK[family]
             case VantageKind.SPOOFED:
-                return self.address_on(sender.name)
+                return self._borrowed(sender.name, who)
             case VantageKind.HOST:
                 return self._host_source(sender.node, to)
+
+    def _borrowed(self, whose: str, who: int) -> Address:
+        if whose == "crowd":
+            return topology.REMOTE_NETWORK[self.family][FIRST_OF_CROWD + who]
+        return LOOPBACK[self.family] if whose == "loopback" else self.address_on(whose)
 
     def _host_source(self, node: str, to: Target) -> Address:
         """What the kernel picks: the destination itself when local, else the way out's address."""

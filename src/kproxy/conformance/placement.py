@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from kproxy.conformance.case import Case, Feature
+from kproxy.conformance.case import Case
 from kproxy.conformance.options import RunOptions, words
 from kproxy.lab.kernels import boot, host, rootless, uml, vm
 from kproxy.lab.kernels.abilities import Ability, KernelName, Survey, find_system_programs
@@ -57,7 +57,7 @@ def needs(options: RunOptions, cases: Iterable[Case]) -> Needs:
             pass
     if options.time == uml.Time.VIRTUAL.value:
         always.add(frozenset({Ability.TIME_TRAVEL}))
-    sctp = any(Feature.SCTP in case.features for case in cases)
+    sctp = any(case.opens_sctp_sockets for case in cases)
     fully = frozenset({frozenset({Ability.SCTP})} if sctp else ())
     return Needs(always=frozenset(always), fully=fully, insist=bool(options.globs))
 

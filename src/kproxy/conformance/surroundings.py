@@ -63,6 +63,7 @@ def node_facts(node: str, profile: Profile) -> NodeFacts:
         node_port_addresses=_node_port_addresses(profile),
         localhost_node_ports=profile.localhost_node_ports,
         allow_external_ips=profile.allow_external_ips,
+        families=profile.families,
     )
 
 

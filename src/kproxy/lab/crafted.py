@@ -7,10 +7,10 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kproxy.lab import message, packets, topology, wiring
+from kproxy.lab import message, packets, topology
 from kproxy.lab.channel import sequence_numbers
 from kproxy.lab.namespaces import LabError, Namespace
-from kproxy.lab.observation import Answered, Silent, Socket
+from kproxy.lab.observation import Answered, Direction, Sighting, Silent, Socket
 from kproxy.net import Address, Protocol
 
 if TYPE_CHECKING:
@@ -76,6 +76,41 @@ async def spoofed(lab: Lab, node: str, source: Address, to: Socket, patience: fl
     return Answered(who=met.who, at=met.at, peer=met.peer, own=sender)
 
 
+async def association(lab: Lab, who: str, source: Address, to: Socket, patience: float) -> Answered | Silent:
+    """Send the packet that begins an SCTP association, from a namespace of the lab that needs no SCTP for it.
+
+    "Answered" is whose namespace it came into, and as from whom: the endpoint need not understand it either.
+    """
+    number = lab.next_number()
+    sender = Socket(source, _FIRST_PORT + number % _PORTS)
+    _send_as(lab.network[who], packets.sctp_packet(sender, to, number), sender, to)
+    arrived: list[Sighting] = []
+    for _ in range(max(1, round(patience / _POLL))):
+        await asyncio.sleep(_POLL)
+        if arrived := [s for s in lab.evidence(number).sightings if _at_home(s)]:
+            break
+    evidence = lab.evidence(number)
+    lab.forget(number)
+    if not arrived:
+        return Silent(evidence=evidence)
+    seen = arrived[0]
+    return Answered(who=seen.namespace, at=seen.destination, peer=seen.source, own=sender)
+
+
+def _at_home(sighting: Sighting) -> bool:
+    """Whether a packet came into the pod that has the address it is for."""
+    own = topology.POD_ADDRESS.get(sighting.namespace, {}).values()
+    return sighting.direction is Direction.IN and sighting.destination.address in own
+
+
+def _send_as(namespace: Namespace, packet: bytes, sender: Socket, to: Socket) -> None:
+    """Routed as from the sender's address."""
+    family = socket.AF_INET if packet[0] >> 4 == 4 else socket.AF_INET6
+    with namespace.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+        raw.bind((str(sender.address), 0))
+        raw.sendto(packet, (str(to.address), 0))
+
+
 def _martian_packet(source: Socket, daemon: Socket, protocol: Protocol, number: int) -> bytes:
     match protocol:
         case Protocol.UDP:
@@ -121,8 +156,7 @@ def _send_raw(namespace: Namespace, segment: packets.Segment) -> None:
 def _send_to_neighbour(lab: Lab, node: str, packet: bytes) -> None:
     ethertype = 0x0800 if packet[0] >> 4 == 4 else 0x86DD
     link_address = lab.network[node].link_address(topology.UPLINK)
-    with lab.network[wiring.CLIENT].socket(socket.AF_PACKET, socket.SOCK_DGRAM) as wire:
-        wire.sendto(packet, (topology.UPLINK, ethertype, 0, 0, link_address))
+    lab.wire.sendto(packet, (topology.UPLINK, ethertype, 0, 0, link_address))
 
 
 def _delivered(lab: Lab, node: str, number: int, source: Socket, daemon: Socket, protocol: Protocol) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import resource
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -87,12 +88,22 @@ class Lab:
         self._flows: list[Flow] = []
         self._source_ports = SourcePorts()
         self._count = 0
+        self._wire: socket.socket | None = None
         self._serve_elsewhere()
+
+    @property
+    def wire(self) -> socket.socket:
+        """The on-link client's way to send packets of any kind: one for all, as closing one takes the kernel long."""
+        if self._wire is None:
+            self._wire = self.network[wiring.CLIENT].socket(socket.AF_PACKET, socket.SOCK_DGRAM)
+        return self._wire
 
     def close(self) -> None:
         """Close flows, stop servers and captures, and let go of the namespaces."""
         for flow in self._flows:
             flow.close()
+        if self._wire is not None:
+            self._wire.close()
         self.captures.close()
         self.servers.close()
         self.network.close()

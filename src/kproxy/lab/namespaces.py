@@ -86,9 +86,9 @@ class Namespace:
 
     def link_address(self, interface: str) -> bytes:
         """The link-layer (MAC) address of an interface; OSError when there is none of that name."""
-        with self.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as packet:
-            packet.bind((interface, 0))
-            return bytes(packet.getsockname()[4])
+        with self.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            answer = fcntl.ioctl(control, linux.SIOCGIFHWADDR, struct.pack("40s", interface.encode()))
+        return answer[18:24]
 
     def activate_links(self) -> None:
         """Make every link that is up ready to send now.

@@ -56,6 +56,11 @@ class Network:
         self[node].run(("ip", flag, "-batch", "-"), wiring.gained(node, family))
         _wait_for_addresses(self, [node])
 
+    def switch_off_ipv6(self, names: Iterable[str]) -> None:
+        """Have these namespaces without IPv6, as `sysctl net.ipv6.conf.all.disable_ipv6=1` does."""
+        for name in names:
+            self[name].set({"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"})
+
     def __enter__(self) -> Self:
         """Itself."""
         return self

@@ -196,6 +196,24 @@ def udp_packet(source: Socket, destination: Socket, payload: bytes) -> bytes:
     return _packet(source.address, destination.address, UDP, header, 6, payload)
 
 
+def sctp_packet(source: Socket, destination: Socket, number: int) -> bytes:
+    """A whole IP packet that begins an association (RFC 9260, 3.3.2), with this number as the tag it draws."""
+    chunk = struct.pack("!BBHIIHHI", INIT, 0, 20, number, 1 << 16, 1, 1, number)
+    ports = struct.pack("!HHI", source.port, destination.port, 0)
+    body = ports + struct.pack("<I", crc32c(ports + bytes(4) + chunk)) + chunk
+    return _ip_header(source.address, destination.address, SCTP, len(body)) + body
+
+
+def crc32c(data: bytes) -> int:
+    """SCTP's checksum (RFC 9260, appendix A), which goes out with its lowest byte first."""
+    remainder = 0xFFFFFFFF
+    for byte in data:
+        remainder ^= byte
+        for _ in range(8):
+            remainder = remainder >> 1 ^ (0x82F63B78 if remainder & 1 else 0)
+    return remainder ^ 0xFFFFFFFF
+
+
 def echo_request(family: Family, number: int) -> bytes:
     """An ICMP echo request with this number; the kernel adds ICMPv6's checksum."""
     kind = ECHO_REQUEST[family is Family.IPV6]

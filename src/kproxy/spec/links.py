@@ -39,6 +39,7 @@ SOURCE_IP = f"{_DOCS}/tutorials/services/source-ip/"
 DEBUG_HAIRPIN = (
     f"{_DOCS}/tasks/debug/debug-application/debug-service/#a-pod-fails-to-reach-itself-via-the-service-ip"
 )
+XT_RECENT = "https://github.com/torvalds/linux/blob/v6.1/net/netfilter/xt_recent.c"
 PROTOCOLS = f"{_DOCS}/reference/networking/service-protocols/"
 PROXY_CONFIGURATION = f"{_DOCS}/reference/config-api/kube-proxy-config.v1alpha1/"
 FEATURE_GATES = f"{_DOCS}/reference/command-line-tools-reference/feature-gates/"

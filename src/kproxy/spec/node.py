@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from kproxy.net import Address, Network
+from kproxy.net import Address, Family, Network
 
 
 class DetectMode(enum.Enum):
@@ -29,7 +29,7 @@ class NodeFacts:
     configured, in order.  ``detect_interface``: the bridge's name or the name prefix.
     ``node_port_addresses``: the configured list; empty when unset (then the default of the
     proxy's mode holds, and modes differ); the word ``primary`` is `PRIMARY`.
-    ``localhost_node_ports`` None when unset.
+    ``localhost_node_ports`` None when unset.  ``families``: those its kernel has.
     """
 
     name: str
@@ -41,6 +41,7 @@ class NodeFacts:
     node_port_addresses: tuple[Network, ...] | Primary = ()
     localhost_node_ports: bool | None = None
     allow_external_ips: bool = True
+    families: tuple[Family, ...] = tuple(Family)
     late_addresses: frozenset[Address] = frozenset()
 
 

@@ -58,6 +58,7 @@ def of_endpoints(
         "node-port.every-node.served": kind is Kind.NODE_PORT and cluster_policy and elsewhere,
         "slices.target-port.per-endpoint": len({endpoint.port for endpoint in endpoints}) > 1,
         "slices.endpoint.host-network.reached": any(endpoint.address in nodes for endpoint in endpoints),
+        "objects.dual-stack.node-of-one-family.served": len(node.families) == 1,
         "slices.endpoint.outside-cluster.reached": any(endpoint.node is None for endpoint in endpoints),
         "objects.addresses.leading-zeros-decimal": any(
             has_leading_zeros(e.text, e.address) for e in endpoints

@@ -3,6 +3,9 @@
 # fmt: off
 from __future__ import annotations
 
+from ipaddress import ip_address
+
+from kproxy.net import Family
 from kproxy.spec.node import PRIMARY
 from tests.unit.spec.world import (
     ADDRESS,
@@ -137,6 +140,13 @@ NODE_PORTS = (
         PLAIN, on("a1"), facts=facts(node_port_addresses=networks("fd99::/16"))),
     row("node-port.addresses.zero-range.served", "np.addresses.zero", client(SECOND, NODE_PORT), "~a1",
         PLAIN, on("a1"), facts=facts(node_port_addresses=networks("192.168.0.0/24", "0.0.0.0/0"))),
+    row("node-port.addresses.gained.served", "np.addr-hotplug", client(SECOND, NODE_PORT), "~a1", PLAIN, on("a1"),
+        facts=facts(node_port_addresses=networks("0.0.0.0/0"), late_addresses=frozenset({ip_address(SECOND)}))),
+    row("node-port.addresses.gained-inside-configured.either", "np.addresses.reread", client(SECOND, NODE_PORT),
+        "~a1 UNTOUCHED", PLAIN, on("a1"),
+        facts=facts(node_port_addresses=networks("192.168.1.0/24"), late_addresses=frozenset({ip_address(SECOND)}))),
+    row("objects.dual-stack.node-of-one-family.served", "ds.capability", pod("a2", CLUSTER_IP), "a1",
+        DUAL, on("a1"), SIX, facts=facts(families=(Family.IPV4,))),
     row("node-port.addresses.primary.served", "np.primary-default", client(HERE, NODE_PORT), "~a1",
         PLAIN, on("a1"), facts=facts(node_port_addresses=PRIMARY)),
     row("node-port.addresses.not-primary.untouched", "np.primary-default", client(SECOND, NODE_PORT),

@@ -61,6 +61,7 @@ from kproxy.conformance.case.steps import (
     Wait,
 )
 from kproxy.conformance.case.targets import (
+    CROWD,
     Target,
     TargetKind,
     Vantage,
@@ -75,6 +76,7 @@ from kproxy.conformance.case.targets import (
 )
 
 __all__ = [
+    "CROWD",
     "DEFAULT",
     "DROPPED",
     "MASQUERADED",

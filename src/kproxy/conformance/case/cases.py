@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from kproxy.conformance.case.steps import Step
+from kproxy.conformance.case.steps import Probe, Step
 from kproxy.net import Family
 
 
@@ -56,6 +56,8 @@ class Profile:
     close_wait_seconds: int = 0
     forward_drop: bool = False
     """Whether nodes drop what they would forward after translation, unless a rule above accepts it."""
+    families: tuple[Family, ...] = tuple(Family)
+    """Those that the nodes have; the kernels of others have IPv6 switched off."""
     alone: bool = False
     """Its cases disturb one another (restart, relabel): they still run in parallel, in this lab only."""
 
@@ -78,6 +80,11 @@ class Case:
     slow: bool = False
     """Left out of the default set: it must wait for real time to pass."""
     notes: str = field(default="")
+
+    @property
+    def opens_sctp_sockets(self) -> bool:
+        """Whether the kernel must have SCTP itself, and not only its netfilter."""
+        return Feature.SCTP in self.features and not any(isinstance(s, Probe) and s.bare for s in self.steps)
 
 
 def case(id: str, about: str, *steps: Step, clauses: set[str], **fields: object) -> Case:

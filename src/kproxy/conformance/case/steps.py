@@ -40,7 +40,7 @@ class Probe:
     the port number that this target has.  ``redrawn``: some endpoint must have seen another source port
     than the sender's.  ``mark``: of a node's own process, whose packets the kernel marks so: they must leave the node
     with this mark and no other bit.  ``at_once``: an answer counts only if the first packet got it, and not one that was
-    sent again.
+    sent again.  ``bare``: no socket, but the one packet that begins an SCTP association; whose it becomes is what counts.
     """
 
     sender: Vantage
@@ -57,6 +57,7 @@ class Probe:
     redrawn: bool = False
     mark: int = 0
     at_once: bool = False
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

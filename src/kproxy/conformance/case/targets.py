@@ -11,6 +11,10 @@ LOOPBACK = "loopback"
 """Whose address a spoofing client may borrow, besides those of pods and nodes."""
 
 
+CROWD = "crowd"
+"""Likewise: hosts of the routed client's network that nobody is, another for each packet of a probe."""
+
+
 class VantageKind(enum.Enum):
     """Where a probe is sent from."""
 
@@ -69,7 +73,7 @@ def remote(via: str) -> Vantage:
 
 
 def spoofed(name: str, via: str) -> Vantage:
-    """The on-link client with the source address of a pod, of a node, or of `LOOPBACK`; to node ``via``."""
+    """The on-link client with the source address of a pod, of a node, of `LOOPBACK` or of a `CROWD`; to node ``via``."""
     return Vantage(VantageKind.SPOOFED, via, name)
 
 

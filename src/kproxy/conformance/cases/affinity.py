@@ -7,6 +7,7 @@ that must stick, so that the choice has been made: of connections that race, not
 from __future__ import annotations
 
 from kproxy.conformance.case import (
+    CROWD,
     MASQUERADED,
     STILL,
     Apply,
@@ -32,8 +33,10 @@ from kproxy.conformance.case import (
     pod,
     remote,
     service,
+    spoofed,
 )
-from kproxy.net import Protocol
+from kproxy.conformance.cases.profiles import LIBERAL
+from kproxy.net import Family, Protocol
 
 LOCAL = Policy.LOCAL
 HOURS = 10800
@@ -46,6 +49,7 @@ POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-s
 OUTSIDE_CLAUSES = {"cluster-ip.from-outside.served", "masquerade.cluster-ip.outside-rewritten"}
 SPREAD = {"balancing.every-endpoint-chosen"}
 
+BOTH_REWRITTEN = delivered_to("a1", "b1", source=MASQUERADED)
 THREE = delivered_to("a1", "b1", "b2")
 THREE_REWRITTEN = delivered_to("a1", "b1", "b2", source=MASQUERADED)
 
@@ -312,6 +316,26 @@ TIME_IS_CHANGED = case(
     slow=True,
 )
 
+MANY_CLIENTS = case(
+    "affinity.many-clients",
+    "Though more clients ask than a proxy need remember, each gets an endpoint, and again.",
+    Apply(names := service("names", "a1", "b1", ports=UDP_PORT, affinity_seconds=HOURS)),
+    Probe(sender=spoofed(CROWD, "a"), to=names.cluster_ip, expect=BOTH_REWRITTEN, count=220, spread=True),
+    Apply(names),
+    Probe(sender=spoofed(CROWD, "a"), to=names.cluster_ip, expect=BOTH_REWRITTEN, count=220, spread=True),
+    clauses={
+        "cluster-ip.reaches-ready-endpoint",
+        "cluster-ip.from-outside.served",
+        "masquerade.cluster-ip.outside-rewritten",
+        "protocol.udp.served",
+        "balancing.every-endpoint-chosen",
+        "affinity.many-clients.either",
+    },
+    features=AFFINITY,
+    profile=LIBERAL,
+    families=(Family.IPV4,),
+)
+
 CASES: tuple[Case, ...] = (
     CLIENTS_STICK,
     DATAGRAMS_STICK,
@@ -325,4 +349,5 @@ CASES: tuple[Case, ...] = (
     TIME_STARTS_AGAIN,
     TIME_RUNS_OUT,
     TIME_IS_CHANGED,
+    MANY_CLIENTS,
 )

@@ -27,8 +27,10 @@ from kproxy.conformance.case import (
     delivered_to,
     host,
     pod,
+    pods,
     service,
 )
+from kproxy.conformance.cases.profiles import WITHOUT_IPV6
 from kproxy.net import Family, Protocol
 
 WEB = service("web", "a1", "b1")
@@ -202,6 +204,30 @@ SECOND_FAMILY_COMES_AND_GOES = case(
     features={Feature.IPV6},
 )
 
+NODES_WITHOUT_IPV6 = case(
+    "objects.nodes-without-ipv6",
+    "Nodes that have IPv6 switched off serve dual-stack Services and others in IPv4, and follow their changes.",
+    Apply(dual, WEB),
+    Probe(sender=pod("a2"), to=dual.cluster_ip, expect=ON_BOTH, spread=True),
+    Probe(sender=client("a"), to=dual.node_port("a"), expect=delivered_to("a1", "b1", source=MASQUERADED)),
+    Probe(sender=pod("b2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True),
+    Apply(dual.but(backends=pods("b1"))),
+    Probe(sender=pod("a2"), to=dual.cluster_ip, expect=delivered_to("b1"), count=8),
+    clauses=SERVED
+    | SPREAD
+    | {
+        "slices.other-family.ignored",
+        "node-port.reaches-ready-endpoint",
+        "node-port.both-families.served",
+        "masquerade.external-policy-cluster.rewritten",
+        "objects.dual-stack.node-of-one-family.served",
+        "change.endpoint-removed.not-used",
+    },
+    features={Feature.NODE_PORT},
+    profile=WITHOUT_IPV6,
+    families=(Family.IPV4,),
+)
+
 SLICES_MAY_COME_FIRST = case(
     "objects.slices-may-come-first",
     "A Service whose slices were there before it is served as soon as it is.",
@@ -289,6 +315,7 @@ CASES: tuple[Case, ...] = (
     PORTS_ARE_MATCHED_BY_NAME_AND_PROTOCOL,
     DUAL_STACK,
     SECOND_FAMILY_COMES_AND_GOES,
+    NODES_WITHOUT_IPV6,
     SLICES_MAY_COME_FIRST,
     ENDPOINTS_MOVE_BETWEEN_SLICES,
     LOCAL_BY_NAME_NOT_BY_ADDRESS,

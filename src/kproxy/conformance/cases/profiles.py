@@ -22,6 +22,7 @@ __all__ = [
     "NO_DETECTOR",
     "PRIMARY_WITHOUT_EXTERNAL_IPS",
     "RESTART",
+    "WITHOUT_IPV6",
 ]
 
 NO_DETECTOR = Profile(name="no-detector", detect=None, localhost_node_ports=True)
@@ -58,6 +59,9 @@ LOCALHOST_OFF = Profile(
 
 And, of no bearing on that, pods that can be told in IPv4 only.
 """
+
+WITHOUT_IPV6 = Profile(name="without-ipv6", families=(Family.IPV4,))
+"""Nodes whose kernel has IPv6 switched off."""
 
 RESTART = Profile(name="restart", node_port_addresses=("172.18.0.0/24", "fd00:18::/64"), alone=True)
 """For cases that kill proxies; node ports, as in `NODE_PORT_CIDR`, on the node network only."""

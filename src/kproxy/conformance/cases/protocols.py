@@ -25,6 +25,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
+from kproxy.conformance.cases.profiles import LIBERAL
 from kproxy.net import Protocol
 
 TWINS = service(
@@ -34,6 +35,7 @@ TWINS = service(
     ports=(Port(name="a", number=53), Port(name="b", number=53, protocol=Protocol.UDP)),
 )
 ON_BOTH = delivered_to("a1", "b1")
+FROM_B1 = delivered_to("b1", source=MASQUERADED)
 FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
 
 SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
@@ -137,9 +139,40 @@ SCTP_NODE_PORT = case(
     regressions={"R118"},
 )
 
+SCTP_WITHOUT_SOCKETS = case(
+    "protocols.sctp-without-sockets",
+    "What begins an association reaches an endpoint, and TCP beside it is served, though no kernel here need know SCTP.",
+    Apply(
+        pair := service(
+            "pair",
+            "b1",
+            type=Type.NODE_PORT,
+            ports=(Port(name="a"), Port(name="b", protocol=Protocol.SCTP)),
+        )
+    ),
+    Probe(sender=pod("a2"), to=pair.cluster_ip.at("b"), expect=delivered_to("b1"), bare=True),
+    Probe(sender=client("a"), to=pair.cluster_ip.at("b"), expect=FROM_B1, bare=True),
+    Probe(sender=client("a"), to=pair.node_port("a").at("b"), expect=FROM_B1, bare=True),
+    Probe(sender=pod("a2"), to=pair.cluster_ip.at("a"), expect=delivered_to("b1")),
+    clauses=SERVED
+    | SIDE_BY_SIDE
+    | {
+        "protocol.sctp.served",
+        "protocol.sctp.without-sockets.served",
+        "cluster-ip.from-outside.served",
+        "masquerade.cluster-ip.outside-rewritten",
+        "node-port.reaches-ready-endpoint",
+        "node-port.every-node.served",
+        "masquerade.external-policy-cluster.rewritten",
+    },
+    features={Feature.SCTP, Feature.NODE_PORT},
+    profile=LIBERAL,
+)
+
 CASES: tuple[Case, ...] = (
     CONNECTIONS_AND_DATAGRAMS_ON_ONE_NUMBER,
     ONE_OF_TWO_IS_REMOVED,
     SCTP_BESIDE_THE_OTHERS,
     SCTP_NODE_PORT,
+    SCTP_WITHOUT_SOCKETS,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kproxy.conformance.bind import NODE_PORT_KINDS, Instance
-from kproxy.conformance.case import Hold, Probe
+from kproxy.conformance.case import Case, Hold, Port, Probe, Service
 from kproxy.conformance.testbeds.reading import HOST
 from kproxy.lab import topology
 from kproxy.net import Protocol
@@ -20,7 +20,7 @@ def listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protoco
     for instance in instances:
         taken = set(_ports_to_send_from(instance))
         for service in instance.services:
-            for port in service.ports:
+            for port in _served(instance.case, service):
                 for backend in service.backends:
                     number = instance.target_port(service, port, backend.shift)
                     yield backend.on, number, port.protocol, backend.on
@@ -29,11 +29,18 @@ def listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protoco
                     for node in topology.NODES:
                         yield node, number, port.protocol, HOST + node
         for step in instance.case.steps:
-            if isinstance(step, Probe | Hold) and step.to.kind in NODE_PORT_KINDS:
+            bare = isinstance(step, Probe) and step.bare
+            if isinstance(step, Probe | Hold) and step.to.kind in NODE_PORT_KINDS and not bare:
                 _, number, protocol = instance.destination(step.to)
                 if number in taken:
                     continue
                 yield step.to.node, number, protocol, HOST + step.to.node
+
+
+def _served(case: Case, service: Service) -> Iterator[Port]:
+    """The ports that endpoints of a Service listen on."""
+    sockets = case.opens_sctp_sockets
+    return (port for port in service.ports if sockets or port.protocol is not Protocol.SCTP)
 
 
 def _ports_to_send_from(instance: Instance) -> Iterator[int]:

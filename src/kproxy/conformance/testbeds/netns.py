@@ -30,7 +30,6 @@ from kproxy.conformance.case import (
     Probe,
     Profile,
     Reopen,
-    TargetKind,
     Use,
     VantageKind,
 )
@@ -38,6 +37,7 @@ from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, NeverServed, Observation, Testbed
+from kproxy.conformance.testbeds import byhand
 from kproxy.conformance.testbeds.evidence.keeper import Keeper
 from kproxy.conformance.testbeds.gate import Gate
 from kproxy.conformance.testbeds.listeners import listeners
@@ -55,7 +55,7 @@ from kproxy.lab.kube.assets import Assets
 from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.lab import Flow, Lab, Traced, open_lab
 from kproxy.lab.namespaces import LabError
-from kproxy.lab.observation import Answered, Direction, ProbeRequest, Socket
+from kproxy.lab.observation import Answered, Direction, ProbeRequest
 from kproxy.lab.processes import Xtables
 from kproxy.net import Family, Protocol
 from kproxy.spec.outcome import Failure
@@ -98,7 +98,10 @@ def opener(
                     proxies = Proxies(lab.network, subject, mode, profile, variant, Path(directory))
                     proxies.sandboxed = sandboxed
                     testbed = NetnsTestbed(lab, server, proxies, barrier)
+                    testbed.families = profile.families
                     testbed.prepare(instances)
+                    if Family.IPV6 not in profile.families:
+                        lab.network.switch_off_ipv6(topology.NODES)
                     if _forwards_nothing(profile, instances, subject, mode):
                         await proxies.drop_forwarded()
                     try:
@@ -151,6 +154,7 @@ class NetnsTestbed:
         self._keeper = Keeper(lab, proxies)
         self._flows: dict[tuple[str, str], tuple[Flow, Hold]] = {}
         self._sentinels = itertools.count()
+        self.families: tuple[Family, ...] = tuple(Family)
         self._standing: list[Sentinel] = []
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
@@ -177,7 +181,7 @@ class NetnsTestbed:
 
     def lacks(self, case: Case) -> str | None:
         """Why this kernel cannot run a case."""
-        if Feature.SCTP in case.features and not _kernel_has_sctp(self.lab):
+        if case.opens_sctp_sockets and not _kernel_has_sctp(self.lab):
             return "this kernel has no SCTP sockets (a kernel with CONFIG_IP_SCTP, or its sctp module loaded)"
         if case.id in self._objections:
             return f"a real API server does not hold its objects as they are: {self._objections[case.id]}"
@@ -235,7 +239,7 @@ class NetnsTestbed:
 
     async def _answered(self, sentinel: Sentinel) -> None:
         deadline = time.monotonic() + self._barrier
-        waiting = set(itertools.product(topology.NODES, Family))
+        waiting = set(itertools.product(topology.NODES, self.families))
         while waiting:
             asked = sorted(waiting, key=str)
             answers = await asyncio.gather(*(self._ask(node, sentinel, family) for node, family in asked))
@@ -262,12 +266,15 @@ class NetnsTestbed:
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Send ``count`` new connections at once."""
         self._check_refused(instance)
-        if probe.to.kind is TargetKind.LOOPBACK_DAEMON and probe.sender.kind is not VantageKind.HOST:
-            return [await self._martian(instance, probe)]
-        if probe.sender.kind is VantageKind.SPOOFED:
-            return [await self._spoofed(instance, probe)]
+        if byhand.made(probe):
+            quiet = self._quiet if Failure.DROPPED in probe.expect else self._patience
+            return await asyncio.gather(*(self._by_hand(instance, probe, quiet, who) for who in range(count)))
         request = self._request(instance, probe, probe.oversize)
         return await asyncio.gather(*(self._one(instance, probe, request) for _ in range(count)))
+
+    async def _by_hand(self, instance: Instance, probe: Probe, patience: float, who: int) -> Observation:
+        async with self._gate:
+            return await byhand.ask(self.lab, instance, probe, patience, who)
 
     async def _one(self, instance: Instance, probe: Probe, request: ProbeRequest) -> Observation:
         async with self._gate:
@@ -295,13 +302,6 @@ class NetnsTestbed:
             patience=self._quiet if quiet else self._patience,
         )
 
-    async def _spoofed(self, instance: Instance, probe: Probe) -> Observation:
-        packet = instance.question(probe.sender, probe.to).packet
-        to = Socket(packet.destination, packet.port)
-        patience = self._quiet if Failure.DROPPED in probe.expect else self._patience
-        seen = await crafted.spoofed(self.lab, probe.sender.node, packet.source, to, patience)
-        return read(seen, instance, probe)
-
     async def ping(self, instance: Instance, ping: Ping) -> Observation:
         """Send an ICMP echo request."""
         seen, number = await echo.ping(self.lab, self._request(instance, ping))
@@ -313,16 +313,6 @@ class NetnsTestbed:
         """Ask a health check node port."""
         seen = await http.get(self.lab, self._request(instance, step))
         return Observation(frozenset(), read_health(seen))
-
-    async def _martian(self, instance: Instance, probe: Probe) -> Observation:
-        daemon = Socket(LOOPBACK[instance.family], LOOPBACK_DAEMON_PORT)
-        protocol = probe.to.protocol or Protocol.TCP
-        source = instance.source_address(probe.sender, probe.to)
-        seen = await crafted.martian(self.lab, probe.to.node, source, daemon, protocol, self._quiet)
-        if seen.delivered:
-            text = f"a packet from outside reached the daemon on node {probe.to.node}'s loopback address"
-            return Observation(frozenset({Failure.UNTOUCHED}), text)
-        return Observation(frozenset({Failure.DROPPED}), "the daemon got nothing")
 
     async def hold(self, instance: Instance, hold: Hold) -> Observation:
         """Open a flow and exchange once."""

@@ -230,6 +230,14 @@ AFFINITY = (
         of="aff.local-restrict",
     ),
     may(
+        "affinity.many-clients.either",
+        "A client whose endpoint has had more others since than a proxy remembers of one (iptables mode: 100) may get "
+        "another endpoint; it gets one all the same.",
+        OBSERVED,
+        links.XT_RECENT,
+        of="aff.table-limit",
+    ),
+    may(
         "affinity.scope.per-port",
         "Ports of one Service may stick to different endpoints; the addresses of one port may share "
         "the choice or not.",

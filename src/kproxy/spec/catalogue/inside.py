@@ -45,6 +45,14 @@ OBJECTS = (
         of="ds.single-on-dual",
     ),
     should(
+        "objects.dual-stack.node-of-one-family.served",
+        "On a node whose kernel has IPv6 switched off, Services of both families are served in IPv4.",
+        OBSERVED,
+        links.source("cmd/kube-proxy/app/server_linux"),
+        links.DUAL_STACK_KEP,
+        of="ds.capability",
+    ),
+    should(
         "objects.addresses.leading-zeros-decimal",
         "IPv4 octets with leading zeros are read as decimal, never as octal.",
         E2E,

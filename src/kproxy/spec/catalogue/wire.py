@@ -104,4 +104,16 @@ HEALTH = (
     ),
 )
 
-TABLE = (*ERRORS, *SOURCES, *NODES, *HEALTH)
+SCTP = (
+    must(
+        "protocol.sctp.without-sockets.served",
+        "An SCTP port is served on nodes whose kernel has no SCTP itself, but for netfilter's part of it.",
+        E2E,
+        links.SCTP_KEP,
+        links.E2E_SERVICE,
+        of="proto.sctp.module",
+        since="1.20",
+    ),
+)
+
+TABLE = (*ERRORS, *SOURCES, *NODES, *HEALTH, *SCTP)
