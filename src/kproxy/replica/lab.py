@@ -53,7 +53,11 @@ _ANYWHERE = (ip_address("0.0.0.0"), ip_address("::"))  # noqa: S104 (in a namesp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What to run on the nodes: a subject in a mode, its configuration, seconds it has (0: as many as suit the kernel)."""
+    """What to run on the nodes: a subject in a mode, its configuration, seconds it has (0: as many as suit the kernel).
+
+    ``daemons``: whether something on each node answers at every node port's number, so that what a proxy leaves alone is
+    known; in a lab for people nothing does, as in their cluster.
+    """
 
     subject: Subject
     mode: str
@@ -61,6 +65,7 @@ class Order:
     profile: Profile
     cluster_cidrs: tuple[str, ...] = ()
     patience: float = 0.0
+    daemons: bool = True
 
 
 class Replica:
@@ -112,7 +117,7 @@ class Replica:
         for service in self._dump.cluster.services.values():
             for entry in service.spec.ports or []:
                 protocol = Protocol(entry.protocol or "TCP")
-                if entry.node_port and (entry.node_port, protocol) not in taken:
+                if self.order.daemons and entry.node_port and (entry.node_port, protocol) not in taken:
                     for node in nodes:
                         yield node, entry.node_port, protocol, HOST + node, _ANYWHERE
 

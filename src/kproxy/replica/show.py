@@ -93,7 +93,8 @@ def _intended(told: Told, entry: Documented, found: Sequence[Difference]) -> Ite
     yield from (f"  {link}" for link in entry.links)
     for id in sorted(entry.clauses & {id for one in found for id in one.expectation.clauses}):
         yield f"  clause {id} (docs/spec/topics/{id.partition('.')[0]}.md)"
-    yield f"  {len(found)} packets to {len({one.question.name for one in found})} Services, as"
+    services = len({one.question.name for one in found})
+    yield f"  {len(found)} packet{'s' * (len(found) > 1)} to {services} Service{'s' * (services > 1)}, as"
     for one in _samples(found):
         yield f"    {_what(told.layout, one.question)}: {_both(told, one)}"
 

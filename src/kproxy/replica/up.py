@@ -13,7 +13,7 @@ import socket
 import struct
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -25,7 +25,7 @@ from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.observation import Reception
-from kproxy.lab.wiring import CLIENT, REMOTE
+from kproxy.lab.wiring import CLIENT, ELSEWHERE, REMOTE
 from kproxy.replica.lab import Order, Replica, open_replica
 from kproxy.replica.layout import CannotCopy, Layout, Pair, label, layout
 from kproxy.replica.options import Cluster, dump_of, order_of, require_tools, subject_of
@@ -67,7 +67,8 @@ def run(options: UpOptions) -> int:
         require_tools()
         dump = dump_of(options.cluster)
         place = layout(dump, options.cluster.nodes, together=False)
-        asyncio.run(_stay(dump, place, order_of(options.cluster, subject, mode), control))
+        order = replace(order_of(options.cluster, subject, mode), daemons=False)
+        asyncio.run(_stay(dump, place, order, control))
     except (CannotCopy, BadSubject, LabError, Broken) as reason:
         sys.stderr.write(f"kproxy lab up: {reason}\n")
         return CANNOT
@@ -154,8 +155,9 @@ class Greeting:
     def __call__(self, seen: Reception) -> str:
         """One line."""
         pod = self.dump.pod_at(seen.at.address)
-        node = next((n.hostname for n in self.layout.nodes if seen.who.endswith(f":{n.name}")), "")
-        who = str(pod) if pod else f"node {node}" if node else "endpoint"
+        if seen.who == ELSEWHERE:
+            return f"elsewhere: the packet has left the cluster, asked by {seen.peer}\n"
+        who = str(pod) if pod else "an endpoint"
         return f"{who} at {seen.at}, asked by {seen.peer}\n"
 
 
