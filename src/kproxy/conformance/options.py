@@ -78,7 +78,17 @@ def again(options: RunOptions, environment: Mapping[str, str]) -> list[str]:
 
     ``environment``: the report's, where the kernel and the time that a run really had are noted.
     """
-    names = ("proxy", "binary", "mode", "testbed", "iptables", "apiserver", "patience", "memory", "case_files")
+    names = (
+        "proxy",
+        "binary",
+        "mode",
+        "testbed",
+        "iptables",
+        "apiserver",
+        "patience",
+        "memory",
+        "case_files",
+    )
     same = RunOptions(**{name: getattr(options, name) for name in names})
     kernel, time = environment.get("kernel-choice", "host"), environment.get("time", "real")
     said = ["kproxy", *words(replace(same, kernel=kernel, time=time))]
