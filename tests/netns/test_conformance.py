@@ -131,7 +131,9 @@ def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> No
     again = folder / "again"
     assert "pod a2 -> web cluster ip\nseen: delivered to" in (again / "asked.txt").read_text(encoding="utf-8")
     assert marked_by_the_rule_that_is_wrong(again / "a.counted.txt") == 8
-    assert not (again / "a.ip6tables.before.txt").exists(), "what did not change is not kept twice"
+    for before in again.glob("*.before.txt"):
+        after = before.with_name(before.name.replace(".before.", ".after."))
+        assert before.read_text() != after.read_text(), "what did not change is not kept twice"
     first = [
         packet for _, packet in captured(again / "pcap" / "a2.pcapng") if packet.flags == dpkt.tcp.TH_SYN
     ]

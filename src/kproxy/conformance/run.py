@@ -142,9 +142,15 @@ async def run(
             await _change(testbed, changes, clients)
         tick(f"round {number + 1}/{total}: asking {sum(len(r.questions) for _, r in current)} questions")
         await asyncio.gather(*(_ask(testbed, p, r.questions) for p, r in current))
-        for progress, _ in current if again else ():
-            await second.ask(progress.instance, [finding.step for finding in progress.findings])
+        if again:
+            await _ask_again(second, [progress for progress, _ in current])
     return running
+
+
+async def _ask_again(second: Again, current: Sequence[Progress]) -> None:
+    """Each case in its first family before any in its second: time may run out."""
+    for progress in sorted(current, key=lambda one: one.instance.family is not one.instance.case.families[0]):
+        await second.ask(progress.instance, [finding.step for finding in progress.findings])
 
 
 def _steady(progress: Progress, coming: Round) -> Iterator[tuple[int, Steady]]:

@@ -13,6 +13,8 @@ from kproxy.conformance.reports.comparison import Comparison, compare
 from kproxy.conformance.reports.reading import parse
 
 STANDARD_OUTPUT = "-"
+MOST_SHOWN = 6000
+"""Characters of a file of evidence that stand in the page."""
 
 
 class CannotWrite(Exception):
@@ -73,20 +75,33 @@ def write_comparison(comparison: Comparison, outputs: Outputs) -> None:
         if where := outputs.places.get(name):
             put(render(comparison).encode(), where)
     if outputs.html:
-        put(page.render(comparison, _links(comparison, outputs.html)).encode(), outputs.html)
+        put(page.render(comparison, _kept(comparison, outputs.html)).encode(), outputs.html)
 
 
-def _links(comparison: Comparison, where: str) -> Mapping[str, str]:
-    """Evidence folders that are here, as seen from the page."""
+def _kept(comparison: Comparison, where: str) -> Mapping[str, page.Kept]:
+    """Evidence folders that are here: where, seen from the page, and what is short and says most."""
     beside = Path() if where == STANDARD_OUTPUT else Path(where).absolute().parent
     folders = {
-        entry.evidence for column in comparison.columns for entry in column.run.results if entry.evidence
+        entry.evidence: entry.files
+        for column in comparison.columns
+        for entry in column.run.results
+        if entry.evidence and Path(entry.evidence).is_dir()
     }
     return {
-        folder: Path(os.path.relpath(folder, beside)).as_posix()
-        for folder in folders
-        if Path(folder).is_dir()
+        folder: page.Kept(
+            at=Path(os.path.relpath(folder, beside)).as_posix(),
+            texts={name: _beginning(Path(folder, name)) for name in files if name.endswith(page.SHOWN)},
+        )
+        for folder, files in folders.items()
     }
+
+
+def _beginning(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(MOST_SHOWN)
+    except OSError:
+        return ""
 
 
 def put(data: bytes, where: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.reports.page import render
+from kproxy.conformance.reports.page import Kept, render
 from kproxy.conformance.reports.results import CaseResult, Outcome, Result
 from kproxy.conformance.run import Observed
 from kproxy.conformance.wording import demands, describe
@@ -20,6 +20,7 @@ from tests.unit.conformance.reports.samples import FINDING, compared, outcome, r
 from tests.unit.conformance.scripted import small_case
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
+KEPT = Kept(at="../evidence/one", texts={"IPv4/again/a.counted.txt": "+1 rule"})
 EVERY = tuple(result(kind, small_case(id=f"group.{kind.value}")) for kind in Result)
 
 
@@ -96,9 +97,7 @@ def test_hostile_names_stay_text() -> None:
 
 def test_every_cell_is_there_with_what_a_person_needs() -> None:
     others = outcome("b", *EVERY[:2])
-    data = known(
-        render(compared(outcome("a", *EVERY, kernel="6.1"), others), {"evidence/one": "../evidence/one"})
-    )
+    data = known(render(compared(outcome("a", *EVERY, kernel="6.1"), others), {"evidence/one": KEPT}))
     texts = data["texts"]
     assert [column["name"] for column in data["columns"]] == ["my-proxy a", "my-proxy b"]
     assert data["columns"][0]["facts"] == {"mode": "a", "kernel": "6.1"}
@@ -115,6 +114,7 @@ def test_every_cell_is_there_with_what_a_person_needs() -> None:
         "folder": "evidence/one",
         "files": ["IPv4/objects.json"],
         "at": "../evidence/one",
+        "shown": [["IPv4/again/a.counted.txt", texts.index("+1 rule")]],
     }
     assert data["differing"] == []
 

@@ -12,17 +12,22 @@ from collections.abc import Mapping
 import msgspec
 
 from kproxy.conformance.reports.comparison import Comparison
-from kproxy.conformance.reports.page.data import data_of
+from kproxy.conformance.reports.page.data import Kept, data_of
+
+__all__ = ["SHOWN", "Kept", "render"]
+
+SHOWN = ".counted.txt"
+"""How files of evidence end that stand in the page."""
 
 _PARTS = ("page.css", "page.js")
 
 
-def render(comparison: Comparison, links: Mapping[str, str] | None = None) -> str:
-    """The page; ``links``: where evidence folders are, seen from the page, by the names that results give them."""
+def render(comparison: Comparison, kept: Mapping[str, Kept] | None = None) -> str:
+    """The page; ``kept``: the evidence folders that were found, by the names that results give them."""
     page = _asset("page.html")
     for name in _PARTS:
         page = page.replace(f"/*{name}*/", _asset(name))
-    return page.replace("/*data*/", _embedded(data_of(comparison, links or {})))
+    return page.replace("/*data*/", _embedded(data_of(comparison, kept or {})))
 
 
 def _asset(name: str) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kproxy.conformance.reports.comparison import Column, Comparison
@@ -18,6 +19,14 @@ from kproxy.spec.clauses import CLAUSES, ClauseId
 Json = dict[str, Any]
 
 _KINDS = tuple(Result)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """An evidence folder that was found: where, seen from the page, and the files of it that stand in the page."""
+
+    at: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Texts:
@@ -34,12 +43,12 @@ class _Texts:
         return tuple(self._numbers)
 
 
-def data_of(comparison: Comparison, links: Mapping[str, str]) -> Json:
-    """All of it; ``links``: see `kproxy.conformance.reports.page.render`."""
+def data_of(comparison: Comparison, kept: Mapping[str, Kept]) -> Json:
+    """All of it; ``kept``: see `kproxy.conformance.reports.page.render`."""
     texts = _Texts()
     cases = [_case(id, comparison, texts) for id in comparison.cases]
     cells = [
-        [_cell(column.results.get(id), links, texts) for column in comparison.columns]
+        [_cell(column.results.get(id), kept, texts) for column in comparison.columns]
         for id in comparison.cases
     ]
     return {
@@ -97,7 +106,7 @@ def _case(id: str, comparison: Comparison, texts: _Texts) -> Json:
     }
 
 
-def _cell(entry: ResultRead | None, links: Mapping[str, str], texts: _Texts) -> Json | None:
+def _cell(entry: ResultRead | None, kept: Mapping[str, Kept], texts: _Texts) -> Json | None:
     if entry is None:
         return None
     cell: Json = {"r": _KINDS.index(entry.result), "s": round(entry.seconds, 2)}
@@ -111,5 +120,7 @@ def _cell(entry: ResultRead | None, links: Mapping[str, str], texts: _Texts) -> 
     if entry.observed:
         cell["o"] = [[o.family[-1], o.step, texts(o.seen), round(o.at, 2)] for o in entry.observed]
     if entry.evidence:
-        cell["e"] = {"folder": entry.evidence, "files": entry.files, "at": links.get(entry.evidence, "")}
+        found = kept.get(entry.evidence, Kept())
+        shown = [[name, texts(said)] for name, said in found.texts.items() if said]
+        cell["e"] = {"folder": entry.evidence, "files": entry.files, "at": found.at, "shown": shown}
     return cell

@@ -211,7 +211,7 @@
         objects === undefined ? "" : h("details", { open: entry.steps.length < 4 }, h("summary", {}, "Objects"), h("pre", {}, text(objects))),
         h("dl", {}, asked ? [h("dt", {}, "lawful"), h("dd", {}, text(lawful))] : "",
           seen.filter((one) => !found.some((other) => other[0] === `IPv${one[0]}` && other[4] === one[2])).map((one) => [h("dt", {}, `seen, IPv${one[0]}`), h("dd", {}, text(one[2]), h("span", { class: "dim" }, ` at ${one[3].toFixed(2)} s`))]),
-          found.map((one) => [h("dt", {}, `unlawful, ${one[0]}`), h("dd", { class: "bad" }, text(one[4]), one[3] === lawful ? "" : h("span", { class: "dim" }, ` where lawful is ${text(one[3])}`), " (", one[5].map((id, at) => [at ? ", " : "", link(to("clause", id), id)]), ")")])));
+          found.map((one) => [h("dt", {}, `unlawful, ${one[0]}`), h("dd", { class: "bad" }, text(one[4]), text(lawful).startsWith(text(one[3])) ? "" : h("span", { class: "dim" }, ` where lawful is ${text(one[3])}`), " (", one[5].map((id, at) => [at ? ", " : "", link(to("clause", id), id)]), ")")])));
     }));
   }
 
@@ -237,7 +237,8 @@
   function evidence(kept) {
     const files = kept.files.map((name) => h("li", {}, kept.at ? link(`${kept.at}/${name}`.split("/").map(encodeURIComponent).join("/"), name) : h("code", {}, name)));
     return [h("h2", {}, "Evidence"), h("p", {}, "In ", h("code", {}, kept.folder), kept.at ? "" : h("span", { class: "dim" }, ", where the run was made")),
-      h("details", { open: files.length < 12 }, h("summary", {}, `${files.length} files`), h("ul", { class: "plain" }, files))];
+      h("details", { open: files.length < 12 }, h("summary", {}, `${files.length} files`), h("ul", { class: "plain" }, files)),
+      kept.shown.map(([name, number]) => h("details", {}, h("summary", {}, `Rules that counted when it was asked again: ${name}`), h("pre", {}, text(number))))];
   }
 
   function clausePage(id) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,7 +12,7 @@ import msgspec
 from kproxy.conformance.documents import Document
 from kproxy.conformance.testbed import Broken, Observation
 from kproxy.conformance.testbeds.evidence import state
-from kproxy.conformance.testbeds.evidence.witnesses import WITNESSES, Files
+from kproxy.conformance.testbeds.evidence.witnesses import LINGER, WITNESSES, Files
 from kproxy.conformance.testbeds.proxies import Proxies
 from kproxy.conformance.testbeds.watch import end_of
 from kproxy.lab import topology
@@ -31,10 +32,12 @@ class Keeper:
         self._lab, self._proxies = lab, proxies
         self._seen: dict[str, Files] = {}
         self._end: Files = {}
+        self._first = Path()
 
     async def ask_again(self, name: str, what: str, ask: Ask) -> None:
         """Have a question of that instance asked once more, alone, with all witnesses."""
         witnesses = [witness(self._lab, self._proxies.tools) for witness in WITNESSES]
+        await asyncio.sleep(LINGER)
         async with AsyncExitStack() as watching:
             for witness in witnesses:
                 await watching.enter_async_context(witness)
@@ -49,16 +52,19 @@ class Keeper:
         """Write it into a folder; an instance that was not asked again has the end state alone."""
         if not self._end:
             self._end = await self._end_state()
-        written = msgspec.json.format(msgspec.json.encode(objects))
-        files = {
-            "objects.json": written,
-            **self._end,
-            **{f"again/{path}": data for path, data in self._seen.get(name, {}).items()},
-        }
-        for path, data in files.items():
-            place = folder / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
+        _write(folder / "objects.json", msgspec.json.format(msgspec.json.encode(objects)))
+        for path, data in self._seen.get(name, {}).items():
+            _write(folder / "again" / path, data)
+        for path, data in self._end.items():
+            self._share(folder / path, self._first / path, data)
+        self._first = self._first if self._first.parts else folder
+
+    def _share(self, place: Path, first: Path, data: bytes) -> None:
+        """The end state is the same for all of a lab: one file with many names, where the file system has such."""
+        try:
+            place.hardlink_to(first)
+        except OSError:
+            _write(place, data)
 
     async def _end_state(self) -> Files:
         """Both nodes as they are now: once for a lab, since nothing more is asked of it."""
@@ -71,6 +77,11 @@ class Keeper:
             files |= {f"{node}.{name}.txt": text.encode() for name, text in texts.items() if text}
             files[f"{node}.proxy.log"] = end_of(self._proxies.log(node), LARGEST_LOG_KEPT).encode()
         return files
+
+
+def _write(place: Path, data: bytes) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(data)
 
 
 async def _told(ask: Ask) -> str:

@@ -19,8 +19,8 @@ Files = dict[str, bytes]
 """Contents by path below a case's folder."""
 
 _RECORDED = (*topology.NODES, *wiring.PODS, wiring.CLIENT, wiring.REMOTE)
-_LINGER = 0.05
-"""Seconds after the answer, for the packets that end a connection."""
+LINGER = 0.05
+"""Seconds before the question and after its answer, for the packets that end connections."""
 
 
 class Witness(Interface):
@@ -49,7 +49,7 @@ class Packets:
 
     async def __aexit__(self, *exception: object) -> None:
         """Keep what passed; a namespace that saw nothing has no file."""
-        await asyncio.sleep(_LINGER)
+        await asyncio.sleep(LINGER)
         for recorder in self._recorders:
             if packets := recorder.packets():
                 self.files[f"pcap/{recorder.name}.pcapng"] = pcapng.encode(
