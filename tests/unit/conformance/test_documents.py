@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -118,3 +119,26 @@ def test_the_sample_sizes_that_are_documented_are_those_of_the_runner() -> None:
     spread = tuple(str(sample_size(replace(probe, spread=True))) for probe in plain)
     even = tuple(str(sample_size(replace(probe, even=True))) for probe in plain)
     assert said == [spread, even]
+
+
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
+
+
+def commands(path: Path) -> list[list[str]]:
+    """What a page says to type, of ours."""
+    said = re.findall(
+        r"^\$ (?:sudo )?(kproxy (?:conformance|spec) [^|<>&\n]+)$",
+        path.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    return [shlex.split(line, comments=True)[1:] for line in said]
+
+
+def test_the_tutorials_say_commands() -> None:
+    assert sum(len(commands(path)) for path in TUTORIALS) > 10
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.name)
+def test_a_command_of_a_tutorial_is_one_that_exists(path: Path) -> None:
+    for words in commands(path):
+        cli.parser().parse_args(words)
