@@ -108,7 +108,8 @@
   function overview() {
     const say = data.columns.length === 1 ? data.columns[0].name : `${data.columns.length} runs`;
     document.title = `kproxy conformance: ${say}`;
-    show(h("h1", {}, `kproxy conformance: ${say}`), runs(), form(),
+    show(h("h1", {}, `kproxy conformance: ${say}`),
+      h("details", { open: data.columns.length < 3 || matchMedia("(min-width: 641px)").matches }, h("summary", {}, "Runs"), runs()), form(),
       h("p", { class: "dim", id: "count", role: "status" }),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Results" }, h("table", { class: "matrix", id: "matrix" })));
     fill();
@@ -121,7 +122,7 @@
       `${chosen.length} of ${cases.length} cases${data.columns.length > 1 ? `, ${chosen.filter((entry) => differing.has(entry.id)).length} of them differ` : ""}`;
     document.getElementById("matrix").replaceChildren(
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, filters.rows === "clauses" ? "Clause" : "Case"), data.columns.map((column) => h("th", { scope: "col" }, column.name)))),
-      h("tbody", {}, rows));
+      h("tbody", {}, rows.length ? rows : h("tr", {}, h("td", { colspan: data.columns.length + 1 }, "No case fits these filters."))));
   }
 
   function grouped(entries, group, row, heading) {
