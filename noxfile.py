@@ -76,7 +76,8 @@ def conformance(session: nox.Session) -> None:
 def apiserver(session: nox.Session) -> None:
     """The catalogue against etcd and kube-apiserver of ``KUBEBUILDER_ASSETS``; without them it fails and says so (root)."""
     need_root(session)
-    session.install(".")
+    session.install(".[test]")
+    session.run("pytest", "tests/apiserver")
     for mode in ("iptables", "nftables"):
         session.run(*JUDGE_KPROXY, mode, "--apiserver", "kube", *session.posargs)
 

@@ -24,6 +24,7 @@ def end(*_):  # as a good server does: serve while it is terminating
 signal.signal(signal.SIGTERM, end)
 server.serve_forever()
 """
+RESULT = "/tmp/result"  # noqa: S108 (in a container of its own)
 CLIENT = """\
 import json, os, signal, sys, time, urllib.request
 good, bad, going = 0, [], True
@@ -31,17 +32,16 @@ def end(*_):
     global going
     going = False
 signal.signal(signal.SIGTERM, end)
-while going and not os.path.exists("/tmp/end"):
+while going:
     try:
         with urllib.request.urlopen(sys.argv[1], timeout=2) as answer:
             good += answer.status == 200
     except OSError as error:
         bad.append(f"{time.time():.1f} {error}")
-    with open("/tmp/new", "w") as file:
+    with open(sys.argv[2] + ".new", "w") as file:
         json.dump({"good": good, "bad": bad[:20]}, file)
-    os.replace("/tmp/new", "/tmp/result")
+    os.replace(sys.argv[2] + ".new", sys.argv[2])
     time.sleep(0.02)
-time.sleep(600)
 """
 
 
@@ -94,7 +94,7 @@ class Client:
 
     def result(self) -> tuple[int, list[str]]:
         """How many answers there were up to now, and what failed."""
-        read = "print(open('/tmp/result').read())"
+        read = f"print(open('{RESULT}').read())"
         seen = json.loads(self._cluster.kubectl("exec", self._name, "--", "/usr/bin/python3", "-c", read))
         return seen["good"], seen["bad"]
 
@@ -111,7 +111,7 @@ def asking(cluster: Cluster, image: str, url: str, node: str) -> Iterator[Client
             "nodeName": node,
             "hostNetwork": True,
             "terminationGracePeriodSeconds": 0,
-            "containers": [container(image, CLIENT, url)],
+            "containers": [container(image, CLIENT, url, RESULT)],
         },
     }
     cluster.apply(pod)

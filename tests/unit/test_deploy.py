@@ -4,59 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
 from kproxy.server.load import load
+from tests.deploy import DEPLOY, OVERLAYS, Document, Objects, base, documents, merged, rendered
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
-BASE, OVERLAYS = DEPLOY / "base", sorted((DEPLOY / "overlays").iterdir())
 VERSIONS = ("1.33", "1.36")
 
-Document = dict[str, Any]
 
-
-def documents(path: Path) -> list[Document]:
-    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-
-
-def key(document: Document) -> tuple[str, str]:
-    return document["kind"], document["metadata"]["name"]
-
-
-def base() -> dict[tuple[str, str], Document]:
-    (kustomization,) = documents(BASE / "kustomization.yaml")
-    files = [BASE / name for name in kustomization["resources"]]
-    assert {*files, BASE / "kustomization.yaml"} == set(BASE.iterdir()), "a file that no kustomization names"
-    return {key(document): document for file in files for document in documents(file)}
-
-
-def merged(old: Document, patch: Document) -> Document:
-    """A strategic merge, as far as maps go; lists are replaced."""
-    return {
-        name: merged(old[name], patch[name])
-        if isinstance(old.get(name), dict) and isinstance(patch.get(name), dict)
-        else patch.get(name, old.get(name))
-        for name in old | patch
-    }
-
-
-def rendered(overlay: Path) -> dict[tuple[str, str], Document]:
-    """What ``kubectl kustomize`` makes of an overlay, as far as ours go: a base, and patches of it."""
-    (kustomization,) = documents(overlay / "kustomization.yaml")
-    assert kustomization.keys() == {"apiVersion", "kind", "resources", "patches"}
-    assert [(overlay / path).resolve() for path in kustomization["resources"]] == [BASE]
-    found = base()
-    for patch in kustomization["patches"]:
-        (document,) = documents(overlay / patch["path"])
-        found[key(document)] = merged(found[key(document)], document)
-    return found
-
-
-def pod(found: dict[tuple[str, str], Document]) -> Document:
+def pod(found: Objects) -> Document:
     template: Document = found["DaemonSet", "kproxy"]["spec"]["template"]["spec"]
     return template
 

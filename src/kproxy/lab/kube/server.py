@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -43,6 +44,7 @@ class KubeApiServer:
         self._token = secrets.token_hex(16)
         self._relay = Relay(self._namespace, PORT)
         self._authority = b""
+        self._connections = ExitStack()
         self.store: KubeStore
 
     async def __aenter__(self) -> Self:
@@ -66,6 +68,7 @@ class KubeApiServer:
     async def close(self) -> None:
         """Kill them."""
         await self._relay.close()
+        self._connections.close()
         for process in self._processes:
             process.kill()
             await process.wait()
@@ -140,6 +143,7 @@ class KubeApiServer:
         except ssl.SSLError:
             return False  # it is being written
         self.store = KubeStore(self._namespace, PORT, tls, self._token)
+        self._connections.callback(self.store.close)
         return await asyncio.to_thread(self.store.ready)
 
     def _tail(self, ended: Process | None) -> str:

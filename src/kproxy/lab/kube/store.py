@@ -93,6 +93,12 @@ class KubeStore:
         except (OSError, http.client.HTTPException):
             return False
 
+    def close(self) -> None:
+        """Close the connection to it, if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
     def _make_namespace(self, name: str) -> None:
         if name not in self._known_namespaces:
             made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -127,7 +133,7 @@ class KubeStore:
             response = connection.getresponse()
             return response.status, response.read()
         except (OSError, http.client.HTTPException):
-            self._connection = None
+            self.close()
             raise
 
     def _connect(self) -> http.client.HTTPConnection:
