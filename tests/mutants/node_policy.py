@@ -247,6 +247,15 @@ CONFIGURATION = (
         needs_kernel=True,
     ),
     mutant(
+        "services.no-sctp",
+        "Ports of SCTP are left out.",
+        Patch(
+            "kproxy.state.services:PROTOCOLS",
+            lambda known: {name: number for name, number in known.items() if name != "SCTP"},
+        ),
+        clauses="protocol.sctp.without-sockets.served",
+    ),
+    mutant(
         "configuration.localhost-on",
         "Loopback addresses serve node ports though they must not.",
         Patch("kproxy.plan.planner:node_ports", _with(localhost_node_ports=True)),

@@ -22,13 +22,13 @@ PACKETS = range(1, 14)
 NOT_HELD = """
 np.addresses.primary-unknown eip.ipvs-off-machine
 hair.nft.direct hair.ipvs.direct det.clustercidr.first-only ct.eintr ct.hashsize
-proto.sctp.multihoming ds.primary ds.independent-sync ds.v6-specials
+ds.primary ds.independent-sync ds.v6-specials
 ds.ipvs-names
 """
 """Behaviours of those groups that no case shows; docs/spec/behaviours.toml gives each its reason."""
 
 REPORTS_NOT_HELD = """
-R010 R011 R016 R038 R068 R079 R084 R089 R107 R108 R111 R112 R113 R114 R115 R116 R117 R119
+R010 R011 R016 R038 R068 R079 R084 R089 R107 R108 R111 R112 R113 R114 R115 R116 R117
 """
 """Reports that namespaces can show and no case does; regressions.toml gives each its reason."""
 

@@ -152,3 +152,14 @@ def _more(step: Step) -> Iterator[str]:
         yield f"all of {step.oversize} bytes"
     if step.mark:
         yield f"leaving the node with mark {step.mark:#x}"
+    yield from _made(step)
+
+
+def _made(step: Probe) -> Iterator[str]:
+    """What is special about its packets."""
+    if step.at_once:
+        yield "its first packet answered"
+    if step.bare:
+        yield "the one packet that begins an association, made by hand"
+    if step.many_homes:
+        yield "listing all addresses of the sender"

@@ -41,6 +41,7 @@ class Probe:
     than the sender's.  ``mark``: of a node's own process, whose packets the kernel marks so: they must leave the node
     with this mark and no other bit.  ``at_once``: an answer counts only if the first packet got it, and not one that was
     sent again.  ``bare``: no socket, but the one packet that begins an SCTP association; whose it becomes is what counts.
+    ``many_homes``: an association that lists every address its sender has.
     """
 
     sender: Vantage
@@ -58,6 +59,7 @@ class Probe:
     mark: int = 0
     at_once: bool = False
     bare: bool = False
+    many_homes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

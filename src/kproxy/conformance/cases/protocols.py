@@ -139,6 +139,33 @@ SCTP_NODE_PORT = case(
     regressions={"R118"},
 )
 
+SCTP_OF_MANY_ADDRESSES = case(
+    "protocols.sctp-of-many-addresses",
+    "An association is set up over the address that was asked, though its client lists more of its own.",
+    Apply(signalling),
+    Probe(
+        sender=client("a"),
+        to=signalling.node_port("a").at("b"),
+        expect=delivered_to("a1", source=MASQUERADED),
+        many_homes=True,
+        clauses=("protocol.sctp.many-addresses.served",),
+    ),
+    Probe(
+        sender=client("a"),
+        to=signalling.node_port("a").at("b"),
+        expect=delivered_to("a1", source=MASQUERADED),
+    ),
+    clauses=SIDE_BY_SIDE
+    | {
+        "node-port.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        "protocol.sctp.served",
+        "protocol.sctp.many-addresses.served",
+    },
+    features={Feature.SCTP, Feature.NODE_PORT},
+    regressions={"R119"},
+)
+
 SCTP_WITHOUT_SOCKETS = case(
     "protocols.sctp-without-sockets",
     "What begins an association reaches an endpoint, and TCP beside it is served, though no kernel here need know SCTP.",
@@ -174,5 +201,6 @@ CASES: tuple[Case, ...] = (
     ONE_OF_TWO_IS_REMOVED,
     SCTP_BESIDE_THE_OTHERS,
     SCTP_NODE_PORT,
+    SCTP_OF_MANY_ADDRESSES,
     SCTP_WITHOUT_SOCKETS,
 )

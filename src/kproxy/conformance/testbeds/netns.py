@@ -296,7 +296,7 @@ class NetnsTestbed:
             destination=packet.destination,
             port=packet.port,
             protocol=packet.protocol,
-            source=None if step.sender.kind in {VantageKind.HOST, VantageKind.POD} else packet.source,
+            source=None if _picks_its_source(step) else packet.source,
             source_port=instance.destination(like)[1] if like else 0,
             size=size,
             patience=self._quiet if quiet else self._patience,
@@ -388,6 +388,12 @@ class NetnsTestbed:
             if document["metadata"]["namespace"] == instance.namespace
         ]
         await self._keeper.keep(instance.name, objects, folder)
+
+
+def _picks_its_source(step: Probe | Hold | Ping | CheckHealth) -> bool:
+    """Whether the sender's kernel chooses the address that it sends from, and SCTP lists all it might."""
+    inside = step.sender.kind in {VantageKind.HOST, VantageKind.POD}
+    return inside or (isinstance(step, Probe) and step.many_homes)
 
 
 def _at_once(traced: Traced, instance: Instance, probe: Probe) -> Observation:

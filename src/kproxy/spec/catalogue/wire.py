@@ -105,6 +105,16 @@ HEALTH = (
 )
 
 SCTP = (
+    should(
+        "protocol.sctp.many-addresses.served",
+        "An association whose client lists several addresses is served over the address that was asked; that its other "
+        "addresses serve as further paths, nobody promises.",
+        OBSERVED,
+        links.SCTP_KEP,
+        links.issue(102128),
+        of="proto.sctp.multihoming",
+        since="1.20",
+    ),
     must(
         "protocol.sctp.without-sockets.served",
         "An SCTP port is served on nodes whose kernel has no SCTP itself, but for netfilter's part of it.",
