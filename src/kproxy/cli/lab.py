@@ -7,6 +7,7 @@ import sys
 
 from kproxy.cli.compare import add_cluster
 from kproxy.cli.words import Commands
+from kproxy.replica.meeting import DEFAULT_NAME
 
 
 def add(commands: Commands) -> None:
@@ -77,7 +78,7 @@ def _add_visits(actions: Commands) -> None:
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", default="default", help="which lab, if there are several")
+    parser.add_argument("--name", default=DEFAULT_NAME, help="which lab, if there are several")
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -73,6 +73,7 @@ def _compare(
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     require_tools()
+    _can_write(options)
     dump = dump_of(options.cluster)
     lab = layout(dump, options.cluster.nodes, together=True)
     asked = _askable(questions(dump, lab))
@@ -104,6 +105,18 @@ def _compare(
     return _tell(options, dump, told)
 
 
+def _can_write(options: CompareOptions) -> None:
+    """Find out before the run, not after it.  Raises `CannotCopy`."""
+    place = Path(options.json)
+    if options.json not in {"", "-"} and (place.is_dir() or not place.absolute().parent.is_dir()):
+        raise CannotCopy(f"--json {place}: that is no file in a folder that exists")
+    if options.export is not None:
+        try:
+            options.export.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CannotCopy(f"--export {options.export}: {error.strerror}") from error
+
+
 def _tell(options: CompareOptions, dump: Dump, told: show.Told) -> int:
     if options.json:
         data = msgspec.json.format(msgspec.json.encode(show.document(told)), indent=2) + b"\n"
@@ -124,7 +137,6 @@ def _export(options: CompareOptions, dump: Dump, told: show.Told) -> Iterator[Pa
     """Write one difference of each kind as a case."""
     if options.export is None:
         return
-    options.export.mkdir(parents=True, exist_ok=True)
     said = f"`kproxy compare --a {told.names[0]} --b {told.names[1]}`"
     for name, found in told.samples():
         path = options.export / f"{name.replace('-', '_')}.py"

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from kproxy.conformance.testbed import Observation
 from kproxy.net import Address
 from kproxy.replica.questions import Question
-from kproxy.spec.outcome import Delivered, Expectation
+from kproxy.spec.outcome import Delivered, Expectation, Source
 
 Answers = Sequence[Observation]
+Reading = frozenset[Source]
+"""The sources that an endpoint may have seen, as far as the evidence goes; empty: a strange one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +41,20 @@ def _kind(seen: Observation) -> str:
     return " or ".join(sorted(found)) or seen.text
 
 
-def sources(answers: Iterable[Observation]) -> Mapping[tuple[Address, int], frozenset[str]]:
+def sources(answers: Iterable[Observation]) -> Mapping[tuple[Address, int], frozenset[Reading]]:
     """What each endpoint that answered saw as source."""
-    found: dict[tuple[Address, int], set[str]] = {}
+    found: dict[tuple[Address, int], set[Reading]] = {}
     for one in answers:
         if one.endpoint is not None:
-            words = {o.source.value for o in one.outcomes if isinstance(o, Delivered)}
-            found.setdefault(one.endpoint, set()).add(" or ".join(sorted(words)) or "strange")
-    return {endpoint: frozenset(words) for endpoint, words in found.items()}
+            reading = frozenset(o.source for o in one.outcomes if isinstance(o, Delivered))
+            found.setdefault(one.endpoint, set()).add(reading)
+    return {endpoint: frozenset(readings) for endpoint, readings in found.items()}
+
+
+def _alike(one: frozenset[Reading], other: frozenset[Reading]) -> bool:
+    """Whether what one side showed can be what the other did: a node's own address may be read as either source."""
+    pairs = ((one, other), (other, one))
+    return all(any(a & b or a == b for b in theirs) for mine, theirs in pairs for a in mine)
 
 
 def is_unlawful(answers: Iterable[Observation], expectation: Expectation) -> bool:
@@ -59,8 +67,8 @@ def looks_different(one: Answers, other: Answers, expectation: Expectation) -> b
     return _summary(one, expectation) != _summary(other, expectation)
 
 
-def _summary(side: Answers, expectation: Expectation) -> tuple[frozenset[str], frozenset[str], bool]:
-    seen = frozenset(word for words in sources(side).values() for word in words)
+def _summary(side: Answers, expectation: Expectation) -> tuple[frozenset[str], frozenset[Reading], bool]:
+    seen = frozenset(reading for readings in sources(side).values() for reading in readings)
     return kinds(side), seen, is_unlawful(side, expectation)
 
 
@@ -70,7 +78,7 @@ def difference(
     """How two sides differ, chance left out; None if they do not."""
     unlawful = (is_unlawful(one, expectation), is_unlawful(other, expectation))
     mine, theirs = sources(one), sources(other)
-    same_sources = all(mine[endpoint] == theirs[endpoint] for endpoint in mine.keys() & theirs.keys())
+    same_sources = all(_alike(mine[endpoint], theirs[endpoint]) for endpoint in mine.keys() & theirs.keys())
     if kinds(one) == kinds(other) and same_sources and unlawful[0] == unlawful[1]:
         return None
     return Difference(question, expectation, (one, other), unlawful)

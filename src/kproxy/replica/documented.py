@@ -38,6 +38,7 @@ class Documented:
 
     ``clauses``: the specification's, one of which it names for such packets; ``does``: the outcomes of each mode, in the
     words of `kproxy.replica.differences.kinds`; ``fronts``: only these, if not empty.
+    ``unlawful``: modes whose way is known and not lawful; of the others nothing unlawful is ever meant.
     """
 
     id: str
@@ -46,14 +47,19 @@ class Documented:
     clauses: frozenset[str]
     does: Mapping[str, frozenset[str]]
     fronts: frozenset[Front] = frozenset()
+    unlawful: frozenset[str] = frozenset()
 
     def covers(self, found: Difference, modes: tuple[str, str]) -> bool:
         """Whether it is this one: its clause, and what each of the two modes is known to do."""
         named = self.clauses & set(found.expectation.clauses)
         front = not self.fronts or found.question.front in self.fronts
+        other = kinds(found.seen[0]) != kinds(found.seen[1])
+        bad = {mode for mode, unlawful in zip(modes, found.unlawful, strict=True) if unlawful}
         return (
             bool(named)
             and front
+            and other
+            and bad <= self.unlawful
             and all(self._does(mode, seen) for mode, seen in zip(modes, found.seen, strict=True))
         )
 
@@ -129,6 +135,7 @@ DOCUMENTED = (
         links=(IPVS_SOURCE,),
         clauses=frozenset({"internal-policy.local.drop-without-local-endpoint"}),
         does={IPVS: REFUSED | SERVED | {LOST}, IPTABLES: SILENT, NFTABLES: SILENT},
+        unlawful=frozenset({IPVS}),
     ),
     Documented(
         id="ipvs-external-policy-local",
@@ -137,6 +144,7 @@ DOCUMENTED = (
         links=(LOCAL_IN_IPVS,),
         clauses=frozenset({"external-policy.local.drop-without-local-endpoint"}),
         does={IPVS: REFUSED | SERVED | {LOST}, IPTABLES: SILENT, NFTABLES: SILENT},
+        unlawful=frozenset({IPVS}),
     ),
 )
 

@@ -28,6 +28,7 @@ from kproxy.lab.observation import Reception
 from kproxy.lab.wiring import CLIENT, ELSEWHERE, REMOTE
 from kproxy.replica.lab import Order, Replica, open_replica
 from kproxy.replica.layout import CannotCopy, Layout, Pair, label, layout
+from kproxy.replica.meeting import DEFAULT_NAME, address_of
 from kproxy.replica.options import Cluster, dump_of, order_of, require_tools, subject_of
 from kproxy.replica.place import elsewhere
 
@@ -35,7 +36,6 @@ CANNOT = 2
 CONTROL = "KPROXY_LAB_CONTROL"
 """The listening socket's descriptor, where another kernel's process inherits it."""
 
-DEFAULT_NAME = "default"
 _WATCH_SECONDS = 1.0
 
 
@@ -49,11 +49,6 @@ class UpOptions:
     name: str = DEFAULT_NAME
     kernel: str = "auto"
     words: Sequence[str] = ()
-
-
-def address_of(name: str) -> str:
-    """Where a lab of this user listens."""
-    return f"\0kproxy-lab-{os.getuid()}-{name}"
 
 
 def run(options: UpOptions) -> int:

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from kproxy.replica.up import address_of
+from kproxy.replica.meeting import address_of
 
 CANNOT = 2
 _NOT_FOUND = 127

@@ -156,7 +156,7 @@ def delivered(at: Any, source: Source = Source.PRESERVED) -> Delivered:  # noqa:
 
 
 def held(one: Any, other: Any, *lawful: Any, clauses: tuple[Any, ...] = ()) -> Difference | None:  # noqa: ANN401
-    question: Any = dataclasses.make_dataclass("Asked", ["front"])(Front.CLUSTER_IP)
+    question: Any = dataclasses.make_dataclass("Asked", ["front"])(Front.NODE_PORT_OTHER_ADDRESS)
     return difference(question, Expectation(frozenset(lawful), clauses), [seen(one)], [seen(other)])
 
 
@@ -178,12 +178,33 @@ def test_sources_of_different_endpoints_are_worth_asking_again_and_no_difference
     assert held(kept, changed, kept, changed) is None
 
 
+def test_a_source_that_can_be_read_either_way_is_no_difference() -> None:
+    either = Observation(frozenset({delivered(ONE), delivered(ONE, Source.MASQUERADED)}), "", ONE)
+    changed = seen(delivered(ONE, Source.MASQUERADED))
+    question: Any = None
+    expectation = Expectation(changed.outcomes, ())
+    assert difference(question, expectation, [either], [changed]) is None
+
+
+def test_what_is_unlawful_is_not_intended_though_its_kind_is_documented() -> None:
+    stray = delivered(OTHER)
+    found = held(stray, Failure.UNTOUCHED, delivered(ONE), Failure.UNTOUCHED, clauses=(OTHER_ADDRESSES,))
+    assert found is not None
+    assert documented(found, ("iptables", "nftables")) is None
+    lawful = held(
+        delivered(ONE), Failure.UNTOUCHED, delivered(ONE), Failure.UNTOUCHED, clauses=(OTHER_ADDRESSES,)
+    )
+    assert lawful is not None
+    assert documented(lawful, ("iptables", "nftables")) is not None, "the control"
+
+
 def test_an_endpoint_that_must_not_be_reached_is_a_difference_though_both_deliver() -> None:
     found = held(delivered(ONE), delivered(OTHER), delivered(ONE))
     assert found is not None
     assert found.unlawful == (False, True)
 
 
+OTHER_ADDRESSES = "node-port.addresses.default-not-primary.either"
 UNDEFINED = "cluster-ip.undefined-port.not-served"
 
 
