@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from docs import coverage, places, regressions, samples, topics
+from docs import coverage, places, regressions, results, samples, topics
 from docs.tables import COMMAND, label, table
 from kproxy.conformance.case import DEFAULT, Case
 from kproxy.conformance.cases import CATALOGUE
@@ -99,6 +99,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     HERE / "spec/coverage.json": coverage.document,
     HERE / "spec/regressions.md": regressions.page,
     HERE / "spec/explain.md": lambda: samples.refreshed(HERE / "spec/explain.md"),
+    HERE / "results/comparison.md": results.page,
     HERE / "trace.md": lambda: samples.refreshed(HERE / "trace.md"),
     HERE / "spec/topics/README.md": topics.index,
     **{HERE / f"spec/topics/{topic}.md": partial(topics.page, topic) for topic in topics.topics()},

@@ -6,7 +6,16 @@ import pytest
 
 from kproxy.conformance.case import Feature
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.subject import BUNDLED, PLACEHOLDERS, BadSubject, Deviation, fill, load, parse
+from kproxy.conformance.subject import (
+    BUNDLED,
+    PLACEHOLDERS,
+    BadSubject,
+    Deviation,
+    FileSystem,
+    fill,
+    load,
+    parse,
+)
 from kproxy.spec.clauses import CLAUSES
 from tests.unit.conformance.scripted import small_case
 
@@ -208,3 +217,10 @@ def test_kproxy_deviates_in_ipvs_mode_only_and_only_by_what_its_kernel_cannot_do
         "affinity.time-is-changed",
         "fuzz.*",
     }
+
+
+def test_the_template_of_several_processes_is_a_subject() -> None:
+    template = Path(__file__).parents[3] / "docs/examples/several-processes.toml"
+    subject = load(str(template), "/bin/true")
+    assert [program.name for program in subject.programs] == ["agent", "controller"]
+    assert subject.mounts["/sys/fs/bpf"] is FileSystem.BPF

@@ -32,6 +32,7 @@ class Feature(enum.Enum):
     EXTERNAL_IPS_OF_NODES = "externalIPsOfNodes"
     HEALTH_CHECKS = "healthCheckNodePort"
     SHARED_SOURCE_PORT = "sharedSourcePort"
+    INCOMPLETE_ENDPOINT_PORTS = "incompleteEndpointPorts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,8 @@ class Kind(enum.Enum):
     EVENT = "Event"
     NAMESPACE = "Namespace"
     LEASE = "Lease"
+    POD = "Pod"
+    NETWORK_POLICY = "NetworkPolicy"
 
 
 ALL_KINDS = frozenset(Kind)
@@ -96,6 +98,15 @@ RESOURCES = (
     ),
     Resource(kind=Kind.EVENT, group="events.k8s.io", version="v1", plural="events", short_names=("ev",)),
     Resource(kind=Kind.LEASE, group="coordination.k8s.io", version="v1", plural="leases"),
+    # Empty here, but proxies that also guard pods list and watch them before they serve anything.
+    Resource(kind=Kind.POD, group="", version="v1", plural="pods", short_names=("po",)),
+    Resource(
+        kind=Kind.NETWORK_POLICY,
+        group="networking.k8s.io",
+        version="v1",
+        plural="networkpolicies",
+        short_names=("netpol",),
+    ),
 )
 
 NAMESPACED = frozenset(resource.kind for resource in RESOURCES if resource.namespaced)

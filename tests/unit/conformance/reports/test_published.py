@@ -1,0 +1,49 @@
+"""The results kept in docs/results: whole, readable by today's reader, and free of paths of the machine they were made on."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from kproxy.conformance.reports.reading import RunRead, load
+from kproxy.conformance.reports.results import Result
+
+FOLDER = Path(__file__).parents[4] / "docs/results"
+FILES = sorted(FOLDER.glob("*.json"))
+
+
+def runs(file: Path) -> list[RunRead]:
+    return [run for document in load([str(file)]) for run in document.runs]
+
+
+def test_there_are_results_of_several_subjects() -> None:
+    assert {run.subject for file in FILES for run in runs(file)} >= {"kproxy", "kube-proxy"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_nothing_failed_and_everything_was_seen(file: Path) -> None:
+    bad = {Result.FAILED, Result.BROKEN}
+    assert [entry.id for run in runs(file) for entry in run.results if entry.result in bad] == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_each_run_says_what_it_ran_on(file: Path) -> None:
+    for run in runs(file):
+        assert run.environment["kernel"]
+        assert run.environment["subject"] not in {"", "unknown"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_no_path_of_a_machine_is_told(file: Path) -> None:
+    for run in runs(file):
+        words = [
+            *shlex.split(run.again),
+            *run.environment.values(),
+            *(entry.evidence for entry in run.results),
+        ]
+        assert [word for word in words if word.startswith(("/", "~"))] == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_document_is_of_moderate_size(file: Path) -> None:
+    assert file.stat().st_size < 3 << 20
