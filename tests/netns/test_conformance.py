@@ -134,6 +134,10 @@ def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> No
     for before in again.glob("*.before.txt"):
         after = before.with_name(before.name.replace(".before.", ".after."))
         assert before.read_text() != after.read_text(), "what did not change is not kept twice"
+    told = (again / "decided.txt").read_text(encoding="utf-8")
+    assert "masquerade.cluster-ip.pod-source-preserved" in told.partition("\n\n")[0]
+    assert "source masqueraded as the node" in told
+    assert "Service: cluster-ip-reached-from-everywhere-ipv4/web" in told
     first = [
         packet for _, packet in captured(again / "pcap" / "a2.pcapng") if packet.flags == dpkt.tcp.TH_SYN
     ]

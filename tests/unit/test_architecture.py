@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # judging any proxy: nothing of ours is known but in the simulator, which command opens
     "lab": {"lab.topology", "api", "net", "host", "netlink", "conntrack"},
     "lab.topology": {"net"},
-    "conformance": {"spec", "api", "net", "lab", "lab.topology"},
+    "conformance": {"spec", "api", "net", "lab", "lab.topology", "trace", "trace.live"},
     "conformance.testbeds.simulator": PIPE
     | {"conformance", "backends", "backends.*", "spec", "lab.topology"},
     # what pytest finds: asleep until it is asked for

@@ -33,8 +33,8 @@ def _holds(match: Match, state: State, node: Node, sets: Mapping[str, Collection
     match match:
         case Is(key, pattern, negated):
             found = _is(key, pattern, state, node)
-        case InSet(key, name, negated):
-            found = _in_set(key, name, state, (node, sets))
+        case InSet(key, name, negated, inline):
+            found = _in_set(key, inline or sets.get(name), state, node)
         case Recent(name, _, negated):
             known = None if node.clients is None else node.clients.get(name, frozenset())
             found = False if known is None or state.packet.source not in known else None
@@ -52,14 +52,11 @@ def _is(key: tuple[Selector, ...], pattern: tuple[object, ...], state: State, no
     return False if False in answers else None if None in answers else True
 
 
-def _in_set(
-    key: tuple[Selector, ...], name: str, state: State, known: tuple[Node, Mapping[str, Collection]]
-) -> bool | None:
-    node, sets = known
-    if name not in sets:
+def _in_set(key: tuple[Selector, ...], which: Collection | None, state: State, node: Node) -> bool | None:
+    if which is None:
         return None
     values = next(keys(key, state, node))
-    return None if values is None else sets[name].find(values) is not None
+    return None if values is None else which.find(values) is not None
 
 
 def keys(key: tuple[Selector, ...], state: State, node: Node) -> Iterator[tuple[Value, ...] | None]:

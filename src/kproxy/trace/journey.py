@@ -171,7 +171,7 @@ class _Journey:
 
         def station(state: State) -> Ways:
             ways: Ways = [(Fate.THROUGH, state)]
-            for table, chain in chains:
+            for table, chain in chains if state.tracked else ():
                 ask = self._station(table, chain)
                 ways = _through(lambda one, ask=ask: _undecided(one, state, ask), ways)  # type: ignore[misc]
             return ways

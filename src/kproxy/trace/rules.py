@@ -133,11 +133,12 @@ class Is:
 
 @dataclass(frozen=True, slots=True)
 class InSet:
-    """What the selectors read is in the set of that name."""
+    """What the selectors read is in the set of that name, or in one that the rule itself has."""
 
     key: tuple[Selector, ...]
     name: str
     negated: bool = False
+    inline: Collection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +258,11 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
+class NoTrack:
+    """Connection tracking leaves the packet alone, and so does NAT."""
+
+
+@dataclass(frozen=True, slots=True)
 class Skipped:
     """A statement that is not modelled: it is told, and the walk goes on."""
 
@@ -264,7 +270,9 @@ class Skipped:
 
 
 Verdict = Jump | Goto | End | Reject
-Statement = Verdict | Translate | Redirect | Masquerade | SetMark | MapMark | Remember | Look | Skipped
+Statement = (
+    Verdict | Translate | Redirect | Masquerade | SetMark | MapMark | Remember | NoTrack | Look | Skipped
+)
 Step = Match | Statement
 
 
@@ -299,7 +307,11 @@ class Collection:
         return exact, others
 
     def find(self, key: tuple[Value, ...]) -> Element | None:
-        """The element that has the key, the narrowest of several."""
+        """The element that has the key, the narrowest of several; of flags any may be in it."""
+        for at, part in enumerate(key):
+            if isinstance(part, frozenset):
+                each = (self.find((*key[:at], flag, *key[at + 1 :])) for flag in sorted(part))
+                return next((found for found in each if found is not None), None)
         exact, others = self._sorted
         if (found := exact.get(key)) is not None:  # type: ignore[arg-type]
             return found

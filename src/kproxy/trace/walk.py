@@ -28,6 +28,7 @@ from kproxy.trace.rules import (
     MapMark,
     Masquerade,
     Match,
+    NoTrack,
     Recent,
     Redirect,
     Reject,
@@ -136,7 +137,7 @@ class Walk:
                 if held is False:
                     yield None, state
                     return
-            elif isinstance(step, SetMark | MapMark | Remember | Skipped):
+            elif isinstance(step, SetMark | MapMark | Remember | NoTrack | Skipped):
                 state = self._done(place, step, state)
             else:
                 yield from self._ending(place, step, state)
@@ -163,7 +164,7 @@ class Walk:
         return Note(self._place(chain), rule.label, said, rule.text, rule.comment, effect)
 
     def _done(
-        self, place: tuple[Chain, Rule], step: SetMark | MapMark | Remember | Skipped, state: State
+        self, place: tuple[Chain, Rule], step: SetMark | MapMark | Remember | NoTrack | Skipped, state: State
     ) -> State:
         """A statement after which the rule goes on."""
         match step:
@@ -176,6 +177,9 @@ class Walk:
                 marked = replace(state, mark=self._mapped_mark(key, name, state))
             case Remember(name):
                 return state.noted(self._note(place, f"puts the client in list {name}"))
+            case NoTrack():
+                untracked = replace(state, tracked=False)
+                return untracked.noted(self._note(place, "connection tracking, and NAT, leave it alone"))
             case Skipped(text):
                 return state.assuming(f"changes nothing that matters: {text}")
         if marked.mark == state.mark:

@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
@@ -38,6 +39,7 @@ from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, NeverServed, Observation, Testbed
 from kproxy.conformance.testbeds import byhand
+from kproxy.conformance.testbeds.evidence.decided import decided
 from kproxy.conformance.testbeds.evidence.keeper import Keeper
 from kproxy.conformance.testbeds.gate import Gate
 from kproxy.conformance.testbeds.listeners import listeners
@@ -362,7 +364,9 @@ class NetnsTestbed:
         """Ask with all witnesses; for silence that is unlawful it does not wait as long as the first time."""
         patience, self._patience = self._patience, 2 * self._quiet
         try:
-            await self._keeper.ask_again(instance.name, describe(step), lambda: self._asked(instance, step))
+            rules = decided(self.lab, instance, step) if isinstance(step, Probe) else b""
+            ask = partial(self._asked, instance, step)
+            await self._keeper.ask_again(instance.name, describe(step), ask, rules)
         finally:
             self._patience = patience
 

@@ -29,6 +29,7 @@ from kproxy.trace.rules import (
     Masked,
     Masquerade,
     Match,
+    NoTrack,
     Pattern,
     Recent,
     Redirect,
@@ -411,5 +412,7 @@ _TARGETS: dict[str, Callable[[Options, Context], Statement | None]] = {
     "MARK": _set_mark,
     "CONNMARK": lambda options, context: _set_mark(options, context, connection=True),
     "SET": _set_target,
+    "NOTRACK": lambda _o, _c: NoTrack(),
+    "CT": lambda options, _: NoTrack() if "--notrack" in options else End.CONTINUE,
     **{name: (lambda _o, _c: End.CONTINUE) for name in _NO_MATTER},
 }

@@ -115,6 +115,7 @@ def _masked(held: Json) -> Selector | None:
 
 
 def _drawn(held: Json) -> Selector:
+    """A hash of the packet is as good as a number drawn for those who do not compute it."""
     return Random(int(held["mod"]), int(held.get("offset", 0)))
 
 
@@ -124,6 +125,8 @@ _SELECTORS: Mapping[str, Callable[[Json], Selector | None]] = {
     "ct": _connection,
     "fib": _fib,
     "numgen": _drawn,
+    "jhash": _drawn,
+    "symhash": _drawn,
     "&": _masked,
 }
 

@@ -29,6 +29,7 @@ from kproxy.trace.rules import (
     Look,
     Masquerade,
     Match,
+    NoTrack,
     Point,
     Random,
     Redirect,
@@ -125,9 +126,7 @@ def _steps(one: Json) -> Iterator[Step]:
         yield Skipped(nft_text.rule([one])) if kind in _STATEMENTS else Unknown(nft_text.rule([one]))
 
 
-_NO_MATTER = frozenset(
-    {"counter", "log", "comment", "ct helper", "ct timeout", "last", "flow", "meter", "notrack"}
-)
+_NO_MATTER = frozenset({"counter", "log", "comment", "ct helper", "ct timeout", "last", "flow", "meter"})
 _STATEMENTS = frozenset({"queue", "tproxy", "dup", "fwd", "synproxy", "secmark", "ct expectation"})
 
 
@@ -145,7 +144,7 @@ def _matched(op: str, left: Json, right: Json) -> Match | None:
     if len(asked) == 1 and isinstance(asked[0], Random):
         return _drawn(asked[0], op, right)
     if isinstance(right, dict) and "set" in right and len(asked) > 1:
-        return None
+        return InSet(asked, "", negated, Collection("", partial(elements, right["set"])))
     wanted = key(right) if len(asked) > 1 else _one(pattern(right))
     if wanted is None or len(wanted) != len(asked):
         return None
@@ -261,4 +260,5 @@ _READERS: Mapping[str, Callable[[Json], Iterator[Step]]] = {
     "mangle": _mangle,
     "set": _remember,
     "reject": _reject,
+    "notrack": lambda _: iter((NoTrack(),)),
 }

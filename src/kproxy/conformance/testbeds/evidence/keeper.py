@@ -34,8 +34,8 @@ class Keeper:
         self._end: Files = {}
         self._first = Path()
 
-    async def ask_again(self, name: str, what: str, ask: Ask) -> None:
-        """Have a question of that instance asked once more, alone, with all witnesses."""
+    async def ask_again(self, name: str, what: str, ask: Ask, decided: bytes = b"") -> None:
+        """Have a question of that instance asked once more, alone, with all witnesses; ``decided``: by which rules."""
         witnesses = [witness(self._lab, self._proxies.tools) for witness in WITNESSES]
         await asyncio.sleep(LINGER)
         async with AsyncExitStack() as watching:
@@ -46,6 +46,8 @@ class Keeper:
         files["asked.txt"] = (
             f"asked again, alone, after what failed was seen: {what}\nseen: {told}\n".encode()
         )
+        if decided:
+            files["decided.txt"] = decided
         self._seen[name] = files
 
     async def keep(self, name: str, objects: Sequence[Document], folder: Path) -> None:
