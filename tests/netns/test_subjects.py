@@ -1,0 +1,76 @@
+"""A subject of several processes with mounts of its own, judged by the command and as pytest's item."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CASE = "cluster-ip.every-endpoint-of-six"
+HERE = ("--kernel", "host", "--proxy", "mine.toml")
+SUBJECT = """
+name = "mine"
+modes = ["nftables"]
+
+[mounts]
+"/run" = "tmpfs"
+"/sys/fs/bpf" = "bpf"
+
+[[processes]]
+name = "helper"
+command = ["sh", "-c", "sleep 0.3; touch /run/kproxy-test-subjects {directory}/ready; exec sleep 1000"]
+ready = ["test", "-e", "{directory}/ready"]
+
+[[processes]]
+name = "proxy"
+command = ["sh", "-ec", "test -e /run/kproxy-test-subjects; mkdir /sys/fs/bpf/mine; exec {python} -m kproxy run --config {config}"]
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "mine.toml").write_text(SUBJECT, encoding="utf-8")
+    return tmp_path
+
+
+def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=place, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_processes_start_in_order_share_mounts_and_the_machine_sees_none_of_it(place: Path) -> None:
+    done = run(place, "kproxy", "conformance", "run", *HERE, "--case", CASE, "--json", "-")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert [entry["result"] for entry in document["results"]] == ["passed"]
+    assert document["environment"]["isolation"] == "network, processes, mounts"
+    assert document["environment"]["claims"] == "every feature"
+    assert not Path("/run/kproxy-test-subjects").exists()
+    assert not Path("/sys/fs/bpf/mine").exists()
+
+
+def test_a_process_that_ends_is_named(place: Path) -> None:
+    broken = SUBJECT.replace("exec sleep 1000", "exit 4")
+    (place / "mine.toml").write_text(broken, encoding="utf-8")
+    done = run(place, "kproxy", "conformance", "run", *HERE, "--case", CASE)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "the proxy of node a ended helper with 4: sh -c 'sleep 0.3; " in done.stdout
+
+
+def test_a_mount_point_that_does_not_exist_is_told(place: Path) -> None:
+    (place / "mine.toml").write_text(SUBJECT.replace('"/run"', '"/no/such"'), encoding="utf-8")
+    done = run(place, "kproxy", "conformance", "run", *HERE, "--case", CASE)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "/no/such: mount point does not exist" in done.stdout
+
+
+def test_an_item_of_pytest_is_judged_by_real_packets(place: Path) -> None:
+    done = run(
+        place, "pytest", "--pyargs", "kproxy.conformance", *HERE, "-k", CASE, "-p", "no:cacheprovider", "-rA"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"PASSED kproxy.conformance::{CASE}" in done.stdout

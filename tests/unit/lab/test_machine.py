@@ -1,0 +1,52 @@
+"""What is told of a machine that was changed, and what a subject may not write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kproxy.conformance.testbeds import watch
+from kproxy.conformance.testbeds.watch import Watch, end_of
+from kproxy.lab.machine import changes, look
+
+
+def test_what_came_and_went_is_told_by_its_place() -> None:
+    before = {"nftables": "table ip a {\n}\n", "sysctl vm/swappiness": "60", "sets": "x"}
+    after = {"nftables": "table ip a {\n}\ntable ip b {\n}\n", "sysctl vm/swappiness": "1", "sets": "x"}
+    assert changes(before, after) == ["nftables: + table ip b", "sysctl vm/swappiness: - 60, + 1"]
+    assert changes(before, before) == []
+
+
+def test_of_many_lines_some_are_told() -> None:
+    (told,) = changes({"sets": ""}, {"sets": "\n".join("abcdefgh")})
+    assert told.endswith("+ e, and 3 more lines")
+
+
+def test_settings_that_come_with_a_device_are_no_change() -> None:
+    assert changes({}, {"sysctl net/ipv4/conf/eth9/forwarding": "1"}) == []
+
+
+def test_a_machine_that_rests_does_not_change() -> None:
+    seen = look()
+    assert "sysctl vm/swappiness" in seen
+    assert not [line for line in changes(seen, look()) if line.startswith("sysctl vm/")]
+
+
+def test_too_much_on_the_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, folder = tmp_path / "log", tmp_path / "folder"
+    folder.mkdir()
+    log.write_bytes(b"x" * (2 << 20))
+    guard = Watch(tmp_path)
+    assert guard.complaint(log, folder) == ""
+    monkeypatch.setattr(watch, "LARGEST_LOG", 1 << 20)
+    assert guard.complaint(log, folder) == "floods its log: 2 MiB, 1 are allowed"
+    monkeypatch.setattr(watch, "LARGEST_FOLDER", 1 << 20)
+    log.rename(folder / "data")
+    assert guard.complaint(log, folder) == "fills the disk: 2 MiB in {directory}, 1 are allowed"
+
+
+def test_the_end_of_a_file_is_read_without_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"a" * 100 + b"end")
+    assert end_of(tmp_path / "log", 4) == "aend"
+    assert end_of(tmp_path / "log", 1000).endswith("aend")
