@@ -14,7 +14,7 @@ from docs import regressions, tables
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.regressions import REGRESSIONS
-from kproxy.conformance.subject import BUNDLED, Subject, load
+from kproxy.conformance.subject import TOLD, Subject, load
 from kproxy.spec.clause import Clause, Level
 from kproxy.spec.clauses import CLAUSES
 
@@ -77,7 +77,7 @@ def _section(clause: Clause) -> str:
         f"- {clause.authority.value}: {sources}",
         f"- behaviours: {', '.join(f'`{id}`' for id in clause.behaviours)}",
         f"- cases: {_named(telling(clause), len(citing(clause)))}",
-        *(line for name in BUNDLED for line in _standing(load(name, name), clause)),
+        *(line for name in TOLD for line in _standing(load(name, name), clause)),
         *(f"- {line}" for line in _reported(clause)),
     ]
     return f'## <a name="{clause.id}"></a>`{clause.id}`\n\n' + "\n".join(lines)

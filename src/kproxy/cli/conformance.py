@@ -66,7 +66,10 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 
 def _add_subject(run: argparse.ArgumentParser) -> None:
     run.add_argument(
-        "--proxy", default="kproxy", metavar="NAME|FILE.toml", help="kproxy, kube-proxy or a subject file"
+        "--proxy",
+        default="kproxy",
+        metavar="NAME|FILE.toml",
+        help="kproxy, kube-proxy, kube-router or a subject file",
     )
     run.add_argument("--binary", default="", metavar="PATH", help="the subject's program")
     run.add_argument(

@@ -32,7 +32,9 @@ PLACEHOLDERS = {
     "directory": "a directory of this process's own; `files` are written there",
 }
 
-BUNDLED = ("kproxy", "kube-proxy")
+BUNDLED = ("kproxy", "kube-proxy", "kube-router")
+TOLD = ("kproxy", "kube-proxy")
+"""Those whose standing the specification tells clause by clause."""
 
 
 class BadSubject(Exception):

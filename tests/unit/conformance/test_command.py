@@ -57,7 +57,10 @@ def test_a_glob_that_matches_nothing_is_refused_beside_one_that_does() -> None:
     [
         (RunOptions(globs=("no.such-case",)), "no case matches no.such-case; `kproxy conformance list`"),
         (RunOptions(mode="ebpf"), "--mode ebpf: kproxy has iptables"),
-        (RunOptions(proxy="no-such-proxy"), "give one of kproxy, kube-proxy, or the path of a subject file"),
+        (
+            RunOptions(proxy="no-such-proxy"),
+            "give one of kproxy, kube-proxy, kube-router, or the path of a subject file",
+        ),
         (RunOptions(proxy="kube-proxy"), "give --binary PATH"),
         (RunOptions(proxy="kube-proxy", binary="/bin/true", testbed="simulator"), "it cannot run kube-proxy"),
         (RunOptions(json="/no/such/folder/results.json"), "--json /no/such/folder/results.json"),

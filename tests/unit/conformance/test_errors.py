@@ -18,7 +18,7 @@ COMMAND = b'command = ["sleep", "9"]\n'
         (
             b"",
             "run --proxy nope",
-            "--proxy nope: No such file or directory; give one of kproxy, kube-proxy, or the path",
+            "--proxy nope: No such file or directory; give one of kproxy, kube-proxy, kube-router, or the path",
         ),
         (b"", "run --proxy /", "--proxy /: Is a directory"),
         (

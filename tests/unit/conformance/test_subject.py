@@ -9,6 +9,7 @@ from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.subject import (
     BUNDLED,
     PLACEHOLDERS,
+    TOLD,
     BadSubject,
     Deviation,
     FileSystem,
@@ -142,7 +143,7 @@ def test_a_program_that_is_not_given_is_asked_for() -> None:
 
 
 def test_a_file_that_is_not_there_is_told_with_the_names_that_are() -> None:
-    with pytest.raises(BadSubject, match=r"no-such-proxy: No such file.*kproxy, kube-proxy"):
+    with pytest.raises(BadSubject, match=r"no-such-proxy: No such file.*kproxy, kube-proxy, kube-router"):
         load("no-such-proxy")
 
 
@@ -175,7 +176,7 @@ def test_a_deviation_without_a_mode_covers_every_mode() -> None:
     assert subject.deviation(small_case(id="affinity.clients-stick"), "iptables")
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", TOLD)
 def test_a_bundled_subject_is_what_it_is_called_and_claims_all(name: str) -> None:
     subject = load(name, "/bin/true")
     assert subject.name == name
@@ -191,11 +192,15 @@ def test_every_deviation_of_a_bundled_subject_names_cases_modes_and_a_link(name:
         generated = deviation.case == "fuzz.*" and deviation.clause in CLAUSES
         assert generated or any(deviation.covers(case, deviation.mode) for case in CATALOGUE), deviation.case
         assert deviation.link.startswith(
-            ("https://github.com/kubernetes/", "https://github.com/torvalds/linux/")
+            (
+                "https://github.com/kubernetes/",
+                "https://github.com/torvalds/linux/",
+                "https://github.com/cloudnativelabs/kube-router/",
+            )
         )
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", TOLD)
 def test_what_modes_cannot_do_is_said(name: str) -> None:
     """Behaviours ``np.localhost.ipvs-nft``, ``np.forward-policy``, ``eip.is-node-ip``."""
     assert load(name, "/bin/true").without == {
