@@ -26,7 +26,11 @@ MISSING = (
     "Docker's engine is not installed: apt-get install --no-install-recommends docker.io (it need not run)"
 )
 
-_ALONE = ("unshare", "--net", "--mount", "--propagation=private", "setpriv", "--pdeathsig", "TERM", "--")
+_ALONE = (
+    *("unshare", "--net", "--mount", "--propagation=private"),
+    *("sh", "-ec", 'mount -t tmpfs tmpfs /run; exec "$@"', "sh"),  # it leaves folders there
+    *("setpriv", "--pdeathsig", "TERM", "--"),
+)
 _TOUCH_NOTHING = (
     "--bridge=none",
     "--iptables=false",

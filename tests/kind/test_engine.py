@@ -20,7 +20,9 @@ def machine() -> dict[str, object]:
         "forwarding": Path("/proc/sys/net/ipv4/ip_forward").read_text(),
         "routes": Path("/proc/net/route").read_text(),
         "folders": sorted(path.name for path in Path("/var/lib").glob("kproxy-engine-*")),
-        "socket": engine.SOCKET.exists(),
+        "run": sorted(
+            path.name for engine in ("docker", "containerd") for path in Path("/run").glob(f"{engine}*")
+        ),
     }
 
 
