@@ -26,7 +26,9 @@ _RULES = {
 }
 _SYSCTLS = "/proc/sys"
 _ROOMS = ("fs", "kernel", "net", "vm")
-_RESTLESS = re.compile(r"kernel/(ns_last_pid|random/|sched_domain)|net/\w+/(tcp|udp)_mem$|kernel/pty/nr$")
+_RESTLESS = re.compile(
+    r"kernel/(ns_last_pid|random/|sched_domain)|net/\w+/(tcp|udp)_mem$|kernel/pty/nr$|kernel/perf_\w+$"
+)
 _COUNTED = re.compile(r"^#.*\n|\[\d+:\d+\]", re.MULTILINE)
 _MOST_SHOWN = 5
 

@@ -42,6 +42,8 @@ CONNECTIONS = {
 }
 MODULES = "/run/modules/lib/modules"
 NOT_FOUND = 127
+PROCESSOR = ("GLIBC_TUNABLES", "OPENSSL_ia32cap")
+"""What the kernel's own helpers must be told as well, for it gives them no environment (`kproxy.lab.kernels.processor`)."""
 
 _LOOK = 0.2
 _POWER_OFF = 0x4321FEDC
@@ -101,7 +103,8 @@ def load_modules_from(place: str) -> None:
     Path(MODULES).parent.mkdir(parents=True)
     Path(MODULES).symlink_to(place)
     helper = Path("/run/modules/modprobe")
-    helper.write_text('#!/bin/sh\nexec /sbin/modprobe -d /run/modules "$@"\n')
+    told = "".join(f"export {name}='{os.environ[name]}'\n" for name in PROCESSOR if name in os.environ)
+    helper.write_text(f'#!/bin/sh\n{told}exec /sbin/modprobe -d /run/modules "$@"\n')
     helper.chmod(0o755)
     Path("/proc/sys/kernel/modprobe").write_text(str(helper))
 

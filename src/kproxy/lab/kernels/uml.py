@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kproxy.lab.kernels import processor
 from kproxy.lab.kernels.abilities import Ability, KernelName, Survey
 from kproxy.lab.namespaces import LabError
 
@@ -94,7 +95,7 @@ class Job:
         """What the guest is told (`kproxy.lab.kernels.guest`)."""
         return {
             "argv": list(self.argv),
-            "environment": dict(self.environment),
+            "environment": {**self.environment, **processor.environment(self.kernel.release)},
             "cwd": str(self.cwd),
             "modules": self.kernel.modules,
         }
@@ -191,6 +192,7 @@ def _lack(present: set[str], symbols: Sequence[str]) -> str:
 def command_line(job: Job, folder: Path) -> list[str]:
     """How the kernel is started; orders come in by its standard input, its messages go to standard output."""
     return [
+        *processor.starter(job.kernel.release),
         str(job.kernel.path),
         f"mem={job.memory}M",
         "umid=kproxy",
@@ -201,6 +203,7 @@ def command_line(job: Job, folder: Path) -> list[str]:
         "quiet",
         *(("time-travel",) if job.time is Time.VIRTUAL else ()),
         "seccomp=auto",
+        *(f"{name}={value}" for name, value in processor.environment(job.kernel.release).items()),
     ]
 
 
