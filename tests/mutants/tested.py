@@ -16,4 +16,6 @@ if __name__ == "__main__":
     _, name, *nodes = sys.argv
     wrong = BY_NAME[name]
     with applied(wrong), mock.patch.object(subject, "load", return_value=subject_of(wrong)):
-        sys.exit(pytest.main(["-q", "--no-header", "-x", "-p", "no:cacheprovider", *nodes]))
+        quiet = ("-q", "--no-header", "-x", "-p", "no:cacheprovider")
+        loaded = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # kproxy, which is a plugin as well
+        sys.exit(pytest.main([*quiet, *loaded, *nodes]))

@@ -290,6 +290,18 @@ def test_a_service_depends_on_itself_and_its_slices_only(item: Cluster, family: 
         assert alone.get(key) == together.get(key)
 
 
+def test_a_slice_that_was_replaced_by_an_equal_one_stays_when_another_comes() -> None:
+    def first() -> api.EndpointSlice:
+        return slice_of(endpoint("10.1.0.1"), name="web-1")
+
+    same, second = first(), slice_of(endpoint("10.1.0.2"), name="web-2")
+    snapshot: Snapshot | None = None
+    for slices in ((first(),), (same,), (same, second)):
+        snapshot = normalise(cluster(service(), *slices), V4, snapshot)
+    assert snapshot is not None
+    assert places(snapshot.services[WEB].ports[0].endpoints) == ["10.1.0.1:8080", "10.1.0.2:8080"]
+
+
 @given(histories(), families)
 def test_any_history_ends_like_a_fresh_start_and_what_is_equal_stays_the_same_object(
     history: list[Cluster], family: Family

@@ -99,7 +99,12 @@ def _reindex(
             continue
         kept = [item for item in index.get(owner, ()) if slices.get(key_of(item)) is item]
         whole = {item.metadata.name: item for item in (*kept, *group)}
-        _put(index, owner, tuple(whole[name] for name in sorted(whole)) or None)
+        if (
+            whole
+        ):  # the objects that are there now, not equal ones from before: they are known again by identity
+            index[owner] = tuple(whole[name] for name in sorted(whole))
+        else:
+            index.pop(owner, None)
     return index, set(arrived)
 
 
