@@ -143,6 +143,8 @@ def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> No
     ]
     assert {packet.dport for packet in first} == {80}, "the pod's own question, and nothing else"
     assert len(first) == 8
-    elsewhere = again / "pcap" / "remote.pcapng"  # what a kernel says of its own accord may be there, and nothing of ours
+    elsewhere = (
+        again / "pcap" / "remote.pcapng"
+    )  # what a kernel says of its own accord may be there, and nothing of ours
     packets = captured(elsewhere) if elsewhere.exists() else []
     assert not [packet for _, packet in packets if isinstance(packet, dpkt.tcp.TCP)]
