@@ -130,6 +130,8 @@ def test_certificates_of_both_sides_and_their_authority_are_renewed_without_a_re
                 cluster={"server": f"https://{ADDRESS}:{PORT}", "certificate-authority": "ca.crt"},
             )
             await made.follows(1)
+            while "10.96.0.0/16" not in await made.table():  # noqa: ASYNC110 - ServiceCIDRs are not waited for
+                await asyncio.sleep(0.05)
             await made.server.close_listeners()
             await made.server.listen([listen(made.namespace, ADDRESS, PORT)], ssl_context=both_ways(new))
             before = await made.table()
