@@ -235,7 +235,7 @@ class _Writer:
 
         https://github.com/kubernetes/kubernetes/issues/117924
         """
-        segment = OfProtocol(Protocol.TCP), Conntrack(State.INVALID)
+        segment = InInterface("lo", negated=True), OfProtocol(Protocol.TCP), Conntrack(State.INVALID)
         return (Rule(Verdict.DROP, segment),) if self._options.drop_invalid else ()
 
     def _forward(self) -> tuple[Rule, ...]:

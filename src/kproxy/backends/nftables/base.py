@@ -70,7 +70,7 @@ class Options:
     """What neither the cluster nor a Service decides.
 
     ``drop_invalid``: a segment that connection tracking calls invalid, as it would reach the client untranslated, goes
-    no further, neither to pods and clients outside (``ct.invalid-drop``) nor to the node's own processes
+    no further, neither to pods and clients outside (``ct.invalid-drop``) nor, from elsewhere, to the node's own processes
     (https://github.com/kubernetes/kubernetes/issues/117924); off where the kernel was told to be liberal.
     """
 
@@ -297,8 +297,9 @@ def _checks(context: Context) -> Iterator[Chain]:
 
 def _hooked(options: Options) -> Iterator[Chain]:
     why = "would not be translated back"
+    segment = InInterface("lo", negated=True), OfProtocol(Protocol.TCP), IsInvalid()
     first = {
-        HookPoint.INPUT: (Rule((OfProtocol(Protocol.TCP), IsInvalid(), Drop()), why),),
+        HookPoint.INPUT: (Rule((*segment, Drop()), why),),
         HookPoint.FORWARD: (Rule((IsInvalid(), Drop()), why),),
     }
     for point in (HookPoint.PREROUTING, HookPoint.OUTPUT):
