@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from kproxy.cli import report
-from kproxy.cli.words import Commands, count, seconds
+from kproxy.cli.words import Commands, add_iptables, add_kernel, add_patience, count, value
 
 
 def add(commands: Commands) -> None:
@@ -25,10 +25,11 @@ def add(commands: Commands) -> None:
 
 def _add_run(run: argparse.ArgumentParser) -> None:
     _add_subject(run)
-    _add_kernel(run)
+    _add_place(run)
     _add_cases(run)
     run.add_argument(
         "--case-file",
+        dest="case_files",
         action="append",
         default=[],
         metavar="FILE",
@@ -78,11 +79,9 @@ def _add_subject(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--testbed", default="netns", choices=["netns", "simulator"], help="default: %(default)s"
     )
-    run.add_argument(
-        "--iptables",
-        default="auto",
-        choices=["auto", "nft", "legacy"],
-        help="variant of iptables the subject finds (default: both without --mode, else nft where the kernel has it)",
+    add_iptables(
+        run,
+        "variant of iptables the subject finds (default: both without --mode, else nft where the kernel has it)",
     )
     run.add_argument(
         "--apiserver",
@@ -97,6 +96,13 @@ def _add_manner(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--shuffle", type=int, default=None, metavar="SEED", help="run the cases in another order"
     )
+    run.add_argument(
+        "--guests",
+        type=count,
+        default=0,
+        metavar="N",
+        help="how many User-Mode Linuxes share the cases (default: as many as help)",
+    )
     _add_pace(run)
 
 
@@ -104,13 +110,7 @@ def _add_pace(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--parallel", type=count, default=2, metavar="N", help="labs at once (default: %(default)s)"
     )
-    run.add_argument(
-        "--patience",
-        type=seconds,
-        default=0.0,
-        metavar="SECONDS",
-        help="how long the subject may take to apply changes (default: 60, on an emulated kernel 240)",
-    )
+    add_patience(run, "how long the subject may take to apply changes")
 
 
 def _add_list(listing: argparse.ArgumentParser) -> None:
@@ -134,7 +134,7 @@ def _add_show(show: argparse.ArgumentParser) -> None:
 def _add_fuzz(actions: Commands) -> None:
     fuzz = actions.add_parser("fuzz", help="run generated worlds, and make small what fails")
     _add_subject(fuzz)
-    _add_kernel(fuzz)
+    _add_place(fuzz)
     _add_pace(fuzz)
     fuzz.add_argument(
         "--worlds", type=count, default=200, metavar="N", help="how many (default: %(default)s)"
@@ -153,13 +153,8 @@ def _add_fuzz(actions: Commands) -> None:
     fuzz.set_defaults(command=_fuzz)
 
 
-def _add_kernel(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--kernel",
-        default="auto",
-        choices=["auto", "host", "rootless", "uml", "vm"],
-        help="what to run on (default: the first that can; see `kproxy lab doctor`)",
-    )
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    add_kernel(parser, ("host", "rootless", "uml", "vm"))
     parser.add_argument(
         "--time", default="real", choices=["real", "virtual"], help="virtual: idle time is skipped (uml)"
     )
@@ -169,18 +164,16 @@ def _add_kernel(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", type=count, default=1024, metavar="MIB", help="a guest's memory (default: %(default)s)"
     )
-    parser.add_argument(
-        "--guests",
-        type=count,
-        default=0,
-        metavar="N",
-        help="how many User-Mode Linuxes share the cases (default: as many as help)",
-    )
 
 
 def _add_cases(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--case", action="append", default=[], metavar="GLOB", help="only these cases (repeatable)"
+        "--case",
+        dest="globs",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only these cases (repeatable)",
     )
 
 
@@ -188,36 +181,7 @@ def _run(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
     from kproxy.conformance.options import RunOptions
 
-    return command.run(
-        RunOptions(
-            proxy=options.proxy,
-            binary=options.binary,
-            mode=options.mode,
-            testbed=options.testbed,
-            kernel=options.kernel,
-            time=options.time,
-            uml_kernel=options.uml_kernel,
-            memory=options.memory,
-            guests=options.guests,
-            iptables=options.iptables,
-            apiserver=options.apiserver,
-            globs=tuple(options.case),
-            case_files=tuple(options.case_file),
-            slow=options.slow,
-            shuffle=options.shuffle,
-            parallel=options.parallel,
-            patience=options.patience,
-            json=options.json,
-            junit=options.junit,
-            markdown=options.markdown,
-            html=options.html,
-            evidence=options.evidence,
-            xfails=options.xfails,
-            dryrun=options.dryrun,
-            where_possible=options.where_possible,
-            lacking_packages=options.lacking_packages,
-        )
-    )
+    return command.run(value(RunOptions, options))
 
 
 def _fuzz(options: argparse.Namespace) -> int:
@@ -227,19 +191,7 @@ def _fuzz(options: argparse.Namespace) -> int:
     from kproxy.conformance.fuzz import command
     from kproxy.conformance.options import RunOptions
 
-    run = RunOptions(
-        proxy=options.proxy,
-        binary=options.binary,
-        mode=options.mode or "iptables",
-        testbed=options.testbed,
-        kernel=options.kernel,
-        time=options.time,
-        uml_kernel=options.uml_kernel,
-        memory=options.memory,
-        iptables=options.iptables,
-        parallel=options.parallel,
-        patience=options.patience,
-    )
+    run = value(RunOptions, options, mode=options.mode or "iptables")
     mode = options.against_mode or run.mode
     other = replace(run, proxy=options.against or options.proxy, binary=options.against_binary, mode=mode)
     return command.fuzz(
@@ -259,7 +211,7 @@ def _fuzz(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
 
-    return command.listing(tuple(options.case), tuple(options.regression), json=options.json)
+    return command.listing(tuple(options.globs), tuple(options.regression), json=options.json)
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from kproxy.cli.compare import add_cluster
-from kproxy.cli.words import Commands
+from kproxy.cli.words import Commands, add_cluster, add_kernel, cluster
 from kproxy.replica.meeting import DEFAULT_NAME
 
 
@@ -50,12 +49,7 @@ def _add_up(up: argparse.ArgumentParser) -> None:
     up.add_argument("--binary", default="", metavar="PATH", help="the proxy's program")
     up.add_argument("--mode", default="", help="one of the proxy's modes")
     add_cluster(up)
-    up.add_argument(
-        "--kernel",
-        default="auto",
-        choices=["auto", "host", "rootless"],
-        help="what to run on (default: %(default)s)",
-    )
+    add_kernel(up, ("host", "rootless"))
     _add_name(up)
     up.set_defaults(command=_up)
 
@@ -101,21 +95,12 @@ def _kernel_fetch(options: argparse.Namespace) -> int:
 
 def _up(options: argparse.Namespace) -> int:
     from kproxy.replica import up
-    from kproxy.replica.options import Cluster
 
     return up.run(
         up.UpOptions(
             proxy=f"{options.proxy}:{options.mode}" if options.mode else options.proxy,
             binary=options.binary,
-            cluster=Cluster(
-                files=tuple(options.file),
-                nodes=tuple(options.node),
-                cluster_cidr=options.cluster_cidr,
-                node_port_addresses=options.node_port_addresses,
-                masquerade_all=options.masquerade_all,
-                iptables=options.iptables,
-                patience=options.patience,
-            ),
+            cluster=cluster(options),
             name=options.name,
             kernel=options.kernel,
             words=tuple(sys.argv[1:]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kproxy.cli.words import Commands
+from kproxy.cli.words import Commands, add_node_address, value
 
 
 def add(commands: Commands) -> None:
@@ -25,12 +25,14 @@ def add(commands: Commands) -> None:
     trace.add_argument(
         "--to",
         required=True,
+        dest="target",
         metavar="WHAT",
         help="ADDRESS:PORT[/udp|/sctp], or svc/NAME:PORT (-f of objects)",
     )
     trace.add_argument(
         "-f",
         "--file",
+        dest="files",
         action="append",
         default=[],
         metavar="FILE",
@@ -42,13 +44,7 @@ def add(commands: Commands) -> None:
         metavar="IFACE",
         help="the interface it comes in by (default: the route to the sender)",
     )
-    trace.add_argument(
-        "--node-address",
-        action="append",
-        default=[],
-        metavar="ADDRESS",
-        help="one of the node's own; repeatable",
-    )
+    add_node_address(trace)
     trace.add_argument(
         "-o",
         "--output",
@@ -62,13 +58,4 @@ def add(commands: Commands) -> None:
 def _trace(options: argparse.Namespace) -> int:
     from kproxy.trace import command
 
-    return command.trace(
-        command.Words(
-            files=options.file,
-            sender=options.sender,
-            target=options.to,
-            via=options.via,
-            node_address=options.node_address,
-            output=options.output,
-        )
-    )
+    return command.trace(value(command.Words, options))

@@ -1,12 +1,36 @@
-"""What several commands share in reading words."""
+"""What several commands share in reading words, and the way from words to a command's value."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from kproxy.replica.options import Cluster
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What takes a command's sub-commands."""
+
+Value = TypeVar("Value")
+
+
+def value(kind: Callable[..., Value], options: argparse.Namespace, **given: object) -> Value:
+    """A dataclass whose fields are the words that were said; ``given``: fields that no word is called by."""
+    said = {
+        field.name: tuple(word) if isinstance(word := getattr(options, field.name), list) else word
+        for field in fields(kind)  # type: ignore[arg-type]
+        if field.name not in given and hasattr(options, field.name)
+    }
+    return kind(**said, **given)
+
+
+def cluster(options: argparse.Namespace) -> Cluster:
+    """What `add_cluster` asked for."""
+    from kproxy.replica.options import Cluster
+
+    return value(Cluster, options)
 
 
 def count(text: str) -> int:
@@ -23,3 +47,80 @@ def seconds(text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError("more than 0 is needed")
     return seconds
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """What a replica of a cluster is made from: the fields of `kproxy.replica.options.Cluster`."""
+    add_dump(parser)
+    parser.add_argument(
+        "--node",
+        dest="nodes",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a node that the lab is to run; two at most (default: those with the most endpoints)",
+    )
+    add_configuration(parser)
+    add_iptables(parser, "variant of iptables the proxies find (default: nft where the kernel has it)")
+    add_patience(parser, "how long a proxy may take to apply everything")
+
+
+def add_dump(parser: argparse.ArgumentParser) -> None:
+    """The objects of a cluster."""
+    parser.add_argument(
+        "-f",
+        "--file",
+        dest="files",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="what `kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml` printed; - for standard input",
+    )
+
+
+def add_configuration(parser: argparse.ArgumentParser) -> None:
+    """How the proxies of a cluster are configured."""
+    parser.add_argument(
+        "--cluster-cidr", default="", metavar="RANGES", help="detectLocalMode ClusterCIDR with these"
+    )
+    parser.add_argument(
+        "--node-port-addresses", default="", metavar="RANGES", help="as configured, or primary"
+    )
+    parser.add_argument("--masquerade-all", action="store_true", help="as configured")
+
+
+def add_node_address(parser: argparse.ArgumentParser) -> None:
+    """What a dump does not tell of a node."""
+    parser.add_argument(
+        "--node-address",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="another one of the node's own (repeatable)",
+    )
+
+
+def add_kernel(parser: argparse.ArgumentParser, kernels: Sequence[str]) -> None:
+    """What a lab runs on."""
+    parser.add_argument(
+        "--kernel",
+        default="auto",
+        choices=["auto", *kernels],
+        help="what to run on (default: the first that can; see `kproxy lab doctor`)",
+    )
+
+
+def add_iptables(parser: argparse.ArgumentParser, text: str) -> None:
+    """The variant of iptables."""
+    parser.add_argument("--iptables", default="auto", choices=["auto", "nft", "legacy"], help=text)
+
+
+def add_patience(parser: argparse.ArgumentParser, text: str) -> None:
+    """How long a lab waits for a proxy."""
+    parser.add_argument(
+        "--patience",
+        type=seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help=f"{text} (default: 60, on an emulated kernel 240)",
+    )

@@ -1,6 +1,6 @@
 """A run's options as a command, and back; what a run needs of its kernel."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from kproxy.cli import main
 from kproxy.conformance import command, placement
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.fuzz.command import FuzzOptions
 from kproxy.conformance.options import RunOptions, again, words
 from kproxy.lab.kernels.abilities import Ability
 
@@ -27,19 +28,58 @@ def understood(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> RunOpti
     return seen[0]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        RunOptions(),
-        RunOptions(
-            kernel="auto", time="virtual", memory=512, guests=2, uml_kernel="/boot/linux", iptables="legacy"
-        ),
-        RunOptions(proxy="a b.toml", binary="/x y", globs=("a.*", "b"), slow=True, shuffle=7, parallel=1),
-        RunOptions(mode="ipvs", testbed="simulator", patience=2.5, json="-", evidence=Path("else where")),
-    ],
+EVERYTHING = RunOptions(
+    proxy="a b.toml",
+    binary="/x y",
+    mode="ipvs",
+    testbed="simulator",
+    kernel="auto",
+    time="virtual",
+    uml_kernel="/boot/linux",
+    memory=512,
+    guests=2,
+    iptables="legacy",
+    apiserver="kube",
+    globs=("a.*", "b"),
+    case_files=("c d.py",),
+    slow=True,
+    shuffle=7,
+    parallel=1,
+    patience=2.5,
+    json="-",
+    junit="j",
+    markdown="m",
+    html="h",
+    evidence=Path("else where"),
+    xfails="x",
+    dryrun=True,
+    where_possible=True,
+    lacking_packages=True,
 )
+
+
+@pytest.mark.parametrize("options", [RunOptions(), EVERYTHING])
 def test_options_survive_being_said(options: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     assert understood(words(options), monkeypatch) == options
+
+
+def test_every_option_can_be_said() -> None:
+    left = [
+        f.name for f in fields(RunOptions) if getattr(EVERYTHING, f.name) == getattr(RunOptions(), f.name)
+    ]
+    assert left == []
+
+
+def test_generated_worlds_are_asked_of_the_subject_that_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[RunOptions] = []
+
+    def fuzz(options: FuzzOptions) -> int:
+        seen.append(options.run)
+        return 0
+
+    monkeypatch.setattr("kproxy.conformance.fuzz.command.fuzz", fuzz)
+    main(["conformance", "fuzz", "--apiserver", "kube", "--mode", "ipvs", "--patience", "9"])
+    assert seen == [RunOptions(kernel="auto", mode="ipvs", apiserver="kube", patience=9.0)]
 
 
 def test_the_process_in_a_guest_runs_on_the_kernel_it_finds_and_takes_slow_cases_in_virtual_time() -> None:
