@@ -1,117 +1,60 @@
-"""A cluster made by kind, with our image loaded and nobody's service proxy in it, or kube-proxy.
-
-It needs what this machine may lack; `lacking` says what that is, and what to do about it.
-"""
+"""A cluster as tests ask it, whoever made it: by kubectl, and by what kubectl cannot do."""
 
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.kind.engine import SOCKET
-
-KIND = "v0.30.0"
-NODE_IMAGE = "kindest/node:v1.34.0@sha256:7416a61b42b1662ca6ca89f02028ac133a309a2a30ba309614e8ec94d976dc5a"
-OVERLAYS = Path(__file__).parents[2] / "deploy/overlays"
-
 PATIENCE = "300s"
-_KIND_PAGE, _KUBECTL_PAGE = "https://kind.sigs.k8s.io/dl/" + KIND, "https://kubernetes.io/docs/tasks/tools/"
-_CAP_SYS_RESOURCE = 24
-_PLACEHOLDER = "https://control-plane.example:6443"
-
-
-def lacking() -> list[str]:
-    """Why there can be no cluster here, each with what to do; empty when there can."""
-    found = []
-    if shutil.which("kind") is None:
-        found.append(f"kind is not installed: put kind-linux-amd64 of {_KIND_PAGE} on PATH")
-    elif KIND not in (said := _output(["kind", "version"]).strip()):
-        found.append(f"this is {said}, tested is {KIND}: take that of {_KIND_PAGE}")
-    if shutil.which("kubectl") is None:
-        found.append(f"kubectl is not installed: {_KUBECTL_PAGE}")
-    if not (os.environ.get("DOCKER_HOST") or SOCKET.exists()):
-        found.append(f"no Docker engine runs that may pull {NODE_IMAGE.partition('@')[0]}: start one")
-    status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    if not int(status["CapBnd"], 16) >> _CAP_SYS_RESOURCE & 1:
-        found.append(
-            "kind's nodes are privileged and this machine denies CAP_SYS_RESOURCE: take another machine"
-        )
-    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One that runs."""
+    """One that runs, with two workers and a node that has none of a Service's endpoints."""
 
-    name: str
     kubeconfig: Path
-
-    @property
-    def workers(self) -> tuple[str, str]:
-        return f"{self.name}-worker", f"{self.name}-worker2"
-
-    @property
-    def control_plane(self) -> str:
-        return f"{self.name}-control-plane"
+    control_plane: str
+    workers: tuple[str, str]
+    program: str
+    """kubectl."""
 
     def kubectl(self, *words: str, stdin: str = "") -> str:
         """What kubectl prints; it fails loudly."""
-        return _output(["kubectl", f"--kubeconfig={self.kubeconfig}", *words], stdin)
+        return output([self.program, f"--kubeconfig={self.kubeconfig}", *words], stdin)
 
     def apply(self, *documents: dict[str, Any]) -> None:
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
 
-    def install(self, mode: str, selector: dict[str, str] | None = None) -> None:
-        """Put the overlay of a mode in, and wait until it is on every node that has these labels."""
-        text = _output(["kubectl", "kustomize", str(OVERLAYS / mode)])
-        documents = list(yaml.safe_load_all(text.replace(_PLACEHOLDER, f"https://{self.control_plane}:6443")))
-        for document in documents:
-            if document["kind"] == "DaemonSet" and selector:
-                document["spec"]["template"]["spec"]["nodeSelector"].update(selector)
-        self.apply(*documents)
-        self.rolled_out("daemonset/kproxy", "kube-system")
-
     def rolled_out(self, what: str, namespace: str = "default") -> None:
         self.kubectl("-n", namespace, "rollout", "status", what, f"--timeout={PATIENCE}")
 
+    def get(self, what: str) -> dict[str, Any]:
+        """An object, ``kind/name``, or all of a kind as a list's ``items``."""
+        found: dict[str, Any] = json.loads(self.kubectl("get", what, "-o", "json"))
+        return found
+
     def address(self, node: str) -> str:
         """A node's internal IPv4 address."""
-        addresses = json.loads(self.kubectl("get", "node", node, "-o", "json"))["status"]["addresses"]
+        addresses = self.get(f"node/{node}")["status"]["addresses"]
         return next(str(a["address"]) for a in addresses if a["type"] == "InternalIP" and "." in a["address"])
 
+    def replace_proxies(self) -> None:
+        """End every node's service proxy and start it again; returns when all serve."""
+        raise NotImplementedError
 
-@contextmanager
-def kind_cluster(image: str, folder: Path, kube_proxy_mode: str = "none") -> Iterator[Cluster]:
-    """One control plane and two workers; deleted afterwards unless ``KPROXY_KEEP_CLUSTER`` is set."""
-    cluster = Cluster(f"kproxy-{secrets.token_hex(3)}", folder / "kubeconfig")
-    config = {
-        "kind": "Cluster",
-        "apiVersion": "kind.x-k8s.io/v1alpha4",
-        "networking": {"kubeProxyMode": kube_proxy_mode, "podSubnet": "10.244.0.0/16"},
-        "nodes": [{"role": role} for role in ("control-plane", "worker", "worker")],
-    }
-    where = (f"--name={cluster.name}", f"--kubeconfig={cluster.kubeconfig}")
-    try:
-        words = ["kind", "create", "cluster", *where, f"--image={NODE_IMAGE}", "--config=-"]
-        _output(words, yaml.safe_dump(config))
-        _output(["kind", "load", "docker-image", f"--name={cluster.name}", image])
-        yield cluster
-    finally:
-        if not os.environ.get("KPROXY_KEEP_CLUSTER"):
-            _output(["kind", "delete", "cluster", *where])
+    def restart_apiserver(self) -> None:
+        """Kill the API server; returns when it serves again."""
+        raise NotImplementedError
 
 
-def _output(words: Sequence[str], stdin: str = "") -> str:
+def output(words: Sequence[str], stdin: str = "") -> str:
+    """What a program prints; AssertionError with its error text when it fails."""
     done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(words)}: {done.stderr.strip()[-2000:]}"
     return done.stdout

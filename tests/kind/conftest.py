@@ -1,7 +1,8 @@
 """Fixtures for tests in containers, an engine with our image in it, and the choice of a cluster.
 
-A missing prerequisite fails, with what to do about it: a skipped packet test proves nothing.  Tests in a cluster are
-for who asks for one by ``--provider``; to everybody else it is said that they were not run, and what they would need.
+A missing prerequisite fails, with what to do about it: a skipped packet test proves nothing.  Tests in the stand-in
+cluster are for who has its programs, those in a cluster of kind's for who asks for one by ``--provider``; to everybody
+else it is said that they were not run, and what they would need.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import pytest
 
 from images.base import CannotBuild
 from images.build import build
-from tests.kind.cluster import lacking
+from kproxy.lab.kube import MissingAssets
 from tests.kind.engine import NoEngine, engine
+from tests.kind.kind import lacking
+from tests.kind.standin.programs import programs
 
 CANNOT_RUN = 2
 
@@ -25,22 +28,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "cluster: needs a cluster; runs with --provider only")
+    config.addinivalue_line("markers", "standin: needs the programs of a stand-in cluster")
+    config.addinivalue_line("markers", "kind: needs a cluster; runs with --provider only")
     if config.getoption("--provider") and (lacks := lacking()):
         pytest.exit(f"--provider kind: {'; '.join(lacks)}", CANNOT_RUN)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def not_run(config: pytest.Config) -> dict[str, str]:
+    """What is left out, by its marker, and what it needs."""
+    left_out = {}
+    try:
+        programs()
+    except MissingAssets as reason:
+        left_out["standin"] = f"tests in the stand-in cluster were not run: {reason}"
     if not config.getoption("--provider"):
-        left_out = [item for item in items if item.get_closest_marker("cluster")]
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
+        needs = "; ".join(lacking()) or "nothing is missing here"
+        left_out["kind"] = f"tests in a cluster of kind's were not run: give --provider kind ({needs})"
+    return left_out
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    marks = not_run(config)
+    left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in marks)]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if not config.getoption("--provider"):
-        needs = "; ".join(lacking()) or "nothing is missing here"
-        terminalreporter.write_line(f"tests in a cluster were not run: give --provider kind ({needs})")
+    for line in not_run(config).values():
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

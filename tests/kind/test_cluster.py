@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kind.cluster import Cluster, kind_cluster
+from tests.kind.kind import KindCluster as Cluster
+from tests.kind.kind import kind_cluster
 from tests.kind.load import Client, asking, container, deployment, service
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.kind
 
 ENOUGH = 100
 """Answers that a client must have had before silence about failures means anything."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from tests.kind import cluster, engine
+from tests.kind import engine, kind
 
 
 def machine() -> dict[str, object]:
@@ -54,12 +54,10 @@ def test_what_a_cluster_lacks_is_told_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setattr(cluster, "SOCKET", tmp_path / "docker.sock")
+    monkeypatch.setattr(kind, "SOCKET", tmp_path / "docker.sock")
     monkeypatch.setenv("PATH", str(tmp_path))
-    told = "; ".join(cluster.lacking())
-    assert (
-        f"kind is not installed: put kind-linux-amd64 of https://kind.sigs.k8s.io/dl/{cluster.KIND}" in told
-    )
+    told = "; ".join(kind.lacking())
+    assert f"kind is not installed: put kind-linux-amd64 of https://kind.sigs.k8s.io/dl/{kind.KIND}" in told
     assert "kubectl is not installed: https://kubernetes.io/docs/tasks/tools/" in told
     assert "no Docker engine runs that may pull kindest/node" in told
 
@@ -69,4 +67,4 @@ def test_another_version_of_kind_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pa
     program.write_text("#!/bin/sh\necho kind v0.1.0 go1.99 linux/amd64\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert f"this is kind v0.1.0 go1.99 linux/amd64, tested is {cluster.KIND}" in "; ".join(cluster.lacking())
+    assert f"this is kind v0.1.0 go1.99 linux/amd64, tested is {kind.KIND}" in "; ".join(kind.lacking())

@@ -1,0 +1,125 @@
+"""The stand-in cluster is a cluster: its pods run, are ready, answer and end, real controllers make and count them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kproxy.lab.kube import MissingAssets
+from tests.kind.cluster import Cluster
+from tests.kind.load import deployment, service
+from tests.kind.standin.cluster import standin_cluster
+from tests.kind.standin.programs import programs
+from tests.leftovers import Leftovers
+
+pytestmark = pytest.mark.standin
+
+SERVE = ["/usr/bin/python3", "-m", "http.server", "8080"]
+IGNORES_SIGTERM = [
+    "/usr/bin/python3",
+    "-c",
+    "import signal; signal.signal(15, lambda *_: print('asked', flush=True)); signal.pause(); signal.pause()",
+]
+
+ASK = "import sys, urllib.request as u; [print(u.urlopen(sys.argv[1]).read().decode()) for _ in range(40)]"
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "kubernetes.io/hostname",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+
+
+def pod(name: str, command: list[str], **spec: object) -> dict[str, Any]:
+    probe = {"tcpSocket": {"port": 8080}, "periodSeconds": 1} if command is SERVE else None
+    container = {"name": "it", "image": "none", "command": command, "readinessProbe": probe}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"nodeName": "worker-1", "containers": [container], **spec},
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with standin_cluster("nftables") as made:
+        yield made
+
+
+def run(cluster: Cluster, document: dict[str, Any]) -> str:
+    """Apply a pod, wait until it is ready; its IP."""
+    cluster.apply(document)
+    name = document["metadata"]["name"]
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+    return str(cluster.get(f"pod/{name}")["status"]["podIP"])
+
+
+def asked(cluster: Cluster, name: str) -> str:
+    return cluster.kubectl("get", "--raw", f"/api/v1/namespaces/default/pods/{name}:8080/proxy/")
+
+
+def test_a_pod_is_reached_through_the_api_server_and_its_log_is_read(cluster: Cluster) -> None:
+    assert run(cluster, pod("plain", SERVE)).startswith("10.60.1.")
+    assert "Directory listing" in asked(cluster, "plain")
+    assert '"GET / HTTP' in cluster.kubectl("logs", "plain")
+
+
+def test_a_pod_of_the_host_network_has_its_nodes_address(cluster: Cluster) -> None:
+    assert run(cluster, pod("host", SERVE, hostNetwork=True)) == cluster.address("worker-1")
+    assert "Directory listing" in asked(cluster, "host")
+    cluster.kubectl("delete", "pod", "host")
+
+
+def test_a_pod_is_asked_to_end_then_made_to_and_its_address_is_the_next_ones(cluster: Cluster) -> None:
+    address = run(cluster, pod("stubborn", IGNORES_SIGTERM, terminationGracePeriodSeconds=2))
+    started = time.monotonic()
+    cluster.kubectl("delete", "pod", "stubborn", "--wait=false")
+    time.sleep(0.7)
+    assert cluster.kubectl("logs", "stubborn").strip() == "asked"
+    cluster.kubectl("wait", "--for=delete", "pod/stubborn", "--timeout=30s")
+    assert time.monotonic() - started >= 2
+    assert run(cluster, pod("heir", SERVE)) == address
+
+
+def test_a_deployment_is_scheduled_over_nodes_and_its_service_served_by_the_proxy(cluster: Cluster) -> None:
+    web = deployment("web", "none", 2)
+    web["spec"]["template"]["spec"]["topologySpreadConstraints"] = [SPREAD]
+    cluster.apply(web, service("web", type="NodePort"))
+    cluster.rolled_out("deployment/web")
+    port = cluster.get("service/web")["spec"]["ports"][0]["nodePort"]
+    url = f"http://{cluster.address('worker-1')}:{port}/"
+    ask = ["/usr/bin/python3", "-c", ASK, url]
+    cluster.apply(pod("ask", ask, nodeName=cluster.control_plane, hostNetwork=True, restartPolicy="Never"))
+    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/ask", "--timeout=30s")
+    assert set(cluster.kubectl("logs", "ask").split()) == set(cluster.workers)
+
+
+def test_what_it_cannot_run_is_told(cluster: Cluster) -> None:
+    cluster.apply(pod("image", [], restartPolicy="Never"))
+    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Failed", "pod/image", "--timeout=30s")
+    assert "knows no images: give a command" in cluster.kubectl("logs", "image")
+
+
+def test_nothing_is_left_of_one_even_when_a_test_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = Leftovers(tmp_path / "scratch", monkeypatch)
+    with pytest.raises(KeyError), standin_cluster("nftables") as made:  # noqa: PT012 (all of it is the block)
+        run(made, pod("plain", SERVE))
+        assert left.now(), "what looks for leftovers sees nothing"
+        raise KeyError
+    assert left.gone(), left.now()
+
+
+def test_a_program_that_is_missing_is_told_with_where_it_is_had(tmp_path: Path) -> None:
+    for name in ("etcd", "kube-apiserver", "kubectl", "kube-scheduler"):
+        (tmp_path / name).touch(0o755)
+    with pytest.raises(
+        MissingAssets, match=r"no kube-controller-manager in .*: put that of https://dl\.k8s\.io/"
+    ):
+        programs({"KUBEBUILDER_ASSETS": str(tmp_path), "PATH": str(tmp_path)})
