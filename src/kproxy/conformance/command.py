@@ -14,6 +14,7 @@ import shlex
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -74,7 +75,7 @@ def run(options: RunOptions) -> int:
         has_mode(subject, options.mode)
         cases = _cases(options)
         options.outputs.check()
-        xfails.read(options.xfails)
+        xfails.read(options.xfails, _attached(options))
         runs = modes.each(options, subject)
         if options.lacking_packages:
             return _print_lacking_packages(runs, cases)
@@ -146,7 +147,7 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
     with live.live(console) as board:
         tell = partial(board.tell, "")
         report = _left_alone(options, lambda: asyncio.run(conduct(session, open_testbed, tell)))
-    return _finish(xfails.applied(report, xfails.read(options.xfails)), options, console)
+    return _finish(xfails.applied(report, xfails.read(options.xfails, _attached(options))), options, console)
 
 
 def _left_alone(options: RunOptions, work: Callable[[], Report]) -> Report:
@@ -175,17 +176,25 @@ def cannot_run(reason: Exception) -> int:
     return CANNOT_RUN
 
 
-def _from_files(options: RunOptions) -> list[Case]:
-    """The cases of ``--case-file``, or those of them that ``--case`` matches.  Raises `CannotRun`."""
+def _attached(options: RunOptions) -> list[Case]:
+    """The cases of ``--case-file``.  Raises `CannotRun`."""
     try:
         cases = [read_case(path) for path in options.case_files]
     except BadCaseFile as reason:
         raise CannotRun(str(reason)) from reason
-    chosen = [
-        c for c in cases if not options.globs or any(fnmatch.fnmatchcase(c.id, g) for g in options.globs)
-    ]
+    if twice := [id for id, number in Counter(case.id for case in cases).items() if number > 1]:
+        raise CannotRun(
+            f"--case-file: several files have a case called {' or '.join(twice)}; run one at a time"
+        )
+    return cases
+
+
+def _from_files(options: RunOptions) -> list[Case]:
+    """The cases of ``--case-file``, or those of them that ``--case`` matches.  Raises `CannotRun`."""
+    globs = options.globs or ("*",)
+    chosen = [c for c in _attached(options) if any(fnmatch.fnmatchcase(c.id, g) for g in globs)]
     if not chosen:
-        raise CannotRun(f"no case of these files matches {' or '.join(options.globs)}")
+        raise CannotRun(f"no case of these files matches {' or '.join(globs)}")
     return chosen
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from kproxy.conformance import every
-from kproxy.conformance.case import Case, Feature
+from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.session import labs
 from kproxy.conformance.subject import Subject
-
-_SCTP = "sctp are left out"
 
 
 def lines(
@@ -32,11 +30,11 @@ def lines(
         yield f"  {run.place or 'in the simulator'}"
         claimed = [case for case in cases if not subject.lacks(case, run.options.mode)]
         able = [case for case in claimed if not lacks(case)]
-        sctp = [case for case in able if Feature.SCTP in case.features and _SCTP in run.place]
+        sctp = [case for case in able if case.opens_sctp_sockets] if run.without else []
         for profile, members in labs([case for case in able if case not in sctp], 0):
             yield f"  lab {profile.name}: {len(members)} cases"
             yield from (f"    {case.id}" for case in members)
-        yield from _left_out("the kernel has no sctp", sctp)
+        yield from _left_out(f"the kernel has no {run.without}", sctp)
         yield from (f"  not run: {case.id}: {lacks(case)}" for case in claimed if lacks(case))
         for case in cases:
             if missing := subject.lacks(case, run.options.mode):
@@ -46,7 +44,10 @@ def lines(
 
 
 def _slow(options: RunOptions, cases: Sequence[Case]) -> list[Case]:
-    return [case for case in CATALOGUE if case.slow and case not in cases and not options.globs]
+    """Those that a run of the whole catalogue leaves out."""
+    if options.globs or options.case_files:
+        return []
+    return [case for case in CATALOGUE if case.slow and case not in cases]
 
 
 def _left_out(why: str, cases: Sequence[Case]) -> Iterator[str]:

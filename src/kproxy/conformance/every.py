@@ -34,10 +34,14 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run to be: ``place`` says where and why in words, ``refused`` why there is no place for it."""
+    """A run to be: ``place`` says where and why in words, ``refused`` why there is no place for it.
+
+    ``without``: what its kernel lacks for some of the cases.
+    """
 
     options: RunOptions
     place: str = ""
+    without: str = ""
     refused: str = ""
     in_guests: bool = False
 
@@ -65,6 +69,7 @@ def _placed(options: RunOptions, cases: Sequence[Case], kernels: Surveyors) -> R
     return Run(
         options=replace(options, kernel=name.value),
         place=str(chosen),
+        without=chosen.without,
         in_guests=name in {KernelName.UML, KernelName.VM},
     )
 

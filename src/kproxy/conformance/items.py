@@ -16,6 +16,7 @@ from rich.console import Console
 from kproxy.conformance import every, live, modes
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.command import CannotRun, has_mode
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.console import failure_lines
 from kproxy.conformance.reports.results import CaseResult, Outcome, Report, Result
@@ -102,9 +103,7 @@ class Conformance:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Slow cases are left out unless they are asked for."""
         slow = [item for item in items if isinstance(item, CaseItem) and item.case.slow]
-        if config.getoption("slow"):
-            return
-        if slow:
+        if slow and not config.getoption("slow"):
             config.hook.pytest_deselected(items=slow)
             items[:] = [item for item in items if item not in slow]
 
@@ -169,10 +168,9 @@ def _subject(config: pytest.Config, options: RunOptions) -> Subject:
     try:
         read(options.xfails)
         subject = load(options.proxy, options.binary or (_UNKNOWN_BINARY if listed else ""))
-    except (BadSubject, BadXfails) as reason:
+        has_mode(subject, options.mode)
+    except (BadSubject, BadXfails, CannotRun) as reason:
         raise pytest.UsageError(str(reason)) from reason
-    if options.mode and options.mode not in subject.modes:
-        raise pytest.UsageError(f"--mode {options.mode}: {subject.name} has {', '.join(subject.modes)}")
     return subject
 
 

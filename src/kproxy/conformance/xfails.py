@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,29 +42,30 @@ class Xfail:
         return self.mode in {"", mode} and fnmatch.fnmatchcase(case.id, self.glob)
 
 
-def read(path: str) -> tuple[Xfail, ...]:
-    """The lines of a file; no path, no lines.  Raises `BadXfails`."""
+def read(path: str, attached: Sequence[Case] = ()) -> tuple[Xfail, ...]:
+    """The lines of a file; no path, no lines.  ``attached``: cases that are in no catalogue.  Raises `BadXfails`."""
     if not path:
         return ()
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadXfails(f"--xfails {path}: {getattr(error, 'strerror', '') or error}") from error
-    return parse(text, path)
+    return parse(text, path, attached)
 
 
-def parse(text: str, name: str) -> tuple[Xfail, ...]:
+def parse(text: str, name: str, attached: Sequence[Case] = ()) -> tuple[Xfail, ...]:
     """The lines of a text; ``name`` is for messages.  Raises `BadXfails`."""
+    known = {case.id for case in (*CATALOGUE, *attached)}
     lines = enumerate(map(str.strip, text.splitlines()), 1)
-    return tuple(_xfail(line, f"{name}:{number}") for number, line in lines if line and line[0] != "#")
+    return tuple(_xfail(line, f"{name}:{number}", known) for number, line in lines if line and line[0] != "#")
 
 
-def _xfail(line: str, where: str) -> Xfail:
+def _xfail(line: str, where: str, known: Collection[str]) -> Xfail:
     match = _LINE.fullmatch(line)
     if not match:
         raise BadXfails(f"{where}: {line!r} is not of the form {FORM}")
     found = Xfail(glob=match["glob"], mode=match["mode"] or "", reason=match["reason"], where=where)
-    if not any(fnmatch.fnmatchcase(case.id, found.glob) for case in CATALOGUE):
+    if not any(fnmatch.fnmatchcase(id, found.glob) for id in known):
         raise BadXfails(f"{where}: no case matches {found.glob}; `kproxy conformance list` shows them all")
     return found
 

@@ -6,8 +6,10 @@ import pytest
 import yaml
 
 from kproxy.cli import main
+from kproxy.conformance import dryrun, every
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.options import RunOptions
 from kproxy.conformance.regressions import REGRESSIONS
 from kproxy.conformance.show import lines
 from kproxy.conformance.subject import load
@@ -68,3 +70,14 @@ def test_a_dry_run_tells_the_order_and_why_cases_are_left_out(capsys: pytest.Cap
 def test_a_dry_run_tells_of_slow_cases(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "run", "--dryrun", "--testbed", "simulator", "--mode", "iptables"]) == 0
     assert "  not run: affinity.time-runs-out: slow, and not asked for (--slow)" in capsys.readouterr().out
+
+
+def test_a_dry_run_leaves_out_what_needs_sockets_that_the_kernel_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = every.Run(options=RunOptions(), place="kernel: host", without="sctp")
+    monkeypatch.setattr(every, "plan", lambda *_: [run])
+    sctp = [case for case in CATALOGUE if case.id.startswith("protocols.sctp")]
+    told = list(dryrun.lines([run.options], KPROXY, sctp, lambda _: ""))
+    assert "  not run: protocols.sctp-node-port: the kernel has no sctp" in told
+    assert "    protocols.sctp-without-sockets" in told

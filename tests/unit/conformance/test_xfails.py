@@ -14,6 +14,7 @@ from kproxy.conformance.run import Finding
 from kproxy.conformance.xfails import BadXfails, applied, parse, read
 
 CASE = next(case for case in CATALOGUE if case.id == "cluster-ip.every-endpoint-of-six")
+SIMULATE = ("conformance", "run", "--testbed", "simulator", "--mode", "nftables")
 FINDING = Finding(instances([CASE])[0], 2, "a question", "an answer", "another", ("a.clause",))
 
 
@@ -75,16 +76,52 @@ def test_what_is_listed_for_another_mode_is_left_alone() -> None:
 def test_a_run_holds_to_the_list_strictly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = tmp_path / "xfails"
     listed.write_text("cluster-ip.slices-are-merged  # not yet\n", encoding="utf-8")
-    words = (
-        "--testbed",
-        "simulator",
-        "--mode",
-        "nftables",
-        "--case",
-        "cluster-ip.*",
-        "--xfails",
-        str(listed),
-    )
-    assert main(["conformance", "run", *words, "--json", str(tmp_path / "r.json")]) == 1
+    words = (*SIMULATE, "--case", "cluster-ip.*", "--xfails", str(listed))
+    assert main([*words, "--json", str(tmp_path / "r.json")]) == 1
     assert f"passes, and {listed}:1 expects it to fail (not yet): take it out" in capsys.readouterr().out
     assert '"failed"' in (tmp_path / "r.json").read_text(encoding="utf-8")
+
+
+ATTACHED = """\
+WORLD = case(
+    'compare.unknown-1',
+    'From a cluster.',
+    Apply(Service(name='web', ports=(Port(name='a', number=53, node_port=False),))),
+    Probe(sender=pod('a2'), to=Target(kind=TargetKind.CLUSTER_IP, service='web', port='a'), expect=REJECTED),
+    clauses={'endpoints.none.rejected'},
+)
+"""
+
+
+def test_a_case_of_a_file_can_be_expected_to_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case, listed = tmp_path / "case.py", tmp_path / "xfails"
+    case.write_text(ATTACHED, encoding="utf-8")
+    listed.write_text("compare.unknown-1  # not yet\n", encoding="utf-8")
+    words = (*SIMULATE, "--xfails", str(listed))
+    assert main([*words, "--case-file", str(case)]) == 1
+    assert f"passes, and {listed}:1 expects it to fail" in capsys.readouterr().out
+    assert main([*words, "--case", "cluster-ip.*"]) == 2
+    assert "no case matches compare.unknown-1" in capsys.readouterr().err
+
+
+def test_cases_of_one_name_from_two_files_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = tmp_path / "case.py"
+    case.write_text(ATTACHED, encoding="utf-8")
+    assert main([*SIMULATE, "--case-file", str(case), "--case-file", str(case)]) == 2
+    assert "several files have a case called compare.unknown-1" in capsys.readouterr().err
+
+
+def test_a_dry_run_of_a_file_is_about_its_case_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = tmp_path / "case.py"
+    case.write_text(ATTACHED, encoding="utf-8")
+    assert main([*SIMULATE, "--dryrun", "--case-file", str(case)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "kproxy nftables",
+        "  in the simulator",
+        "  lab default: 1 cases",
+        "    compare.unknown-1",
+    ]
