@@ -6,14 +6,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
-import yaml
-
-from kproxy.conformance.bind import Instance, instances
-from kproxy.conformance.case import DEFAULT, Case, Mutation, Profile
+from kproxy.conformance.case import DEFAULT, Case, Profile
+from kproxy.conformance.manifests import written
 from kproxy.conformance.regressions import REGRESSIONS
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.wording import demands, describe
-from kproxy.conformance.world import Change, Put, Remove, RestartProxy, World
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId
 
@@ -41,9 +38,8 @@ def lines(case: Case, outside_simulator: str, subjects: Sequence[Subject]) -> It
     for report in (REGRESSIONS[name] for name in sorted(case.regressions)):
         yield from _wrapped(f"{report.id}: {report.what}")
         yield from (f"    {address}" for _, address in report.links)
-    instance = instances([case])[0]
-    yield from ("", f"Steps, as in {instance.family.value}")
-    yield from _steps(instance)
+    yield from ("", f"Steps, as in {case.families[0].value}")
+    yield from _steps(case)
 
 
 def _facts(case: Case, outside_simulator: str, subjects: Sequence[Subject]) -> Iterator[tuple[str, str]]:
@@ -76,26 +72,12 @@ def _table(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
     return (f"  {name:<11} {text}" for name, text in rows)
 
 
-def _steps(instance: Instance) -> Iterator[str]:
-    world = World(instance)
-    for number, step in enumerate(instance.case.steps, 1):
+def _steps(case: Case) -> Iterator[str]:
+    objects = written(case)
+    for number, step in enumerate(case.steps, 1):
         yield f"  {number}. {': '.join(filter(None, (describe(step), demands(step))))}"
-        if isinstance(step, Mutation):
-            yield from _objects(world.change(step))
-
-
-def _objects(changes: Sequence[Change]) -> Iterator[str]:
-    for change in changes:
-        match change:
-            case Put(document=document):
-                text = yaml.safe_dump(document, sort_keys=False)
-                yield textwrap.indent(f"---\n{text}".rstrip(), "     ")
-            case Remove(key=(kind, namespace, name)):
-                yield f"     # {kind} {namespace}/{name} is deleted"
-            case RestartProxy(meanwhile=meanwhile):
-                yield from _objects(meanwhile)
-            case _:
-                yield f"     # {change}"
+        if number in objects:
+            yield textwrap.indent(f"---\n{objects[number]}".rstrip(), "     ")
 
 
 def _wrapped(text: str, indent: int = 2) -> list[str]:

@@ -9,16 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.manifests import written
 from kproxy.conformance.reports.comparison import Column, Comparison
 from kproxy.conformance.reports.differences import place
-from kproxy.conformance.reports.page.objects import objects_of
-from kproxy.conformance.reports.reading import ResultRead
+from kproxy.conformance.reports.reading import CaseRead, ResultRead, StepRead
 from kproxy.conformance.reports.results import Result
+from kproxy.conformance.wording import demands, describe
 from kproxy.spec.clauses import CLAUSES, ClauseId
 
 Json = dict[str, Any]
 
 _KINDS = tuple(Result)
+_BY_ID = {case.id: case for case in CATALOGUE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +93,7 @@ def _clauses(comparison: Comparison) -> Json:
 
 def _case(id: str, comparison: Comparison, texts: _Texts) -> Json:
     case = comparison.cases[id]
-    objects = objects_of(id, case)
+    objects = _objects(id, case)
     return {
         "id": id,
         "about": case.about,
@@ -104,6 +107,14 @@ def _case(id: str, comparison: Comparison, texts: _Texts) -> Json:
             for number, step in enumerate(case.steps, 1)
         ],
     }
+
+
+def _objects(id: str, read: CaseRead) -> Mapping[int, str]:
+    """What the steps write, from the catalogue: results do not hold it.  A case that is another one by now has none."""
+    case = _BY_ID.get(id)
+    if case is None or read.steps != tuple(StepRead(describe(step), demands(step)) for step in case.steps):
+        return {}
+    return written(case)
 
 
 def _cell(entry: ResultRead | None, kept: Mapping[str, Kept], texts: _Texts) -> Json | None:

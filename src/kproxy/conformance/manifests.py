@@ -1,42 +1,27 @@
-"""The objects that a case's steps write, as YAML, from the catalogue.  Pure.
-
-Results do not hold them: they follow from the case.  A case that is another one by now has none.
-"""
+"""The objects that a case's steps write, as YAML that kubectl takes.  Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 
 import msgspec
 import yaml
 
 from kproxy.conformance.bind import instances
 from kproxy.conformance.case import Case
-from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.reports.reading import CaseRead, StepRead
-from kproxy.conformance.wording import demands, describe
 from kproxy.conformance.world import AddAddress, Change, Key, Put, Remove, RestartProxy, World
 
 
-def objects_of(id: str, read: CaseRead) -> Mapping[int, str]:
-    """What the steps of a case write, by their numbers, in the case's first family."""
-    case = _catalogue().get(id)
-    if case is None or read.steps != tuple(StepRead(describe(step), demands(step)) for step in case.steps):
-        return {}
+def written(case: Case) -> Mapping[int, str]:
+    """What the steps write that write something, by their numbers, in the case's first family."""
     world = World(instances([case])[0])
     known: dict[Key, object] = dict(world.objects)
-    written = {}
+    texts = {}
     for number, step in enumerate(case.steps, 1):
         if parts := list(_parts(world.change(step), known)):
-            written[number] = "---\n".join(parts)
+            texts[number] = "---\n".join(parts)
         known = dict(world.objects)
-    return written
-
-
-@cache
-def _catalogue() -> Mapping[str, Case]:
-    return {case.id: case for case in CATALOGUE}
+    return texts
 
 
 def _parts(changes: tuple[Change, ...], known: Mapping[Key, object]) -> Iterator[str]:
