@@ -33,7 +33,7 @@ from kproxy.conformance.reports import document, overview
 from kproxy.conformance.reports.outputs import CannotWrite, Outputs, put, write
 from kproxy.conformance.reports.results import CANNOT_RUN, Report, exit_code
 from kproxy.conformance.session import OpenTestbed, Session, conduct
-from kproxy.conformance.subject import BUNDLED, BadSubject, Subject, load
+from kproxy.conformance.subject import BUNDLED, BadSubject, Subject, has_mode, load
 from kproxy.conformance.xfails import BadXfails
 
 
@@ -205,12 +205,6 @@ def _cases(options: RunOptions) -> list[Case]:
     if options.shuffle is not None:
         random.Random(options.shuffle).shuffle(cases)
     return cases
-
-
-def has_mode(subject: Subject, mode: str) -> None:
-    """Raise `CannotRun` when a subject has no such mode."""
-    if mode and mode not in subject.modes:
-        raise CannotRun(f"--mode {mode}: {subject.name} has {', '.join(subject.modes)}")
 
 
 def _elsewhere(options: RunOptions, cases: Sequence[Case], console: Console) -> int | None:

@@ -16,11 +16,10 @@ from rich.console import Console
 from kproxy.conformance import every, live, modes
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.command import CannotRun, has_mode
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.console import failure_lines
 from kproxy.conformance.reports.results import CaseResult, Outcome, Report, Result
-from kproxy.conformance.subject import BadSubject, Subject, load
+from kproxy.conformance.subject import BadSubject, Subject, has_mode, load
 from kproxy.conformance.xfails import BadXfails, read
 
 _HERE = Path(__file__).parent
@@ -169,7 +168,7 @@ def _subject(config: pytest.Config, options: RunOptions) -> Subject:
         read(options.xfails)
         subject = load(options.proxy, options.binary or (_UNKNOWN_BINARY if listed else ""))
         has_mode(subject, options.mode)
-    except (BadSubject, BadXfails, CannotRun) as reason:
+    except (BadSubject, BadXfails) as reason:
         raise pytest.UsageError(str(reason)) from reason
     return subject
 

@@ -137,6 +137,12 @@ def load(name_or_path: str, binary: str = "") -> Subject:
     return parse(text, name_or_path, binary)
 
 
+def has_mode(subject: Subject, mode: str) -> None:
+    """Raise `BadSubject` when a subject has no such mode; every one has the empty one."""
+    if mode and mode not in subject.modes:
+        raise BadSubject(f"--mode {mode}: {subject.name} has {', '.join(subject.modes)}")
+
+
 def parse(text: str, where: str, binary: str = "") -> Subject:
     """A subject from TOML text; ``where`` is for messages.  Raises `BadSubject`."""
     try:

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Case, Probe
-from kproxy.conformance.command import CannotRun, cannot_run, has_mode, largest_lab, testbed_of
+from kproxy.conformance.command import CannotRun, cannot_run, largest_lab, testbed_of
 from kproxy.conformance.fuzz.answers import answerable
 from kproxy.conformance.fuzz.differential import Record, differences, recording
 from kproxy.conformance.fuzz.generate import worlds
@@ -26,7 +26,7 @@ from kproxy.conformance.fuzz.source import source
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.session import OpenTestbed, Session, conduct
-from kproxy.conformance.subject import BadSubject, Subject, load
+from kproxy.conformance.subject import BadSubject, Subject, has_mode, load
 
 WALKED_AT_ONCE = 25
 """Worlds in one lab of the simulator: rules in memory are walked one by one, more would be slower."""
