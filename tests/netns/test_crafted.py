@@ -145,7 +145,7 @@ def test_an_endpoint_that_is_deaf_is_heard_of_through_translation(
         flow, first = await bench.lab.open_flow(ask("a1", VIP[family], protocol))
         assert flow is not None
         assert isinstance(first, Answered)
-        bench.lab.deafen(flow)
+        bench.lab.deafen(flow.last, protocol)
         return await flow.exchange(PATIENCE)
 
     refused = bench.run(deafened(Protocol.UDP))
@@ -212,12 +212,12 @@ def test_a_mark_is_seen_on_what_leaves_the_node_unless_a_rule_changes_it(
     lab = translating(bench, family, masquerade=True).lab
     asked = ask("a", VIP[family], protocol)
     lab.network["a"].run(("nft", "-f", "-"), OUTPUT[family])
-    seen, kept = bench.run(marks.probe(lab, asked, MARK))
-    assert isinstance(seen, Answered)
+    traced, kept = bench.run(marks.probe(lab, asked, MARK))
+    assert isinstance(traced.observation, Answered)
     assert kept
     lab.network["a"].run(("nft", "-f", "-"), ANOTHER_BIT)
-    seen, kept = bench.run(marks.probe(lab, asked, MARK))
-    assert isinstance(seen, Answered)
+    traced, kept = bench.run(marks.probe(lab, asked, MARK))
+    assert isinstance(traced.observation, Answered)
     assert not kept
 
 

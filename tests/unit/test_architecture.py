@@ -73,7 +73,14 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 PURE = ("net", "api", "state", "plan", "spec", "trace", "backends.*", "lab.topology")
-PURE_MODULES = ("kproxy.conformance.case", "kproxy.conformance.bind", "kproxy.conformance.cases")
+_CLUSTER = "kproxy.conformance.testbeds.cluster"
+PURE_MODULES = (
+    *("kproxy.conformance.case", "kproxy.conformance.bind", "kproxy.conformance.cases"),
+    *(
+        f"{_CLUSTER}.{name}"
+        for name in ("lens", "outward", "lacks", "wire", "messages", "permutation", "places")
+    ),
+)
 """Modules that open nothing, log nothing and read no clock, within rooms that are not pure as a whole."""
 
 EFFECTS = {

@@ -91,6 +91,11 @@ class Captures:
         self._seen.pop(number, None)
         self._tags = {tag: other for tag, other in self._tags.items() if other != number}
 
+    def forget_all(self) -> None:
+        """Drop what is known of every probe."""
+        self._seen.clear()
+        self._tags.clear()
+
     def lost(self) -> int:
         """Packets that found no room in a buffer, since the start."""
         for _, capture in self._sockets:

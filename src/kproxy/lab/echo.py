@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kproxy.lab import packets
@@ -23,6 +24,7 @@ _GRACE = 0.05
 """Seconds for an ICMP error to arrive that the sender's own kernel has already sent."""
 
 
+@dataclass(frozen=True, slots=True)
 class Echoed:
     """Somebody answered."""
 

@@ -32,10 +32,11 @@ _STEP = 65537
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """An observation with all evidence."""
+    """An observation with all evidence, and the probe's number."""
 
     observation: Observation
     evidence: Evidence
+    number: int = 0
 
 
 class Flow:
@@ -80,16 +81,20 @@ class Flow:
 class Lab:
     """A running lab; create it with `open_lab`."""
 
-    def __init__(self, network: Network, watched: Sequence[str] = _WATCHED) -> None:
-        """``watched``: the namespaces whose packets are captured, all that send probes among them."""
+    def __init__(self, network: Network, watched: Sequence[str] = _WATCHED, first_number: int = 0) -> None:
+        """``watched``: the namespaces whose packets are captured, all that send probes among them.
+
+        ``first_number``: from where probes are counted, where several labs' captures see each other's.
+        """
         self.network = network
         self.servers = Servers()
         self.captures = Captures(network[name] for name in watched)
         self._flows: list[Flow] = []
         self._source_ports = SourcePorts()
-        self._count = 0
+        self._count = first_number
         self._wire: socket.socket | None = None
-        self._serve_elsewhere()
+        if wiring.ELSEWHERE in network:
+            self._serve_elsewhere()
 
     @property
     def wire(self) -> socket.socket:
@@ -125,10 +130,10 @@ class Lab:
         try:
             channel = self._channel(request, number)
         except OSError as error:
-            return Traced(unsupported(request, error), Evidence())
+            return Traced(unsupported(request, error), Evidence(), number)
         try:
             observation = await self.asked(channel, number, request.size, request.patience)
-            return Traced(observation, self.evidence(number))
+            return Traced(observation, self.evidence(number), number)
         finally:
             channel.close()
             self.forget(number)
@@ -161,9 +166,17 @@ class Lab:
         The side that closes first keeps the pair of ports for a while: were it the client, it could
         not use its port again.
         """
-        connection = self.servers.connection(flow.last)
+        self.hang_up(flow.last)
+        return await self.opened_anew(flow, patience)
+
+    def hang_up(self, number: int) -> None:
+        """Have the server close the connection over which this probe's request came, if there is one."""
+        connection = self.servers.connection(number)
         if connection is not None:
             connection.close()
+
+    async def opened_anew(self, flow: Flow, patience: float) -> tuple[Flow | None, Observation]:
+        """Connect again from the same port, once the server has closed a flow's connection."""
         request = await flow.closed_by_server(patience)
         for _ in range(_REOPENINGS):
             await asyncio.sleep(_REOPENING_SECONDS)
@@ -175,12 +188,12 @@ class Lab:
                 break
         return reopened, seen
 
-    def deafen(self, flow: Flow) -> None:
-        """Let the server that answered a flow last listen no more.  Raises `LabError` when none did."""
-        if not (receptions := self.servers.receptions(flow.last)):
+    def deafen(self, number: int, protocol: Protocol) -> None:
+        """Let the server that this probe's request reached last listen no more.  Raises `LabError` when it reached none."""
+        if not (receptions := self.servers.receptions(number)):
             raise LabError("no server of the lab has answered the flow")
         server = receptions[-1]
-        self.servers.stop(self.network[server.who], server.at.port, flow.request.protocol)
+        self.servers.stop(self.network[server.who], server.at.port, protocol)
 
     async def asked(self, channel: Channel, number: int, size: int, patience: float) -> Observation:
         """One exchange over a channel; silence comes with its evidence."""

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from kproxy.lab import bpf, packets
 from kproxy.lab.capture import open_capture
-from kproxy.lab.observation import Observation, ProbeRequest, Socket
+from kproxy.lab.observation import ProbeRequest, Socket
 
 if TYPE_CHECKING:
-    from kproxy.lab.lab import Lab
+    from kproxy.lab.lab import Lab, Traced
 
 _Ends = tuple[Socket, Socket]
 
 
-async def probe(lab: Lab, request: ProbeRequest, mark: int) -> tuple[Observation, bool]:
+async def probe(lab: Lab, request: ProbeRequest, mark: int) -> tuple[Traced, bool]:
     """A probe whose packets its own kernel marks; whether its first one left with exactly that mark."""
     with open_capture(lab.network[request.sender], bpf.marked(mark)) as capture:
         traced = await lab.trace(replace(request, mark=mark))
         seen = set(_leaving(capture))
     left = {(packet.source, packet.destination) for packet in traced.evidence.left(request.sender)}
-    return traced.observation, bool(left) and left <= seen
+    return traced, bool(left) and left <= seen
 
 
 def _leaving(capture: socket.socket) -> Iterator[_Ends]:

@@ -50,6 +50,10 @@ class Network:
         """A namespace by its name in the topology; KeyError for others."""
         return self._namespaces[name]
 
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a namespace of that name."""
+        return name in self._namespaces
+
     def gain(self, node: str, family: Family) -> None:
         """Give a node its one more address, ready for packets when this returns; again does no harm."""
         flag = "-4" if family is Family.IPV4 else "-6"

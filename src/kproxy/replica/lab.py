@@ -18,11 +18,11 @@ from pathlib import Path
 from kproxy.conformance.case import Profile
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, Observation
+from kproxy.conformance.testbeds.asking import PATIENCE
 from kproxy.conformance.testbeds.gate import Gate
+from kproxy.conformance.testbeds.ground import AT_ONCE
 from kproxy.conformance.testbeds.netns import (
-    AT_ONCE,
     BARRIER,
-    PATIENCE,
     SLOW_BARRIER,
     SLOW_PATIENCE,
 )

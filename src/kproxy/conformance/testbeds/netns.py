@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,57 +22,49 @@ from kproxy.conformance.case import (
     Act,
     Case,
     CheckHealth,
-    Deafen,
     Feature,
-    Hold,
     OutOfWindow,
     Ping,
     Probe,
     Profile,
-    Reopen,
     Use,
-    VantageKind,
 )
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, NeverServed, Observation, Testbed
 from kproxy.conformance.testbeds import byhand
+from kproxy.conformance.testbeds.asking import PATIENCE, QUIET, Asking
 from kproxy.conformance.testbeds.evidence.decided import decided
 from kproxy.conformance.testbeds.evidence.keeper import Keeper
-from kproxy.conformance.testbeds.gate import Gate
+from kproxy.conformance.testbeds.ground import LabGround, own
 from kproxy.conformance.testbeds.listeners import listeners
 from kproxy.conformance.testbeds.proxies import Proxies, Served
-from kproxy.conformance.testbeds.reading import HOST, read, read_health, read_ping
+from kproxy.conformance.testbeds.reading import HOST
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
 from kproxy.conformance.wording import describe
 from kproxy.conformance.world import AddAddress, Change, Put, Remove, RestartProxy, World, surroundings
-from kproxy.lab import crafted, echo, http, marks, topology
+from kproxy.lab import crafted, topology
 from kproxy.lab.apiserver import ApiServer, Kind
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
 from kproxy.lab.kube import KubeApiServer, Refused
 from kproxy.lab.kube.assets import Assets
 from kproxy.lab.kube.store import KubeStore
-from kproxy.lab.lab import Flow, Lab, Traced, open_lab
+from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
-from kproxy.lab.observation import Answered, Direction, ProbeRequest
+from kproxy.lab.observation import Answered, ProbeRequest
 from kproxy.lab.processes import Xtables
 from kproxy.net import Family, Protocol
 from kproxy.spec.outcome import Failure
 
-PATIENCE, SLOW_PATIENCE = 5.0, 20.0
-"""Seconds to wait for an answer where silence would be unlawful; the second on an emulated kernel."""
-QUIET, SLOW_QUIET = 0.5, 2.0
-"""Seconds without any answer that count as silence where silence is lawful; likewise."""
+SLOW_PATIENCE, SLOW_QUIET = 20.0, 2.0
+"""Seconds to wait for an answer, and for silence, on an emulated kernel."""
 BARRIER, SLOW_BARRIER = 60.0, 240.0
-"""Seconds a subject has to apply changes, if nobody asks for something else; likewise."""
+"""Seconds a subject has to apply changes, if nobody asks for something else; the second on an emulated kernel."""
 POLL = 0.01
 ASKED_AGAIN = 8
 """Connections that show again what was unlawful, where several endpoints may answer."""
-AT_ONCE = 150
-"""Probes under way at the same time."""
-
 _KINDS = {kind.value: kind for kind in Kind}
 
 
@@ -141,7 +132,7 @@ def _api_server(
     return ApiServer() if assets is None else KubeApiServer(assets, directory)
 
 
-class NetnsTestbed:
+class NetnsTestbed(Asking):
     """A lab with the subject running on its nodes."""
 
     name = "netns"
@@ -151,10 +142,9 @@ class NetnsTestbed:
         self.lab, self.server, self.proxies = lab, server, proxies
         slow = kernel_here() in {KernelName.UML, KernelName.VM}
         self._barrier = barrier or (SLOW_BARRIER if slow else BARRIER)
-        self._patience, self._quiet = (SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)
-        self._gate = Gate(AT_ONCE)
+        self._ground = LabGround(lab)
+        super().__init__(self._ground, *((SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)))
         self._keeper = Keeper(lab, proxies)
-        self._flows: dict[tuple[str, str], tuple[Flow, Hold]] = {}
         self._sentinels = itertools.count()
         self.families: tuple[Family, ...] = tuple(Family)
         self._standing: list[Sentinel] = []
@@ -271,74 +261,11 @@ class NetnsTestbed:
         if byhand.made(probe):
             quiet = self._quiet if Failure.DROPPED in probe.expect else self._patience
             return await asyncio.gather(*(self._by_hand(instance, probe, quiet, who) for who in range(count)))
-        request = self._request(instance, probe, probe.oversize)
-        return await asyncio.gather(*(self._one(instance, probe, request) for _ in range(count)))
+        return await super().probe(instance, probe, count)
 
     async def _by_hand(self, instance: Instance, probe: Probe, patience: float, who: int) -> Observation:
-        async with self._gate:
+        async with self._ground.gate:
             return await byhand.ask(self.lab, instance, probe, patience, who)
-
-    async def _one(self, instance: Instance, probe: Probe, request: ProbeRequest) -> Observation:
-        async with self._gate:
-            if probe.mark:
-                traced, kept = await marks.probe(self.lab, request, probe.mark)
-                return replace(read(traced, instance, probe), kept_mark=kept)
-            if probe.at_once:
-                return _at_once(await self.lab.trace(request), instance, probe)
-            return read(await self.lab.probe(request), instance, probe)
-
-    def _request(
-        self, instance: Instance, step: Probe | Hold | Ping | CheckHealth, size: int = 0
-    ) -> ProbeRequest:
-        packet = instance.question(step.sender, step.to).packet
-        like = None if isinstance(step, Ping | CheckHealth) else step.from_port_of
-        quiet = not isinstance(step, CheckHealth) and Failure.DROPPED in step.expect
-        return ProbeRequest(
-            sender=step.sender.name,
-            destination=packet.destination,
-            port=packet.port,
-            protocol=packet.protocol,
-            source=None if _picks_its_source(step) else packet.source,
-            source_port=instance.destination(like)[1] if like else 0,
-            size=size,
-            patience=self._quiet if quiet else self._patience,
-        )
-
-    async def ping(self, instance: Instance, ping: Ping) -> Observation:
-        """Send an ICMP echo request."""
-        seen, number = await echo.ping(self.lab, self._request(instance, ping))
-        evidence = self.lab.evidence(number)
-        self.lab.forget(number)
-        return read_ping(seen, evidence, instance, ping)
-
-    async def check_health(self, instance: Instance, step: CheckHealth) -> Observation:
-        """Ask a health check node port."""
-        seen = await http.get(self.lab, self._request(instance, step))
-        return Observation(frozenset(), read_health(seen))
-
-    async def hold(self, instance: Instance, hold: Hold) -> Observation:
-        """Open a flow and exchange once."""
-        request = replace(self._request(instance, hold), shares_port=True)
-        if hold.port_of:
-            request = replace(request, source_port=self._flow(instance, hold.port_of)[0].own.port)
-        flow, seen = await self.lab.open_flow(request)
-        if flow is not None:
-            self._flows[instance.name, hold.flow] = (flow, hold)
-        return read(seen, instance, hold)
-
-    async def use(self, instance: Instance, use: Use) -> Observation:
-        """Exchange on a held flow."""
-        flow, hold = self._flow(instance, use.flow)
-        quiet = isinstance(use.expect, frozenset) and Failure.DROPPED in use.expect
-        return read(await flow.exchange(self._quiet if quiet else self._patience), instance, hold)
-
-    async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
-        """Open a held flow anew from the same port, and exchange once."""
-        flow, hold = self._flow(instance, reopen.flow)
-        anew, seen = await self.lab.reopen(flow, self._patience)
-        if anew is not None:
-            self._flows[instance.name, reopen.flow] = (anew, hold)
-        return read(seen, instance, hold)
 
     async def read_sysctl(self, node: str, name: str) -> str:
         """The value of a setting below ``net`` in a node's network namespace."""
@@ -346,17 +273,10 @@ class NetnsTestbed:
 
     async def act(self, instance: Instance, act: Act) -> None:
         """Let something happen that is not judged."""
-        flow, _ = self._flow(instance, act.flow)
-        match act:
-            case OutOfWindow():
-                await crafted.out_of_window(self.lab, flow)
-            case Deafen():
-                self.lab.deafen(flow)
-
-    def _flow(self, instance: Instance, name: str) -> tuple[Flow, Hold]:
-        if (instance.name, name) not in self._flows:
-            raise Broken(f"flow {name!r} could not be opened")
-        return self._flows[instance.name, name]
+        if isinstance(act, OutOfWindow):
+            await crafted.out_of_window(self.lab, own(self._flow(instance, act.flow)[0]))
+        else:
+            await super().act(instance, act)
 
     # ------------------------------------------------------------------ evidence
 
@@ -392,22 +312,6 @@ class NetnsTestbed:
             if document["metadata"]["namespace"] == instance.namespace
         ]
         await self._keeper.keep(instance.name, objects, folder)
-
-
-def _picks_its_source(step: Probe | Hold | Ping | CheckHealth) -> bool:
-    """Whether the sender's kernel chooses the address that it sends from, and SCTP lists all it might."""
-    inside = step.sender.kind in {VantageKind.HOST, VantageKind.POD}
-    return inside or (isinstance(step, Probe) and step.many_homes)
-
-
-def _at_once(traced: Traced, instance: Instance, probe: Probe) -> Observation:
-    """No clock says whether a first packet was lost: it is seen to leave its sender again."""
-    here = (s for s in traced.evidence.sightings if s.namespace == probe.sender.name)
-    times = sum(sighting.direction is Direction.OUT for sighting in here)
-    seen = read(traced.observation, instance, probe)
-    if times <= 1:
-        return seen
-    return Observation(frozenset(), f"its first packet had to be sent {times} times; then {seen.text}")
 
 
 def objections(store: KubeStore, instances: Sequence[Instance]) -> dict[str, str]:

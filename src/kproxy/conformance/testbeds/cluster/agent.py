@@ -1,0 +1,203 @@
+"""The agent: what a pod of the cluster testbed runs.  ``python -m kproxy.conformance.testbeds.cluster.agent``.
+
+One process in the pod's own network namespace, with the lab's probes, servers and captures in it.  It does what it is
+asked by HTTP, one message each, by whoever knows its key, and nothing of its own accord; it asks nobody for anything
+and writes nothing.  Needs CAP_NET_ADMIN (a SYN's number) and CAP_NET_RAW (captures).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hmac
+import itertools
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+
+from aiohttp import web
+
+from kproxy.conformance.testbeds.cluster import messages, wire
+from kproxy.conformance.testbeds.evidence import state
+from kproxy.lab import echo, http, marks
+from kproxy.lab.lab import Flow, Lab, allow_many_files
+from kproxy.lab.namespaces import Here, LabError
+from kproxy.lab.network import Network
+from kproxy.lab.observation import Observation, ProbeRequest
+from kproxy.net import Address
+
+KEY = "KPROXY_AGENT_KEY"
+"""The environment variable with the key."""
+KEY_HEADER = "X-Kproxy-Key"
+"""The header that shows it; the API server's proxy keeps ``Authorization`` for itself."""
+PATH = "/ask"
+NUMBERS_EACH = 1 << 24
+"""How many probes an agent may send before its numbers are another's."""
+_LARGEST_MESSAGE = 1 << 22
+_HOME = Path("/usr/sbin")
+
+
+class Agent:
+    """Does what messages ask; ``name`` is who it is in the lab, ``index`` another number for each agent."""
+
+    def __init__(self, name: str, index: int) -> None:
+        self.name = name
+        self.here = Here(name)
+        self.lab = Lab(Network([self.here]), (name,), index * NUMBERS_EACH)
+        self._flows: dict[str, Flow] = {}
+
+    async def do(self, command: object) -> object:  # noqa: C901, PLR0911 (a line or two for each command)
+        """Carry out a command; its answer."""
+        match command:
+            case messages.Hello():
+                return messages.About(self.name, tuple(_addresses(self.here)), _has_sctp(self.here))
+            case messages.Serve(listeners=listeners):
+                return messages.Served(tuple(filter(None, map(self._serve, listeners))))
+            case messages.Ask(request=request, count=count, mark=mark):
+                asked = (self._ask(request, mark) for _ in range(count))
+                return messages.Asked(tuple(await asyncio.gather(*asked)))
+            case messages.SendPing(request=request):
+                seen, number = await echo.ping(self.lab, request)
+                return messages.Pinged(number, seen)
+            case messages.Get(request=request):
+                return messages.Got(await http.get(self.lab, request))
+            case messages.Open(request=request, flow=name):
+                return self._exchanged(name, *await self.lab.open_flow(request))
+            case messages.Exchange(flow=name, patience=patience):
+                flow = self._flows[name]
+                return messages.Exchanged(flow.last, await flow.exchange(patience), flow.own)
+            case messages.Reopen(flow=name, patience=patience):
+                return self._exchanged(name, *await self.lab.opened_anew(self._flows[name], patience))
+            case messages.Look(numbers=numbers):
+                return messages.Known(tuple(map(self.lab.evidence, numbers)))
+            case messages.Tell():
+                return messages.Told({k: v for k, v in (await self._texts()).items() if v})
+            case _:
+                return self._act(command)
+
+    def _act(self, command: object) -> messages.Done | messages.Wrong:
+        match command:
+            case messages.HangUp(number=number):
+                self.lab.hang_up(number)
+            case messages.StopListening(number=number, protocol=protocol):
+                with suppress(LabError):
+                    self.lab.deafen(number, protocol)
+            case messages.Forget():
+                self.lab.captures.drain()
+                self.lab.captures.forget_all()
+            case _:
+                return messages.Wrong(f"{type(command).__name__} is no command")
+        return messages.Done()
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """One message in, one out; 403 without the key."""
+        if not hmac.compare_digest(request.headers.get(KEY_HEADER, ""), os.environ.get(KEY, "")):
+            raise web.HTTPForbidden(text="without the key of this run the agent does nothing")
+        try:
+            answer = await self.do(wire.decode(await request.read()))
+        except wire.NotOurs as reason:
+            raise web.HTTPBadRequest(text=f"no message of ours: {reason}") from reason
+        except (OSError, KeyError, LabError) as error:
+            answer = messages.Wrong(f"{type(error).__name__}: {error}")
+        return web.Response(body=wire.encode(answer), content_type="application/json")
+
+    def close(self) -> None:
+        """Close all it has opened."""
+        self.lab.close()
+
+    def _serve(self, listener: messages.Listener) -> str:
+        where = (listener.port, listener.protocol, listener.who)
+        try:
+            if listener.addresses:
+                self.lab.servers.serve(self.here, *where, listener.addresses)
+            else:
+                self.lab.servers.serve(self.here, *where)
+        except OSError as error:
+            return f"{self.name} cannot listen on {listener.port}/{listener.protocol.value}: {error.strerror}"
+        return ""
+
+    async def _ask(self, request: ProbeRequest, mark: int) -> messages.Seen:
+        if mark:
+            traced, kept = await marks.probe(self.lab, request, mark)
+            return messages.Seen(traced.number, traced.observation, traced.evidence, kept)
+        traced = await self.lab.trace(request)
+        return messages.Seen(traced.number, traced.observation, traced.evidence)
+
+    def _exchanged(self, name: str, flow: Flow | None, seen: Observation) -> messages.Exchanged:
+        if flow is None:
+            return messages.Exchanged(0, seen, None)
+        self._flows[name] = flow
+        return messages.Exchanged(flow.last, seen, flow.own)
+
+    async def _texts(self) -> dict[str, str]:
+        return {
+            **await state.rules(self.lab, self.name, _HOME),
+            **await state.place(self.lab, self.name, _HOME),
+        }
+
+
+def _addresses(here: Here) -> list[Address]:
+    """The addresses of all interfaces, by the kernel's tables: no program for it is in the image."""
+    local = [ip_address(line.split()[-1]) for line in _local_lines(here)]
+    six = (ip_address(int(line[:32], 16).to_bytes(16, "big")) for line in _lines(here, "if_inet6"))
+    return [address for address in dict.fromkeys([*local, *six]) if not address.is_loopback]
+
+
+def _lines(here: Here, name: str) -> list[str]:
+    try:
+        return here.read(f"/proc/thread-self/net/{name}").splitlines()
+    except OSError:  # no IPv6
+        return []
+
+
+def _local_lines(here: Here) -> list[str]:
+    """The lines before ``/32 host LOCAL`` of the trie, which hold the addresses."""
+    lines = _lines(here, "fib_trie")
+    return [before for before, line in itertools.pairwise(lines) if "/32 host LOCAL" in line]
+
+
+def _has_sctp(here: Here) -> bool:
+    try:
+        here.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP).close()
+    except OSError:
+        return False
+    return True
+
+
+async def serve(name: str, index: int, port: int) -> None:
+    """Answer on a port of every address, until SIGTERM."""
+    allow_many_files()
+    agent = Agent(name, index)
+    application = web.Application(client_max_size=_LARGEST_MESSAGE)
+    application.router.add_post(PATH, agent.handle)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, port=port, reuse_address=True).start()
+        over = asyncio.Event()  # a container's first process is ended by SIGTERM only if it asks to be
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+        await over.wait()
+    finally:
+        await runner.cleanup()
+        agent.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Words: ``NAME INDEX PORT``."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name")
+    parser.add_argument("index", type=int)
+    parser.add_argument("port", type=int)
+    said = parser.parse_args(arguments)
+    if not os.environ.get(KEY):
+        parser.error(f"{KEY} is not set: an agent without a key would serve anybody")
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve(said.name, said.index, said.port))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Which cases a cluster can express, and why not others.  Pure.
+
+By what a case does alone; what an API server would hold otherwise is asked of it (`kproxy.lab.kube.store`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kproxy.conformance.bind import instances
+from kproxy.conformance.case import (
+    DEFAULT,
+    AddServiceCidr,
+    Case,
+    GainAddress,
+    OutOfWindow,
+    Probe,
+    ReadSysctl,
+    Relabel,
+    Restart,
+    Service,
+    Step,
+    Target,
+    TargetKind,
+    Vantage,
+    VantageKind,
+)
+from kproxy.net import Family
+
+_STEPS: dict[type[Step], str] = {
+    Restart: "the cluster's proxies are not ours to restart",
+    Relabel: "the labels of the cluster's nodes are not ours to change",
+    AddServiceCidr: "the cluster's ServiceCIDRs are not ours to change",
+    GainAddress: "the addresses of the cluster's nodes are not ours to change",
+    ReadSysctl: "the settings of the cluster's kernels are the cluster's",
+    OutOfWindow: "segments out of window are made in a lab only",
+}
+_TARGETS: dict[TargetKind, str] = {
+    TargetKind.NODE_PORT_SECOND: "the cluster's nodes have no second network that is known",
+    TargetKind.HEALTH_CHECK_SECOND: "the cluster's nodes have no second network that is known",
+    TargetKind.NODE_PORT_GAINED: "the addresses of the cluster's nodes are not ours to change",
+}
+
+_AT_NODES = {TargetKind.NODE_PORT, TargetKind.HEALTH_CHECK}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a cluster has: families, whether its two nodes are in two zones, whether its kernels have SCTP sockets.
+
+    ``neighbour``: whether there is a third node, whose host is to the other two what the lab's on-link client is.
+    """
+
+    families: tuple[Family, ...] = tuple(Family)
+    zones_differ: bool = True
+    sctp: bool = True
+    neighbour: bool = False
+
+
+def lacks(case: Case, shape: Shape) -> str | None:
+    """Why a case cannot be expressed in a cluster of this shape; None when it can."""
+    return next(_reasons(case, shape), None)
+
+
+def narrowed(case: Case, shape: Shape) -> Case:
+    """The case in those of its families that the cluster has; as it is, where there are none (`lacks` says so)."""
+    families = tuple(family for family in case.families if family in shape.families)
+    return replace(case, families=families) if families and families != case.families else case
+
+
+def _reasons(case: Case, shape: Shape) -> Iterator[str]:
+    if case.opens_sctp_sockets and not shape.sctp:
+        yield "the cluster's kernels have no SCTP sockets"
+    if not set(case.families) & set(shape.families):
+        yield f"the cluster has no Services of {case.families[0].value}"
+    for step in case.steps:
+        yield from _of_step(step, shape)
+    for service in _services(case):
+        yield from _of_service(service, shape)
+    if case.profile != DEFAULT:
+        yield f"the configuration of the cluster's proxies is not ours to change (profile {case.profile.name})"
+
+
+def _of_step(step: Step, shape: Shape) -> Iterator[str]:
+    if type(step) in _STEPS:
+        yield _STEPS[type(step)]
+    sender, to = getattr(step, "sender", None), getattr(step, "to", None)
+    if isinstance(sender, Vantage) and isinstance(to, Target):
+        yield from _of_sender(sender, to, shape)
+    if isinstance(to, Target):
+        if to.kind in _TARGETS:
+            yield _TARGETS[to.kind]
+        if to.kind is TargetKind.UNALLOCATED and to.index:
+            yield _STEPS[AddServiceCidr]
+        if to.other_family and len(shape.families) == 1:
+            yield f"the cluster has Services of {shape.families[0].value} only"
+    if isinstance(step, Probe) and step.bare:
+        yield "an SCTP association without a socket is made in a lab only"
+
+
+def _of_sender(sender: Vantage, to: Target, shape: Shape) -> Iterator[str]:
+    """A third node's own proxy would serve what its host asks, but for what is at another node's address."""
+    match sender.kind:
+        case VantageKind.SPOOFED:
+            yield "a source that is not the sender's own is sent in a lab only"
+        case VantageKind.ROUTED:
+            yield "there is no client beyond a router that is ours"
+        case VantageKind.ON_LINK if to.kind not in _AT_NODES:
+            yield "there is no client outside of the cluster that is ours"
+        case VantageKind.ON_LINK if not shape.neighbour:
+            yield "there is no third node whose host could be the client outside"
+        case _:
+            return
+
+
+def _services(case: Case) -> Iterator[Service]:
+    """Every form of every Service that it declares."""
+    return iter(instances([case])[0].services)
+
+
+def _of_service(service: Service, shape: Shape) -> Iterator[str]:
+    if service.outside_service_cidr or service.in_second_service_cidr:
+        yield "an API server gives cluster IPs of its own ServiceCIDRs only"
+    if service.without_cluster_ip:
+        yield "an API server allocates a cluster IP at once"
+    if service.legacy_endpoints:
+        yield "a controller of the cluster mirrors Endpoints in EndpointSlices"
+    if service.dual_stack and len(shape.families) == 1:
+        yield f"the cluster has Services of {shape.families[0].value} only"
+    if any(backend.zones for backend in service.backends) and not shape.zones_differ:
+        yield "both nodes are in one zone, or in none"

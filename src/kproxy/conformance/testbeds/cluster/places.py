@@ -1,0 +1,54 @@
+"""What must be known of a cluster to run cases in it, as values.  Pure.
+
+Nodes and pods are called as in `kproxy.lab.topology`: ``a`` and ``b``, ``a1`` to ``b3``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kproxy.net import Address, Family, Network
+
+Addresses = Mapping[Family, Address]
+
+NODE_PORTS = (30000, 32767)
+"""What an API server allocates node ports from unless it is told otherwise; both ends belong to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node that cases use: its object's name, internal addresses, zone label.
+
+    ``others``: further addresses of its interfaces, such as what its pods have as gateway; loopback is none of them.
+    """
+
+    name: str
+    addresses: Addresses
+    zone: str = ""
+    others: frozenset[Address] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where cases run: two nodes, their pods, and which addresses and ports Services may have.
+
+    ``neighbour``: a third node's addresses, whose host is the client outside; None where there is none.
+    ``namespace`` is that of all objects, ``load_balancer_class`` one that no controller acts for.
+    ``taken_addresses``, ``taken_ports``: cluster IPs and node ports of Services that are there already.
+    """
+
+    namespace: str
+    nodes: Mapping[str, Node]
+    pods: Mapping[str, Addresses]
+    service_cidrs: Mapping[Family, Network]
+    node_ports: tuple[int, int] = NODE_PORTS
+    taken_addresses: frozenset[Address] = frozenset()
+    taken_ports: frozenset[int] = field(default_factory=frozenset)
+    neighbour: Addresses | None = None
+    load_balancer_class: str = "kproxy.example/none"
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """Those that Services may have here."""
+        return tuple(family for family in Family if family in self.service_cidrs)

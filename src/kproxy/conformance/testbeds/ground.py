@@ -1,0 +1,105 @@
+"""What carries out the questions of real packets: the interface, and the lab as one.
+
+`kproxy.conformance.testbeds.asking` puts a case's questions to a `Ground` in the lab's addresses, wherever it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol as Interface
+
+from kproxy.conformance.testbeds.gate import Gate
+from kproxy.lab import echo, http, marks
+from kproxy.lab.lab import Flow, Lab, Traced
+from kproxy.lab.observation import Evidence, Observation, ProbeRequest, Silent, Socket
+
+AT_ONCE = 150
+"""Probes under way at the same time."""
+
+
+class Held(Interface):
+    """A flow that was opened."""
+
+    @property
+    def own(self) -> Socket:
+        """The sender's address and port."""
+
+    async def exchange(self, patience: float) -> Observation:
+        """Ask again over the same socket."""
+
+
+class Ground(Interface):
+    """Where packets are sent, and what can be seen of them."""
+
+    async def probe(self, request: ProbeRequest, count: int) -> Sequence[Traced]:
+        """Send so many new connections; what came of each, with all that is known of it."""
+
+    async def marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, bool]:
+        """One whose packets the sender's kernel marks; whether it left the node with exactly that mark."""
+
+    async def ping(self, request: ProbeRequest) -> tuple[echo.Ping, Evidence]:
+        """Send an ICMP echo request."""
+
+    async def get(self, request: ProbeRequest) -> http.Response | Silent | None:
+        """Ask by HTTP; None: refused."""
+
+    async def open_flow(self, request: ProbeRequest) -> tuple[Held | None, Observation]:
+        """Connect (or bind), exchange once, and keep the socket."""
+
+    async def reopen(self, flow: Held, patience: float) -> tuple[Held | None, Observation]:
+        """Have the server close a flow's connection, and connect again from the same port."""
+
+    async def deafen(self, flow: Held) -> None:
+        """Let the server that answered a flow last listen no more."""
+
+
+class LabGround:
+    """The lab's namespaces in this process."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self.gate = Gate(AT_ONCE)
+
+    async def probe(self, request: ProbeRequest, count: int) -> Sequence[Traced]:
+        """Send so many new connections at once."""
+        return await asyncio.gather(*(self._one(request) for _ in range(count)))
+
+    async def _one(self, request: ProbeRequest) -> Traced:
+        async with self.gate:
+            return await self._lab.trace(request)
+
+    async def marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, bool]:
+        """One whose packets are marked."""
+        async with self.gate:
+            return await marks.probe(self._lab, request, mark)
+
+    async def ping(self, request: ProbeRequest) -> tuple[echo.Ping, Evidence]:
+        """Send an ICMP echo request."""
+        seen, number = await echo.ping(self._lab, request)
+        evidence = self._lab.evidence(number)
+        self._lab.forget(number)
+        return seen, evidence
+
+    async def get(self, request: ProbeRequest) -> http.Response | Silent | None:
+        """Ask by HTTP."""
+        return await http.get(self._lab, request)
+
+    async def open_flow(self, request: ProbeRequest) -> tuple[Held | None, Observation]:
+        """Open a flow."""
+        return await self._lab.open_flow(request)
+
+    async def reopen(self, flow: Held, patience: float) -> tuple[Held | None, Observation]:
+        """Open it anew."""
+        return await self._lab.reopen(own(flow), patience)
+
+    async def deafen(self, flow: Held) -> None:
+        """Stop its server."""
+        held = own(flow)
+        self._lab.deafen(held.last, held.request.protocol)
+
+
+def own(flow: Held) -> Flow:
+    """A flow as the lab's, which it is."""
+    assert isinstance(flow, Flow)
+    return flow

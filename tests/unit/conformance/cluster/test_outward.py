@@ -1,0 +1,178 @@
+"""Objects of cases, as a cluster may hold them."""
+
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+
+from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.case import (
+    Apply,
+    Backend,
+    Place,
+    Policy,
+    Probe,
+    Type,
+    Vip,
+    case,
+    delivered_to,
+    pod,
+    service,
+)
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.documents import documents
+from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks
+from kproxy.conformance.testbeds.cluster.lens import lens_for
+from kproxy.conformance.testbeds.cluster.outward import Outward, named
+from kproxy.conformance.testbeds.sentinel import Sentinel
+from kproxy.conformance.world import key_of
+from kproxy.lab import topology
+from kproxy.net import Family
+from tests.unit.conformance.cluster.place import PLACE, V4, V6
+
+WEB = service(
+    "web",
+    type=Type.LOAD_BALANCER,
+    external_policy=Policy.LOCAL,
+    external_ips=1,
+    vips=(Vip(), Vip(hostname_only=True)),
+    source_ranges=(Place.CLUSTER_CIDR, Place.NODE_NETWORK, Place.EVERYWHERE, "b1"),
+    backends=(Backend(on="a1", zones=("zone-a",), nodes=("b",)), Backend(on="b", listed_node="nobody")),
+)
+IN_V4, IN_V6 = instances(
+    [
+        case(
+            "group.name",
+            "It is seen.",
+            Apply(WEB),
+            Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1")),
+            clauses=set(),
+        )
+    ]
+)
+LENS = lens_for(PLACE, (IN_V4, IN_V6))
+OUTWARD = Outward(LENS)
+
+
+def put(instance: Instance) -> tuple[dict[str, Any], dict[str, Any]]:
+    made, slice_ = (OUTWARD.document(document) for document in documents(instance, WEB))
+    return made, slice_
+
+
+def test_a_service_has_addresses_and_ports_that_the_cluster_can_give() -> None:
+    made, _ = put(IN_V6)
+    spec = made["spec"]
+    assert spec["clusterIP"] == spec["clusterIPs"][0] == str(LENS.addresses.outward(IN_V6.cluster_ip(WEB)))
+    assert ip_address(spec["clusterIP"]) in PLACE.service_cidrs[V6]
+    assert ip_address(spec["externalIPs"][0]) in ip_network("2001:2::/48")
+    assert spec["ports"][0]["nodePort"] in range(30000, 32768)
+    assert spec["ports"][0]["targetPort"] == IN_V6.target_port(WEB, WEB.ports[0])
+    assert spec["healthCheckNodePort"] in range(30000, 32768)
+    ingress = made["status"]["loadBalancer"]["ingress"]
+    assert ip_address(ingress[0]["ip"]) in ip_network("2001:2::/48")
+    assert ingress[1] == {"hostname": "lb-1.example.com"}
+
+
+def test_nobodys_controller_acts_for_a_load_balancer() -> None:
+    assert put(IN_V4)[0]["spec"]["loadBalancerClass"] == PLACE.load_balancer_class
+
+
+def test_source_ranges_of_the_lab_become_who_is_there() -> None:
+    ranges = put(IN_V4)[0]["spec"]["loadBalancerSourceRanges"]
+    pods = {str(ip_network(addresses[V4])) for addresses in PLACE.pods.values()}
+    nodes = {f"192.168.7.{number}/32" for number in (5, 6, 7)}
+    assert set(ranges) == pods | nodes | {"0.0.0.0/0"}
+
+
+def test_an_endpoint_is_on_the_clusters_nodes_and_in_its_zones() -> None:
+    _, slice_ = put(IN_V4)
+    first, second = slice_["endpoints"]
+    assert first["addresses"] == [str(PLACE.pods["a1"][V4])]
+    assert first["nodeName"] == "worker-1"
+    assert first["hints"] == {"forZones": [{"name": "east"}], "forNodes": [{"name": "worker-2"}]}
+    assert second["addresses"] == ["192.168.7.6"]
+    assert second["nodeName"] == "nobody"
+
+
+def test_a_slice_is_its_services_and_no_controllers() -> None:
+    made, slice_ = put(IN_V4)
+    labels = slice_["metadata"]["labels"]
+    assert labels["kubernetes.io/service-name"] == made["metadata"]["name"]
+    assert labels["endpointslice.kubernetes.io/managed-by"] == "kproxy-conformance"
+
+
+def test_objects_of_two_cases_do_not_meet() -> None:
+    names = [put(instance)[0]["metadata"] for instance in (IN_V4, IN_V6)]
+    assert names[0]["name"] != names[1]["name"]
+    assert {meta["namespace"] for meta in names} == {PLACE.namespace}
+    assert OUTWARD.key(("Service", IN_V4.namespace, "web"))[1:] == (PLACE.namespace, names[0]["name"])
+
+
+def test_names_are_labels_and_all_cases_have_their_own() -> None:
+    spaces = {instance.namespace for instance in instances(CATALOGUE)}
+    assert len({named(space, "web") for space in spaces}) == len(spaces)
+    assert all(len(named(space, "sentinel-100000-ipv6")) <= 63 for space in spaces)
+
+
+def of_all() -> Iterator[tuple[Instance, Any, Any]]:
+    able = instances([one for one in CATALOGUE if lacks(one, Shape(neighbour=True)) is None])
+    outward = Outward(lens_for(PLACE, able))
+    for instance in able:
+        for declared in instance.services:
+            for document in documents(instance, declared):
+                yield instance, document, outward.document(document)
+
+
+def texts(value: object) -> Iterator[str]:
+    match value:
+        case dict():
+            for item in value.values():
+                yield from texts(item)
+        case list():
+            for item in value:
+                yield from texts(item)
+        case str():
+            yield value
+        case _:
+            return
+
+
+LAB = [
+    *(
+        ranges[family]
+        for family in Family
+        for ranges in (topology.EXTERNAL_IP_RANGE, topology.LOAD_BALANCER_RANGE)
+    ),
+    *(topology.NODE_NETWORK[family] for family in Family),
+    *(topology.CLUSTER_CIDR[V6], topology.SERVICE_CIDR[V6]),
+]
+"""Ranges of the lab that this cluster has nothing in."""
+
+
+def leaked(text: str) -> bool:
+    try:
+        network = ip_network(text.strip())
+    except ValueError:
+        return False
+    return any(network.version == own.version and network.subnet_of(own) for own in LAB)  # type: ignore[arg-type]
+
+
+def test_no_address_of_the_lab_is_left_in_any_object_of_the_catalogue() -> None:
+    found = {
+        (instance.name, text)
+        for instance, _, outward in of_all()
+        for text in texts({**outward, "metadata": {}})
+        if leaked(text)
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize("family", Family)
+def test_a_sentinel_goes_outward_like_any_service(family: Family) -> None:
+    sentinel = Sentinel(3)
+    made = [OUTWARD.document(document) for document in sentinel.documents]
+    index = list(Family).index(family)
+    assert made[0]["spec"]["clusterIPs"][index] == str(LENS.addresses.outward(sentinel.cluster_ip(family)))
+    assert made[1 + index]["endpoints"][0]["addresses"] == [str(PLACE.pods["a3"][family])]
+    assert [key_of(document) for document in made] == [OUTWARD.key(key) for key in sentinel.keys]
