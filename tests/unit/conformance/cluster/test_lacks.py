@@ -17,7 +17,7 @@ FULL = Shape(neighbour=True)
     [
         ("restart.nobody-notices", FULL, "proxies are not ours to restart"),
         (
-            "masquerade.all-rewrites-cluster-ips",
+            "masquerade.bit-is-configured",
             FULL,
             "configuration of the cluster's proxies .*profile liberal",
         ),
