@@ -8,15 +8,16 @@ the machine's below it (`kproxy.lab.machine` tells then).
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from kproxy.lab.namespaces import LabError, Namespace, create
-from kproxy.lab.processes import DIE_WITH_PARENT, finished
+from kproxy.lab.processes import DIE_WITH_PARENT, Process, finished
 
 LARGEST_FILE = 256 << 20
 """Bytes; who writes more into one file gets SIGXFSZ (setrlimit(2), RLIMIT_FSIZE)."""
@@ -34,6 +35,8 @@ shift
 _OPTIONS = {"tmpfs": "-o size=256m"}
 _READY = b"ready\n"
 _ENDS_WITHIN = 10.0
+_ENTERS_WITHIN = 0.1
+"""Seconds after which who was still on the way into a room is looked for again."""
 
 
 class Sandbox:
@@ -51,26 +54,50 @@ class Sandbox:
         return [*limits, *self._enter(), "env", f"--chdir={os.getcwd()}", *argv]  # noqa: PTH109 (a text)
 
     async def clear(self) -> None:
-        """SIGKILL whatever still runs in the room."""
+        """SIGKILL whatever runs in the room."""
         everybody = self._namespace.start([*self._enter(), "sh", "-c", "kill -KILL -1"], **_SILENT)
         await finished(everybody)
 
-    def close(self) -> None:
+    async def end(self, processes: Iterable[Process]) -> None:
+        """SIGKILL whatever runs in the room, until these (whose commands `command` made) have ended.
+
+        Nobody is killed from outside: a parent killed with its child leaves it to the machine's first process, which may
+        take seconds to notice its end or never do, and until then the kernel does not let go of the room.
+        """
+        await self.clear()
+        for process in processes:
+            while not await _within(_ENTERS_WITHIN, process.wait()):
+                process.resume()  # a parent stands still with its child
+                await self.clear()
+
+    async def close(self) -> None:
         """End all that is in the room: the kernel does so with the room's first process."""
-        try:
-            self._first.communicate(timeout=_ENDS_WITHIN)
-        except subprocess.TimeoutExpired:
+        assert self._first.stdin
+        self._first.stdin.close()
+        if not await _within(_ENDS_WITHIN, finished(self._first)):
             self._first.kill()
+        for stream in (self._first.stdout, self._first.stderr):
+            assert stream
+            stream.close()
 
     def _enter(self) -> list[str]:
         own = f"/proc/{self._first.pid}/ns"
         return ["nsenter", f"--mount={own}/mnt", f"--pid={own}/pid_for_children", "--"]
 
 
+async def _within(seconds: float, end: Coroutine[object, object, int]) -> bool:
+    """Whether a process ends so soon."""
+    try:
+        await asyncio.wait_for(end, seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
 _SILENT = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
-def open_sandbox(namespace: Namespace, folder: Path, mounts: Mapping[str, str]) -> Sandbox:
+async def open_sandbox(namespace: Namespace, folder: Path, mounts: Mapping[str, str]) -> Sandbox:
     """Make a room in which ``folder`` can be written to.
 
     ``mounts``: the type of file system (``mount --types``) for each mount point, which must exist.
@@ -88,7 +115,7 @@ def open_sandbox(namespace: Namespace, folder: Path, mounts: Mapping[str, str]) 
     except FileNotFoundError as error:
         raise LabError("setpriv and unshare are needed: install util-linux") from error
     assert first.stdout
-    if first.stdout.readline() != _READY:
+    if await asyncio.to_thread(first.stdout.readline) != _READY:
         _, said = first.communicate()
         raise LabError(f"no processes and mounts of a subject's own: {said.decode(errors='replace').strip()}")
     return Sandbox(namespace, first)
@@ -98,12 +125,16 @@ def open_sandbox(namespace: Namespace, folder: Path, mounts: Mapping[str, str]) 
 def unavailable() -> str:
     """Why no room can be made here; empty when it can."""
     try:
-        namespace = create("sandbox")
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                open_sandbox(namespace, Path(folder), {}).close()
-        finally:
-            namespace.close()
+        asyncio.run(_try())
     except LabError as reason:
         return str(reason)
     return ""
+
+
+async def _try() -> None:
+    namespace = create("sandbox")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            await (await open_sandbox(namespace, Path(folder), {})).close()
+    finally:
+        namespace.close()

@@ -112,9 +112,10 @@ class Proxies:
         address = ip_address("127.0.0.1")
         await server.listen(listen(self._network[node], address, API_PORT) for node in self.nodes)
         mounts = {point: kind.value for point, kind in self._subject.mounts.items()}
+        if self.sandboxed:
+            for node in self.nodes:
+                self._rooms[node] = await open_sandbox(self._network[node], self._directory, mounts)
         for node in self.nodes:
-            if self.sandboxed:
-                self._rooms[node] = open_sandbox(self._network[node], self._directory, mounts)
             self.start(node)
 
     def start(self, node: str, masquerade_bit: int | None = None) -> None:
@@ -152,30 +153,32 @@ class Proxies:
 
     async def kill(self, node: str) -> None:
         """SIGKILL a node's proxy and wait for its end; in a room also what it has started and left behind."""
-        processes = self._running.pop(node)
+        await self._end(node, self._running.pop(node))
+
+    async def _end(self, node: str, processes: Iterable[Process]) -> None:
+        if node in self._rooms:
+            await self._rooms[node].end(processes)
+            return
         for process in processes:
             process.kill()
         for process in processes:
             await process.wait()
-        if node in self._rooms:
-            await self._rooms[node].clear()
 
     async def kill_all(self) -> None:
         """SIGKILL all that run."""
         for node in list(self._running):
             await self.kill(node)
         while self._rooms:
-            self._rooms.popitem()[1].close()
+            await self._rooms.popitem()[1].close()
 
     async def watch(self) -> NoReturn:
         """Kill who takes too much room on the disk; `check` tells then."""
         pause = WATCH if time_here() is Time.REAL else SLOW_WATCH
         while True:
             await asyncio.sleep(pause)
-            for node, processes in self._running.items():
+            for node, processes in list(self._running.items()):
                 if self._watch.complaint(self.log(node), self._directory / node):
-                    for process in processes:
-                        process.kill()
+                    await self._end(node, processes)
 
     def check(self) -> None:
         """Raise `Broken` with the end of its log if a proxy takes too much room, or has ended by itself."""
