@@ -1,9 +1,9 @@
-"""A room for a program that nobody vouches for: processes and mounts of its own, beside the network of its node.
+"""A room for a program that may do anything: processes and mounts of its own, beside the network of its node.
 
 What it starts ends with the room, wherever it has gone; ``/proc/1`` is the room's own first process, so the
 usual way into the machine's network (``nsenter --target 1 --net``) leads back to the node; sysctls outside ``net``
-and the root file system are read-only, but for one folder; more may be mounted that nobody else sees.  It is no prison: root who unmounts his ``/proc`` finds
-the machine's below it (`kproxy.lab.machine` tells then).
+and the root file system are read-only, but for one folder; more may be mounted that nobody else sees.  It is no
+prison: root who unmounts his ``/proc`` finds the machine's below it (`kproxy.lab.machine` tells then).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import sys
 
 from kproxy import __version__
 from kproxy.conformance.case import Feature
-from kproxy.conformance.subject import BUNDLED, Subject, fill
+from kproxy.conformance.subject import Subject, fill
 from kproxy.lab import kube, sandbox
 from kproxy.lab.kernels.abilities import Ability, KernelName, probe
 from kproxy.lab.kernels.here import kernel_here, time_here
@@ -82,8 +82,6 @@ def largest_lab() -> int:
 
 def isolation(subject: Subject) -> str:
     """What a subject has of its own on a node, in words; what it asks for and cannot have raises `Unmountable`."""
-    if subject.name in BUNDLED and not subject.mounts:
-        return "network; the package vouches for this subject"
     if not (reason := sandbox.unavailable()):
         return ISOLATED
     if subject.mounts:
