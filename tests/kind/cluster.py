@@ -23,6 +23,8 @@ class Cluster:
     workers: tuple[str, str]
     program: str
     """kubectl."""
+    image: str
+    """For pods; with a Python in it."""
 
     def kubectl(self, *words: str, stdin: str = "") -> str:
         """What kubectl prints; it fails loudly."""
@@ -35,17 +37,27 @@ class Cluster:
         self.kubectl("-n", namespace, "rollout", "status", what, f"--timeout={PATIENCE}")
 
     def get(self, what: str) -> dict[str, Any]:
-        """An object, ``kind/name``, or all of a kind as a list's ``items``."""
+        """An object, by ``kind/name``."""
         found: dict[str, Any] = json.loads(self.kubectl("get", what, "-o", "json"))
         return found
+
+    def listed(self, kind: str, labels: str) -> list[dict[str, Any]]:
+        """The objects of a kind that have these labels."""
+        found: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-l", labels, "-o", "json"))[
+            "items"
+        ]
+        return found
+
+    def cluster_ip(self, service: str) -> str:
+        return str(self.get(f"service/{service}")["spec"]["clusterIP"])
 
     def address(self, node: str) -> str:
         """A node's internal IPv4 address."""
         addresses = self.get(f"node/{node}")["status"]["addresses"]
         return next(str(a["address"]) for a in addresses if a["type"] == "InternalIP" and "." in a["address"])
 
-    def replace_proxies(self) -> None:
-        """End every node's service proxy and start it again; returns when all serve."""
+    def restart_proxies(self) -> None:
+        """End the nodes' service proxies, and start them again."""
         raise NotImplementedError
 
     def restart_apiserver(self) -> None:

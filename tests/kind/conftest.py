@@ -16,8 +16,10 @@ import pytest
 from images.base import CannotBuild
 from images.build import build
 from kproxy.lab.kube import MissingAssets
+from tests.kind.cluster import Cluster
 from tests.kind.engine import NoEngine, engine
-from tests.kind.kind import lacking
+from tests.kind.kind import kind_cluster, lacking
+from tests.kind.standin.cluster import standin_cluster
 from tests.kind.standin.programs import programs
 
 CANNOT_RUN = 2
@@ -60,11 +62,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="session")
-def provider(request: pytest.FixtureRequest) -> str:
-    return str(request.config.getoption("--provider"))
-
-
-@pytest.fixture(scope="session")
 def client() -> Iterator[docker.DockerClient]:
     if os.geteuid() != 0:
         pytest.fail("tests/kind needs root for network namespaces: run `sudo nox -s kind`")
@@ -87,3 +84,17 @@ def image(client: docker.DockerClient) -> str:
         return build(client)
     except CannotBuild as reason:
         pytest.fail(str(reason))
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """By `tests.kind.providers`, with kproxy as its service proxy."""
+    provider, mode = request.param
+    if provider == "standin":
+        with standin_cluster(mode) as made:
+            yield made
+    else:
+        with kind_cluster(request.getfixturevalue("image"), tmp_path_factory.mktemp("kind")) as made:
+            made.install(mode)
+            made.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=300s")
+            yield made

@@ -62,7 +62,7 @@ class KindCluster(Cluster):
         self.apply(*documents)
         self.rolled_out("daemonset/kproxy", "kube-system")
 
-    def replace_proxies(self) -> None:
+    def restart_proxies(self) -> None:
         self.kubectl("-n", "kube-system", "rollout", "restart", "daemonset/kproxy")
         self.rolled_out("daemonset/kproxy", "kube-system")
 
@@ -84,7 +84,7 @@ def kind_cluster(image: str, folder: Path, kube_proxy_mode: str = "none") -> Ite
     """One control plane and two workers; deleted afterwards unless ``KPROXY_KEEP_CLUSTER`` is set."""
     name = f"kproxy-{secrets.token_hex(3)}"
     workers = f"{name}-worker", f"{name}-worker2"
-    cluster = KindCluster(folder / "kubeconfig", f"{name}-control-plane", workers, "kubectl")
+    cluster = KindCluster(folder / "kubeconfig", f"{name}-control-plane", workers, "kubectl", image)
     config = {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
@@ -96,6 +96,8 @@ def kind_cluster(image: str, folder: Path, kube_proxy_mode: str = "none") -> Ite
         words = ["kind", "create", "cluster", *where, f"--image={NODE_IMAGE}", "--config=-"]
         output(words, yaml.safe_dump(config))
         output(["kind", "load", "docker-image", f"--name={name}", image])
+        for number, worker in enumerate(workers, 1):
+            cluster.kubectl("label", "node", worker, f"topology.kubernetes.io/zone=zone-{number}")
         yield cluster
     finally:
         if not os.environ.get("KPROXY_KEEP_CLUSTER"):

@@ -3,64 +3,122 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from tests.kind.cluster import Cluster
 
 PORT = 8080
+PYTHON = "/usr/bin/python3"
+LINGER = 6
+"""Seconds that a server goes on after it was asked to end, as a good one does: rules that lead to it are still there."""
 SERVER = f"""\
-import http.server, os, signal, threading, time
+import http.server, os, signal, socket, threading, time
+NAME, ready = os.environ["POD_NAME"] + " " + os.environ["NODE_NAME"], True
 class Answer(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
     def do_GET(self):
-        body = os.environ["NODE_NAME"].encode()
-        self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers()
-        self.wfile.write(body)
+        global ready
+        if self.path in ("/be-ready", "/be-unready"):
+            ready = self.path == "/be-ready"
+        self.send_response(200 if ready or self.path != "/ready" else 503)
+        self.send_header("Content-Length", str(len(NAME))); self.end_headers()
+        self.wfile.write(NAME.encode())
     def log_message(self, *_): pass
+def datagrams():
+    with socket.socket(type=socket.SOCK_DGRAM) as sock:
+        sock.bind(("", {PORT}))
+        while True:
+            sock.sendto(NAME.encode(), sock.recvfrom(64)[1])
 server = http.server.ThreadingHTTPServer(("", {PORT}), Answer)
-def end(*_):  # as a good server does: serve while it is terminating
-    threading.Thread(target=lambda: (time.sleep(15), server.shutdown())).start()
-signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGTERM, lambda *_: threading.Timer({LINGER}, server.shutdown).start())
+threading.Thread(target=datagrams, daemon=True).start()
 server.serve_forever()
 """
-RESULT = "/tmp/result"  # noqa: S108 (in a container of its own)
 CLIENT = """\
-import json, os, signal, sys, time, urllib.request
-good, bad, going = 0, [], True
-def end(*_):
-    global going
-    going = False
-signal.signal(signal.SIGTERM, end)
-while going:
+import collections, http.client, json, socket, sys, time
+way, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+lost, said, by, connection, told = 0, "", collections.Counter(), None, 0.0
+TCP_INFO, TOTAL_RETRANS = 11, slice(100, 104)  # struct tcp_info of linux/tcp.h
+def connect():
+    made = socket.socket(type=socket.SOCK_DGRAM) if way == "udp" else http.client.HTTPConnection(host, port, timeout=5)
+    if way == "udp":
+        made.settimeout(0.5)
+        made.connect((host, port))
+    return made
+def ask():
+    if way == "udp":
+        connection.send(b"who?")
+        return connection.recv(64).decode()
+    connection.request("GET", "/")
+    answer = connection.getresponse().read().decode()
+    info = connection.sock.getsockopt(socket.IPPROTO_TCP, TCP_INFO, 104)
+    if way == "new" and any(info[TOTAL_RETRANS]):
+        raise OSError("a packet had to be sent again")
+    return answer
+while True:
+    failed = False
     try:
-        with urllib.request.urlopen(sys.argv[1], timeout=2) as answer:
-            good += answer.status == 200
-    except OSError as error:
-        bad.append(f"{time.time():.1f} {error}")
-    with open(sys.argv[2] + ".new", "w") as file:
-        json.dump({"good": good, "bad": bad[:20]}, file)
-    os.replace(sys.argv[2] + ".new", sys.argv[2])
+        connection = connection or connect()
+        by[ask()] += 1
+    except (OSError, http.client.HTTPException) as error:
+        lost, said, failed = lost + 1, repr(error), True
+    if way == "new" or (way == "held" and failed):
+        connection = connection and connection.close()
+    if time.monotonic() > told + 0.1:
+        print(json.dumps({"lost": lost, "said": said, "by": by}), flush=True)
+        told = time.monotonic()
     time.sleep(0.02)
 """
+"""How, whom, which port: ``new`` connections, of which not one packet may be lost, or one ``held``, or ``udp`` of one socket."""
+
+ENOUGH = 50
+"""Answers that a client must have had before silence about losses means anything."""
+PATIENCE = 90.0
 
 
 def container(image: str, *words: str) -> dict[str, Any]:
+    fields = {"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name"}
+    env = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+    return {"name": "it", "image": image, "command": [PYTHON, "-c", *words], "env": env}
+
+
+def server(image: str) -> dict[str, Any]:
+    """One that is ready when it answers so."""
+    probe = {"httpGet": {"path": "/ready", "port": PORT}, "periodSeconds": 1, "failureThreshold": 1}
+    return {**container(image, SERVER), "readinessProbe": probe}
+
+
+def pod(name: str, container: Mapping[str, Any], **spec: object) -> dict[str, Any]:
+    """One that belongs to the Service of its name."""
     return {
-        "name": "it",
-        "image": image,
-        "command": ["/usr/bin/python3", "-c", *words],
-        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container], **spec},
     }
 
 
 def deployment(name: str, image: str, replicas: int, **spec: object) -> dict[str, Any]:
-    """Servers that are ready when they answer."""
-    server = {
-        **container(image, SERVER),
-        "readinessProbe": {"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 1},
-    }
+    """Servers, as many on each worker as on the other if they can choose."""
     labels = {"app": name}
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": labels},
+    }
+    pods = {
+        "containers": [server(image)],
+        "terminationGracePeriodSeconds": 30,
+        "topologySpreadConstraints": [spread],
+        **spec,
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -69,54 +127,174 @@ def deployment(name: str, image: str, replicas: int, **spec: object) -> dict[str
             "replicas": replicas,
             "selector": {"matchLabels": labels},
             "strategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"containers": [server], "terminationGracePeriodSeconds": 30, **spec},
-            },
+            "template": {"metadata": {"labels": labels}, "spec": pods},
         },
     }
 
 
 def service(name: str, **spec: object) -> dict[str, Any]:
+    ports = [
+        {"name": protocol.lower(), "port": 80, "targetPort": PORT, "protocol": protocol}
+        for protocol in ("TCP", "UDP")
+    ]
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name},
-        "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": PORT}], **spec},
+        "spec": {"selector": {"app": name}, "ports": ports, **spec},
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a client has counted up to now."""
+
+    lost: int
+    said: str
+    """Of the last loss."""
+    by: Mapping[str, int]
+    """Answers, by pod and node."""
+
+    @property
+    def good(self) -> int:
+        return sum(self.by.values())
+
+    @property
+    def pods(self) -> set[str]:
+        return {who.split()[0] for who in self.by}
+
+    @property
+    def nodes(self) -> set[str]:
+        return {who.split()[1] for who in self.by}
+
+    def since(self, before: Seen) -> Seen:
+        """What was counted since then."""
+        counts = {who: n - before.by.get(who, 0) for who, n in self.by.items()}
+        return Seen(self.lost - before.lost, self.said, {who: n for who, n in counts.items() if n})
 
 
 class Client:
-    """A pod that asks a URL all the time."""
+    """A pod that asks all the time."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        self._cluster, self._name = cluster, name
+    def __init__(self, read: Callable[[], str]) -> None:
+        """``read``: gives the last line of its log."""
+        self._read = read
 
-    def result(self) -> tuple[int, list[str]]:
-        """How many answers there were up to now, and what failed."""
-        read = f"print(open('{RESULT}').read())"
-        seen = json.loads(self._cluster.kubectl("exec", self._name, "--", "/usr/bin/python3", "-c", read))
-        return seen["good"], seen["bad"]
+    def seen(self) -> Seen:
+        return Seen(**json.loads(self._read() or '{"lost": 0, "said": "", "by": {}}'))
+
+    def until(self, true: Callable[[Seen], bool], what: str) -> Seen:
+        """Wait; what it had seen by then."""
+        deadline = time.monotonic() + PATIENCE
+        while not true(seen := self.seen()):
+            assert time.monotonic() < deadline, f"not {what}: {seen}"
+            time.sleep(0.2)
+        return seen
+
+    def steady(self) -> Seen:
+        """Wait until it has lost nothing for a while."""
+        since = self.seen()
+
+        def enough(seen: Seen) -> bool:
+            nonlocal since
+            since = since if seen.lost == since.lost else seen
+            return seen.good >= since.good + ENOUGH
+
+        return self.until(enough, "steady")
+
+    def until_only(self, names: set[str]) -> Seen:
+        """Wait until it is these pods that answer, all of them and no other; what it had seen by then."""
+        since = self.seen()
+
+        def theirs(seen: Seen) -> bool:
+            nonlocal since
+            if seen.good < since.good + ENOUGH:
+                return False
+            answered, since = seen.since(since).pods, seen
+            return answered == names
+
+        return self.until(theirs, f"answered by {names}")
+
+    def until_refused(self) -> Seen:
+        """Wait until nobody answers any more; what it had seen by then."""
+        since = self.seen()
+
+        def refused(seen: Seen) -> bool:
+            nonlocal since
+            since = since if seen.good == since.good else seen
+            return seen.since(since).lost >= ENOUGH
+
+        return self.until(refused, "refused")
+
+    def lost_nothing(self, before: Seen) -> Seen:
+        """Fail if it has lost anything since; not before it has asked some more."""
+        now = self.seen()
+        seen = self.until(lambda seen: seen.good + seen.lost >= now.good + now.lost + ENOUGH, "asking")
+        assert not seen.since(before).lost, f"{seen.since(before).lost} lost: {seen.said}"
+        return seen
 
 
 @contextmanager
-def asking(cluster: Cluster, image: str, url: str, node: str) -> Iterator[Client]:
+def asking(cluster: Cluster, way: str, node: str, host: str, port: int) -> Iterator[Client]:
     """A client in the network of a node."""
-    name = "client"
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {
-            "nodeName": node,
-            "hostNetwork": True,
-            "terminationGracePeriodSeconds": 0,
-            "containers": [container(image, CLIENT, url, RESULT)],
-        },
-    }
-    cluster.apply(pod)
+    name = f"client-{way}-{secrets.token_hex(2)}"
+    words = container(cluster.image, CLIENT, way, host, str(port))
+    cluster.apply(pod(name, words, nodeName=node, hostNetwork=True))
     try:
         cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=120s")
-        yield Client(cluster, name)
+        yield Client(lambda: cluster.kubectl("logs", name, "--tail=1"))
     finally:
         cluster.kubectl("delete", "pod", name, "--wait")
+
+
+@contextmanager
+def served(
+    cluster: Cluster,
+    name: str,
+    replicas: int,
+    where: Mapping[str, str] = MappingProxyType({}),
+    **fields: object,
+) -> Iterator[int]:
+    """A Deployment with a Service of type NodePort, ready; its node port.  ``where``: of the pods' specification."""
+    cluster.apply(
+        deployment(name, cluster.image, replicas, **where), service(name, type="NodePort", **fields)
+    )
+    try:
+        cluster.rolled_out(f"deployment/{name}")
+        yield int(cluster.get(f"service/{name}")["spec"]["ports"][0]["nodePort"])
+    finally:
+        cluster.kubectl("delete", f"deployment/{name}", f"service/{name}", "--wait=false")
+
+
+@contextmanager
+def asked(
+    cluster: Cluster,
+    name: str,
+    replicas: int,
+    ways: Sequence[str],
+    where: Mapping[str, str] = MappingProxyType({}),
+    **fields: object,
+) -> Iterator[list[Client]]:
+    """The same, with clients on the control plane that ask the node port of the first worker."""
+    with ExitStack() as stack:
+        port = stack.enter_context(served(cluster, name, replicas, where, **fields))
+        place = cluster.control_plane, cluster.address(cluster.workers[0]), port
+        yield [stack.enter_context(asking(cluster, way, *place)) for way in ways]
+
+
+def pods(cluster: Cluster, name: str, node: str = "") -> list[str]:
+    """The names of its pods, those on one node if one is named."""
+    listed = cluster.listed("pods", f"app={name}")
+    return [
+        item["metadata"]["name"]
+        for item in listed
+        if item["spec"]["nodeName"] == (node or item["spec"]["nodeName"])
+    ]
+
+
+def only(cluster: Cluster, name: str, replicas: int) -> None:
+    """Wait until there are no more pods than these: the old ones have ended."""
+    deadline = time.monotonic() + PATIENCE
+    while len(there := pods(cluster, name)) != replicas:
+        assert time.monotonic() < deadline, there
+        time.sleep(0.5)

@@ -1,138 +1,97 @@
-"""What only a cluster shows: kubelets, controllers, CoreDNS, and kproxy's DaemonSet among them.
+"""What only a cluster shows: controllers, a scheduler and kubelets move endpoints, and a client loses nothing by it.
 
-With ``--provider kind`` only; a machine that cannot have a cluster refuses that with what it lacks.
+In the stand-in cluster and in one of kind's by the same words; what differs is `tests.kind.cluster.Cluster`.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
 
 import pytest
 
-from tests.kind.kind import KindCluster as Cluster
-from tests.kind.kind import kind_cluster
-from tests.kind.load import Client, asking, container, deployment, service
+from tests.kind.cluster import Cluster
+from tests.kind.load import PORT, asked, asking, only, pods, served
+from tests.kind.providers import EVERYWHERE
 
-pytestmark = pytest.mark.kind
-
-ENOUGH = 100
-"""Answers that a client must have had before silence about failures means anything."""
-RESOLVE = "import socket; print(socket.getaddrinfo('kubernetes.default.svc.cluster.local', 443)[0][4][0])"
-
-
-@pytest.fixture(scope="module", params=["nftables", "iptables"])
-def cluster(
-    request: pytest.FixtureRequest, image: str, provider: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    assert provider == "kind"
-    with kind_cluster(image, tmp_path_factory.mktemp("cluster")) as made:
-        made.install(request.param)
-        made.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=300s")
-        made.rolled_out("deployment/coredns", "kube-system")
-        yield made
-
-
-def served(cluster: Cluster, image: str, name: str, replicas: int, **fields: object) -> int:
-    """A Deployment with a Service of type NodePort, ready; its node port."""
-    pod = {name: fields.pop(name) for name in ("nodeName",) if name in fields}
-    cluster.apply(deployment(name, image, replicas, **pod), service(name, type="NodePort", **fields))
-    cluster.rolled_out(f"deployment/{name}")
-    port = cluster.kubectl("get", "service", name, "-o", "jsonpath={.spec.ports[0].nodePort}")
-    return int(port)
-
-
-def steady(client: Client) -> None:
-    """Wait until it is under way, and nothing has failed yet."""
-    deadline = time.monotonic() + 60
-    while (seen := client.result())[0] < ENOUGH:
-        assert time.monotonic() < deadline, seen
-        time.sleep(1)
-
-
-def lost_nothing(client: Client, before: int) -> None:
-    good, bad = client.result()
-    assert good > before + ENOUGH
-    assert bad == []
-
-
-def test_names_are_resolved_by_coredns_through_the_proxy(cluster: Cluster, image: str) -> None:
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "resolve"},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container(image, RESOLVE)]}}},
-    }
-    cluster.apply(job)
-    cluster.kubectl("wait", "--for=condition=Complete", "job/resolve", "--timeout=120s")
-    assert cluster.kubectl("logs", "job/resolve").strip().startswith("10.96.")
+pytestmark = pytest.mark.parametrize("cluster", EVERYWHERE, indirect=True)
 
 
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])
-def test_a_rolling_update_loses_no_connection(cluster: Cluster, image: str, policy: str) -> None:
-    worker = cluster.workers[0]
-    name = f"rolling-{policy.lower()}"
-    port = served(cluster, image, name, 3, externalTrafficPolicy=policy, nodeName=worker)
-    url = f"http://{cluster.address(worker)}:{port}/"
-    with asking(cluster, image, url, cluster.control_plane) as client:
-        steady(client)
-        before, _ = client.result()
+def test_a_rolling_update_loses_no_connection(cluster: Cluster, policy: str) -> None:
+    name, worker = f"rolling-{policy.lower()}", cluster.workers[0]
+    where = {"nodeName": worker} if policy == "Local" else {}
+    with asked(cluster, name, 3, ("new",), where, externalTrafficPolicy=policy) as (client,):
+        before = client.steady()
+        old = pods(cluster, name)
+        assert before.pods == set(old)
         cluster.kubectl("rollout", "restart", f"deployment/{name}")
         cluster.rolled_out(f"deployment/{name}")
-        time.sleep(20)  # until the old ones have ended
-        lost_nothing(client, before)
+        only(cluster, name, 3)
+        client.lost_nothing(before)
+        new = set(pods(cluster, name))
+        assert new.isdisjoint(old)
+        client.until_only(new)
 
 
-def test_the_proxy_is_replaced_under_load_and_nothing_is_lost(cluster: Cluster, image: str) -> None:
-    port = served(cluster, image, "restarted", 4)
-    url = f"http://{cluster.address(cluster.workers[0])}:{port}/"
-    with asking(cluster, image, url, cluster.control_plane) as client:
-        steady(client)
-        before, _ = client.result()
-        cluster.kubectl("-n", "kube-system", "rollout", "restart", "daemonset/kproxy")
-        cluster.rolled_out("daemonset/kproxy", "kube-system")
-        lost_nothing(client, before)
-
-
-def test_a_drained_node_takes_its_endpoints_along_and_no_connection(cluster: Cluster, image: str) -> None:
+def test_a_drained_node_takes_its_endpoints_along_and_no_connection(cluster: Cluster) -> None:
     first, second = cluster.workers
-    port = served(cluster, image, "drained", 4)
-    with asking(cluster, image, f"http://{cluster.address(first)}:{port}/", cluster.control_plane) as client:
-        steady(client)
-        before, _ = client.result()
-        cluster.kubectl("drain", second, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=300s")
+    with asked(cluster, "drained", 4, ("new",)) as (client,):
+        before = client.steady()
+        assert before.nodes == {first, second}
+        cluster.kubectl("drain", second, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=240s")
         try:
-            time.sleep(5)
-            lost_nothing(client, before)
+            cluster.rolled_out("deployment/drained")
+            only(cluster, "drained", 4)
+            client.until_only(set(pods(cluster, "drained")))
+            assert client.lost_nothing(before).nodes == {first, second}
         finally:
             cluster.kubectl("uncordon", second)
 
 
-AWAY = {
-    "matchExpressions": [{"key": "service-proxy", "operator": "NotIn", "values": ["kproxy"]}],
-}
+def test_a_pod_that_says_it_is_not_ready_gets_nothing_until_it_is_again(cluster: Cluster) -> None:
+    with asked(cluster, "ready", 2, ("new",)) as (client,):
+        before = client.steady()
+        tired, other = pods(cluster, "ready")
+        assert before.pods == {tired, other}
+        itself = f"/api/v1/namespaces/default/pods/{tired}:{PORT}/proxy"
+        cluster.kubectl("get", "--raw", f"{itself}/be-unready")
+        cluster.kubectl("wait", "--for=condition=Ready=false", f"pod/{tired}", "--timeout=60s")
+        client.until_only({other})
+        assert cluster.kubectl("get", "--raw", f"{itself}/").split()[0] == tired, "it would have answered"
+        cluster.kubectl("get", "--raw", f"{itself}/be-ready")
+        client.until_only({tired, other})
+        client.lost_nothing(before)
 
 
-def test_kube_proxy_is_replaced_node_by_node_and_nothing_is_lost(
-    image: str, provider: str, tmp_path_factory: pytest.TempPathFactory
+@pytest.mark.parametrize("what", ["proxies", "apiserver"])
+def test_a_restart_loses_nothing_nor_misses_what_comes_after(cluster: Cluster, what: str) -> None:
+    with asked(cluster, what, 2, ("new", "held")) as clients:
+        before = [client.steady() for client in clients]
+        if what == "proxies":
+            cluster.restart_proxies()
+        else:
+            cluster.restart_apiserver()
+        cluster.kubectl("scale", f"deployment/{what}", "--replicas=4")
+        cluster.rolled_out(f"deployment/{what}")
+        clients[0].until_only(set(pods(cluster, what)))
+        for client, then in zip(clients, before, strict=True):
+            client.lost_nothing(then)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "hint"), [("PreferSameZone", "forZones"), ("PreferSameNode", "forNodes")]
+)
+def test_traffic_stays_near_by_the_hints_of_the_real_controller(
+    cluster: Cluster, distribution: str, hint: str
 ) -> None:
-    """The steps of docs/kind.md, under load."""
-    assert provider == "kind"
-    with kind_cluster(image, tmp_path_factory.mktemp("upgrade"), "iptables") as cluster:
-        cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=300s")
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [AWAY]}}
-        patch = {"spec": {"template": {"spec": {"affinity": {"nodeAffinity": required}}}}}
-        words = ("-n", "kube-system", "patch", "daemonset", "kube-proxy", "--patch-file=/dev/stdin")
-        cluster.kubectl(*words, stdin=json.dumps(patch))
-        cluster.rolled_out("daemonset/kube-proxy", "kube-system")
-        port = served(cluster, image, "upgraded", 4)
-        url = f"http://{cluster.address(cluster.workers[0])}:{port}/"
-        with asking(cluster, image, url, cluster.control_plane) as client:
-            steady(client)
-            for node in cluster.workers:
-                before, _ = client.result()
-                cluster.kubectl("label", "node", node, "service-proxy=kproxy")
-                cluster.install("iptables", {"service-proxy": "kproxy"})
-                time.sleep(10)
-                lost_nothing(client, before)
+    near, far = cluster.workers
+    name = distribution.lower()
+    with served(cluster, name, 4), asking(cluster, "new", near, cluster.cluster_ip(name), 80) as client:
+        before = client.steady()
+        assert before.nodes == {near, far}
+        patch = json.dumps({"spec": {"trafficDistribution": distribution}})
+        cluster.kubectl("patch", f"service/{name}", "-p", patch)
+        client.until_only(set(pods(cluster, name, near)))
+        (item,) = cluster.listed("endpointslices", f"kubernetes.io/service-name={name}")
+        assert all(hint in endpoint["hints"] for endpoint in item["endpoints"])
+        client.lost_nothing(before)

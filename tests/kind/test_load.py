@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import sys
 import time
@@ -14,64 +13,86 @@ import pytest
 
 from kproxy.lab.namespaces import Namespace, create
 from kproxy.lab.processes import Process, spawn
-from tests.kind.load import CLIENT, PORT, SERVER
+from tests.kind.load import CLIENT, PORT, SERVER, Client
+
+NAMES = {"NODE_NAME": "node", "POD_NAME": "it"}
+LOSE_THE_FIRST = f"""
+table inet lose {{
+  set seen {{ type inet_service; flags dynamic; timeout 60s; }}
+  chain input {{
+    type filter hook input priority 0
+    tcp dport {PORT} tcp flags syn tcp sport != @seen add @seen {{ tcp sport }} drop
+  }}
+}}
+"""
 
 Start = Callable[..., Process]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def namespace() -> Iterator[Namespace]:
+    made = create("cluster")
+    made.run(("ip", "link", "set", "lo", "up"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def start(namespace: Namespace, tmp_path: Path) -> Iterator[Start]:
     """Starts a script in a network of the test's own."""
-    namespace: Namespace = create("cluster")
-    namespace.run(("ip", "link", "set", "lo", "up"))
     started: list[Process] = []
 
     def script(text: str, *words: str) -> Process:
-        command = [sys.executable, "-c", text, *words]
-        process = spawn(command, namespace, log=tmp_path / "log", env={"NODE_NAME": "node"})
-        started.append(process)
-        return process
+        log = tmp_path / f"log-{len(started)}"
+        started.append(spawn([sys.executable, "-c", text, *words], namespace, log=log, env=NAMES))
+        return started[-1]
 
     yield script
     for process in started:
         process.kill()
         asyncio.run(process.wait())
-    namespace.close()
 
 
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+@pytest.fixture
+def ask(start: Start) -> Callable[[str], Client]:
+    def client(way: str) -> Client:
+        log = start(CLIENT, way, "127.0.0.1", str(PORT)).log
+
+        def last() -> str:
+            return (log.read_text().splitlines(keepends=True) or [""])[-1]
+
+        return Client(lambda: text if (text := last()).endswith("\n") else "")
+
+    return client
 
 
-def test_a_client_counts_answers_and_tells_what_failed(start: Start, tmp_path: Path) -> None:
-    result = tmp_path / "result"
-
-    def seen() -> tuple[int, list[str]]:
-        if not result.exists():
-            return 0, []
-        read = json.loads(result.read_text())
-        return read["good"], read["bad"]
-
-    server = start(SERVER)
-    start(CLIENT, f"http://127.0.0.1:{PORT}/", str(result))
-    until(lambda: seen()[0] > 20)
-    failed_before = len(seen()[1])  # while the server was starting
+@pytest.mark.parametrize("way", ["new", "held", "udp"])
+def test_a_client_counts_answers_and_who_gave_them_and_what_is_lost(
+    start: Start, ask: Callable[[str], Client], way: str
+) -> None:
+    server, client = start(SERVER), ask(way)
+    before = client.steady()
+    assert (before.pods, before.nodes) == ({"it"}, {"node"})
+    assert client.lost_nothing(before).since(before).pods == {"it"}
     server.kill()
-    until(lambda: len(seen()[1]) > failed_before)
-    assert "refused" in seen()[1][-1]
+    client.until(lambda seen: seen.lost > before.lost + 3, "losing")
+    with pytest.raises(AssertionError, match="refused"):
+        client.lost_nothing(before)
 
 
-def test_a_server_goes_on_while_it_is_terminating(start: Start, tmp_path: Path) -> None:
-    result = tmp_path / "result"
-    server = start(SERVER)
-    start(CLIENT, f"http://127.0.0.1:{PORT}/", str(result))
-    until(lambda: result.exists() and json.loads(result.read_text())["good"] > 20)
-    before = json.loads(result.read_text())
+def test_a_packet_that_had_to_be_sent_again_is_a_loss(
+    start: Start, ask: Callable[[str], Client], namespace: Namespace
+) -> None:
+    start(SERVER)
+    client = ask("new")
+    before = client.steady()
+    namespace.run(("nft", "-f", "-"), LOSE_THE_FIRST)
+    assert "sent again" in client.until(lambda seen: seen.lost > before.lost, "losing").said
+
+
+def test_a_server_goes_on_while_it_is_terminating(start: Start, ask: Callable[[str], Client]) -> None:
+    server, client = start(SERVER), ask("new")
+    before = client.steady()
     server.signal(signal.SIGTERM)
     time.sleep(1)
-    after = json.loads(result.read_text())
-    assert after["good"] > before["good"]
-    assert after["bad"] == before["bad"]
+    client.lost_nothing(before)

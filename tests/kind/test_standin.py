@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kproxy.lab.kube import MissingAssets
+from tests.kind import load
 from tests.kind.cluster import Cluster
-from tests.kind.load import deployment, service
-from tests.kind.standin.cluster import standin_cluster
+from tests.kind.load import asked, only, pods
+from tests.kind.providers import STANDIN
+from tests.kind.standin.cluster import StandIn, standin_cluster
 from tests.kind.standin.programs import programs
 from tests.leftovers import Leftovers
 
-pytestmark = pytest.mark.standin
+in_one = pytest.mark.parametrize("cluster", STANDIN[:1], indirect=True)
 
 SERVE = ["/usr/bin/python3", "-m", "http.server", "8080"]
 IGNORES_SIGTERM = [
@@ -25,30 +26,11 @@ IGNORES_SIGTERM = [
     "import signal; signal.signal(15, lambda *_: print('asked', flush=True)); signal.pause(); signal.pause()",
 ]
 
-ASK = "import sys, urllib.request as u; [print(u.urlopen(sys.argv[1]).read().decode()) for _ in range(40)]"
-SPREAD = {
-    "maxSkew": 1,
-    "topologyKey": "kubernetes.io/hostname",
-    "whenUnsatisfiable": "DoNotSchedule",
-    "labelSelector": {"matchLabels": {"app": "web"}},
-}
-
 
 def pod(name: str, command: list[str], **spec: object) -> dict[str, Any]:
     probe = {"tcpSocket": {"port": 8080}, "periodSeconds": 1} if command is SERVE else None
     container = {"name": "it", "image": "none", "command": command, "readinessProbe": probe}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"nodeName": "worker-1", "containers": [container], **spec},
-    }
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with standin_cluster("nftables") as made:
-        yield made
+    return load.pod(name, container, **{"nodeName": "worker-1", **spec})
 
 
 def run(cluster: Cluster, document: dict[str, Any]) -> str:
@@ -59,22 +41,25 @@ def run(cluster: Cluster, document: dict[str, Any]) -> str:
     return str(cluster.get(f"pod/{name}")["status"]["podIP"])
 
 
-def asked(cluster: Cluster, name: str) -> str:
+def answer(cluster: Cluster, name: str) -> str:
     return cluster.kubectl("get", "--raw", f"/api/v1/namespaces/default/pods/{name}:8080/proxy/")
 
 
+@in_one
 def test_a_pod_is_reached_through_the_api_server_and_its_log_is_read(cluster: Cluster) -> None:
     assert run(cluster, pod("plain", SERVE)).startswith("10.60.1.")
-    assert "Directory listing" in asked(cluster, "plain")
+    assert "Directory listing" in answer(cluster, "plain")
     assert '"GET / HTTP' in cluster.kubectl("logs", "plain")
 
 
+@in_one
 def test_a_pod_of_the_host_network_has_its_nodes_address(cluster: Cluster) -> None:
     assert run(cluster, pod("host", SERVE, hostNetwork=True)) == cluster.address("worker-1")
-    assert "Directory listing" in asked(cluster, "host")
+    assert "Directory listing" in answer(cluster, "host")
     cluster.kubectl("delete", "pod", "host")
 
 
+@in_one
 def test_a_pod_is_asked_to_end_then_made_to_and_its_address_is_the_next_ones(cluster: Cluster) -> None:
     address = run(cluster, pod("stubborn", IGNORES_SIGTERM, terminationGracePeriodSeconds=2))
     started = time.monotonic()
@@ -86,25 +71,27 @@ def test_a_pod_is_asked_to_end_then_made_to_and_its_address_is_the_next_ones(clu
     assert run(cluster, pod("heir", SERVE)) == address
 
 
-def test_a_deployment_is_scheduled_over_nodes_and_its_service_served_by_the_proxy(cluster: Cluster) -> None:
-    web = deployment("web", "none", 2)
-    web["spec"]["template"]["spec"]["topologySpreadConstraints"] = [SPREAD]
-    cluster.apply(web, service("web", type="NodePort"))
-    cluster.rolled_out("deployment/web")
-    port = cluster.get("service/web")["spec"]["ports"][0]["nodePort"]
-    url = f"http://{cluster.address('worker-1')}:{port}/"
-    ask = ["/usr/bin/python3", "-c", ASK, url]
-    cluster.apply(pod("ask", ask, nodeName=cluster.control_plane, hostNetwork=True, restartPolicy="Never"))
-    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/ask", "--timeout=30s")
-    assert set(cluster.kubectl("logs", "ask").split()) == set(cluster.workers)
+@in_one
+def test_a_client_loses_when_the_proxies_stand_still_in_a_rolling_update(cluster: StandIn) -> None:
+    """Positive control of tests.kind.test_cluster."""
+    with asked(cluster, "control", 2, ("new",)) as (client,):
+        before = client.steady()
+        with cluster.proxies_stopped():
+            cluster.kubectl("rollout", "restart", "deployment/control")
+            cluster.rolled_out("deployment/control")
+            only(cluster, "control", 2)
+            client.until(lambda seen: seen.lost > before.lost, "losing")
+        client.until_only(set(pods(cluster, "control")))
 
 
+@in_one
 def test_what_it_cannot_run_is_told(cluster: Cluster) -> None:
     cluster.apply(pod("image", [], restartPolicy="Never"))
     cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Failed", "pod/image", "--timeout=30s")
     assert "knows no images: give a command" in cluster.kubectl("logs", "image")
 
 
+@pytest.mark.standin
 def test_nothing_is_left_of_one_even_when_a_test_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

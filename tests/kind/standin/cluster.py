@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import tempfile
 import threading
@@ -32,6 +33,7 @@ from tests.kind.standin import wires
 from tests.kind.standin.kubelet import kubelet
 from tests.kind.standin.programs import ControlPlane, Programs, programs
 
+NO_IMAGE = "none"
 IDENTITIES = {
     node: Identity(
         node,
@@ -50,12 +52,24 @@ class StandIn(Cluster):
     proxies: Proxies
     loop: asyncio.AbstractEventLoop
 
-    def replace_proxies(self) -> None:
+    def restart_proxies(self) -> None:
         for node in wires.WORKERS:
             self._do(self._restart_proxy(node))
 
     def restart_apiserver(self) -> None:
         self._do(self.server.restart_apiserver())
+
+    @contextmanager
+    def proxies_stopped(self) -> Iterator[None]:
+        """Let them stand still, with the rules they have made."""
+        groups = [self.proxies.pid(node) for node in wires.WORKERS]
+        for group in groups:
+            os.killpg(group, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for group in groups:
+                os.killpg(group, signal.SIGCONT)
 
     async def _restart_proxy(self, node: str) -> None:
         await self.proxies.kill(node)
@@ -123,6 +137,7 @@ async def _opened(mode: str, subject: Subject, found: Programs, folder: Path) ->
             wires.CONTROL_PLANE,
             wires.WORKERS,
             str(found.kubectl),
+            NO_IMAGE,
             server,
             proxies,
             asyncio.get_running_loop(),

@@ -1,0 +1,10 @@
+"""Which clusters a test runs in: ``@pytest.mark.parametrize("cluster", EVERYWHERE, indirect=True)``."""
+
+from __future__ import annotations
+
+import pytest
+
+MODES = ("nftables", "iptables")
+STANDIN = [pytest.param(("standin", mode), marks=pytest.mark.standin, id=f"standin-{mode}") for mode in MODES]
+KIND = [pytest.param(("kind", mode), marks=pytest.mark.kind, id=f"kind-{mode}") for mode in MODES]
+EVERYWHERE = [*STANDIN, *KIND]

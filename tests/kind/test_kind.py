@@ -1,0 +1,62 @@
+"""What only a real cluster shows: CoreDNS, and kproxy's DaemonSet in the place of kube-proxy's.
+
+With ``--provider kind`` only; a machine that cannot have a cluster refuses that with what it lacks.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tests.kind.cluster import Cluster
+from tests.kind.kind import kind_cluster
+from tests.kind.load import asked, container
+from tests.kind.providers import KIND
+
+RESOLVE = "import socket; print(socket.getaddrinfo('kubernetes.default.svc.cluster.local', 443)[0][4][0])"
+
+
+@pytest.mark.parametrize("cluster", KIND, indirect=True)
+def test_names_are_resolved_by_coredns_through_the_proxy(cluster: Cluster) -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "resolve"},
+        "spec": {
+            "template": {
+                "spec": {"restartPolicy": "Never", "containers": [container(cluster.image, RESOLVE)]}
+            }
+        },
+    }
+    cluster.rolled_out("deployment/coredns", "kube-system")
+    cluster.apply(job)
+    cluster.kubectl("wait", "--for=condition=Complete", "job/resolve", "--timeout=120s")
+    assert cluster.kubectl("logs", "job/resolve").strip().startswith("10.96.")
+
+
+AWAY = {
+    "matchExpressions": [{"key": "service-proxy", "operator": "NotIn", "values": ["kproxy"]}],
+}
+
+
+@pytest.mark.kind
+def test_kube_proxy_is_replaced_node_by_node_and_nothing_is_lost(
+    image: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The steps of docs/kind.md, under load."""
+    with kind_cluster(image, tmp_path_factory.mktemp("upgrade"), "iptables") as cluster:
+        cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=300s")
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [AWAY]}}
+        patch = {"spec": {"template": {"spec": {"affinity": {"nodeAffinity": required}}}}}
+        words = ("-n", "kube-system", "patch", "daemonset", "kube-proxy", "--patch-file=/dev/stdin")
+        cluster.kubectl(*words, stdin=json.dumps(patch))
+        cluster.rolled_out("daemonset/kube-proxy", "kube-system")
+        with asked(cluster, "upgraded", 4, ("new",)) as (client,):
+            before = client.steady()
+            for node in cluster.workers:
+                cluster.kubectl("label", "node", node, "service-proxy=kproxy")
+                cluster.install("iptables", {"service-proxy": "kproxy"})
+                time.sleep(10)
+                client.lost_nothing(before)
