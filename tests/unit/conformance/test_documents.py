@@ -1,6 +1,7 @@
 """The pages on conformance say what the program does: options, results, placeholders, the catalogue."""
 
 import argparse
+import fnmatch
 import re
 import shlex
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from docs import generate, tables
 from kproxy import cli
 from kproxy.conformance.case import Feature, delivered_to
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.command import select
 from kproxy.conformance.reports.results import Result
 from kproxy.conformance.run import sample_size
 from kproxy.conformance.subject import PLACEHOLDERS, parse
@@ -142,3 +144,29 @@ def test_the_tutorials_say_commands() -> None:
 def test_a_command_of_a_tutorial_is_one_that_exists(path: Path) -> None:
     for words in commands(path):
         cli.parser().parse_args(words)
+
+
+def runs(path: Path) -> Iterator[tuple[list[str], str]]:
+    """What a page says to run of the catalogue's cases, and the text up to the end of its block."""
+    text = path.read_text(encoding="utf-8")
+    for line, printed in re.findall(
+        r"^\$ .*?kproxy (conformance run .+)\n((?:(?!```|\$ ).*\n)*)", text, re.MULTILINE
+    ):
+        if "--case " in line:
+            yield shlex.split(line), printed
+
+
+def test_the_tutorials_run_parts_of_the_catalogue() -> None:
+    sums = [re.findall(r"cases: .* in", printed) for path in TUTORIALS for _, printed in runs(path)]
+    assert sum(map(len, sums)) >= 2
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.name)
+def test_a_part_that_a_tutorial_runs_is_as_large_as_it_was(path: Path) -> None:
+    """Else its output is of another catalogue: walk it again."""
+    for words, printed in runs(path):
+        globs = cli.parser().parse_args(words).globs
+        for number, kinds in re.findall(r"^\S+ \(\w+\): (\d+) cases: (.*) in", printed, re.MULTILINE):
+            assert sum(map(int, re.findall(r"\d+", kinds))) == int(number)
+            known = [glob for glob in globs if any(fnmatch.fnmatchcase(case.id, glob) for case in CATALOGUE)]
+            assert not known or len(select(known, slow=False)) == int(number), words
