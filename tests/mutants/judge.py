@@ -22,7 +22,7 @@ from kproxy.conformance.reports.results import Report, Result
 from kproxy.conformance.run import Finding
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import Subject, load
-from kproxy.conformance.testbeds import netns, simulator
+from kproxy.conformance.testbeds import ground, netns, simulator
 from kproxy.conformance.world import World
 from kproxy.lab.processes import Xtables
 from kproxy.spec.clauses import TRANSITION_CLAUSES
@@ -98,7 +98,7 @@ def hurried() -> Iterator[None]:
     with (
         mock.patch.object(session, "_keep_evidence", evidence),
         mock.patch.multiple(netns, PATIENCE=PATIENCE, SLOW_PATIENCE=SLOW_PATIENCE),
-        mock.patch.object(netns, "AT_ONCE", AT_ONCE),
+        mock.patch.object(ground, "AT_ONCE", AT_ONCE),
     ):
         yield
 
