@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import tempfile
 from pathlib import Path
 
@@ -18,6 +19,9 @@ nox.needs_version = ">=2025.2"
 nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.stop_on_first_error = False
+
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+"""Told to end, nox would go alone; interrupted, it takes its tools along, and these their guests."""
 
 JUDGE_KPROXY = ("kproxy", "conformance", "run", "--proxy", "kproxy", "--mode")
 
