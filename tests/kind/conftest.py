@@ -23,6 +23,8 @@ from tests.kind.standin.cluster import standin_cluster
 from tests.kind.standin.programs import programs
 
 CANNOT_RUN = 2
+LAYERS = ("standin", "kind")
+"""Markers of the layers above containers, in the order they run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,10 +51,15 @@ def not_run(config: pytest.Config) -> dict[str, str]:
     return left_out
 
 
+def layer(item: pytest.Item) -> str:
+    """The least costly first."""
+    return next((mark for mark in LAYERS if item.get_closest_marker(mark)), "")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    marks = not_run(config)
-    left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in marks)]
-    items[:] = [item for item in items if item not in left_out]
+    left_out = [item for item in items if layer(item) in not_run(config)]
+    chosen = [item for item in items if item not in left_out]
+    items[:] = sorted(chosen, key=lambda item: ["", *LAYERS].index(layer(item)))
     config.hook.pytest_deselected(items=left_out)
 
 

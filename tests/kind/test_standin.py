@@ -14,7 +14,7 @@ from tests.kind.cluster import Cluster
 from tests.kind.load import asked, only, pods
 from tests.kind.providers import STANDIN
 from tests.kind.standin.cluster import StandIn, standin_cluster
-from tests.kind.standin.programs import programs
+from tests.kind.standin.programs import NAMES, programs
 from tests.leftovers import Leftovers
 
 in_one = pytest.mark.parametrize("cluster", STANDIN[:1], indirect=True)
@@ -104,7 +104,7 @@ def test_nothing_is_left_of_one_even_when_a_test_fails(
 
 
 def test_a_program_that_is_missing_is_told_with_where_it_is_had(tmp_path: Path) -> None:
-    for name in ("etcd", "kube-apiserver", "kubectl", "kube-scheduler"):
+    for name in {*NAMES} - {"kube-controller-manager"}:
         (tmp_path / name).touch(0o755)
     with pytest.raises(
         MissingAssets, match=r"no kube-controller-manager in .*: put that of https://dl\.k8s\.io/"

@@ -36,6 +36,8 @@ CONTROLLERS = (
     "taint-eviction-controller",
 )
 _OTHERS = ("kube-controller-manager", "kube-scheduler", "kubectl")
+NAMES = ("etcd", "kube-apiserver", *_OTHERS)
+"""Of all programs."""
 _SERVERS = "https://dl.k8s.io/release/v1.36.2/bin/linux/amd64/"
 _OF_THE_LAB = ("--service-node-port-range", "--advertise-address")
 
@@ -52,7 +54,10 @@ class Programs:
 
 def programs(environment: Mapping[str, str] = os.environ) -> Programs:
     """All programs of a stand-in cluster.  Raises `MissingAssets`, with what to do."""
-    server = find(environment)
+    try:
+        server = find(environment)
+    except MissingAssets as reason:
+        raise MissingAssets(f"{reason}; put {' and '.join(_OTHERS[:2])} of {_SERVERS} beside them") from None
     path = f"{environment[VARIABLE]}:{environment.get('PATH', os.defpath)}"
     found = {name: shutil.which(name, path=path) for name in _OTHERS}
     if missing := [name for name, place in found.items() if place is None]:
