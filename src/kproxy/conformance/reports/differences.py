@@ -55,8 +55,8 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
     if len(comparison.columns) > 1:
         number = len(comparison.differing)
         yield f"{number or 'none'} of {len(comparison.cases)} cases {'differs' if number == 1 else 'differ'}"
-    if comparison.unseen:
-        yield f"{len(comparison.unseen)} were judged in some runs only"
+    if number := len(comparison.unseen):
+        yield f"{number} {'was' if number == 1 else 'were'} judged in some runs only"
 
 
 def _sums(comparison: Comparison, letters: list[str]) -> Iterator[str]:

@@ -68,5 +68,11 @@ def test_a_person_is_told_what_differs_why_and_the_sums() -> None:
     ]
 
 
+def test_a_person_is_told_how_many_cases_were_not_judged_everywhere() -> None:
+    unseen = Result.NOT_RUNNABLE
+    assert "1 was judged in some runs only" in shown(run("a", Result.PASSED), run("b", unseen))
+    assert "2 were judged in some runs only" in shown(run("a", Result.PASSED), run("b", unseen, unseen))
+
+
 def test_one_run_has_nothing_to_differ_from() -> None:
     assert shown(run("a", Result.FAILED)) == ["my-proxy a  1 passed, 1 failed in 1.0 s"]
