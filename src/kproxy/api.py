@@ -31,7 +31,7 @@ LONGEST_NAME = 253
 """Characters of a name or a namespace: DNS subdomains, as the API server has them."""
 
 _NAME = r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?"
-_NAMES = re.compile(rf"(?:{_NAME}\n)*")
+_NAMES = re.compile(rf"(?:{_NAME}\n)*+")
 
 
 class Metadata(_Object, frozen=True):
@@ -314,13 +314,16 @@ def _key_of_broken(raw: bytes | msgspec.Raw) -> Key:
 
 
 def _any_text(raw: msgspec.Raw) -> str:
-    """A string's text; of anything else its JSON.  Not longer than a name can be."""
+    """A string's text; of anything else its JSON in brackets.
+
+    No other object's name: longer than a name can be where it is cut, and no name has brackets.
+    """
     written = bytes(raw).decode(errors="replace")
     try:
         text = msgspec.json.decode(written, type=str)
     except msgspec.DecodeError:
-        text = written
-    return text[:LONGEST_NAME]
+        text = f"({written})"
+    return text[: LONGEST_NAME + 1]
 
 
 class _List(msgspec.Struct, gc=False):
