@@ -11,6 +11,7 @@ from kproxy import api
 from kproxy.api import Cluster
 from kproxy.net import Family, Protocol
 from kproxy.state import Endpoint, Service, Snapshot, TrafficPolicy, changed_keys, normalise
+from kproxy.state.parts import FIRST, parts
 from tests.objects import cluster, endpoint, service, slice_of
 from tests.strategies import clusters, histories
 
@@ -58,9 +59,10 @@ def test_each_family_has_its_own_cluster_ip_in_either_order(addresses: list[str]
     assert web(service(cluster_ips=addresses), family=V6).cluster_ip == ip_address("fd00::1")
 
 
-def test_the_singular_cluster_ip_field_is_enough() -> None:
-    item = api.Service(api.Metadata("web", "test"), api.ServiceSpec(cluster_ip="10.96.0.7"))
-    assert web(item).cluster_ip == ip_address("10.96.0.7")
+@pytest.mark.parametrize(("text", "family"), [("10.96.0.7", V4), ("fd00::7", V6)])
+def test_the_singular_cluster_ip_field_is_enough(text: str, family: Family) -> None:
+    item = api.Service(api.Metadata("web", "test"), api.ServiceSpec(cluster_ip=text))
+    assert web(item, family=family).cluster_ip == ip_address(text)
 
 
 # ---------------------------------------------------------------- fields
@@ -330,6 +332,29 @@ def test_changed_keys_are_those_with_another_object(history: list[Cluster]) -> N
         assert changed_keys(old.slices, new.slices) == {
             key for key in keys if old.slices.get(key) is not new.slices.get(key)
         }
+
+
+# ---------------------------------------------------------------- the first parts of a large cluster
+
+
+@pytest.mark.parametrize("family", Family)
+def test_each_part_of_a_large_cluster_has_its_services_with_all_that_they_will_have(family: Family) -> None:
+    first_ip, pods = ("10.96.0.0", "10.0.0.") if family is V4 else ("fd96::", "fd00::")
+    names = [f"s{number:03}" for number in range(FIRST + 10)]
+    services = [service(name, [str(ip_address(first_ip) + number)]) for number, name in enumerate(names)]
+    slices = [
+        slice_of(
+            endpoint(f"{pods}{number}"), service=name, name=f"{name}-{number}", address_type=family.value
+        )
+        for name in names
+        for number in (1, 2)
+    ]
+    item = cluster(*services, *slices)
+    first, last = parts(item, family)
+    assert last is item
+    early, late = (normalise(part, family).services for part in (first, last))
+    assert list(early.items()) == list(late.items())[:FIRST]
+    assert all(len(one.ports[0].endpoints) == 2 for one in early.values())
 
 
 # ---------------------------------------------------------------- changes, one by one

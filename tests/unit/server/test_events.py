@@ -83,6 +83,25 @@ def test_changes_carry_object_and_version() -> None:
     assert deleted == Changed(Removed(("default", "b")), "2")
 
 
+NOT_ONLY_ADDED = (
+    ("MODIFIED", service("a")),
+    ("DELETED", service("a")),
+    ("BOOKMARK", {"metadata": {"resourceVersion": "12"}}),
+    ("ERROR", {"metadata": {}, "code": 410}),
+    ("ADDED", BAD),
+    ("ADDED", service("a\nb")),
+)
+
+
+@pytest.mark.parametrize("other", NOT_ONLY_ADDED, ids=lambda event: event[0])
+def test_lines_that_do_nothing_but_add_objects_are_told_from_all_others(other: tuple[str, object]) -> None:
+    found = Decoder(Service).added(lines(("ADDED", service("a")), ("ADDED", service("b"))))
+    assert found is not None
+    assert list(found) == [("default", "a"), ("default", "b")]
+    assert names(found.values()) == ["a", "b"]
+    assert Decoder(Service).added(lines(("ADDED", service("a")), other)) is None
+
+
 def test_a_bad_object_among_events_is_set_aside_with_its_version() -> None:
     before, bad, after = Decoder(Service).events(
         lines(("ADDED", service("a")), ("MODIFIED", BAD), ("ADDED", service("b")))

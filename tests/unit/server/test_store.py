@@ -133,6 +133,15 @@ def test_the_service_a_slice_belongs_to_is_read_from_a_label(store: Store, feed:
     assert feed.pending is not None
 
 
+def test_another_label_beside_one_that_is_read_wakes_nobody(store: Store, feed: Feed) -> None:
+    mine = {"kubernetes.io/service-name": "a"}
+    store.apply(EndpointSlice, [endpoint_slice("x", labels=mine)])
+    feed.take()
+    feed.applied()
+    store.apply(EndpointSlice, [endpoint_slice("x", labels=mine | {"app": "web"})])
+    assert feed.pending is None
+
+
 def test_removing_what_is_not_known_wakes_nobody(store: Store, feed: Feed) -> None:
     store.apply(Service, [Removed(("default", "nobody"))])
     assert feed.pending is None

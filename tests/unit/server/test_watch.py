@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kproxy import host
-from kproxy.api import EndpointSlice, Service
+from kproxy.api import EndpointSlice, Service, ServicePort
 from kproxy.server import watch
 from kproxy.server.client import ApiClient
 from kproxy.server.credentials import Authorizer
@@ -321,6 +321,16 @@ def test_a_bad_object_among_the_initial_events_costs_no_other(store: Store) -> N
         watcher(script, store).step()
     assert names(store) == {"b"}
     assert len(store.cluster().rejected) == 1
+
+
+def test_what_changes_or_goes_before_the_initial_events_end_is_not_as_it_was_added(store: Store) -> None:
+    first = [event("ADDED", service(name, 1)) for name in "abc"]
+    later = event("DELETED", service("a", 2)), event("MODIFIED", service("b", 3, port=81))
+    with serving(stream(*first, b"".join(later), initial(4))) as script:
+        watcher(script, store).step()
+    assert names(store) == {"b", "c"}
+    ports = store.cluster().services["default", "b"].spec.ports
+    assert ports == [ServicePort(port=81)]
 
 
 def test_events_that_come_together_are_one_change(store: Store) -> None:
