@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from kproxy.net import Address
 
 DEFAULT_TIMEOUT = 60.0
+"""Seconds a command may take."""
 
 _PIPE_BYTES = 1 << 20
 """What a tool may be given ahead of its reading, so that neither waits for the other: as much as the kernel lets anybody have."""
-"""Seconds a command may take."""
 
 _SYSCTL_ROOT = Path("/proc/sys")
 _STDERR_SHOWN = 2000

@@ -27,7 +27,7 @@ def _service_plan(
 ) -> ServicePlan:
     frontends = []
     for frontend in _Port(service, port, settings, *_pools(service, port, settings, notes)).frontends():
-        known = len(taken)
+        known = len(taken)  # an address is slow to look up: once is enough
         taken.add((frontend.address, frontend.port, port.protocol))
         if len(taken) > known:
             frontends.append(frontend)

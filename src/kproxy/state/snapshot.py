@@ -99,9 +99,8 @@ def _reindex(
             continue
         kept = [item for item in index.get(owner, ()) if slices.get(key_of(item)) is item]
         whole = {item.metadata.name: item for item in (*kept, *group)}
-        if (
-            whole
-        ):  # the objects that are there now, not equal ones from before: they are known again by identity
+        if whole:
+            # the objects that are there now, not equal ones from before: they are known again by identity
             index[owner] = tuple(whole[name] for name in sorted(whole))
         else:
             index.pop(owner, None)

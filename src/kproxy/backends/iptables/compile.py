@@ -108,7 +108,7 @@ class EndpointKind(NamedTuple):
 
 
 class PoolChain(NamedTuple):
-    """The chain that chooses among ``targets``, after its ``first`` rules; what `jumps` makes the rest of."""
+    """The chain that chooses among ``targets``, after its ``first`` rules; `pool_chain` makes the others."""
 
     name: ChainName
     first: tuple[Rule, ...]

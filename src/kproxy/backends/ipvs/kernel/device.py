@@ -86,8 +86,8 @@ class News:
     def any(self) -> bool:
         """Whether there was a change since the last call, or so many that some went unheard."""
         heard = self._listener.heard()
-        if heard is None:
-            return True
+        if not heard:
+            return heard is None
         index = _index() or -1
         told = (found.payload for data in heard for found in messages(data))
         return any(_ADDRESS_HEADER.unpack_from(payload)[4] != index for payload in told)
