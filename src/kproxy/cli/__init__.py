@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 
 from kproxy import __version__
@@ -19,7 +20,7 @@ Command = Callable[[argparse.Namespace], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code."""
+    """Run a command; returns the exit code, 2 for what nobody has thought of."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["run"]:
         return _run(words[1:])
@@ -31,6 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 141
+    except Exception:  # noqa: BLE001 (Python's own status is 1, which says that a case failed)
+        traceback.print_exc()
+        sys.stderr.write("kproxy: this is a mistake of kproxy's, or of this machine; nothing was judged\n")
+        return 2
 
 
 def parser() -> argparse.ArgumentParser:

@@ -293,12 +293,12 @@ def listing(globs: Sequence[str], regressions: Sequence[str] = (), *, json: str)
         held = holding(regressions)
         cases = [case for case in matching(globs) if not held or case.regressions & held]
         Outputs(json=json).check()
+        if json:
+            put(document.text(document.of_catalogue(cases)), json)
+        else:
+            _print_cases(cases, Console())
     except (CannotRun, CannotWrite) as reason:
         return cannot_run(reason)
-    if json:
-        put(document.text(document.of_catalogue(cases)), json)
-    else:
-        _print_cases(cases, Console())
     return 0
 
 

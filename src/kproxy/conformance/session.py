@@ -151,7 +151,7 @@ async def _profile(
                 progress = await run(
                     testbed, able, lambda text: tick(f"{profile.name}: {text}"), again=session.ask_again
                 )
-                folders = await _keep_evidence(session, testbed, progress)
+                folders = await _keep_evidence(session, testbed, progress, tick)
             entrance.served = True
         except NeverServed as reason:
             entrance.unserved.append(profile.name)
@@ -166,7 +166,7 @@ def _broken(case: Case, reason: str) -> CaseResult:
 
 
 async def _keep_evidence(
-    session: Session, testbed: Testbed, progress: Sequence[Progress]
+    session: Session, testbed: Testbed, progress: Sequence[Progress], tick: Callable[[str], None]
 ) -> Mapping[str, Path]:
     folders: dict[str, Path] = {}
     for entry in progress:
@@ -175,9 +175,13 @@ async def _keep_evidence(
             if case not in folders:
                 shutil.rmtree(session.evidence / case, ignore_errors=True)  # of an earlier run
             folder = session.evidence / case / entry.instance.family.value
-            folder.mkdir(parents=True, exist_ok=True)
-            await testbed.evidence(entry.instance, folder)
-            folders[case] = folder.parent
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                await testbed.evidence(entry.instance, folder)
+            except OSError as error:  # a full disk takes no verdict away
+                tick(f"no evidence of {entry.instance.name}: {error}")
+            else:
+                folders[case] = folder.parent
     return folders
 
 

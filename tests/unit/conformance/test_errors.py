@@ -88,6 +88,7 @@ COMMAND = b'command = ["sleep", "9"]\n'
             "x.toml:1: 'cluster-ip.*' is not of the form GLOB [MODE]  # REASON",
         ),
         (b"", "run --json /no/x.json", "--json /no/x.json: that is no file in a folder that exists"),
+        (b"", "list --json /dev/full", "/dev/full: No space left on device"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(
@@ -106,3 +107,35 @@ def test_what_is_wrong_is_told_in_one_line(
     assert streams.err.startswith("kproxy conformance: ")
     assert streams.err.count("\n") == 1
     assert streams.out == ""
+
+
+@pytest.mark.parametrize("form", ["json", "junit", "html"])
+def test_results_that_cannot_be_written_are_status_2(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("run", "--testbed", "simulator", "--mode", "nftables", "--case", "no-endpoints.cluster-ip-*")
+    assert main(["conformance", *words, f"--{form}", "/dev/full"]) == 2
+    streams = capsys.readouterr()
+    assert streams.err == "kproxy conformance: /dev/full: No space left on device\n"
+    assert "passed in" in streams.out, "they were told, at least"
+
+
+def test_a_comparison_that_cannot_be_written_is_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = str(tmp_path / "results.json")
+    words = ("run", "--testbed", "simulator", "--mode", "nftables", "--case", "no-endpoints.cluster-ip-*")
+    main(["conformance", *words, "--json", results])
+    assert main(["conformance", "report", results, "--markdown", "/dev/full"]) == 2
+    assert "kproxy conformance report: /dev/full: No space left on device" in capsys.readouterr().err
+
+
+def test_what_nobody_has_thought_of_is_no_failed_case(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def breaks(_: object) -> int:
+        raise LookupError("nobody knows")
+
+    monkeypatch.setattr("kproxy.conformance.command.run", breaks)
+    assert main(["conformance", "run"]) == 2
+    told = capsys.readouterr().err
+    assert "LookupError: nobody knows" in told
+    assert told.endswith("nothing was judged\n")

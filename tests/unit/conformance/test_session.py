@@ -114,6 +114,14 @@ def test_a_case_that_cannot_be_observed_is_broken_with_the_reason(tmp_path: Path
     assert result_of(report).reason == "the capture is full"
 
 
+def test_evidence_that_cannot_be_kept_takes_no_verdict_away(tmp_path: Path) -> None:
+    occupied = tmp_path / "evidence"
+    occupied.write_text("a file is in its place", encoding="utf-8")
+    report = report_on([ONE, TWO], opener(Scripted(always(Failure.RESET))), occupied)
+    assert verdicts(report) == {"group.one": Result.FAILED, "group.two": Result.FAILED}
+    assert result_of(report).evidence == ""
+
+
 def test_each_profile_is_opened_once_and_none_for_cases_that_are_not_run(tmp_path: Path) -> None:
     opened: list[str] = []
     unclaimed = small_case(id="group.x", features={Feature.SCTP}, profile=Profile(name="idle"))

@@ -19,12 +19,12 @@ def report(files: Sequence[str], outputs: Outputs) -> int:
     try:
         outputs.check()
         comparison = compare(load(files))
+        differences.show(comparison, Console(stderr=outputs.takes_standard_output))
+        write_comparison(comparison, outputs)
     except (BadResults, CannotWrite) as reason:
         console = Console(stderr=True)
         console.print(f"kproxy conformance report: {reason}", style="bold", markup=False, soft_wrap=True)
         return CANNOT_RUN
-    differences.show(comparison, Console(stderr=outputs.takes_standard_output))
-    write_comparison(comparison, outputs)
     return 0
 
 

@@ -33,7 +33,7 @@ class Outputs:
     @property
     def places(self) -> Mapping[str, str]:
         """Those that are wanted, by the name of the form."""
-        named = {field.name: str(getattr(self, field.name)) for field in fields(self)}
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: where for name, where in named.items() if where}
 
     @property
@@ -60,7 +60,7 @@ _RENDER: Mapping[str, Callable[[Comparison], str]] = {"junit": junit.render, "ma
 
 
 def write(result: document.Json, outputs: Outputs) -> None:
-    """Write a run's document, or that of several, in all forms that are wanted."""
+    """Write a run's document, or that of several, in all forms that are wanted.  Raises `CannotWrite`."""
     if not outputs.places:
         return
     data = document.text(result)
@@ -70,7 +70,7 @@ def write(result: document.Json, outputs: Outputs) -> None:
 
 
 def write_comparison(comparison: Comparison, outputs: Outputs) -> None:
-    """Write runs beside one another in all forms that are wanted but JSON."""
+    """Write runs beside one another in all forms that are wanted but JSON.  Raises `CannotWrite`."""
     for name, render in _RENDER.items():
         if where := outputs.places.get(name):
             put(render(comparison).encode(), where)
@@ -105,9 +105,12 @@ def _beginning(path: Path) -> str:
 
 
 def put(data: bytes, where: str) -> None:
-    """Write to a file, or to standard output (``-``)."""
+    """Write to a file, or to standard output (``-``).  Raises `CannotWrite`."""
     if where == STANDARD_OUTPUT:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
-    else:
+        return
+    try:
         Path(where).write_bytes(data)
+    except OSError as error:
+        raise CannotWrite(f"{where}: {error.strerror}") from error
