@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import eventually
 
 MARK = "KPROXY_TEST_STARTED_BY"
 """Inherited by whatever a test starts, and looked for in every process of the machine."""
@@ -24,13 +24,6 @@ PATIENCE = 60.0
 _SHARED = (Path("/dev/shm"), Path("/var/tmp"), Path("/run/netns"), Path.home() / ".uml")  # noqa: S108 (looked at only)
 _OURS = ("vm_file", "kproxy", "uml")
 """What files begin with that guests and labs could leave in places that others use too."""
-
-
-def eventually(true: Callable[[], bool], patience: float = PATIENCE) -> bool:
-    deadline = time.monotonic() + patience
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return true()
 
 
 class Leftovers:
@@ -53,7 +46,7 @@ class Leftovers:
 
     def gone(self) -> bool:
         """Whether all of it goes within `PATIENCE`."""
-        return eventually(lambda: not self.now())
+        return eventually(lambda: not self.now(), PATIENCE, every=0.05)
 
     def _processes(self) -> list[str]:
         """Who has the mark, or is where somebody was who had it: a guest's programs have no environment here."""

@@ -19,11 +19,12 @@ from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.lab import topology
 from kproxy.lab.processes import Xtables
-from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+from kproxy.spec.outcome import Outcome
 from kproxy.trace import live
-from kproxy.trace.answer import Answer, Decision, answer
+from kproxy.trace.answer import Answer, answer
 from kproxy.trace.sources import Known
 from kproxy.trace.state import Packet
+from tests.traced import outcome
 
 if TYPE_CHECKING:  # pytest would take it for a class of tests
     from kproxy.conformance.testbed import Testbed
@@ -47,7 +48,7 @@ def chosen() -> list[Case]:
 
 
 class Foretelling:
-    """The lab's testbed, which asks `trace` about each probe before it is sent."""
+    """The lab's testbed, which asks `trace` about each probe that is sent, by rules read before."""
 
     def __init__(self, testbed: NetnsTestbed, read: Callable[[NetnsTestbed, str], Known]) -> None:
         self._testbed, self._read = testbed, read
@@ -86,20 +87,7 @@ class Foretelling:
 
 def outcomes(found: Answer) -> frozenset[Outcome]:
     """All that may happen, in the specification's words."""
-    return frozenset(_outcome(one) for one in found.decisions)
-
-
-def _outcome(one: Decision) -> Outcome:
-    match one.kind:
-        case "rejected":
-            return Failure.REJECTED
-        case "dropped":
-            return Failure.DROPPED
-        case "translated":
-            source = Source.MASQUERADED if one.masqueraded else Source.PRESERVED
-            return Delivered(one.destination, one.port, source)
-        case _:
-            return Failure.UNTOUCHED
+    return frozenset(outcome(one) for one in found.decisions)
 
 
 def read_inside(testbed: NetnsTestbed, node: str) -> Known:

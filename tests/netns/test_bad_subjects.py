@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.leftovers import eventually
 from tests.netns.test_isolation import processes
+from tests.waiting import eventually
 
 KPROXY = "{python} -m kproxy run --config {config}"
 HANGS = "trap '' TERM INT HUP; echo I listen to nobody; while :; do sleep 1; done"

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -36,6 +36,7 @@ from kproxy.lab.observation import (
 )
 from kproxy.lab.processes import Xtables, listen, run_in, spawn, xtables_directory
 from kproxy.net import Address, Family, Protocol
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.netns.conftest import Bench
@@ -438,15 +439,15 @@ def test_a_program_runs_in_its_namespace_can_be_paused_and_leaves_its_output(
     log = tmp_path / "proxy.log"
     script = "ip -br address show eth0; echo $GREETING; echo $XTABLES_LOCKFILE; exec sleep 60"
     process = spawn(("sh", "-c", script), node, log=log, env={"GREETING": "hello"})
-    _wait_until(lambda: ".lock" in log.read_text())
+    assert eventually(lambda: ".lock" in log.read_text())
     address, greeting, lock = log.read_text().splitlines()
     assert "172.18.0.3/24" in address
     assert greeting == "hello"
     assert Path(lock).parent == tmp_path
     process.stop()
-    _wait_until(lambda: _state(process.pid) == "T")
+    assert eventually(lambda: _state(process.pid) == "T")
     process.resume()
-    _wait_until(lambda: _state(process.pid) == "S")
+    assert eventually(lambda: _state(process.pid) == "S")
     process.kill()
     assert bench.run(process.wait()) == -signal.SIGKILL
 
@@ -527,17 +528,10 @@ time.sleep(1000)
     assert lab.stdout is not None
     with lab.stdout:
         pid = int(lab.stdout.readline())
-        _wait_until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+        assert eventually(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
         lab.kill()
         lab.wait()
-    _wait_until(lambda: _state(pid) in {"", "Z"})
-
-
-def _wait_until(condition: Callable[[], bool], seconds: float = 3) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert eventually(lambda: _state(pid) in {"", "Z"})
 
 
 def _state(pid: int) -> str:

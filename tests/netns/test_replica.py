@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.dumps import dump
+from tests.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "cluster.yaml"
 SERVICES = 30
@@ -66,15 +67,6 @@ def processes_of(directory: str) -> list[str]:
 def directory_of(name: str) -> str:
     told = in_lab(name, "node/node-a", "sh", "-c", "echo $KUBECONFIG").stdout.strip()
     return str(Path(told).parents[1])
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def test_a_lab_is_visited_from_another_shell_and_ends_without_a_trace(

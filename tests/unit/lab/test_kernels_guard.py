@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kproxy.lab.kernels import guard
+from tests.waiting import eventually
 
 PATIENCE = 10.0
 KERNEL = (
@@ -61,13 +61,6 @@ class Guarded:
         for stream in (self.process.stdin, self.process.stdout):
             assert stream
             stream.close()
-
-
-def eventually(true: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return true()
 
 
 @pytest.fixture

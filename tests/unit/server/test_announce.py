@@ -14,6 +14,7 @@ from kproxy.server.ports_set_up import HEALTH, METRICS, CannotListen
 from kproxy.server.recorder import Recorder, node_reference
 from kproxy.server.store import Store
 from tests.objects import service
+from tests.waiting import eventually
 
 
 class Poster:
@@ -36,9 +37,7 @@ def announcer(store: Store | None = None) -> tuple[Announcer, Poster]:
 
 
 def sent(made: Announcer, poster: Poster) -> list[tuple[str, str, str, str]]:
-    deadline = time.monotonic() + 5
-    while not made.recorder.idle and time.monotonic() < deadline:
-        time.sleep(0.001)
+    assert eventually(lambda: made.recorder.idle, every=0.001)
     return poster.events
 
 

@@ -14,6 +14,7 @@ import yaml
 
 from kproxy import __version__
 from tests.unit.server.scripted import Answer, Script, serving
+from tests.waiting import eventually
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 UNTOUCHED = (
@@ -43,13 +44,6 @@ def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], Script]]:
                 yield process, script
             finally:
                 process.kill()
-
-
-def eventually(holds: object, seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds() and time.monotonic() < deadline:  # type: ignore[operator]
-        time.sleep(0.02)
-    assert holds()  # type: ignore[operator]
 
 
 def test_the_version_is_one_line_and_comes_before_everything_else() -> None:
@@ -129,7 +123,7 @@ def test_json_lines_are_json(tmp_path: Path) -> None:
 
 def test_the_master_flag_says_where_the_api_server_is() -> None:
     with running("--hostname-override=n1") as (process, script):
-        eventually(lambda: len(script.asked) >= 3)
+        assert eventually(lambda: len(script.asked) >= 3)
         assert process.poll() is None
     assert {path for path, _ in script.asked} >= {"/api/v1/services", "/api/v1/nodes"}
 
@@ -141,13 +135,13 @@ def test_the_master_flag_beats_the_kubeconfig_whose_token_is_used(tmp_path: Path
         " clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {token: abc}}]}"
     )
     with running(f"--kubeconfig={kubeconfig}") as (_, script):
-        eventually(lambda: len(script.asked) >= 3)
+        assert eventually(lambda: len(script.asked) >= 3)
     assert script.headers[0]["Authorization"] == "Bearer abc"
 
 
 def test_the_process_is_as_likely_to_be_killed_as_it_was_told() -> None:
     with running() as (process, script):
-        eventually(lambda: script.asked)
+        assert eventually(lambda: script.asked)
         assert Path(f"/proc/{process.pid}/oom_score_adj").read_text().strip() == "500"
     assert Path("/proc/self/oom_score_adj").read_text().strip() != "500"
 
@@ -160,7 +154,7 @@ def test_a_changed_file_ends_the_daemon_with_status_1(tmp_path: Path) -> None:
     )
     config.write_text(text)
     with running(f"--config={config}") as (process, script):
-        eventually(lambda: script.asked)
+        assert eventually(lambda: script.asked)
         os.utime(config)
         time.sleep(1.5)
         assert process.poll() is None, "the same content is no change"

@@ -2,8 +2,7 @@
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPResponse
@@ -14,6 +13,7 @@ import pytest
 from kproxy.server import ports as ports_module
 from kproxy.server.ports import Ports, keep_listening
 from kproxy.server.ports_http import LONGEST_HEAD, Answer, Request, text
+from tests.waiting import eventually
 
 FOUR, SIX = ip_address("127.0.0.1"), ip_address("::1")
 
@@ -60,13 +60,6 @@ def ask(
         connection.request(method, path, headers=headers)
         response = connection.getresponse()
         return response, response.read()
-
-
-def until(true: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 5
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return true()
 
 
 def listens(port: int, host: str = "127.0.0.1") -> bool:
@@ -141,7 +134,7 @@ def test_clients_that_say_nothing_hold_nobody_up_and_are_let_go(
         silent.sendall(b"GET / HT")
         assert ask(port)[0].status == 200
         assert silent.recv(1) == b""
-    assert until(lambda: not ports._conversations)
+    assert eventually(lambda: not ports._conversations)
 
 
 def test_of_too_many_clients_the_oldest_goes(
@@ -149,7 +142,7 @@ def test_of_too_many_clients_the_oldest_goes(
 ) -> None:
     monkeypatch.setattr(ports_module, "MOST_AT_ONCE", 2)
     with socket.create_connection(("127.0.0.1", port), 5) as first:
-        assert until(lambda: len(ports._conversations) == 1)
+        assert eventually(lambda: len(ports._conversations) == 1)
         with (
             socket.create_connection(("127.0.0.1", port), 5),
             socket.create_connection(("127.0.0.1", port), 5) as third,
@@ -191,7 +184,7 @@ def test_an_address_that_is_taken_is_tried_again(
     with socket.create_server((host, 0), family=family) as taken:
         port = taken.getsockname()[1]
         keep_listening(ports, "health", (ip_address(host), port), echo, hard_fail=False)
-    assert until(lambda: listens(port, host))
+    assert eventually(lambda: listens(port, host))
 
 
 def test_an_address_that_is_taken_is_fatal_if_asked_for(ports: Ports) -> None:

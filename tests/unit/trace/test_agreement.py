@@ -6,8 +6,7 @@ specification by the same questions as the backends are.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
@@ -22,26 +21,22 @@ from kproxy.backends.nftables.diff import Rewrite
 from kproxy.backends.nftables.program import program as nft_program
 from kproxy.backends.nftables.rules import Constant, Remember
 from kproxy.backends.nftables.table import Table
-from kproxy.conformance.bind import instances
-from kproxy.conformance.case import Case
 from kproxy.conformance.fuzz.generate import worlds
-from kproxy.conformance.run import Finding, run
-from kproxy.conformance.subject import load
-from kproxy.conformance.testbeds.simulator import BACKENDS, Simulator
+from kproxy.conformance.testbeds.simulator import BACKENDS
 from kproxy.conformance.testbeds.simulator.walk import Compile, Node, Walk, Walked
 from kproxy.net import Packet
 from kproxy.plan import Plan
-from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
 from kproxy.trace import node as trace_node
-from kproxy.trace.answer import Decision, answer
+from kproxy.trace.answer import answer
 from kproxy.trace.sources import Source as Saved
 from kproxy.trace.sources import together
 from kproxy.trace.state import Packet as TracePacket
 from kproxy.trace.state import State
+from tests.traced import outcome
 from tests.unit.trace import saved
+from tests.unit.worlds.simulated import findings
 
 WORLDS = 30
-KPROXY = load("kproxy")
 
 Save = Callable[[Plan, int, Node], list[Saved]]
 
@@ -121,43 +116,6 @@ def remembered(state: State) -> frozenset[str]:
     told = [note for note in state.notes if note.words.startswith("puts the client in list ")]
     lists = {note.words.removeprefix("puts the client in list ") for note in told}
     return frozenset(lists | {note.chain.rpartition(" ")[2] for note in told})
-
-
-def outcome(one: Decision) -> Outcome:
-    match one.kind:
-        case "rejected":
-            return Failure.REJECTED
-        case "dropped":
-            return Failure.DROPPED
-        case "translated":
-            return Delivered(
-                one.destination, one.port, Source.MASQUERADED if one.masqueraded else Source.PRESERVED
-            )
-        case _ if (
-            one.masqueraded and not one.delivered
-        ):  # what stays on the node is its own, by whatever address
-            return Delivered(one.destination, one.port, Source.MASQUERADED)
-        case _:
-            return Failure.UNTOUCHED
-
-
-def findings(cases: Sequence[Case], mode: str) -> list[Finding]:
-    """What is not lawful and no known deviation, of what `trace` says about a mode's saved rules."""
-    able = [case for case in cases if not KPROXY.lacks(case, mode)]
-    profiles = {case.profile.name: case.profile for case in able}
-    progress = [
-        one
-        for name, profile in profiles.items()
-        for one in asyncio.run(
-            run(Simulator(profile, mode), instances([c for c in able if c.profile.name == name]))
-        )
-    ]
-    return [
-        finding
-        for one in progress
-        for finding in one.findings
-        if KPROXY.deviation(one.instance.case, mode, [finding.clauses]) is None
-    ]
 
 
 @pytest.mark.parametrize("mode", BACKENDS)

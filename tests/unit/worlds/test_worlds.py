@@ -5,51 +5,24 @@ Always the same worlds: others come by ``kproxy conformance fuzz --testbed simul
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import groupby
 
 import pytest
 
-from kproxy.conformance.bind import instances
 from kproxy.conformance.case import DROPPED, REJECTED, Case, Probe, Step
 from kproxy.conformance.fuzz.generate import worlds
-from kproxy.conformance.run import Finding, run
-from kproxy.conformance.subject import load
-from kproxy.conformance.testbeds.simulator import BACKENDS, Simulator
+from kproxy.conformance.run import Finding
+from kproxy.conformance.testbeds.simulator import BACKENDS
+from tests.unit.worlds.simulated import findings
 
 SEED, PART, PARTS = 2026, 200, 10
-AT_ONCE = 20
-KPROXY = load("kproxy")
 
 
 @cache
 def part(number: int) -> tuple[Case, ...]:
     """So many of the two thousand."""
     return tuple(worlds(SEED + number, PART))
-
-
-def labs(cases: Sequence[Case]) -> Iterator[list[Case]]:
-    """Cases of one configuration, few enough for rules that are walked one by one."""
-    for _, group in groupby(sorted(cases, key=lambda c: c.profile.name), key=lambda c: c.profile):
-        members = list(group)
-        yield from (members[at : at + AT_ONCE] for at in range(0, len(members), AT_ONCE))
-
-
-def findings(cases: Sequence[Case], mode: str) -> list[Finding]:
-    """What is not lawful and no known deviation, in rules of a mode."""
-    able = [case for case in cases if not KPROXY.lacks(case, mode)]
-    progress = [
-        one for lab in labs(able) for one in asyncio.run(run(Simulator(lab[0].profile, mode), instances(lab)))
-    ]
-    return [
-        finding
-        for one in progress
-        for finding in one.findings
-        if KPROXY.deviation(one.instance.case, mode, [finding.clauses]) is None
-    ]
 
 
 def told(finding: Finding) -> str:

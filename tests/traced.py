@@ -1,0 +1,22 @@
+"""What `kproxy trace` says a packet meets, in the specification's words."""
+
+from __future__ import annotations
+
+from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+from kproxy.trace.answer import Decision
+
+
+def outcome(one: Decision) -> Outcome:
+    source = Source.MASQUERADED if one.masqueraded else Source.PRESERVED
+    match one.kind:
+        case "rejected":
+            return Failure.REJECTED
+        case "dropped":
+            return Failure.DROPPED
+        case "translated":
+            return Delivered(one.destination, one.port, source)
+        case _ if one.masqueraded and not one.delivered:
+            # what stays on the node is its own, by whatever address
+            return Delivered(one.destination, one.port, source)
+        case _:
+            return Failure.UNTOUCHED

@@ -1,0 +1,37 @@
+"""Cases in the simulator: what its mode does otherwise than is lawful."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from kproxy.conformance.bind import instances
+from kproxy.conformance.case import Case
+from kproxy.conformance.run import Finding, run
+from kproxy.conformance.subject import load
+from kproxy.conformance.testbeds.simulator import Simulator
+
+AT_ONCE = 20
+KPROXY = load("kproxy")
+
+
+def findings(cases: Sequence[Case], mode: str) -> list[Finding]:
+    """What is not lawful and no known deviation, in rules of a mode."""
+    able = [case for case in cases if not KPROXY.lacks(case, mode)]
+    progress = [
+        one for lab in labs(able) for one in asyncio.run(run(Simulator(lab[0].profile, mode), instances(lab)))
+    ]
+    return [
+        finding
+        for one in progress
+        for finding in one.findings
+        if KPROXY.deviation(one.instance.case, mode, [finding.clauses]) is None
+    ]
+
+
+def labs(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    """Cases of one configuration, few enough for rules that are walked one by one."""
+    for _, group in groupby(sorted(cases, key=lambda c: c.profile.name), key=lambda c: c.profile):
+        members = list(group)
+        yield from (members[at : at + AT_ONCE] for at in range(0, len(members), AT_ONCE))
