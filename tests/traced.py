@@ -9,6 +9,8 @@ from kproxy.trace.answer import Decision
 def outcome(one: Decision) -> Outcome:
     source = Source.MASQUERADED if one.masqueraded else Source.PRESERVED
     match one.kind:
+        case "unknown":
+            raise AssertionError(one.how)  # what our own proxy writes is modelled
         case "rejected":
             return Failure.REJECTED
         case "dropped":

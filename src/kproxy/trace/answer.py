@@ -35,8 +35,8 @@ class Decision:
 
     @property
     def kind(self) -> str:
-        """``translated``, ``rejected``, ``dropped``, or ``untouched``: neither translated nor refused."""
-        refused = {Fate.REJECTED: "rejected", Fate.DROPPED: "dropped"}
+        """``translated``, ``rejected``, ``dropped``, ``untouched``: neither of these; or ``unknown``: it cannot be told."""
+        refused = {Fate.REJECTED: "rejected", Fate.DROPPED: "dropped", Fate.UNKNOWN: "unknown"}
         return refused.get(self.fate, "translated" if self.translated else "untouched")
 
 
@@ -75,7 +75,12 @@ def answer(node: Node, packet: Packet, assumed: Sequence[str] = ()) -> Answer:
         )
         known = decisions.get(key)
         decisions[key] = made if known is None else _more(known, made)
-    told = [*assumed, *sorted({one for way in ways for one in way.state.assumed})]
+    unasked = sorted(table.label for table in node.tables if not table.families)
+    told = [
+        *assumed,
+        *(f"table {label} changes nothing: its hooks are not modelled" for label in unasked),
+        *sorted({one for way in ways for one in way.state.assumed}),
+    ]
     ordered = sorted(
         decisions.values(), key=lambda one: (sorted(one.conditions), one.destination.packed, one.port)
     )

@@ -42,10 +42,10 @@ def trace(words: Words) -> int:
         known = _known(words)
         dump = read_objects(known.objects) if known.objects else None
         question = asked(Question(words.sender, words.target, words.via), known.node, dump)
+        found = answer(known.node, question.packet)  # rules are read when the packet comes to them
     except (CannotTrace, CannotRead, CannotExplain) as reason:
         sys.stderr.write(f"kproxy trace: {reason}\n")
         return CANNOT
-    found = answer(known.node, question.packet)
     names = _names(dump, known.node, question.packet) if dump is not None else None
     if words.output == "json":
         document = show.document(found, question, known.read, names)

@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kproxy.trace.node import Node
-from kproxy.trace.rules import (
-    Chance,
-    Collection,
-    InSet,
-    Is,
-    Match,
-    Random,
-    Recent,
-    Selector,
-    Unknown,
-    Value,
-    fits,
-)
+from kproxy.trace.patterns import Random, Selector, Value, fits
+from kproxy.trace.rules import Chance, Collection, InSet, Is, Match, Recent, Unknown
 from kproxy.trace.state import Absent, State, read
 
 
@@ -56,7 +45,12 @@ def _in_set(key: tuple[Selector, ...], which: Collection | None, state: State, n
     if which is None:
         return None
     values = next(keys(key, state, node))
-    return None if values is None else which.find(values) is not None
+    if values is None:
+        return None
+    found = which.find(values)
+    if found is None:
+        return False if which.whole else None
+    return not found.excluded
 
 
 def keys(key: tuple[Selector, ...], state: State, node: Node) -> Iterator[tuple[Value, ...] | None]:

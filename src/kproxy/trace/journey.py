@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kproxy.net import Address
+from kproxy.net import Address, Family
 from kproxy.trace.node import Node, Server, Virtual, VirtualKey, shares
 from kproxy.trace.rules import Chain, Point, Table
-from kproxy.trace.state import Effect, Note, Packet, State
+from kproxy.trace.state import Effect, Note, Packet, State, Tracked
 from kproxy.trace.walk import FINAL, Fate, Walk, Ways, merged
 from kproxy.trace.words import socket
 
@@ -26,6 +26,7 @@ NAT_PRIORITY = {
 }
 """Where nat chains are asked, whatever their own priority, which only orders them among themselves."""
 
+CONNTRACK_PRIORITY = -200
 IPVS_PRIORITY = {Point.INPUT: 99, Point.OUTPUT: -98}
 EARLIEST, LATEST = -(1 << 31), 1 << 31
 
@@ -51,23 +52,14 @@ class _Journey:
     node: Node
 
     def go(self, state: State) -> list[Way]:
-        if state.packet.own:
-            sent = replace(state, out=self._out(state.packet.destination))
+        packet = state.packet
+        if packet.own:
+            if (refused := self._unroutable(state)) is not None:
+                return [refused]
+            sent = replace(state, out=self._out(packet.destination))
             return self._sent(self._hook(Point.OUTPUT, sent))
-        if state.packet.destination.is_loopback:
-            note = Note(
-                "routing",
-                "",
-                "dropped: it comes from elsewhere for a loopback address",
-                effect=Effect.DISCARDED,
-            )
-            return [
-                Way(
-                    Fate.DROPPED,
-                    state.noted(note).assuming("net.ipv4.conf.*.route_localnet is 0"),
-                    delivered=False,
-                )
-            ]
+        if packet.destination.is_loopback and packet.family is Family.IPV6:
+            return [_martian(state)]  # before any rule (linux/net/ipv6/ip6_input.c)
         return self._after(self._hook(Point.PREROUTING, state), self._routed)
 
     def _after(self, ways: Ways, then: Callable[[State], list[Way]]) -> list[Way]:
@@ -79,14 +71,36 @@ class _Journey:
 
     def _routed(self, state: State) -> list[Way]:
         """By the destination it has now; where nobody has said what is local, what was translated is not."""
-        local = self.node.is_local(state.packet.destination)
+        destination = state.packet.destination
+        if destination.is_loopback and not state.to_node:
+            return [_martian(state)]
+        local = True if state.to_node else self.node.is_local(destination)
         if local is None:
-            state = state.assuming(f"{state.packet.destination} is no address of the node")
+            state = state.assuming(f"{destination} is no address of the node")
         if not local:
             return self._forwarded(state)
         return self._after(self._hook(Point.INPUT, state), self._arrived)
 
+    def _unroutable(self, state: State) -> Way | None:
+        """What routing refuses; where no route is known at all it refuses nothing."""
+        destination = state.packet.destination
+        if self.node.is_local(destination) or not self.node.knows_routes(state.packet.family):
+            return None
+        route = self.node.route(destination)
+        if route is None and self.node.other_tables(destination):
+            return None
+        kind = "no route" if route is None else route.type
+        fate, said = _REFUSALS.get(kind, (None, ""))
+        if fate is None:
+            return None
+        note = Note("routing", "", f"{said}: the node has {kind} to {destination}", effect=Effect.DISCARDED)
+        return Way(fate, state.noted(note), delivered=False)
+
     def _forwarded(self, state: State) -> list[Way]:
+        if (refused := self._unroutable(state)) is not None:
+            return [refused]
+        for table in self.node.other_tables(state.packet.destination):
+            state = state.assuming(f"no rule for routing (ip rule) asks table {table} about it")
         state = replace(state, out=self._out(state.packet.destination))
         return self._after(self._hook(Point.FORWARD, state), self._leaving)
 
@@ -104,6 +118,8 @@ class _Journey:
         if state.by_ipvs:
             return self._taken(state)
         destination = state.packet.destination
+        if (refused := self._unroutable(state)) is not None:
+            return [refused]
         state = replace(state, out=self._out(destination))
         if not self.node.is_local(destination):
             return self._leaving(state)
@@ -111,7 +127,7 @@ class _Journey:
 
     def _looped(self, state: State) -> list[Way]:
         """By loopback to the node itself: its translation is decided already."""
-        inward = replace(state, packet=replace(state.packet, interface="lo"), out=None)
+        inward = replace(state, packet=replace(state.packet, interface="lo"), out="")
         again = self._hook(Point.PREROUTING, inward, nat=False)
         return self._after(again, lambda one: self._after(self._hook(Point.INPUT, one, nat=False), _stays))
 
@@ -154,6 +170,8 @@ class _Journey:
         if nat and dispatched:
             chains = [(table, chain) for _, table, chain in sorted(dispatched, key=lambda one: one[0])]
             found.append((NAT_PRIORITY[point], self._nat(chains)))
+        if point in {Point.PREROUTING, Point.OUTPUT}:
+            found.append((CONNTRACK_PRIORITY, _seen))
         if ipvs and self.node.virtuals and point in IPVS_PRIORITY:
             found.append((IPVS_PRIORITY[point], self._ipvs))
         return [station for _, station in sorted(found, key=lambda one: one[0])]
@@ -171,7 +189,7 @@ class _Journey:
 
         def station(state: State) -> Ways:
             ways: Ways = [(Fate.THROUGH, state)]
-            for table, chain in chains if state.tracked else ():
+            for table, chain in chains if state.tracked is Tracked.YES else ():
                 ask = self._station(table, chain)
                 ways = _through(lambda one, ask=ask: _undecided(one, state, ask), ways)  # type: ignore[misc]
             return ways
@@ -195,7 +213,7 @@ class _Journey:
                 f"virtual server {name} has no connection of {state.packet.source} in the last {virtual.persistent} s"
             )
         return [
-            (Fate.THROUGH, replace(_served(state, name, virtual, server), chance=state.chance * share))
+            _served(replace(state, chance=state.chance * share), name, virtual, server)
             for server, share in taking
         ]
 
@@ -210,14 +228,15 @@ class _Journey:
         return next(((key, self.node.virtuals[key]) for key in wanted if key in self.node.virtuals), None)
 
 
-def _served(state: State, name: str, virtual: Virtual, server: Server) -> State:
+def _served(state: State, name: str, virtual: Virtual, server: Server) -> tuple[Fate, State]:
     packet = state.packet
-    if server.method == "masquerading":
-        packet = replace(packet, destination=server.address, port=server.port or packet.port)
     said = f"virtual server {name} ({virtual.scheduler}) sends it to {socket(server.address, server.port)} ({server.method})"
-    return replace(state, packet=packet, translated=True, by_ipvs=True).noted(
-        Note(IPVS, "", said, effect=Effect.TRANSLATED)
-    )
+    if server.method != "masquerading":
+        note = Note(IPVS, "", f"not known, because this is not modelled: {said}", effect=Effect.DISCARDED)
+        return Fate.UNKNOWN, state.noted(note)
+    packet = replace(packet, destination=server.address, port=server.port or packet.port)
+    served = replace(state, packet=packet, translated=True, by_ipvs=True)
+    return Fate.THROUGH, served.noted(Note(IPVS, "", said, effect=Effect.TRANSLATED))
 
 
 def _name(key: VirtualKey) -> str:
@@ -225,6 +244,29 @@ def _name(key: VirtualKey) -> str:
         return f"of mark {key:#x}"
     address, protocol, port = key
     return f"{socket(address, port)}/{protocol}"
+
+
+_REFUSALS = {
+    "no route": (Fate.REJECTED, "rejected with icmp net-unreachable"),
+    "unreachable": (Fate.REJECTED, "rejected with icmp host-unreachable"),
+    "prohibit": (Fate.REJECTED, "rejected with icmp admin-prohibited"),
+    "blackhole": (Fate.DROPPED, "dropped"),
+}
+"""What comes of types of routes (man 8 ip-route)."""
+
+
+def _martian(state: State) -> Way:
+    note = Note(
+        "routing", "", "dropped: it comes from elsewhere for a loopback address", effect=Effect.DISCARDED
+    )
+    seen = state.noted(note).assuming("net.ipv4.conf.*.route_localnet is 0")
+    return Way(Fate.DROPPED, seen, delivered=False)
+
+
+def _seen(state: State) -> Ways:
+    """By connection tracking, to which this is the first packet of a connection."""
+    known = state if state.tracked is Tracked.NEVER else replace(state, tracked=Tracked.YES)
+    return [(Fate.THROUGH, known)]
 
 
 def _left(state: State) -> list[Way]:

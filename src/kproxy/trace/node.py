@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from ipaddress import ip_network
 
-from kproxy.net import Address, Family, Network
+from kproxy.net import Address, Family, Network, family_of
 from kproxy.trace.rules import Table
 
 
@@ -76,6 +76,9 @@ class Node:
         """Whether routing delivers the address to the node itself (all of 127/8 does); None: nobody has said."""
         if address.is_loopback:
             return True
+        route = self.route(address)
+        if route is not None and route.type == "local":
+            return True
         return None if self.addresses is None else address in self.addresses
 
     def type_of(self, address: Address) -> str | None:
@@ -89,16 +92,45 @@ class Node:
         return "local" if local else route.type if route is not None else "unicast"
 
     def route(self, address: Address) -> Route | None:
-        """The narrowest route to an address; rules for routing (``ip rule``) are not asked."""
-        found = [r for r in self.routes if r.network.version == address.version and address in r.network]
-        return max(found, key=lambda r: (r.table == "local", r.network.prefixlen, -r.metric), default=None)
+        """The narrowest route to an address; rules for routing (``ip rule``) are not asked, nor tables they name."""
+        found = [
+            r
+            for r in self.routes
+            if r.network.version == address.version and address in r.network and r.table in PLAIN_TABLES
+        ]
+        order = PLAIN_TABLES.index
+        return max(found, key=lambda r: (-order(r.table), r.network.prefixlen, -r.metric), default=None)
+
+    def other_tables(self, address: Address) -> tuple[str, ...]:
+        """Tables that only rules for routing ask, and that have a route to the address."""
+        held = [r for r in self.routes if r.network.version == address.version and address in r.network]
+        return tuple(sorted({r.table for r in held} - set(PLAIN_TABLES)))
+
+    def knows_routes(self, family: Family) -> bool:
+        """Whether the node's routes of a family were read; there are some to its own addresses at least."""
+        return any(family_of(r.network) is family for r in self.routes)
+
+    def address_of(self, interface: str, family: Family) -> Address | None:
+        """An address that routing delivers to the node by way of this interface."""
+        held = (
+            r.network.network_address
+            for r in self.routes
+            if r.interface == interface and r.type == "local" and family_of(r.network) is family
+        )
+        return next(held, None)
 
     def source_for(self, destination: Address) -> Address | None:
         """The address that the node would send from."""
         if self.is_local(destination):
             return destination
         route = self.route(destination)
-        return None if route is None else route.source
+        if route is None:
+            return None
+        return route.source or self.address_of(route.interface, family_of(destination))
+
+
+PLAIN_TABLES = ("local", "main", "default")
+"""Those that are asked in this order where nobody has changed the rules for routing."""
 
 
 def whole(family: Family) -> Network:
@@ -108,9 +140,11 @@ def whole(family: Family) -> Network:
 
 def shares(virtual: Virtual) -> Sequence[tuple[Server, Fraction]]:
     """The servers that take new connections, each with its share in the long run."""
-    total = sum(server.weight for server in virtual.servers)
-    by_weight = virtual.scheduler.startswith("w") or virtual.scheduler in {"sed", "mh"}
     taking = [server for server in virtual.servers if server.weight]
+    if virtual.scheduler in {"fo", "ovf"}:  # the heaviest as long as it is there, and is not overloaded
+        taking = sorted(taking, key=lambda server: -server.weight)[:1]
+    total = sum(server.weight for server in taking)
+    by_weight = virtual.scheduler.startswith("w") or virtual.scheduler in {"sed", "mh"}
     return [
         (server, Fraction(server.weight, total) if by_weight else Fraction(1, len(taking)))
         for server in taking

@@ -11,113 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-from kproxy.net import Address, Family, Network
-
-# What can be read of a packet.
-
-
-class Field(enum.Enum):
-    """Something of a packet, or of what the node knows about it; the value is its name in nftables."""
-
-    SOURCE = "saddr"
-    DESTINATION = "daddr"
-    PROTOCOL = "l4proto"
-    SOURCE_PORT = "sport"
-    PORT = "dport"
-    MARK = "mark"
-    IN = "iifname"
-    OUT = "oifname"
-    FAMILY = "nfproto"
-    STATE = "ct state"
-    STATUS = "ct status"
-    DIRECTION = "ct direction"
-    CONNECTION_MARK = "ct mark"
-    ORIGINAL_SOURCE = "ct original saddr"
-    ORIGINAL_DESTINATION = "ct original daddr"
-    ORIGINAL_PORT = "ct original proto-dst"
-    SOURCE_TYPE = "fib saddr type"
-    DESTINATION_TYPE = "fib daddr type"
-    TCP_FLAGS = "tcp flags"
-
-
-@dataclass(frozen=True, slots=True)
-class Masked:
-    """A number's bits under a mask."""
-
-    field: Field
-    mask: int
-
-
-@dataclass(frozen=True, slots=True)
-class Of:
-    """A field that only packets of this protocol or family have; of others a rule that asks for it does not hold."""
-
-    field: Field
-    protocol: str = ""
-    family: Family | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Random:
-    """A number from ``offset``, one of ``modulus``; ``random`` or one after the other."""
-
-    modulus: int
-    offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """Something of a packet that is not modelled."""
-
-    text: str
-
-
-Selector = Field | Masked | Of | Random | Unread
-
-Value = Address | int | str | frozenset[str]
-
-
-# What it is compared with.
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """From one value to another, both within."""
-
-    first: Address | int
-    last: Address | int
-
-
-@dataclass(frozen=True, slots=True)
-class Begins:
-    """A name that begins so."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """One of these flags is there."""
-
-    any_of: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class AnyOf:
-    """One of these fits."""
-
-    patterns: tuple[Pattern, ...]
-
-
-Pattern = Address | Network | int | str | Span | Begins | Flags | AnyOf
-KeyPattern = tuple[Pattern, ...]
-
-
-_WIDE = (IPv4Network, IPv6Network, Span, Begins, Flags, AnyOf)
-"""Patterns that fit more than one value."""
-
+from kproxy.net import Address, Family
+from kproxy.trace.patterns import WIDE, KeyPattern, Selector, Span, Value, fits, narrowness
 
 # Matches.
 
@@ -212,7 +108,7 @@ class Translate:
 class Redirect:
     """DNAT to the node itself."""
 
-    port: int | None
+    port: int | Span | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +124,23 @@ class SetMark:
 
     keep: int
     flip: int
+    connection: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CopyMark:
+    """``mark = (mark & keep) ^ (the connection's & taken)``; ``to_connection``: the other way round."""
+
+    keep: int
+    taken: int
+    to_connection: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoseMark:
+    """The mark becomes what is not modelled."""
+
+    text: str
     connection: bool = False
 
 
@@ -263,16 +176,16 @@ class NoTrack:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """A statement that is not modelled: it is told, and the walk goes on."""
+class Unmodelled:
+    """A statement that is not modelled and may do anything to the packet: what becomes of it cannot be told."""
 
     text: str
 
 
-Verdict = Jump | Goto | End | Reject
-Statement = (
-    Verdict | Translate | Redirect | Masquerade | SetMark | MapMark | Remember | NoTrack | Look | Skipped
-)
+Verdict = Jump | Goto | End
+Change = SetMark | CopyMark | MapMark | LoseMark | Remember | NoTrack
+"""Statements after which the rule goes on."""
+Statement = Verdict | Reject | Translate | Redirect | Masquerade | Change | Look | Unmodelled
 Step = Match | Statement
 
 
@@ -281,65 +194,58 @@ Step = Match | Statement
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """What a set or map has under a key; ``data``: a verdict, or where to translate to, or a mark and its mask."""
+    """What a set or map has under a key; an empty key is any key that has no element of its own.
+
+    ``data``: a verdict, or where to translate to, or a mark and its mask; `Unmodelled`: it has something that is not
+    modelled.  ``excluded``: what fits is not in the set (ipset's ``nomatch``).
+    """
 
     key: KeyPattern
-    data: Verdict | Translate | SetMark | None = None
+    data: Verdict | Translate | SetMark | Unmodelled | None = None
     comment: str = ""
+    excluded: bool = False
 
 
 class Collection:
-    """A set or map, read when it is asked for the first time."""
+    """A set or map, read when it is asked for the first time.  What is read as None could not be understood."""
 
-    def __init__(self, name: str, read: Callable[[], Iterable[Element]]) -> None:
+    def __init__(self, name: str, read: Callable[[], Iterable[Element | None]]) -> None:
         self.name = name
         self._read = read
 
     @cached_property
-    def _sorted(self) -> tuple[dict[KeyPattern, Element], list[Element]]:
+    def _sorted(self) -> tuple[dict[KeyPattern, Element], list[Element], bool]:
         exact: dict[KeyPattern, Element] = {}
         others: list[Element] = []
+        whole = True
         for element in self._read():
-            if any(isinstance(part, _WIDE) for part in element.key):
+            if element is None:
+                whole = False
+            elif any(isinstance(part, WIDE) for part in element.key):
                 others.append(element)
             else:
                 exact.setdefault(element.key, element)
-        return exact, others
+        return exact, others, whole
+
+    @property
+    def whole(self) -> bool:
+        """Whether all its elements were understood; else one of the others may have what is not found."""
+        return self._sorted[2]
 
     def find(self, key: tuple[Value, ...]) -> Element | None:
         """The element that has the key, the narrowest of several; of flags any may be in it."""
+        return self._find(key) or self._sorted[0].get(())
+
+    def _find(self, key: tuple[Value, ...]) -> Element | None:
         for at, part in enumerate(key):
             if isinstance(part, frozenset):
-                each = (self.find((*key[:at], flag, *key[at + 1 :])) for flag in sorted(part))
+                each = (self._find((*key[:at], flag, *key[at + 1 :])) for flag in sorted(part))
                 return next((found for found in each if found is not None), None)
-        exact, others = self._sorted
+        exact, others, _ = self._sorted
         if (found := exact.get(key)) is not None:  # type: ignore[arg-type]
             return found
         fitting = [one for one in others if len(one.key) == len(key) and all(map(fits, one.key, key))]
-        return max(fitting, key=lambda one: sum(map(_narrowness, one.key)), default=None)
-
-
-def fits(pattern: Pattern, value: Value) -> bool:
-    """Whether a value is what a pattern asks for."""
-    match pattern:
-        case AnyOf(patterns):
-            return any(fits(one, value) for one in patterns)
-        case Span(first, last):
-            return type(value) is type(first) and first <= value <= last  # type: ignore[operator]
-        case Begins(text):
-            return isinstance(value, str) and value.startswith(text)
-        case Flags(any_of):
-            return isinstance(value, frozenset) and bool(value & any_of)
-        case str() | int():
-            return value == pattern or (isinstance(value, frozenset) and pattern in value)
-        case IPv4Network() | IPv6Network():
-            return isinstance(value, IPv4Address | IPv6Address) and value in pattern
-        case _:
-            return value == pattern
-
-
-def _narrowness(pattern: Pattern) -> int:
-    return int(getattr(pattern, "prefixlen", 0 if isinstance(pattern, _WIDE) else 999))
+        return max(fitting, key=lambda one: sum(map(narrowness, one.key)), default=None)
 
 
 # Chains and tables.
@@ -391,7 +297,10 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of one tool.  ``label``: how answers name it, such as ``nat`` or ``ip kube-proxy``."""
+    """A table of one tool.  ``label``: how answers name it, such as ``nat`` or ``ip kube-proxy``.
+
+    No family: it stands where no way leads here, such as at ``ingress``.
+    """
 
     label: str
     families: frozenset[Family]

@@ -118,14 +118,18 @@ def _tables(of_kind: dict[Kind, list[Source]]) -> Iterable[Table]:
         sets |= ipset.read(_text(one))
     saves = [(one, part) for one in of_kind[Kind.IPTABLES] for part in iptables.parts(_text(one))]
     variants = {iptables.variant_of(part) for _, part in saves}
+    told: set[tuple[str, str]] = set()
     for one, part in saves:
         variant = iptables.variant_of(part)
         prefix = "legacy " if variant == iptables.LEGACY and len(variants) > 1 else ""
         with _naming(one):
-            yield from (replace(table, label=prefix + table.label) for table in iptables.read(part, sets))
+            for table in iptables.read(part, sets):
+                if variant == iptables.NFT:
+                    told |= {(nftables.NAMES[family], table.label) for family in table.families}
+                yield replace(table, label=prefix + table.label)
     for one in of_kind[Kind.NFTABLES]:
         with _naming(one):
-            yield from nftables.read(one.content, without_iptables=iptables.NFT in variants)
+            yield from nftables.read(one.content, frozenset(told))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from kproxy.net import Address, Family, family_of
 from kproxy.trace.node import Node
-from kproxy.trace.rules import Field, Masked, Of, Selector, Value
+from kproxy.trace.patterns import Field, Masked, Of, Selector, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +60,32 @@ class Note:
     effect: Effect = Effect.NONE
 
 
+class Tracked(enum.Enum):
+    """What connection tracking has to do with a packet; it meets it at priority -200 of PREROUTING and OUTPUT."""
+
+    NOT_YET = "not yet"
+    YES = "yes"
+    NEVER = "never"
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """A packet somewhere on its way.
 
-    ``conditions``: what nobody has said and was followed both ways, and which of both this is.  ``assumed``: what is
+    ``out``: the interface it leaves by; empty: routing has not been asked; None: no route is known.  ``mark``: None:
+    something that is not modelled.  ``to_node``: it was sent to whatever address of the node.  ``conditions``: what nobody has said and was followed both ways, and which of both this is.  ``assumed``: what is
     taken for granted.  ``chance``: the share of connections that go this way, among those of the same conditions.
     """
 
     packet: Packet
     original: Packet
-    out: str | None = None
-    mark: int = 0
-    connection_mark: int = 0
+    out: str | None = ""
+    mark: int | None = 0
+    connection_mark: int | None = 0
     translated: bool = False
+    to_node: bool = False
     masqueraded: str = ""
-    tracked: bool = True
+    tracked: Tracked = Tracked.NOT_YET
     by_ipvs: bool = False
     chance: Fraction = Fraction(1)
     notes: tuple[Note, ...] = ()
@@ -116,6 +126,8 @@ def read(selector: Selector, state: State, node: Node) -> Value | None:
             value = read(field, state, node)
             return value & mask if isinstance(value, int) else None
         case Field():
+            if selector in _OF_CONNECTION and state.tracked is not Tracked.YES:
+                raise Absent
             return _field(selector, state, node)
         case _:
             return None
@@ -137,8 +149,31 @@ def _status(state: State) -> frozenset[str]:
 
 
 def _state(state: State) -> Value:
-    """The states; iptables counts DNAT and SNAT among the states (man 8 iptables-extensions, conntrack)."""
-    return frozenset({"new" if state.tracked else "untracked"}) | _status(state)
+    """The states; iptables counts DNAT and SNAT among them (man 8 iptables-extensions, conntrack).
+
+    What conntrack has not seen yet counts as invalid (linux/net/netfilter/nft_ct.c, xt_conntrack.c).
+    """
+    match state.tracked:
+        case Tracked.YES:
+            return frozenset({"new"}) | _status(state)
+        case Tracked.NEVER:
+            return frozenset({"untracked"})
+        case Tracked.NOT_YET:
+            return frozenset({"invalid"})
+
+
+_OF_CONNECTION = frozenset(
+    {
+        Field.STATUS,
+        Field.DIRECTION,
+        Field.CONNECTION_MARK,
+        Field.ORIGINAL_SOURCE,
+        Field.ORIGINAL_DESTINATION,
+        Field.ORIGINAL_PORT,
+        Field.ORIGINAL_PROTOCOL,
+    }
+)
+"""What a packet without a connection does not have."""
 
 
 _PLAIN: dict[Field, Callable[[State], Value | None]] = {
@@ -158,6 +193,7 @@ _PLAIN: dict[Field, Callable[[State], Value | None]] = {
     Field.ORIGINAL_SOURCE: lambda state: state.original.source,
     Field.ORIGINAL_DESTINATION: lambda state: state.original.destination,
     Field.ORIGINAL_PORT: lambda state: state.original.port,
+    Field.ORIGINAL_PROTOCOL: lambda state: state.original.protocol,
     Field.TCP_FLAGS: lambda _: frozenset({"syn"}),
 }
 """A connection's first packet: new, in the original direction, a SYN."""

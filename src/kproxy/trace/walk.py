@@ -10,14 +10,19 @@ import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from ipaddress import ip_address
 
 from kproxy.net import Address
 from kproxy.trace import words
 from kproxy.trace.holds import holds, keys
+from kproxy.trace.marks import changed
 from kproxy.trace.node import Node
+from kproxy.trace.patterns import Span
 from kproxy.trace.rules import (
     Chain,
     Chance,
+    Change,
+    CopyMark,
     Element,
     End,
     Goto,
@@ -25,6 +30,7 @@ from kproxy.trace.rules import (
     Is,
     Jump,
     Look,
+    LoseMark,
     MapMark,
     Masquerade,
     Match,
@@ -35,15 +41,14 @@ from kproxy.trace.rules import (
     Remember,
     Rule,
     SetMark,
-    Skipped,
-    Span,
     Statement,
     Step,
     Table,
     Translate,
     Unknown,
+    Unmodelled,
 )
-from kproxy.trace.state import Absent, Effect, Note, State
+from kproxy.trace.state import Absent, Effect, Note, State, Tracked
 
 MOST_CONDITIONS = 6
 """On one way; what is not known beyond is assumed not to hold, lest ways double for ever."""
@@ -57,9 +62,10 @@ class Fate(enum.Enum):
     ACCEPT = "accepted"
     REJECTED = "rejected"
     DROPPED = "dropped"
+    UNKNOWN = "not known"
 
 
-FINAL = frozenset({Fate.REJECTED, Fate.DROPPED})
+FINAL = frozenset({Fate.REJECTED, Fate.DROPPED, Fate.UNKNOWN})
 
 Ways = list[tuple[Fate, State]]
 Tried = Iterator[tuple[Fate | None, State]]
@@ -120,7 +126,7 @@ class Walk:
                         state = state.assuming(words.never_seen(step, state))
                     yield None, state
                     return
-            elif isinstance(step, SetMark | MapMark):
+            elif isinstance(step, SetMark | CopyMark | MapMark | LoseMark):
                 break  # what comes after may ask for the mark
         yield from self._steps((chain, rule), rule.steps, state)
 
@@ -137,7 +143,7 @@ class Walk:
                 if held is False:
                     yield None, state
                     return
-            elif isinstance(step, SetMark | MapMark | Remember | NoTrack | Skipped):
+            elif isinstance(step, SetMark | CopyMark | MapMark | LoseMark | Remember | NoTrack):
                 state = self._done(place, step, state)
             else:
                 yield from self._ending(place, step, state)
@@ -148,7 +154,9 @@ class Walk:
         """Both ways of what is not known."""
         place, steps = rest
         asked = words.asked(match, self._place(place[0]), place[1])
-        if all(isinstance(step, Remember | Skipped) for step in steps):
+        while state.conditions & {(asked, True), (asked, False)}:
+            asked = f"{asked}, asked again"  # of a packet that may be another one by now
+        if all(isinstance(step, Remember) for step in steps):
             yield None, state
             return
         if len(state.conditions) >= MOST_CONDITIONS:
@@ -163,36 +171,32 @@ class Walk:
         chain, rule = place
         return Note(self._place(chain), rule.label, said, rule.text, rule.comment, effect)
 
-    def _done(
-        self, place: tuple[Chain, Rule], step: SetMark | MapMark | Remember | NoTrack | Skipped, state: State
-    ) -> State:
+    def _done(self, place: tuple[Chain, Rule], step: Change, state: State) -> State:
         """A statement after which the rule goes on."""
         match step:
-            case SetMark(_, _, True):
-                mark = (state.connection_mark & step.keep) ^ step.flip
-                return replace(state, connection_mark=mark)
-            case SetMark():
-                marked = replace(state, mark=(state.mark & step.keep) ^ step.flip)
-            case MapMark(key, name):
-                marked = replace(state, mark=self._mapped_mark(key, name, state))
             case Remember(name):
                 return state.noted(self._note(place, f"puts the client in list {name}"))
             case NoTrack():
-                untracked = replace(state, tracked=False)
+                if state.tracked is not Tracked.NOT_YET:
+                    return state
+                untracked = replace(state, tracked=Tracked.NEVER)
                 return untracked.noted(self._note(place, "connection tracking, and NAT, leave it alone"))
-            case Skipped(text):
-                return state.assuming(f"changes nothing that matters: {text}")
-        if marked.mark == state.mark:
-            return marked
-        return marked.noted(self._note(place, f"the packet's mark becomes {marked.mark:#x}", Effect.MARK))
+            case _:
+                return self._marked(place, step, state)
 
-    def _mapped_mark(self, key: tuple[object, ...], name: str, state: State) -> int:
-        collection = self.table.collections.get(name)
-        wanted = next(keys(key, state, self.node))  # type: ignore[arg-type]
-        element = collection.find(wanted) if collection and wanted else None
-        if element is None or not isinstance(element.data, SetMark):
-            return state.mark
-        return (state.mark & element.data.keep) ^ element.data.flip
+    def _marked(
+        self, place: tuple[Chain, Rule], step: SetMark | CopyMark | MapMark | LoseMark, state: State
+    ) -> State:
+        mark, connection = changed(step, state, self.node, self.table.collections)
+        if (mark, connection) == (state.mark, state.connection_mark):
+            return state
+        marked = replace(state, mark=mark, connection_mark=connection)
+        if isinstance(step, LoseMark):
+            marked = marked.assuming(f"marks are not known after {place[1].text}")
+        if mark == state.mark:
+            return marked
+        said = "not known" if mark is None else f"{mark:#x}"
+        return marked.noted(self._note(place, f"the packet's mark becomes {said}", Effect.MARK))
 
     def _ending(self, place: tuple[Chain, Rule], step: Statement, state: State) -> Tried:
         match step:
@@ -211,8 +215,14 @@ class Walk:
             case Reject(how):
                 said = f"rejected with {how}"
                 yield Fate.REJECTED, state.noted(self._note(place, said, Effect.DISCARDED))
+            case Unmodelled(text):
+                yield self._untold(place, text, state)
             case _:
                 yield Fate.ACCEPT, self._translated(place, step, state)
+
+    def _untold(self, place: tuple[Chain, Rule], text: str, state: State) -> tuple[Fate, State]:
+        said = f"not known, because this is not modelled: {text}"
+        return Fate.UNKNOWN, state.noted(self._note(place, said, Effect.DISCARDED))
 
     def _other(self, place: tuple[Chain, Rule], step: Jump | Goto, name: str, state: State) -> Tried:
         chain = self.table.chains.get(name)
@@ -239,7 +249,7 @@ class Walk:
             yield None, state
             return
         if collection is None or None in asked:
-            yield None, state.assuming(f"has nothing for it: {step.name or place[1].text}")
+            yield self._untold(place, f"what the map has for it: {step.name or place[1].text}", state)
             return
         counted: dict[str, tuple[Element | None, int]] = {}
         for key in asked:
@@ -248,10 +258,12 @@ class Walk:
             counted[repr(element)] = element, times + 1
         for element, times in counted.values():
             share = replace(state, chance=state.chance * Fraction(times, len(asked)))
-            if element is None or element.data is None:
+            if element is not None:
+                yield from self._take(place, step, element, share)
+            elif collection.whole:
                 yield None, share
             else:
-                yield from self._take(place, step, element, share)
+                yield self._untold(place, f"an element of the map: {step.name or place[1].text}", share)
 
     def _take(self, place: tuple[Chain, Rule], step: Look, element: Element, state: State) -> Tried:
         has = words.element(step, element)
@@ -261,11 +273,11 @@ class Walk:
             case Translate(address, port) as target:
                 wanted = target if step.port is None else Translate(address, step.port or port)
                 yield Fate.ACCEPT, _to(wanted, state).noted(self._note(place, has, Effect.TRANSLATED))
-            case Jump() | Goto() | End() | Reject():
+            case Jump() | Goto() | End():
                 for fate, after in self._ending(place, element.data, state):
                     yield fate, words.renoted(after, len(state.notes), has)
             case _:
-                yield None, state
+                yield self._untold(place, f"what the map has for it: {has}", state)
 
     def _translated(self, place: tuple[Chain, Rule], step: Statement, state: State) -> State:
         effect = Effect.TRANSLATED
@@ -274,8 +286,7 @@ class Walk:
                 changed = _to(step, state)
                 said = f"the destination becomes {words.destination(step, changed.packet)}"
             case Redirect(port):
-                local = self._own(state)
-                changed = _to(Translate(local, port), state)
+                changed = replace(_to(Translate(self._own(state), port), state), to_node=True)
                 said = "the destination becomes the node itself"
             case Masquerade(address):
                 effect = Effect.MASQUERADED
@@ -285,14 +296,18 @@ class Walk:
                 return state
         return changed.noted(self._note(place, said, effect))
 
-    def _own(self, state: State) -> Address:
-        """Where `Redirect` sends: the address of the interface it came by, or loopback; one stands for all here."""
-        family = state.packet.destination.version
-        own = sorted((a for a in self.node.addresses or () if a.version == family), key=int)
-        return next(iter(own), state.packet.destination)
+    def _own(self, state: State) -> Address | None:
+        """Where `Redirect` sends: to loopback what the node sends, else to an address of the interface it came by."""
+        packet = state.packet
+        if packet.own:
+            return ip_address("127.0.0.1" if packet.destination.version == 4 else "::1")
+        return self.node.address_of(packet.interface or "", packet.family)
 
 
 def _to(step: Translate, state: State) -> State:
+    """Of a range the first stands for all."""
+    if isinstance(step.address, Span) or isinstance(step.port, Span):
+        state = state.assuming(f"of {words.range_of(step)} the first is taken; any may be")
     address = step.address.first if isinstance(step.address, Span) else step.address
     port = step.port.first if isinstance(step.port, Span) else step.port
     packet = replace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kproxy.net import Address
+from kproxy.trace.patterns import Masked, Of, Pattern, Span, Unread
 from kproxy.trace.rules import (
     Element,
     End,
@@ -14,15 +15,12 @@ from kproxy.trace.rules import (
     Jump,
     Look,
     Match,
-    Pattern,
     Recent,
-    Reject,
     Rule,
     SetMark,
-    Span,
     Translate,
     Unknown,
-    Unread,
+    Unmodelled,
 )
 from kproxy.trace.state import Effect, Packet, State
 
@@ -39,6 +37,11 @@ def destination(step: Translate, packet: Packet) -> str:
     return socket(packet.destination, packet.port)
 
 
+def range_of(step: Translate) -> str:
+    """Addresses and ports of which one is taken."""
+    return " port ".join(part for part in (_part(step.address), _part(step.port)) if part)
+
+
 def _part(value: object) -> str:
     return f"{value.first}-{value.last}" if isinstance(value, Span) else "" if value is None else str(value)
 
@@ -53,8 +56,9 @@ def asked(match: Match, place: str, rule: Rule) -> str:
         case Recent(name):
             what = f"list {name} has the client, which may have been too long ago"
         case Is(key):
-            unread = [one.text for one in key if isinstance(one, Unread)]
-            names = unread or [getattr(one, "value", str(one)) for one in key]
+            plain = [one.field if isinstance(one, Of | Masked) else one for one in key]
+            unread = [one.text for one in plain if isinstance(one, Unread)]
+            names = unread or [getattr(one, "value", str(one)) for one in plain]
             what = f"what is not known: {', '.join(names)}"
         case _:
             what = "chance"
@@ -64,7 +68,7 @@ def asked(match: Match, place: str, rule: Rule) -> str:
 def never_seen(match: Recent, state: State) -> str:
     """What is assumed of session affinity."""
     seconds = f" in the last {match.seconds} s" if match.seconds else ""
-    return f"no endpoint of the Service has session affinity with {state.packet.source}{seconds}"
+    return f"no list of the `recent` match (session affinity) has {state.packet.source}{seconds}"
 
 
 def element(step: Look, found: Element) -> str:
@@ -91,12 +95,12 @@ def data(found: Element) -> str:
             return f"goto {name}"
         case End() as end:
             return end.name.lower()
-        case Reject(how):
-            return f"reject with {how}"
         case Translate(address, port):
             return f"{_part(address)} . {_part(port)}" if port else _part(address)
         case SetMark(_, flip):
             return f"mark {flip:#x}"
+        case Unmodelled(text):
+            return text
         case None:
             return ""
 

@@ -152,10 +152,7 @@ def _verdict(value: nft.Verdict) -> Json:
             return {"drop": None}
 
 
-PLAIN: dict[nft.Step, Json] = {
-    nft.Masquerade(): {"masquerade": {"flags": "fully-random"}},
-    nft.Reject(): {"reject": {"type": "icmp", "expr": "port-unreachable"}},
-}
+REJECTS = {"ip": "icmp", "ip6": "icmpv6"}
 
 
 class _Steps:
@@ -215,21 +212,19 @@ class _Steps:
             case nft.Remember(key, name, seconds):
                 element = {"elem": {"val": self.key(key), "timeout": seconds}}
                 return {"set": {"op": "update", "elem": element, "set": f"@{name}"}}
-            case nft.Dispatch(key, name):
-                return {"vmap": {"key": self.key(key), "data": f"@{name}"}}
-            case nft.TranslateBy(key, name):
-                return {
-                    "dnat": {
-                        "family": self.family,
-                        "addr": {"map": {"key": self.key(key), "data": f"@{name}"}},
-                    }
-                }
+            case nft.Dispatch(key, name) | nft.TranslateBy(key, name):
+                found = {"key": self.key(key), "data": f"@{name}"}
+                translated = {"dnat": {"family": self.family, "addr": {"map": found}}}
+                return {"vmap": found} if isinstance(step, nft.Dispatch) else translated
             case nft.Translate(address, port):
                 return {"dnat": {"addr": str(address), "port": port}}
             case nft.Jump() | nft.Goto() | nft.Drop():
                 return _verdict(step)
+            case nft.Reject():
+                return {"reject": {"type": REJECTS[self.family], "expr": "port-unreachable"}}
             case _:
-                return PLAIN[step]
+                assert step == nft.Masquerade()
+                return {"masquerade": {"flags": "fully-random"}}
 
 
 def _match(left: Json, right: Json, op: str = "==") -> Json:

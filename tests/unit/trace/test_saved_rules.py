@@ -193,9 +193,8 @@ def test_affinity_is_assumed_not_to_be_there_and_said(
     )
     found = ask(capsys, (saved(tmp_path, filtering(known)),), "10.0.0.1", "10.0.0.2:80", "--via", "eth0")
     assert [one["kind"] for one in found["decisions"]] == ["untouched"]
-    assert (
-        "no endpoint of the Service has session affinity with 10.0.0.1 in the last 60 s" in found["assumed"]
-    )
+    told = "no list of the `recent` match (session affinity) has 10.0.0.1 in the last 60 s"
+    assert told in found["assumed"]
 
 
 # ---------------------------------------------------------------------- rules of others

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
+from kproxy.trace.patterns import Field, Pattern, Selector, Unread
 from kproxy.trace.readers.numbers import network, number, ports, protocol
-from kproxy.trace.rules import Collection, Element, Field, Pattern, Selector, SetMark, Unread
+from kproxy.trace.rules import Collection, Element, SetMark
 
 ALL_BITS = 0xFFFFFFFF
 
@@ -26,45 +28,73 @@ class Ipset:
 
 def read(text: str) -> dict[str, Ipset]:
     """All sets by name."""
-    kinds: dict[str, str] = {}
+    kinds: dict[str, list[str]] = {}
     members: dict[str, list[str]] = {}
     for line in text.splitlines():
         words = line.split(maxsplit=2)
         if len(words) == 3 and words[0] == "create":
-            kinds[words[1]] = words[2].split()[0]
+            kinds[words[1]] = words[2].split()
         elif len(words) == 3 and words[0] == "add":
             members.setdefault(words[1], []).append(words[2])
-    return {name: _set(name, kind, members) for name, kind in kinds.items()}
+    return {name: _set(name, kind, members.get(name, ())) for name, kind in kinds.items()}
 
 
-def _set(name: str, kind: str, members: Mapping[str, list[str]]) -> Ipset:
+def _set(name: str, created: list[str], members: Iterable[str]) -> Ipset:
+    kind, *options = created
     parts = tuple(kind.partition(":")[2].split(","))
-    return Ipset(
-        parts, kind == "bitmap:port", Collection(name, lambda: _elements(kind, members.get(name, ())))
-    )
+    if "bitmask" in options:
+        parts = ("bits",)  # not modelled: no selector reads them
+    prefix = options[options.index("netmask") + 1] if "netmask" in options else ""
+    elements = partial(_elements, parts, members, port_alone=kind == "bitmap:port", prefix=prefix)
+    return Ipset(parts, kind == "bitmap:port", Collection(name, elements))
 
 
-def _elements(kind: str, lines: Iterable[str]) -> Iterator[Element]:
+def _elements(
+    parts: tuple[str, ...], lines: Iterable[str], *, port_alone: bool, prefix: str
+) -> Iterator[Element | None]:
     for line in lines:
         text, *options = line.split()
-        if "nomatch" in options:
-            continue
-        key = tuple(_parts(text, alone=kind == "bitmap:port"))
-        yield Element(key, _mark(options), "")
+        try:
+            read = [
+                _part(which, part, prefix, alone=port_alone)
+                for which, part in zip(parts, text.split(","), strict=True)
+            ]
+            key = tuple(one for part in read for one in part)
+            yield (
+                None
+                if "wildcard" in options
+                else Element(key, _mark(options), "", excluded="nomatch" in options)
+            )
+        except ValueError:
+            yield None
 
 
-def _parts(text: str, *, alone: bool) -> Iterator[Pattern]:
-    for part in text.split(","):
-        name, colon, port = part.partition(":")
-        if (address := network(part)) is not None:
+def _part(which: str, text: str, prefix: str, *, alone: bool) -> Iterator[Pattern]:
+    """Raises `ValueError` where it is not modelled."""
+    match which:
+        case "ip" | "net":
+            address = network(text if not prefix or "/" in text else f"{text}/{prefix}")
+            if address is None:
+                raise ValueError(text)
             yield address
-        elif alone and (found := ports(part)) is not None:
-            yield found
-        elif colon and (found := ports(port)) is not None:
-            yield protocol(name)
-            yield found
-        else:
-            yield part
+        case "port":
+            name, _, port = text.rpartition(":")
+            found = ports(port)
+            if found is not None:
+                yield from [found] if alone else [protocol(name), found]
+            elif name in _WITH_PORTS:
+                raise ValueError(text)
+            else:
+                yield from [protocol(name), port]  # icmp:echo-request
+        case "mark":
+            yield number(text)
+        case "iface" if not text.startswith("physdev:"):
+            yield text
+        case _:
+            raise ValueError(text)
+
+
+_WITH_PORTS = frozenset({"tcp", "udp", "sctp"})
 
 
 def _mark(options: list[str]) -> SetMark | None:

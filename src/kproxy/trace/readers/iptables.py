@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from kproxy.net import Family
 from kproxy.trace.readers import ipset
 from kproxy.trace.readers.ipset import Ipset
-from kproxy.trace.readers.iptables_words import Context, matches, parse, target
+from kproxy.trace.readers.iptables_matches import matches
+from kproxy.trace.readers.iptables_targets import target
+from kproxy.trace.readers.iptables_words import Context, parse
 from kproxy.trace.readers.problem import CannotRead
 from kproxy.trace.rules import Chain, End, Hook, Point, Rule, Table
 
@@ -76,6 +78,8 @@ def _table(name: str, lines: Iterable[str], family: Family, sets: Mapping[str, I
             policies[chain] = policy
             continue
         plain = _COUNTERS.sub("", line) if line.startswith("[") else line
+        if not plain.startswith("-A "):
+            raise CannotRead(f"table {name}: {plain}: no line of iptables-save, which appends only (-A)")
         _, chain, *_ = plain.split(maxsplit=2)
         rules.setdefault(chain, []).append(plain)
     names = frozenset(policies) | frozenset(rules)
@@ -96,8 +100,11 @@ def _reader(lines: list[str], context: Context) -> Callable[[], Iterator[Rule]]:
 def _rules(lines: list[str], context: Context) -> Iterator[Rule]:
     for number, line in enumerate(lines, 1):
         words = _words(line) if '"' in line else line.split()
-        parsed = parse(words[2:])
-        steps = (*matches(parsed.options, context), *target(parsed, context))
+        try:
+            parsed = parse(words[2:])
+            steps = (*matches(parsed.options, context), *target(parsed, context))
+        except (ValueError, IndexError) as error:
+            raise CannotRead(f"{line}: no rule as iptables-save prints it ({error})") from error
         yield Rule(
             f"rule {number}", line.split(maxsplit=2)[2] if len(words) > 2 else "", steps, parsed.comment
         )

@@ -84,9 +84,9 @@ def read_proc(text: str) -> Virtuals:
     for line in text.splitlines():
         words = line.split()
         match words:
-            case ["->", where, method, weight, *_] if key is not None and method in _FORWARDING:
+            case ["->", where, method, weight, *_] if key is not None:
                 address, port = _hexadecimal(where)
-                _add(found, key, Server(address, port, int(weight), _FORWARDING[method]))
+                _add(found, key, Server(address, port, int(weight), _FORWARDING.get(method, method.lower())))
             case ["TCP" | "UDP" | "SCTP" as protocol, where, scheduler, *flags]:
                 key = (*_placed(where, protocol.lower()),)
                 found[key] = Virtual(scheduler, _flagged(flags), ())
@@ -105,7 +105,7 @@ def _placed(where: str, protocol: str) -> tuple[Address, str, int]:
 
 def _flagged(flags: Iterable[str]) -> int | None:
     words = list(flags)
-    return int(words[words.index("persistent") + 1]) // 1 if "persistent" in words else None
+    return int(words[words.index("persistent") + 1]) if "persistent" in words else None
 
 
 def _hexadecimal(text: str) -> tuple[Address, int]:

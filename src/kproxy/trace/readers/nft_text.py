@@ -16,6 +16,8 @@ def rule(statements: list[Json]) -> str:
 
 
 def _statement(one: Json) -> str:
+    if not isinstance(one, dict):
+        return " ".join(str(one).split())
     kind, held = next(iter(one.items()))
     words = _STATEMENTS.get(kind)
     return _json(one) if words is None else words(held)

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from kproxy.net import Family, parse_address, parse_network
-from kproxy.trace.readers.numbers import narrowed, protocol
-from kproxy.trace.rules import (
+from kproxy.trace.patterns import (
     AnyOf,
     Begins,
-    Element,
-    End,
     Field,
-    Goto,
-    Jump,
     KeyPattern,
     Masked,
     Of,
     Pattern,
     Random,
-    Reject,
     Selector,
     Span,
-    Translate,
     Unread,
-    Verdict,
 )
+from kproxy.trace.readers.numbers import narrowed, protocol
+from kproxy.trace.rules import Element, End, Goto, Jump, Translate, Unmodelled, Verdict
 
 Json = Any
 
@@ -42,7 +37,13 @@ _PAYLOAD: Mapping[tuple[str, str], Selector] = {
     ("th", "dport"): Field.PORT,
     **{(name, "sport"): Of(Field.SOURCE_PORT, name) for name in ("tcp", "udp", "sctp")},
     **{(name, "dport"): Of(Field.PORT, name) for name in ("tcp", "udp", "sctp")},
+    ("tcp", "flags"): Of(Field.TCP_FLAGS, "tcp"),
 }
+
+_PROTOCOL_OF = {"icmpv6": "ipv6-icmp"} | {
+    name: name for name in ("tcp", "udp", "sctp", "icmp", "igmp", "udplite", "dccp", "ah", "esp", "comp")
+}
+_FAMILY_OF = {"ip": Family.IPV4, "ip6": Family.IPV6}
 
 _META: Mapping[str, Field] = {
     "l4proto": Field.PROTOCOL,
@@ -66,8 +67,8 @@ _CONNECTION: Mapping[str, Field] = {
     "ip daddr": Field.ORIGINAL_DESTINATION,
     "ip6 daddr": Field.ORIGINAL_DESTINATION,
     "proto-dst": Field.ORIGINAL_PORT,
-    "protocol": Field.PROTOCOL,
-    "l4proto": Field.PROTOCOL,
+    "protocol": Field.ORIGINAL_PROTOCOL,
+    "l4proto": Field.ORIGINAL_PROTOCOL,
 }
 
 
@@ -87,8 +88,13 @@ def _selector(expression: Json) -> Selector:
 
 
 def _payload(held: Json) -> Selector:
-    name = held.get("protocol", ""), held.get("field", "")
-    return _PAYLOAD.get(name, Unread(" ".join(name)))
+    """What is of one protocol, or of one family, holds for packets of that alone (man 8 nft, payload expressions)."""
+    protocol_name, field = held.get("protocol", ""), held.get("field", "")
+    if (known := _PAYLOAD.get((protocol_name, field))) is not None:
+        return known
+    unread = Unread(f"{protocol_name} {field}".strip() or "raw payload")
+    of, family = _PROTOCOL_OF.get(protocol_name, ""), _FAMILY_OF.get(protocol_name)
+    return Of(unread, of, family) if of or family is not None else unread
 
 
 def _meta(held: Json) -> Selector:
@@ -103,14 +109,18 @@ def _connection(held: Json) -> Selector:
 
 
 def _fib(held: Json) -> Selector | None:
-    """The type of an address alone; ``fib daddr . iif type`` is taken for it."""
-    if held.get("result") != "type":
-        return None
-    return Field.SOURCE_TYPE if "saddr" in held["flags"] else Field.DESTINATION_TYPE
+    """The type of an address; ``fib daddr . iif type``, its type on that interface, is not modelled."""
+    flags = [held["flags"]] if isinstance(held["flags"], str) else held["flags"]
+    known = {"saddr": Field.SOURCE_TYPE, "daddr": Field.DESTINATION_TYPE}
+    if held.get("result") != "type" or len(flags) != 1 or flags[0] not in known:
+        return Unread(f"fib {' . '.join(flags)} {held.get('result')}")
+    return known[flags[0]]
 
 
 def _masked(held: Json) -> Selector | None:
     inner = selectors(held[0])[0]
+    if isinstance(inner, Of):
+        return Of(Unread("bits of what is not modelled"), inner.protocol, inner.family)
     return Masked(inner, held[1]) if isinstance(inner, Field) and isinstance(held[1], int) else None
 
 
@@ -182,14 +192,34 @@ def _commented(value: Json) -> tuple[Json, str]:
     return value, ""
 
 
-def elements(members: Json) -> Iterator[Element]:
-    """The elements of a set, or of a map."""
+def elements(members: Json, protocols: frozenset[int] = frozenset()) -> Iterator[Element | None]:
+    """The elements of a set, or of a map; None where one is not understood.  ``protocols``: parts that are protocols."""
     for member in members or ():
         held, data = member if isinstance(member, list) and len(member) == 2 else (member, None)
         value, comment = _commented(held)
-        made = key(value)
-        if made is not None:
-            yield Element(made, verdict(data) or _endpoint(data), comment)
+        made = () if value == "*" else key(value)
+        if made is None:
+            yield None
+        else:
+            named = tuple(_protocol(one) if at in protocols else one for at, one in enumerate(made))
+            yield Element(named, None if data is None else _data(data), comment)
+
+
+def _protocol(part: Pattern) -> Pattern:
+    """The number is printed where the machine has no /etc/protocols."""
+    return protocol(str(part)) if isinstance(part, int) else part
+
+
+def of_protocol(selector: Selector, wanted: Pattern) -> Pattern:
+    """What a selector is compared with; a protocol by its name."""
+    asked = selector.field if isinstance(selector, Of) else selector
+    if asked not in {Field.PROTOCOL, Field.ORIGINAL_PROTOCOL}:
+        return wanted
+    return AnyOf(tuple(map(_protocol, wanted.patterns))) if isinstance(wanted, AnyOf) else _protocol(wanted)
+
+
+def _data(data: Json) -> Verdict | Translate | Unmodelled:
+    return verdict(data) or _endpoint(data) or Unmodelled(str(data))
 
 
 def verdict(value: Json) -> Verdict | None:
@@ -207,29 +237,18 @@ def verdict(value: Json) -> Verdict | None:
             return End.RETURN
         case {"continue": _}:
             return End.CONTINUE
-        case {"reject": how}:
-            return Reject(rejection(how))
         case _:
             return None
 
 
-def rejection(how: Json) -> str:
-    """What the sender is told."""
-    match how:
-        case {"type": "tcp reset"}:
-            return "tcp reset"
-        case {"type": str(kind), "expr": str(code)}:
-            return f"{kind} {code}"
-        case _:
-            return "icmp port-unreachable"
-
-
 def _endpoint(data: Json) -> Translate | None:
-    parts = key(data) if data is not None else None
-    if parts is None:
-        return None
-    address = next((part for part in parts if not isinstance(part, int | str)), None)
-    port = next((part for part in parts if isinstance(part, int)), None)
-    if address is not None and not hasattr(address, "is_loopback"):
-        return None
-    return Translate(address, port)  # type: ignore[arg-type]
+    """An address, or a port, or both; a range or a network is not modelled."""
+    match key(data):
+        case (IPv4Address() | IPv6Address() as address,):
+            return Translate(address)
+        case (IPv4Address() | IPv6Address() as address, int(port)):
+            return Translate(address, port)
+        case (int(port),):
+            return Translate(None, port)
+        case _:
+            return None

@@ -1,7 +1,7 @@
 """``nft -j list ruleset`` as tables.  Pure.
 
-Rules and elements are read when a packet comes to them.  Tables of families that no routed packet of a Service meets
-(``arp``, ``bridge``, ``netdev``) are left out.
+Rules and elements are read when a packet comes to them.  What stands at hooks that are not modelled (``ingress``, and those
+of ``arp``, ``bridge`` and ``netdev``) is a table of no family, which `kproxy.trace.answer` tells.
 """
 
 from __future__ import annotations
@@ -9,40 +9,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import msgspec
 
 from kproxy.net import Family
+from kproxy.trace.patterns import AnyOf, Field, Random, Span
 from kproxy.trace.readers import nft_text
-from kproxy.trace.readers.nft_values import elements, key, pattern, rejection, selectors, verdict
+from kproxy.trace.readers.nft_values import elements, key, of_protocol, pattern, selectors, verdict
 from kproxy.trace.readers.problem import CannotRead
 from kproxy.trace.rules import (
     Chain,
     Chance,
     Collection,
+    CopyMark,
     End,
-    Field,
     Hook,
     InSet,
     Is,
     Look,
+    LoseMark,
     Masquerade,
     Match,
     NoTrack,
     Point,
-    Random,
     Redirect,
     Reject,
     Remember,
     Rule,
     SetMark,
-    Skipped,
-    Span,
     Step,
     Table,
     Translate,
     Unknown,
+    Unmodelled,
 )
 
 Json = Any
@@ -54,33 +55,41 @@ FAMILIES = {
     "inet": frozenset(Family),
 }
 
-OF_IPTABLES = frozenset({"nat", "filter", "mangle", "raw", "security"})
-"""Tables that iptables-nft keeps in families ip and ip6, if its save is read these are left out."""
+
+NAMES = {Family.IPV4: "ip", Family.IPV6: "ip6"}
+"""Of the families in whose tables iptables-nft keeps its own; where its save is read, those are left out."""
 
 
-def read(text: bytes, *, without_iptables: bool = False) -> list[Table]:
-    """All tables.  Raises `CannotRead`."""
+def read(text: bytes, without: frozenset[tuple[str, str]] = frozenset()) -> list[Table]:
+    """All tables, but those ``without``, of which iptables-save has told better.  Raises `CannotRead`."""
     try:
         document = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise CannotRead(f"not JSON: {error}; `nft -j list ruleset` prints it") from error
     if not isinstance(document, dict) or not isinstance(document.get("nftables"), list):
         raise CannotRead("there is no `nftables` list in it; `nft -j list ruleset` prints one")
-    return list(_tables(document["nftables"], without_iptables=without_iptables))
+    return list(_tables(document["nftables"], without))
 
 
-def _tables(objects: Iterable[Json], *, without_iptables: bool) -> Iterator[Table]:
+def _tables(objects: Iterable[Json], without: frozenset[tuple[str, str]]) -> Iterator[Table]:
     """Of each table its own objects, in one pass."""
     sorted_out: dict[tuple[str, str], dict[str, list[Json]]] = {}
+    dormant: set[tuple[str, str]] = set()
     for one in objects:
         kind, held = next(iter(one.items()))
         if kind == "table":
             sorted_out.setdefault((held["family"], held["name"]), {})
+            if "dorm" in str(held.get("flags", "")):  # nft 1.0.6 cuts the word
+                dormant.add((held["family"], held["name"]))
         elif kind in {"chain", "rule", "set", "map"}:
             sorted_out.setdefault((held["family"], held["table"]), {}).setdefault(kind, []).append(held)
     for (family, name), held in sorted_out.items():
-        iptables = without_iptables and family != "inet" and name in OF_IPTABLES
-        if family in FAMILIES and not iptables:
+        if (family, name) in without | dormant:
+            continue
+        hooks = {chain["hook"] for chain in held.get("chain", ()) if "hook" in chain}
+        if hooks - (_POINTS if family in FAMILIES else frozenset()):
+            yield Table(f"{family} {name}", frozenset(), {})
+        if family in FAMILIES:
             yield _table(family, name, held)
 
 
@@ -93,15 +102,25 @@ def _table(family: str, name: str, held: Mapping[str, list[Json]]) -> Table:
         for chain in held.get("chain", ())
     }
     collections = {
-        one["name"]: Collection(one["name"], partial(elements, one.get("elem")))
+        one["name"]: Collection(one["name"], partial(elements, one.get("elem"), _protocols(one)))
         for one in (*held.get("set", ()), *held.get("map", ()))
     }
     return Table(f"{family} {name}", FAMILIES[family], chains, collections)
 
 
+def _protocols(held: Json) -> frozenset[int]:
+    """Which parts of a set's keys are protocols."""
+    kinds = held.get("type", ())
+    parts = [kinds] if isinstance(kinds, str) else kinds
+    return frozenset(at for at, kind in enumerate(parts) if kind == "inet_proto")
+
+
+_POINTS = frozenset(point.value for point in Point)
+
+
 def _hook(chain: Json) -> Hook | None:
     point = chain.get("hook")
-    if point not in {one.value for one in Point}:
+    if point not in _POINTS:
         return None
     policy = End.DROP if chain.get("policy") == "drop" else End.ACCEPT
     return Hook(Point(point), int(chain.get("prio", 0)), nat=chain.get("type") == "nat", policy=policy)
@@ -115,6 +134,9 @@ def _rules(held: Iterable[Json]) -> Iterator[Rule]:
 
 
 def _steps(one: Json) -> Iterator[Step]:
+    if not isinstance(one, dict):  # a statement that this nft writes as text
+        yield Unmodelled(str(one))
+        return
     if (found := verdict(one)) is not None:
         yield found
         return
@@ -122,12 +144,29 @@ def _steps(one: Json) -> Iterator[Step]:
     reader = _READERS.get(kind)
     if reader is not None:
         yield from reader(held)
+    elif kind in _MATCHES or (kind == "xt" and (held or {}).get("type") == "match"):
+        yield Unknown(nft_text.rule([one]))
     elif kind not in _NO_MATTER:
-        yield Skipped(nft_text.rule([one])) if kind in _STATEMENTS else Unknown(nft_text.rule([one]))
+        yield Unmodelled(nft_text.rule([one]))
 
 
-_NO_MATTER = frozenset({"counter", "log", "comment", "ct helper", "ct timeout", "last", "flow", "meter"})
-_STATEMENTS = frozenset({"queue", "tproxy", "dup", "fwd", "synproxy", "secmark", "ct expectation"})
+_NO_MATTER = frozenset(
+    {
+        "counter",
+        "log",
+        "comment",
+        "ct helper",
+        "ct timeout",
+        "ct expectation",
+        "last",
+        "flow",
+        "dup",
+        "secmark",
+        "reset",
+    }
+)
+_MATCHES = frozenset({"limit", "quota", "ct count", "meter"})
+"""Statements that end a rule for some packets."""
 
 
 # ---------------------------------------------------------------------- matches
@@ -145,10 +184,30 @@ def _matched(op: str, left: Json, right: Json) -> Match | None:
         return _drawn(asked[0], op, right)
     if isinstance(right, dict) and "set" in right and len(asked) > 1:
         return InSet(asked, "", negated, Collection("", partial(elements, right["set"])))
+    if negated and asked == (Field.STATUS,):
+        return None  # all of its bits are compared, and there are more than are modelled
     wanted = key(right) if len(asked) > 1 else _one(pattern(right))
     if wanted is None or len(wanted) != len(asked):
         return None
-    return _compared(op, asked, wanted)
+    if (flags := _flags(op, left, wanted[0])) is not None:
+        return flags
+    return _compared(op, asked, tuple(map(of_protocol, asked, wanted)))
+
+
+_FIRST = frozenset({"syn"})
+"""The flags of a TCP connection's first segment."""
+
+
+def _flags(op: str, left: Json, wanted: object) -> Match | None:
+    """``tcp flags & (fin | syn | rst | ack) == syn``; None: it does not ask for that."""
+    match left, wanted:
+        case {"&": [{"payload": {"protocol": "tcp", "field": "flags"}}, bits]}, str() | AnyOf():
+            mask = frozenset(bits if isinstance(bits, list) else [bits])
+            flags = frozenset(wanted.patterns if isinstance(wanted, AnyOf) else [wanted])
+            holds = (_FIRST & mask == flags) is (op == "==")
+            return Is((Field.PROTOCOL,), ("tcp" if holds else "none",)) if op in {"==", "!="} else None
+        case _:
+            return None
 
 
 def _one(wanted: object) -> tuple[Any, ...] | None:
@@ -169,11 +228,13 @@ def _compared(op: str, asked: tuple[Any, ...], wanted: tuple[Any, ...]) -> Match
 def _drawn(number: Random, op: str, right: Json) -> Match | None:
     """``numgen random mod 3 0`` holds for one packet in three."""
     wanted = pattern(right)
-    if op == "==" and isinstance(wanted, int):
-        return Chance(Fraction(1, number.modulus))
-    if op == "<" and isinstance(wanted, int):
-        return Chance(Fraction(min(wanted, number.modulus), number.modulus))
-    return None
+    if not isinstance(wanted, int):
+        return None
+    bound = wanted - number.offset
+    below = min(max(bound, 0), number.modulus)
+    if op == "==":
+        return Chance(Fraction(int(0 <= bound < number.modulus), number.modulus))
+    return Chance(Fraction(below, number.modulus)) if op == "<" else None
 
 
 # ---------------------------------------------------------------------- statements
@@ -193,34 +254,66 @@ def _lookup(held: Json, *, translate: bool, port: int | None) -> Look:
 
 def _dnat(held: Json) -> Iterator[Step]:
     address, port = held.get("addr"), held.get("port")
-    if isinstance(address, dict) and "map" in address:
-        number = port if isinstance(port, int) else None
-        yield _lookup(address["map"], translate=True, port=number)
+    yield from _of_family(held)
+    to_port = pattern(port) if port is not None else None
+    if isinstance(address, dict) and "map" in address and (port is None or isinstance(to_port, int)):
+        yield _lookup(address["map"], translate=True, port=to_port if isinstance(to_port, int) else None)
         return
     wanted = pattern(address) if address is not None else None
-    to_port = pattern(port) if port is not None else None
-    if isinstance(wanted, str | int) or isinstance(to_port, str) or (address is not None and wanted is None):
-        yield Skipped(nft_text.rule([{"dnat": held}]))
+    known = address is None or isinstance(wanted, IPv4Address | IPv6Address | Span)
+    if not known or not (port is None or isinstance(to_port, int | Span)):
+        yield Unmodelled(nft_text.rule([{"dnat": held}]))
         return
     yield Translate(wanted, to_port)  # type: ignore[arg-type]
 
 
+def _of_family(held: Json) -> Iterator[Step]:
+    """To addresses of a family only packets of it are translated."""
+    if held.get("family") in _FAMILY_NAMES:
+        yield Is((Field.FAMILY,), (_FAMILY_NAMES[held["family"]],))
+
+
+_FAMILY_NAMES = {"ip": "ipv4", "ip6": "ipv6"}
+
+
 def _snat(held: Json) -> Iterator[Step]:
+    yield from _of_family(held)
+    if isinstance(held.get("addr"), dict) and "map" in held["addr"]:
+        yield Unmodelled(nft_text.rule([{"snat": held}]))
+        return
     yield Masquerade(nft_text.rule([{"snat": held}]).removeprefix("snat to "))
 
 
 def _redirect(held: Json) -> Iterator[Step]:
     port = held.get("port") if isinstance(held, dict) else None
-    yield Redirect(port if isinstance(port, int) else None)
+    wanted = None if port is None else pattern(port)
+    if port is None or isinstance(wanted, int | Span):
+        yield Redirect(wanted)  # type: ignore[arg-type]
+    else:
+        yield Unmodelled(nft_text.rule([{"redirect": held}]))
 
 
 def _mangle(held: Json) -> Iterator[Step]:
-    """Marks, set or changed under a mask; other things that are set do not matter here."""
+    """Marks, set or changed under a mask.  Of other things addresses and ports matter here."""
     (where,) = selectors(held["key"])
-    if where not in {Field.MARK, Field.CONNECTION_MARK}:
-        return
-    made = _mark(held["value"], where)
-    yield made or Skipped(nft_text.rule([{"mangle": held}]))
+    if where in {Field.MARK, Field.CONNECTION_MARK}:
+        lost = LoseMark(nft_text.rule([{"mangle": held}]), where is Field.CONNECTION_MARK)
+        yield _mark(held["value"], where) or _copied(held["value"], where) or lost
+    elif "payload" in held["key"] and held["key"]["payload"].get("field") not in _NO_MATTER_IN_PACKETS:
+        yield Unmodelled(nft_text.rule([{"mangle": held}]))
+
+
+_NO_MATTER_IN_PACKETS = frozenset({"dscp", "ecn", "ttl", "hoplimit", "flowlabel", "checksum", "id", "window"})
+
+
+def _copied(value: Json, where: object) -> CopyMark | None:
+    """One mark from the other."""
+    connection = where is Field.CONNECTION_MARK
+    masked = isinstance(value, dict) and isinstance(value.get("&"), list)
+    inner, bits = value["&"] if masked else (value, ALL_BITS)
+    other = Field.MARK if connection else Field.CONNECTION_MARK
+    known = selectors(inner) == (other,) and isinstance(bits, int)
+    return CopyMark(0, bits, connection) if known else None
 
 
 def _mark(value: Json, where: object) -> SetMark | None:
@@ -243,11 +336,26 @@ def _mark(value: Json, where: object) -> SetMark | None:
 
 
 def _remember(held: Json) -> Iterator[Step]:
+    """A limit that each element has ends the rule for some packets."""
+    for one in held.get("stmt", ()):
+        if not isinstance(one, dict) or next(iter(one)) != "counter":
+            yield Unknown(nft_text.rule([{"set": held}]))
+            return
     yield Remember(str(held.get("set", "")).removeprefix("@"))
 
 
 def _reject(held: Json) -> Iterator[Step]:
-    yield Reject(rejection(held))
+    """An answer of one family, or protocol, asks for packets of it, which nft does not print beside."""
+    match held:
+        case {"type": "tcp reset"}:
+            yield Is((Field.PROTOCOL,), ("tcp",))
+            yield Reject("tcp reset")
+        case {"type": str(kind), "expr": str(code)}:
+            family = {"icmp": "ip", "icmpv6": "ip6"}.get(kind, "")
+            yield from _of_family({"family": family})
+            yield Reject(f"{kind} {code}")
+        case _:
+            yield Reject("icmp port-unreachable")
 
 
 _READERS: Mapping[str, Callable[[Json], Iterator[Step]]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 
 from kproxy.net import Address, Network, parse_address, parse_network
-from kproxy.trace.rules import Pattern, Span
+from kproxy.trace.patterns import Pattern, Span
 
 PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "ipv6-icmp", "132": "sctp", "icmpv6": "ipv6-icmp"}
 """Names by number (/etc/protocols), and one that tools write in two ways."""

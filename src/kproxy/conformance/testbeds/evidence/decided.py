@@ -27,7 +27,8 @@ def decided(lab: Lab, instance: Instance, probe: Probe) -> bytes:
     try:
         with lab.network[question.judge].entered():
             known = live.read((), ())
+        found = answer(known.node, packet)
     except (CannotTrace, CannotRead) as reason:
         return f"{head}not known: {reason}\n".encode()
     told = Asked(packet, str(probe.sender), str(probe.to), ())
-    return (head + show.text(answer(known.node, packet), told, known.read)).encode()
+    return (head + show.text(found, told, known.read)).encode()
