@@ -241,7 +241,7 @@ def test_http_is_answered_refused_or_not_answered(bench: Bench, family: Family) 
     async def meet() -> list[object]:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readline()
-            writer.write(b"HTTP/1.0 503 Not now\r\n\r\n{}")
+            writer.write(b"HTTP/1.0 503 Not now\r\nX-Weight: 0\r\n\r\n{}")
             writer.close()
 
         listening = listen(lab.network["b1"], t.POD_ADDRESS["b1"][family], OPEN)
@@ -251,7 +251,7 @@ def test_http_is_answered_refused_or_not_answered(bench: Bench, family: Family) 
     lab, pod = bench.lab, t.POD_ADDRESS["b1"][family]
     lab.network["b1"].run(("nft", "-f", "-"), SILENCE)
     where = ((pod, OPEN), (pod, OPEN + 1), (pod, OPEN + 2))
-    assert bench.run(meet()) == [http.Response(503, b"{}"), None, Silent()]
+    assert bench.run(meet()) == [http.Response(503, b"{}", {"x-weight": "0"}), None, Silent()]
 
 
 SILENCE = f"""

@@ -13,6 +13,8 @@ import yaml
 from kproxy.conformance.case import Profile
 from kproxy.lab import topology
 
+HEALTHZ_PORT = 10256
+
 INTERFACE_FIELDS = {"BridgeInterface": "bridgeInterface", "InterfaceNamePrefix": "interfaceNamePrefix"}
 
 
@@ -28,7 +30,7 @@ class Placement:
     hostname: str = ""
     kubeconfig: str
     min_sync_period: str = "10ms"
-    healthz: str = "127.0.0.1:10256"
+    healthz: str = f"0.0.0.0:{HEALTHZ_PORT}"
     metrics: str = "127.0.0.1:10249"
     cluster_cidrs: tuple[str, ...] = ()
 

@@ -18,6 +18,8 @@ from kproxy.conformance.again import Again
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
     CheckHealth,
+    CheckProxy,
+    Checkup,
     Deafen,
     Hold,
     Lawful,
@@ -36,7 +38,7 @@ from kproxy.conformance.case import (
     Wait,
 )
 from kproxy.conformance.chance import FALSE_ALARM, chi_square, coverage_sample, even_sample, tail
-from kproxy.conformance.testbed import Broken, Observation, Testbed, health_in_words
+from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.wording import demands, describe, describe_lawful
 from kproxy.conformance.world import Change, World
 from kproxy.lab.observation import Socket
@@ -48,7 +50,7 @@ MOST_SHOWN = 3
 
 Endpoint = tuple[Address, int]
 Judged = Probe | Steady | Ping | Hold | Use | Reopen
-Compared = CheckHealth | ReadSysctl
+Compared = Checkup | ReadSysctl
 """Steps whose answer is a text."""
 
 
@@ -219,7 +221,7 @@ async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence
             return [await testbed.use(progress.instance, step)]
         case Ping():
             return [await testbed.ping(progress.instance, step)]
-        case CheckHealth():
+        case CheckHealth() | CheckProxy():
             return [await testbed.check_health(progress.instance, step)]
         case ReadSysctl(node=node, name=name):
             value = await testbed.read_sysctl(node, name)
@@ -256,10 +258,8 @@ def _note(
             _judge(progress, number, step, step.expect, seen)
         case Ping() | Steady():
             _judge(progress, number, step, step.expect, seen)
-        case CheckHealth(expect=count) if seen[0].text != (told := health_in_words(count)):
-            _find(progress, number, step, told, seen[0].text)
-        case ReadSysctl(expect=expect) if seen[0].text != expect:
-            _find(progress, number, step, expect, seen[0].text)
+        case CheckHealth() | CheckProxy() | ReadSysctl() if seen[0].text != (lawful := demands(step)):
+            _find(progress, number, step, lawful, seen[0].text)
         case _:
             pass
 

@@ -6,6 +6,7 @@ Pure.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from ipaddress import ip_network
 
 from kproxy.conformance.case import Profile
@@ -20,18 +21,19 @@ def node_documents() -> tuple[Document, ...]:
     return tuple(node_document(node, topology.ZONES[node]) for node in topology.NODES)
 
 
-def node_document(node: str, zone: str) -> Document:
-    """One Node object; an empty zone leaves the label out."""
+def node_document(node: str, zone: str, taints: Sequence[str] = ()) -> Document:
+    """One Node object; an empty zone leaves the label out; ``taints``: their keys."""
     labels = {"kubernetes.io/hostname": topology.HOSTNAMES[node]}
     if zone:
         labels["topology.kubernetes.io/zone"] = zone
     cidrs = [str(topology.POD_CIDRS[node][family]) for family in Family]
     addresses = [str(topology.NODE_ADDRESS[node][family]) for family in Family]
+    tainted = {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]} if taints else {}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": topology.HOSTNAMES[node], "labels": labels},
-        "spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs},
+        "spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs, **tainted},
         "status": {"addresses": [{"type": "InternalIP", "address": text} for text in addresses]},
     }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol as Interface
 
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import Act, Case, CheckHealth, Hold, Ping, Probe, Reopen, Use
+from kproxy.conformance.case import Act, Case, CheckHealth, Checkup, Hold, Ping, Probe, Reopen, Told, Use
 from kproxy.conformance.world import Change
 from kproxy.net import Address
 from kproxy.spec.outcome import Outcome
@@ -80,8 +80,11 @@ class Testbed(Interface):
     async def ping(self, instance: Instance, ping: Ping) -> Observation:
         """Send an ICMP echo request."""
 
-    async def check_health(self, instance: Instance, step: CheckHealth) -> Observation:
-        """Ask a health check node port; what came of it as `describe_health` says it."""
+    async def check_health(self, instance: Instance, step: Checkup) -> Observation:
+        """Ask a health check node port; what came of it as `health_in_words` says it.
+
+        Or a node's proxy, until its answer is the one expected or a while has passed; as `describe_status` says it.
+        """
 
     async def read_sysctl(self, node: str, name: str) -> str:
         """The value of a setting below ``net`` in a node's network namespace."""
@@ -96,13 +99,20 @@ class Testbed(Interface):
         """Write what a person needs to understand a failure of that instance."""
 
 
-def describe_health(status: int | None, endpoints: int = 0) -> str:
-    """What a health check node port answers, in words; None: nobody listens there."""
-    return "refused" if status is None else f"status {status}, {endpoints} local endpoints"
+def describe_status(status: int | None) -> str:
+    """What a node answers that is asked for health, in words; None: nobody listens there."""
+    return "refused" if status is None else f"status {status}"
 
 
-def health_in_words(count: int | None) -> str:
+def describe_health(status: int, told: Told, count: int | str | None) -> str:
+    """The same with the number of endpoints, where that is asked for; None: it is not told."""
+    if told is Told.BY_STATUS:
+        return describe_status(status)
+    return f"{describe_status(status)}, {'no number' if count is None else count} in {told.value}"
+
+
+def health_in_words(count: int | None, told: Told) -> str:
     """What a health check node port must answer where there are so many endpoints; None: refuse."""
     if count is None:
-        return describe_health(None)
-    return describe_health(HTTPStatus.OK if count else HTTPStatus.SERVICE_UNAVAILABLE, count)
+        return describe_status(None)
+    return describe_health(HTTPStatus.OK if count else HTTPStatus.SERVICE_UNAVAILABLE, told, count)

@@ -9,6 +9,8 @@ from kproxy.conformance.case import (
     AddServiceCidr,
     Apply,
     CheckHealth,
+    CheckProxy,
+    Checkup,
     Deafen,
     Delete,
     GainAddress,
@@ -28,11 +30,13 @@ from kproxy.conformance.case import (
     Steady,
     Step,
     Still,
+    Taint,
     Target,
     Use,
     Wait,
 )
-from kproxy.conformance.testbed import health_in_words
+from kproxy.conformance.case.steps import HEALTH_PATH
+from kproxy.conformance.testbed import describe_status, health_in_words
 
 
 def describe(step: Step) -> str:
@@ -46,8 +50,8 @@ def describe(step: Step) -> str:
             return f"node {node}: sysctl {name}"
         case Reopen(flow=flow):
             return f"open flow {flow!r} again from the same port"
-        case CheckHealth(sender=sender, to=to):
-            return f"health check: {sender} -> {describe_target(to)}"
+        case CheckHealth() | CheckProxy():
+            return _describe_checkup(step)
         case Ping(sender=sender, to=to):
             return f"ping: {sender} -> {describe_target(to)}"
         case Probe(sender=sender, to=to) | Steady(sender=sender, to=to):
@@ -55,6 +59,13 @@ def describe(step: Step) -> str:
             return f"{pauses}{sender} -> {describe_target(to)}"
         case _:
             return _describe_event(step)
+
+
+def _describe_checkup(step: Checkup) -> str:
+    if isinstance(step, CheckProxy):
+        return f"health of the proxy: {step.sender} -> {step.path} of node {step.node}"
+    path = "" if step.path == HEALTH_PATH else f", path {step.path}"
+    return f"health check: {step.sender} -> {describe_target(step.to)}{path}"
 
 
 def _describe_event(step: Mutation | Act | Wait) -> str:
@@ -66,6 +77,8 @@ def _describe_event(step: Mutation | Act | Wait) -> str:
             return f"delete Service {service.name}{' but not its EndpointSlices' if keep else ''}"
         case Relabel(node=node, zone=zone):
             return f"node {node}: zone {zone}" if zone else f"node {node}: no zone"
+        case Taint(node=node, keys=keys):
+            return f"node {node}: {'taints ' + ', '.join(keys) if keys else 'no taints'}"
         case AddServiceCidr():
             return "add a second ServiceCIDR"
         case GainAddress(node=node):
@@ -124,8 +137,10 @@ def demands(step: Step) -> str:
             return expect.value if isinstance(expect, Still) else describe_lawful(expect)
         case Probe() | Steady() | Ping() | Hold() | Reopen():
             return "; ".join((describe_lawful(step.expect), *_more(step)))
-        case CheckHealth(expect=count):
-            return health_in_words(count)
+        case CheckHealth(expect=count, told=told):
+            return health_in_words(count, told)
+        case CheckProxy(expect=status):
+            return describe_status(status)
         case ReadSysctl(expect=expect):
             return expect
         case _:

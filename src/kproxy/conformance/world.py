@@ -21,6 +21,7 @@ from kproxy.conformance.case import (
     Restart,
     Service,
     Step,
+    Taint,
 )
 from kproxy.conformance.documents import Document, documents
 from kproxy.conformance.surroundings import (
@@ -102,6 +103,8 @@ class World:
                 return self._delete(service, keep_slices=keep_slices)
             case Relabel(node=node, zone=zone):
                 return (self._put(node_document(node, zone)),)
+            case Taint(node=node, keys=keys):
+                return (self._put(node_document(node, topology.ZONES[node], keys)),)
             case AddServiceCidr():
                 return (self._put(service_cidr_document(second=True)),)
             case GainAddress(node=node):

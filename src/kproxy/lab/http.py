@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Status and body."""
+    """Status, body, and headers by their names in lower case."""
 
     status: int
     body: bytes
+    headers: dict[str, str]
 
 
 async def get(lab: Lab, request: ProbeRequest, path: str = "/") -> Response | Silent | None:
@@ -49,4 +50,6 @@ async def _exchange(end: socket.socket, request: ProbeRequest, path: str) -> byt
 
 def _parsed(message: bytes) -> Response:
     head, _, body = message.partition(b"\r\n\r\n")
-    return Response(int(head.split()[1]), body)
+    status, *lines = head.decode("latin-1").split("\r\n")
+    pairs = (line.partition(":") for line in lines)
+    return Response(int(status.split()[1]), body, {name.lower(): value.strip() for name, _, value in pairs})

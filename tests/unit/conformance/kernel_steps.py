@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from kproxy.conformance.case import (
     Case,
     CheckHealth,
+    CheckProxy,
     Deafen,
     Feature,
     Hold,
@@ -19,7 +20,10 @@ from kproxy.conformance.case import (
     Wait,
 )
 
-NEEDS_KERNEL = {Hold, Use, Reopen, Ping, CheckHealth, ReadSysctl, Deafen, OutOfWindow, Wait, Restart, Steady}
+NEEDS_KERNEL = {
+    *(Hold, Use, Reopen, Ping, CheckHealth, CheckProxy, ReadSysctl, Deafen, OutOfWindow, Wait, Restart),
+    Steady,
+}
 
 
 def needs_kernel(case: Case) -> Iterator[str]:

@@ -11,6 +11,8 @@ from kproxy.conformance.case import (
     Act,
     Case,
     CheckHealth,
+    CheckProxy,
+    Checkup,
     Feature,
     Hold,
     OutOfWindow,
@@ -115,8 +117,9 @@ class Scripted:
         self.log.append("reopen")
         return self.answer(instance, reopen, 0)
 
-    async def check_health(self, instance: Instance, step: CheckHealth) -> Observation:
-        self.log.append(f"check health of {instance.destination(step.to)[0]}")
+    async def check_health(self, instance: Instance, step: Checkup) -> Observation:
+        whose = step.node if isinstance(step, CheckProxy) else instance.destination(step.to)[0]
+        self.log.append(f"check health of {whose}")
         return Observation(frozenset(), "refused")
 
     async def ping(self, instance: Instance, ping: Ping) -> Observation:

@@ -11,6 +11,7 @@ from kproxy.conformance.case import (
     Apply,
     Probe,
     Target,
+    Told,
     Vantage,
     backend_of,
     case,
@@ -21,8 +22,8 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.testbed import Broken, Observation, describe_health
-from kproxy.conformance.testbeds.reading import ELSEWHERE, HOST, read, read_health
+from kproxy.conformance.testbed import Broken, Observation, health_in_words
+from kproxy.conformance.testbeds.reading import ELSEWHERE, HOST, read, read_health, read_status
 from kproxy.lab import http, topology
 from kproxy.lab import observation as lab
 from kproxy.lab.observation import Socket
@@ -242,9 +243,40 @@ def test_what_a_node_drops_of_its_own_never_comes_to_a_link(stopped: bool) -> No
     assert is_dropped(read(own, V4, asked(host("a"))))
 
 
-def test_a_health_check_that_tells_no_number_is_never_what_a_case_asks_for() -> None:
-    told = http.Response(503, b'{"localEndpoints": 0}')
-    assert read_health(told) == describe_health(503, 0)
-    assert read_health(None) == describe_health(None)
-    assert read_health(http.Response(200, b"ok")) == "status 200, b'ok'"
-    assert read_health(lab.Silent()) == "no answer"
+WEIGHED = {"x-load-balancing-endpoint-weight": "2"}
+TWO = b'{"localEndpoints": 2}'
+
+
+@pytest.mark.parametrize("told", Told)
+def test_a_health_check_is_what_a_case_asks_for_or_is_not(told: Told) -> None:
+    assert read_health(http.Response(200, TWO, WEIGHED), told) == health_in_words(2, told)
+    assert read_health(http.Response(503, b'{"localEndpoints": 0}', {}), told) != health_in_words(2, told)
+    assert read_health(None, told) == health_in_words(None, told) != read_health(lab.Silent(), told)
+
+
+@pytest.mark.parametrize(
+    ("told", "body", "headers", "lawful"),
+    [
+        (Told.BY_STATUS, b"ok", {}, True),
+        (Told.IN_BODY, b"ok", WEIGHED, False),
+        (Told.IN_BODY, b'{"localEndpoints": 3}', WEIGHED, False),
+        (Told.IN_BODY, b"{}", {}, False),
+        (Told.IN_BODY, TWO, {}, True),
+        (Told.IN_HEADER, TWO, {}, False),
+        (Told.IN_HEADER, TWO, {"x-load-balancing-endpoint-weight": "3"}, False),
+        (Told.IN_HEADER, b"ok", WEIGHED, True),
+    ],
+)
+def test_the_number_of_a_health_check_counts_where_it_is_asked_for(
+    told: Told, body: bytes, headers: dict[str, str], *, lawful: bool
+) -> None:
+    seen = read_health(http.Response(200, body, headers), told)
+    assert (seen == health_in_words(2, told)) is lawful
+
+
+@pytest.mark.parametrize(
+    ("seen", "text"),
+    [(http.Response(503, b"", {}), "status 503"), (None, "refused"), (lab.Silent(), "no answer")],
+)
+def test_a_proxy_is_healthy_by_its_status_alone(seen: http.Response | lab.Silent | None, text: str) -> None:
+    assert read_status(seen) == text

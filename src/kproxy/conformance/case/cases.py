@@ -31,6 +31,7 @@ class Feature(enum.Enum):
     FORWARD_POLICY = "forwardPolicyDrop"
     EXTERNAL_IPS_OF_NODES = "externalIPsOfNodes"
     HEALTH_CHECKS = "healthCheckNodePort"
+    PROXY_HEALTH = "proxyHealth"
     SHARED_SOURCE_PORT = "sharedSourcePort"
     INCOMPLETE_ENDPOINT_PORTS = "incompleteEndpointPorts"
 

@@ -88,17 +88,44 @@ class Ping:
     clauses: tuple[str, ...] = ()
 
 
+HEALTH_PATH = "/healthz"
+
+
+class Told(enum.Enum):
+    """Where a health check node port tells how many endpoints there are."""
+
+    BY_STATUS = "whether there are any"
+    IN_BODY = "localEndpoints of the JSON body"
+    IN_HEADER = "X-Load-Balancing-Endpoint-Weight"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckHealth:
     """An HTTP request to the health check node port of a Service.
 
-    ``expect``: how many endpoints its node is said to have (with status 200, or 503 where there is none); None: the
-    connection is refused.
+    ``expect``: how many endpoints its node has, which is told by the status alone (200, or 503 for none) or as ``told``
+    says; None: the connection is refused.  ``path``: by default the one that cloud controllers set up.
     """
 
     sender: Vantage
     to: Target
     expect: int | None
+    clauses: tuple[str, ...] = ()
+    path: str = HEALTH_PATH
+    told: Told = Told.BY_STATUS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckProxy:
+    """An HTTP request to where a node's proxy tells its own health: port 10256 of its address.
+
+    ``expect``: the status.  It is asked again for a while, as what Nodes tell comes by another watch than what Services do.
+    """
+
+    sender: Vantage
+    node: str
+    path: str
+    expect: int
     clauses: tuple[str, ...] = ()
 
 
@@ -188,6 +215,14 @@ class Relabel:
 
 
 @dataclass(frozen=True, slots=True)
+class Taint:
+    """Give a node exactly these taints, by their keys; none removes them."""
+
+    node: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AddServiceCidr:
     """Add a second ServiceCIDR to the cluster."""
 
@@ -211,10 +246,13 @@ class Restart:
     masquerade_bit: int | None = None
 
 
-Mutation = Apply | Delete | Relabel | AddServiceCidr | GainAddress | Restart
+Checkup = CheckHealth | CheckProxy
+"""What load balancers ask of a node."""
+
+Mutation = Apply | Delete | Relabel | Taint | AddServiceCidr | GainAddress | Restart
 """What is changed, before a barrier."""
 
 Act = Deafen | OutOfWindow
 """What happens between questions and is not judged."""
 
-Step = Mutation | Probe | Steady | Ping | CheckHealth | ReadSysctl | Hold | Use | Reopen | Act | Wait
+Step = Mutation | Probe | Steady | Ping | Checkup | ReadSysctl | Hold | Use | Reopen | Act | Wait

@@ -1,4 +1,4 @@
-"""Cases on health check node ports: what a load balancer learns of a node.
+"""Cases on what a load balancer learns of a node: by health check node ports, and by its proxy itself.
 
 Only values; the vocabulary is `kproxy.conformance.case`.
 """
@@ -6,16 +6,25 @@ Only values; the vocabulary is `kproxy.conformance.case`.
 from __future__ import annotations
 
 from kproxy.conformance.case import (
+    MASQUERADED,
+    STILL,
     Apply,
     Backend,
     Case,
     CheckHealth,
+    CheckProxy,
     Delete,
     Feature,
+    Hold,
     Policy,
+    Port,
     Probe,
+    Taint,
+    Told,
     Type,
+    Use,
     Vip,
+    Wait,
     case,
     client,
     delivered_to,
@@ -24,6 +33,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases.profiles import NODE_PORT_CIDR
+from kproxy.net import Family
 
 FEATURES = {Feature.HEALTH_CHECKS, Feature.LOAD_BALANCER, Feature.EXTERNAL_TRAFFIC_POLICY, Feature.NODE_PORT}
 TOLD = "health-check.local-endpoints.told"
@@ -91,4 +101,105 @@ ON_SELECTED_ADDRESSES = case(
     profile=NODE_PORT_CIDR,
 )
 
-CASES: tuple[Case, ...] = (FOLLOWS_LOCAL_ENDPOINTS, TERMINATING_DO_NOT_COUNT, ON_SELECTED_ADDRESSES)
+COUNTED = "health-check.number.told"
+WEIGHT = "health-check.weight.told"
+ANY_PATH = "health-check.any-path.answered"
+
+TWO_PORTS = WEB.but(ports=(Port(name="a", number=80), Port(name="b", number=81)))
+TWO_PORTS_MOVED = TWO_PORTS.but(backends=MOVED.backends)
+
+FOR_LOAD_BALANCERS = case(
+    "health-check.number-weight-and-path",
+    "The number of endpoints is told, each once for all ports, in a header as well, and whatever path is asked for.",
+    Apply(TWO_PORTS),
+    CheckHealth(
+        sender=client("a"), to=TWO_PORTS.health_check("a"), expect=2, told=Told.IN_BODY, clauses=(COUNTED,)
+    ),
+    CheckHealth(
+        sender=client("b"), to=TWO_PORTS.health_check("b"), expect=1, told=Told.IN_BODY, clauses=(COUNTED,)
+    ),
+    CheckHealth(
+        sender=client("a"), to=TWO_PORTS.health_check("a"), expect=2, told=Told.IN_HEADER, clauses=(WEIGHT,)
+    ),
+    CheckHealth(
+        sender=client("b"), to=TWO_PORTS.health_check("b"), expect=1, told=Told.IN_HEADER, clauses=(WEIGHT,)
+    ),
+    CheckHealth(
+        sender=client("a"), to=TWO_PORTS.health_check("a"), expect=2, path="/no/such", clauses=(ANY_PATH,)
+    ),
+    Apply(TWO_PORTS_MOVED),
+    CheckHealth(
+        sender=client("a"), to=TWO_PORTS.health_check("a"), expect=0, told=Told.IN_BODY, clauses=(COUNTED,)
+    ),
+    CheckHealth(
+        sender=client("a"), to=TWO_PORTS.health_check("a"), expect=0, told=Told.IN_HEADER, clauses=(WEIGHT,)
+    ),
+    CheckHealth(sender=client("a"), to=TWO_PORTS.health_check("a"), expect=0, path="/", clauses=(ANY_PATH,)),
+    clauses={COUNTED, WEIGHT, ANY_PATH},
+    features=FEATURES,
+)
+
+# ------------------------------------------------------------------- the proxy's own
+
+LEAVING = "ToBeDeletedByClusterAutoscaler"
+HEALTHY = "proxy-health.told"
+LEAVING_TOLD = "proxy-health.leaving-node.told"
+SERVES_ON = "proxy-health.leaving-node.serves"
+UNAFFECTED = "health-check.leaving-node.unaffected"
+EVERYWHERE = WEB.but(name="everywhere", external_policy=Policy.CLUSTER)
+ANYWHERE = delivered_to("a1", "a2", "b1", source=MASQUERADED)
+
+
+def _asked(node: str, path: str, status: int, clause: str) -> CheckProxy:
+    return CheckProxy(sender=client(node), node=node, path=path, expect=status, clauses=(clause,))
+
+
+A_NODE_LEAVES = case(
+    "proxy-health.of-a-node-that-is-about-to-leave",
+    "Load balancers learn of it before the node is gone, and what they still send is served.",
+    Apply(WEB, EVERYWHERE),
+    _asked("a", "/healthz", 200, HEALTHY),
+    _asked("a", "/livez", 200, HEALTHY),
+    Hold(flow="old", sender=client("a"), to=EVERYWHERE.node_port("a"), expect=ANYWHERE),
+    Taint("a", (LEAVING,)),
+    _asked("a", "/healthz", 503, LEAVING_TOLD),
+    _asked("a", "/livez", 200, LEAVING_TOLD),
+    _asked("b", "/healthz", 200, LEAVING_TOLD),
+    Use(flow="old", expect=STILL, clauses=(SERVES_ON,)),
+    Probe(sender=client("a"), to=EVERYWHERE.node_port("a"), expect=ANYWHERE, clauses=(SERVES_ON,)),
+    CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(UNAFFECTED,)),
+    Taint("a", ("node.example/other",)),
+    _asked("a", "/healthz", 200, LEAVING_TOLD),
+    Taint("a", ()),
+    _asked("a", "/healthz", 200, LEAVING_TOLD),
+    clauses={HEALTHY, LEAVING_TOLD, SERVES_ON, UNAFFECTED}
+    | {
+        "node-port.reaches-ready-endpoint",
+        "node-port.every-node.served",
+        "masquerade.external-policy-cluster.rewritten",
+    },
+    features=FEATURES | {Feature.PROXY_HEALTH},
+    families=(Family.IPV4,),
+)
+
+A_QUIET_CLUSTER = case(
+    "proxy-health.of-a-quiet-cluster",
+    "A proxy that has nothing to do for longer than it may lag behind is as well as before.",
+    _asked("a", "/healthz", 200, HEALTHY),
+    Wait(75),
+    _asked("a", "/healthz", 200, HEALTHY),
+    _asked("a", "/livez", 200, HEALTHY),
+    clauses={HEALTHY},
+    features={Feature.PROXY_HEALTH},
+    families=(Family.IPV4,),
+    slow=True,
+)
+
+CASES: tuple[Case, ...] = (
+    FOLLOWS_LOCAL_ENDPOINTS,
+    TERMINATING_DO_NOT_COUNT,
+    ON_SELECTED_ADDRESSES,
+    FOR_LOAD_BALANCERS,
+    A_NODE_LEAVES,
+    A_QUIET_CLUSTER,
+)

@@ -5,6 +5,8 @@ What testbeds of real packets have in common; where the packets are sent is thei
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,6 +14,8 @@ from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
     Act,
     CheckHealth,
+    CheckProxy,
+    Checkup,
     Deafen,
     Hold,
     Ping,
@@ -20,10 +24,12 @@ from kproxy.conformance.case import (
     Use,
     VantageKind,
 )
-from kproxy.conformance.testbed import Broken, Observation
+from kproxy.conformance.configuration import HEALTHZ_PORT
+from kproxy.conformance.testbed import Broken, Observation, describe_status
 from kproxy.conformance.testbeds.ground import Ground, Held
-from kproxy.conformance.testbeds.reading import read, read_health, read_ping
+from kproxy.conformance.testbeds.reading import read, read_health, read_ping, read_status
 from kproxy.lab import observation as lab
+from kproxy.lab import topology
 from kproxy.lab.lab import Traced
 from kproxy.lab.observation import Direction, ProbeRequest
 from kproxy.spec.outcome import Failure
@@ -32,6 +38,9 @@ PATIENCE = 5.0
 """Seconds to wait for an answer where silence would be unlawful."""
 QUIET = 0.5
 """Seconds without any answer that count as silence where silence is lawful."""
+LAG = 2.0
+"""Seconds that a proxy may hear of a Node later than of a Service."""
+POLL = 0.01
 
 
 class Asking:
@@ -91,9 +100,26 @@ class Asking:
         seen, evidence = await self._asked_of.ping(self._request(instance, ping))
         return read_ping(seen, evidence, instance, ping)
 
-    async def check_health(self, instance: Instance, step: CheckHealth) -> Observation:
-        """Ask a health check node port."""
-        return Observation(frozenset(), read_health(await self._asked_of.get(self._request(instance, step))))
+    async def check_health(self, instance: Instance, step: Checkup) -> Observation:
+        """Ask a health check node port, or a proxy."""
+        if isinstance(step, CheckProxy):
+            return Observation(frozenset(), await self._proxy_says(instance, step))
+        seen = await self._asked_of.get(self._request(instance, step), step.path)
+        return Observation(frozenset(), read_health(seen, step.told))
+
+    async def _proxy_says(self, instance: Instance, step: CheckProxy) -> str:
+        request = ProbeRequest(
+            sender=step.sender.name,
+            destination=topology.NODE_ADDRESS[step.node][instance.family],
+            port=HEALTHZ_PORT,
+            patience=self._patience,
+        )
+        deadline = time.monotonic() + LAG
+        while True:
+            said = read_status(await self._asked_of.get(request, step.path))
+            if said == describe_status(step.expect) or time.monotonic() > deadline:
+                return said
+            await asyncio.sleep(POLL)
 
     async def hold(self, instance: Instance, hold: Hold) -> Observation:
         """Open a flow and exchange once."""

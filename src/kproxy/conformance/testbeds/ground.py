@@ -41,7 +41,7 @@ class Ground(Interface):
     async def ping(self, request: ProbeRequest) -> tuple[echo.Ping, Evidence]:
         """Send an ICMP echo request."""
 
-    async def get(self, request: ProbeRequest) -> http.Response | Silent | None:
+    async def get(self, request: ProbeRequest, path: str) -> http.Response | Silent | None:
         """Ask by HTTP; None: refused."""
 
     async def open_flow(self, request: ProbeRequest) -> tuple[Held | None, Observation]:
@@ -81,9 +81,9 @@ class LabGround:
         self._lab.forget(number)
         return seen, evidence
 
-    async def get(self, request: ProbeRequest) -> http.Response | Silent | None:
+    async def get(self, request: ProbeRequest, path: str) -> http.Response | Silent | None:
         """Ask by HTTP."""
-        return await http.get(self._lab, request)
+        return await http.get(self._lab, request, path)
 
     async def open_flow(self, request: ProbeRequest) -> tuple[Held | None, Observation]:
         """Open a flow."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Hold as HoldStep
-from kproxy.conformance.case import Ping, Probe, TargetKind, VantageKind
-from kproxy.conformance.testbed import Broken, Observation, describe_health
+from kproxy.conformance.case import Ping, Probe, TargetKind, Told, VantageKind
+from kproxy.conformance.testbed import Broken, Observation, describe_health, describe_status
 from kproxy.lab import echo, http, topology
 from kproxy.lab import observation as lab
 from kproxy.net import Address, Packet
@@ -94,18 +94,27 @@ def read_ping(seen: echo.Ping, evidence: lab.Evidence, instance: Instance, asked
     return Observation(frozenset(), f"node {judge} answered the ping itself")
 
 
-def read_health(seen: http.Response | lab.Silent | None) -> str:
+def read_health(seen: http.Response | lab.Silent | None, told: Told) -> str:
     """What a health check node port answered, in words."""
-    match seen:
-        case None:
-            return describe_health(None)
-        case lab.Silent():
-            return "no answer"
-        case http.Response(status=status, body=body):
-            try:
-                return describe_health(status, json.loads(body)["localEndpoints"])
-            except (ValueError, LookupError, TypeError):
-                return f"status {status}, {body!r}"
+    if not isinstance(seen, http.Response):
+        return read_status(seen)
+    return describe_health(seen.status, told, _count(seen, told))
+
+
+def _count(response: http.Response, told: Told) -> int | str | None:
+    if told is Told.IN_HEADER:
+        return response.headers.get(told.value.lower())
+    try:
+        return int(json.loads(response.body)["localEndpoints"])
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def read_status(seen: http.Response | lab.Silent | None) -> str:
+    """What a node answered that was asked for health, in words."""
+    if isinstance(seen, lab.Silent):
+        return "no answer"
+    return describe_status(seen.status if seen else None)
 
 
 def _refused(seen: lab.Refused, asked: Asked) -> Observation:

@@ -185,7 +185,7 @@ RESTART = (
         DOCS,
         links.VIRTUAL_IPS,
         links.issue(76376),
-        of="cip.per-connection",
+        of="cip.per-connection life.restart-keeps",
     ),
     should(
         "restart.no-failed-connection",
@@ -199,7 +199,7 @@ RESTART = (
         "What changed while the proxy was down is applied when it starts.",
         DOCS,
         links.VIRTUAL_IPS,
-        of="ct.udp.startup",
+        of="ct.udp.startup life.restart-diff",
     ),
     should(
         "restart.masquerade-bit.followed",

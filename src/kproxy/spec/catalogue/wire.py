@@ -88,12 +88,12 @@ NODES = (
 HEALTH = (
     must(
         "health-check.local-endpoints.told",
-        "A node's health check node port of a Service of type LoadBalancer under external policy Local answers 200 with "
-        "the number of ready endpoints there, 503 without any; terminating ones do not count.",
+        "A node's health check node port of a Service of type LoadBalancer under external policy Local answers 200 "
+        "where there are ready endpoints, 503 where there are none; terminating ones do not count.",
         E2E,
         links.E2E_LOAD_BALANCER,
         links.PROXY_TERMINATING_KEP,
-        of="hcnp.scope hcnp.200 hcnp.payload hcnp.count-ips hcnp.ports-lifecycle hcnp.sync-order term.hcnp",
+        of="hcnp.scope hcnp.200 hcnp.ports-lifecycle hcnp.sync-order term.hcnp",
     ),
     should(
         "health-check.node-port-addresses.bind",
@@ -101,6 +101,65 @@ HEALTH = (
         UNIT,
         links.issue(82163),
         of="hcnp.listen-addrs",
+    ),
+    should(
+        "health-check.number.told",
+        "A health check node port tells as JSON how many ready endpoints its node has, each address once.",
+        UNIT,
+        links.UNIT_HEALTH,
+        of="hcnp.payload hcnp.count-ips",
+    ),
+    should(
+        "health-check.weight.told",
+        "A health check node port tells the number of endpoints in the header X-Load-Balancing-Endpoint-Weight too.",
+        UNIT,
+        links.UNIT_HEALTH,
+        links.issue(118999),
+        of="hcnp.headers",
+    ),
+    should(
+        "health-check.any-path.answered",
+        "A health check node port answers whatever path it is asked for.",
+        OBSERVED,
+        links.SOURCE_HEALTH,
+        of="hcnp.any-path",
+    ),
+    must(
+        "health-check.leaving-node.unaffected",
+        "That its node is about to be removed does not change what a health check node port says.",
+        KEP,
+        links.DRAINING_KEP,
+        links.UNIT_HEALTH,
+        of="hcnp.no-taint",
+    ),
+)
+
+PROXY_HEALTH = (
+    must(
+        "proxy-health.told",
+        "A node's proxy answers 200 to /healthz and /livez at port 10256 of the node while it keeps up with what it is "
+        "told, however long it is told nothing.",
+        UNIT,
+        links.UNIT_HEALTH,
+        links.PROXY_CONFIGURATION,
+        of="hz.ports hz.ok hz.idle-healthy",
+    ),
+    must(
+        "proxy-health.leaving-node.told",
+        "On a node with the taint ToBeDeletedByClusterAutoscaler /healthz answers 503, so that load balancers send nothing "
+        "new, and /livez still 200.",
+        KEP,
+        links.DRAINING_KEP,
+        links.UNIT_HEALTH,
+        of="hz.node-taint",
+    ),
+    must(
+        "proxy-health.leaving-node.serves",
+        "A node that is about to be removed serves on: connections that it has and such as still come.",
+        KEP,
+        links.DRAINING_KEP,
+        links.NODE_PREDICATES_KEP,
+        of="hz.drain-contract",
     ),
 )
 
@@ -126,4 +185,4 @@ SCTP = (
     ),
 )
 
-TABLE = (*ERRORS, *SOURCES, *NODES, *HEALTH, *SCTP)
+TABLE = (*ERRORS, *SOURCES, *NODES, *HEALTH, *PROXY_HEALTH, *SCTP)

@@ -20,6 +20,8 @@ from kproxy.conformance.case import (
     Act,
     Case,
     CheckHealth,
+    CheckProxy,
+    Checkup,
     Deafen,
     Feature,
     Hold,
@@ -61,6 +63,7 @@ NEEDS_KERNEL = {
     Reopen: "follows a connection beyond its first packet",
     Ping: "asks for something else than TCP, UDP or SCTP",
     CheckHealth: "asks a process",
+    CheckProxy: "asks a process",
     ReadSysctl: "needs a kernel",
     OutOfWindow: "needs a kernel's conntrack",
     Deafen: "needs an endpoint that can refuse",
@@ -171,7 +174,7 @@ class Simulator:
         """Not here: see `lacks`."""
         raise Broken("the simulator has no pings")
 
-    async def check_health(self, instance: Instance, step: CheckHealth) -> Observation:
+    async def check_health(self, instance: Instance, step: Checkup) -> Observation:
         """Not here: see `lacks`."""
         raise Broken("the simulator has no processes")
 
