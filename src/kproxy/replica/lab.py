@@ -5,20 +5,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import tempfile
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
 from kproxy.conformance.case import Profile
 from kproxy.conformance.subject import Subject
-from kproxy.conformance.testbed import Broken, Observation
+from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds.asking import PATIENCE
+from kproxy.conformance.testbeds.barrier import Place, served
 from kproxy.conformance.testbeds.gate import Gate
 from kproxy.conformance.testbeds.ground import AT_ONCE
 from kproxy.conformance.testbeds.netns import (
@@ -46,7 +46,6 @@ from kproxy.replica.wires import Wires, wiring_of
 _KINDS = {kind.value: kind for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE, Kind.NODE, Kind.SERVICE_CIDR)}
 _SENTINELS = 2
 """The second one's answer proves that the sync that served the first has ended (`kproxy.conformance.testbeds.netns`)."""
-_POLL = 0.02
 
 _ANYWHERE = (ip_address("0.0.0.0"), ip_address("::"))  # noqa: S104 (in a namespace of the lab)
 
@@ -148,23 +147,15 @@ class Replica:
                 self.server.store.delete(kind, metadata["namespace"], metadata["name"])
 
     async def _answered(self, sentinel: Sentinel) -> None:
-        deadline = time.monotonic() + self._barrier
-        waiting = set(itertools.product((n.name for n in self.layout.nodes), self.layout.families))
-        while waiting:
-            asked = sorted(waiting, key=str)
-            answers = await asyncio.gather(*(self._ask(node, sentinel, family) for node, family in asked))
-            waiting -= {who for who, served in zip(asked, answers, strict=True) if served}
-            self.proxies.check()
-            if waiting and time.monotonic() > deadline:
-                raise Broken(self._overdue(sorted(waiting, key=str)))
-            await asyncio.sleep(_POLL if waiting else 0)
+        places = itertools.product((n.name for n in self.layout.nodes), self.layout.families)
+        await served(places, partial(self._ask, sentinel), self.proxies.check, self._overdue, self._barrier)
 
-    async def _ask(self, node: str, sentinel: Sentinel, family: Family) -> bool:
+    async def _ask(self, sentinel: Sentinel, node: str, family: Family) -> bool:
         address = sentinel.cluster_ip(family)
         seen = await self.lab.probe(ProbeRequest(sender=node, destination=address, port=80, patience=0.3))
         return isinstance(seen, Answered) and seen.who == VISITOR[self.layout.nodes[0].name]
 
-    def _overdue(self, waiting: list[tuple[str, Family]]) -> str:
+    def _overdue(self, waiting: Sequence[Place]) -> str:
         missing = ", ".join(f"{self.layout.node(name).hostname} {family.value}" for name, family in waiting)
         log = self.proxies.tail(waiting[0][0]) or "(it has written nothing)"
         name = f"{self.order.subject.name} ({self.order.mode})"

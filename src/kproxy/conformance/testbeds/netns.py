@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import tempfile
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -35,6 +34,7 @@ from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, NeverServed, Observation, Testbed
 from kproxy.conformance.testbeds import byhand
 from kproxy.conformance.testbeds.asking import PATIENCE, QUIET, Asking
+from kproxy.conformance.testbeds.barrier import Place, served
 from kproxy.conformance.testbeds.evidence.decided import decided
 from kproxy.conformance.testbeds.evidence.keeper import Keeper
 from kproxy.conformance.testbeds.ground import LabGround, own
@@ -62,7 +62,6 @@ SLOW_PATIENCE, SLOW_QUIET = 20.0, 2.0
 """Seconds to wait for an answer, and for silence, on an emulated kernel."""
 BARRIER, SLOW_BARRIER = 60.0, 240.0
 """Seconds a subject has to apply changes, if nobody asks for something else; the second on an emulated kernel."""
-POLL = 0.01
 ASKED_AGAIN = 8
 """Connections that show again what was unlawful, where several endpoints may answer."""
 _KINDS = {kind.value: kind for kind in Kind}
@@ -230,23 +229,15 @@ class NetnsTestbed(Asking):
             await self._answered(sentinel)
 
     async def _answered(self, sentinel: Sentinel) -> None:
-        deadline = time.monotonic() + self._barrier
-        waiting = set(itertools.product(topology.NODES, self.families))
-        while waiting:
-            asked = sorted(waiting, key=str)
-            answers = await asyncio.gather(*(self._ask(node, sentinel, family) for node, family in asked))
-            waiting -= {who for who, served in zip(asked, answers, strict=True) if served}
-            self.proxies.check()
-            if waiting and time.monotonic() > deadline:
-                raise Broken(self._overdue(sorted(waiting, key=str)))
-            await asyncio.sleep(POLL if waiting else 0)
+        places = itertools.product(topology.NODES, self.families)
+        await served(places, partial(self._ask, sentinel), self.proxies.check, self._overdue, self._barrier)
 
-    def _overdue(self, waiting: Sequence[tuple[str, Family]]) -> str:
+    def _overdue(self, waiting: Sequence[Place]) -> str:
         missing = ", ".join(f"node {node} {family.value}" for node, family in waiting)
         log = self.proxies.tail(waiting[0][0]) or "(it has written nothing)"
         return f"the subject has not applied a Service within {self._barrier:g} s: {missing}\n{log}"
 
-    async def _ask(self, node: str, sentinel: Sentinel, family: Family) -> bool:
+    async def _ask(self, sentinel: Sentinel, node: str, family: Family) -> bool:
         request = ProbeRequest(
             sender=node, destination=sentinel.cluster_ip(family), port=sentinel.port, patience=0.3
         )

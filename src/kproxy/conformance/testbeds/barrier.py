@@ -1,0 +1,42 @@
+"""The wait until every node serves a sentinel Service in every family: a proxy that does has applied what came before it.
+
+Used by the testbed of namespaces and by the copy of a cluster (`kproxy.replica`), which have sentinels of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from kproxy.conformance.testbed import Broken
+from kproxy.net import Family
+
+POLL = 0.01
+"""Seconds between two looks."""
+
+Place = tuple[str, Family]
+"""A node by its name, and a family that it serves."""
+
+
+async def served(
+    places: Iterable[Place],
+    ask: Callable[[str, Family], Awaitable[bool]],
+    check: Callable[[], None],
+    overdue: Callable[[Sequence[Place]], str],
+    seconds: float,
+) -> None:
+    """Ask the places that do not serve yet until none is left; ``check`` finds a proxy that has ended.
+
+    Raises `Broken` with what ``overdue`` says of those left after ``seconds``, and what ``check`` raises.
+    """
+    deadline = time.monotonic() + seconds
+    waiting = set(places)
+    while waiting:
+        asked = sorted(waiting, key=str)
+        answers = await asyncio.gather(*(ask(*place) for place in asked))
+        waiting -= {place for place, serves in zip(asked, answers, strict=True) if serves}
+        check()
+        if waiting and time.monotonic() > deadline:
+            raise Broken(overdue(sorted(waiting, key=str)))
+        await asyncio.sleep(POLL if waiting else 0)

@@ -1,0 +1,47 @@
+"""The wait for sentinels: only those that do not serve yet are asked again, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from kproxy.conformance.testbed import Broken
+from kproxy.conformance.testbeds.barrier import Place, served
+from kproxy.net import Family
+
+A, B = ("a", Family.IPV4), ("b", Family.IPV4)
+
+
+def wait(
+    needed: dict[Place, int], check: Callable[[], None] = lambda: None, seconds: float = 5
+) -> Counter[Place]:
+    """``needed``: how often each place is asked until it serves."""
+    asked: Counter[Place] = Counter()
+
+    async def ask(node: str, family: Family) -> bool:
+        asked[node, family] += 1
+        return asked[node, family] >= needed[node, family]
+
+    asyncio.run(served(needed, ask, check, lambda left: f"left: {left}", seconds))
+    return asked
+
+
+def test_who_serves_is_asked_no_more() -> None:
+    assert wait({A: 1, B: 3}) == {A: 1, B: 3}
+
+
+def test_what_never_serves_is_told() -> None:
+    with pytest.raises(Broken) as told:
+        wait({A: 1, B: 1 << 30}, seconds=0.02)
+    assert str(told.value) == f"left: {[B]}"
+
+
+def test_a_proxy_that_has_ended_is_not_waited_for() -> None:
+    def check() -> None:
+        raise Broken("its proxy has ended")
+
+    with pytest.raises(Broken, match="has ended"):
+        wait({A: 1 << 30}, check)
