@@ -146,9 +146,8 @@ def _chosen(dump: Dump, names: Sequence[str]) -> tuple[api.Node, ...]:
             raise CannotCopy(
                 f"--node {name}: no Node of that name has an InternalIP; there are {', '.join(sorted(known))}"
             )
-    ranked = sorted(
-        known.values(), key=lambda node: (-_endpoints(dump)[node.metadata.name], node.metadata.name)
-    )
+    endpoints = _endpoints(dump)
+    ranked = sorted(known.values(), key=lambda node: (-endpoints[node.metadata.name], node.metadata.name))
     if not ranked:
         raise CannotCopy("no Node of the dump has an InternalIP (status.addresses)")
     chosen = [known[name] for name in dict.fromkeys(names)] or ranked[:1]

@@ -205,9 +205,9 @@ RESTART = (
         "restart.masquerade-bit.followed",
         "A proxy that starts with another masqueradeBit than the node's rules have goes by the new one alone: the old "
         "bit is a foreign one.",
-        UNIT,
+        OBSERVED,
         links.PROXY_CONFIGURATION,
-        links.UNIT_IPTABLES,
+        links.SOURCE_IPTABLES,
         of="masq.bit.change",
     ),
     should(
