@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from docs.tables import COMMAND, table
-from kproxy.conformance.case import DEFAULT, Case
+from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.testbeds.simulator import BACKENDS, Simulator
+from kproxy.conformance.testbeds.simulator import Simulator
 from tests.kind.selection import selected
 
 HEAD = f"""\
@@ -25,7 +25,7 @@ def page() -> str:
     contained = {case.id for case in selected()}
     groups: dict[str, list[Case]] = {}
     for case in CATALOGUE:
-        groups.setdefault(case.id.partition(".")[0], []).append(case)
+        groups.setdefault(case.group, []).append(case)
     rows = [_counts(f"`{name}`", members, contained) for name, members in groups.items()]
     rows.append(_counts("all", CATALOGUE, contained))
     columns = ("cases", "netns", "simulator", "containers")
@@ -39,7 +39,7 @@ def page() -> str:
 
 def _lacks(case: Case) -> str | None:
     """Why the simulator cannot run a case, in any mode."""
-    return Simulator(DEFAULT, next(iter(BACKENDS))).lacks(case)
+    return Simulator(case.profile).lacks(case)
 
 
 def _counts(name: str, cases: Sequence[Case], contained: set[str]) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ def telling(clause: Clause) -> Sequence[Case]:
         return cases
     topic = topic_of(clause)
     asked = [case for case in cases if clause.id in _asked_for(case)]
-    return asked or [case for case in cases if case.id.partition(".")[0] == topic] or cases
+    return asked or [case for case in cases if case.group == topic] or cases
 
 
 def _asked_for(case: Case) -> set[str]:

@@ -48,7 +48,7 @@ def matching(globs: Sequence[str]) -> list[Case]:
     """
     idle = [glob for glob in globs if not fnmatch.filter((case.id for case in CATALOGUE), glob)]
     if idle:
-        groups = {case.id.partition(".")[0] for case in CATALOGUE}
+        groups = {case.group for case in CATALOGUE}
         meant = "".join(f"did you mean '{glob}.*'? " for glob in idle if glob in groups)
         raise CannotRun(
             f"no case matches {' or '.join(idle)}; {meant}`kproxy conformance list` shows them all"

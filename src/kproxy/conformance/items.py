@@ -150,7 +150,7 @@ _WORDS = {
 
 def _marks(case: Case) -> list[str]:
     slow = ["slow"] if case.slow else []
-    return [case.id.partition(".")[0], *slow, *sorted(feature.value for feature in case.features)]
+    return [case.group, *slow, *sorted(feature.value for feature in case.features)]
 
 
 def _options(config: pytest.Config) -> RunOptions:

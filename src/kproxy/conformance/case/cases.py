@@ -84,6 +84,11 @@ class Case:
     notes: str = field(default="")
 
     @property
+    def group(self) -> str:
+        """The first word of its ID."""
+        return self.id.partition(".")[0]
+
+    @property
     def opens_sctp_sockets(self) -> bool:
         """Whether the kernel must have SCTP itself, and not only its netfilter."""
         return Feature.SCTP in self.features and not any(isinstance(s, Probe) and s.bare for s in self.steps)

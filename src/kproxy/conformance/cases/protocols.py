@@ -35,6 +35,7 @@ TWINS = service(
     ports=(Port(name="a", number=53), Port(name="b", number=53, protocol=Protocol.UDP)),
 )
 ON_BOTH = delivered_to("a1", "b1")
+FROM_A1 = delivered_to("a1", source=MASQUERADED)
 FROM_B1 = delivered_to("b1", source=MASQUERADED)
 FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
 
@@ -113,21 +114,9 @@ SCTP_NODE_PORT = case(
             ports=(Port(name="a"), Port(name="b", protocol=Protocol.SCTP, same_node_port_as="a")),
         )
     ),
-    Probe(
-        sender=client("a"),
-        to=signalling.node_port("a").at("b"),
-        expect=delivered_to("a1", source=MASQUERADED),
-    ),
-    Probe(
-        sender=client("b"),
-        to=signalling.node_port("b").at("b"),
-        expect=delivered_to("a1", source=MASQUERADED),
-    ),
-    Probe(
-        sender=client("a"),
-        to=signalling.node_port("a").at("a"),
-        expect=delivered_to("a1", source=MASQUERADED),
-    ),
+    Probe(sender=client("a"), to=signalling.node_port("a").at("b"), expect=FROM_A1),
+    Probe(sender=client("b"), to=signalling.node_port("b").at("b"), expect=FROM_A1),
+    Probe(sender=client("a"), to=signalling.node_port("a").at("a"), expect=FROM_A1),
     clauses=SIDE_BY_SIDE
     | {
         "node-port.reaches-ready-endpoint",
@@ -146,15 +135,11 @@ SCTP_OF_MANY_ADDRESSES = case(
     Probe(
         sender=client("a"),
         to=signalling.node_port("a").at("b"),
-        expect=delivered_to("a1", source=MASQUERADED),
+        expect=FROM_A1,
         many_homes=True,
         clauses=("protocol.sctp.many-addresses.served",),
     ),
-    Probe(
-        sender=client("a"),
-        to=signalling.node_port("a").at("b"),
-        expect=delivered_to("a1", source=MASQUERADED),
-    ),
+    Probe(sender=client("a"), to=signalling.node_port("a").at("b"), expect=FROM_A1),
     clauses=SIDE_BY_SIDE
     | {
         "node-port.reaches-ready-endpoint",

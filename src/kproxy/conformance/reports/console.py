@@ -73,7 +73,7 @@ def by_group(results: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
     """Results by the first word of their cases' IDs, in the order in which these come."""
     groups: dict[str, list[CaseResult]] = {}
     for entry in results:
-        groups.setdefault(entry.case.id.partition(".")[0], []).append(entry)
+        groups.setdefault(entry.case.group, []).append(entry)
     return groups
 
 
