@@ -28,9 +28,8 @@ def test_every_known_deviation_is_told_with_its_link(name: str) -> None:
 def test_a_deviation_is_told_where_its_clause_is_and_of_its_modes_only() -> None:
     section = TEXT.split("`conntrack.udp.not-to-dead-endpoint-when-none-left`\n")[1].split("\n## ")[0]
     assert "- kproxy: holds it in iptables, nftables and ipvs\n" in section
-    assert (
-        "kube-proxy in iptables, nftables and ipvs, `conntrack.udp-is-refused-when-nobody-is-left`" in section
-    )
+    assert "- kube-proxy: holds it in ipvs\n" in section
+    assert "kube-proxy in iptables and nftables, `conntrack.udp-is-refused-when-nobody-is-left`" in section
 
 
 def test_what_a_mode_does_not_claim_is_no_deviation() -> None:
