@@ -16,9 +16,6 @@ VIRTUAL_IPS = "https://kubernetes.io/docs/reference/networking/virtual-ips/"
 MIGRATING = f"{VIRTUAL_IPS}#migrating-from-iptables-mode-to-nftables"
 NFTABLES_KEP = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/3866-nftables-proxy"
 CONFIGURATION = "https://kubernetes.io/docs/reference/config-api/kube-proxy-config.v1alpha1/"
-IPVS_KEP = (
-    "https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/265-ipvs-based-load-balancing"
-)
 IPVS_SOURCE = "https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/proxy/ipvs/proxier.go"
 UNIT_IPTABLES = "https://github.com/kubernetes/kubernetes/blob/master/pkg/proxy/iptables/proxier_test.go"
 UNIT_NFTABLES = "https://github.com/kubernetes/kubernetes/blob/master/pkg/proxy/nftables/proxier_test.go"

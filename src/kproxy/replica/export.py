@@ -104,7 +104,7 @@ class _Writer:
         return address is not None and address.version == self.question.packet.destination.version
 
     def _ports(self) -> tuple[Port, ...]:
-        ports = (self._own.spec.ports or [api.ServicePort(port=80)])[: len(_PORT_NAMES)]
+        ports = self._own_ports()
         named = len(ports) > 1
         return tuple(
             Port(
@@ -115,6 +115,19 @@ class _Writer:
             )
             for name, port in zip(_PORT_NAMES, ports, strict=False)
         )
+
+    def _own_ports(self) -> list[api.ServicePort]:
+        """As many of its ports as a case has names for, the one that is asked among them."""
+        known = {protocol.value for protocol in Protocol}
+        ports = [port for port in self._own.spec.ports or [] if port.protocol in known]
+        ports = ports or [api.ServicePort(port=80)]
+        asked = [port for port in ports[len(_PORT_NAMES) :] if self._is_asked(port)]
+        return [*ports[: len(_PORT_NAMES) - len(asked)], *asked]
+
+    def _is_asked(self, port: api.ServicePort) -> bool:
+        packet, number = self.question.packet, self.question.node_port
+        same = port.node_port == number if number else port.port == packet.port
+        return same and port.protocol == packet.protocol.value
 
     def _ranges(self) -> tuple[Place | str, ...]:
         """The asker alone, if it is let in; else nobody."""
@@ -228,10 +241,6 @@ class _Writer:
                 return unallocated()
 
     def _port_name(self, web: Service) -> str:
-        packet, number = self.question.packet, self.question.node_port
-        ports = (self._own.spec.ports or [])[: len(web.ports)]
-        for declared, own in zip(web.ports, ports, strict=True):
-            same = own.node_port == number if number else own.port == packet.port
-            if same and own.protocol == packet.protocol.value:
-                return declared.name
-        return web.ports[0].name
+        """Of the port that is asked, which `_own_ports` has kept."""
+        pairs = zip(web.ports, self._own_ports(), strict=True)
+        return next(declared.name for declared, own in pairs if self._is_asked(own))

@@ -23,7 +23,6 @@ import msgspec
 from kproxy.replica.meeting import address_of
 
 CANNOT = 2
-_NOT_FOUND = 127
 _MOST = 3
 _GOODBYE_SECONDS = 2.0
 _libc = ctypes.CDLL(None, use_errno=True)

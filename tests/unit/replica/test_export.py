@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kproxy.conformance.attached import BadCaseFile, read
-from kproxy.conformance.case import Probe
+from kproxy.conformance.case import Apply, Probe
 from kproxy.conformance.fuzz.answers import answered
 from kproxy.conformance.fuzz.source import source
 from kproxy.explain.answer import Settings
@@ -13,7 +14,7 @@ from kproxy.explain.dump import read as read_dump
 from kproxy.replica.export import case_of
 from kproxy.replica.judge import oracle
 from kproxy.replica.layout import layout
-from kproxy.replica.questions import questions
+from kproxy.replica.questions import Front, questions
 from kproxy.spec.outcome import Delivered, Failure
 from tests.dumps import dump as printed
 
@@ -40,6 +41,37 @@ def test_a_case_has_the_kind_of_answer_that_the_cluster_has() -> None:
         there = {o if isinstance(o, Failure) else "delivered" for o in judge.expect(question).outcomes}
         here = {o if isinstance(o, Failure) else "delivered" for o in probe.expect}
         assert here == there, (question, made)
+
+
+def test_the_port_that_is_asked_is_one_of_the_case_however_many_there_are() -> None:
+    """A case has names for three ports; of a Service with more it has the one that was asked."""
+    ports = [{"name": f"p{n}", "port": 8000 + n, "targetPort": 80, "protocol": "TCP"} for n in range(5)]
+    ports.append({"name": "odd", "port": 9000, "protocol": "DCCP"})
+    many = {
+        "kind": "Service",
+        "metadata": {"name": "many", "namespace": "default"},
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "10.96.200.1",
+            "clusterIPs": ["10.96.200.1"],
+            "ports": ports,
+        },
+    }
+    document = msgspec.json.decode(printed(1))
+    document["items"] = [*document["items"], many]
+    dump = read_dump([("many", msgspec.json.encode(document))])
+    place = layout(dump, together=True)
+    asked = [
+        q for q in questions(dump, place) if q.service == ("default", "many") and q.front is Front.CLUSTER_IP
+    ]
+    assert {q.packet.port for q in asked} == {8000, 8001, 8002, 8003, 8004}
+    for question in asked:
+        applied, probe = case_of(dump, place, question, "compare.many").steps
+        assert isinstance(applied, Apply)
+        assert isinstance(probe, Probe)
+        (web,) = applied.services
+        (port,) = [port for port in web.ports if port.name == probe.to.port]
+        assert port.number == question.packet.port
 
 
 def test_an_answer_of_delivery_is_among_them() -> None:
