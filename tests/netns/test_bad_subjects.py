@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -97,7 +96,6 @@ class Verdict:
 
     status: int
     text: str
-    seconds: float
     left: list[str]
 
 
@@ -129,16 +127,14 @@ def start(bad: Bad, place: Path, mark: str) -> subprocess.Popen[bytes]:
 
 def judge(name: str, place: Path) -> Verdict:
     mark = f"bad-subject-{name}-{os.getpid()}"
-    begun = time.monotonic()
     with start(BAD[name], place, mark) as run:
         try:
             status = run.wait(WITHIN)
         finally:
             run.kill()
-    seconds = time.monotonic() - begun
     eventually(lambda: not processes(mark), 5)
     left = [*processes(mark), *map(str, place.glob("kproxy-lab-*"))]
-    return Verdict(status, (place / "output").read_text(encoding="utf-8"), seconds, left)
+    return Verdict(status, (place / "output").read_text(encoding="utf-8"), left)
 
 
 @pytest.fixture(scope="module")

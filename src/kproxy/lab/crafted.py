@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from kproxy.lab import message, packets, topology
 from kproxy.lab.channel import sequence_numbers
@@ -15,6 +17,8 @@ from kproxy.net import Address, Protocol
 
 if TYPE_CHECKING:
     from kproxy.lab.lab import Flow, Lab
+
+T = TypeVar("T")
 
 _POLL = 0.02
 _FIRST_PORT, _PORTS = 20000, 10007
@@ -46,11 +50,7 @@ async def martian(
     number = lab.next_number()
     sender = Socket(source, _FIRST_PORT + number % _PORTS)
     _send_to_neighbour(lab, node, _martian_packet(sender, daemon, protocol, number))
-    delivered = False
-    for _ in range(max(1, round(patience / _POLL))):
-        await asyncio.sleep(_POLL)
-        if delivered := _delivered(lab, node, number, sender, daemon, protocol):
-            break
+    delivered = await _looked_for(partial(_delivered, lab, node, number, sender, daemon, protocol), patience)
     lab.forget(number)
     return Martian(delivered)
 
@@ -64,10 +64,7 @@ async def spoofed(lab: Lab, node: str, source: Address, to: Socket, patience: fl
     number = lab.next_number()
     sender = Socket(source, _FIRST_PORT + number % _PORTS)
     _send_to_neighbour(lab, node, packets.udp_packet(sender, to, message.encode_request(number)))
-    for _ in range(max(1, round(patience / _POLL))):
-        await asyncio.sleep(_POLL)
-        if lab.servers.receptions(number):
-            break
+    await _looked_for(partial(lab.servers.receptions, number), patience)
     evidence = lab.evidence(number)
     lab.forget(number)
     if not evidence.receptions:
@@ -84,17 +81,22 @@ async def association(lab: Lab, who: str, source: Address, to: Socket, patience:
     number = lab.next_number()
     sender = Socket(source, _FIRST_PORT + number % _PORTS)
     _send_as(lab.network[who], packets.sctp_packet(sender, to, number), sender, to)
-    arrived: list[Sighting] = []
-    for _ in range(max(1, round(patience / _POLL))):
-        await asyncio.sleep(_POLL)
-        if arrived := [s for s in lab.evidence(number).sightings if _at_home(s)]:
-            break
+    arrived = await _looked_for(lambda: list(filter(_at_home, lab.evidence(number).sightings)), patience)
     evidence = lab.evidence(number)
     lab.forget(number)
     if not arrived:
         return Silent(evidence=evidence)
     seen = arrived[0]
     return Answered(who=seen.namespace, at=seen.destination, peer=seen.source, own=sender)
+
+
+async def _looked_for(look: Callable[[], T], patience: float) -> T:
+    """What is seen, as soon as there is something to see or so many seconds have passed."""
+    for _ in range(max(1, round(patience / _POLL))):
+        await asyncio.sleep(_POLL)
+        if seen := look():
+            break
+    return seen
 
 
 def _at_home(sighting: Sighting) -> bool:
