@@ -82,3 +82,7 @@ def test_where_nothing_has_counted_nothing_is_told(listing: str) -> None:
 
 def test_a_rule_that_is_new_has_counted_all_it_counts() -> None:
     assert moved("", text(IPVS, a=2)) == ["+2  10.96.0.1:80  TCP 10.96.0.1:80"]
+
+
+def test_a_rule_that_was_written_anew_has_counted_since_then() -> None:
+    assert moved(text(IPVS, a=5, b=5), text(IPVS, a=2)) == ["+2  10.96.0.1:80  TCP 10.96.0.1:80"]

@@ -23,10 +23,15 @@ def moved(before: str, after: str) -> list[str]:
     """Lines that have counted meanwhile: how many packets, where it stands, the line; in the order of the rules."""
     old = dict(_counted(before))
     return [
-        f"+{count - old.get(line, 0)}  {line[0]}  {line[1]}".replace("    ", " ")
+        f"+{met}  {line[0]}  {line[1]}".replace("    ", " ")
         for line, count in _counted(after)
-        if count != old.get(line, 0)
+        if (met := _met(old.get(line, 0), count))
     ]
+
+
+def _met(before: int, after: int) -> int:
+    """Who counts less than before was written anew, and began again."""
+    return after - before if after >= before else after
 
 
 def others(lines: list[str], listed: str) -> list[str]:
