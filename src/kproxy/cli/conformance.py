@@ -24,7 +24,7 @@ def add(commands: Commands) -> None:
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
-    _add_subject(run)
+    _add_subject(run, default_mode="each, one run for each")
     _add_place(run)
     _add_cases(run)
     run.add_argument(
@@ -65,7 +65,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.set_defaults(command=_run)
 
 
-def _add_subject(run: argparse.ArgumentParser) -> None:
+def _add_subject(run: argparse.ArgumentParser, default_mode: str) -> None:
     run.add_argument(
         "--proxy",
         default="kproxy",
@@ -73,9 +73,7 @@ def _add_subject(run: argparse.ArgumentParser) -> None:
         help="kproxy, kube-proxy, kube-router or a subject file",
     )
     run.add_argument("--binary", default="", metavar="PATH", help="the subject's program")
-    run.add_argument(
-        "--mode", default="", help="one of the subject's modes (default: each, one run for each)"
-    )
+    run.add_argument("--mode", default="", help=f"one of the subject's modes (default: {default_mode})")
     run.add_argument(
         "--testbed", default="netns", choices=["netns", "simulator"], help="default: %(default)s"
     )
@@ -133,7 +131,7 @@ def _add_show(show: argparse.ArgumentParser) -> None:
 
 def _add_fuzz(actions: Commands) -> None:
     fuzz = actions.add_parser("fuzz", help="run generated worlds, and make small what fails")
-    _add_subject(fuzz)
+    _add_subject(fuzz, default_mode="iptables")
     _add_place(fuzz)
     _add_pace(fuzz)
     fuzz.add_argument(

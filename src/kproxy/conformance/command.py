@@ -199,9 +199,8 @@ def _from_files(options: RunOptions) -> list[Case]:
 
 
 def _cases(options: RunOptions) -> list[Case]:
-    if options.case_files:
-        return _from_files(options)
-    cases = select(options.globs, slow=options.slow or options.time == "virtual")
+    slow = options.slow or options.time == "virtual"
+    cases = _from_files(options) if options.case_files else select(options.globs, slow=slow)
     if options.shuffle is not None:
         random.Random(options.shuffle).shuffle(cases)
     return cases

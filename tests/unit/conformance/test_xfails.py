@@ -113,6 +113,21 @@ def test_cases_of_one_name_from_two_files_are_refused(
     assert "several files have a case called compare.unknown-1" in capsys.readouterr().err
 
 
+def test_cases_of_files_are_shuffled_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*SIMULATE, "--dryrun"]
+    for number in range(6):
+        case = tmp_path / f"{number}.py"
+        case.write_text(ATTACHED.replace("unknown-1", f"unknown-{number}"), encoding="utf-8")
+        words += ["--case-file", str(case)]
+
+    def order(*more: str) -> list[str]:
+        assert main([*words, *more]) == 0
+        return [line for line in capsys.readouterr().out.splitlines() if "compare." in line]
+
+    assert order("--shuffle", "7") != order()
+    assert sorted(order("--shuffle", "7")) == order()
+
+
 def test_a_dry_run_of_a_file_is_about_its_case_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
