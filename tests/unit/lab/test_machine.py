@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,25 @@ def test_too_much_on_the_disk_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(watch, "LARGEST_FOLDER", 1 << 20)
     log.rename(folder / "data")
     assert guard.complaint(log, folder) == "fills the disk: 2 MiB in {directory}, 1 are allowed"
+
+
+def test_folders_that_go_while_they_are_looked_at_are_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+        (folder / "file").touch()
+    size = watch._size
+
+    def size_as_the_other_goes(path: Path) -> int:
+        if path.name == "file":
+            shutil.rmtree(second if path.parent == first else first, ignore_errors=True)
+        return size(path)
+
+    monkeypatch.setattr(watch, "_size", size_as_the_other_goes)
+    assert Watch(tmp_path).complaint(tmp_path / "log", tmp_path) == ""
+    assert [first.exists(), second.exists()].count(True) == 1
 
 
 def test_the_end_of_a_file_is_read_without_the_rest(tmp_path: Path) -> None:

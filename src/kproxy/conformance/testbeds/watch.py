@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 LARGEST_LOG = 64 << 20
@@ -24,7 +25,7 @@ class Watch:
         """What is too much of a subject's, in words; empty as long as nothing is."""
         if (size := _size(log)) > LARGEST_LOG:
             return f"floods its log: {size // _MEBI} MiB, {LARGEST_LOG // _MEBI} are allowed"
-        if (size := sum(map(_size, folder.rglob("*")))) > LARGEST_FOLDER:
+        if (size := sum(map(_size, _below(folder)))) > LARGEST_FOLDER:
             return (
                 f"fills the disk: {size // _MEBI} MiB in {{directory}}, {LARGEST_FOLDER // _MEBI} are allowed"
             )
@@ -38,6 +39,12 @@ def end_of(path: Path, size: int) -> str:
     with path.open("rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - size))
         return file.read(size).decode(errors="replace")
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """All that is in a folder; what goes meanwhile may be left out (`Path.rglob` raises)."""
+    for place, folders, files in os.walk(folder):
+        yield from (Path(place, name) for name in (*folders, *files))
 
 
 def _size(path: Path) -> int:
