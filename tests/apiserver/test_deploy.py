@@ -44,10 +44,10 @@ class Cluster(KubeApiServer):
     def apply(self, document: Document) -> None:
         path = PLURALS.get(document["kind"], "/api/v1/nodes")
         where = f"{path}/{document['metadata']['name']}?fieldManager=test&force=true&fieldValidation=Strict"
-        self.store._ask("PATCH", where, document, "application/apply-patch+yaml")
+        self.store.ask("PATCH", where, document, "application/apply-patch+yaml")
 
     def events(self) -> list[str]:
-        return [event["reason"] for event in self.store._ask("GET", "/api/v1/events", None, "")["items"]]
+        return [event["reason"] for event in self.store.ask("GET", "/api/v1/events")["items"]]
 
 
 @asynccontextmanager

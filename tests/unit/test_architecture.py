@@ -50,6 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pytest_plugin": {"conformance"},
     "conformance.command": {"conformance", "conformance.testbeds.simulator"},
     "conformance.fuzz.command": {"conformance", "conformance.command"},
+    "conformance.testbeds.cluster.command": {"conformance", "conformance.command", "lab"},
     # somebody's cluster in the lab: one kept running, two compared
     "replica": {"explain", "spec", "api", "net", "lab", "lab.topology", "conformance"},
     # the composition root: nothing imports it
@@ -61,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "conformance",
         "conformance.command",
         "conformance.fuzz.command",
+        "conformance.testbeds.cluster.command",
         "replica",
         "lab",
         "lab.topology",

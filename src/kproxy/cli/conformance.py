@@ -1,4 +1,4 @@
-"""Words of ``kproxy conformance``: run, fuzz, list and show the catalogue; `kproxy.cli.report` has those of report."""
+"""Words of ``kproxy conformance``: run, fuzz, list and show the catalogue; those of cluster and report are beside it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from kproxy.cli import report
+from kproxy.cli import cluster, report
 from kproxy.cli.words import Commands, add_iptables, add_kernel, add_patience, count, value
 
 
@@ -16,6 +16,7 @@ def add(commands: Commands) -> None:
     actions = conformance.add_subparsers(required=True, metavar="ACTION")
     _add_run(actions.add_parser("run", help="run the catalogue"))
     _add_fuzz(actions)
+    cluster.add(actions)
     report.add(actions)
     _add_list(actions.add_parser("list", help="list the catalogue"))
     _add_show(

@@ -147,7 +147,7 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
     with live.live(console) as board:
         tell = partial(board.tell, "")
         report = _left_alone(options, lambda: asyncio.run(conduct(session, open_testbed, tell)))
-    return _finish(xfails.applied(report, xfails.read(options.xfails, _attached(options))), options, console)
+    return finish(xfails.applied(report, xfails.read(options.xfails, _attached(options))), options, console)
 
 
 def _left_alone(options: RunOptions, work: Callable[[], Report]) -> Report:
@@ -159,7 +159,7 @@ def _left_alone(options: RunOptions, work: Callable[[], Report]) -> Report:
     return bystander.left_alone(work)
 
 
-def _finish(report: Report, options: RunOptions, console: Console) -> int:
+def finish(report: Report, options: RunOptions, console: Console) -> int:
     """Print and write a report, or give it to who waits for it; the exit status."""
     if part.wanted():
         part.give(report)
@@ -223,7 +223,7 @@ def _elsewhere(options: RunOptions, cases: Sequence[Case], console: Console) -> 
             report = guests.run(options, cases, number, partial(board.tell, ""))
     except placement.NoKernel as reason:
         raise CannotRun(str(reason)) from reason
-    return _finish(report, options, console)
+    return finish(report, options, console)
 
 
 def _tell(console: Console, text: str) -> None:

@@ -28,7 +28,6 @@ from kproxy.conformance.configuration import HEALTHZ_PORT
 from kproxy.conformance.testbed import Broken, Observation, describe_status
 from kproxy.conformance.testbeds.ground import Ground, Held
 from kproxy.conformance.testbeds.reading import read, read_health, read_ping, read_status
-from kproxy.lab import observation as lab
 from kproxy.lab import topology
 from kproxy.lab.lab import Traced
 from kproxy.lab.observation import Direction, ProbeRequest
@@ -51,9 +50,9 @@ class Asking:
         self._patience, self._quiet = patience, quiet
         self._flows: dict[tuple[str, str], tuple[Held, Hold]] = {}
 
-    def read(self, seen: lab.Observation, instance: Instance, step: Probe | Hold) -> Observation:
-        """An observation as the outcomes it may be."""
-        return read(seen, instance, step)
+    def read(self, traced: Traced, instance: Instance, step: Probe | Hold) -> Observation:
+        """What was seen as the outcomes it may be."""
+        return read(traced.observation, instance, step)
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Send ``count`` new connections at once."""
@@ -63,17 +62,17 @@ class Asking:
         found = await self._asked_of.probe(request, count)
         if probe.at_once:
             return [self._at_once(traced, instance, probe) for traced in found]
-        return [self.read(traced.observation, instance, probe) for traced in found]
+        return [self.read(traced, instance, probe) for traced in found]
 
     async def _marked(self, instance: Instance, probe: Probe, request: ProbeRequest) -> Observation:
         traced, kept = await self._asked_of.marked(request, probe.mark)
-        return replace(self.read(traced.observation, instance, probe), kept_mark=kept)
+        return replace(self.read(traced, instance, probe), kept_mark=kept)
 
     def _at_once(self, traced: Traced, instance: Instance, probe: Probe) -> Observation:
         """No clock says whether a first packet was lost: it is seen to leave its sender again."""
         here = (s for s in traced.evidence.sightings if s.namespace == probe.sender.name)
         times = sum(sighting.direction is Direction.OUT for sighting in here)
-        seen = self.read(traced.observation, instance, probe)
+        seen = self.read(traced, instance, probe)
         if times <= 1:
             return seen
         return Observation(frozenset(), f"its first packet had to be sent {times} times; then {seen.text}")
@@ -135,7 +134,8 @@ class Asking:
         """Exchange on a held flow."""
         flow, hold = self._flow(instance, use.flow)
         quiet = isinstance(use.expect, frozenset) and Failure.DROPPED in use.expect
-        return self.read(await flow.exchange(self._quiet if quiet else self._patience), instance, hold)
+        seen = await self._asked_of.exchange(flow, self._quiet if quiet else self._patience)
+        return self.read(seen, instance, hold)
 
     async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
         """Open a held flow anew from the same port, and exchange once."""

@@ -25,9 +25,6 @@ class Held(Interface):
     def own(self) -> Socket:
         """The sender's address and port."""
 
-    async def exchange(self, patience: float) -> Observation:
-        """Ask again over the same socket."""
-
 
 class Ground(Interface):
     """Where packets are sent, and what can be seen of them."""
@@ -44,10 +41,13 @@ class Ground(Interface):
     async def get(self, request: ProbeRequest, path: str) -> http.Response | Silent | None:
         """Ask by HTTP; None: refused."""
 
-    async def open_flow(self, request: ProbeRequest) -> tuple[Held | None, Observation]:
+    async def open_flow(self, request: ProbeRequest) -> tuple[Held | None, Traced]:
         """Connect (or bind), exchange once, and keep the socket."""
 
-    async def reopen(self, flow: Held, patience: float) -> tuple[Held | None, Observation]:
+    async def exchange(self, flow: Held, patience: float) -> Traced:
+        """Ask again over the same socket."""
+
+    async def reopen(self, flow: Held, patience: float) -> tuple[Held | None, Traced]:
         """Have the server close a flow's connection, and connect again from the same port."""
 
     async def deafen(self, flow: Held) -> None:
@@ -85,18 +85,29 @@ class LabGround:
         """Ask by HTTP."""
         return await http.get(self._lab, request, path)
 
-    async def open_flow(self, request: ProbeRequest) -> tuple[Held | None, Observation]:
+    async def open_flow(self, request: ProbeRequest) -> tuple[Held | None, Traced]:
         """Open a flow."""
-        return await self._lab.open_flow(request)
+        flow, seen = await self._lab.open_flow(request)
+        return flow, _traced(seen)
 
-    async def reopen(self, flow: Held, patience: float) -> tuple[Held | None, Observation]:
+    async def exchange(self, flow: Held, patience: float) -> Traced:
+        """Ask again over it."""
+        return _traced(await own(flow).exchange(patience))
+
+    async def reopen(self, flow: Held, patience: float) -> tuple[Held | None, Traced]:
         """Open it anew."""
-        return await self._lab.reopen(own(flow), patience)
+        anew, seen = await self._lab.reopen(own(flow), patience)
+        return anew, _traced(seen)
 
     async def deafen(self, flow: Held) -> None:
         """Stop its server."""
         held = own(flow)
         self._lab.deafen(held.last, held.request.protocol)
+
+
+def _traced(seen: Observation) -> Traced:
+    """An exchange of a flow; of any but silence nothing else is known."""
+    return Traced(seen, seen.evidence if isinstance(seen, Silent) else Evidence())
 
 
 def own(flow: Held) -> Flow:

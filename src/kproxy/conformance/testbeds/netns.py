@@ -1,17 +1,13 @@
 """The netns testbed: real packets on this machine's kernel, the subject's real processes.
 
-One lab (`kproxy.lab`) and one API server for each profile.  Waiting is a barrier and no sleep: after
-the changes a sentinel Service is added; when it answers on both nodes, the proxies have applied all
-that came before it.  A second sentinel then proves that the sync which served the first has ended,
-clean-up included (a proxy's syncs do not overlap).
+One lab (`kproxy.lab`) and one API server for each profile.  Waiting is a barrier and no sleep (`settling`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -31,29 +27,31 @@ from kproxy.conformance.case import (
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
-from kproxy.conformance.testbed import Broken, NeverServed, Observation, Testbed
+from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.testbeds import byhand
 from kproxy.conformance.testbeds.asking import PATIENCE, QUIET, Asking
-from kproxy.conformance.testbeds.barrier import Place, served
+from kproxy.conformance.testbeds.barrier import Place
 from kproxy.conformance.testbeds.evidence.decided import decided
 from kproxy.conformance.testbeds.evidence.keeper import Keeper
 from kproxy.conformance.testbeds.ground import LabGround, own
 from kproxy.conformance.testbeds.listeners import listeners
+from kproxy.conformance.testbeds.objections import KINDS, objections
 from kproxy.conformance.testbeds.proxies import Proxies, Served
 from kproxy.conformance.testbeds.reading import HOST
-from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
+from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT
+from kproxy.conformance.testbeds.settling import Settling
 from kproxy.conformance.wording import describe
-from kproxy.conformance.world import AddAddress, Change, Put, Remove, RestartProxy, World, surroundings
+from kproxy.conformance.world import AddAddress, Change, Put, Remove, RestartProxy, surroundings
 from kproxy.lab import crafted, topology
 from kproxy.lab.apiserver import ApiServer, Kind
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
 from kproxy.lab.kube import KubeApiServer, Refused
 from kproxy.lab.kube.assets import Assets
-from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
-from kproxy.lab.observation import Answered, ProbeRequest
+from kproxy.lab.observation import Observation as Seen
+from kproxy.lab.observation import ProbeRequest
 from kproxy.lab.processes import Xtables
 from kproxy.net import Family, Protocol
 from kproxy.spec.outcome import Failure
@@ -64,7 +62,6 @@ BARRIER, SLOW_BARRIER = 60.0, 240.0
 """Seconds a subject has to apply changes, if nobody asks for something else; the second on an emulated kernel."""
 ASKED_AGAIN = 8
 """Connections that show again what was unlawful, where several endpoints may answer."""
-_KINDS = {kind.value: kind for kind in Kind}
 
 
 def opener(
@@ -90,7 +87,7 @@ def opener(
                     proxies = Proxies(lab.network, subject, mode, profile, variant, Path(directory))
                     proxies.sandboxed = sandboxed
                     testbed = NetnsTestbed(lab, server, proxies, barrier)
-                    testbed.families = profile.families
+                    testbed.serves(profile.families)
                     testbed.prepare(instances)
                     if Family.IPV6 not in profile.families:
                         lab.network.switch_off_ipv6(topology.NODES)
@@ -140,18 +137,19 @@ class NetnsTestbed(Asking):
     def __init__(self, lab: Lab, server: Served, proxies: Proxies, barrier: float = 0.0) -> None:
         self.lab, self.server, self.proxies = lab, server, proxies
         slow = kernel_here() in {KernelName.UML, KernelName.VM}
-        self._barrier = barrier or (SLOW_BARRIER if slow else BARRIER)
+        seconds = barrier or (SLOW_BARRIER if slow else BARRIER)
+        self._settling = Settling(self.change, self.lab.probe, self._overdue, seconds)
         self._ground = LabGround(lab)
         super().__init__(self._ground, *((SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)))
         self._keeper = Keeper(lab, proxies)
-        self._sentinels = itertools.count()
-        self.families: tuple[Family, ...] = tuple(Family)
-        self._standing: list[Sentinel] = []
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
-        self._served = False
 
     # ------------------------------------------------------------------ preparation
+
+    def serves(self, families: Sequence[Family]) -> None:
+        """Expect the subject to serve these families only."""
+        self._settling.families = tuple(families)
 
     def prepare(self, instances: Sequence[Instance]) -> None:
         """Put the lab's own objects in the API server and open every server the cases need."""
@@ -187,7 +185,7 @@ class NetnsTestbed(Asking):
                 case Put(document=document):
                     self._put(document)
                 case Remove(key=(kind, namespace, name)):
-                    self.server.store.delete(_KINDS[kind], namespace, name)
+                    self.server.store.delete(KINDS[kind], namespace, name)
                 case RestartProxy(node=node, meanwhile=meanwhile, masquerade_bit=bit):
                     await self.proxies.kill(node)
                     await self.change(meanwhile)
@@ -197,7 +195,7 @@ class NetnsTestbed(Asking):
 
     def _put(self, document: Document) -> None:
         try:
-            self.server.store.put(_KINDS[document["kind"]], document)
+            self.server.store.put(KINDS[document["kind"]], document)
         except Refused as reason:
             self._refused[document["metadata"].get("namespace", "")] = str(reason)
 
@@ -206,43 +204,13 @@ class NetnsTestbed(Asking):
             raise Broken(f"the API server refused an object: {reason}")
 
     async def settle(self) -> None:
-        """Return when both proxies have finished applying all that was written.
+        """Return when both proxies have finished applying all that was written; raises as `Settling.settle`."""
+        await self._settling.settle(self.proxies.check)
 
-        Raises `Broken`; `NeverServed` when they have never done so yet.
-        """
-        try:
-            await self._settle()
-        except Broken as reason:
-            raise reason if self._served else NeverServed(str(reason)) from reason
-        self._served = True
-
-    async def _settle(self) -> None:
-        for old in self._standing:
-            for kind, namespace, name in old.keys:
-                self.server.store.delete(_KINDS[kind], namespace, name)
-        self._standing = []
-        for _ in range(2):
-            sentinel = Sentinel(next(self._sentinels))
-            self._standing.append(sentinel)
-            for document in sentinel.documents:
-                self._put(document)
-            await self._answered(sentinel)
-
-    async def _answered(self, sentinel: Sentinel) -> None:
-        places = itertools.product(topology.NODES, self.families)
-        await served(places, partial(self._ask, sentinel), self.proxies.check, self._overdue, self._barrier)
-
-    def _overdue(self, waiting: Sequence[Place]) -> str:
+    def _overdue(self, waiting: Sequence[Place], seconds: float) -> str:
         missing = ", ".join(f"node {node} {family.value}" for node, family in waiting)
         log = self.proxies.tail(waiting[0][0]) or "(it has written nothing)"
-        return f"the subject has not applied a Service within {self._barrier:g} s: {missing}\n{log}"
-
-    async def _ask(self, sentinel: Sentinel, node: str, family: Family) -> bool:
-        request = ProbeRequest(
-            sender=node, destination=sentinel.cluster_ip(family), port=sentinel.port, patience=0.3
-        )
-        seen = await self.lab.probe(request)
-        return isinstance(seen, Answered) and seen.who == SENTINEL_POD
+        return f"the subject has not applied a Service within {seconds:g} s: {missing}\n{log}"
 
     # ------------------------------------------------------------------ questions
 
@@ -303,31 +271,6 @@ class NetnsTestbed(Asking):
             if document["metadata"]["namespace"] == instance.namespace
         ]
         await self._keeper.keep(instance.name, objects, folder)
-
-
-def objections(store: KubeStore, instances: Sequence[Instance]) -> dict[str, str]:
-    """The cases with an object that a real API server would not hold as it is, and why."""
-    found: dict[str, str] = {}
-    for instance in instances:
-        world = World(instance)
-        for step in instance.case.steps:
-            for document in _put_by(world.change(step)):
-                if instance.case.id in found:
-                    break
-                if reason := store.objection(_KINDS[document["kind"]], document):
-                    found[instance.case.id] = reason
-    return found
-
-
-def _put_by(changes: Sequence[Change]) -> Iterator[Document]:
-    for change in changes:
-        match change:
-            case Put(document=document):
-                yield document
-            case RestartProxy(meanwhile=meanwhile):
-                yield from _put_by(meanwhile)
-            case Remove() | AddAddress():
-                pass
 
 
 def _kernel_has_sctp(lab: Lab) -> bool:

@@ -17,10 +17,11 @@ FIRST_OFFSET, ADDRESSES = 512, 256
 
 @dataclass(frozen=True, slots=True)
 class Sentinel:
-    """The ``number``-th sentinel: a dual-stack Service with one endpoint."""
+    """The ``number``-th sentinel: a Service of these families (both: dual-stack) with one endpoint."""
 
     number: int
     port: int = 80
+    families: tuple[Family, ...] = tuple(Family)
 
     @property
     def name(self) -> str:
@@ -34,7 +35,7 @@ class Sentinel:
     @property
     def documents(self) -> tuple[Document, ...]:
         """Service first, then its EndpointSlices."""
-        return (self._service(), *(self._slice(family) for family in Family))
+        return (self._service(), *(self._slice(family) for family in self.families))
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -42,7 +43,7 @@ class Sentinel:
         return tuple(map(key_of, self.documents))
 
     def _service(self) -> Document:
-        addresses = [str(self.cluster_ip(family)) for family in Family]
+        addresses = [str(self.cluster_ip(family)) for family in self.families]
         return {
             "apiVersion": "v1",
             "kind": "Service",
@@ -51,8 +52,8 @@ class Sentinel:
                 "type": "ClusterIP",
                 "clusterIP": addresses[0],
                 "clusterIPs": addresses,
-                "ipFamilies": [family.value for family in Family],
-                "ipFamilyPolicy": "RequireDualStack",
+                "ipFamilies": [family.value for family in self.families],
+                "ipFamilyPolicy": "RequireDualStack" if len(self.families) > 1 else "SingleStack",
                 "internalTrafficPolicy": "Cluster",
                 "sessionAffinity": "None",
                 "ports": [{"protocol": "TCP", "port": self.port, "targetPort": SENTINEL_PORT}],

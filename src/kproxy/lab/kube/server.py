@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,7 +19,7 @@ from kproxy.lab import namespaces, topology
 from kproxy.lab.apiserver import kubeconfig
 from kproxy.lab.kube.assets import Assets
 from kproxy.lab.kube.relay import Relay
-from kproxy.lab.kube.store import KubeStore
+from kproxy.lab.kube.store import KubeStore, on_loopback
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Process, spawn
 from kproxy.net import Family
@@ -142,7 +143,8 @@ class KubeApiServer:
             tls = ssl.create_default_context(cadata=self._authority.decode())
         except ssl.SSLError:
             return False  # it is being written
-        self.store = KubeStore(self._namespace, PORT, tls, self._token)
+        connect = partial(on_loopback, self._namespace, PORT, tls)
+        self.store = KubeStore(connect, lambda: {"Authorization": f"Bearer {self._token}"})
         self._connections.callback(self.store.close)
         return await asyncio.to_thread(self.store.ready)
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -18,7 +20,7 @@ from kproxy.lab.apiserver.resources import RESOURCES, Document, Kind, Resource
 from kproxy.lab.namespaces import LabError, Namespace
 
 PATIENCE = 30.0
-_APPLY = "application/apply-patch+yaml"
+APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _OWNER = "fieldManager=kproxy-lab&force=true"
 _NAMESPACES = Resource(kind=Kind.NAMESPACE, group="", version="v1", plural="namespaces", namespaced=False)
@@ -33,11 +35,15 @@ class Refused(LabError):
 
 
 class KubeStore:
-    """The objects of a kube-apiserver that listens on loopback in ``namespace``."""
+    """The objects of a kube-apiserver, wherever it is.
 
-    def __init__(self, namespace: Namespace, port: int, tls: ssl.SSLContext, token: str) -> None:
-        self._namespace, self._port, self._tls = namespace, port, tls
-        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+    ``connect`` makes a connection to it; ``headers`` are asked for with each request, as tokens may be renewed.
+    """
+
+    def __init__(
+        self, connect: Callable[[], http.client.HTTPConnection], headers: Callable[[], Mapping[str, str]]
+    ) -> None:
+        self._connect, self._headers = connect, headers
         self._connection: http.client.HTTPConnection | None = None
         self._known_namespaces: set[str] = set()
 
@@ -50,40 +56,40 @@ class KubeStore:
         status = whole.pop("status", None)
         namespace = whole["metadata"].get("namespace", "")
         if namespace:
-            self._make_namespace(namespace)
+            self.make_namespace(namespace)
         path = _path(_BY_KIND[kind], namespace, whole["metadata"]["name"])
         try:
-            self._ask("PATCH", f"{path}?{_OWNER}", whole, _APPLY)
+            self.ask("PATCH", f"{path}?{_OWNER}", whole, APPLY)
         except Refused as reason:
             if _IMMUTABLE not in str(reason):
                 raise
             self.delete(kind, namespace, whole["metadata"]["name"])
-            self._ask("PATCH", f"{path}?{_OWNER}", whole, _APPLY)
+            self.ask("PATCH", f"{path}?{_OWNER}", whole, APPLY)
         if status is not None:
-            self._ask("PATCH", f"{path}/status", {"status": _settable(kind, status)}, _MERGE)
+            self.ask("PATCH", f"{path}/status", {"status": _settable(kind, status)}, _MERGE)
 
     def objection(self, kind: Kind, document: Mapping[str, Any]) -> str | None:
         """Why the server would not hold this object as it is; None when it would.  Writes nothing."""
         whole = {name: value for name, value in document.items() if name != "status"}
         namespace = whole["metadata"].get("namespace", "")
         if namespace:
-            self._make_namespace(namespace)
+            self.make_namespace(namespace)
         path = _path(_BY_KIND[kind], namespace, whole["metadata"]["name"])
         try:
-            held = self._ask("PATCH", f"{path}?{_OWNER}&dryRun=All", whole, _APPLY)
+            held = self.ask("PATCH", f"{path}?{_OWNER}&dryRun=All", whole, APPLY)
         except Refused as reason:
             return str(reason)
         return next(_differences(whole, held), None)
 
     def delete(self, kind: Kind, namespace: str, name: str) -> None:
         """Delete an object; KeyError when there is none."""
-        status = self._ask("DELETE", _path(_BY_KIND[kind], namespace, name), None, "", tolerated=(404,))
+        status = self.ask("DELETE", _path(_BY_KIND[kind], namespace, name), None, "", tolerated=(404,))
         if status.get("code") == http.client.NOT_FOUND:
             raise KeyError(name)
 
     def documents(self, kind: Kind) -> list[Document]:
         """All objects of a kind."""
-        items: list[Document] = self._ask("GET", _path(_BY_KIND[kind], "", ""), None, "")["items"]
+        items: list[Document] = self.ask("GET", _path(_BY_KIND[kind], "", ""), None, "")["items"]
         return items
 
     def ready(self) -> bool:
@@ -99,24 +105,27 @@ class KubeStore:
             self._connection.close()
             self._connection = None
 
-    def _make_namespace(self, name: str) -> None:
+    def make_namespace(self, name: str, labels: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Make a namespace, unless this store has made it before."""
         if name not in self._known_namespaces:
-            made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-            self._ask("PATCH", f"{_path(_NAMESPACES, '', name)}?{_OWNER}", made, _APPLY)
+            metadata = {"name": name, "labels": dict(labels)}
+            made = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+            self.ask("PATCH", f"{_path(_NAMESPACES, '', name)}?{_OWNER}", made, APPLY)
             self._known_namespaces.add(name)
 
-    def _ask(
+    def ask(
         self,
         method: str,
         path: str,
-        document: Mapping[str, Any] | None,
-        content_type: str,
+        document: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
         tolerated: tuple[int, ...] = (),
     ) -> dict[str, Any]:
+        """One request; the answer's JSON.  Raises `Refused` for an error not ``tolerated``, `LabError` for no answer."""
         try:
             code, body = self._send(method, path, document, content_type)
         except (OSError, http.client.HTTPException) as error:
-            raise LabError(f"the lab's kube-apiserver: {method} {path}: {error}") from error
+            raise LabError(f"the API server: {method} {path}: {error}") from error
         answer: dict[str, Any] = msgspec.json.decode(body)
         if code >= http.client.BAD_REQUEST and code not in tolerated:
             raise Refused(f"{path.partition('?')[0].rpartition('/')[2]}: {answer.get('message', body[:200])}")
@@ -126,28 +135,41 @@ class KubeStore:
         self, method: str, path: str, document: Mapping[str, Any] | None, content_type: str
     ) -> tuple[int, bytes]:
         body = None if document is None else msgspec.json.encode(document)
-        headers = self._headers | ({"Content-Type": content_type} if body else {})
-        connection = self._connection = self._connection or self._connect()
+        headers = {"Accept": "application/json", **self._headers()} | (
+            {"Content-Type": content_type} if body else {}
+        )
+        if self._connection is not None:
+            with suppress(http.client.RemoteDisconnected, ConnectionError):  # nobody had asked for a while
+                return self._exchange(self._connection, method, path, body, headers)
+        self._connection = self._connect()
+        return self._exchange(self._connection, method, path, body, headers)
+
+    def _exchange(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+    ) -> tuple[int, bytes]:
         try:
-            connection.request(method, path, body, headers)
+            connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
             return response.status, response.read()
         except (OSError, http.client.HTTPException):
             self.close()
             raise
 
-    def _connect(self) -> http.client.HTTPConnection:
-        sock = self._namespace.socket(socket.AF_INET, socket.SOCK_STREAM)
-        sock.settimeout(PATIENCE)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head and body are two segments
-        connection = http.client.HTTPConnection("127.0.0.1", self._port)
-        try:
-            sock.connect(("127.0.0.1", self._port))
-            connection.sock = self._tls.wrap_socket(sock, server_hostname="127.0.0.1")
-        except OSError:
-            sock.close()
-            raise
-        return connection
+
+def on_loopback(namespace: Namespace, port: int, tls: ssl.SSLContext) -> http.client.HTTPConnection:
+    """A connection to a server that listens on loopback in a namespace."""
+    sock = namespace.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.settimeout(PATIENCE)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head and body are two segments
+    sock.connect(("127.0.0.1", port))
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.sock = tls.wrap_socket(sock, server_hostname="127.0.0.1")
+    return connection
 
 
 def _path(resource: Resource, namespace: str, name: str) -> str:

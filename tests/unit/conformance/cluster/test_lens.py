@@ -174,7 +174,7 @@ def test_an_answer_in_a_cluster_reads_as_one_in_the_lab(saw: IPv4Address, source
     web = service("web", "b1")
     (instance, _) = instances([case("group.name", "It reads.", Apply(web), clauses=set())])
     own = Socket(PLACE.pods["a2"][V4], 4000)
-    met = Answered(who="b1", at=Socket(PLACE.pods["b1"][V4], 10000), peer=Socket(saw, 4000), own=own)
+    met = Answered(who="b1", at=Socket(PLACE.pods["b1"][V4], 20000), peer=Socket(saw, 4000), own=own)
     probe = Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"))
     seen = read(LENS.observation(met), instance, probe)
     assert seen.outcomes == {Delivered(topology.POD_ADDRESS["b1"][V4], 10000, source)}

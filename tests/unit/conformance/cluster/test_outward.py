@@ -67,7 +67,9 @@ def test_a_service_has_addresses_and_ports_that_the_cluster_can_give() -> None:
     assert ip_address(spec["clusterIP"]) in PLACE.service_cidrs[V6]
     assert ip_address(spec["externalIPs"][0]) in ip_network("2001:2::/48")
     assert spec["ports"][0]["nodePort"] in range(30000, 32768)
-    assert spec["ports"][0]["targetPort"] == IN_V6.target_port(WEB, WEB.ports[0])
+    target = LENS.ports.outward(IN_V6.target_port(WEB, WEB.ports[0]))
+    assert spec["ports"][0]["targetPort"] == target
+    assert target in range(20000, 30000), "10250 is a kubelet's"
     assert spec["healthCheckNodePort"] in range(30000, 32768)
     ingress = made["status"]["loadBalancer"]["ingress"]
     assert ip_address(ingress[0]["ip"]) in ip_network("2001:2::/48")
@@ -97,6 +99,7 @@ def test_an_endpoint_is_on_the_clusters_nodes_and_in_its_zones() -> None:
 
 def test_a_slice_is_its_services_and_no_controllers() -> None:
     made, slice_ = put(IN_V4)
+    assert slice_["ports"][0]["port"] == made["spec"]["ports"][0]["targetPort"]
     labels = slice_["metadata"]["labels"]
     assert labels["kubernetes.io/service-name"] == made["metadata"]["name"]
     assert labels["endpointslice.kubernetes.io/managed-by"] == "kproxy-conformance"

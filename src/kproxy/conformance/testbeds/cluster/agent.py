@@ -10,11 +10,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hmac
-import itertools
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -61,15 +60,16 @@ class Agent:
                 asked = (self._ask(request, mark) for _ in range(count))
                 return messages.Asked(tuple(await asyncio.gather(*asked)))
             case messages.SendPing(request=request):
-                seen, number = await echo.ping(self.lab, request)
-                return messages.Pinged(number, seen)
+                echoed, number = await echo.ping(self.lab, request)
+                return messages.Pinged(number, echoed)
             case messages.Get(request=request):
                 return messages.Got(await http.get(self.lab, request))
             case messages.Open(request=request, flow=name):
                 return self._exchanged(name, *await self.lab.open_flow(request))
             case messages.Exchange(flow=name, patience=patience):
                 flow = self._flows[name]
-                return messages.Exchanged(flow.last, await flow.exchange(patience), flow.own)
+                seen = await flow.exchange(patience)
+                return messages.Exchanged(flow.last, seen, flow.own)
             case messages.Reopen(flow=name, patience=patience):
                 return self._exchanged(name, *await self.lab.opened_anew(self._flows[name], patience))
             case messages.Look(numbers=numbers):
@@ -142,9 +142,10 @@ class Agent:
 
 def _addresses(here: Here) -> list[Address]:
     """The addresses of all interfaces, by the kernel's tables: no program for it is in the image."""
-    local = [ip_address(line.split()[-1]) for line in _local_lines(here)]
     six = (ip_address(int(line[:32], 16).to_bytes(16, "big")) for line in _lines(here, "if_inet6"))
-    return [address for address in dict.fromkeys([*local, *six]) if not address.is_loopback]
+    return [
+        address for address in (*local_addresses(_lines(here, "fib_trie")), *six) if not address.is_loopback
+    ]
 
 
 def _lines(here: Here, name: str) -> list[str]:
@@ -154,10 +155,17 @@ def _lines(here: Here, name: str) -> list[str]:
         return []
 
 
-def _local_lines(here: Here) -> list[str]:
-    """The lines before ``/32 host LOCAL`` of the trie, which hold the addresses."""
-    lines = _lines(here, "fib_trie")
-    return [before for before, line in itertools.pairwise(lines) if "/32 host LOCAL" in line]
+def local_addresses(trie: Iterable[str]) -> list[Address]:
+    """The node's own IPv4 addresses in the lines of ``/proc/net/fib_trie``: leaves with a route of type LOCAL for themselves alone."""
+    found: dict[Address, None] = {}
+    leaf = ""
+    for line in trie:
+        words = line.split()
+        if words[0] == "|--":
+            leaf = words[1]
+        elif words == ["/32", "host", "LOCAL"]:
+            found[ip_address(leaf)] = None
+    return list(found)
 
 
 def _has_sctp(here: Here) -> bool:

@@ -34,6 +34,8 @@ from kproxy.net import Address, Family, Network, family_of
 SPARED = 256
 """First addresses of a ServiceCIDR that are left to its DNS and the like, where it has room enough."""
 
+TARGET_PORTS_AWAY, SHIFTS = 10000, 2
+
 _OUTSIDE = {
     Family.IPV4: (ip_network("198.18.0.0/16"), ip_network("198.19.0.0/16")),
     Family.IPV6: (ip_network("2001:2::1:0/112"), ip_network("2001:2::2:0/112")),
@@ -114,7 +116,7 @@ def lens_for(place: Place, instances: Sequence[Instance]) -> Lens:
     return Lens(
         place,
         Permutation(dict(_addresses(place, instances))),
-        Permutation(_node_ports(place, instances)),
+        Permutation({**_node_ports(place, instances), **_target_ports(instances)}),
         dict(_gateways(place)),
     )
 
@@ -199,6 +201,18 @@ def _node_ports(place: Place, instances: Sequence[Instance]) -> dict[int, int]:
             "run fewer cases at a time with --case"
         )
     return dict(zip(wanted, given, strict=True))
+
+
+def _target_ports(instances: Sequence[Instance]) -> dict[int, int]:
+    """Away from the ports that kubelets and their like have on nodes, where endpoints may be too."""
+    return {
+        number: number + TARGET_PORTS_AWAY
+        for instance in instances
+        for service in instance.services
+        for port in (*service.ports, *(service.slice_ports or ()))
+        for shift in range(SHIFTS)
+        for number in (instance.target_port(service, port, shift),)
+    }
 
 
 def _used_ports(instances: Sequence[Instance]) -> Iterator[int]:

@@ -63,6 +63,7 @@ class Outward:
         elif document["kind"] == "EndpointSlice":
             labels[MANAGED_BY] = MANAGER
             outward["endpoints"] = [self._endpoint(endpoint) for endpoint in document["endpoints"]]
+            outward["ports"] = [self._slice_port(port) for port in document["ports"]]
         return outward
 
     def _service(self, spec: Document) -> Document:
@@ -82,9 +83,11 @@ class Outward:
         return outward
 
     def _port(self, port: Document) -> Document:
-        if "nodePort" not in port:
-            return port
-        return {**port, "nodePort": self.lens.ports.outward(port["nodePort"])}
+        there = self.lens.ports.outward
+        return {**port, **{name: there(port[name]) for name in ("nodePort", "targetPort") if name in port}}
+
+    def _slice_port(self, port: Document) -> Document:
+        return {**port, "port": self.lens.ports.outward(port["port"])} if port.get("port") else port
 
     def _status(self, status: Document) -> Document:
         ingress = status.get("loadBalancer", {}).get("ingress", [])

@@ -1,0 +1,175 @@
+"""The agents of one run: their namespace and Pods in the cluster, and how they are asked.
+
+Asked through the API server (``pods/proxy``): a kubeconfig is all the harness has, and neither it nor the pods open
+anything to anybody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import aiohttp
+
+from kproxy.conformance.documents import Document
+from kproxy.conformance.testbed import Broken
+from kproxy.conformance.testbeds.cluster import messages, pods, wire
+from kproxy.conformance.testbeds.cluster.agent import KEY, KEY_HEADER, PATH
+from kproxy.conformance.testbeds.cluster.connection import Connection, NoCluster
+from kproxy.conformance.testbeds.cluster.places import Addresses
+from kproxy.conformance.testbeds.cluster.survey import pod_addresses
+from kproxy.lab.kube import Refused
+from kproxy.lab.kube.store import KubeStore
+from kproxy.lab.namespaces import LabError
+
+START_PATIENCE = 180.0
+"""Seconds until every agent must answer: an image may have to be pulled."""
+END_PATIENCE = 60.0
+"""Seconds that the cluster may take to remove the namespace."""
+_POLL = 0.2
+_AT_ONCE = 64
+_TIMEOUT = aiohttp.ClientTimeout(total=60.0)
+_SHOWN = 300
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Agents that answer; ``addresses``: those of their Pods."""
+
+    namespace: str
+    members: Mapping[str, pods.Agent]
+    addresses: Mapping[str, Addresses]
+    connection: Connection
+    session: aiohttp.ClientSession
+    key: str
+
+    async def ask(self, agent: str, command: object, answer: type[A]) -> A:
+        """Have an agent carry out a command.  Raises `Broken` when there is no such answer."""
+        member = self.members[agent]
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{member.pod}:{member.port}/proxy{PATH}"
+        headers = {**self.connection.headers(), KEY_HEADER: self.key}
+        try:
+            async with self.session.post(
+                self.connection.url + path, data=wire.encode(command), headers=headers
+            ) as response:
+                body = await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Broken(f"agent {agent} did not answer: {type(error).__name__} {error}") from error
+        if response.status != 200:
+            said = body.decode(errors="replace")[:_SHOWN]
+            raise Broken(f"agent {agent} did not answer: status {response.status}: {said}")
+        told = wire.decode(body)
+        if not isinstance(told, answer):
+            raise Broken(f"agent {agent}: {told.reason if isinstance(told, messages.Wrong) else told}")
+        return told
+
+    async def ask_all(self, command: object, answer: type[A], but: Sequence[str] = ()) -> dict[str, A]:
+        """Have all agents but these carry out a command."""
+        asked = [name for name in self.members if name not in but]
+        answers = await asyncio.gather(*(self.ask(name, command, answer) for name in asked))
+        return dict(zip(asked, answers, strict=True))
+
+
+@asynccontextmanager
+async def fleet(
+    connection: Connection, store: KubeStore, members: Sequence[pods.Agent], image: str
+) -> AsyncIterator[Fleet]:
+    """Agents in a namespace of their own, which goes with all that is in it, whatever happens in the block.
+
+    Raises `NoCluster` when they do not run.
+    """
+    namespace, key = f"kproxy-conformance-{secrets.token_hex(3)}", secrets.token_hex(16)
+    try:
+        store.make_namespace(namespace, {**pods.LABELS, **pods.PRIVILEGED})
+        await _have_service_account(store, namespace)
+        for member in members:
+            document = pods.document(member, namespace, image, {KEY: key})
+            store.ask("POST", f"/api/v1/namespaces/{namespace}/pods", document)
+        addresses = await _running(store, namespace, members)
+        connector = aiohttp.TCPConnector(limit=_AT_ONCE, ssl=connection.tls or False)
+        async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
+            named = {member.name: member for member in members}
+            made = Fleet(namespace, named, addresses, connection, session, key)
+            await _answering(made)
+            yield made
+    except Refused as reason:
+        raise NoCluster(f"the cluster does not let agents run: {reason}") from reason
+    finally:
+        await remove(store, namespace)
+
+
+async def remove(store: KubeStore, namespace: str) -> None:
+    """Delete a namespace and wait until the cluster has; raises `LabError` with what to do when it does not."""
+    path = f"/api/v1/namespaces/{namespace}"
+    with suppress(Refused):
+        store.ask("DELETE", path, None, tolerated=(404,))
+    deadline = time.monotonic() + END_PATIENCE
+    while store.ask("GET", path, tolerated=(404,)).get("code") != 404:
+        if time.monotonic() > deadline:
+            raise LabError(f"the cluster has not removed what was made: kubectl delete namespace {namespace}")
+        await asyncio.sleep(_POLL)
+
+
+async def _have_service_account(store: KubeStore, namespace: str) -> None:
+    """A controller makes it; a Pod is not admitted before."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    deadline = time.monotonic() + START_PATIENCE
+    while store.ask("GET", path, tolerated=(404,)).get("code") == 404:
+        if time.monotonic() > deadline:
+            raise NoCluster("no controller makes the service account of a new namespace")
+        await asyncio.sleep(_POLL)
+
+
+async def _running(store: KubeStore, namespace: str, members: Sequence[pods.Agent]) -> dict[str, Addresses]:
+    """Wait until every Pod has run and has its addresses."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    deadline = time.monotonic() + START_PATIENCE
+    while True:
+        found = {pod["metadata"]["name"]: pod for pod in store.ask("GET", path)["items"]}
+        waiting = [m.pod for m in members if not _runs(found.get(m.pod, {}))]
+        if not waiting:
+            return {member.name: pod_addresses(found[member.pod]) for member in members}
+        ended = [name for name in waiting if _phase(found.get(name, {})) in {"Failed", "Succeeded"}]
+        if ended or time.monotonic() > deadline:
+            name = (ended or waiting)[0]
+            raise NoCluster(f"{name} does not run: {_why(found.get(name, {}))}")
+        await asyncio.sleep(_POLL)
+
+
+def _phase(pod: Document) -> str:
+    return str(pod.get("status", {}).get("phase", ""))
+
+
+def _runs(pod: Document) -> bool:
+    return _phase(pod) == "Running" and bool(pod_addresses(pod))
+
+
+def _why(pod: Document) -> str:
+    """What its status says: the reason a container waits or has ended for, or the phase."""
+    status: dict[str, Any] = pod.get("status", {})
+    states = [s for one in status.get("containerStatuses", ()) for s in one.get("state", {}).values()]
+    told = [f"{s.get('reason', '')} {s.get('message', '')}".strip() for s in states]
+    return "; ".join(filter(None, told)) or str(status.get("message") or _phase(pod) or "it is not there")
+
+
+async def _answering(made: Fleet) -> None:
+    """Wait until every agent answers."""
+    deadline = time.monotonic() + START_PATIENCE
+    for name in made.members:
+        while True:
+            try:
+                await made.ask(name, messages.Hello(), messages.About)
+                break
+            except Broken as reason:
+                if time.monotonic() > deadline:
+                    raise NoCluster(
+                        f"{reason}: the API server must reach pods on port {pods.PORT} and nodes on {pods.HOST_PORT}"
+                    ) from reason
+            await asyncio.sleep(_POLL)

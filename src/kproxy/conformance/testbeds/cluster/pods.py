@@ -1,0 +1,84 @@
+"""The agents' Pods, as documents.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kproxy.conformance.documents import Document
+from kproxy.lab import topology
+
+PORT, HOST_PORT = 7001, 17001
+"""Where an agent listens: in a pod of its own, and on a node."""
+LONGEST = 4 * 3600
+"""Seconds after which the kubelet ends an agent whose harness did not."""
+PYTHON = "/usr/bin/python3"
+MODULE = "kproxy.conformance.testbeds.cluster.agent"
+
+LABELS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "kproxy-conformance"}
+"""Of all that the testbed makes."""
+PRIVILEGED: Mapping[str, str] = {"pod-security.kubernetes.io/enforce": "privileged"}
+"""Of the namespace: agents have CAP_NET_ADMIN, and some their node's network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One agent: who it is in the lab, on which node, and whether in the node's own network."""
+
+    name: str
+    node: str
+    on_host: bool
+    index: int
+
+    @property
+    def pod(self) -> str:
+        """The name of its Pod."""
+        return f"agent-{self.name}"
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return HOST_PORT if self.on_host else PORT
+
+
+def agents(nodes: Mapping[str, str], neighbour: str = "") -> tuple[Agent, ...]:
+    """All agents; ``nodes``: the names of the Node objects that are ``a`` and ``b``; ``neighbour``: a third one's."""
+    places = [(pod, nodes[node], False) for node, pods in topology.PODS.items() for pod in pods]
+    places += [(node, nodes[node], True) for node in topology.NODES]
+    places += [("client", neighbour, True)] if neighbour else []
+    return tuple(Agent(*place, index) for index, place in enumerate(places, 1))
+
+
+def document(agent: Agent, namespace: str, image: str, environment: Mapping[str, str]) -> Document:
+    """The Pod of an agent."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": agent.pod, "namespace": namespace, "labels": dict(LABELS)},
+        "spec": {
+            "nodeName": agent.node,
+            "hostNetwork": agent.on_host,
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": LONGEST,
+            "terminationGracePeriodSeconds": 2,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [
+                {
+                    "name": "agent",
+                    "image": image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": [PYTHON, "-m", MODULE],
+                    "args": [agent.name, str(agent.index), str(agent.port)],
+                    "env": [{"name": name, "value": value} for name, value in environment.items()],
+                    "securityContext": {
+                        "runAsUser": 0,
+                        "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"]},
+                    },
+                    "volumeMounts": [{"name": "run", "mountPath": "/run"}],
+                }
+            ],
+            "volumes": [{"name": "run", "emptyDir": {}}],
+        },
+    }

@@ -1,0 +1,119 @@
+"""What a cluster has, from its objects: which nodes to use, which addresses Services may have.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+from kproxy.conformance.documents import Document
+from kproxy.conformance.testbeds.cluster.connection import NoCluster
+from kproxy.conformance.testbeds.cluster.places import Addresses
+from kproxy.lab import topology
+from kproxy.net import Address, Family, Network, family_of
+
+ZONE = "topology.kubernetes.io/zone"
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What there is before anything of ours is.
+
+    ``nodes``: the Node objects that are ``a`` and ``b``; ``neighbour``: a third one, None where there is none.
+    """
+
+    nodes: Mapping[str, Document]
+    neighbour: Document | None
+    service_cidrs: Mapping[Family, Network]
+    taken_addresses: frozenset[Address]
+    taken_ports: frozenset[int]
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """Those that Services may have."""
+        return tuple(family for family in Family if family in self.service_cidrs)
+
+    @property
+    def zones_differ(self) -> bool:
+        """Whether both nodes have a zone, and not the same one."""
+        first, second = (zone_of(node) for node in self.nodes.values())
+        return bool(first and second) and first != second
+
+
+def survey(
+    nodes: Sequence[Document], services: Sequence[Document], service_cidrs: Sequence[Document]
+) -> Survey:
+    """A survey of these objects.  Raises `NoCluster` when cases cannot be run among them."""
+    ready = sorted(filter(_is_ready, nodes), key=lambda node: (_is_set_apart(node), name_of(node)))
+    if len(ready) < len(topology.NODES):
+        names = ", ".join(map(name_of, ready)) or "none"
+        raise NoCluster(f"cases need two nodes that are ready, here are: {names}")
+    first, others = ready[0], ready[1:]
+    second = next((node for node in others if _in_another_zone(node, first)), others[0])
+    cidrs = [text for one in service_cidrs for text in one["spec"]["cidrs"]]
+    if not cidrs:
+        raise NoCluster(
+            "the cluster tells of no ServiceCIDR: it must serve networking.k8s.io/v1 (1.33 or later)"
+        )
+    return Survey(
+        nodes={"a": first, "b": second},
+        neighbour=next((node for node in others if node is not second), None),
+        service_cidrs={family_of(network): network for network in map(ip_network, reversed(cidrs))},
+        taken_addresses=frozenset(_cluster_ips(services)),
+        taken_ports=frozenset(_node_ports(services)),
+    )
+
+
+def name_of(document: Document) -> str:
+    """An object's name."""
+    return str(document["metadata"]["name"])
+
+
+def zone_of(node: Document) -> str:
+    """A node's zone; empty when it has none."""
+    return str(node["metadata"].get("labels", {}).get(ZONE, ""))
+
+
+def addresses_of(node: Document) -> Addresses:
+    """A node's internal address of each family, the first where it has several."""
+    found: dict[Family, Address] = {}
+    for entry in node["status"]["addresses"]:
+        if entry["type"] == "InternalIP":
+            address = ip_address(entry["address"])
+            found.setdefault(family_of(address), address)
+    return found
+
+
+def pod_addresses(pod: Document) -> Addresses:
+    """A pod's address of each family; none before it has any."""
+    addresses = [ip_address(entry["ip"]) for entry in pod.get("status", {}).get("podIPs", ())]
+    return {family_of(address): address for address in addresses}
+
+
+def _is_ready(node: Document) -> bool:
+    conditions = node["status"].get("conditions", ())
+    ready = any((c["type"], c["status"]) == ("Ready", "True") for c in conditions)
+    return ready and not node.get("spec", {}).get("unschedulable", False)
+
+
+def _is_set_apart(node: Document) -> bool:
+    """Whether others' pods are kept away from it, as from a control plane: it is taken last."""
+    return CONTROL_PLANE in node["metadata"].get("labels", {}) or bool(node.get("spec", {}).get("taints"))
+
+
+def _in_another_zone(node: Document, than: Document) -> bool:
+    return not _is_set_apart(node) and zone_of(node) != zone_of(than)
+
+
+def _cluster_ips(services: Sequence[Document]) -> Iterator[Address]:
+    for service in services:
+        for text in service["spec"].get("clusterIPs", ()):
+            if text != "None":
+                yield ip_address(text)
+
+
+def _node_ports(services: Sequence[Document]) -> Iterator[int]:
+    for service in services:
+        ports = (port.get("nodePort") for port in service["spec"].get("ports", ()))
+        yield from (number for number in (*ports, service["spec"].get("healthCheckNodePort")) if number)

@@ -1,0 +1,304 @@
+"""The cluster testbed: the catalogue's questions asked in pods and on nodes of a real cluster.
+
+The subject is what serves Services there; nothing of it is started, configured or restarted.  Objects are written
+through `outward`, questions go through `ground`, and waiting is the same barrier as in a lab.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
+from kproxy.conformance.case import Case, CheckHealth, Hold, Ping, Probe, Profile, Use
+from kproxy.conformance.session import OpenTestbed
+from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.conformance.testbeds.asking import Asking
+from kproxy.conformance.testbeds.barrier import Barrier, Waiting
+from kproxy.conformance.testbeds.cluster import messages, pods
+from kproxy.conformance.testbeds.cluster.connection import Connection
+from kproxy.conformance.testbeds.cluster.fleet import Fleet, fleet
+from kproxy.conformance.testbeds.cluster.ground import AgentsGround
+from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks
+from kproxy.conformance.testbeds.cluster.lens import CLIENT, Lens, NoRoom, lens_for
+from kproxy.conformance.testbeds.cluster.outward import CASE, Outward
+from kproxy.conformance.testbeds.cluster.places import Node, Place
+from kproxy.conformance.testbeds.cluster.survey import Survey, addresses_of, name_of, zone_of
+from kproxy.conformance.testbeds.listeners import listeners
+from kproxy.conformance.testbeds.objections import KINDS, objections
+from kproxy.conformance.testbeds.reading import HOST, asked_by
+from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT
+from kproxy.conformance.wording import describe
+from kproxy.conformance.world import Change, Put, Remove
+from kproxy.lab import topology
+from kproxy.lab.apiserver import Kind
+from kproxy.lab.kube import Refused
+from kproxy.lab.kube.store import KubeStore
+from kproxy.lab.lab import Traced
+from kproxy.lab.namespaces import LabError
+from kproxy.lab.observation import Answered, ProbeRequest
+from kproxy.lab.observation import Observation as Seen
+from kproxy.net import Address, Family, Protocol
+from kproxy.spec.outcome import Failure
+
+BARRIER = 60.0
+"""Seconds the cluster's proxies have to apply changes, if nobody asks for something else."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One that may be used: how it is reached, what it has, and the image of its agents."""
+
+    connection: Connection
+    store: KubeStore
+    survey: Survey
+    image: str
+    barrier: float = BARRIER
+
+    @property
+    def shape(self) -> Shape:
+        """What cases can be expressed, as far as is known before agents run."""
+        return Shape(
+            families=self.survey.families,
+            zones_differ=self.survey.zones_differ,
+            neighbour=self.survey.neighbour is not None,
+        )
+
+
+def opener(cluster: Cluster) -> OpenTestbed:
+    """How `kproxy.conformance.session` opens testbeds in a cluster; without a case to run it opens nothing there."""
+
+    @asynccontextmanager
+    async def open_cluster(_: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:
+        able = [instance for instance in instances if lacks(instance.case, cluster.shape) is None]
+        if not able:
+            yield cast("Testbed", Idle(cluster.shape))
+            return
+        try:
+            async with _agents(cluster) as agents:
+                testbed = await _prepared(cluster, agents, able)
+                yield testbed
+        except (LabError, NoRoom) as reason:
+            raise Broken(str(reason)) from reason
+
+    return open_cluster
+
+
+@asynccontextmanager
+async def _agents(cluster: Cluster) -> AsyncIterator[Fleet]:
+    survey = cluster.survey
+    nodes = {name: name_of(node) for name, node in survey.nodes.items()}
+    neighbour = "" if survey.neighbour is None else name_of(survey.neighbour)
+    members = pods.agents(nodes, neighbour)
+    async with fleet(cluster.connection, cluster.store, members, cluster.image) as made:
+        yield made
+
+
+async def _prepared(cluster: Cluster, agents: Fleet, able: Sequence[Instance]) -> ClusterTestbed:
+    abouts = await agents.ask_all(messages.Hello(), messages.About)
+    place = _place(cluster.survey, agents, abouts)
+    shape = replace(cluster.shape, sctp=all(about.sctp for about in abouts.values()))
+    testbed = ClusterTestbed(cluster, agents, lens_for(place, able), shape)
+    await testbed.prepare(able)
+    return testbed
+
+
+def _place(survey: Survey, agents: Fleet, abouts: Mapping[str, messages.About]) -> Place:
+    nodes = {}
+    for name, node in survey.nodes.items():
+        own = addresses_of(node)
+        others: set[Address] = set(abouts[name].addresses) - set(own.values())
+        nodes[name] = Node(name=name_of(node), addresses=own, zone=zone_of(node), others=frozenset(others))
+    neighbour = None if survey.neighbour is None else addresses_of(survey.neighbour)
+    return Place(
+        namespace=agents.namespace,
+        nodes=nodes,
+        pods={pod: agents.addresses[pod] for pod in topology.POD_ADDRESS},
+        service_cidrs=survey.service_cidrs,
+        taken_addresses=survey.taken_addresses,
+        taken_ports=survey.taken_ports,
+        neighbour=neighbour,
+    )
+
+
+class Idle:
+    """Where nothing is run: it says why not, and nobody asks for more."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+
+    def lacks(self, case: Case) -> str | None:
+        """Why a cluster cannot run a case."""
+        return lacks(case, self._shape)
+
+
+class ClusterTestbed(Asking):
+    """Agents in a cluster; made by `opener`."""
+
+    name = "cluster"
+    exhaustive = False
+
+    def __init__(self, cluster: Cluster, agents: Fleet, lens: Lens, shape: Shape) -> None:
+        ground = AgentsGround(agents, lens)
+        super().__init__(ground)
+        self._ground, self._agents, self._lens = ground, agents, lens
+        self._store, self._shape = cluster.store, shape
+        self._outward = Outward(lens)
+        self._barrier = Barrier(self.change, self._seen_by, _overdue, cluster.barrier, shape.families)
+        self._objections: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
+        self._again: dict[str, str] = {}
+
+    # ------------------------------------------------------------------ preparation
+
+    async def prepare(self, instances: Sequence[Instance]) -> None:
+        """Ask which objects the API server would not hold, and have every server listen that the cases need."""
+        through = self._outward.document
+        self._objections = await asyncio.to_thread(objections, self._store, instances, through)
+        able = [instance for instance in instances if self.lacks(instance.case) is None]
+        wanted: dict[str, list[messages.Listener]] = {}
+        for where, port, protocol, who in dict.fromkeys(listeners(able)):
+            listener = messages.Listener(self._lens.ports.outward(port), protocol, who)
+            wanted.setdefault(where, []).append(listener)
+        for node in topology.NODES:
+            wanted.setdefault(node, []).extend(self._daemons(node))
+        sentinel = messages.Listener(SENTINEL_PORT, Protocol.TCP, SENTINEL_POD)
+        wanted.setdefault(SENTINEL_POD, []).append(sentinel)
+        served = await asyncio.gather(
+            *(
+                self._agents.ask(where, messages.Serve(tuple(those)), messages.Served)
+                for where, those in wanted.items()
+            )
+        )
+        if problems := [problem for one in served for problem in one.problems]:
+            raise Broken("; ".join(problems))
+
+    def _daemons(self, node: str) -> list[messages.Listener]:
+        loopback = tuple(LOOPBACK[family] for family in self._shape.families)
+        return [
+            messages.Listener(LOOPBACK_DAEMON_PORT, protocol, HOST + node, loopback)
+            for protocol in (Protocol.TCP, Protocol.UDP)
+        ]
+
+    def lacks(self, case: Case) -> str | None:
+        """Why this cluster cannot run a case."""
+        if case.id in self._objections:
+            return (
+                f"the cluster's API server does not hold its objects as they are: {self._objections[case.id]}"
+            )
+        return lacks(case, self._shape)
+
+    # ------------------------------------------------------------------ changes
+
+    async def change(self, changes: Sequence[Change]) -> None:
+        """Write objects, in a thread: clients go on asking meanwhile."""
+        await asyncio.to_thread(self._write, changes)
+
+    def _write(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            match change:
+                case Put(document=document):
+                    try:
+                        self._store.put(KINDS[document["kind"]], self._outward.document(document))
+                    except Refused as reason:
+                        self._refused[document["metadata"]["namespace"]] = str(reason)
+                case Remove(key=key):
+                    kind, namespace, name = self._outward.key(key)
+                    self._store.delete(KINDS[kind], namespace, name)
+                case _:
+                    raise Broken(f"in a cluster there is no {type(change).__name__}")
+
+    async def settle(self) -> None:
+        """Return when the proxies of both nodes have applied all that was written; raises as `Barrier.settle`."""
+        await self._agents.ask_all(messages.Forget(), messages.Done)
+        await self._barrier.settle()
+
+    async def _seen_by(self, request: ProbeRequest) -> Seen:
+        (traced,) = await self._ground.probe(request, 1)
+        return traced.observation
+
+    # ------------------------------------------------------------------ questions
+
+    async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
+        """Send ``count`` new connections at once."""
+        if reason := self._refused.get(instance.namespace):
+            raise Broken(f"the API server refused an object: {reason}")
+        return await super().probe(instance, probe, count)
+
+    def read(self, traced: Traced, instance: Instance, step: Probe | Hold) -> Observation:
+        """What was seen as the outcomes it may be.
+
+        Beyond a cluster's nodes nobody of ours answers: what leaves the node that judges it with the destination that was
+        asked for has been left alone, whatever became of it then.
+        """
+        asked = asked_by(instance, step)
+        left = traced.evidence.left(asked.judge)
+        answered = isinstance(traced.observation, Answered)
+        if left and not answered and not asked.directly:
+            destination = left[-1].destination
+            if (destination.address, destination.port) == (asked.packet.destination, asked.port):
+                text = (
+                    f"untouched by the proxy: it left node {asked.judge} by {left[-1].interface} as it came"
+                )
+                return Observation(frozenset({Failure.UNTOUCHED}), text)
+        return super().read(traced, instance, step)
+
+    async def read_sysctl(self, node: str, name: str) -> str:
+        """Not to be asked for: `lacks` says so."""
+        raise Broken(f"the cluster's kernels are not asked for {name} of node {node}")
+
+    # ------------------------------------------------------------------ evidence
+
+    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Use) -> None:
+        """Ask once more, alone."""
+        match step:
+            case Probe():
+                seen = await self.probe(instance, step, 1)
+            case Ping():
+                seen = [await self.ping(instance, step)]
+            case CheckHealth():
+                seen = [await self.check_health(instance, step)]
+            case Use():
+                seen = [await self.use(instance, step)]
+        told = "; ".join(one.text for one in seen) or "nothing"
+        self._again[instance.name] = f"asked again, alone: {describe(step)}\nseen: {told}\n"
+
+    async def evidence(self, instance: Instance, folder: Path) -> None:
+        """Objects as the cluster holds them, who is where, what was seen again, both nodes' rules and tables."""
+        objects = [
+            document
+            for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE)
+            for document in await asyncio.to_thread(self._store.documents, kind)
+            if document["metadata"].get("labels", {}).get(CASE) == instance.namespace
+        ]
+        (folder / "objects.json").write_bytes(msgspec.json.format(msgspec.json.encode(objects)))
+        (folder / "places.txt").write_text(self._places(instance.family))
+        (folder / "again.txt").write_text(self._again.get(instance.name, "it was not asked again\n"))
+        for node in topology.NODES:
+            told = await self._agents.ask(node, messages.Tell(), messages.Told)
+            for name, text in told.texts.items():
+                (folder / f"{node}.{name}.txt").write_text(text)
+
+    def _places(self, family: Family) -> str:
+        """Verdicts speak of the lab's names and addresses: which are whose in the cluster."""
+        place = self._lens.place
+        nodes = {name: node.addresses for name, node in place.nodes.items()}
+        lab = {**topology.POD_ADDRESS, **topology.NODE_ADDRESS}
+        there = {**place.pods, **nodes, **({CLIENT: place.neighbour} if place.neighbour else {})}
+        names = {name: node.name for name, node in place.nodes.items()}
+        lines = [
+            f"{name:8}{lab.get(name, topology.CLIENT_ADDRESS['a'])[family]!s:>24} is {at[family]} {names.get(name, '')}"
+            for name, at in there.items()
+        ]
+        return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _overdue(waiting: Waiting, seconds: float) -> str:
+    missing = ", ".join(f"node {node} {family.value}" for node, family in waiting)
+    return f"the cluster's proxies have not applied a Service within {seconds:g} s: {missing}"

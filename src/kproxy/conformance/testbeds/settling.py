@@ -1,0 +1,70 @@
+"""Waiting until a subject has applied all that was written: a sentinel Service that answers on both nodes.
+
+Proxies apply changes in order, so what came before a sentinel is applied when it answers.  A second one then proves
+that the sync which served the first has ended, clean-up included (a proxy's syncs do not overlap).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from kproxy.conformance.testbed import Broken, NeverServed
+from kproxy.conformance.testbeds.barrier import Place, served
+from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, Sentinel
+from kproxy.conformance.world import Change, Put, Remove
+from kproxy.lab import topology
+from kproxy.lab.observation import Answered, Observation, ProbeRequest
+from kproxy.net import Family
+
+_PATIENCE = 0.3
+_SENTINELS = 2
+
+
+class Settling:
+    """Made of how to write, how to ask from a node, and what to say of who is late after ``seconds``."""
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[Change]], Awaitable[None]],
+        ask: Callable[[ProbeRequest], Awaitable[Observation]],
+        overdue: Callable[[Sequence[Place], float], str],
+        seconds: float,
+        families: Sequence[Family] = tuple(Family),
+    ) -> None:
+        self._write, self._ask, self._overdue = write, ask, overdue
+        self._seconds = seconds
+        self._numbers = itertools.count()
+        self._standing: list[Sentinel] = []
+        self._served = False
+        self.families = tuple(families)
+
+    async def settle(self, check: Callable[[], None] = lambda: None) -> None:
+        """Return when both proxies have applied all that was written, and have ended the sync that did.
+
+        ``check`` finds a proxy that has ended.  Raises `Broken` when they do not; `NeverServed` when they have never
+        done so yet.
+        """
+        try:
+            await self._settle(check)
+        except Broken as reason:
+            raise reason if self._served else NeverServed(str(reason)) from reason
+        self._served = True
+
+    async def _settle(self, check: Callable[[], None]) -> None:
+        await self._write([Remove(key) for old in self._standing for key in old.keys])
+        self._standing = []
+        for _ in range(_SENTINELS):
+            sentinel = Sentinel(next(self._numbers), families=self.families)
+            self._standing.append(sentinel)
+            await self._write([Put(document) for document in sentinel.documents])
+            places = itertools.product(topology.NODES, self.families)
+            overdue = partial(self._overdue, seconds=self._seconds)
+            await served(places, partial(self._serves, sentinel), check, overdue, self._seconds)
+
+    async def _serves(self, sentinel: Sentinel, node: str, family: Family) -> bool:
+        to = sentinel.cluster_ip(family)
+        asked = ProbeRequest(sender=node, destination=to, port=sentinel.port, patience=_PATIENCE)
+        seen = await self._ask(asked)
+        return isinstance(seen, Answered) and seen.who == SENTINEL_POD
