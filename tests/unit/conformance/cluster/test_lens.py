@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kproxy.conformance.bind import instances
 from kproxy.conformance.case import Apply, Probe, case, delivered_to, pod, service
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.configuration import HEALTHZ_PORT
 from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks
 from kproxy.conformance.testbeds.cluster.lens import NoRoom, lens_for
 from kproxy.conformance.testbeds.cluster.permutation import Permutation
@@ -115,6 +116,11 @@ def test_node_ports_are_in_the_clusters_range_and_nobody_has_them() -> None:
     assert min(ports) >= 30000
     assert max(ports) <= 32767
     assert not ports & PLACE.taken_ports
+
+
+def test_the_port_at_which_proxies_tell_their_health_is_itself() -> None:
+    assert any(LENS.ports.outward(number) != number for number in range(HEALTHZ_PORT, HEALTHZ_PORT + 9))
+    assert LENS.ports.outward(HEALTHZ_PORT) == HEALTHZ_PORT
 
 
 def test_further_addresses_of_a_node_are_its_gateway() -> None:

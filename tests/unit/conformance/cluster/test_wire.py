@@ -54,7 +54,12 @@ MESSAGES = st.one_of(
         ),
     ),
     st.builds(messages.Pinged, PORTS, OBSERVATIONS | st.just(echo.Echoed())),
-    st.builds(messages.Got, st.builds(http.Response, PORTS, st.binary(max_size=9)) | SILENT | st.none()),
+    st.builds(
+        messages.Got,
+        st.builds(http.Response, PORTS, st.binary(max_size=9), st.dictionaries(TEXTS, TEXTS, max_size=2))
+        | SILENT
+        | st.none(),
+    ),
     st.builds(messages.Told, st.dictionaries(TEXTS, TEXTS, max_size=2)),
     st.builds(messages.About, TEXTS, st.lists(ADDRESSES, max_size=2).map(tuple), st.booleans()),
 )

@@ -62,8 +62,8 @@ class Agent:
             case messages.SendPing(request=request):
                 echoed, number = await echo.ping(self.lab, request)
                 return messages.Pinged(number, echoed)
-            case messages.Get(request=request):
-                return messages.Got(await http.get(self.lab, request))
+            case messages.Get(request=request, path=path):
+                return messages.Got(await http.get(self.lab, request, path))
             case messages.Open(request=request, flow=name):
                 return self._exchanged(name, *await self.lab.open_flow(request))
             case messages.Exchange(flow=name, patience=patience):

@@ -89,9 +89,9 @@ class AgentsGround:
         seen = replace(told.seen, evidence=evidence) if isinstance(told.seen, Silent) else told.seen
         return (seen if isinstance(seen, Silent) else self.lens.observation(seen)), evidence
 
-    async def get(self, request: ProbeRequest) -> http.Response | Silent | None:
+    async def get(self, request: ProbeRequest, path: str) -> http.Response | Silent | None:
         """Ask by HTTP."""
-        command = messages.Get(self.lens.request(request))
+        command = messages.Get(self.lens.request(request), path)
         return (await self.fleet.ask(request.sender, command, messages.Got)).response
 
     async def open_flow(self, request: ProbeRequest) -> tuple[Held | None, Traced]:

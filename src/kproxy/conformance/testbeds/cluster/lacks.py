@@ -21,6 +21,7 @@ from kproxy.conformance.case import (
     Restart,
     Service,
     Step,
+    Taint,
     Target,
     TargetKind,
     Vantage,
@@ -31,6 +32,7 @@ from kproxy.net import Family
 _STEPS: dict[type[Step], str] = {
     Restart: "the cluster's proxies are not ours to restart",
     Relabel: "the labels of the cluster's nodes are not ours to change",
+    Taint: "the taints of the cluster's nodes are not ours to change",
     AddServiceCidr: "the cluster's ServiceCIDRs are not ours to change",
     GainAddress: "the addresses of the cluster's nodes are not ours to change",
     ReadSysctl: "the settings of the cluster's kernels are the cluster's",

@@ -13,6 +13,7 @@ from ipaddress import ip_network
 
 from kproxy.conformance.bind import HEALTH_CHECK_KINDS, NODE_PORT_KINDS, Instance
 from kproxy.conformance.case import Policy, Target, Type
+from kproxy.conformance.configuration import HEALTHZ_PORT
 from kproxy.conformance.testbeds.cluster.permutation import Permutation
 from kproxy.conformance.testbeds.cluster.places import Place
 from kproxy.conformance.testbeds.sentinel import ADDRESSES as SENTINELS
@@ -204,14 +205,14 @@ def _node_ports(place: Place, instances: Sequence[Instance]) -> dict[int, int]:
 
 
 def _target_ports(instances: Sequence[Instance]) -> dict[int, int]:
-    """Away from the ports that kubelets and their like have on nodes, where endpoints may be too."""
+    """Away from the ports that kubelets and their like have on nodes, where endpoints may be too; the proxy's is asked for."""
     return {
         number: number + TARGET_PORTS_AWAY
         for instance in instances
         for service in instance.services
         for port in (*service.ports, *(service.slice_ports or ()))
         for shift in range(SHIFTS)
-        for number in (instance.target_port(service, port, shift),)
+        if (number := instance.target_port(service, port, shift)) != HEALTHZ_PORT
     }
 
 

@@ -56,6 +56,7 @@ class Get:
     """Ask by HTTP.  Answer: `Got`."""
 
     request: ProbeRequest
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
