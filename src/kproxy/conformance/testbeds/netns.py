@@ -50,8 +50,6 @@ from kproxy.lab.kube import KubeApiServer, Refused
 from kproxy.lab.kube.assets import Assets
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
-from kproxy.lab.observation import Observation as Seen
-from kproxy.lab.observation import ProbeRequest
 from kproxy.lab.processes import Xtables
 from kproxy.net import Family, Protocol
 from kproxy.spec.outcome import Failure

@@ -60,8 +60,10 @@ class Settling:
             self._standing.append(sentinel)
             await self._write([Put(document) for document in sentinel.documents])
             places = itertools.product(topology.NODES, self.families)
-            overdue = partial(self._overdue, seconds=self._seconds)
-            await served(places, partial(self._serves, sentinel), check, overdue, self._seconds)
+            await served(places, partial(self._serves, sentinel), check, self._late, self._seconds)
+
+    def _late(self, waiting: Sequence[Place]) -> str:
+        return self._overdue(waiting, self._seconds)
 
     async def _serves(self, sentinel: Sentinel, node: str, family: Family) -> bool:
         to = sentinel.cluster_ip(family)

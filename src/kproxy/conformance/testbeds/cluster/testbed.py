@@ -20,7 +20,7 @@ from kproxy.conformance.case import Case, CheckHealth, Hold, Ping, Probe, Profil
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.testbeds.asking import Asking
-from kproxy.conformance.testbeds.barrier import Barrier, Waiting
+from kproxy.conformance.testbeds.barrier import Place as Late
 from kproxy.conformance.testbeds.cluster import messages, pods
 from kproxy.conformance.testbeds.cluster.connection import Connection
 from kproxy.conformance.testbeds.cluster.fleet import Fleet, fleet
@@ -34,6 +34,7 @@ from kproxy.conformance.testbeds.listeners import listeners
 from kproxy.conformance.testbeds.objections import KINDS, objections
 from kproxy.conformance.testbeds.reading import HOST, asked_by
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT
+from kproxy.conformance.testbeds.settling import Settling
 from kproxy.conformance.wording import describe
 from kproxy.conformance.world import Change, Put, Remove
 from kproxy.lab import topology
@@ -150,7 +151,7 @@ class ClusterTestbed(Asking):
         self._ground, self._agents, self._lens = ground, agents, lens
         self._store, self._shape = cluster.store, shape
         self._outward = Outward(lens)
-        self._barrier = Barrier(self.change, self._seen_by, _overdue, cluster.barrier, shape.families)
+        self._settling = Settling(self.change, self._seen_by, _overdue, cluster.barrier, shape.families)
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._again: dict[str, str] = {}
@@ -215,9 +216,9 @@ class ClusterTestbed(Asking):
                     raise Broken(f"in a cluster there is no {type(change).__name__}")
 
     async def settle(self) -> None:
-        """Return when the proxies of both nodes have applied all that was written; raises as `Barrier.settle`."""
+        """Return when the proxies of both nodes have applied all that was written; raises as `Settling.settle`."""
         await self._agents.ask_all(messages.Forget(), messages.Done)
-        await self._barrier.settle()
+        await self._settling.settle()
 
     async def _seen_by(self, request: ProbeRequest) -> Seen:
         (traced,) = await self._ground.probe(request, 1)
@@ -299,6 +300,6 @@ class ClusterTestbed(Asking):
         return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _overdue(waiting: Waiting, seconds: float) -> str:
+def _overdue(waiting: Sequence[Late], seconds: float) -> str:
     missing = ", ".join(f"node {node} {family.value}" for node, family in waiting)
     return f"the cluster's proxies have not applied a Service within {seconds:g} s: {missing}"
