@@ -210,7 +210,7 @@ class _Journey:
             return [(Fate.REJECTED, state.noted(Note(IPVS, "", said, effect=Effect.DISCARDED)))]
         if virtual.persistent is not None:
             state = state.assuming(
-                f"virtual server {name} has no connection of {state.packet.source} in the last {virtual.persistent} s"
+                f"virtual server {name} has no connection of {state.packet.source} in the last {virtual.persistent}"
             )
         return [
             _served(replace(state, chance=state.chance * share), name, virtual, server)

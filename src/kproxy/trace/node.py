@@ -38,10 +38,10 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Virtual:
-    """A virtual server of IPVS; ``persistent`` in seconds."""
+    """A virtual server of IPVS; ``persistent``: how long it remembers a client, in words; None: it does not."""
 
     scheduler: str
-    persistent: int | None
+    persistent: str | None
     servers: tuple[Server, ...]
 
 

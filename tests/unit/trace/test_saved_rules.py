@@ -254,6 +254,7 @@ def test_what_one_tool_translates_another_may_drop(
 VIRTUAL = (
     "-A -u 10.96.0.10:53 -s wrr\n-a -u 10.96.0.10:53 -r 10.244.1.2:53 -m -w 3\n-a -u 10.96.0.10:53 -r 10.244.2.7:53 -m -w 1\n"
     "-A -t 10.96.0.1:443 -s rr -p 10800\n"
+    "-A -t 10.96.0.2:443 -s rr -p 10800\n-a -t 10.96.0.2:443 -r 10.244.1.2:443 -m -w 1\n"
 )
 VIRTUAL_PROC = """IP Virtual Server version 1.2.1 (size=4096)
 Prot LocalAddress:Port Scheduler Flags
@@ -261,8 +262,23 @@ Prot LocalAddress:Port Scheduler Flags
 UDP  0A60000A:0035 wrr
   -> 0AF40102:0035      Masq    3      0          0
   -> 0AF40207:0035      Masq    1      0          0
-TCP  0A600001:01BB rr persistent 10800 FFFFFFFF
+TCP  0A600001:01BB rr persistent 1080000 FFFFFFFF
+TCP  0A600002:01BB rr persistent 1080000 FFFFFFFF
+  -> 0AF40102:01BB      Masq    1      0          0
 """
+
+
+@pytest.mark.parametrize(
+    ("text", "time"), [(VIRTUAL, "10800 s"), (VIRTUAL_PROC, "1080000 jiffies")], ids=["ipvsadm", "proc"]
+)
+def test_how_long_a_virtual_server_remembers_is_told_as_it_is_printed(
+    text: str, time: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1080000 is what a kernel of 100 Hz has printed for 10800 s."""
+    own = ("--node-address", "10.96.0.2", "--via", "veth0")
+    found = ask(capsys, (saved(tmp_path, text),), "10.244.1.5", "10.96.0.2:443", *own)
+    told = f"virtual server 10.96.0.2:443/tcp has no connection of 10.244.1.5 in the last {time}"
+    assert told in found["assumed"]
 
 
 @pytest.mark.parametrize("text", [VIRTUAL, VIRTUAL_PROC], ids=["ipvsadm", "proc"])

@@ -45,11 +45,11 @@ def _after(words: list[str], option: str) -> str:
     return words[words.index(option) + 1] if option in words[:-1] else ""
 
 
-def _persistence(words: list[str]) -> int | None:
+def _persistence(words: list[str]) -> str | None:
     if "-p" not in words:
         return None
     seconds = _after(words, "-p")
-    return int(seconds) if seconds.isdigit() else _PERSISTENT
+    return f"{seconds if seconds.isdigit() else _PERSISTENT} s"
 
 
 def _key(words: list[str]) -> VirtualKey:
@@ -103,9 +103,10 @@ def _placed(where: str, protocol: str) -> tuple[Address, str, int]:
     return address, protocol, port
 
 
-def _flagged(flags: Iterable[str]) -> int | None:
+def _flagged(flags: Iterable[str]) -> str | None:
+    """Here the time is in jiffies, and what one is only the kernel's configuration says (ip_vs_info_seq_show)."""
     words = list(flags)
-    return int(words[words.index("persistent") + 1]) if "persistent" in words else None
+    return f"{words[words.index('persistent') + 1]} jiffies" if "persistent" in words else None
 
 
 def _hexadecimal(text: str) -> tuple[Address, int]:
