@@ -17,7 +17,7 @@ from msgspec import structs
 from kproxy import host
 from kproxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
 from kproxy.backends.ipvs.diff import RemoveDestination, RemoveServer, SetDestination, SetServer
-from kproxy.backends.ipvs.kernel import Configuration, IpvsKernel, remove_all
+from kproxy.backends.ipvs.kernel import Configuration, IpvsKernel, device, remove_all
 from kproxy.backends.ipvs.kernel.virtual import Ipvs
 from kproxy.backends.ipvs.kernel.wire import Found
 from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
@@ -254,6 +254,29 @@ def test_a_look_finds_what_is_not_as_it_was_and_all_is_mended(harm: tuple[str, .
     host.run(harm)
     assert any(text.startswith(complaint) for text in machine.missing())
     mended(machine, plan)
+
+
+def test_news_of_addresses_are_those_of_other_interfaces_each_once() -> None:
+    device.ensure()
+    news = device.News(V4)
+    device.bind([ip_address("10.96.0.9")])
+    assert not news.any(), "what the proxy does itself"
+    host.run(("ip", "addr", "add", "192.0.2.8/24", "dev", "uplink"))
+    device.unbind([ip_address("10.96.0.9")])
+    assert news.any()
+    assert not news.any()
+    host.run(("ip", "addr", "del", "192.0.2.8/24", "dev", "uplink"))
+    assert news.any()
+
+
+def test_node_ports_are_served_at_an_address_that_came_and_no_more_at_one_that_went() -> None:
+    machine = kernel()
+    machine.apply(plan := plan_of(web(PODS[0], node_port=30080)))
+    came = key("192.0.2.8", 30080)
+    for harm, expected in (("add", {came}), ("del", set())):
+        host.run(("ip", "addr", harm, "192.0.2.8/24", "dev", "uplink"))
+        assert not machine.apply(plan).rewritten
+        assert servers() & {came} == expected
 
 
 def test_a_look_finds_virtual_servers_and_destinations_that_are_gone() -> None:

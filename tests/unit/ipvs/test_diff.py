@@ -6,6 +6,7 @@ from ipaddress import ip_address
 
 import msgspec
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kproxy.backends.ipvs.chains import Options
 from kproxy.backends.ipvs.compile import Context
@@ -30,13 +31,21 @@ from kproxy.net import Family, Protocol
 from kproxy.plan import Endpoint, Exposure, Plan, Pool, Scope, ServicePlan
 from tests.unit.iptables.plans import frontend, plan_of, plans, pool, service
 
-CONTEXT = Context(frozenset({ip_address("192.0.2.1")}), (ip_address("192.0.2.1"),))
+
+def node_with(*addresses: str) -> Context:
+    own = tuple(map(ip_address, addresses))
+    return Context(frozenset(own), own)
+
+
+CONTEXT = node_with("192.0.2.1")
+CONTEXTS = st.sampled_from([CONTEXT, node_with(), node_with("192.0.2.1", "192.0.2.2", "203.0.113.1")])
+"""A node may gain addresses and lose them; one of these is a Service's too."""
 EVERYWHERE = pool("10.0.1.1:8080", "10.0.2.1:8080")
 HERE = pool("10.0.1.1:8080", scope=Scope.LOCAL)
 
 
-def programmed(plan: Plan, before: Program | None = None) -> Program:
-    return program(plan, CONTEXT, Options(), before)
+def programmed(plan: Plan, before: Program | None = None, context: Context = CONTEXT) -> Program:
+    return program(plan, context, Options(), before)
 
 
 def execute(picture: Picture, todo: Transaction) -> None:
@@ -92,15 +101,18 @@ def agrees(picture: Picture, desired: Program) -> bool:
     )
 
 
-@given(plans(), plans(), plans())
+@given(plans(), plans(), plans(), CONTEXTS, CONTEXTS)
 @settings(max_examples=150, deadline=None)
-def test_a_change_leads_to_the_same_kernel_as_a_fresh_start(first: Plan, second: Plan, third: Plan) -> None:
+def test_a_change_leads_to_the_same_kernel_as_a_fresh_start(
+    first: Plan, second: Plan, third: Plan, then: Context, at_last: Context
+) -> None:
+    """Of Services, of the node's addresses, or of both."""
     picture, before = kernel_with(first)
     assert agrees(picture, before)
-    for plan in (second, third):
-        after = programmed(plan, before)
+    for plan, context in ((first, then), (second, then), (third, at_last)):
+        after = programmed(plan, before, context)
         execute(picture, transaction(picture, delta(before, after), Family.IPV4))
-        assert agrees(picture, after)
+        assert agrees(picture, programmed(plan, context=context))
         before = after
 
 
