@@ -46,6 +46,14 @@ class Cluster(KubeApiServer):
         where = f"{path}/{document['metadata']['name']}?fieldManager=test&force=true&fieldValidation=Strict"
         self.store.ask("PATCH", where, document, "application/apply-patch+yaml")
 
+    def allows(self, verb: str, resource: str) -> bool:
+        """Whether the daemon may do that, by the server's own authorizer."""
+        asked = {"user": IDENTITY, "resourceAttributes": {"verb": verb, "resource": resource}}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": asked}
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        answer = self.store._ask("POST", path, review, "application/json")
+        return bool(answer["status"]["allowed"])
+
     def events(self) -> list[str]:
         return [event["reason"] for event in self.store.ask("GET", "/api/v1/events")["items"]]
 
@@ -72,6 +80,13 @@ def start(server: Cluster, objects: Objects, where: Path) -> Process:
         for word in container["args"]
     ]
     return spawn([sys.executable, "-m", "kproxy", *words], server._namespace, log=where / "log")
+
+
+async def until_allowed(server: Cluster) -> None:
+    """The authorizer learns of a role and its binding by watches of its own."""
+    async with asyncio.timeout(30):
+        while not server.allows("list", "services"):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.05)
 
 
 async def until_said(daemon: Process, text: str) -> None:
@@ -109,7 +124,7 @@ def test_the_daemon_may_do_what_it_does_with_the_role_and_not_without(tmp_path: 
             daemon.log.unlink()
             for document in objects.values():
                 server.apply(document)
-            await asyncio.sleep(1)  # the authorizer learns of a binding by a watch of its own
+            await until_allowed(server)
             daemon = start(server, objects, tmp_path)
             try:
                 await until_said(daemon, "IPv4: synced")
