@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,16 @@ ready = ["test", "-e", "{directory}/ready"]
 name = "proxy"
 command = ["sh", "-ec", "test -e /run/kproxy-test-subjects; mkdir /sys/fs/bpf/mine; exec {python} -m kproxy run --config {config}"]
 """
+WITHOUT_MOUNTS = """
+name = "mine"
+modes = ["nftables"]
+command = ["{python}", "-m", "kproxy", "run", "--config", "{config}"]
+"""
+
+NO_PROCESSES = 'mount -t tmpfs tmpfs /run; echo 0 > /proc/sys/user/max_pid_namespaces; exec "$@"'
+WITHOUT_ROOMS = ("unshare", "--user", "--map-root-user", "--net", "--mount", "sh", "-ec", NO_PROCESSES, "sh")
+"""A place where no PID namespace can be made (user_namespaces(7), ``/proc/sys/user``), as in some containers."""
+NO_ROOM = "no processes and mounts of a subject's own: unshare: "
 
 
 @pytest.fixture
@@ -36,9 +47,14 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(place: Path, *words: str, where: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", *words], cwd=place, capture_output=True, text=True, check=False, timeout=120
+        [*where, sys.executable, "-m", *words],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
 
 
@@ -66,6 +82,20 @@ def test_a_mount_point_that_does_not_exist_is_told(place: Path) -> None:
     done = run(place, "kproxy", "conformance", "run", *HERE, "--case", CASE)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "/no/such: mount point does not exist" in done.stdout
+
+
+def test_where_no_room_can_be_made_it_is_judged_without_and_the_results_say_so(place: Path) -> None:
+    (place / "mine.toml").write_text(WITHOUT_MOUNTS, encoding="utf-8")
+    words = ("kproxy", "conformance", "run", *HERE, "--case", CASE, "--json", "-")
+    done = run(place, *words, where=WITHOUT_ROOMS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["environment"]["isolation"].startswith(f"network; {NO_ROOM}")
+
+
+def test_where_no_room_can_be_made_a_subject_that_mounts_is_refused(place: Path) -> None:
+    done = run(place, "kproxy", "conformance", "run", *HERE, "--case", CASE, where=WITHOUT_ROOMS)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"[mounts]: {NO_ROOM}" in done.stderr
 
 
 def test_an_item_of_pytest_is_judged_by_real_packets(place: Path) -> None:
