@@ -51,7 +51,7 @@ class Cluster(KubeApiServer):
         asked = {"user": IDENTITY, "resourceAttributes": {"verb": verb, "resource": resource}}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": asked}
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        answer = self.store._ask("POST", path, review, "application/json")
+        answer = self.store.ask("POST", path, review, "application/json")
         return bool(answer["status"]["allowed"])
 
     def events(self) -> list[str]:
