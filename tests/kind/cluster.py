@@ -41,8 +41,8 @@ class Cluster:
         found: dict[str, Any] = json.loads(self.kubectl("get", what, "-o", "json"))
         return found
 
-    def listed(self, kind: str, labels: str) -> list[dict[str, Any]]:
-        """The objects of a kind that have these labels."""
+    def listed(self, kind: str, labels: str = "") -> list[dict[str, Any]]:
+        """The objects of a kind, those that have these labels."""
         found: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-l", labels, "-o", "json"))[
             "items"
         ]

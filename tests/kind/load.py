@@ -298,3 +298,11 @@ def only(cluster: Cluster, name: str, replicas: int) -> None:
     while len(there := pods(cluster, name)) != replicas:
         assert time.monotonic() < deadline, there
         time.sleep(0.5)
+
+
+def quiet(cluster: Cluster) -> None:
+    """Wait until no pod is about to end: none gives its address back by surprise."""
+    deadline = time.monotonic() + PATIENCE
+    while ending := [pod for pod in cluster.listed("pods") if "deletionTimestamp" in pod["metadata"]]:
+        assert time.monotonic() < deadline, [pod["metadata"]["name"] for pod in ending]
+        time.sleep(0.5)

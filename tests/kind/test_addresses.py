@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.kind.load import Client, asking, pod, server, service
+from tests.kind.load import Client, asking, pod, quiet, server, service
 from tests.kind.providers import STANDIN
 from tests.kind.standin.cluster import StandIn
 
@@ -50,6 +50,7 @@ def inherit(cluster: StandIn, address: str) -> None:
 
 def test_neither_connections_nor_a_flow_of_the_old_service_reach_the_next_pod(cluster: StandIn) -> None:
     with old_and_heir(cluster):
+        quiet(cluster)
         address = run(cluster, "old")
         with clients_of(cluster, "old") as clients:
             for client in clients:
@@ -63,6 +64,7 @@ def test_neither_connections_nor_a_flow_of_the_old_service_reach_the_next_pod(cl
 def test_both_would_if_the_proxy_stood_still_and_do_no_more_when_it_goes_on(cluster: StandIn) -> None:
     """Positive control of the other."""
     with old_and_heir(cluster):
+        quiet(cluster)
         address = run(cluster, "old")
         with clients_of(cluster, "old") as clients:
             for client in clients:

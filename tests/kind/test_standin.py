@@ -11,7 +11,7 @@ import pytest
 from kproxy.lab.kube import MissingAssets
 from tests.kind import load
 from tests.kind.cluster import Cluster
-from tests.kind.load import asked, only, pods
+from tests.kind.load import asked, only, pods, quiet
 from tests.kind.providers import STANDIN
 from tests.kind.standin.cluster import StandIn, standin_cluster
 from tests.kind.standin.programs import NAMES, programs
@@ -61,6 +61,7 @@ def test_a_pod_of_the_host_network_has_its_nodes_address(cluster: Cluster) -> No
 
 @in_one
 def test_a_pod_is_asked_to_end_then_made_to_and_its_address_is_the_next_ones(cluster: Cluster) -> None:
+    quiet(cluster)
     address = run(cluster, pod("stubborn", IGNORES_SIGTERM, terminationGracePeriodSeconds=2))
     started = time.monotonic()
     cluster.kubectl("delete", "pod", "stubborn", "--wait=false")
@@ -82,6 +83,14 @@ def test_a_client_loses_when_the_proxies_stand_still_in_a_rolling_update(cluster
             only(cluster, "control", 2)
             client.until(lambda seen: seen.lost > before.lost, "losing")
         client.until_only(set(pods(cluster, "control")))
+
+
+@in_one
+def test_a_pod_whose_process_ends_is_not_ready_until_it_was_started_again(cluster: Cluster) -> None:
+    cluster.apply(pod("short", ["/usr/bin/python3", "-c", "import time; time.sleep(1)"]))
+    for state in ("Ready", "Ready=false", "Ready"):
+        cluster.kubectl("wait", f"--for=condition={state}", "pod/short", "--timeout=30s")
+    assert cluster.get("pod/short")["status"]["containerStatuses"][0]["restartCount"] >= 1
 
 
 @in_one

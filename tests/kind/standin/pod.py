@@ -84,6 +84,7 @@ class Pod:
                 code = await self._run(place)
                 if self._is_over(code):
                     break
+                await self._report("Running", place, {"waiting": {"reason": "CrashLoopBackOff"}})
                 self._restarts += 1
                 await self._asked_to_end(RESTART_PAUSE)
         finally:
