@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kproxy.lab.kube import MissingAssets
+from kproxy.lab.namespaces import LabError
 from tests.kind import load
 from tests.kind.cluster import Cluster
 from tests.kind.load import asked, only, pods, quiet
@@ -109,6 +111,31 @@ def test_nothing_is_left_of_one_even_when_a_test_fails(
         run(made, pod("plain", SERVE))
         assert left.now(), "what looks for leftovers sees nothing"
         raise KeyError
+    assert left.gone(), left.now()
+
+
+@pytest.mark.standin
+def test_a_program_that_has_ended_is_told_at_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = programs()
+    scheduler = tmp_path / "kube-scheduler"
+    scheduler.write_text("#!/bin/sh\necho why it ended\n")
+    scheduler.chmod(0o755)
+    monkeypatch.setattr("tests.kind.standin.cluster.programs", lambda: replace(real, scheduler=scheduler))
+    with (
+        pytest.raises(LabError, match=r"kube-scheduler has ended: why it ended"),
+        standin_cluster("nftables"),
+    ):
+        pass
+
+
+def test_nothing_is_left_when_one_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        (tmp_path / name).write_text(f"#!/bin/sh\necho this is no {name}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    left = Leftovers(tmp_path / "scratch", monkeypatch)
+    with pytest.raises(LabError, match="does not serve: this is no etcd"), standin_cluster("nftables"):
+        pass
     assert left.gone(), left.now()
 
 

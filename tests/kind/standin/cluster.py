@@ -12,9 +12,8 @@ import os
 import signal
 import socket
 import tempfile
-import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,10 +82,10 @@ class StandIn(Cluster):
 def standin_cluster(mode: str, subject: Subject | None = None) -> Iterator[StandIn]:
     """One with a service proxy (kproxy) in this mode; nothing of it is left afterwards.
 
-    Raises `kproxy.lab.namespaces.LabError` when something is missing.
+    Raises `kproxy.lab.namespaces.LabError` when something is missing, or at last when one of its programs had ended.
     """
     found = programs()
-    with tempfile.TemporaryDirectory(prefix="kproxy-cluster-") as name:
+    with tempfile.TemporaryDirectory(prefix="kproxy-cluster-") as name, ThreadPoolExecutor(1) as threads:
         opened, closing = Future[StandIn](), Future[None]()
 
         async def hold() -> None:
@@ -99,15 +98,14 @@ def standin_cluster(mode: str, subject: Subject | None = None) -> Iterator[Stand
                     raise
                 opened.set_exception(error)
 
-        thread = threading.Thread(target=lambda: asyncio.run(hold()), name="stand-in cluster")
-        thread.start()
+        ended = threads.submit(lambda: asyncio.run(hold()))
         try:
             cluster = opened.result()
             cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
             yield cluster
         finally:
             closing.set_result(None)
-            thread.join()
+            ended.result()
 
 
 @asynccontextmanager
@@ -142,3 +140,5 @@ async def _opened(mode: str, subject: Subject, found: Programs, folder: Path) ->
             proxies,
             asyncio.get_running_loop(),
         )
+        server.check()
+        proxies.check()

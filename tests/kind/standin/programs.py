@@ -15,7 +15,7 @@ from pathlib import Path
 from kproxy.lab.kube import KubeApiServer, MissingAssets, find
 from kproxy.lab.kube.assets import VARIABLE, Assets
 from kproxy.lab.kube.server import PORT
-from kproxy.lab.namespaces import Namespace
+from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import spawn
 from kproxy.net import Family
 from tests.kind.standin import wires
@@ -100,6 +100,11 @@ class ControlPlane(KubeApiServer):
         manager = [str(self._programs.controller_manager), *common, *fast, chosen]
         self._start(manager, "kube-controller-manager")
         self._start([str(self._programs.scheduler), *common, *fast], "kube-scheduler")
+
+    def check(self) -> None:
+        """Raise `LabError`, with the end of its log, if one has ended by itself."""
+        if ended := next((process for process in self._processes if process.returncode is not None), None):
+            raise LabError(f"{Path(ended.argv[0]).name} has ended: {self._tail(ended)}")
 
     async def restart_apiserver(self) -> None:
         """Kill the API server, start it again, and wait until it serves."""
