@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from kproxy.lab.processes import DIE_WITH_PARENT
 from tests.netns.test_isolation import processes
 from tests.waiting import eventually
 
@@ -108,6 +109,7 @@ def start(bad: Bad, place: Path, mark: str) -> subprocess.Popen[bytes]:
     with (place / "output").open("wb") as output:
         return subprocess.Popen(
             [
+                *DIE_WITH_PARENT,
                 *bad.prefix,
                 sys.executable,
                 "-m",
