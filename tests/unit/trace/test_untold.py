@@ -97,6 +97,24 @@ def test_a_statement_that_is_not_modelled_leaves_the_answer_open(statement: Json
     assert kinds(told(nft([statement], hook=hook))) == {"unknown"}
 
 
+@pytest.mark.parametrize(
+    ("strange", "expected"),
+    [
+        (match({"meta": {"strange": 1}}, 1), {"dropped", "untouched"}),
+        ({"match": None}, {"dropped", "untouched"}),
+        ({"dnat": "10.0.0.1"}, {"unknown"}),
+        ({"vmap": {"key": DADDR, "data": {"strange": 1}}}, {"unknown"}),
+        ({"vmap": {"key": DADDR, "data": {"set": [["10.0.0.2", {"jump": True}]]}}}, {"unknown"}),
+        ({"mangle": {"key": {}, "value": {}}}, {"unknown"}),
+        ({}, {"unknown"}),
+    ],
+    ids=str,
+)
+def test_a_form_that_is_not_known_is_not_modelled(strange: Json, expected: set[str]) -> None:
+    assert kinds(told(nft([strange, DROP]))) == expected
+    assert kinds(told(nft([match(DADDR, "10.0.0.3"), strange, DROP]))) == {"untouched"}
+
+
 def test_the_part_of_connections_that_meets_it_is_told_apart() -> None:
     found = told(nft([match(DADDR, "10.0.0.2"), {"queue": {"num": 1}}], [DROP]))
     assert kinds(found) == {"unknown"}

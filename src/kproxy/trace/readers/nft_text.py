@@ -10,9 +10,20 @@ import msgspec
 Json = Any
 
 
+STRANGE = (AttributeError, IndexError, KeyError, RuntimeError, StopIteration, TypeError, ValueError)
+"""What reading JSON of another form than the one expected ends with."""
+
+
 def rule(statements: list[Json]) -> str:
     """A whole rule."""
-    return " ".join(map(_statement, statements))
+    return " ".join(map(_told, statements))
+
+
+def _told(one: Json) -> str:
+    try:
+        return _statement(one)
+    except STRANGE:
+        return _json(one)
 
 
 def _statement(one: Json) -> str:
@@ -24,6 +35,8 @@ def _statement(one: Json) -> str:
 
 
 def _expression(one: Json) -> str:
+    if isinstance(one, bool):
+        return "exists" if one else "missing"
     if isinstance(one, str | int):
         return str(one)
     if isinstance(one, list):

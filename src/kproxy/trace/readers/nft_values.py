@@ -21,6 +21,7 @@ from kproxy.trace.patterns import (
     Span,
     Unread,
 )
+from kproxy.trace.readers.nft_text import STRANGE
 from kproxy.trace.readers.numbers import narrowed, protocol
 from kproxy.trace.rules import Element, End, Goto, Jump, Translate, Unmodelled, Verdict
 
@@ -194,15 +195,21 @@ def _commented(value: Json) -> tuple[Json, str]:
 
 def elements(members: Json, protocols: frozenset[int] = frozenset()) -> Iterator[Element | None]:
     """The elements of a set, or of a map; None where one is not understood.  ``protocols``: parts that are protocols."""
-    for member in members or ():
-        held, data = member if isinstance(member, list) and len(member) == 2 else (member, None)
-        value, comment = _commented(held)
-        made = () if value == "*" else key(value)
-        if made is None:
+    for member in members if isinstance(members, list) else [members] if members else []:
+        try:
+            yield _element(member, protocols)
+        except STRANGE:
             yield None
-        else:
-            named = tuple(_protocol(one) if at in protocols else one for at, one in enumerate(made))
-            yield Element(named, None if data is None else _data(data), comment)
+
+
+def _element(member: Json, protocols: frozenset[int]) -> Element | None:
+    held, data = member if isinstance(member, list) and len(member) == 2 else (member, None)
+    value, comment = _commented(held)
+    made = () if value == "*" else key(value)
+    if made is None:
+        return None
+    named = tuple(_protocol(one) if at in protocols else one for at, one in enumerate(made))
+    return Element(named, None if data is None else _data(data), comment)
 
 
 def _protocol(part: Pattern) -> Pattern:

@@ -129,8 +129,17 @@ def _hook(chain: Json) -> Hook | None:
 def _rules(held: Iterable[Json]) -> Iterator[Rule]:
     for number, rule in enumerate(held, 1):
         expressions = rule.get("expr") or []
-        steps = tuple(step for one in expressions for step in _steps(one))
+        steps = tuple(step for one in expressions for step in _read(one))
         yield Rule(f"rule {number}", nft_text.rule(expressions), steps, rule.get("comment", ""))
+
+
+def _read(one: Json) -> tuple[Step, ...]:
+    """One expression; of a form that is not known here, as another version of nft may have, it is not modelled."""
+    try:
+        return tuple(_steps(one))
+    except nft_text.STRANGE:
+        text = nft_text.rule([one])
+        return (Unknown(text) if "match" in one else Unmodelled(text),)
 
 
 def _steps(one: Json) -> Iterator[Step]:
