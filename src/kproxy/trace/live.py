@@ -1,7 +1,7 @@
 """A live node's rules, read by its own tools and changed by nothing here.
 
 Every command lists.  Those that would load a kernel module by asking are not run where the kernel shows that there is
-nothing to ask: legacy iptables without tables, ipset without a rule that asks a set, IPVS by ``/proc`` alone.
+nothing to ask: legacy iptables without tables, ipset without a rule that asks a set, IPVS without its file in ``/proc``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def read(files: Sequence[Source], more_addresses: Sequence[Address]) -> Known:
         )
     problems: list[str] = []
     sources = [*files, *_sources(problems)]
-    rules = {Kind.IPTABLES, Kind.NFTABLES, Kind.IPVS_PROC}
+    rules = {Kind.IPTABLES, Kind.NFTABLES, Kind.IPVS, Kind.IPVS_PROC}
     if problems and not any(one.kind in rules for one in sources):
         raise CannotTrace("no rules could be read: " + "; ".join(problems))
     known = together(sources, more_addresses)
@@ -46,11 +46,25 @@ def _sources(problems: list[str]) -> Iterator[Source]:
     yield from _printed(("nft", "-j", "list", "ruleset"), problems)
     if any(b"--match-set" in one.content or b"--map-set" in one.content for one in saves):
         yield from _printed(("ipset", "save"), problems)
-    if virtual := _file(f"{NET}/ip_vs"):
-        yield Source(f"{NET}/ip_vs", virtual.encode(), Kind.IPVS_PROC)
+    yield from _virtual_servers(problems)
     yield from _printed(("ip", "-j", "address"), problems)
     for family in ("-4", "-6"):
         yield from _printed(("ip", "-j", family, "route", "show", "table", "all"), problems)
+
+
+def _virtual_servers(problems: list[str]) -> Iterator[Source]:
+    """By ``ipvsadm``, which asks by netlink: kernels (seen: 6.1) leave some out of a ``/proc/net/ip_vs`` of several pages."""
+    listed = _file(f"{NET}/ip_vs")
+    if listed and shutil.which("ipvsadm"):
+        yield from _printed(("ipvsadm", "-Sn"), problems)
+    elif listed:
+        if len(listed) > _WHOLE:
+            problems.append(f"{NET}/ip_vs: the kernel may leave virtual servers out of it; install ipvsadm")
+        yield Source(f"{NET}/ip_vs", listed.encode(), Kind.IPVS_PROC)
+
+
+_WHOLE = 3500
+"""Characters of ``/proc/net/ip_vs`` that surely came in one page."""
 
 
 def _saves() -> Iterator[tuple[str, ...]]:

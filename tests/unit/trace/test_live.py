@@ -1,0 +1,36 @@
+"""What is asked of a live node where more than one way leads to an answer."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from kproxy.trace import live
+from kproxy.trace.sources import Kind
+
+HEAD = "IP Virtual Server version 1.2.1 (size=4096)\nProt LocalAddress:Port Scheduler Flags\n"
+
+
+def proc(servers: int) -> str:
+    return HEAD + "".join(f"TCP  0A6004{number:02X}:0050 rr  \n" for number in range(servers))
+
+
+@pytest.mark.parametrize(("servers", "problems_told"), [(3, 0), (200, 1)])
+def test_without_ipvsadm_a_long_list_of_virtual_servers_is_said_to_lack_some(
+    servers: int, problems_told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels leave some out where the file has several pages."""
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(live, "_file", lambda _: proc(servers))
+    problems: list[str] = []
+    (source,) = live._virtual_servers(problems)
+    assert source.kind is Kind.IPVS_PROC
+    assert ["install ipvsadm" in one for one in problems] == [True] * problems_told
+
+
+def test_where_the_kernel_has_no_ipvs_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asking would load the module."""
+    monkeypatch.setattr(live, "_file", lambda _: "")
+    monkeypatch.setattr(live, "run", lambda _: pytest.fail("a command was run"))
+    assert list(live._virtual_servers([])) == []
