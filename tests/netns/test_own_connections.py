@@ -1,4 +1,4 @@
-"""Connections of a node with itself, its metrics port's for one, when a proxy's first rules arrive.
+"""Connections of a node's own processes that are open when a proxy's first rules arrive: with itself, and with others.
 
 With these rules the kernel begins to track connections.  One that is open is picked up in the middle, but not by its
 last segments: a FIN or RST of a connection that nobody knows is INVALID (nf_conntrack_proto_tcp.c, ``tcp_conntracks``).
@@ -7,7 +7,8 @@ last segments: a FIN or RST of a connection that nobody knows is INVALID (nf_con
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,10 @@ from tests.netns.test_iptables_kernel import numbered, plan
 SOON, AT_ONCE = 5.0, 0.5
 """Seconds."""
 ANSWER = b"answer"
-LOOPBACK = {Family.IPV4: (socket.AF_INET, "127.0.0.1"), Family.IPV6: (socket.AF_INET6, "::1")}
+SOCKETS = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
+LOOPBACK = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
+OWN = {Family.IPV4: "192.0.2.1", Family.IPV6: "2001:db8::1"}
+OTHERS = {Family.IPV4: "192.0.2.2", Family.IPV6: "2001:db8::2"}
 INVALID_IS_DROPPED = """
 table inet control {
     chain input {
@@ -45,6 +49,14 @@ def by_nftables(wanted: Plan, _: Path) -> None:
     NftablesKernel(wanted.family).apply(wanted)
 
 
+@dataclass(frozen=True)
+class Peer:
+    """Whom the node's process is connected with, and at which addresses."""
+
+    namespace: Namespace
+    addresses: Mapping[Family, str]
+
+
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
     own = namespaces.create("own")
@@ -54,24 +66,49 @@ def namespace() -> Iterator[Namespace]:
     own.close()
 
 
-def connected(family: Family) -> tuple[socket.socket, socket.socket]:
+@pytest.fixture
+def itself(namespace: Namespace) -> Peer:
+    return Peer(namespace, LOOPBACK)
+
+
+@pytest.fixture
+def another(namespace: Namespace) -> Iterator[Peer]:
+    other = namespaces.create("other")
+    namespace.run(("ip", "link", "add", "up0", "type", "veth", "peer", "name", "up0", "netns", other.path))
+    for end, addresses in ((namespace, OWN), (other, OTHERS)):
+        end.run(("ip", "address", "add", f"{addresses[Family.IPV4]}/24", "dev", "up0"))
+        end.run(("ip", "address", "add", f"{addresses[Family.IPV6]}/64", "dev", "up0", "nodad"))
+        end.run(("ip", "link", "set", "up0", "up"))
+    yield Peer(other, OTHERS)
+    other.close()
+
+
+def connected(family: Family, own: Namespace, peer: Peer) -> tuple[socket.socket, socket.socket]:
     """Both ends of a connection over which something was said."""
-    kind, address = LOOPBACK[family]
-    with socket.create_server((address, 0), family=kind) as server:
-        client = socket.create_connection(server.getsockname()[:2], SOON)
+    client = own.socket(SOCKETS[family], socket.SOCK_STREAM)
+    client.settimeout(SOON)
+    with peer.namespace.socket(SOCKETS[family], socket.SOCK_STREAM) as server:
+        server.bind((peer.addresses[family], 0))
+        server.listen()
+        client.connect(server.getsockname()[:2])
         served, _ = server.accept()
     served.sendall(ANSWER)
     assert client.recv(len(ANSWER)) == ANSWER
     return client, served
 
 
-@pytest.mark.usefixtures("namespace")
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 @pytest.mark.parametrize("program", [by_iptables, by_nftables])
+@pytest.mark.parametrize("whom", ["itself", "another"])
 def test_the_end_of_one_that_was_open_before_the_first_rules_is_heard(
-    program: Program, family: Family, tmp_path: Path
+    whom: str,
+    program: Program,
+    family: Family,
+    namespace: Namespace,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
-    client, served = connected(family)
+    client, served = connected(family, namespace, request.getfixturevalue(whom))
     program(plan(family, numbered(family, 1, 1)), tmp_path)
     served.close()
     with client:
@@ -79,10 +116,11 @@ def test_the_end_of_one_that_was_open_before_the_first_rules_is_heard(
 
 
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+@pytest.mark.parametrize("whom", ["itself", "another"])
 def test_control_it_is_not_heard_where_all_that_is_invalid_is_dropped(
-    family: Family, namespace: Namespace
+    whom: str, family: Family, namespace: Namespace, request: pytest.FixtureRequest
 ) -> None:
-    client, served = connected(family)
+    client, served = connected(family, namespace, request.getfixturevalue(whom))
     namespace.run(("nft", "-f", "-"), INVALID_IS_DROPPED)
     served.close()
     client.settimeout(AT_ONCE)

@@ -272,7 +272,11 @@ def test_options_reach_forwarding_and_masquerade(*, drop: bool, first: str) -> N
         "-j MASQUERADE",
     ]
     assert lines(plan, "KUBE-MARK-MASQ", options=options) == ["-j MARK --or-mark 0x00008000"]
-    invalid = ["! -i lo -p tcp -m conntrack --ctstate INVALID -j DROP"] if drop else []
+    invalid = (
+        ["! -i lo -p tcp -m tcp --tcp-flags FIN,RST NONE -m conntrack --ctstate INVALID -j DROP"]
+        if drop
+        else []
+    )
     health = ["-p tcp -m tcp --dport 32000 -j ACCEPT"]
     assert lines(plan, "KUBE-NODEPORTS", Table.FILTER, options) == [*invalid, *health]
 

@@ -25,6 +25,6 @@ def test_invalid_segments_reach_no_process_of_the_node_unless_tracking_is_libera
         ruleset(ChainContext(Family.IPV4, None, Masquerade.NEVER, Options(drop_invalid=drops))).chains
         for drops in (True, False)
     )
-    drop = "! -i lo -p tcp -m conntrack --ctstate INVALID -j DROP"
+    drop = "! -i lo -p tcp -m tcp --tcp-flags FIN,RST NONE -m conntrack --ctstate INVALID -j DROP"
     assert str(strict[Table.FILTER][names.PROXY_FIREWALL][0]) == drop
     assert not [rule for rule in liberal[Table.FILTER][names.PROXY_FIREWALL] if "INVALID" in str(rule)]

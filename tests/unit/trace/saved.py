@@ -189,12 +189,8 @@ class _Steps:
                 yield _match({"meta": {"key": "iifname"}}, name, "!=" if negated else "==")
             case nft.OfProtocol(protocol):
                 yield _match({"meta": {"key": "l4proto"}}, protocol.value.lower())
-            case nft.IsNew() | nft.IsInvalid():
-                yield _match(
-                    {"ct": {"key": "state"}}, "new" if isinstance(step, nft.IsNew) else "invalid", "in"
-                )
-            case nft.IsTranslated():
-                yield _match({"ct": {"key": "status"}}, "dnat", "in")
+            case nft.GoesOn() | nft.IsNew() | nft.IsInvalid() | nft.IsTranslated():
+                yield WITHOUT_PARTS[step]
             case nft.Marked(bit):
                 yield _match({"&": [{"meta": {"key": "mark"}}, bit]}, 0, "!=")
             case nft.OneIn(count):
@@ -229,3 +225,12 @@ class _Steps:
 
 def _match(left: Json, right: Json, op: str = "==") -> Json:
     return {"match": {"op": op, "left": left, "right": right}}
+
+
+WITHOUT_PARTS: dict[nft.Step, Json] = {
+    nft.GoesOn(): _match({"payload": {"protocol": "tcp", "field": "flags"}}, ["fin", "rst"], "!"),
+    nft.IsNew(): _match({"ct": {"key": "state"}}, "new", "in"),
+    nft.IsInvalid(): _match({"ct": {"key": "state"}}, "invalid", "in"),
+    nft.IsTranslated(): _match({"ct": {"key": "status"}}, "dnat", "in"),
+}
+"""Matches that are always the same."""

@@ -158,6 +158,18 @@ def test_what_asks_for_another_protocol_does_not_hold() -> None:
     assert kinds(told(nft([reset]))) == {"rejected"}
 
 
+@pytest.mark.parametrize(
+    ("flags", "kind"),
+    [(["fin", "rst"], "dropped"), ("fin", "dropped"), (["syn", "fin"], "untouched")],
+    ids=str,
+)
+def test_a_first_segment_has_syn_and_none_of_the_other_flags(flags: Json, kind: str) -> None:
+    """``tcp flags ! fin,rst``, as nft prints ``tcp flags & (fin | rst) == 0``."""
+    without = match({"payload": {"protocol": "tcp", "field": "flags"}}, flags, "!")
+    assert kinds(told(nft([without, DROP]))) == {kind}
+    assert kinds(told(nft([without, DROP]), protocol="udp")) == {"untouched"}
+
+
 # ---------------------------------------------------------------------- elements
 
 

@@ -18,6 +18,7 @@ from kproxy.backends.iptables.rules import (
     Counted,
     Destination,
     Drop,
+    GoesOn,
     Hook,
     InInterface,
     Jump,
@@ -48,7 +49,7 @@ class Options:
 
     ``masquerade_mark`` is one bit (``masq.bit``).  ``random_fully``: does this iptables know the
     option (``masq.port-random``)?  ``drop_invalid`` is False where the sysctl
-    ``nf_conntrack_tcp_be_liberal`` is set (``ct.invalid-drop``); invalid segments of TCP that
+    ``nf_conntrack_tcp_be_liberal`` is set (``ct.invalid-drop``); invalid segments of TCP that neither end nor reset and
     came from elsewhere do not reach the node's own processes either (https://github.com/kubernetes/kubernetes/issues/117924).
     ``health_check_ports`` are node ports to accept in INPUT whatever its policy.  ``counters`` are those that the kernel has.
     """
@@ -105,7 +106,7 @@ def constant_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
         Rule(Accept(), (marked,), "kubernetes forwarding rules"),
         Rule(Accept(), (known,), "kubernetes forwarding conntrack rule"),
     )
-    segment = (InInterface("lo", negated=True), Transport(Protocol.TCP), *_invalid(options))
+    segment = (InInterface("lo", negated=True), Transport(Protocol.TCP), GoesOn(), *_invalid(options))
     to_the_node = [Rule(Drop(), segment)] if options.drop_invalid else []
     health = [
         Rule(Accept(), (Transport(Protocol.TCP, port),), "health check node port")

@@ -27,6 +27,7 @@ from kproxy.backends.iptables.rules import (
     DestinationIsLocal,
     DestinationNAT,
     Drop,
+    GoesOn,
     Hook,
     InInterface,
     Jump,
@@ -248,7 +249,7 @@ class _Evaluator:
                 return packet.protocol is protocol and port in {None, packet.port}
             case Source() | Destination() | InInterface() | Conntrack() | Mark():
                 return _plainly(match, state) is not match.negated
-            case Counted():
+            case Counted() | GoesOn():
                 return True
             case OneIn() | RememberSource():
                 raise AssertionError(match)

@@ -111,6 +111,16 @@ class Transport(msgspec.Struct, frozen=True, gc=False):
         return f"-p {name} -m {name} --dport {self.destination_port}"
 
 
+class GoesOn(msgspec.Struct, frozen=True, gc=False):
+    """The segment neither ends nor resets its connection.
+
+    One that does may be the first that is tracked of a connection older than the tracking, and INVALID for that.
+    """
+
+    def __str__(self) -> str:
+        return "-m tcp --tcp-flags FIN,RST NONE"
+
+
 class InInterface(msgspec.Struct, frozen=True, gc=False):
     """The interface the packet came in by: a name, or a prefix with a final ``+``.
 
@@ -194,6 +204,7 @@ Match = (
     | SourceIsLocal
     | DestinationIsLocal
     | Transport
+    | GoesOn
     | InInterface
     | Conntrack
     | Mark

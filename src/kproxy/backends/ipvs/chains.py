@@ -23,6 +23,7 @@ from kproxy.backends.ipvs.rules import (
     Chains,
     Conntrack,
     DestinationIsLocal,
+    GoesOn,
     Goto,
     HookRule,
     InInterface,
@@ -235,7 +236,8 @@ class _Writer:
 
         https://github.com/kubernetes/kubernetes/issues/117924
         """
-        segment = InInterface("lo", negated=True), OfProtocol(Protocol.TCP), Conntrack(State.INVALID)
+        from_elsewhere, invalid = InInterface("lo", negated=True), Conntrack(State.INVALID)
+        segment = from_elsewhere, OfProtocol(Protocol.TCP), GoesOn(), invalid
         return (Rule(Verdict.DROP, segment),) if self._options.drop_invalid else ()
 
     def _forward(self) -> tuple[Rule, ...]:

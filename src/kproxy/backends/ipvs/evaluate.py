@@ -22,6 +22,7 @@ from kproxy.backends.ipvs.rules import (
     Conntrack,
     Destination,
     DestinationIsLocal,
+    GoesOn,
     Goto,
     InInterface,
     InSet,
@@ -208,8 +209,8 @@ class _Walk:
                 return packet.destination in self._local
             case OfProtocol(protocol):
                 return packet.protocol is protocol
-            case Conntrack(state):
-                return state is State.NEW
+            case Conntrack() | GoesOn():
+                return match in {GoesOn(), Conntrack(State.NEW)}
             case Mark(value, mask, negated):
                 return (self._mark & mask == value) is not negated
 

@@ -147,6 +147,17 @@ class DestinationIsLocal:
 
 
 @dataclass(frozen=True, slots=True)
+class GoesOn:
+    """The segment neither ends nor resets its connection.
+
+    One that does may be the first that is tracked of a connection older than the tracking, and INVALID for that.
+    """
+
+    def __str__(self) -> str:
+        return "-m tcp --tcp-flags FIN,RST NONE"
+
+
+@dataclass(frozen=True, slots=True)
 class OfProtocol:
     """The packet's transport protocol."""
 
@@ -178,7 +189,9 @@ class Mark:
         return f"-m mark {'! ' if self.negated else ''}--mark {self.value:#x}/{self.mask:#x}"
 
 
-Match = InSet | Source | InInterface | SourceIsLocal | DestinationIsLocal | OfProtocol | Conntrack | Mark
+Match = (
+    InSet | Source | InInterface | SourceIsLocal | DestinationIsLocal | OfProtocol | GoesOn | Conntrack | Mark
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from kproxy.backends.nftables.rules import (
     Dispatch,
     Drop,
     Field,
+    GoesOn,
     Goto,
     Holds,
     Hook,
@@ -297,7 +298,7 @@ def _checks(context: Context) -> Iterator[Chain]:
 
 def _hooked(options: Options) -> Iterator[Chain]:
     why = "would not be translated back"
-    segment = InInterface("lo", negated=True), OfProtocol(Protocol.TCP), IsInvalid()
+    segment = InInterface("lo", negated=True), OfProtocol(Protocol.TCP), GoesOn(), IsInvalid()
     first = {
         HookPoint.INPUT: (Rule((*segment, Drop()), why),),
         HookPoint.FORWARD: (Rule((IsInvalid(), Drop()), why),),

@@ -25,6 +25,7 @@ from kproxy.backends.nftables.rules import (
     ElementKey,
     Ending,
     Field,
+    GoesOn,
     Goto,
     Hook,
     HookPoint,
@@ -284,8 +285,8 @@ class _Evaluator:
                 return _named(state.interface, name) is not negated
             case OfProtocol(protocol):
                 return packet.protocol is protocol
-            case IsNew() | IsInvalid():
-                return isinstance(step, IsNew)
+            case GoesOn() | IsNew() | IsInvalid():
+                return not isinstance(step, IsInvalid)
             case IsTranslated():
                 return state.rewritten
             case Marked(bit):

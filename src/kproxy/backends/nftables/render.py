@@ -12,6 +12,7 @@ from kproxy.backends.nftables.rules import (
     Drop,
     ElementKey,
     Field,
+    GoesOn,
     Goto,
     Holds,
     InInterface,
@@ -44,6 +45,7 @@ from kproxy.backends.nftables.rules import (
 from kproxy.net import Address, Family, Protocol
 
 _WORDS: dict[Step, str] = {
+    GoesOn(): "tcp flags & (fin | rst) == 0",
     IsNew(): "ct state new",
     IsInvalid(): "ct state invalid",
     IsTranslated(): "ct status dnat",
@@ -83,7 +85,7 @@ class Renderer:
     def step(self, step: Step) -> str:
         """One match or statement."""
         match step:
-            case IsNew() | IsInvalid() | IsTranslated() | Masquerade() | Reject() | Drop():
+            case GoesOn() | IsNew() | IsInvalid() | IsTranslated() | Masquerade() | Reject() | Drop():
                 return _WORDS[step]
             case (
                 InSet()

@@ -156,6 +156,14 @@ class OfProtocol:
 
 
 @dataclass(frozen=True, slots=True)
+class GoesOn:
+    """The segment neither ends nor resets its connection.
+
+    One that does may be the first that is tracked of a connection older than the tracking, and INVALID for that.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class IsNew:
     """The first packet of its connection."""
 
@@ -191,6 +199,7 @@ Match = (
     | AddressIsLocal
     | InInterface
     | OfProtocol
+    | GoesOn
     | IsNew
     | IsInvalid
     | IsTranslated

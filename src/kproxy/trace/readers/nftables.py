@@ -208,15 +208,19 @@ _FIRST = frozenset({"syn"})
 
 
 def _flags(op: str, left: Json, wanted: object) -> Match | None:
-    """``tcp flags & (fin | syn | rst | ack) == syn``; None: it does not ask for that."""
-    match left, wanted:
-        case {"&": [{"payload": {"protocol": "tcp", "field": "flags"}}, bits]}, str() | AnyOf():
+    """``tcp flags & (fin | syn | rst | ack) == syn``, ``tcp flags ! fin,rst``; None: it does not ask for that."""
+    if not isinstance(wanted, str | AnyOf):
+        return None
+    flags = frozenset(wanted.patterns if isinstance(wanted, AnyOf) else [wanted])
+    match left:
+        case {"&": [{"payload": {"protocol": "tcp", "field": "flags"}}, bits]} if op in {"==", "!="}:
             mask = frozenset(bits if isinstance(bits, list) else [bits])
-            flags = frozenset(wanted.patterns if isinstance(wanted, AnyOf) else [wanted])
             holds = (_FIRST & mask == flags) is (op == "==")
-            return Is((Field.PROTOCOL,), ("tcp" if holds else "none",)) if op in {"==", "!="} else None
+        case {"payload": {"protocol": "tcp", "field": "flags"}} if op == "!":
+            holds = not _FIRST & flags
         case _:
             return None
+    return Is((Field.PROTOCOL,), ("tcp" if holds else "none",))
 
 
 def _one(wanted: object) -> tuple[Any, ...] | None:

@@ -17,6 +17,7 @@ from kproxy.backends.nftables.rules import (
     Dispatch,
     Drop,
     Field,
+    GoesOn,
     Goto,
     InInterface,
     InSet,
@@ -52,9 +53,14 @@ _OFFSETS = {
     (Family.IPV6, Field.DESTINATION): 24,
 }
 _PORT_OFFSET, _PORT_SIZE = 2, 2
+_TCP_FLAGS_OFFSET, _FIN, _RST = 13, 1, 4
 _META_MARK, _META_IIFNAME, _META_L4PROTO = 3, 6, 16
 _CT_STATE, _CT_STATUS = 0, 2
-_STATE_INVALID, _STATE_NEW, _STATUS_DNAT = 0x1, 0x8, 0x20
+_TRACKED: dict[Step, tuple[int, int]] = {
+    IsInvalid(): (_CT_STATE, 0x1),
+    IsNew(): (_CT_STATE, 0x8),
+    IsTranslated(): (_CT_STATUS, 0x20),
+}
 _FIB_TYPE, _FIB_FLAGS, _TYPE_LOCAL = 3, {Field.SOURCE: 1, Field.DESTINATION: 2}, 2
 _EQUAL, _UNEQUAL = 0, 1
 _INTERFACE_NAME_SIZE = 16
@@ -151,15 +157,14 @@ class Expressions:
             case OneIn(count):
                 yield _numgen(0, count, _RANDOM)
                 yield _compare(_EQUAL, native32(0))
-            case IsNew():
-                yield _conntrack(_CT_STATE)
-                yield from _has_bit(_STATE_NEW)
-            case IsInvalid():
-                yield _conntrack(_CT_STATE)
-                yield from _has_bit(_STATE_INVALID)
-            case IsTranslated():
-                yield _conntrack(_CT_STATUS)
-                yield from _has_bit(_STATUS_DNAT)
+            case GoesOn():
+                yield _payload(_TRANSPORT_HEADER, _TCP_FLAGS_OFFSET, 1)
+                yield _bitwise(bytes((_FIN | _RST,)), bytes(1))
+                yield _compare(_EQUAL, bytes(1))
+            case IsNew() | IsInvalid() | IsTranslated():
+                key, bit = _TRACKED[step]
+                yield _conntrack(key)
+                yield from _has_bit(bit)
             case Marked(bit):
                 yield _meta(_META_MARK)
                 yield from _has_bit(bit)
