@@ -59,7 +59,9 @@ class _Journey:
             sent = replace(state, out=self._out(packet.destination))
             return self._sent(self._hook(Point.OUTPUT, sent))
         if packet.destination.is_loopback and packet.family is Family.IPV6:
-            return [_martian(state)]  # before any rule (linux/net/ipv6/ip6_input.c)
+            return [
+                _refused(state, Fate.DROPPED, "dropped", _ALIEN)
+            ]  # before any rule (net/ipv6/ip6_input.c)
         return self._after(self._hook(Point.PREROUTING, state), self._routed)
 
     def _after(self, ways: Ways, then: Callable[[State], list[Way]]) -> list[Way]:
@@ -73,7 +75,7 @@ class _Journey:
         """By the destination it has now; where nobody has said what is local, what was translated is not."""
         destination = state.packet.destination
         if destination.is_loopback and not state.to_node:
-            return [_martian(state)]
+            return [_alien(state)]
         local = True if state.to_node else self.node.is_local(destination)
         if local is None:
             state = state.assuming(f"{destination} is no address of the node")
@@ -93,8 +95,7 @@ class _Journey:
         fate, said = _REFUSALS.get(kind, (None, ""))
         if fate is None:
             return None
-        note = Note("routing", "", f"{said}: the node has {kind} to {destination}", effect=Effect.DISCARDED)
-        return Way(fate, state.noted(note), delivered=False)
+        return _refused(state, fate, said, f"the node has {kind} to {destination}")
 
     def _forwarded(self, state: State) -> list[Way]:
         if (refused := self._unroutable(state)) is not None:
@@ -255,12 +256,21 @@ _REFUSALS = {
 """What comes of types of routes (man 8 ip-route)."""
 
 
-def _martian(state: State) -> Way:
-    note = Note(
-        "routing", "", "dropped: it comes from elsewhere for a loopback address", effect=Effect.DISCARDED
-    )
-    seen = state.noted(note).assuming("net.ipv4.conf.*.route_localnet is 0")
-    return Way(Fate.DROPPED, seen, delivered=False)
+_ALIEN = "it comes from elsewhere for a loopback address"
+
+
+def _alien(state: State) -> Way:
+    """IPv4 takes it for a martian; IPv6, which a rule alone has brought here, has no route to it (seen: Linux 6.18)."""
+    if state.packet.family is Family.IPV6:
+        return _refused(state, Fate.REJECTED, "rejected with icmpv6 no-route", _ALIEN)
+    known = state.assuming("net.ipv4.conf.*.route_localnet is 0")
+    return _refused(known, Fate.DROPPED, "dropped", _ALIEN)
+
+
+def _refused(state: State, fate: Fate, said: str, reason: str) -> Way:
+    """What routing does not let through."""
+    note = Note("routing", "", f"{said}: {reason}", effect=Effect.DISCARDED)
+    return Way(fate, state.noted(note), delivered=False)
 
 
 def _seen(state: State) -> Ways:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -302,6 +303,19 @@ def test_what_is_sent_to_loopback_by_a_rule_is_dropped_as_the_kernel_does() -> N
     assert "net.ipv4.conf.*.route_localnet is 0" in found.assumed
     away = saved("-j DNAT --to-destination 10.0.0.7", table="nat", chain="PREROUTING")
     assert {str(one.destination) for one in told(away, to=ip_address("127.0.0.1")).decisions} == {"10.0.0.7"}
+
+
+def test_ipv6_has_no_route_to_loopback_for_what_a_rule_sends_there() -> None:
+    """Seen on Linux 6.18: the client is told that there is no route."""
+    text = saved("-j DNAT --to-destination ::1", table="nat", chain="PREROUTING").replace(
+        "iptables", "ip6tables"
+    )
+    node = together([source("saved", text)]).node
+    from_elsewhere = Packet(ip_address("fd01::2"), ip_address("fd99::1"), "tcp", 80, "eth0")
+    (one,) = answer(node, from_elsewhere).decisions
+    assert (one.kind, one.by) == ("rejected", "routing")
+    (one,) = answer(node, replace(from_elsewhere, destination=ip_address("::1"))).decisions
+    assert one.kind == "dropped"
 
 
 def test_a_redirect_stays_on_the_node_though_its_addresses_are_not_known() -> None:
