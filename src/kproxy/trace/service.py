@@ -1,7 +1,8 @@
 """Which Service port rules belong to, by the words their proxy put there.  Pure.
 
 kube-proxy and kproxy write ``NAMESPACE/NAME:PORT`` at the start of comments of iptables rules and of nftables elements;
-in nftables mode both have it in the names of chains, as ``service-HASH-NAMESPACE/NAME/PROTOCOL/PORT``.
+in nftables mode both have it in the names of chains, as ``service-HASH-NAMESPACE/NAME/PROTOCOL/PORT``.  Their chains of
+iptables begin with ``KUBE-``, their table of nftables is ``kube-proxy``; a slash in a comment elsewhere is anybody's.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from kproxy.net import parse_address
 from kproxy.trace.state import Note, Packet, State
 
 _COMMENT = re.compile(r"(?P<name>[a-z0-9-]+/[a-z0-9.-]+(:[a-z0-9-]*)?)(?= |$)")
+_OWN = re.compile(r"(^| )(KUBE-|kube-proxy )")
 _CHAIN = re.compile(
     r"(affinity-[A-Z2-7]{8}-(cluster|local)|(service|external|firewall|endpoint)-[A-Z2-7]{8})-"
     r"(?P<namespace>[a-z0-9-]+)/(?P<service>[a-z0-9.-]+)/(tcp|udp|sctp)/(?P<port>[a-z0-9-]*)"
@@ -27,7 +29,8 @@ def names(states: Iterable[State]) -> tuple[str, ...]:
 
 
 def _of(note: Note) -> Iterable[str]:
-    if (comment := _COMMENT.match(note.comment)) is not None:
+    own = _OWN.search(note.chain) is not None
+    if own and (comment := _COMMENT.match(note.comment)) is not None:
         yield comment["name"].removesuffix(":")
     for chain in _CHAIN.finditer(f"{note.chain} {note.words}"):
         port = f":{chain['port']}" if chain["port"] else ""

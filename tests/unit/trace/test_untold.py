@@ -381,6 +381,13 @@ def test_rare_words_of_iptables(rule: str, expected: set[str]) -> None:
     assert kinds(told(saved(rule))) == expected
 
 
+def test_a_slash_in_a_comment_of_somebody_else_is_no_service() -> None:
+    comment = '-m comment --comment "ingress/egress rules" -j DROP'
+    assert told(saved(comment)).services == ()
+    own = saved("-j KUBE-X").replace("-A FORWARD", f":KUBE-X - [0:0]\n-A KUBE-X {comment}\n-A FORWARD")
+    assert told(own).services == ("ingress/egress",)
+
+
 @pytest.mark.parametrize("line", ["-I FORWARD 1 -j DROP", "-F", "-A FORWARD -m mark --mark nonsense -j DROP"])
 def test_what_iptables_save_does_not_print_is_not_guessed(line: str) -> None:
     text = f"{HEADER}*filter\n:FORWARD ACCEPT [0:0]\n{line}\nCOMMIT\n"
