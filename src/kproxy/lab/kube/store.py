@@ -59,13 +59,13 @@ class KubeStore:
             self.make_namespace(namespace)
         path = _path(_BY_KIND[kind], namespace, whole["metadata"]["name"])
         try:
-            self.ask("PATCH", f"{path}?{_OWNER}", whole, APPLY)
+            held = self.ask("PATCH", f"{path}?{_OWNER}", whole, APPLY)
         except Refused as reason:
             if _IMMUTABLE not in str(reason):
                 raise
             self.delete(kind, namespace, whole["metadata"]["name"])
-            self.ask("PATCH", f"{path}?{_OWNER}", whole, APPLY)
-        if status is not None:
+            held = self.ask("PATCH", f"{path}?{_OWNER}", whole, APPLY)
+        if status is not None and not _has_status(kind, held, status):
             self.ask("PATCH", f"{path}/status", {"status": _settable(kind, status)}, _MERGE)
 
     def objection(self, kind: Kind, document: Mapping[str, Any]) -> str | None:
@@ -112,6 +112,10 @@ class KubeStore:
             made = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
             self.ask("PATCH", f"{_path(_NAMESPACES, '', name)}?{_OWNER}", made, APPLY)
             self._known_namespaces.add(name)
+
+    def knows(self, namespace: str) -> None:
+        """Take note that a namespace is there: it is not made, and keeps the labels it has."""
+        self._known_namespaces.add(namespace)
 
     def ask(
         self,
@@ -201,3 +205,9 @@ def _other(where: str, wanted: object, held: object) -> Iterator[str]:
 def _settable(kind: Kind, status: Document) -> Document:
     """A merge keeps what is not named, so what went must be named."""
     return {"loadBalancer": status.get("loadBalancer") or None} if kind is Kind.SERVICE else status
+
+
+def _has_status(kind: Kind, held: Document, wanted: Document) -> bool:
+    """Whether a Service's status is what it should be already, as that of a new one without addresses is."""
+    there = held.get("status", {}).get("loadBalancer") or None
+    return kind is Kind.SERVICE and there == _settable(kind, wanted)["loadBalancer"]

@@ -7,11 +7,12 @@ through `outward`, questions go through `ground`, and waiting is the same barrie
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -48,8 +49,14 @@ from kproxy.lab.observation import Observation as Seen
 from kproxy.net import Address, Family, Protocol
 from kproxy.spec.outcome import Failure
 
+T = TypeVar("T")
+
 BARRIER = 60.0
 """Seconds the cluster's proxies have to apply changes, if nobody asks for something else."""
+
+
+WRITERS = 4
+"""Connections that objects are written over at once: one is mostly waiting."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,13 @@ class Cluster:
     survey: Survey
     image: str
     barrier: float = BARRIER
+
+    def stores(self, namespace: str) -> list[KubeStore]:
+        """As many connections as write at once; each knows the namespace, which is there."""
+        made = [self.connection.store() for _ in range(WRITERS)]
+        for store in made:
+            store.knows(namespace)
+        return made
 
     @property
     def shape(self) -> Shape:
@@ -149,7 +163,7 @@ class ClusterTestbed(Asking):
         ground = AgentsGround(agents, lens)
         super().__init__(ground)
         self._ground, self._agents, self._lens = ground, agents, lens
-        self._store, self._shape = cluster.store, shape
+        self._stores, self._shape = cluster.stores(agents.namespace), shape
         self._outward = Outward(lens)
         self._settling = Settling(self.change, self._seen_by, _overdue, cluster.barrier, shape.families)
         self._objections: dict[str, str] = {}
@@ -159,9 +173,15 @@ class ClusterTestbed(Asking):
     # ------------------------------------------------------------------ preparation
 
     async def prepare(self, instances: Sequence[Instance]) -> None:
-        """Ask which objects the API server would not hold, and have every server listen that the cases need."""
+        """Ask which objects the API server would not hold, and have every server listen that the cases need.
+
+        A case's objects are much the same in both families: those of its first one are asked about.
+        """
+        first = list({one.case.id: one for one in reversed(instances)}.values())
         through = self._outward.document
-        self._objections = await asyncio.to_thread(objections, self._store, instances, through)
+        asked = (asyncio.to_thread(objections, store, lane, through) for store, lane in self._lanes(first))
+        for found in await asyncio.gather(*asked):
+            self._objections |= found
         able = [instance for instance in instances if self.lacks(instance.case) is None]
         wanted: dict[str, list[messages.Listener]] = {}
         for where, port, protocol, who in dict.fromkeys(listeners(able)):
@@ -198,20 +218,30 @@ class ClusterTestbed(Asking):
     # ------------------------------------------------------------------ changes
 
     async def change(self, changes: Sequence[Change]) -> None:
-        """Write objects, in a thread: clients go on asking meanwhile."""
-        await asyncio.to_thread(self._write, changes)
+        """Write objects, in threads: clients go on asking meanwhile.  What is one case's keeps its order."""
+        groups: dict[str, list[Change]] = {}
+        for change in changes:
+            groups.setdefault(_whose(change), []).append(change)
+        lanes = self._lanes(list(groups.values()))
+        await asyncio.gather(
+            *(asyncio.to_thread(self._write, store, list(itertools.chain(*lane))) for store, lane in lanes)
+        )
 
-    def _write(self, changes: Sequence[Change]) -> None:
+    def _lanes(self, work: Sequence[T]) -> list[tuple[KubeStore, Sequence[T]]]:
+        """Work dealt out to all connections."""
+        return [(store, work[n :: len(self._stores)]) for n, store in enumerate(self._stores)]
+
+    def _write(self, store: KubeStore, changes: Sequence[Change]) -> None:
         for change in changes:
             match change:
                 case Put(document=document):
                     try:
-                        self._store.put(KINDS[document["kind"]], self._outward.document(document))
+                        store.put(KINDS[document["kind"]], self._outward.document(document))
                     except Refused as reason:
                         self._refused[document["metadata"]["namespace"]] = str(reason)
                 case Remove(key=key):
                     kind, namespace, name = self._outward.key(key)
-                    self._store.delete(KINDS[kind], namespace, name)
+                    store.delete(KINDS[kind], namespace, name)
                 case _:
                     raise Broken(f"in a cluster there is no {type(change).__name__}")
 
@@ -275,7 +305,7 @@ class ClusterTestbed(Asking):
         objects = [
             document
             for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE)
-            for document in await asyncio.to_thread(self._store.documents, kind)
+            for document in await asyncio.to_thread(self._stores[0].documents, kind)
             if document["metadata"].get("labels", {}).get(CASE) == instance.namespace
         ]
         (folder / "objects.json").write_bytes(msgspec.json.format(msgspec.json.encode(objects)))
@@ -298,6 +328,17 @@ class ClusterTestbed(Asking):
             for name, at in there.items()
         ]
         return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _whose(change: Change) -> str:
+    """The lab's namespace of the object that is changed."""
+    match change:
+        case Put(document=document):
+            return str(document["metadata"].get("namespace", ""))
+        case Remove(key=(_, namespace, _)):
+            return namespace
+        case _:
+            return ""
 
 
 def _overdue(waiting: Sequence[Late], seconds: float) -> str:

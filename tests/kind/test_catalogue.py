@@ -1,0 +1,191 @@
+"""The catalogue in pods: `kproxy conformance cluster` as people start it, in the stand-in cluster and in one of kind's.
+
+Pods, nodes and Services have other addresses there than in the lab, so that every verdict went through the lens.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kproxy.conformance.case import Profile
+from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.testbeds import proxies
+from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks
+from kproxy.conformance.testbeds.cluster.pods import LABELS
+from kproxy.net import Family
+from tests.kind.cluster import Cluster
+from tests.kind.load import pod
+from tests.kind.providers import EVERYWHERE, STANDIN
+from tests.kind.selection import GLOBS, selected
+from tests.waiting import eventually
+
+OURS = ",".join(f"{name}={value}" for name, value in LABELS.items())
+ONE_CASE = ("--case", "cluster-ip.every-endpoint-of-six")
+MASQUERADED_TOO = ("--case", "cluster-ip.reached-from-everywhere")
+MOST = 50
+"""Of the groups' cases: two nodes and a third one can express so many."""
+
+everywhere = pytest.mark.parametrize("cluster", EVERYWHERE, indirect=True)
+in_one = pytest.mark.parametrize("cluster", STANDIN[:1], indirect=True)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a run came to: its exit status, what it said, and the results by case."""
+
+    status: int
+    said: str
+    results: dict[str, dict[str, Any]]
+    families: tuple[Family, ...] = ()
+
+    def having(self, result: str) -> dict[str, str]:
+        """The cases with a result, and the reasons."""
+        return {name: one.get("reason", "") for name, one in self.results.items() if one["result"] == result}
+
+
+def command(cluster: Cluster, mode: str, where: Path, *words: str) -> list[str]:
+    judge = [sys.executable, "-m", "kproxy", "conformance", "cluster", "--mode", mode, *words]
+    outputs = ["--json", str(where / "results.json"), "--evidence", str(where / "evidence")]
+    return [*judge, f"--kubeconfig={cluster.kubeconfig}", f"--agent-image={cluster.image}", *outputs]
+
+
+def judge(cluster: Cluster, mode: str, where: Path, *words: str) -> Judged:
+    """Run it to its end; nothing of it is in the cluster then."""
+    done = subprocess.run(command(cluster, mode, where, *words), capture_output=True, text=True, check=False)
+    file = where / "results.json"
+    assert left(cluster) == []
+    said = done.stdout + done.stderr
+    if not file.exists():
+        return Judged(done.returncode, said, {})
+    told = json.loads(file.read_text())
+    families = tuple(Family(name) for name in told["environment"]["families"].split(", "))
+    return Judged(done.returncode, said, {one["id"]: one for one in told["results"]}, families)
+
+
+def left(cluster: Cluster) -> list[str]:
+    """What there is of a run: its namespace holds all the rest."""
+    return [one["metadata"]["name"] for one in cluster.listed("namespaces", OURS)]
+
+
+@pytest.fixture
+def mode(request: pytest.FixtureRequest) -> str:
+    """Of the cluster's service proxy."""
+    mode: str = request.node.callspec.params["cluster"][1]
+    return mode
+
+
+@everywhere
+def test_packets_of_pods_and_nodes_go_where_they_may(cluster: Cluster, mode: str, tmp_path: Path) -> None:
+    globs = [word for glob in GLOBS for word in ("--case", glob)]
+    judged = judge(cluster, mode, tmp_path, "--really", *globs)
+    assert judged.having("failed") == judged.having("broken") == {}
+    assert judged.status == 0, judged.said
+    shape = Shape(families=judged.families, neighbour=True)
+    able = {case.id for case in selected() if lacks(case, shape) is None}
+    left_out = {**judged.having("not-runnable"), **judged.having("unsupported")}
+    assert len(judged.having("passed")) > MOST
+    assert {name: why for name, why in left_out.items() if name in able and "SCTP" not in why} == {}
+
+
+@contextmanager
+def wrong(cluster: Cluster) -> Iterator[None]:
+    """Let the cluster's proxies masquerade what they must not."""
+
+    def configuration(profile: Profile, place: Placement) -> str:
+        return kube_proxy_configuration(replace(profile, masquerade_all=True), place)
+
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(proxies, "kube_proxy_configuration", configuration)
+            cluster.restart_proxies()
+            yield
+    finally:
+        cluster.restart_proxies()
+
+
+@in_one
+def test_what_is_wrong_is_seen_and_shown(cluster: Cluster, mode: str, tmp_path: Path) -> None:
+    """Positive control: the same pods and nodes, served by proxies that masquerade all."""
+    with wrong(cluster):
+        judged = judge(cluster, mode, tmp_path, "--really", *MASQUERADED_TOO)
+    assert judged.status == 1
+    (failed,) = judged.having("failed")
+    (first, *_) = judged.results[failed]["findings"]
+    assert any("masquerade" in clause for clause in first["clauses"])
+    evidence = tmp_path / "evidence" / failed / "IPv4"
+    (places, objects) = ((evidence / name).read_text() for name in ("places.txt", "objects.json"))
+    assert cluster.address(cluster.workers[0]) in places
+    assert '"10.96.' in objects
+    assert "masquerade" in (evidence / "a.nft.txt").read_text()
+
+
+@in_one
+def test_a_cluster_that_does_not_serve_is_told_from_one_that_serves_wrongly(
+    cluster: Cluster, mode: str, tmp_path: Path
+) -> None:
+    with cluster.proxies_stopped():  # type: ignore[attr-defined]
+        judged = judge(cluster, mode, tmp_path, "--really", "--patience", "2", *ONE_CASE)
+    assert judged.status == 2, judged.said
+    (reason,) = judged.having("broken").values()
+    assert "have not applied a Service within 2 s: node a IPv4" in reason
+
+
+@in_one
+def test_a_run_that_is_stopped_leaves_nothing(cluster: Cluster, mode: str, tmp_path: Path) -> None:
+    run = subprocess.Popen(
+        command(cluster, mode, tmp_path, "--really"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (found := left(cluster)):
+        assert run.poll() is None
+        time.sleep(0.1)
+    while "agent-b3" not in cluster.kubectl("get", "pods", "-n", found[0]):
+        time.sleep(0.1)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode != 0
+    assert "Traceback" not in said
+    assert eventually(lambda: not left(cluster), 60, 0.2), said
+
+
+@in_one
+def test_a_cluster_in_use_is_left_alone(cluster: Cluster, mode: str, tmp_path: Path) -> None:
+    cluster.apply(pod("shop", {"name": "it", "image": "none", "command": ["sleep", "60"]}))
+    try:
+        judged = judge(cluster, mode, tmp_path, *ONE_CASE)
+    finally:
+        cluster.kubectl("delete", "pod", "shop", "--grace-period=0", "--force")
+    assert judged.status == 2
+    assert "somebody's pods run in default" in judged.said
+    assert "give --really" in judged.said
+
+
+@in_one
+def test_what_a_killed_run_has_left_is_named(cluster: Cluster, mode: str, tmp_path: Path) -> None:
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kproxy-old", "labels": dict(LABELS)}}
+    )
+    try:
+        done = subprocess.run(
+            command(cluster, mode, tmp_path, "--really", *ONE_CASE),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        cluster.kubectl("delete", "namespace", "kproxy-old")
+    assert done.returncode == 2
+    assert "kubectl delete namespace kproxy-old" in done.stderr
