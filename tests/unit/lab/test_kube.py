@@ -1,13 +1,18 @@
 """The parts of a real API server's adapter that need none."""
 
+import socket
+import ssl
+from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from kproxy.conformance.bind import LONGEST_LABEL, instances
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.lab.kube import MissingAssets, find
-from kproxy.lab.kube.store import _differences
+from kproxy.lab.kube.store import _differences, on_loopback
+from kproxy.lab.namespaces import Namespace
 
 
 def program(path: Path) -> None:
@@ -58,3 +63,20 @@ def test_every_case_has_a_namespace_that_an_api_server_admits() -> None:
     names = [instance.namespace for instance in instances(CATALOGUE)]
     assert max(map(len, names)) == LONGEST_LABEL
     assert len(set(names)) == len(names)
+
+
+class Here:
+    """This machine's own namespace, which keeps the socket it made."""
+
+    def socket(self, family: int, kind: int) -> socket.socket:
+        self.made = socket.socket(family, kind)
+        return self.made
+
+
+def test_a_server_that_does_not_listen_yet_costs_no_socket() -> None:
+    here = Here()
+    with closing(socket.socket()) as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        with pytest.raises(ConnectionRefusedError):
+            on_loopback(cast("Namespace", here), deaf.getsockname()[1], ssl.create_default_context())
+    assert here.made.fileno() == -1

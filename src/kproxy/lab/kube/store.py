@@ -170,9 +170,13 @@ def on_loopback(namespace: Namespace, port: int, tls: ssl.SSLContext) -> http.cl
     sock = namespace.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.settimeout(PATIENCE)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head and body are two segments
-    sock.connect(("127.0.0.1", port))
     connection = http.client.HTTPConnection("127.0.0.1", port)
-    connection.sock = tls.wrap_socket(sock, server_hostname="127.0.0.1")
+    try:
+        sock.connect(("127.0.0.1", port))
+        connection.sock = tls.wrap_socket(sock, server_hostname="127.0.0.1")
+    except OSError:
+        sock.close()
+        raise
     return connection
 
 
