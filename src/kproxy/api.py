@@ -30,7 +30,7 @@ class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
 LONGEST_NAME = 253
 """Characters of a name or a namespace: DNS subdomains, as the API server has them."""
 
-_NAME = r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?"
+_NAME = rf"[a-z0-9](?:[a-z0-9.-]{{0,{LONGEST_NAME - 2}}}[a-z0-9])?"
 _NAMES = re.compile(rf"(?:{_NAME}\n)*+")
 
 

@@ -67,15 +67,22 @@ def test_what_is_mounted_is_there_and_the_configuration_is_where_it_is_looked_fo
         assert "--config=/var/lib/kube-proxy/config.conf" in container["args"]
 
 
-def test_it_may_read_what_the_daemon_reads() -> None:
+def test_it_may_read_what_the_daemon_reads_write_events_and_nothing_else() -> None:
     rules = base()["ClusterRole", "kproxy"]["rules"]
     may = {
-        resource
+        (group, kind): rule["verbs"]
         for rule in rules
-        if {"list", "watch"} <= set(rule["verbs"])
-        for resource in rule["resources"]
+        for group in rule["apiGroups"]
+        for kind in rule["resources"]
     }
-    assert may == {"services", "endpointslices", "nodes", "servicecidrs"}
+    read = ["list", "watch"]
+    assert may == {
+        ("", "services"): read,
+        ("", "nodes"): read,
+        ("discovery.k8s.io", "endpointslices"): read,
+        ("networking.k8s.io", "servicecidrs"): read,
+        ("events.k8s.io", "events"): ["create"],
+    }
 
 
 def test_the_pod_monitor_selects_our_pods() -> None:
