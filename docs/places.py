@@ -1,4 +1,4 @@
-"""The page that says where each case runs: in the simulator, in network namespaces, in containers."""
+"""The page that says where each case runs: in the simulator, in network namespaces, in containers, in a cluster."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from docs.tables import COMMAND, table
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks
 from kproxy.conformance.testbeds.simulator import Simulator
 from tests.kind.selection import selected
 
@@ -17,7 +18,11 @@ HEAD = f"""\
 
 *netns* is `kproxy conformance run`: every case, on a kernel that has what it needs ([the lab](lab.md)). *simulator* is our own rules evaluated in memory.
 *containers* is [`nox -s kind`](kind.md): the same lab, its nodes containers and kproxy in its image on each.
-No case runs in a real cluster yet."""
+*cluster* is [`kproxy conformance cluster`](kind.md#the-catalogue-in-a-cluster), by what a dual-stack cluster can express whose nodes are in two zones and have SCTP: of two nodes, and of three
+or more, where a third node's host is the client outside, for what is at other nodes' own addresses. There is no client beyond that."""
+
+TWO, THREE = Shape(), Shape(neighbour=True)
+COLUMNS = ("netns", "simulator", "containers", "cluster of two", "of three")
 
 
 def page() -> str:
@@ -28,11 +33,10 @@ def page() -> str:
         groups.setdefault(case.group, []).append(case)
     rows = [_counts(f"`{name}`", members, contained) for name, members in groups.items()]
     rows.append(_counts("all", CATALOGUE, contained))
-    columns = ("cases", "netns", "simulator", "containers")
     parts = [
         HEAD,
-        table("## By group", ("group", *columns[1:]), rows),
-        table("## By case", ("case", *columns[1:]), (_case(case, contained) for case in CATALOGUE)),
+        table("## By group", ("group", *COLUMNS), rows),
+        table("## By case", ("case", *COLUMNS), (_case(case, contained) for case in CATALOGUE)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -44,9 +48,14 @@ def _lacks(case: Case) -> str | None:
 
 def _counts(name: str, cases: Sequence[Case], contained: set[str]) -> tuple[str, ...]:
     simulated = sum(_lacks(case) is None for case in cases)
-    return name, str(len(cases)), str(simulated), str(sum(case.id in contained for case in cases))
+    in_cluster = (str(sum(lacks(case, shape) is None for case in cases)) for shape in (TWO, THREE))
+    return (
+        *(name, str(len(cases)), str(simulated), str(sum(case.id in contained for case in cases))),
+        *in_cluster,
+    )
 
 
 def _case(case: Case, contained: set[str]) -> tuple[str, ...]:
     slow = "yes, with `--slow`" if case.slow else "yes"
-    return f"`{case.id}`", slow, _lacks(case) or "yes", "yes" if case.id in contained else ""
+    in_cluster = (lacks(case, shape) or "yes" for shape in (TWO, THREE))
+    return f"`{case.id}`", slow, _lacks(case) or "yes", "yes" if case.id in contained else "", *in_cluster

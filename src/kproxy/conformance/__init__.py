@@ -2,6 +2,6 @@
 
 case --> cases (the catalogue)          what is asked, in names
 bind, documents, world, surroundings    names to addresses, steps to API objects
-testbed --> testbeds/                   what carries the steps out: simulator, netns
+testbed --> testbeds/                   what carries the steps out: simulator, netns, cluster
 run --> session --> report, command     phases, judging, profiles side by side, results
 """

@@ -24,6 +24,7 @@ from kproxy.conformance.case import (
     Taint,
     Target,
     TargetKind,
+    Type,
     Vantage,
     VantageKind,
 )
@@ -126,6 +127,12 @@ def _of_service(service: Service, shape: Shape) -> Iterator[str]:
         yield "an API server gives cluster IPs of its own ServiceCIDRs only"
     if service.without_cluster_ip:
         yield "an API server allocates a cluster IP at once"
+    if service.type is Type.EXTERNAL_NAME:
+        yield "an API server lets no ExternalName Service have a cluster IP"
+    if service.incomplete_slice_ports:
+        yield "an API server lets no slice have ports without a number, or two of one name"
+    if any(backend.leading_zeros for backend in service.backends):
+        yield "an API server lets no slice have addresses with leading zeros"
     if service.legacy_endpoints:
         yield "a controller of the cluster mirrors Endpoints in EndpointSlices"
     if service.dual_stack and len(shape.families) == 1:
