@@ -5,12 +5,13 @@ In the stand-in cluster alone: its kubelets give the lowest free address (kind's
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.kind.load import Client, asking, pod, quiet, server, service
+from tests.kind.load import PATIENCE, Client, asking, pod, quiet, server, service
 from tests.kind.providers import STANDIN
 from tests.kind.standin.cluster import StandIn
 
@@ -33,29 +34,38 @@ def clients_of(cluster: StandIn, name: str) -> Iterator[list[Client]]:
 
 
 @contextmanager
-def old_and_heir(cluster: StandIn) -> Iterator[None]:
-    """Both are gone afterwards."""
+def old_pod(cluster: StandIn) -> Iterator[str]:
+    """A server that is about to go, beside a witness that stays; its address.  Both are gone afterwards, and so is the heir."""
+    quiet(cluster)
     try:
-        yield
+        run(cluster, "witness")
+        yield run(cluster, "old")
     finally:
-        for name in ("old", "heir"):
-            cluster.kubectl("delete", f"pod/{name}", f"service/{name}", "--ignore-not-found")
+        gone = [
+            f"{kind}/{name}" for kind in ("pod", "service") for name in ("witness", "old", "heir", "settled")
+        ]
+        cluster.kubectl("delete", *gone, "--ignore-not-found")
 
 
-def inherit(cluster: StandIn, address: str) -> None:
-    """The old pod goes, another one gets its address, and answers."""
-    cluster.kubectl("delete", "pod/old")
-    assert run(cluster, "heir") == address
+def settle(cluster: StandIn) -> None:
+    """Wait until the second worker's proxy knows that the old pod has gone: it serves what was made after that."""
+    deadline = time.monotonic() + PATIENCE
+    while any(s["endpoints"] for s in cluster.listed("endpointslices", "kubernetes.io/service-name=old")):
+        assert time.monotonic() < deadline, "the controller did not notice that the pod has gone"
+        time.sleep(0.1)
+    cluster.apply(service("settled", selector={"app": "witness"}))
+    with asking(cluster, "new", cluster.workers[1], cluster.cluster_ip("settled"), 80) as client:
+        client.steady()
 
 
 def test_neither_connections_nor_a_flow_of_the_old_service_reach_the_next_pod(cluster: StandIn) -> None:
-    with old_and_heir(cluster):
-        quiet(cluster)
-        address = run(cluster, "old")
+    with old_pod(cluster) as address:
         with clients_of(cluster, "old") as clients:
             for client in clients:
                 client.steady()
-            inherit(cluster, address)
+            cluster.kubectl("delete", "pod/old")
+            settle(cluster)
+            assert run(cluster, "heir") == address
             assert [client.until_refused().pods for client in clients] == [{"old"}] * 2
         with clients_of(cluster, "heir") as clients:
             assert [client.steady().pods for client in clients] == [{"heir"}] * 2
@@ -63,15 +73,13 @@ def test_neither_connections_nor_a_flow_of_the_old_service_reach_the_next_pod(cl
 
 def test_both_would_if_the_proxy_stood_still_and_do_no_more_when_it_goes_on(cluster: StandIn) -> None:
     """Positive control of the other."""
-    with old_and_heir(cluster):
-        quiet(cluster)
-        address = run(cluster, "old")
-        with clients_of(cluster, "old") as clients:
+    with old_pod(cluster) as address, clients_of(cluster, "old") as clients:
+        for client in clients:
+            client.steady()
+        with cluster.proxies_stopped():
+            cluster.kubectl("delete", "pod/old")
+            assert run(cluster, "heir") == address
             for client in clients:
-                client.steady()
-            with cluster.proxies_stopped():
-                inherit(cluster, address)
-                for client in clients:
-                    client.until_only({"heir"})
-            for client in clients:
-                client.until_refused()
+                client.until_only({"heir"})
+        for client in clients:
+            client.until_refused()
