@@ -15,10 +15,13 @@ from kproxy.conformance.configuration import Placement, kube_proxy_configuration
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.session import Session, conduct
 from kproxy.conformance.testbeds import proxies
+from kproxy.conformance.testbeds.cluster.agent import KEY
+from kproxy.conformance.testbeds.cluster.pods import agents, document
 from kproxy.lab.kernels.abilities import Ability, probe
 from tests.kind import nodes
 from tests.kind.nodes import PYTHON, START
 from tests.kind.selection import GLOBS, PROFILES, selected
+from tests.waiting import eventually
 
 GOOD = {Result.PASSED, Result.DEVIATION, Result.UNSUPPORTED}
 
@@ -148,3 +151,58 @@ def test_the_image_is_small_and_has_no_shell_compiler_or_package_manager(
     names = {Path(path).name for path in output.decode().split()}
     assert {"python3.11", "nft", "iptables-restore", "conntrack", "ipset"} <= names
     assert names & NOT_NEEDED == set()
+
+
+ASK_THE_AGENT = """
+import os, urllib.request
+from ipaddress import ip_address
+from kproxy.conformance.testbeds.cluster import messages, wire
+from kproxy.conformance.testbeds.cluster.agent import KEY, KEY_HEADER, PATH
+from kproxy.lab.observation import ProbeRequest
+from kproxy.net import Protocol
+
+def ask(message):
+    headers = {KEY_HEADER: os.environ[KEY]}
+    request = urllib.request.Request("http://127.0.0.1:7001" + PATH, wire.encode(message), headers)
+    with urllib.request.urlopen(request) as answer:
+        return wire.decode(answer.read())
+
+assert ask(messages.Hello()).name == "a1"
+assert ask(messages.Serve((messages.Listener(20000, Protocol.TCP, "a1"),))).problems == ()
+(seen,) = ask(messages.Ask(ProbeRequest(sender="a1", destination=ip_address("127.0.0.1"), port=20000))).seen
+print(seen.observation.who, [sighting.interface for sighting in seen.evidence.sightings])
+print(sorted(ask(messages.Tell()).texts))
+"""
+
+
+def test_the_image_is_an_agent_as_the_cluster_testbed_starts_it(
+    client: docker.DockerClient, image: str
+) -> None:
+    """Its probes, servers and captures work with the two capabilities it gets, and it reads the rules of its place."""
+    (first, *_) = agents({"a": "node-a", "b": "node-b"})
+    (container,) = document(first, "somewhere", image, {KEY: "secret"})["spec"]["containers"]
+    rights = container["securityContext"]["capabilities"]
+    made = client.containers.run(
+        container["image"],
+        container["args"],
+        entrypoint=container["command"],
+        environment={one["name"]: one["value"] for one in container["env"]},
+        user=str(container["securityContext"]["runAsUser"]),
+        cap_drop=rights["drop"],
+        cap_add=rights["add"],
+        tmpfs={mount["mountPath"]: "" for mount in container["volumeMounts"]},
+        network_mode="none",
+        detach=True,
+    )
+    try:
+        asked = "import socket; socket.create_connection(('127.0.0.1', 7001))"
+        assert eventually(lambda: made.exec_run([PYTHON, "-c", asked]).exit_code == 0, 20, 0.1), made.logs()
+        assert made.exec_run(["nft", "add table ip somebodys"]).exit_code == 0
+        told = made.exec_run([PYTHON, "-c", ASK_THE_AGENT])
+        assert isinstance(told.output, bytes)
+        assert told.exit_code == 0, told.output.decode()
+        probed, texts = told.output.decode().splitlines()
+        assert probed == "a1 ['lo', 'lo']"
+        assert "'nft'" in texts
+    finally:
+        made.remove(force=True)

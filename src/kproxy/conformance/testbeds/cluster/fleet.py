@@ -12,7 +12,8 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from http import HTTPStatus
+from typing import TypeVar
 
 import aiohttp
 
@@ -35,6 +36,18 @@ _POLL = 0.2
 _AT_ONCE = 64
 _TIMEOUT = aiohttp.ClientTimeout(total=60.0)
 _SHOWN = 300
+
+NOT_FOUND = HTTPStatus.NOT_FOUND.value
+HOPELESS = frozenset(
+    {
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+    }
+)
+"""What a container may wait for that will not come by itself."""
 
 A = TypeVar("A")
 
@@ -65,7 +78,10 @@ class Fleet:
         if response.status != 200:
             said = body.decode(errors="replace")[:_SHOWN]
             raise Broken(f"agent {agent} did not answer: status {response.status}: {said}")
-        told = wire.decode(body)
+        try:
+            told = wire.decode(body)
+        except wire.NotOurs as reason:
+            raise Broken(f"agent {agent} is of another version than this kproxy: {reason}") from reason
         if not isinstance(told, answer):
             raise Broken(f"agent {agent}: {told.reason if isinstance(told, messages.Wrong) else told}")
         return told
@@ -108,20 +124,22 @@ async def fleet(
 async def remove(store: KubeStore, namespace: str) -> None:
     """Delete a namespace and wait until the cluster has; raises `LabError` with what to do when it does not."""
     path = f"/api/v1/namespaces/{namespace}"
-    with suppress(Refused):
-        store.ask("DELETE", path, None, tolerated=(404,))
     deadline = time.monotonic() + END_PATIENCE
-    while store.ask("GET", path, tolerated=(404,)).get("code") != 404:
-        if time.monotonic() > deadline:
-            raise LabError(f"the cluster has not removed what was made: kubectl delete namespace {namespace}")
-        await asyncio.sleep(_POLL)
+    with suppress(Refused):  # whoever may not delete it could not make it
+        store.ask("DELETE", path, tolerated=(NOT_FOUND,))
+        while store.ask("GET", path, tolerated=(NOT_FOUND,)).get("code") != NOT_FOUND:
+            if time.monotonic() > deadline:
+                raise LabError(
+                    f"the cluster has not removed what was made: kubectl delete namespace {namespace}"
+                )
+            await asyncio.sleep(_POLL)
 
 
 async def _have_service_account(store: KubeStore, namespace: str) -> None:
     """A controller makes it; a Pod is not admitted before."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
     deadline = time.monotonic() + START_PATIENCE
-    while store.ask("GET", path, tolerated=(404,)).get("code") == 404:
+    while store.ask("GET", path, tolerated=(NOT_FOUND,)).get("code") == 404:
         if time.monotonic() > deadline:
             raise NoCluster("no controller makes the service account of a new namespace")
         await asyncio.sleep(_POLL)
@@ -136,7 +154,7 @@ async def _running(store: KubeStore, namespace: str, members: Sequence[pods.Agen
         waiting = [m.pod for m in members if not _runs(found.get(m.pod, {}))]
         if not waiting:
             return {member.name: pod_addresses(found[member.pod]) for member in members}
-        ended = [name for name in waiting if _phase(found.get(name, {})) in {"Failed", "Succeeded"}]
+        ended = [name for name in waiting if _is_hopeless(found.get(name, {}))]
         if ended or time.monotonic() > deadline:
             name = (ended or waiting)[0]
             raise NoCluster(f"{name} does not run: {_why(found.get(name, {}))}")
@@ -151,12 +169,22 @@ def _runs(pod: Document) -> bool:
     return _phase(pod) == "Running" and bool(pod_addresses(pod))
 
 
+def _states(pod: Document) -> list[Document]:
+    """Of its containers: what they wait for, or have ended with."""
+    statuses: list[Document] = pod.get("status", {}).get("containerStatuses", [])
+    return [state for one in statuses for state in one.get("state", {}).values()]
+
+
+def _is_hopeless(pod: Document) -> bool:
+    ended = _phase(pod) in {"Failed", "Succeeded"}
+    return ended or any(state.get("reason") in HOPELESS for state in _states(pod))
+
+
 def _why(pod: Document) -> str:
     """What its status says: the reason a container waits or has ended for, or the phase."""
-    status: dict[str, Any] = pod.get("status", {})
-    states = [s for one in status.get("containerStatuses", ()) for s in one.get("state", {}).values()]
-    told = [f"{s.get('reason', '')} {s.get('message', '')}".strip() for s in states]
-    return "; ".join(filter(None, told)) or str(status.get("message") or _phase(pod) or "it is not there")
+    told = [f"{s.get('reason', '')} {s.get('message', '')}".strip() for s in _states(pod)]
+    said = pod.get("status", {}).get("message")
+    return "; ".join(filter(None, told)) or str(said or _phase(pod) or "it is not there")
 
 
 async def _answering(made: Fleet) -> None:
