@@ -118,6 +118,15 @@ def vm(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def containers(session: nox.Session) -> None:
+    """The image, built here, as nodes' proxy in containers of Docker's engine: the first layer of ``kind`` (root)."""
+    need_root(session)
+    session.install(".[test,kind]")
+    tests = [f"tests/kind/test_{name}.py" for name in ("engine", "containers")]
+    session.run("pytest", *tests, "--timeout=300", *session.posargs)
+
+
+@nox.session(default=False)
 def kind(session: nox.Session) -> None:
     """Our image as nodes' proxy in containers; in a stand-in cluster (``KUBEBUILDER_ASSETS``); in kind's (``--provider``; root)."""
     need_root(session)
