@@ -19,10 +19,10 @@ HEAD = f"""\
 *netns* is `kproxy conformance run`: every case, on a kernel that has what it needs ([the lab](lab.md)). *simulator* is our own rules evaluated in memory.
 *containers* is [`nox -s kind`](kind.md): the same lab, its nodes containers and kproxy in its image on each.
 *cluster* is [`kproxy conformance cluster`](kind.md#the-catalogue-in-a-cluster), by what a dual-stack cluster can express whose nodes are in two zones and have SCTP: of two nodes, and of three
-or more, where a third node's host is the client outside, for what is at other nodes' own addresses. There is no client beyond that."""
+or more, where a third node's host is the client outside, for what is at other nodes' own addresses; and with clients outside that are ours."""
 
-TWO, THREE = Shape(), Shape(neighbour=True)
-COLUMNS = ("netns", "simulator", "containers", "cluster of two", "of three")
+SHAPES = (Shape(), Shape(neighbour=True), Shape(outside=True))
+COLUMNS = ("netns", "simulator", "containers", "cluster of two", "of three", "with clients outside")
 
 
 def page() -> str:
@@ -48,7 +48,7 @@ def _lacks(case: Case) -> str | None:
 
 def _counts(name: str, cases: Sequence[Case], contained: set[str]) -> tuple[str, ...]:
     simulated = sum(_lacks(case) is None for case in cases)
-    in_cluster = (str(sum(lacks(case, shape) is None for case in cases)) for shape in (TWO, THREE))
+    in_cluster = (str(sum(lacks(case, shape) is None for case in cases)) for shape in SHAPES)
     return (
         *(name, str(len(cases)), str(simulated), str(sum(case.id in contained for case in cases))),
         *in_cluster,
@@ -57,5 +57,5 @@ def _counts(name: str, cases: Sequence[Case], contained: set[str]) -> tuple[str,
 
 def _case(case: Case, contained: set[str]) -> tuple[str, ...]:
     slow = "yes, with `--slow`" if case.slow else "yes"
-    in_cluster = (lacks(case, shape) or "yes" for shape in (TWO, THREE))
+    in_cluster = (lacks(case, shape) or "yes" for shape in SHAPES)
     return f"`{case.id}`", slow, _lacks(case) or "yes", "yes" if case.id in contained else "", *in_cluster

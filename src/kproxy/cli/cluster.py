@@ -26,6 +26,13 @@ def add(actions: Commands) -> None:
     )
     cluster.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl's")
     cluster.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig (default: its own)")
+    for name in ("client", "remote"):
+        cluster.add_argument(
+            f"--{name}",
+            default="",
+            metavar="URL",
+            help=f"of an agent outside of the cluster, the lab's {name}",
+        )
     cluster.add_argument(
         "--really", action="store_true", help="although the cluster looks like one that people depend on"
     )
@@ -77,6 +84,8 @@ def _run(options: argparse.Namespace) -> int:
             image=options.agent_image,
             kubeconfig=options.kubeconfig,
             context=options.context,
+            client=options.client,
+            remote=options.remote,
             really=options.really,
         )
     )

@@ -11,21 +11,26 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kproxy.conformance.case import DEFAULT
 from kproxy.conformance.subject import Subject, load
+from kproxy.conformance.testbeds.cluster.agent import KEY
+from kproxy.conformance.testbeds.cluster.pods import MODULE
+from kproxy.conformance.testbeds.cluster.pods import PORT as AGENTS_PORT
 from kproxy.conformance.testbeds.proxies import API_ADDRESS, Identity, Proxies
+from kproxy.lab.kube.relay import Relay
 from kproxy.lab.kube.server import PORT
 from kproxy.lab.namespaces import Namespace
-from kproxy.lab.network import build
-from kproxy.lab.processes import Xtables, listen
+from kproxy.lab.network import Network, build
+from kproxy.lab.processes import Xtables, listen, spawn
 from kproxy.net import Family
 from tests.kind.cluster import Cluster
 from tests.kind.standin import wires
@@ -50,6 +55,24 @@ class StandIn(Cluster):
     server: ControlPlane
     proxies: Proxies
     loop: asyncio.AbstractEventLoop
+    network: Network
+
+    @contextmanager
+    def agents_outside(self, key: str, folder: Path) -> Iterator[dict[str, str]]:
+        """The cluster testbed's agents on clients outside: their URLs."""
+        with ExitStack() as stack:
+            urls = {}
+            for number, name in enumerate(wires.OUTSIDE, 101):
+                words = [sys.executable, "-m", MODULE, name, str(number), str(AGENTS_PORT)]
+                log = folder / f"{name}.log"
+                process = spawn(words, self.network[name], log=log, env={**os.environ, KEY: key})
+                stack.callback(self._do, process.wait())
+                stack.callback(process.kill)
+                relay, here = Relay(self.network[name], AGENTS_PORT), socket.create_server(("127.0.0.1", 0))
+                self._do(relay.listen(here))
+                stack.callback(self._do, relay.close())
+                urls[name] = f"http://127.0.0.1:{here.getsockname()[1]}"
+            yield urls
 
     def restart_proxies(self) -> None:
         for node in wires.WORKERS:
@@ -74,7 +97,7 @@ class StandIn(Cluster):
         await self.proxies.kill(node)
         self.proxies.start(node)
 
-    def _do(self, doing: Coroutine[Any, Any, None]) -> None:
+    def _do(self, doing: Coroutine[Any, Any, object]) -> None:
         asyncio.run_coroutine_threadsafe(doing, self.loop).result()
 
 
@@ -139,6 +162,7 @@ async def _opened(mode: str, subject: Subject, found: Programs, folder: Path) ->
             server,
             proxies,
             asyncio.get_running_loop(),
+            network,
         )
         server.check()
         proxies.check()

@@ -20,6 +20,14 @@ WORKERS = ("worker-1", "worker-2")
 NODES = (CONTROL_PLANE, *WORKERS)
 ZONES = {CONTROL_PLANE: "zone-0", "worker-1": "zone-1", "worker-2": "zone-2"}
 
+OUTSIDE = {"client": 100, "remote": 110}
+"""Clients outside: each has two addresses, what it sends from the first goes through the first worker, and so on."""
+SERVICES = {
+    Family.IPV4: ("10.96.0.0/16", "198.18.0.0/15"),
+    Family.IPV6: ("fd00:96::/112", "2001:2::/48"),
+}
+"""Cluster IPs (as `kproxy.lab.kube` gives them), and where the testbed's external addresses are."""
+
 BRIDGE = "nodes"
 POD_RANGES = {Family.IPV4: ip_network("10.60.0.0/16"), Family.IPV6: ip_network("fd60::/48")}
 _NODE_PREFIX = {Family.IPV4: "172.30.0.{}/24", Family.IPV6: "fd30::{}/64"}
@@ -51,7 +59,9 @@ def links(path: Mapping[str, str]) -> str:
 
 def addressing(name: str, family: Family) -> str:
     """The batch (for ``ip -4`` or ``ip -6``) of one namespace."""
-    lines = _switch() if name == SWITCH else _member(name, family)
+    lines = (
+        _switch() if name == SWITCH else _outside(name, family) if name in OUTSIDE else _member(name, family)
+    )
     return "\n".join(["link set lo up", *lines])
 
 
@@ -73,7 +83,7 @@ def pod_inside(node: str, number: int, family: Family) -> str:
     return "\n".join((*lines, f"route add {gateway} dev {UPLINK}", f"route add default via {gateway}"))
 
 
-_MEMBERS = (*NODES, ELSEWHERE)
+_MEMBERS = (*NODES, ELSEWHERE, *OUTSIDE)
 WIRING = Wiring((SWITCH, *_MEMBERS), lambda _: wiring.sysctls(ELSEWHERE), links, addressing)
 """All forward."""
 
@@ -100,6 +110,20 @@ def _member(name: str, family: Family) -> Iterator[str]:
             yield f"route add {pod_range(node, family)} via {node_address(node, family)}"
     if name != ELSEWHERE:
         yield f"route add default via {_on_node_network(_GATEWAY, family).partition('/')[0]}"
+
+
+def _outside(name: str, family: Family) -> Iterator[str]:
+    yield f"link set {UPLINK} up"
+    for number in range(len(WORKERS)):
+        own = _on_node_network(OUTSIDE[name] + number, family)
+        yield f"address add {own} dev {UPLINK}{_nodad(family)}"
+    for number, worker in enumerate(WORKERS):
+        via, table = node_address(worker, family), 101 + number
+        own = _on_node_network(OUTSIDE[name] + number, family).partition("/")[0]
+        yield f"route add default via {via} table {table}"
+        for network in (*SERVICES[family], POD_RANGES[family]):
+            yield f"rule add from {own} to {network} lookup {table}"
+    yield f"route add default via {_on_node_network(_GATEWAY, family).partition('/')[0]}"
 
 
 def _own(address: Address, interface: str) -> str:

@@ -62,6 +62,8 @@ def test_without_the_package_that_reads_kubeconfigs_it_says_how_to_have_it(
     ("words", "why"),
     [
         (["--case", "no-such.*"], "no case matches"),
+        (["--client", "http://127.0.0.1:1"], "--client and --remote go together"),
+        (["--client", "http://127.0.0.1:1", "--remote", "http://127.0.0.1:2"], "KPROXY_AGENT_KEY is not set"),
         (["--proxy", "kube-proxy", "--mode", "userspace"], "--mode userspace: kube-proxy has"),
         (["--json", "/nonexistent/folder/results.json"], "/nonexistent/folder"),
     ],

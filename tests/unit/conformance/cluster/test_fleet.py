@@ -14,7 +14,7 @@ from kproxy.conformance.testbeds.cluster import fleet as fleets
 from kproxy.conformance.testbeds.cluster import messages, pods, wire
 from kproxy.conformance.testbeds.cluster.agent import KEY_HEADER
 from kproxy.conformance.testbeds.cluster.connection import Connection, NoCluster
-from kproxy.conformance.testbeds.cluster.fleet import Fleet
+from kproxy.conformance.testbeds.cluster.fleet import Fleet, Outside
 from kproxy.lab.kube import Refused
 from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.namespaces import LabError
@@ -140,6 +140,15 @@ async def asked(answer: Callable[[web.Request], web.Response]) -> object:
             return await made.ask("a1", messages.Hello(), messages.About)
     finally:
         await runner.cleanup()
+
+
+def test_an_agent_outside_is_asked_directly_and_is_not_told_who_we_are_to_the_cluster() -> None:
+    outside = Outside({"client": "http://192.168.7.20:7001/"}, "theirs")
+    made = Fleet(
+        "ours", {}, {}, Place("http://127.0.0.1:1", "test", None, None), cast("Any", None), "ours", outside
+    )
+    assert made.names == ("client",)
+    assert made.door("client") == ("http://192.168.7.20:7001/ask", {KEY_HEADER: "theirs"})
 
 
 ABOUT = messages.About("a1", (), sctp=True)

@@ -10,6 +10,7 @@ from kproxy.net import Family
 
 BY_ID = {case.id: case for case in CATALOGUE}
 FULL = Shape(neighbour=True)
+OUTSIDE = Shape(outside=True)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,8 @@ FULL = Shape(neighbour=True)
         ("topology.zone-hints-decide", Shape(zones_differ=False), "in one zone"),
         ("node-port.clients-outside-are-rewritten", Shape(), "no third node"),
         ("cluster-ip.off-cluster-client-is-rewritten", FULL, "outside of the cluster"),
+        ("icmp.large-answers-over-a-narrow-link", OUTSIDE, "no narrow link"),
+        ("icmp.pings", OUTSIDE, "pings"),
     ],
 )
 def test_a_case_that_a_cluster_cannot_express_says_why(name: str, shape: Shape, why: str) -> None:
@@ -46,7 +49,7 @@ def test_more_of_a_cluster_can_express_more() -> None:
     def able(shape: Shape) -> set[str]:
         return {case.id for case in CATALOGUE if lacks(case, shape) is None}
 
-    assert able(Shape()) < able(FULL)
+    assert able(Shape()) < able(FULL) < able(OUTSIDE)
     assert able(Shape(families=(Family.IPV4,))) < able(Shape())
     assert able(Shape(zones_differ=False)) < able(Shape())
     assert able(Shape(sctp=False)) < able(Shape())

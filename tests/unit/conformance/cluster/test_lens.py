@@ -12,8 +12,9 @@ from kproxy.conformance.case import Apply, Probe, case, delivered_to, pod, servi
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.configuration import HEALTHZ_PORT
 from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks
-from kproxy.conformance.testbeds.cluster.lens import NoRoom, lens_for
+from kproxy.conformance.testbeds.cluster.lens import OUTSIDE, NoRoom, lens_for
 from kproxy.conformance.testbeds.cluster.permutation import Permutation
+from kproxy.conformance.testbeds.cluster.places import by_node
 from kproxy.conformance.testbeds.reading import read
 from kproxy.conformance.testbeds.sentinel import Sentinel
 from kproxy.lab import topology
@@ -31,7 +32,7 @@ from kproxy.lab.observation import (
 )
 from kproxy.net import Family
 from kproxy.spec.outcome import Delivered, Source
-from tests.unit.conformance.cluster.place import PLACE, V4, V6
+from tests.unit.conformance.cluster.place import PLACE, V4, V6, pair
 
 RUNNABLE = instances([c for c in CATALOGUE if lacks(c, Shape(neighbour=True)) is None])
 LENS = lens_for(PLACE, RUNNABLE)
@@ -134,6 +135,37 @@ def test_the_client_outside_sends_from_the_address_it_has() -> None:
     assert LENS.request(asked).source is None
     assert PLACE.neighbour is not None
     assert LENS.address(PLACE.neighbour[V6]) == topology.CLIENT_ADDRESS["a"][V6]
+
+
+WITH_CLIENTS = replace(
+    PLACE,
+    neighbour=None,
+    outside={
+        "client": {"a": pair("192.168.7.20", "fd07::20"), "b": pair("192.168.7.21", "fd07::21")},
+        "remote": {"a": pair("192.168.7.30", "fd07::30"), "b": pair("192.168.7.31", "fd07::31")},
+    },
+)
+
+
+@pytest.mark.parametrize("family", Family)
+@pytest.mark.parametrize("node", topology.NODES)
+@pytest.mark.parametrize("who", OUTSIDE)
+def test_clients_outside_choose_their_node_by_the_address_they_send_from(
+    who: str, node: str, family: Family
+) -> None:
+    lens = lens_for(WITH_CLIENTS, RUNNABLE)
+    own = OUTSIDE[who][node][family]
+    asked = ProbeRequest(sender=who, destination=topology.NODE_ADDRESS["b"][family], port=80, source=own)
+    assert lens.request(asked).source == WITH_CLIENTS.outside[who][node][family]
+    assert lens.address(WITH_CLIENTS.outside[who][node][family]) == own
+
+
+def test_the_two_lowest_addresses_of_each_family_are_for_the_two_nodes() -> None:
+    texts = ("fe80::1", "10.0.0.9", "10.0.0.3", "10.0.0.5", "fd00::2", "fd00::1", "10.0.0.3")
+    found = by_node([ip_address(text) for text in texts])
+    assert found == {"a": pair("10.0.0.3", "fd00::1"), "b": pair("10.0.0.5", "fd00::2")}
+    with pytest.raises(ValueError, match="shorter"):
+        by_node([ip_address("10.0.0.3")])
 
 
 def test_all_parts_of_an_observation_are_seen_through_it() -> None:

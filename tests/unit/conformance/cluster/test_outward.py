@@ -1,6 +1,7 @@
 """Objects of cases, as a cluster may hold them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -29,7 +30,7 @@ from kproxy.conformance.testbeds.sentinel import Sentinel
 from kproxy.conformance.world import key_of
 from kproxy.lab import topology
 from kproxy.net import Family
-from tests.unit.conformance.cluster.place import PLACE, V4, V6
+from tests.unit.conformance.cluster.place import PLACE, V4, V6, pair
 
 WEB = service(
     "web",
@@ -85,6 +86,15 @@ def test_source_ranges_of_the_lab_become_who_is_there() -> None:
     pods = {str(ip_network(addresses[V4])) for addresses in PLACE.pods.values()}
     nodes = {f"192.168.7.{number}/32" for number in (5, 6, 7)}
     assert set(ranges) == pods | nodes | {"0.0.0.0/0"}
+
+
+def test_source_ranges_keep_their_blanks_and_know_clients_outside() -> None:
+    outside = {"remote": {"a": pair("192.168.7.30", "fd07::30"), "b": pair("192.168.7.31", "fd07::31")}}
+    outward = Outward(lens_for(replace(PLACE, outside=outside), (IN_V4, IN_V6)))
+    ranged = WEB.but(source_ranges=(Place.REMOTE_NETWORK,), raw_source_ranges=(" 172.18.0.0/24 ", "nonsense"))
+    spec = outward.document(documents(IN_V4, ranged)[0])["spec"]
+    nodes = [f" 192.168.7.{number}/32 " for number in (5, 6, 7)]
+    assert spec["loadBalancerSourceRanges"] == [*nodes, "nonsense", "192.168.7.30/32", "192.168.7.31/32"]
 
 
 def test_an_endpoint_is_on_the_clusters_nodes_and_in_its_zones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import signal
 from collections.abc import Mapping
@@ -20,7 +21,9 @@ from kproxy.conformance.reports.results import Report
 from kproxy.conformance.session import Session, conduct
 from kproxy.conformance.subject import BadSubject, Subject, has_mode, load
 from kproxy.conformance.testbeds.cluster import guard
+from kproxy.conformance.testbeds.cluster.agent import KEY
 from kproxy.conformance.testbeds.cluster.connection import Connection, NoCluster, connect
+from kproxy.conformance.testbeds.cluster.fleet import NOBODY, Outside
 from kproxy.conformance.testbeds.cluster.lacks import narrowed
 from kproxy.conformance.testbeds.cluster.pods import LABELS
 from kproxy.conformance.testbeds.cluster.survey import Survey, name_of, survey
@@ -36,14 +39,30 @@ _SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 class ClusterOptions:
     """``run``: which cases of whom, and where results go; which cluster; the image of its agents.
 
-    ``really``: although it looks like production.
+    ``client``, ``remote``: URLs of agents outside of the cluster, both or none.  ``really``: although it looks like production.
     """
 
     run: RunOptions
     image: str
     kubeconfig: str = ""
     context: str = ""
+    client: str = ""
+    remote: str = ""
     really: bool = False
+
+    @property
+    def outside(self) -> Outside:
+        """The agents outside, with the key that the environment has.  Raises `CannotRun`."""
+        urls = {name: url for name, url in (("client", self.client), ("remote", self.remote)) if url}
+        if not urls:
+            return NOBODY
+        if len(urls) == 1:
+            raise CannotRun(
+                "--client and --remote go together: an agent outside, and one whose addresses are others"
+            )
+        if not (key := os.environ.get(KEY)):
+            raise CannotRun(f"{KEY} is not set: the key that the agents outside were started with")
+        return Outside(urls, key)
 
 
 def run(options: ClusterOptions) -> int:
@@ -80,13 +99,14 @@ def _conduct(session: Session, cluster: Cluster, console: Console) -> Report:
 
 def usable(options: ClusterOptions) -> Cluster:
     """The cluster, if it is there, has what cases need, and is nobody's production.  Raises `NoCluster`."""
+    outside = options.outside
     connection = connect(options.kubeconfig, options.context)
     store = connection.store()
     found = _survey(store)
     _refuse_leftovers(store)
     if not options.really:
         _refuse_production(connection, store)
-    return Cluster(connection, store, found, options.image, options.run.patience or BARRIER)
+    return Cluster(connection, store, found, options.image, options.run.patience or BARRIER, outside)
 
 
 def _survey(store: KubeStore) -> Survey:
@@ -140,6 +160,8 @@ def _words(options: ClusterOptions) -> list[str]:
         ("--agent-image", options.image),
         ("--kubeconfig", options.kubeconfig),
         ("--context", options.context),
+        ("--client", options.client),
+        ("--remote", options.remote),
     ):
         said += [flag, value] if value else []
     return [*said, "--really"] if options.really else said

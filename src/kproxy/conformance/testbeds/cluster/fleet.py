@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -52,6 +52,17 @@ HOPELESS = frozenset(
 A = TypeVar("A")
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Agents outside of the cluster, which somebody else started: the URL of each by its name, and their key."""
+
+    urls: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+
+
+NOBODY = Outside()
+
+
 @dataclass(frozen=True)
 class Fleet:
     """Agents that answer; ``addresses``: those of their Pods."""
@@ -62,16 +73,26 @@ class Fleet:
     connection: Connection
     session: aiohttp.ClientSession
     key: str
+    outside: Outside = NOBODY
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all agents."""
+        return (*self.members, *self.outside.urls)
+
+    def door(self, agent: str) -> tuple[str, dict[str, str]]:
+        """Where an agent is asked, and the headers that it and whoever is between want."""
+        if agent in self.outside.urls:
+            return self.outside.urls[agent].rstrip("/") + PATH, {KEY_HEADER: self.outside.key}
+        member = self.members[agent]
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{member.pod}:{member.port}/proxy{PATH}"
+        return self.connection.url + path, {**self.connection.headers(), KEY_HEADER: self.key}
 
     async def ask(self, agent: str, command: object, answer: type[A]) -> A:
         """Have an agent carry out a command.  Raises `Broken` when there is no such answer."""
-        member = self.members[agent]
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{member.pod}:{member.port}/proxy{PATH}"
-        headers = {**self.connection.headers(), KEY_HEADER: self.key}
+        url, headers = self.door(agent)
         try:
-            async with self.session.post(
-                self.connection.url + path, data=wire.encode(command), headers=headers
-            ) as response:
+            async with self.session.post(url, data=wire.encode(command), headers=headers) as response:
                 body = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Broken(f"agent {agent} did not answer: {type(error).__name__} {error}") from error
@@ -88,14 +109,18 @@ class Fleet:
 
     async def ask_all(self, command: object, answer: type[A], but: Sequence[str] = ()) -> dict[str, A]:
         """Have all agents but these carry out a command."""
-        asked = [name for name in self.members if name not in but]
+        asked = [name for name in self.names if name not in but]
         answers = await asyncio.gather(*(self.ask(name, command, answer) for name in asked))
         return dict(zip(asked, answers, strict=True))
 
 
 @asynccontextmanager
 async def fleet(
-    connection: Connection, store: KubeStore, members: Sequence[pods.Agent], image: str
+    connection: Connection,
+    store: KubeStore,
+    members: Sequence[pods.Agent],
+    image: str,
+    outside: Outside = NOBODY,
 ) -> AsyncIterator[Fleet]:
     """Agents in a namespace of their own, which goes with all that is in it, whatever happens in the block.
 
@@ -112,7 +137,7 @@ async def fleet(
         connector = aiohttp.TCPConnector(limit=_AT_ONCE, ssl=connection.tls or False)
         async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
             named = {member.name: member for member in members}
-            made = Fleet(namespace, named, addresses, connection, session, key)
+            made = Fleet(namespace, named, addresses, connection, session, key, outside)
             await _answering(made)
             yield made
     except Refused as reason:
@@ -190,7 +215,7 @@ def _why(pod: Document) -> str:
 async def _answering(made: Fleet) -> None:
     """Wait until every agent answers."""
     deadline = time.monotonic() + START_PATIENCE
-    for name in made.members:
+    for name in made.names:
         while True:
             try:
                 await made.ask(name, messages.Hello(), messages.About)

@@ -15,6 +15,7 @@ from kproxy.conformance.case import (
     Case,
     GainAddress,
     OutOfWindow,
+    Ping,
     Probe,
     ReadSysctl,
     Relabel,
@@ -37,6 +38,7 @@ _STEPS: dict[type[Step], str] = {
     AddServiceCidr: "the cluster's ServiceCIDRs are not ours to change",
     GainAddress: "the addresses of the cluster's nodes are not ours to change",
     ReadSysctl: "the settings of the cluster's kernels are the cluster's",
+    Ping: "nobody of ours answers pings beyond a cluster's nodes",
     OutOfWindow: "segments out of window are made in a lab only",
 }
 _TARGETS: dict[TargetKind, str] = {
@@ -52,13 +54,14 @@ _AT_NODES = {TargetKind.NODE_PORT, TargetKind.HEALTH_CHECK}
 class Shape:
     """What a cluster has: families, whether its two nodes are in two zones, whether its kernels have SCTP sockets.
 
-    ``neighbour``: whether there is a third node, whose host is to the other two what the lab's on-link client is.
+    ``outside``: whether there are clients outside that are ours; ``neighbour``: if not, whether there is a third node, whose host is to the other two what the lab's on-link client is.
     """
 
     families: tuple[Family, ...] = tuple(Family)
     zones_differ: bool = True
     sctp: bool = True
     neighbour: bool = False
+    outside: bool = False
 
 
 def lacks(case: Case, shape: Shape) -> str | None:
@@ -98,8 +101,16 @@ def _of_step(step: Step, shape: Shape) -> Iterator[str]:
             yield _STEPS[AddServiceCidr]
         if to.other_family and len(shape.families) == 1:
             yield f"the cluster has Services of {shape.families[0].value} only"
+    if isinstance(sender, Vantage) and isinstance(to, Target) and _is_martian(sender, to):
+        yield "packets to another machine's loopback address are made in a lab only"
+    if isinstance(step, Probe) and step.oversize and step.sender.kind is VantageKind.ROUTED:
+        yield "there is no narrow link beyond the nodes that is ours"
     if isinstance(step, Probe) and step.bare:
         yield "an SCTP association without a socket is made in a lab only"
+
+
+def _is_martian(sender: Vantage, to: Target) -> bool:
+    return to.kind is TargetKind.LOOPBACK_DAEMON and sender.kind is not VantageKind.HOST
 
 
 def _of_sender(sender: Vantage, to: Target, shape: Shape) -> Iterator[str]:
@@ -107,6 +118,8 @@ def _of_sender(sender: Vantage, to: Target, shape: Shape) -> Iterator[str]:
     match sender.kind:
         case VantageKind.SPOOFED:
             yield "a source that is not the sender's own is sent in a lab only"
+        case VantageKind.ON_LINK | VantageKind.ROUTED if shape.outside:
+            return
         case VantageKind.ROUTED:
             yield "there is no client beyond a router that is ours"
         case VantageKind.ON_LINK if to.kind not in _AT_NODES:

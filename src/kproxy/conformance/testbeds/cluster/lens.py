@@ -46,6 +46,8 @@ _OUTSIDE = {
 
 CLIENT = "client"
 """The outside client of the lab sends from an address for each node; a neighbour in a cluster has one."""
+OUTSIDE = {CLIENT: topology.CLIENT_ADDRESS, "remote": topology.REMOTE_ADDRESS}
+"""The lab's clients outside of the cluster, by their names."""
 
 
 class NoRoom(Exception):
@@ -66,7 +68,8 @@ class Lens:
 
     def request(self, request: ProbeRequest) -> ProbeRequest:
         """What is asked, in the cluster's addresses."""
-        source = None if request.sender == CLIENT else request.source
+        neighbour = request.sender == CLIENT and self.place.neighbour is not None
+        source = None if neighbour else request.source
         return replace(
             request,
             destination=self.addresses.outward(request.destination),
@@ -132,10 +135,12 @@ def _addresses(place: Place, instances: Sequence[Instance]) -> Iterator[tuple[Ad
     for family in place.families:
         for name, node in place.nodes.items():
             yield topology.NODE_ADDRESS[name][family], node.addresses[family]
-        for pod, addresses in place.pods.items():
-            yield topology.POD_ADDRESS[pod][family], addresses[family]
+        for pod, its in place.pods.items():
+            yield topology.POD_ADDRESS[pod][family], its[family]
         if place.neighbour is not None:
             yield topology.CLIENT_ADDRESS["a"][family], place.neighbour[family]
+        for who, addresses in place.outside.items():
+            yield from ((OUTSIDE[who][node][family], at[family]) for node, at in addresses.items())
         yield from _cluster_ips(place, instances, family)
         for own, range_ in zip(
             (topology.EXTERNAL_IP_RANGE[family], topology.LOAD_BALANCER_RANGE[family]),

@@ -128,25 +128,26 @@ class Outward:
     def _range(self, text: str) -> Iterator[str]:
         """A source range: those of the lab become the addresses that there are in the cluster."""
         try:
-            network = ip_network(text)
+            network = ip_network(text.strip())
         except ValueError:
             yield text
             return
         if network.num_addresses == 1:
-            yield str(ip_network(self.lens.addresses.outward(network[0])))
-        elif (members := self._members(network)) is not None:
-            yield from members
+            yield text.replace(text.strip(), str(ip_network(self.lens.addresses.outward(network[0]))))
+        elif members := self._members(network):
+            yield from (text.replace(text.strip(), member) for member in members)
         else:
             yield text
 
-    def _members(self, network: Network) -> list[str] | None:
-        """Who of ours is in one of the lab's networks, each by itself; None for every other network."""
+    def _members(self, network: Network) -> list[str]:
+        """Who of ours is in one of the lab's networks, each by itself; empty for every other network."""
         family, place = family_of(network), self.lens.place
-        neighbours = () if place.neighbour is None else (place.neighbour,)
+        neighbours = [place.neighbour] if place.neighbour else [*place.outside.get("client", {}).values()]
         known: dict[Network, Sequence[Addresses]] = {
             topology.CLUSTER_CIDR[family]: tuple(place.pods.values()),
             topology.NODE_NETWORK[family]: (*(n.addresses for n in place.nodes.values()), *neighbours),
+            topology.REMOTE_NETWORK[family]: tuple(place.outside.get("remote", {}).values()),
         }
         if network not in known or family not in place.families:
-            return None
+            return []
         return [str(ip_network(addresses[family])) for addresses in known[network]]

@@ -5,10 +5,10 @@ Nodes and pods are called as in `kproxy.lab.topology`: ``a`` and ``b``, ``a1`` t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from kproxy.net import Address, Family, Network
+from kproxy.net import Address, Family, Network, family_of
 
 Addresses = Mapping[Family, Address]
 
@@ -29,11 +29,28 @@ class Node:
     others: frozenset[Address] = frozenset()
 
 
+def by_node(addresses: Collection[Address]) -> Mapping[str, Addresses]:
+    """The two lowest addresses of each family, link-local ones left out: the first for node ``a``, the second for ``b``.
+
+    Raises ValueError when there are fewer in a family that has any.
+    """
+    found: dict[str, dict[Family, Address]] = {"a": {}, "b": {}}
+    for family in Family:
+        own = sorted(
+            {one for one in addresses if family_of(one) is family and not one.is_link_local}, key=int
+        )
+        if own:
+            for node, address in zip(found, own[:2], strict=True):
+                found[node][family] = address
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where cases run: two nodes, their pods, and which addresses and ports Services may have.
 
     ``neighbour``: a third node's addresses, whose host is the client outside; None where there is none.
+    ``outside``: the addresses of clients outside, ``client`` and ``remote``, by the node that what they send from them goes through.
     ``namespace`` is that of all objects, ``load_balancer_class`` one that no controller acts for.
     ``taken_addresses``, ``taken_ports``: cluster IPs and node ports of Services that are there already.
     """
@@ -46,6 +63,7 @@ class Place:
     taken_addresses: frozenset[Address] = frozenset()
     taken_ports: frozenset[int] = field(default_factory=frozenset)
     neighbour: Addresses | None = None
+    outside: Mapping[str, Mapping[str, Addresses]] = field(default_factory=dict)
     load_balancer_class: str = "kproxy.example/none"
 
     @property

@@ -18,18 +18,19 @@ import msgspec
 
 from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.case import Case, CheckHealth, Hold, Ping, Probe, Profile, Use
+from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.testbeds.asking import Asking
 from kproxy.conformance.testbeds.barrier import Place as Late
 from kproxy.conformance.testbeds.cluster import messages, pods
-from kproxy.conformance.testbeds.cluster.connection import Connection
-from kproxy.conformance.testbeds.cluster.fleet import Fleet, fleet
+from kproxy.conformance.testbeds.cluster.connection import Connection, NoCluster
+from kproxy.conformance.testbeds.cluster.fleet import NOBODY, Fleet, Outside, fleet
 from kproxy.conformance.testbeds.cluster.ground import AgentsGround
 from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks
-from kproxy.conformance.testbeds.cluster.lens import CLIENT, Lens, NoRoom, lens_for
+from kproxy.conformance.testbeds.cluster.lens import CLIENT, OUTSIDE, Lens, NoRoom, lens_for
 from kproxy.conformance.testbeds.cluster.outward import CASE, Outward
-from kproxy.conformance.testbeds.cluster.places import Node, Place
+from kproxy.conformance.testbeds.cluster.places import Node, Place, by_node
 from kproxy.conformance.testbeds.cluster.survey import Survey, addresses_of, name_of, zone_of
 from kproxy.conformance.testbeds.listeners import listeners
 from kproxy.conformance.testbeds.objections import KINDS, objections
@@ -68,6 +69,12 @@ class Cluster:
     survey: Survey
     image: str
     barrier: float = BARRIER
+    outside: Outside = NOBODY
+
+    @property
+    def neighbour(self) -> Document | None:
+        """A third node, where there is one and no better client outside."""
+        return None if self.outside.urls else self.survey.neighbour
 
     def stores(self, namespace: str) -> list[KubeStore]:
         """As many connections as write at once; each knows the namespace, which is there."""
@@ -82,7 +89,8 @@ class Cluster:
         return Shape(
             families=self.survey.families,
             zones_differ=self.survey.zones_differ,
-            neighbour=self.survey.neighbour is not None,
+            neighbour=self.neighbour is not None,
+            outside=bool(self.outside.urls),
         )
 
 
@@ -109,28 +117,33 @@ def opener(cluster: Cluster) -> OpenTestbed:
 async def _agents(cluster: Cluster) -> AsyncIterator[Fleet]:
     survey = cluster.survey
     nodes = {name: name_of(node) for name, node in survey.nodes.items()}
-    neighbour = "" if survey.neighbour is None else name_of(survey.neighbour)
+    neighbour = "" if cluster.neighbour is None else name_of(cluster.neighbour)
     members = pods.agents(nodes, neighbour)
-    async with fleet(cluster.connection, cluster.store, members, cluster.image) as made:
+    async with fleet(cluster.connection, cluster.store, members, cluster.image, cluster.outside) as made:
         yield made
 
 
 async def _prepared(cluster: Cluster, agents: Fleet, able: Sequence[Instance]) -> ClusterTestbed:
     abouts = await agents.ask_all(messages.Hello(), messages.About)
-    place = _place(cluster.survey, agents, abouts)
+    place = _place(cluster, agents, abouts)
     shape = replace(cluster.shape, sctp=all(about.sctp for about in abouts.values()))
     testbed = ClusterTestbed(cluster, agents, lens_for(place, able), shape)
     await testbed.prepare(able)
     return testbed
 
 
-def _place(survey: Survey, agents: Fleet, abouts: Mapping[str, messages.About]) -> Place:
-    nodes = {}
+def _place(cluster: Cluster, agents: Fleet, abouts: Mapping[str, messages.About]) -> Place:
+    nodes, survey = {}, cluster.survey
     for name, node in survey.nodes.items():
         own = addresses_of(node)
         others: set[Address] = set(abouts[name].addresses) - set(own.values())
         nodes[name] = Node(name=name_of(node), addresses=own, zone=zone_of(node), others=frozenset(others))
-    neighbour = None if survey.neighbour is None else addresses_of(survey.neighbour)
+    try:
+        outside = {who: by_node(abouts[who].addresses) for who in cluster.outside.urls}
+    except ValueError as error:
+        raise NoCluster(
+            "a client outside needs two addresses of each family it has: see docs/kind.md"
+        ) from error
     return Place(
         namespace=agents.namespace,
         nodes=nodes,
@@ -138,7 +151,8 @@ def _place(survey: Survey, agents: Fleet, abouts: Mapping[str, messages.About]) 
         service_cidrs=survey.service_cidrs,
         taken_addresses=survey.taken_addresses,
         taken_ports=survey.taken_ports,
-        neighbour=neighbour,
+        neighbour=None if cluster.neighbour is None else addresses_of(cluster.neighbour),
+        outside=outside,
     )
 
 
@@ -322,6 +336,9 @@ class ClusterTestbed(Asking):
         nodes = {name: node.addresses for name, node in place.nodes.items()}
         lab = {**topology.POD_ADDRESS, **topology.NODE_ADDRESS}
         there = {**place.pods, **nodes, **({CLIENT: place.neighbour} if place.neighbour else {})}
+        for who, addresses in place.outside.items():
+            there |= {f"{who} {node}": own for node, own in addresses.items()}
+            lab |= {f"{who} {node}": OUTSIDE[who][node] for node in addresses}
         names = {name: node.name for name, node in place.nodes.items()}
         lines = [
             f"{name:8}{lab.get(name, topology.CLIENT_ADDRESS['a'])[family]!s:>24} is {at[family]} {names.get(name, '')}"
