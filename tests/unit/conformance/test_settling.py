@@ -1,0 +1,90 @@
+"""Sentinels: two for each wait, gone at the next one, and who has never served is told from who is late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from kproxy.conformance.testbed import Broken, NeverServed
+from kproxy.conformance.testbeds.barrier import Place
+from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, Sentinel
+from kproxy.conformance.testbeds.settling import Settling
+from kproxy.conformance.world import Change, Put, Remove
+from kproxy.lab import topology
+from kproxy.lab.observation import Answered, Observation, ProbeRequest, Silent, Socket
+from kproxy.net import Family
+
+
+class Subject:
+    """Serves the sentinels that are there, from nodes that are at work."""
+
+    def __init__(self) -> None:
+        self.written: list[Change] = []
+        self.asked: list[ProbeRequest] = []
+        self.working = {"a", "b"}
+        self.who = SENTINEL_POD
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        self.written += changes
+
+    async def ask(self, request: ProbeRequest) -> Observation:
+        self.asked.append(request)
+        if request.sender not in self.working:
+            return Silent()
+        somewhere = Socket(topology.POD_ADDRESS["a1"][Family.IPV4], 1)
+        return Answered(who=self.who, at=somewhere, peer=somewhere, own=somewhere)
+
+    def settling(self, families: Sequence[Family] = tuple(Family)) -> Settling:
+        return Settling(self.write, self.ask, told, 0.05, families)
+
+
+def told(waiting: Sequence[Place], seconds: float) -> str:
+    return f"{waiting} after {seconds}"
+
+
+def settle(settling: Settling) -> None:
+    asyncio.run(settling.settle())
+
+
+def test_a_second_sentinel_follows_the_first_and_both_go_at_the_next_wait() -> None:
+    subject = Subject()
+    settling = subject.settling()
+    settle(settling)
+    first = [Put(document) for number in (0, 1) for document in Sentinel(number).documents]
+    assert subject.written == first
+    settle(settling)
+    removed = [Remove(key) for number in (0, 1) for key in Sentinel(number).keys]
+    assert subject.written[len(first) : len(first) + len(removed)] == removed
+
+
+def test_every_node_is_asked_in_every_family_that_is_served() -> None:
+    subject = Subject()
+    settle(subject.settling([Family.IPV6]))
+    asked = {(one.sender, one.destination) for one in subject.asked}
+    assert asked == {
+        (node, Sentinel(number).cluster_ip(Family.IPV6)) for node in topology.NODES for number in (0, 1)
+    }
+    assert Sentinel(0, families=(Family.IPV6,)).documents[0]["spec"]["ipFamilyPolicy"] == "SingleStack"
+
+
+def test_who_has_never_served_is_told_from_who_is_late() -> None:
+    subject = Subject()
+    settling = subject.settling()
+    subject.working = {"a"}
+    with pytest.raises(NeverServed, match=r"'b'.* after 0\.05"):
+        settle(settling)
+    subject.working = {"a", "b"}
+    settle(settling)
+    subject.working = {"b"}
+    with pytest.raises(Broken, match="'a'") as late:
+        settle(settling)
+    assert not isinstance(late.value, NeverServed)
+
+
+def test_another_pods_answer_is_no_sentinels() -> None:
+    subject = Subject()
+    subject.who = "a1"
+    with pytest.raises(NeverServed):
+        settle(subject.settling())
