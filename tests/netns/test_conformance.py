@@ -16,11 +16,12 @@ ONE_CASE = ("--case", "cluster-ip.reached-from-everywhere")
 KPROXY = '["{python}", "-m", "kproxy", "run", "--config", "{config}"]'
 
 
-def judge(*words: str, where: Path) -> subprocess.CompletedProcess[str]:
-    """`kproxy conformance run` in iptables mode; evidence goes to ``where``."""
-    fixed = ("--kernel", "host", "--mode", "iptables", "--evidence", str(where / "evidence"))
+def judge(*words: str, where: Path, command: str = "run") -> subprocess.CompletedProcess[str]:
+    """`kproxy conformance run` (or ``command``) in iptables mode; evidence goes to ``where``."""
+    kept = "--evidence" if command == "run" else "--out"
+    fixed = ("--kernel", "host", "--mode", "iptables", kept, str(where / "evidence"))
     return subprocess.run(
-        [sys.executable, "-m", "kproxy", "conformance", "run", *fixed, *words],
+        [sys.executable, "-m", "kproxy", "conformance", command, *fixed, *words],
         capture_output=True,
         text=True,
         check=False,
@@ -148,3 +149,11 @@ def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> No
     )  # what a kernel says of its own accord may be there, and nothing of ours
     packets = captured(elsewhere) if elsewhere.exists() else []
     assert not [packet for _, packet in packets if isinstance(packet, dpkt.tcp.TCP)]
+
+
+@pytest.mark.parametrize("against", [(), ("--against-mode", "nftables")], ids=["one subject", "two"])
+def test_worlds_that_nobody_wrote_are_judged_on_the_kernel(against: tuple[str, ...], tmp_path: Path) -> None:
+    """The lab's and the proxies' every step but shrinking, in an event loop that is already there."""
+    done = judge("--worlds", "6", "--seed", "5", *against, where=tmp_path, command="fuzz")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"\d+ packets, 0 met different fates" if against else r": \d+ passed", done.stdout)

@@ -13,6 +13,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -123,11 +124,12 @@ async def open_sandbox(namespace: Namespace, folder: Path, mounts: Mapping[str, 
 
 @cache
 def unavailable() -> str:
-    """Why no room can be made here; empty when it can."""
-    try:
-        asyncio.run(_try())
-    except LabError as reason:
-        return str(reason)
+    """Why no room can be made here; empty when it can.  In a thread, as whoever asks may have an event loop of its own."""
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            thread.submit(lambda: asyncio.run(_try())).result()
+        except LabError as reason:
+            return str(reason)
     return ""
 
 
