@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from kproxy import host
+from kproxy.api import LONGEST_NAME
 from kproxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
 from kproxy.backends.nftables.kernel import NftablesKernel
 from kproxy.conformance.surroundings import node_documents
@@ -152,8 +153,8 @@ def hostile_node() -> Document:
 
 
 def named(document: Document) -> tuple[str, str]:
-    """What names it in the metric: kind, and as much of its name as one may have."""
-    return document["kind"], document["metadata"]["name"][:253]
+    """What names it in the metric: kind, and so much of its name that it is nobody else's."""
+    return document["kind"], document["metadata"]["name"][: LONGEST_NAME + 1]
 
 
 def is_read(document: Document, mode: str) -> bool:

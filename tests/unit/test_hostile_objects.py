@@ -118,7 +118,7 @@ NFTABLES = (
     rf"(?:add|delete) table ip6? kube-proxy(?: \{{ comment \"[A-Za-z ]+\"; \}})?"
     rf"|add (?:set|map) ip6? kube-proxy {NAME} \{{[A-Za-z0-9 .:;,\"()_-]+\}}"
     rf"|add chain ip6? kube-proxy {NAME}(?: \{{[A-Za-z0-9 .:;,\"()_+-]+\}})?"
-    rf"|add rule ip6? kube-proxy {NAME} [A-Za-z0-9 .:,/@{{}}!=<&()*_\[\]-]+(?: comment \"[ !#-\[\]-~]*\")?"
+    rf"|add rule ip6? kube-proxy {NAME} (?:iifname != \"lo\" )?[A-Za-z0-9 .:,/@{{}}!=<&()*_\[\]-]+(?: comment \"[ !#-\[\]-~]*\")?"
     rf"|add element ip6? kube-proxy {NAME} \{{ [A-Za-z0-9 .:,/_\[\]-]+ \}}"
 )
 IPVS = rf"chains|(?:add|edit|bind|delete) [A-Za-z0-9 .:,/\[\]>-]+|{RULE}"

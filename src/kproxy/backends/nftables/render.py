@@ -45,7 +45,7 @@ from kproxy.backends.nftables.rules import (
 from kproxy.net import Address, Family, Protocol
 
 _WORDS: dict[Step, str] = {
-    GoesOn(): "tcp flags & (fin | rst) == 0",
+    GoesOn(): "tcp flags ! fin,rst",
     IsNew(): "ct state new",
     IsInvalid(): "ct state invalid",
     IsTranslated(): "ct status dnat",

@@ -29,6 +29,7 @@ from kproxy.conformance.case import (
     client,
     delivered_to,
     host,
+    pod,
     remote,
     service,
 )
@@ -135,7 +136,8 @@ FOR_LOAD_BALANCERS = case(
         sender=client("a"), to=TWO_PORTS.health_check("a"), expect=0, told=Told.IN_HEADER, clauses=(WEIGHT,)
     ),
     CheckHealth(sender=client("a"), to=TWO_PORTS.health_check("a"), expect=0, path="/", clauses=(ANY_PATH,)),
-    clauses={COUNTED, WEIGHT, ANY_PATH},
+    Probe(sender=client("b"), to=TWO_PORTS.node_port("b").at("b"), expect=delivered_to("b1", "b2")),
+    clauses=LOCAL_CLAUSES | {COUNTED, WEIGHT, ANY_PATH},
     features=FEATURES,
 )
 
@@ -175,7 +177,6 @@ A_NODE_LEAVES = case(
     clauses={HEALTHY, LEAVING_TOLD, SERVES_ON, UNAFFECTED}
     | {
         "node-port.reaches-ready-endpoint",
-        "node-port.every-node.served",
         "masquerade.external-policy-cluster.rewritten",
     },
     features=FEATURES | {Feature.PROXY_HEALTH},
@@ -185,11 +186,13 @@ A_NODE_LEAVES = case(
 A_QUIET_CLUSTER = case(
     "proxy-health.of-a-quiet-cluster",
     "A proxy that has nothing to do for longer than it may lag behind is as well as before.",
+    Apply(quiet := service("quiet", "b1")),
     _asked("a", "/healthz", 200, HEALTHY),
     Wait(75),
+    Probe(sender=pod("a2"), to=quiet.cluster_ip, expect=delivered_to("b1")),
     _asked("a", "/healthz", 200, HEALTHY),
     _asked("a", "/livez", 200, HEALTHY),
-    clauses={HEALTHY},
+    clauses={HEALTHY, "cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"},
     features={Feature.PROXY_HEALTH},
     families=(Family.IPV4,),
     slow=True,
