@@ -248,3 +248,13 @@ def test_the_action_hands_on_what_it_is_given_and_says_options_that_exist() -> N
         )
         assert checked.stderr == ""
         assert "${{" not in step["run"], "an input in a script is a program: hand it on by env"
+
+
+def test_ci_runs_all_that_tests_run_by_themselves() -> None:
+    lists = [
+        re.findall(r"set -- ((?:[a-z]+ ?)+)", text(ROOT / door).replace(' "$@"', ""))
+        for door in ("run", ".ci/run")
+    ]
+    by_themselves, in_ci = ({word for words in found for word in words.split()} for found in lists)
+    assert by_themselves >= {"lint", "types", "unit", "netns", "conformance", "ipvs"}
+    assert in_ci > by_themselves

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from kproxy.cli import report
-from kproxy.cli.words import Commands, seconds
+from kproxy.cli.words import Commands, seconds, value
 
 
 def add(actions: Commands) -> None:
@@ -22,7 +22,11 @@ def add(actions: Commands) -> None:
     )
     cluster.add_argument("--mode", required=True, help="the mode it runs in")
     cluster.add_argument(
-        "--agent-image", required=True, metavar="IMAGE", help="kproxy's image, where nodes find it"
+        "--agent-image",
+        dest="image",
+        required=True,
+        metavar="IMAGE",
+        help="kproxy's image, where nodes find it",
     )
     cluster.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl's")
     cluster.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig (default: its own)")
@@ -37,7 +41,12 @@ def add(actions: Commands) -> None:
         "--really", action="store_true", help="although the cluster looks like one that people depend on"
     )
     cluster.add_argument(
-        "--case", action="append", default=[], metavar="GLOB", help="only these cases (repeatable)"
+        "--case",
+        dest="globs",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only these cases (repeatable)",
     )
     cluster.add_argument(
         "--slow", action="store_true", help="also cases that must wait for real time to pass"
@@ -64,28 +73,5 @@ def _run(options: argparse.Namespace) -> int:
     from kproxy.conformance.options import RunOptions
     from kproxy.conformance.testbeds.cluster import command
 
-    run = RunOptions(
-        proxy=options.proxy,
-        mode=options.mode,
-        testbed="cluster",
-        globs=tuple(options.case),
-        slow=options.slow,
-        patience=options.patience,
-        json=options.json,
-        junit=options.junit,
-        markdown=options.markdown,
-        html=options.html,
-        evidence=options.evidence,
-        xfails=options.xfails,
-    )
-    return command.run(
-        command.ClusterOptions(
-            run=run,
-            image=options.agent_image,
-            kubeconfig=options.kubeconfig,
-            context=options.context,
-            client=options.client,
-            remote=options.remote,
-            really=options.really,
-        )
-    )
+    run = value(RunOptions, options, testbed="cluster")
+    return command.run(value(command.ClusterOptions, options, run=run))

@@ -26,6 +26,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.configuration import HEALTHZ_PORT
 from kproxy.conformance.testbed import Broken, Observation, describe_status
+from kproxy.conformance.testbeds.barrier import POLL
 from kproxy.conformance.testbeds.ground import Ground, Held
 from kproxy.conformance.testbeds.reading import read, read_health, read_ping, read_status
 from kproxy.lab import topology
@@ -39,7 +40,6 @@ QUIET = 0.5
 """Seconds without any answer that count as silence where silence is lawful."""
 LAG = 2.0
 """Seconds that a proxy may hear of a Node later than of a Service."""
-POLL = 0.01
 
 
 class Asking:
