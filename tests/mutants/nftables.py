@@ -15,6 +15,8 @@ from tests.mutants.mutant import Function, Patch, instead, mutant
 in_nftables = partial(mutant, mode="nftables")
 
 COMPILE = "kproxy.backends.nftables.compile:"
+_ADD = 0
+"""NFT_DYNSET_OP_ADD of linux/netfilter/nf_tables.h: what is in the set stays as it is."""
 
 
 def _with_a_gap(elements: Function) -> Function:
@@ -79,6 +81,13 @@ MUTANTS = (
         "When endpoints leave, no other takes their numbers: the first one is given them.",
         Patch(f"{COMPILE}dense", _left_where_they_were),
         clauses="balancing.even balancing.every-endpoint-chosen",
+        needs_kernel=True,
+    ),
+    in_nftables(
+        "nftables.affinity-from-the-first-connection",
+        "The time of affinity begins with a client's first connection, and later ones do not begin it again.",
+        Patch("kproxy.backends.nftables.kernel.expressions:_DYNSET_UPDATE", lambda _: _ADD),
+        clauses="affinity.timeout.frees-choice",
         needs_kernel=True,
     ),
 )

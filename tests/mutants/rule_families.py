@@ -287,6 +287,14 @@ def _for_three_hours(match: Match) -> Match:
     return msgspec.structs.replace(match, seconds=10800) if isinstance(match, RecentlySeen) else match
 
 
+def _for_twice_as_long(match: Match) -> Match:
+    return (
+        msgspec.structs.replace(match, seconds=2 * match.seconds)
+        if isinstance(match, RecentlySeen)
+        else match
+    )
+
+
 GUARDS = (
     mutant(
         "affinity.not-asked",
@@ -306,6 +314,13 @@ GUARDS = (
         "affinity.three-hours",
         "Affinity lasts three hours, whatever the Service says.",
         *with_match(Rules(chain=POOLS, target=Jump(ENDPOINT)), _for_three_hours),
+        clauses="affinity.timeout.frees-choice affinity.timeout-change.followed",
+        needs_kernel=True,
+    ),
+    mutant(
+        "affinity.twice-as-long",
+        "Affinity lasts twice as long as the Service says.",
+        *with_match(Rules(chain=POOLS, target=Jump(ENDPOINT)), _for_twice_as_long),
         clauses="affinity.timeout.frees-choice affinity.timeout-change.followed",
         needs_kernel=True,
     ),

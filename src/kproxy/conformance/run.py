@@ -91,7 +91,7 @@ class Progress:
     broken: str = ""
     seconds: float = 0.0
     stuck: dict[tuple[Vantage, str], set[Endpoint]] = field(default_factory=dict)
-    roamed: dict[str, set[Endpoint]] = field(default_factory=dict)
+    roamed: dict[str, dict[tuple[Vantage, Target], set[Endpoint]]] = field(default_factory=dict)
     held: dict[str, Observation] = field(default_factory=dict)
 
 
@@ -365,13 +365,14 @@ def _judge_sticks(progress: Progress, number: int, step: Probe, seen: Sequence[O
 
 
 def _judge_roams(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
-    """The last probe of the name answers for all of them."""
-    met = progress.roamed.setdefault(step.roams, set())
-    met |= _endpoints(seen)
+    """The last probe of the name answers for all of them: not every client may have met one endpoint only."""
+    met = progress.roamed.setdefault(step.roams, {})
+    met.setdefault((step.sender, step.to), set()).update(_endpoints(seen))
     steps = enumerate(progress.instance.case.steps, 1)
     last = max(n for n, other in steps if isinstance(other, Probe) and other.roams == step.roams)
-    if number == last and len(met) == 1:
-        _find(progress, number, step, "several endpoints over time", f"always {_names(met)}")
+    if number == last and all(len(endpoints) == 1 for endpoints in met.values()):
+        same = "; ".join(f"{sender} always {_names(ends)}" for (sender, _), ends in met.items())
+        _find(progress, number, step, "another endpoint over time for some client", same)
 
 
 def _judge_use(progress: Progress, number: int, step: Use, seen: Observation) -> None:

@@ -160,7 +160,7 @@ def _more(step: Step) -> Iterator[str]:
     if step.sticks:
         yield f"one endpoint for all of {step.sticks!r}"
     if step.roams:
-        yield f"several endpoints over all of {step.roams!r}"
+        yield f"for some client another endpoint over all of {step.roams!r}"
     if step.redrawn:
         yield "from another source port for some"
     if step.oversize:

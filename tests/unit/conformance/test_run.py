@@ -295,8 +295,24 @@ def test_who_sticks_is_no_question_where_all_possible_outcomes_are_shown() -> No
 def test_a_client_that_never_roams_is_found_once_at_the_last_probe() -> None:
     late = replace(TO_WEB, roams="client")
     found = only(findings(Scripted(), Apply(WEB), late, Wait(0), late, Wait(0), late))
-    assert (found.step, found.lawful) == (6, "several endpoints over time")
+    assert (found.step, found.lawful) == (6, "another endpoint over time for some client")
     assert findings(Scripted(changing_at_each_step()), Apply(WEB), late, Wait(0), late) == []
+
+
+def test_one_client_that_roams_is_enough_and_two_clients_with_an_endpoint_each_are_not() -> None:
+    late = replace(TO_WEB, roams="all")
+    neighbour = replace(late, sender=pod("a3"))
+    steps = (Apply(WEB), late, neighbour, Wait(0), late, neighbour)
+
+    def each_its_own(instance: Instance, step: Question, _: int) -> Observation:
+        return met(lawful_outcomes(instance, step)[step == neighbour])
+
+    def one_roams(instance: Instance, step: Question, number: int) -> Observation:
+        return turns(instance, step, number) if step == late else each_its_own(instance, step, number)
+
+    turns = changing_at_each_step()
+    assert only(findings(Scripted(each_its_own), *steps)).step == 6
+    assert findings(Scripted(one_roams), *steps) == []
 
 
 # ------------------------------------------------------------------------------ flows

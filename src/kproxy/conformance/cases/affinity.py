@@ -259,61 +259,74 @@ SWITCHED_ON_AND_OFF = case(
     regressions={"R030"},
 )
 
-BRIEF = WEB.but(name="brief", affinity_seconds=4)
+TIMED_PODS = ("a1", "a2", "b1", "b2")
+TIMED = service(
+    "timed",
+    backends=tuple(Backend(on=name, shift=shift) for name in TIMED_PODS for shift in (0, 1)),
+    affinity_seconds=8,
+)
+"""Eight endpoints: that each of eight clients meets the same one twice, though free to choose, happens once in 8^8 times."""
+
+OF_TIMED = delivered_to(*TIMED_PODS) | delivered_to(*TIMED_PODS, shift=1)
+OF_TIMED_REWRITTEN = delivered_to(*TIMED_PODS, source=MASQUERADED) | delivered_to(
+    *TIMED_PODS, source=MASQUERADED, shift=1
+)
+FREED, SHORTER = "affinity.timeout.frees-choice", "affinity.timeout-change.followed"
+
+
+def everyone(*, sticks: str = "", roams: str = "", clauses: tuple[str, ...] = ()) -> tuple[Probe, ...]:
+    """One connection of each of eight clients that are no endpoints."""
+    outside = (client("a"), client("b"), remote("a"), remote("b"), host("a"), host("b"))
+    lawful = {pod("a3"): OF_TIMED, pod("b3"): OF_TIMED, **dict.fromkeys(outside, OF_TIMED_REWRITTEN)}
+    return tuple(
+        Probe(sender=sender, to=TIMED.cluster_ip, expect=expect, sticks=sticks, roams=roams, clauses=clauses)
+        for sender, expect in lawful.items()
+    )
+
+
+TIMED_CLAUSES = (
+    POD_CLAUSES
+    | OUTSIDE_CLAUSES
+    | {"masquerade.cluster-ip.host-rewritten", "slices.merged", "slices.target-port.per-endpoint"}
+)
 
 TIME_STARTS_AGAIN = case(
     "affinity.time-starts-again",
-    "A client that returns before the time is over sticks for longer than that time in all.",
-    Apply(BRIEF),
-    *sticky(pod("a2"), BRIEF.cluster_ip, THREE),
-    *(Wait(2), again(pod("a2"), BRIEF.cluster_ip, THREE)) * 4,
-    clauses=POD_CLAUSES | {STICKS, "affinity.timeout.frees-choice"},
+    "Clients that return before the time is over stick for longer than that time in all.",
+    Apply(TIMED),
+    *everyone(sticks="all"),
+    Wait(4.5),
+    *everyone(sticks="all", clauses=(STICKS,)),
+    Wait(4.5),
+    *everyone(sticks="all", clauses=(STICKS, FREED)),
+    clauses=TIMED_CLAUSES | {STICKS, FREED},
     features=AFFINITY,
-    slow=True,
 )
-
-ALL_PODS = ("a1", "a2", "a3", "b1", "b2", "b3")
-MANY = service(
-    "many",
-    backends=tuple(Backend(on=name, shift=shift) for name in ALL_PODS for shift in (0, 1)),
-    affinity_seconds=1,
-)
-ANY_OF_MANY = delivered_to(*ALL_PODS, source=MASQUERADED) | delivered_to(
-    *ALL_PODS, source=MASQUERADED, shift=1
-)
-LATE = Probe(sender=client("a"), to=MANY.cluster_ip, expect=ANY_OF_MANY, roams="client")
-EXPIRED: tuple[Step, ...] = (Wait(2), LATE) * 7
-"""Connections that come too late, of which the chance to reach one endpoint of twelve is 12^-6."""
-
-MANY_CLAUSES = OUTSIDE_CLAUSES | {
-    "cluster-ip.reaches-ready-endpoint",
-    "slices.merged",
-    "slices.target-port.per-endpoint",
-}
 
 TIME_RUNS_OUT = case(
     "affinity.time-runs-out",
-    "A client that always returns too late does not stick.",
-    Apply(MANY),
-    *EXPIRED,
-    clauses=MANY_CLAUSES | {"affinity.timeout.frees-choice"},
+    "Clients that return when the time is over do not all reach the endpoint that they had.",
+    Apply(TIMED.but(affinity_seconds=2)),
+    *everyone(roams="all"),
+    Wait(3.5),
+    *everyone(roams="all", clauses=(FREED,)),
+    clauses=TIMED_CLAUSES | {FREED},
     features=AFFINITY,
     regressions={"R092"},
-    slow=True,
 )
 
 TIME_IS_CHANGED = case(
     "affinity.time-is-changed",
-    "A shorter time binds a client that sticks already.",
-    Apply(MANY.but(affinity_seconds=HOURS)),
-    *sticky(client("a"), MANY.cluster_ip, ANY_OF_MANY),
-    Apply(MANY),
-    *EXPIRED,
-    clauses=MANY_CLAUSES
-    | {STICKS, "affinity.client-ip.by-original-source", "affinity.timeout-change.followed"},
+    "A shorter time binds clients that stick already, from their next connection on.",
+    Apply(TIMED.but(affinity_seconds=HOURS)),
+    *everyone(),
+    Apply(TIMED.but(affinity_seconds=2)),
+    *everyone(roams="all"),
+    Wait(3.5),
+    *everyone(roams="all", clauses=(SHORTER,)),
+    clauses=TIMED_CLAUSES | {STICKS, SHORTER},
     features=AFFINITY,
     regressions={"R093"},
-    slow=True,
 )
 
 MANY_CLIENTS = case(
