@@ -1,4 +1,4 @@
-"""Connection tracking entries of UDP: list those to given destinations, delete them.
+"""Connection tracking: entries of UDP to given destinations, listed and deleted; which segments this kernel calls invalid.
 
 Raw netlink, for the dump of a busy node has tens of thousands of entries (50,000 in 0.4 s, where a
 general library takes 4 s) and deleting by entry costs microseconds.  Which entries are stale is decided
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
 
+from kproxy import host
 from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason
 from kproxy.net import Address, Family
 from kproxy.netlink import Flag, attribute, attributes, nested, netfilter_header
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 Socket = tuple[Address, int]
 """An address and a port."""
+
+_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal"
+_LOOSE = "net/netfilter/nf_conntrack_tcp_loose"
 
 # linux/netfilter/nfnetlink_conntrack.h
 _GET = 0x101
@@ -47,6 +51,36 @@ _SOURCE = {Family.IPV4: 1, Family.IPV6: 3}
 _DESTINATION = {Family.IPV4: 2, Family.IPV6: 4}
 _PORT = struct.Struct(">H")
 _FLAGS = struct.Struct("=I")
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidDrops:
+    """Where TCP segments in state INVALID are to be dropped: where they are forwarded, and where they reach this node's own processes."""
+
+    forwarded: bool
+    input: bool
+
+
+def invalid_drops() -> InvalidDrops:
+    """What this network namespace's sysctls allow, read now.
+
+    ``nf_conntrack_tcp_be_liberal``: segments out of the window are not INVALID, so nothing is dropped (``ct.invalid-drop``).
+    ``nf_conntrack_tcp_loose`` 0: a connection that is older than its tracking is INVALID as a whole, and is not picked up.
+    Such connections of the node's own processes go on; to forward them was never promised.
+    """
+    liberal = _sysctl(_BE_LIBERAL, "0") != "0"
+    loose = _sysctl(_LOOSE, "1") != "0"
+    return InvalidDrops(forwarded=not liberal, input=loose and not liberal)
+
+
+def _sysctl(name: str, default: str) -> str:
+    """``default`` where connection tracking is not there yet."""
+    try:
+        return host.read_sysctl(name)
+    except HostError as error:
+        if error.reason is not Reason.MISSING:
+            raise
+        return default
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from kproxy.backends.iptables.kernel import (
     find_tools,
     machine_options,
     remove_all,
+    reread,
 )
 from kproxy.backends.iptables.program import program, ruleset
 from kproxy.backends.iptables.rules import PacketCounter, Table
@@ -340,8 +342,15 @@ def test_invalid_packets_pass_where_conntrack_is_liberal(tools: Tools) -> None:
     assert machine_options(tools, 14) == Options(masquerade_mark=0x4000, drop_invalid=True, counters=counters)
     host.write_sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
     assert machine_options(tools, 15) == Options(
-        masquerade_mark=0x8000, drop_invalid=False, counters=counters
+        masquerade_mark=0x8000, drop_invalid=False, drop_invalid_input=False, counters=counters
     )
+
+
+def test_where_tracking_is_not_loose_invalid_packets_reach_the_node(tools: Tools) -> None:
+    before = machine_options(tools, 14)
+    assert reread(before) == before
+    host.write_sysctl("net/netfilter/nf_conntrack_tcp_loose", "0")
+    assert machine_options(tools, 14) == reread(before) == replace(before, drop_invalid_input=False)
 
 
 def test_a_held_lock_is_busy(family: Family, lock: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -307,9 +307,9 @@ def test_a_foreign_table_that_crashes_nft_stops_us_in_nothing(family: Family) ->
 @pytest.mark.parametrize(
     ("damage", "noticed"),
     [
-        ("delete table {} kube-proxy", "table deleted kube-proxy by nft"),
-        ("delete table {0} kube-proxy\nadd table {0} kube-proxy", "table made kube-proxy by nft"),
-        ("flush chain {} kube-proxy nat-prerouting", "rule deleted from nat-prerouting by nft"),
+        ("delete table {} kube-proxy", "table deleted kube-proxy by nft (PID "),
+        ("delete table {0} kube-proxy\nadd table {0} kube-proxy", "table made kube-proxy by nft (PID "),
+        ("flush chain {} kube-proxy nat-prerouting", "rule deleted from nat-prerouting by nft (PID "),
         (
             "flush chain {0} kube-proxy filter-output\ndelete chain {0} kube-proxy filter-output",
             "chain deleted",
@@ -443,7 +443,19 @@ def test_a_kernel_that_is_too_old_is_refused_with_a_reason(
 def test_invalid_packets_pass_where_conntrack_is_liberal() -> None:
     assert machine_options(14) == Options(masquerade_mark=0x4000, drop_invalid=True)
     host.write_sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
-    assert machine_options(15) == Options(masquerade_mark=0x8000, drop_invalid=False)
+    assert machine_options(15) == Options(0x8000, drop_invalid=False, drop_invalid_input=False)
+
+
+@pytest.mark.parametrize("family", list(Family))
+def test_where_tracking_is_not_loose_invalid_packets_reach_the_node(family: Family) -> None:
+    kernel = NftablesKernel(family, machine_options(14))
+    kernel.apply(plan(family))
+    assert listed(family).count("ct state invalid") == 2
+    assert not kernel.reread()
+    host.write_sysctl("net/netfilter/nf_conntrack_tcp_loose", "0")
+    assert kernel.reread()
+    assert kernel.apply(plan(family)).rewritten
+    assert listed(family).count("ct state invalid") == 1, "what is forwarded"
 
 
 def test_a_batch_of_many_megabytes_is_one_transaction() -> None:

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from kproxy import host
 from kproxy.backends.iptables.kernel import IptablesKernel, Variant, find_tools, machine_options
 from kproxy.backends.nftables.kernel import NftablesKernel
+from kproxy.backends.nftables.kernel import machine_options as nftables_options
 from kproxy.lab import namespaces
 from kproxy.lab.namespaces import Namespace
 from kproxy.net import Family
@@ -28,6 +30,7 @@ SOCKETS = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 LOOPBACK = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
 OWN = {Family.IPV4: "192.0.2.1", Family.IPV6: "2001:db8::1"}
 OTHERS = {Family.IPV4: "192.0.2.2", Family.IPV6: "2001:db8::2"}
+LOOSE = "net/netfilter/nf_conntrack_tcp_loose"
 INVALID_IS_DROPPED = """
 table inet control {
     chain input {
@@ -46,7 +49,7 @@ def by_iptables(wanted: Plan, folder: Path) -> None:
 
 
 def by_nftables(wanted: Plan, _: Path) -> None:
-    NftablesKernel(wanted.family).apply(wanted)
+    NftablesKernel(wanted.family, nftables_options(14)).apply(wanted)
 
 
 @dataclass(frozen=True)
@@ -126,3 +129,32 @@ def test_control_it_is_not_heard_where_all_that_is_invalid_is_dropped(
     client.settimeout(AT_ONCE)
     with client, pytest.raises(TimeoutError):
         client.recv(1)
+
+
+def exchange(client: socket.socket, served: socket.socket, within: float) -> None:
+    client.settimeout(within)
+    served.sendall(ANSWER)
+    assert client.recv(len(ANSWER)) == ANSWER
+
+
+@pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+@pytest.mark.parametrize("program", [by_iptables, by_nftables])
+def test_one_that_tracking_does_not_know_goes_on_where_it_is_not_loose(
+    program: Program, family: Family, namespace: Namespace, another: Peer, tmp_path: Path
+) -> None:
+    host.write_sysctl(LOOSE, "0")
+    client, served = connected(family, namespace, another)
+    program(plan(family, numbered(family, 1, 1)), tmp_path)
+    with client, served:
+        exchange(client, served, SOON)
+
+
+@pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+def test_control_it_stalls_where_all_that_is_invalid_is_dropped(
+    family: Family, namespace: Namespace, another: Peer
+) -> None:
+    host.write_sysctl(LOOSE, "0")
+    client, served = connected(family, namespace, another)
+    namespace.run(("nft", "-f", "-"), INVALID_IS_DROPPED)
+    with client, served, pytest.raises(TimeoutError):
+        exchange(client, served, AT_ONCE)

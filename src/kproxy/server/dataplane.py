@@ -103,12 +103,14 @@ class _Iptables:
             IptablesKernel,
             find_tools,
             machine_options,
+            reread,
             without_broken_counters,
         )
 
         tools = find_tools(family)
         self._kernel = IptablesKernel(tools)
         self._options = machine_options(tools, config.iptables.masquerade_bit)
+        self._reread = reread
         self._without_broken_counters = partial(without_broken_counters, tools)
 
     def apply(self, plan: Plan) -> Written:
@@ -141,6 +143,10 @@ class _Iptables:
     def missing(self, *, closely: bool) -> tuple[str, ...]:
         return self._kernel.missing(closely=closely)
 
+    def reread(self) -> bool:
+        known, self._options = self._options, self._reread(self._options)
+        return self._options != known
+
     def forget(self) -> None:
         self._kernel.forget()
 
@@ -170,6 +176,9 @@ class _Nftables:
 
     def missing(self, *, closely: bool) -> tuple[str, ...]:  # noqa: ARG002 - costs next to nothing
         return self._kernel.missing()
+
+    def reread(self) -> bool:
+        return self._kernel.reread()
 
     def forget(self) -> None:
         self._kernel.forget()
@@ -207,6 +216,9 @@ class _Ipvs:
 
     def missing(self, *, closely: bool) -> tuple[str, ...]:
         return self._kernel.missing() if closely else ()
+
+    def reread(self) -> bool:
+        return self._kernel.reread()
 
     def forget(self) -> None:
         self._kernel.forget()
@@ -248,6 +260,9 @@ class _Successor:
 
     def missing(self, *, closely: bool) -> tuple[str, ...]:
         return self._plane.missing(closely=closely)
+
+    def reread(self) -> bool:
+        return self._plane.reread()
 
     def forget(self) -> None:
         self._plane.forget()

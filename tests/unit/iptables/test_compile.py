@@ -262,7 +262,11 @@ def test_large_clusters_have_no_comments_at_single_endpoints_but_keep_those_of_s
 @pytest.mark.parametrize(("drop", "first"), [(True, "INVALID -j DROP"), (False, "0x00008000 -j ACCEPT")])
 def test_options_reach_forwarding_and_masquerade(*, drop: bool, first: str) -> None:
     options = Options(
-        masquerade_mark=0x8000, random_fully=False, drop_invalid=drop, health_check_ports=(32000,)
+        masquerade_mark=0x8000,
+        random_fully=False,
+        drop_invalid=drop,
+        drop_invalid_input=drop,
+        health_check_ports=(32000,),
     )
     plan = plan_of()
     assert lines(plan, "KUBE-FORWARD", Table.FILTER, options)[0].endswith(first)

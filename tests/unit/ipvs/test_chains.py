@@ -22,7 +22,7 @@ def test_packets_from_loopback_addresses_pass_by(family: Family, loopback: str) 
 def test_invalid_segments_reach_no_process_of_the_node_unless_tracking_is_liberal() -> None:
     """``ct.liberal``; https://github.com/kubernetes/kubernetes/issues/117924"""
     strict, liberal = (
-        ruleset(ChainContext(Family.IPV4, None, Masquerade.NEVER, Options(drop_invalid=drops))).chains
+        ruleset(ChainContext(Family.IPV4, None, Masquerade.NEVER, Options(drop_invalid_input=drops))).chains
         for drops in (True, False)
     )
     drop = "! -i lo -p tcp -m tcp --tcp-flags FIN,RST NONE -m conntrack --ctstate INVALID -j DROP"

@@ -49,14 +49,17 @@ class Options:
 
     ``masquerade_mark`` is one bit (``masq.bit``).  ``random_fully``: does this iptables know the
     option (``masq.port-random``)?  ``drop_invalid`` is False where the sysctl
-    ``nf_conntrack_tcp_be_liberal`` is set (``ct.invalid-drop``); invalid segments of TCP that neither end nor reset and
-    came from elsewhere do not reach the node's own processes either (https://github.com/kubernetes/kubernetes/issues/117924).
+    ``nf_conntrack_tcp_be_liberal`` is set (``ct.invalid-drop``).  ``drop_invalid_input``: invalid segments of TCP that
+    neither end nor reset and came from elsewhere do not reach the node's own processes either
+    (https://github.com/kubernetes/kubernetes/issues/117924); False also where ``nf_conntrack_tcp_loose`` is 0, for then
+    every connection that is older than its tracking is invalid.
     ``health_check_ports`` are node ports to accept in INPUT whatever its policy.  ``counters`` are those that the kernel has.
     """
 
     masquerade_mark: int = 0x4000
     random_fully: bool = True
     drop_invalid: bool = True
+    drop_invalid_input: bool = True
     health_check_ports: tuple[int, ...] = ()
     counters: frozenset[PacketCounter] = frozenset()
 
@@ -107,7 +110,7 @@ def constant_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
         Rule(Accept(), (known,), "kubernetes forwarding conntrack rule"),
     )
     segment = (InInterface("lo", negated=True), Transport(Protocol.TCP), GoesOn(), *_invalid(options))
-    to_the_node = [Rule(Drop(), segment)] if options.drop_invalid else []
+    to_the_node = [Rule(Drop(), segment)] if options.drop_invalid_input else []
     health = [
         Rule(Accept(), (Transport(Protocol.TCP, port),), "health check node port")
         for port in options.health_check_ports

@@ -58,11 +58,14 @@ SHORTCUT_MARK, SHORTCUT_MASK = 0x4B00_0000, 0xFF00_0000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What configuration and machine decide (``masq.bit``, ``masq.port-random``, ``ct.invalid-drop``)."""
+    """What configuration and machine decide (``masq.bit``, ``masq.port-random``, ``ct.invalid-drop``).
+
+    ``drop_invalid_input``: invalid segments from elsewhere do not reach the node's own processes.
+    """
 
     masquerade_mark: int = 0x4000
     random_fully: bool = True
-    drop_invalid: bool = True
+    drop_invalid_input: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,7 @@ class _Writer:
         """
         from_elsewhere, invalid = InInterface("lo", negated=True), Conntrack(State.INVALID)
         segment = from_elsewhere, OfProtocol(Protocol.TCP), GoesOn(), invalid
-        return (Rule(Verdict.DROP, segment),) if self._options.drop_invalid else ()
+        return (Rule(Verdict.DROP, segment),) if self._options.drop_invalid_input else ()
 
     def _forward(self) -> tuple[Rule, ...]:
         mark = self._options.masquerade_mark

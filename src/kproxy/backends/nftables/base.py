@@ -70,13 +70,16 @@ BEFORE_DSTNAT = DSTNAT - 10
 class Options:
     """What neither the cluster nor a Service decides.
 
-    ``drop_invalid``: a segment that connection tracking calls invalid, as it would reach the client untranslated, goes
-    no further, neither to pods and clients outside (``ct.invalid-drop``) nor, from elsewhere, to the node's own processes
-    (https://github.com/kubernetes/kubernetes/issues/117924); off where the kernel was told to be liberal.
+    ``drop_invalid``: a segment that connection tracking calls invalid, as it would reach the client untranslated, is not
+    forwarded to pods and clients outside (``ct.invalid-drop``); off where the kernel is liberal.  ``drop_invalid_input``:
+    from elsewhere it does not reach the node's own processes either
+    (https://github.com/kubernetes/kubernetes/issues/117924); off also where tracking is not loose, for then every
+    connection that is older than its tracking is invalid.
     """
 
     masquerade_mark: int = 0x4000
     drop_invalid: bool = True
+    drop_invalid_input: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,9 +302,9 @@ def _checks(context: Context) -> Iterator[Chain]:
 def _hooked(options: Options) -> Iterator[Chain]:
     why = "would not be translated back"
     segment = InInterface("lo", negated=True), OfProtocol(Protocol.TCP), GoesOn(), IsInvalid()
-    first = {
-        HookPoint.INPUT: (Rule((*segment, Drop()), why),),
-        HookPoint.FORWARD: (Rule((IsInvalid(), Drop()), why),),
+    dropped = {
+        HookPoint.INPUT: (Rule((*segment, Drop()), why),) if options.drop_invalid_input else (),
+        HookPoint.FORWARD: (Rule((IsInvalid(), Drop()), why),) if options.drop_invalid else (),
     }
     for point in (HookPoint.PREROUTING, HookPoint.OUTPUT):
         rule = Rule((IsNew(), Jump(names.FIREWALL_CHECK)))
@@ -318,8 +321,7 @@ def _hooked(options: Options) -> Iterator[Chain]:
         (HookPoint.FORWARD, (names.SERVICE_ENDPOINTS_CHECK, names.CLUSTER_IPS_CHECK)),
         (HookPoint.OUTPUT, (names.SERVICE_ENDPOINTS_CHECK, names.CLUSTER_IPS_CHECK)),
     ):
-        dropped = first.get(point, ()) if options.drop_invalid else ()
-        rules = (*dropped, *(Rule((IsNew(), Jump(check))) for check in checks))
+        rules = (*dropped.get(point, ()), *(Rule((IsNew(), Jump(check))) for check in checks))
         yield Chain(f"filter-{point.value}", rules, Hook(Kind.FILTER, point, FILTER))
 
 

@@ -5,6 +5,7 @@ from kproxy.backends.iptables.kernel.programmer import (
     IptablesKernel,
     machine_options,
     remove_all,
+    reread,
     without_broken_counters,
 )
 from kproxy.backends.iptables.kernel.tools import Tools, Variant, find_tools
@@ -17,5 +18,6 @@ __all__ = [
     "find_tools",
     "machine_options",
     "remove_all",
+    "reread",
     "without_broken_counters",
 ]

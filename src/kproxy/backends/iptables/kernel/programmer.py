@@ -21,7 +21,7 @@ from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Rewrite, d
 from kproxy.backends.iptables.kernel import accounting
 from kproxy.backends.iptables.program import program
 from kproxy.backends.iptables.rules import Jump, PacketCounter, Table, specification
-from kproxy.host import HostError, Reason
+from kproxy.conntrack import invalid_drops
 from kproxy.plan.growing import Growing
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     _Chains = Mapping[Table, frozenset[ChainName]]
 
-_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal"
 _ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet"
 
 
@@ -250,18 +249,20 @@ def _hooks(context: Context) -> tuple[HookRules, ...]:
 
 def machine_options(tools: Tools, masquerade_bit: int) -> Options:
     """The options that this machine decides (``ct.invalid-drop``, ``masq.port-random``), read now; makes counters."""
-    try:
-        liberal = host.read_sysctl(_BE_LIBERAL) != "0"
-    except HostError as error:
-        if error.reason is not Reason.MISSING:
-            raise
-        liberal = False
+    drops = invalid_drops()
     return base.Options(
         1 << masquerade_bit,
         random_fully=tools.random_fully,
-        drop_invalid=not liberal,
+        drop_invalid=drops.forwarded,
+        drop_invalid_input=drops.input,
         counters=accounting.ensure(PacketCounter),
     )
+
+
+def reread(options: Options) -> Options:
+    """The same options, with what the machine may decide otherwise while we run."""
+    drops = invalid_drops()
+    return replace(options, drop_invalid=drops.forwarded, drop_invalid_input=drops.input)
 
 
 def without_broken_counters(tools: Tools, options: Options) -> Options:

@@ -15,10 +15,10 @@ from kproxy.backends.ipvs.compile import STICKY_SCHEDULERS
 from kproxy.backends.ipvs.diff import RemoveServer, SetServer
 from kproxy.backends.ipvs.kernel.virtual import Ipvs, has_scheduler
 from kproxy.backends.ipvs.rules import AddressKey, Server
+from kproxy.conntrack import invalid_drops
 from kproxy.host import HostError, Reason
 from kproxy.net import Family, Protocol
 
-_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal"
 _SETTINGS = {
     "net/ipv4/vs/conntrack": "1",
     "net/ipv4/vs/expire_nodest_conn": "1",
@@ -46,13 +46,7 @@ def set_up(*, strict_arp: bool) -> None:
 
 def options(masquerade_bit: int, *, random_fully: bool) -> Options:
     """``ct.invalid-drop``, ``masq.port-random``, read now."""
-    try:
-        liberal = host.read_sysctl(_BE_LIBERAL) != "0"
-    except HostError as error:
-        if error.reason is not Reason.MISSING:
-            raise
-        liberal = False
-    return Options(1 << masquerade_bit, random_fully=random_fully, drop_invalid=not liberal)
+    return Options(1 << masquerade_bit, random_fully=random_fully, drop_invalid_input=invalid_drops().input)
 
 
 def check_scheduler(ipvs: Ipvs, scheduler: str, family: Family) -> None:

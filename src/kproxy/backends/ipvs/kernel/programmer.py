@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from kproxy.backends.ipvs.chains import Options, mark_masks
@@ -35,6 +35,7 @@ from kproxy.backends.ipvs.kernel.virtual import Ipvs
 from kproxy.backends.ipvs.names import DEVICE, Set, set_name
 from kproxy.backends.ipvs.program import Program, delta, program
 from kproxy.backends.ipvs.rules import AddressKey, Key, MarkKey, Member
+from kproxy.conntrack import invalid_drops
 from kproxy.host import HostError
 from kproxy.net import Address, Family, Network, Protocol, text_of
 from kproxy.plan import Plan
@@ -118,6 +119,11 @@ class IpvsKernel:
     def close(self) -> None:
         """Close the socket; nothing else may be called any more."""
         self._ipvs.close()
+
+    def reread(self) -> bool:
+        """Read again what this machine decides; whether that changed, and the chains are to be written again."""
+        known, self._options = self._options, replace(self._options, drop_invalid_input=invalid_drops().input)
+        return self._options != known
 
     def forget(self) -> None:
         """Believe nothing of the kernel any more: the next `apply` reads it and corrects what differs."""

@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
 from kproxy import host
@@ -32,6 +32,7 @@ from kproxy.backends.nftables.kernel.batch import Answer, Nftables, list_items
 from kproxy.backends.nftables.program import Program, program
 from kproxy.backends.nftables.render import Renderer
 from kproxy.backends.nftables.rules import TABLE, ElementKey
+from kproxy.conntrack import invalid_drops
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.netlink import attribute, attributes, netfilter_header
@@ -43,7 +44,6 @@ OLDEST_KERNEL = (5, 13)
 
 SKIP_KERNEL_CHECK = "KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"
 
-_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal"
 _ANY_FAMILY = 0xFFFFFFFE
 _FIRST_PORT = secrets.randbits(30) << 1 | 1 << 31
 _PORT = {family: _FIRST_PORT + number for number, family in enumerate(Family)}
@@ -102,6 +102,15 @@ class NftablesKernel:
                 elements = self._commit(nftables, Rewrite(desired, self._clients(nftables)))
         self._believed, self._leftovers = desired, transaction.leftovers
         return Applied(rewritten, elements or 0, time.monotonic() - started, refused)
+
+    def reread(self) -> bool:
+        """Read again what this machine decides; whether that changed, and the table is to be written again."""
+        drops = invalid_drops()
+        known, self._options = (
+            self._options,
+            replace(self._options, drop_invalid=drops.forwarded, drop_invalid_input=drops.input),
+        )
+        return self._options != known
 
     def forget(self) -> None:
         """Believe nothing of the kernel any more: the next `apply` writes everything."""
@@ -221,13 +230,8 @@ def check_kernel() -> None:
 
 def machine_options(masquerade_bit: int) -> Options:
     """The options that this machine decides (``ct.invalid-drop``, ``ct.liberal``), read now."""
-    try:
-        liberal = host.read_sysctl(_BE_LIBERAL) != "0"
-    except HostError as error:
-        if error.reason is not Reason.MISSING:
-            raise
-        liberal = False
-    return Options(1 << masquerade_bit, drop_invalid=not liberal)
+    drops = invalid_drops()
+    return Options(1 << masquerade_bit, drop_invalid=drops.forwarded, drop_invalid_input=drops.input)
 
 
 def remove_table(family: Family) -> None:
