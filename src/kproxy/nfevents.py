@@ -26,7 +26,7 @@ NFPROTO = {Family.IPV4: 2, Family.IPV6: 10}
 _GROUP = 7
 _SUBSYSTEM = 10 << 8
 _NEW_GENERATION = _SUBSYSTEM | 15
-_GENERATION_PROCESS = 3
+_GENERATION_PROCESS_ID, _GENERATION_PROCESS = 2, 3
 _HEADER = 4
 _TABLE = 1
 _NAMED = 5
@@ -54,7 +54,7 @@ _OF_TABLES = frozenset({Kind.NEW_TABLE, Kind.DELETE_TABLE})
 
 
 class Change(NamedTuple):
-    """``name`` is the chain, set or table that was changed, ``body`` all the kernel tells, ``by`` the name of the program."""
+    """``name`` is the chain, set or table that was changed, ``body`` all the kernel tells, ``by`` the program's name and process ID."""
 
     kind: Kind
     family: Family
@@ -159,7 +159,9 @@ def _change(number: int, payload: memoryview) -> Change | None:
 
 def _process(data: bytes) -> str:
     found = attributes(next(iter(messages(data))).payload[_HEADER:])
-    return _text(found.get(_GENERATION_PROCESS, memoryview(b"")))
+    name = _text(found.get(_GENERATION_PROCESS, memoryview(b"")))
+    number = found.get(_GENERATION_PROCESS_ID)
+    return f"{name} (PID {int.from_bytes(number)})" if name and number else name
 
 
 def _text(payload: memoryview) -> str:

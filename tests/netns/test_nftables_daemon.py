@@ -1,4 +1,4 @@
-"""The daemon in nftables mode: what the API server says of ServiceCIDRs is followed within a second."""
+"""The daemon in nftables mode: ServiceCIDRs are followed within a second; two daemons do not undo each other's rules for ever."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
+from kproxy.backends.nftables.kernel import wire
+from kproxy.backends.nftables.kernel.batch import Nftables
 from kproxy.conformance.bind import instances
 from kproxy.conformance.case import DEFAULT, Apply, Probe, case, delivered_to, pod, service
-from kproxy.conformance.subject import load
+from kproxy.conformance.subject import Program, load
 from kproxy.conformance.surroundings import service_cidr_document
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.conformance.world import World
 from kproxy.lab.apiserver import Kind
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables, run_in
+from kproxy.netlink import attributes
 
 SOON = 1.0
 """Seconds."""
+
+WATCHED, MOST_TRANSACTIONS = 8.0, 2 * 2 * 4
+"""Seconds, and as many transactions as two families of two daemons can need: repairs are at 0, 1, 3 and 7 s."""
 
 WEB = service("web", "a1")
 
@@ -55,6 +62,14 @@ async def seconds_until(bed: NetnsTestbed, word: str, reached: Callable[[str], b
     return time.monotonic() - started
 
 
+def transactions(bed: NetnsTestbed) -> int:
+    """How many node a's nf_tables has had."""
+    with bed.lab.network["a"].entered(), Nftables() as nftables:
+        found = nftables.get(wire.GET_GENERATION)
+        assert found is not None
+        return int.from_bytes(attributes(found)[1])
+
+
 def test_a_service_cidr_that_comes_or_goes_is_followed_at_once() -> None:
     async def change() -> None:
         async with lab() as bed:
@@ -69,3 +84,26 @@ def test_a_service_cidr_that_comes_or_goes_is_followed_at_once() -> None:
             assert "10.96.0.0/16" in await table(bed, "ip")
 
     asyncio.run(change())
+
+
+def test_two_daemons_on_a_node_do_not_rewrite_each_others_rules_for_ever() -> None:
+    """One is left running when another is installed, or is surged by a DaemonSet."""
+
+    async def count() -> tuple[int, str]:
+        kproxy = load("kproxy")
+        names = ("first", "second")
+        both = tuple(Program(name=name, command=kproxy.command) for name in names)
+        (instance, *_) = instances([case("nftables.daemon", "It answers.", Apply(WEB), clauses=set())])
+        twice = replace(kproxy, command=(), processes=both)
+        async with opener(twice, "nftables", Xtables.NFT)(DEFAULT, [instance]) as bed:
+            assert isinstance(bed, NetnsTestbed)
+            await bed.change(World(instance).change(Apply(WEB)))
+            await bed.settle()
+            before = transactions(bed)
+            await asyncio.sleep(WATCHED)
+            return transactions(bed) - before, bed.proxies.log("a").read_text()
+
+    done, log = asyncio.run(count())
+    assert 0 < done <= MOST_TRANSACTIONS
+    assert "somebody changed our rules, writing all again in" in log
+    assert "(PID " in log

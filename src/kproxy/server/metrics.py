@@ -20,6 +20,8 @@ from kproxy.server.config import Mode
 from kproxy.server.sync import Written
 
 PREFIX = "kubeproxy_"
+OWN_PREFIX = "kproxy_"
+"""Of what kube-proxy does not count."""
 
 SYNC_BUCKETS = tuple(0.001 * 2**n for n in range(15))
 """Seconds: 1 ms to 16 s."""
@@ -50,6 +52,7 @@ class Metric:
     labels: tuple[str, ...] = ("ip_family",)
     modes: frozenset[str] = EVERY
     buckets: tuple[float, ...] = ()
+    prefix: str = PREFIX
 
 
 TABLE = (
@@ -124,6 +127,12 @@ TABLE = (
         buckets=SYNC_BUCKETS,
     ),
     Metric(Counter, "conntrack_reconciler_deleted_entries_total", "Stale connections removed"),
+    Metric(
+        Counter,
+        "foreign_rule_changes_total",
+        "Times another program was found to have changed the rules of this proxy, which were then written again",
+        prefix=OWN_PREFIX,
+    ),
     Metric(Counter, "proxy_healthz_total", "Answers of /healthz", labels=("code",)),
     Metric(Counter, "proxy_livez_total", "Answers of /livez", labels=("code",)),
 )
@@ -203,6 +212,10 @@ class FamilyMetrics:
         self._observe("conntrack_reconciler_sync_duration_seconds", seconds)
         self._add("conntrack_reconciler_deleted_entries_total", removed)
 
+    def damaged(self) -> None:
+        """Somebody else changed what was written."""
+        self._add("foreign_rule_changes_total", 1)
+
     def _written(self, written: Written) -> None:
         if written.refused:
             self._add("sync_proxy_rules_nftables_sync_failures_total", 1)
@@ -220,7 +233,7 @@ class FamilyMetrics:
 
 def _make(metric: Metric, registry: CollectorRegistry) -> Instrument:
     """Each text begins as kube-proxy's do: none of these names is promised for ever."""
-    name, text = PREFIX + metric.name, f"[ALPHA] {metric.text}"
+    name, text = metric.prefix + metric.name, f"[ALPHA] {metric.text}"
     if metric.kind is Histogram:
         return Histogram(name, text, metric.labels, registry=registry, buckets=metric.buckets)
     return metric.kind(name, text, metric.labels, registry=registry)

@@ -18,6 +18,16 @@ class Action(enum.Enum):
     SYNC = "sync"
     CHECK = "check"
     """Look whether the kernel still holds what was written."""
+    REPAIR = "repair"
+    """Write all again, since somebody else changed it."""
+
+
+FIRST_REPAIR_WAIT, LONGEST_REPAIR_WAIT = 1.0, 60.0
+"""Seconds between two repairs, of which the first did not last; doubled for each further one."""
+
+REPAIR_LASTED = 2 * LONGEST_REPAIR_WAIT
+"""A repair that nobody undid for so many seconds did last.  Twice the longest wait: two proxies that undo each other's
+rules each wait so long, and must not take the other's wait for peace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,12 @@ class Pacer:
     """When the kernel was last looked at; a first sync counts."""
     wanted: float | None = None
     """Since when a sync is wanted for another reason than a change of the cluster."""
+    damaged: float | None = None
+    """Since when the kernel is known to hold what somebody else wrote."""
+    repaired: float | None = None
+    """When that was last repaired."""
+    repairs: int = 0
+    """Repairs in a row that did not last."""
 
     def due(self, pending: Pending | None) -> Due:
         """What to do next, given the changes that wait."""
@@ -69,22 +85,44 @@ class Pacer:
         sync = min(
             (at for at in (self._change(pending), self.wanted, self._retry()) if at is not None), default=None
         )
-        if sync is None:
-            return check
-        sync = max(sync, self._earliest())
-        return check if check.at < sync else Due(sync, Action.SYNC)
+        candidates = [check]
+        if sync is not None:
+            candidates.append(Due(max(sync, self._earliest()), Action.SYNC))
+        if self.damaged is not None:
+            candidates.append(Due(max(self.repair_at, self._earliest()), Action.REPAIR))
+        return min(reversed(candidates), key=lambda due: due.at)
 
     def want(self, now: float) -> Pacer:
         """A sync is wanted, as soon as may be."""
         return self if self.wanted is not None else replace(self, wanted=now)
 
+    def found_damage(self, now: float) -> Pacer:
+        """Somebody else changed what was written; a repair is due, the later the more of them did not last."""
+        if self.damaged is not None:
+            return self
+        lasted = self.repaired is None or now - self.repaired > REPAIR_LASTED
+        return replace(self, damaged=now, repairs=0 if lasted else self.repairs)
+
+    @property
+    def repair_at(self) -> float:
+        """When the damage is to be repaired; never, where there is none."""
+        if self.damaged is None:
+            return float("inf")
+        if self.repaired is None or not self.repairs:
+            return self.damaged
+        wait = min(LONGEST_REPAIR_WAIT, FIRST_REPAIR_WAIT * 2.0 ** min(self.repairs - 1, 30))
+        return max(self.damaged, self.repaired + wait)
+
     def looked(self, now: float) -> Pacer:
         """The kernel was looked at."""
         return replace(self, checked=now)
 
-    def wrote(self, now: float) -> Pacer:
-        """A sync ended well, and wrote to the kernel."""
-        return replace(self.idled(now), ended=now)
+    def wrote(self, now: float, *, full: bool = False) -> Pacer:
+        """A sync ended well, and wrote to the kernel; ``full``: everything, so that whatever was damaged is repaired."""
+        wrote = replace(self.idled(now), ended=now)
+        if not full or self.damaged is None:
+            return wrote
+        return replace(wrote, damaged=None, repaired=now, repairs=self.repairs + 1)
 
     def idled(self, now: float) -> Pacer:
         """A sync ended well and had nothing to write: it delays no other."""

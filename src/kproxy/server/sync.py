@@ -64,6 +64,9 @@ class Dataplane(Protocol):
     def missing(self, *, closely: bool) -> tuple[str, ...]:
         """What somebody else changed since the last `apply`, as far as can be told; ``closely``: it may cost something."""
 
+    def reread(self) -> bool:
+        """Read again what the machine decides, such as sysctls; whether it changed what is to be written."""
+
     def forget(self) -> None:
         """Believe nothing of the kernel: the next `apply` writes everything."""
 
@@ -93,6 +96,9 @@ class Observer(Protocol):
     def cleaned(self, seconds: float, removed: int) -> None:
         """Stale connections were looked for."""
 
+    def damaged(self) -> None:
+        """Somebody else changed what was written."""
+
 
 class Unobserved:
     """An `Observer` that does not look."""
@@ -107,6 +113,9 @@ class Unobserved:
         """Nothing."""
 
     def cleaned(self, seconds: float, removed: int) -> None:
+        """Nothing."""
+
+    def damaged(self) -> None:
         """Nothing."""
 
 
@@ -188,10 +197,22 @@ class FamilySync:
         now = self.clock()
         if due.at > now:
             feed.wait(pending, due.at - now)
-        elif due.action is Action.SYNC:
-            self._sync()
         else:
-            self._check()
+            self._do(due.action)
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Action.CHECK:
+                self._check()
+            case Action.SYNC:
+                self._sync()
+            case Action.REPAIR:
+                self._forget()
+                self._sync()
+
+    def _forget(self) -> None:
+        self._applied = None
+        self.dataplane.forget()
 
     def _sync(self) -> None:
         started = self.clock()
@@ -237,8 +258,7 @@ class FamilySync:
 
     def _failed(self, started: float, *, full: bool) -> None:
         self.observer.attempted(self.clock() - started, full=full)
-        self._applied = None
-        self.dataplane.forget()
+        self._forget()
         self._pacer = self._pacer.failed(self.clock())
 
     def _succeeded(self, written: Written | None, seconds: float) -> None:
@@ -251,7 +271,7 @@ class FamilySync:
         if written is None:
             self._pacer = self._pacer.idled(now)
             return
-        self._pacer = self._pacer.wrote(now)
+        self._pacer = self._pacer.wrote(now, full=written.full)
         self._clean_due = True
         self._clean()
         log.info("%s: synced in %.3f s: %s", self.family.value, seconds, written.text)
@@ -287,26 +307,39 @@ class FamilySync:
         self._told = current
 
     def _check(self) -> None:
-        """``life.canary``, ``np.addresses.reread``, ``life.max-sync``."""
+        """``life.canary``, ``np.addresses.reread``, ``ct.invalid-drop``, ``life.max-sync``."""
         now = self.clock()
         self._pacer = self._pacer.looked(now)
         self._clean()
         self._announce()
         try:
             missing = self.dataplane.missing(closely=self._closely(now))
+            reread = self.dataplane.reread()
             settings = self.settings(self.store.cluster())
         except HostError as error:
             log.warning("%s: could not look at the kernel: %s", self.family.value, error)
             return
         if missing:
-            log.warning(
-                "%s: somebody changed our rules, writing all again: %s", self.family.value, "; ".join(missing)
-            )
-        if missing or now - self._rewritten_at >= FULL_SYNC_SECONDS:
-            self._applied = None
-            self.dataplane.forget()
+            self._damaged(now, missing)
+        if reread or now - self._rewritten_at >= FULL_SYNC_SECONDS:
+            self._forget()
         if self._applied is None or settings != self._settings:
             self._pacer = self._pacer.want(now)
+
+    def _damaged(self, now: float, what: tuple[str, ...]) -> None:
+        """``life.canary``; repairs that do not last are made ever more seldom, or two proxies would do nothing else."""
+        if self._pacer.damaged is not None:
+            return
+        self.observer.damaged()
+        self._pacer = self._pacer.found_damage(now)
+        wait = self._pacer.repair_at - now
+        when = (
+            f"writing all again in {wait:.0f} s, as the last {self._pacer.repairs} repairs did not last;"
+            " does another service proxy run on this node?"
+            if wait > 0
+            else "writing all again"
+        )
+        log.warning("%s: somebody changed our rules, %s: %s", self.family.value, when, "; ".join(what))
 
     def _closely(self, now: float) -> bool:
         """Whether it is time for a look that costs something: every syncPeriod."""

@@ -30,6 +30,9 @@ class Plane:
     def missing(self, **_: bool) -> tuple[str, ...]:
         return ()
 
+    def reread(self) -> bool:
+        return False
+
     def forget(self) -> None:
         pass
 

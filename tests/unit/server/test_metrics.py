@@ -29,6 +29,7 @@ EVERYWHERE = {
     "kubeproxy_conntrack_reconciler_deleted_entries": ("counter", {"ip_family"}),
     "kubeproxy_proxy_healthz": ("counter", {"code"}),
     "kubeproxy_proxy_livez": ("counter", {"code"}),
+    "kproxy_foreign_rule_changes": ("counter", {"ip_family"}),
 }
 PARTIAL = {
     "kubeproxy_sync_full_proxy_rules_duration_seconds": ("histogram", {"ip_family"}),
@@ -61,6 +62,7 @@ def exercised(mode: str) -> Metrics:
         one.refused(full=False)
         one.applied(Written("", rules={"filter": Rules(1, 2), "nat": Rules(3, 4)}), (time.time() - 7.5,))
         one.cleaned(0.01, 2)
+        one.damaged()
     for path in ("/healthz", "/livez"):
         metrics.probed(path, HTTPStatus.OK)
         metrics.probed(path, HTTPStatus.SERVICE_UNAVAILABLE)
@@ -68,7 +70,7 @@ def exercised(mode: str) -> Metrics:
 
 
 def families_of(metrics: Metrics) -> dict[str, Metric]:
-    return {m.name: m for m in metrics.registry.collect() if m.name.startswith("kubeproxy_")}
+    return {m.name: m for m in metrics.registry.collect() if m.name.startswith(("kubeproxy_", "kproxy_"))}
 
 
 @pytest.mark.parametrize("mode", BY_MODE)
@@ -165,6 +167,16 @@ def test_stale_connections_are_counted_and_the_search_timed() -> None:
     four.cleaned(0.5, 0)
     assert value(metrics, "conntrack_reconciler_sync_duration_seconds_count") == 2
     assert value(metrics, "conntrack_reconciler_deleted_entries_total") == 3
+
+
+def test_changes_of_somebody_else_are_counted() -> None:
+    metrics = Metrics("nftables")
+    metrics.family(Family.IPV4).damaged()
+    counted = [
+        metrics.registry.get_sample_value("kproxy_foreign_rule_changes_total", {"ip_family": family.value})
+        for family in Family
+    ]
+    assert counted == [1, None]
 
 
 def test_probes_are_counted_by_code() -> None:

@@ -39,6 +39,9 @@ class Kernel:
     def begin(self, plans: Growing[Plan]) -> Written:
         return self.apply(plans.whole())
 
+    def reread(self) -> bool:
+        return False
+
     def missing(self, **_: bool) -> tuple[str, ...]:
         return ()
 

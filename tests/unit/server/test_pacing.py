@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy.server.pacing import Action, Due, Pace, Pacer
+from kproxy.server.pacing import REPAIR_LASTED, Action, Due, Pace, Pacer
 from kproxy.server.store import Pending
 
 PACE = Pace(shortest=1.0, longest=30.0, quiet=0.01, patience=0.03, first_retry=0.5)
@@ -81,6 +81,53 @@ def test_what_is_wanted_is_done_as_soon_as_the_shortest_period_allows() -> None:
     assert NEW.wrote(100.0).want(100.5).due(None) == Due(101.0, Action.SYNC)
     assert NEW.wrote(100.0).want(120.0).due(None) == Due(120.0, Action.SYNC)
     assert NEW.wrote(100.0).want(120.0).wrote(120.1).looked(120.2).due(None).action is Action.CHECK
+
+
+def repairs(undone_after: float, count: int) -> list[float]:
+    """When all is written again while somebody undoes each repair so many seconds later."""
+    pacer, now, times = NEW.wrote(0.0, full=True), 0.0, []
+    for _ in range(count):
+        now += undone_after
+        pacer = pacer.found_damage(now)
+        now = pacer.repair_at
+        times.append(now)
+        pacer = pacer.wrote(now, full=True)
+    return times
+
+
+def test_the_first_damage_is_repaired_at_once() -> None:
+    assert NEW.wrote(100.0).found_damage(110.0).due(None) == Due(110.0, Action.REPAIR)
+
+
+def test_repairs_that_do_not_last_back_off_to_a_minute() -> None:
+    times = repairs(0.0, 12)
+    waits = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0, 60.0, 60.0]
+
+
+def test_repairs_that_last_are_made_at_once_however_many_there_were() -> None:
+    assert repairs(REPAIR_LASTED + 1, 4) == [121.0, 242.0, 363.0, 484.0]
+
+
+def test_two_proxies_that_undo_each_other_do_so_twice_a_minute_in_the_end() -> None:
+    first, second = NEW.wrote(0.0, full=True), NEW.wrote(0.0, full=True).found_damage(0.0)
+    now, rewrites = 0.0, []
+    while now < 1200:
+        now = max(now, second.repair_at)
+        second = second.wrote(now, full=True)
+        rewrites.append(now)
+        first, second = second, first.found_damage(now)
+    assert len([at for at in rewrites if at <= 10]) <= 8
+    assert len([at for at in rewrites if 600 <= at < 1200]) <= 21
+
+
+def test_changes_are_written_while_a_repair_waits_and_do_not_end_the_wait() -> None:
+    pacer = NEW.found_damage(100.0).wrote(100.0, full=True).found_damage(100.5).looked(100.5)
+    assert pacer.due(None) == Due(101.0, Action.REPAIR)
+    pacer = pacer.found_damage(100.5).wrote(101.0, full=True).found_damage(101.1).looked(101.1)
+    assert pacer.due(one(101.5)) == Due(102.0, Action.SYNC)
+    assert pacer.wrote(102.0).due(None) == Due(103.0, Action.REPAIR)
+    assert pacer.wrote(102.0, full=True).looked(102.0).due(None).action is Action.CHECK
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.booleans()), min_size=1, max_size=40))

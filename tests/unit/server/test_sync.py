@@ -40,12 +40,15 @@ class Kernel:
     gone: tuple[str, ...] = ()
     looks: list[bool] = field(default_factory=list)
     grown: list[Plan] = field(default_factory=list)
+    contested: bool = False
+    """Whether somebody changes what is written as soon as it is."""
+    sysctls_changed: bool = False
 
     def apply(self, plan: Plan) -> Written:
         if self.trouble is not None:
             raise self.trouble
         self.plans.append(plan)
-        self.gone = ()
+        self.gone = ("chain X",) if self.contested else ()
         return Written("something")
 
     def begin(self, plans: Growing[Plan]) -> Written:
@@ -55,6 +58,10 @@ class Kernel:
     def missing(self, *, closely: bool) -> tuple[str, ...]:
         self.looks.append(closely)
         return self.gone
+
+    def reread(self) -> bool:
+        changed, self.sysctls_changed = self.sysctls_changed, False
+        return changed
 
     def forget(self) -> None:
         self.forgotten += 1
@@ -295,6 +302,39 @@ def test_rules_that_were_taken_away_are_written_again_within_the_sync_period(dae
     assert len(daemon.kernel.plans) == 2
 
 
+def test_repairs_that_do_not_last_are_made_ever_more_seldom_and_each_is_counted_and_logged(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    watching = daemon.sync.observer = Watching()
+    daemon.sync.pace = replace(PACE, look=0.5)
+    daemon.sync._pacer = Pacer(pace=daemon.sync.pace)
+    daemon.kernel.contested, daemon.kernel.gone = True, ("chain X",)
+    daemon.until(60)
+    assert 5 <= len(daemon.kernel.plans) <= 9, "without a pause it were 60"
+    assert 5 <= watching.heard.count(("damaged",)) <= 9
+    assert (
+        "in 16 s, as the last 5 repairs did not last; does another service proxy run on this node?: chain X"
+        in (caplog.text)
+    )
+
+
+def test_a_change_is_written_at_once_while_a_repair_waits(daemon: Daemon) -> None:
+    daemon.sync.pace = replace(PACE, look=0.5)
+    daemon.sync._pacer = Pacer(pace=daemon.sync.pace)
+    daemon.kernel.contested, daemon.kernel.gone = True, ("chain X",)
+    daemon.until(40)
+    daemon.apply(service("a"))
+    daemon.until(PACE.shortest + 0.1)
+    assert daemon.kernel.names[-1] == ["a"]
+
+
+def test_all_is_written_again_when_the_machine_decides_otherwise(daemon: Daemon) -> None:
+    daemon.kernel.sysctls_changed = True
+    daemon.until(PACE.longest + PACE.shortest)
+    assert daemon.kernel.forgotten == 1
+    assert len(daemon.kernel.plans) == 2
+
+
 def test_rules_that_are_all_there_are_left_alone(daemon: Daemon) -> None:
     daemon.until(10 * PACE.longest)
     assert len(daemon.kernel.plans) == 1
@@ -424,6 +464,9 @@ class Watching:
 
     def cleaned(self, _: float, removed: int) -> None:
         self.heard.append(("cleaned", removed))
+
+    def damaged(self) -> None:
+        self.heard.append(("damaged",))
 
 
 def test_an_observer_hears_of_each_attempt_and_what_came_of_it(daemon: Daemon) -> None:
