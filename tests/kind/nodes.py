@@ -22,7 +22,7 @@ from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Profile
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject, fill
-from kproxy.conformance.testbed import Broken, Testbed
+from kproxy.conformance.testbed import Broken, SubjectFailed, Testbed
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.conformance.testbeds.proxies import Proxies
 from kproxy.lab import topology
@@ -134,7 +134,9 @@ class ContainerProxies(Proxies):
         for node, pid in self._pids.items():
             if not Path("/proc", str(pid)).exists():  # the engine is slow to answer, and this is asked often
                 state = self.inspect(node)["State"]
-                raise Broken(f"the proxy of node {node} ended with {state['ExitCode']}\n{self.tail(node)}")
+                raise SubjectFailed(
+                    f"the proxy of node {node} ended with {state['ExitCode']}\n{self.tail(node)}"
+                )
 
     def log(self, node: str) -> Path:
         if node in self._containers:

@@ -11,12 +11,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from kproxy.lab.processes import DIE_WITH_PARENT
+from tests.netns import bad_tools
 from tests.netns.test_isolation import processes
 from tests.waiting import eventually
 
@@ -38,8 +39,11 @@ class Bad:
     """A subject: what it does, and what must be told of it."""
 
     does: str
-    told: str = "1 passed"
+    told: str | tuple[str, ...] = "1 passed"
     status: int = 0
+    patience: int = 0
+    files: Mapping[str, str] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
     prefix: tuple[str, ...] = ()
     case: str = "cluster-ip.every-endpoint-of-six"
 
@@ -47,31 +51,71 @@ class Bad:
 BAD = {
     "hangs-and-ignores-signals": Bad(
         does=HANGS,
-        told=f"the subject has not applied a Service within {PATIENCE} s: node a IPv4",
-        status=2,
+        told=(
+            "failed profile default: the subject has not applied a Service within 3 s: node a IPv4",
+            "1 cases: 1 failed in",
+        ),
+        status=1,
+        patience=PATIENCE,
+    ),
+    "is-not-there": Bad(
+        does="exec ./no-such-proxy",
+        told="failed profile default: the proxy of node a ended with 127: sh: 1: exec: ./no-such-proxy: not found\n",
+        status=1,
     ),
     "crashes": Bad(
         does="echo my settings are wrong; exit 3",
-        told="the proxy of node a ended with 3: sh -c 'echo my settings are wrong; exit 3'\nmy settings are wrong\n",
-        status=2,
+        told=(
+            "failed profile default: the proxy of node a ended with 3: my settings are wrong\n",
+            "command: sh -c 'echo my settings are wrong; exit 3'\n",
+        ),
+        status=1,
+    ),
+    "panics-at-the-first-service": Bad(
+        does="exec {python} {directory}/daemon.py",
+        files={"daemon.py": bad_tools.PANIC},
+        told="failed profile default: the proxy of node a ended with 2: panic: assignment to entry in nil map\n",
+        status=1,
+    ),
+    "is-refused-every-service": Bad(
+        does=f"{bad_tools.BESIDE} {KPROXY}",
+        files={"iptables-restore": bad_tools.REFUSED},
+        told=("a Service within 12 s: node a IPv4, node b IPv4: ", "NO-SUCH-CHAIN", "1 cases: 1 failed in"),
+        status=1,
+        patience=12,
+    ),
+    "never-starts-its-ipv6-half": Bad(
+        does=f"{bad_tools.BESIDE} {KPROXY}",
+        files={"ip6tables-restore": bad_tools.NOTHING},
+        told=("a Service within 12 s: node a IPv6, node b IPv6: ", "1 cases: 1 failed in"),
+        status=1,
+        patience=12,
+    ),
+    "deadlocks-after-some-services": Bad(
+        does=f"{bad_tools.BESIDE} {KPROXY}",
+        files={"iptables-restore": bad_tools.STOPS},
+        told=("the subject has not applied a Service within 12 s: node ", "1 cases: 1 failed in"),
+        status=1,
+        patience=12,
+        case="cluster-ip.endpoints-come-and-go",
     ),
     "goes-to-the-background": Bad(
         does=f"setsid {KPROXY} & sleep 0.2",
-        told="ended with 0: ",
-        status=2,
+        told="ended with 0; it must stay in the foreground: ",
+        status=1,
     ),
     "floods-its-log": Bad(
-        does=f"yes all is well & exec {KPROXY}", told="MiB, 64 are allowed\nall is well\n", status=2
+        does=f"yes all is well & exec {KPROXY}", told="MiB, 64 are allowed\nall is well\n", status=1
     ),
     "fills-its-folder": Bad(
         does=f"n=0; while :; do n=$((n+1)); {WRITES} || sleep 1; done",
         told="MiB in {directory}, 256 are allowed",
-        status=2,
+        status=1,
     ),
     "fills-the-disk": Bad(
         does=f"head -c 1000000 /dev/zero > /var/tmp/{OUTSIDE} && exec {KPROXY}",
         told=f"cannot create /var/tmp/{OUTSIDE}: Read-only file system",
-        status=2,
+        status=1,
     ),
     "has-children-that-stay": Bad(
         does=f"setsid sleep 1000 & exec {KPROXY}", case="restart.service-goes-meanwhile"
@@ -102,9 +146,10 @@ class Verdict:
 
 def start(bad: Bad, place: Path, mark: str) -> subprocess.Popen[bytes]:
     does = bad.does.replace('"', '\\"')
-    lines = ('name = "bad"', 'modes = ["iptables"]', f'command = ["sh", "-c", "{does}"]')
-    (place / "bad.toml").write_text("\n".join(lines), encoding="utf-8")
-    patience = ("--patience", str(PATIENCE)) if bad.does == HANGS else ()
+    lines = ('name = "bad"', 'modes = ["iptables"]', f'command = ["sh", "-c", "{does}"]', *bad.keys)
+    files = (f"\"{name}\" = '''{text}'''" for name, text in bad.files.items())
+    (place / "bad.toml").write_text("\n".join((*lines, "[files]", *files)), encoding="utf-8")
+    patience = ("--patience", str(bad.patience)) if bad.patience else ()
     words = ("--kernel", "host", "--mode", "iptables", "--case", bad.case, *patience)
     with (place / "output").open("wb") as output:
         return subprocess.Popen(
@@ -151,7 +196,8 @@ def test_a_bad_subject_gets_a_clear_verdict_and_leaves_nothing(
     name: str, verdicts: Mapping[str, Verdict]
 ) -> None:
     bad, verdict = BAD[name], verdicts[name]
-    assert bad.told in verdict.text, verdict.text
+    for told in (bad.told,) if isinstance(bad.told, str) else bad.told:
+        assert told in verdict.text, verdict.text
     assert verdict.status == bad.status, verdict.text
     assert verdict.left == []
 
@@ -165,7 +211,7 @@ def test_the_machine_is_as_it_was(verdicts: Mapping[str, Verdict]) -> None:
 
 
 def test_a_run_whose_subject_ignores_signals_ends_at_one(tmp_path: Path) -> None:
-    run = start(Bad(does=HANGS), tmp_path, mark := f"bad-subject-signalled-{os.getpid()}")
+    run = start(Bad(does=HANGS, patience=PATIENCE), tmp_path, mark := f"bad-subject-signalled-{os.getpid()}")
     assert eventually(lambda: "changing" in (tmp_path / "output").read_text(encoding="utf-8"), 30)
     assert len(processes(mark)) >= 3, "the harness and a proxy on each node"
     run.send_signal(signal.SIGTERM)

@@ -41,6 +41,7 @@ from kproxy.conformance.chance import FALSE_ALARM, chi_square, coverage_sample, 
 from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.wording import demands, describe, describe_lawful
 from kproxy.conformance.world import Change, World
+from kproxy.lab.namespaces import LabError
 from kproxy.lab.observation import Socket
 from kproxy.net import Address, Family
 from kproxy.spec.outcome import Delivered
@@ -240,8 +241,8 @@ async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence
 def _note(
     testbed: Testbed, progress: Progress, number: int, step: Step, seen: Sequence[Observation] | BaseException
 ) -> None:
-    if isinstance(seen, Broken):
-        progress.broken = progress.broken or str(seen)
+    if isinstance(seen, Broken | LabError | OSError):
+        progress.broken = progress.broken or steady.unseen(seen, f"step {number}, {describe(step)}")
         return
     if isinstance(seen, BaseException):
         raise seen

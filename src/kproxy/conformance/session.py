@@ -20,7 +20,7 @@ from kproxy.conformance.case import Case, Profile
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.run import Progress, run
 from kproxy.conformance.subject import Subject
-from kproxy.conformance.testbed import Broken, NeverServed, Testbed
+from kproxy.conformance.testbed import Broken, NeverServed, SubjectFailed, Testbed
 
 _ENOUGH = 2
 
@@ -54,14 +54,18 @@ class Entrance:
 
     gate: asyncio.Semaphore
     served: bool = False
-    unserved: list[str] = field(default_factory=list)
+    unserved: dict[str, str] = field(default_factory=dict)
+    """Why, by the names of the profiles."""
 
     @property
     def closed(self) -> str:
         """Why no lab is opened any more; empty as long as one may be."""
         if self.served or len(self.unserved) < _ENOUGH:
             return ""
-        return f"not tried: the subject has served nothing in the profiles {', '.join(self.unserved)}"
+        first = next(iter(self.unserved.values()))
+        return (
+            f"not tried: the subject has served nothing in the profiles {', '.join(self.unserved)}: {first}"
+        )
 
 
 async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[str], None]) -> Report:
@@ -142,7 +146,7 @@ async def _profile(
     """Cases of one profile in one testbed."""
     async with entrance.gate:
         if entrance.closed:
-            return [_broken(case, entrance.closed) for case in cases]
+            return [_without(case, Result.FAILED, entrance.closed) for case in cases]
         bound = instances(cases)
         try:
             async with open_testbed(profile, bound) as testbed:
@@ -153,16 +157,18 @@ async def _profile(
                 )
                 folders = await _keep_evidence(session, testbed, progress, tick)
             entrance.served = True
-        except NeverServed as reason:
-            entrance.unserved.append(profile.name)
-            return [_broken(case, f"profile {profile.name}: {reason}") for case in cases]
+        except SubjectFailed as reason:
+            if isinstance(reason, NeverServed):
+                entrance.unserved[profile.name] = str(reason).partition("\n")[0]
+            return [_without(case, Result.FAILED, f"profile {profile.name}: {reason}") for case in cases]
         except Broken as reason:
-            return [_broken(case, f"profile {profile.name}: {reason}") for case in cases]
+            return [_without(case, Result.BROKEN, f"profile {profile.name}: {reason}") for case in cases]
     return [_result(session, case, progress, lacking.get(case.id, ""), folders) for case in cases]
 
 
-def _broken(case: Case, reason: str) -> CaseResult:
-    return CaseResult(case=case, result=Result.BROKEN, seconds=0.0, reason=reason)
+def _without(case: Case, result: Result, reason: str) -> CaseResult:
+    """The result of a case whose lab did not come to its end."""
+    return CaseResult(case=case, result=result, seconds=0.0, reason=reason)
 
 
 async def _keep_evidence(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Probe, Steady
 from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.lab.namespaces import LabError
 
 PAUSE = 0.02
 """Seconds between two connections of a client."""
@@ -37,8 +38,13 @@ class Client:
                 if self.enough:
                     return
                 await asyncio.sleep(PAUSE)
-        except Broken as reason:
-            self.broken = str(reason)
+        except (Broken, LabError, OSError) as reason:
+            self.broken = unseen(reason, f"a steady client, {self.step.sender} -> {self.step.to.service}")
+
+
+def unseen(reason: Broken | LabError | OSError, what: str) -> str:
+    """Why one thing could not be observed; a testbed says so itself, of a failing lab or socket ``what`` names it."""
+    return str(reason) if isinstance(reason, Broken) else f"{what}: {reason}"
 
 
 def question(step: Probe | Steady) -> Probe:

@@ -45,8 +45,15 @@ class Broken(Exception):
     """The harness could not observe; says nothing about the subject."""
 
 
-class NeverServed(Broken):
-    """The subject has served nothing at all, in this testbed."""
+class SubjectFailed(Exception):
+    """The subject does not do what every case needs: it has ended, stands still, or never serves a Service.
+
+    The first line names what it did and the first error that it logged; the lines after it are for people.
+    """
+
+
+class NeverServed(SubjectFailed):
+    """It has not served a single Service in this testbed, on all nodes and in all families."""
 
 
 class Testbed(Interface):
@@ -63,7 +70,10 @@ class Testbed(Interface):
         """Write changes of objects; restart proxies."""
 
     async def settle(self) -> None:
-        """Return when the subject has applied all that was written.  Raises `Broken` when it never does."""
+        """Return when the subject has applied all that was written.
+
+        Raises `SubjectFailed` when it never does, `Broken` when what it serves could not be observed either way.
+        """
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Send ``count`` new connections."""

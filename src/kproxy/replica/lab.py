@@ -132,7 +132,7 @@ class Replica:
     # ----------------------------------------------------------------------- the barrier
 
     async def settle(self) -> None:
-        """Return when the proxy of every node has applied all objects.  Raises `Broken` when it never does."""
+        """Return when the proxy of every node has applied all objects.  Raises `SubjectFailed` when it never does."""
         for number in range(_SENTINELS):
             sentinel = Sentinel(number, self.layout)
             for kind, document in sentinel.documents:
@@ -194,7 +194,7 @@ class Replica:
 async def open_replica(dump: Dump, layout: Layout, order: Order) -> AsyncIterator[Replica]:
     """Build a lab, start the proxies and wait until they have applied everything; all is gone after the block.
 
-    Raises `LabError` when a prerequisite is missing, `Broken` when a proxy ends or does not get ready.
+    Raises `LabError` when a prerequisite is missing, `SubjectFailed` when a proxy ends or does not get ready.
     """
     allow_many_files()
     wires = Wires(layout)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from kproxy.conformance.testbed import Broken, Observation
+from kproxy.conformance.testbed import Broken, Observation, SubjectFailed
 from kproxy.explain.dump import Dump
 from kproxy.lab.namespaces import LabError
 from kproxy.replica.lab import Order, Replica, open_replica
@@ -116,7 +116,7 @@ def _main(parent: int, ours: Connection, pipe: Connection, job: Job, order: Orde
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         asyncio.run(_serve(pipe, job, order))
-    except (LabError, Broken) as reason:
+    except (LabError, Broken, SubjectFailed) as reason:
         _tell(pipe, Failed(str(reason)))
     except BaseException:  # noqa: BLE001 (the parent must not wait for a word that never comes)
         _tell(pipe, Failed(traceback.format_exc()))

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from kproxy.conformance.subject import BadSubject
-from kproxy.conformance.testbed import Broken
+from kproxy.conformance.testbed import Broken, SubjectFailed
 from kproxy.explain.dump import Dump
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
@@ -64,7 +64,7 @@ def run(options: UpOptions) -> int:
         place = layout(dump, options.cluster.nodes, together=False)
         order = replace(order_of(options.cluster, subject, mode), daemons=False)
         asyncio.run(_stay(dump, place, order, control))
-    except (CannotCopy, BadSubject, LabError, Broken) as reason:
+    except (CannotCopy, BadSubject, LabError, Broken, SubjectFailed) as reason:
         sys.stderr.write(f"kproxy lab up: {reason}\n")
         return CANNOT
     return 0
@@ -135,7 +135,7 @@ async def _watch(replica: Replica) -> None:
         await asyncio.sleep(_WATCH_SECONDS)
         try:
             replica.proxies.check()
-        except Broken as reason:
+        except (Broken, SubjectFailed) as reason:
             sys.stderr.write(f"kproxy lab up: {reason}\n")
             await asyncio.Event().wait()
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kproxy.conformance.testbed import Broken
-from kproxy.conformance.testbeds.barrier import Place, served
+from kproxy.conformance.testbed import SubjectFailed
+from kproxy.conformance.testbeds.barrier import Overdue, Place, served
 from kproxy.net import Family
 
 A, B = ("a", Family.IPV4), ("b", Family.IPV4)
@@ -34,14 +34,15 @@ def test_who_serves_is_asked_no_more() -> None:
 
 
 def test_what_never_serves_is_told() -> None:
-    with pytest.raises(Broken) as told:
+    with pytest.raises(Overdue) as told:
         wait({A: 1, B: 1 << 30}, seconds=0.02)
     assert str(told.value) == f"left: {[B]}"
+    assert told.value.waiting == (B,)
 
 
 def test_a_proxy_that_has_ended_is_not_waited_for() -> None:
     def check() -> None:
-        raise Broken("its proxy has ended")
+        raise SubjectFailed("its proxy has ended")
 
-    with pytest.raises(Broken, match="has ended"):
+    with pytest.raises(SubjectFailed, match="has ended"):
         wait({A: 1 << 30}, check)

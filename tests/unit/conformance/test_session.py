@@ -10,16 +10,19 @@ import pytest
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Apply, Feature, Profile
-from kproxy.conformance.reports.results import CaseResult, Report, Result
+from kproxy.conformance.reports.results import UNLAWFUL, CaseResult, Report, Result
 from kproxy.conformance.session import Session, conduct
 from kproxy.conformance.subject import Deviation
-from kproxy.conformance.testbed import NeverServed
+from kproxy.conformance.testbed import NeverServed, Observation, SubjectFailed
+from kproxy.lab.namespaces import LabError
 from kproxy.spec.outcome import Failure
 from tests.unit.conformance.scripted import (
     TO_WEB,
     WEB,
+    Question,
     Scripted,
     always,
+    fairly,
     opener,
     report_on,
     small_case,
@@ -244,5 +247,33 @@ def test_a_subject_that_serves_nothing_in_two_labs_is_not_tried_in_others(tmp_pa
     cases = [small_case(*STEPS, id=f"group.{name}", profile=Profile(name=name)) for name in "abcde"]
     report = report_on(cases, hangs, tmp_path)
     assert len(opened) == 2
-    assert [entry.result for entry in report.results] == [Result.BROKEN] * 5
-    assert report.results[-1].reason == "not tried: the subject has served nothing in the profiles a, b"
+    assert [entry.result for entry in report.results] == [Result.FAILED] * 5
+    first = "the subject has served nothing in the profiles a, b: it hangs"
+    assert report.results[-1].reason == f"not tried: {first}"
+    assert report.exit_code == UNLAWFUL
+
+
+def test_a_subject_that_fails_in_a_lab_fails_all_cases_of_that_lab_and_no_others(tmp_path: Path) -> None:
+    @asynccontextmanager
+    async def panics(profile: Profile, _: Sequence[Instance]) -> AsyncIterator[Scripted]:
+        yield Scripted()
+        if profile.name == "other":
+            raise SubjectFailed("the proxy of node a ended with 2: panic: no\ngoroutine 1")
+
+    report = report_on([ONE, THREE], panics, tmp_path)
+    assert verdicts(report) == {"group.one": Result.PASSED, "other.three": Result.FAILED}
+    told = "profile other: the proxy of node a ended with 2: panic: no\ngoroutine 1"
+    assert result_of(report, "other.three").reason == told
+    assert report.exit_code == UNLAWFUL
+
+
+@pytest.mark.parametrize("error", [LabError("no server has answered"), OSError(113, "no route")])
+def test_an_odd_flow_costs_its_own_case_and_is_named(error: Exception, tmp_path: Path) -> None:
+    def odd(instance: Instance, step: Question, number: int) -> Observation:
+        if instance.case.id == "group.one":
+            raise error
+        return fairly(instance, step, number)
+
+    report = report_on([ONE, TWO], opener(Scripted(odd)), tmp_path)
+    assert verdicts(report) == {"group.one": Result.BROKEN, "group.two": Result.PASSED}
+    assert result_of(report).reason == f"step 2, pod a2 -> web cluster ip: {error}"

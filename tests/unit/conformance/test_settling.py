@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from kproxy.conformance.testbed import Broken, NeverServed
+from kproxy.conformance.testbed import Broken, NeverServed, SubjectFailed
 from kproxy.conformance.testbeds.barrier import Place
-from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, Sentinel
+from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
 from kproxy.conformance.testbeds.settling import Settling
 from kproxy.conformance.world import Change, Put, Remove
 from kproxy.lab import topology
@@ -24,17 +24,22 @@ class Subject:
         self.written: list[Change] = []
         self.asked: list[ProbeRequest] = []
         self.working = {"a", "b"}
+        self.reached = {"a", "b"}
         self.who = SENTINEL_POD
 
     async def write(self, changes: Sequence[Change]) -> None:
         self.written += changes
 
     async def ask(self, request: ProbeRequest) -> Observation:
-        self.asked.append(request)
-        if request.sender not in self.working:
+        directly = request.port == SENTINEL_PORT
+        if not directly:
+            self.asked.append(request)
+        if request.sender not in (self.reached if directly else self.working):
             return Silent()
         somewhere = Socket(topology.POD_ADDRESS["a1"][Family.IPV4], 1)
-        return Answered(who=self.who, at=somewhere, peer=somewhere, own=somewhere)
+        return Answered(
+            who=SENTINEL_POD if directly else self.who, at=somewhere, peer=somewhere, own=somewhere
+        )
 
     def settling(self, families: Sequence[Family] = tuple(Family)) -> Settling:
         return Settling(self.write, self.ask, told, 0.05, families)
@@ -78,9 +83,25 @@ def test_who_has_never_served_is_told_from_who_is_late() -> None:
     subject.working = {"a", "b"}
     settle(settling)
     subject.working = {"b"}
-    with pytest.raises(Broken, match="'a'") as late:
+    with pytest.raises(SubjectFailed, match="'a'") as late:
         settle(settling)
     assert not isinstance(late.value, NeverServed)
+
+
+def test_where_the_pod_is_not_reached_without_a_service_either_the_lab_is_broken() -> None:
+    subject = Subject()
+    subject.working = subject.reached = {"a"}
+    with pytest.raises(Broken, match="node b does not reach pod a3 by IPv4, without any Service"):
+        settle(subject.settling())
+
+
+def test_a_lab_that_worked_before_the_subject_came_is_not_at_fault_later() -> None:
+    subject = Subject()
+    settling = subject.settling()
+    asyncio.run(settling.control())
+    subject.working = subject.reached = {"a"}
+    with pytest.raises(NeverServed):
+        settle(settling)
 
 
 def test_another_pods_answer_is_no_sentinels() -> None:

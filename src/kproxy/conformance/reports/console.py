@@ -28,7 +28,7 @@ VERDICT_WIDTH = max(len(kind.value) for kind in Result)
 TIME_WIDTH = 6
 
 MOST_NAMED = 5
-"""Cases that one reason for `Result.BROKEN` names."""
+"""Cases that one reason names which holds for many."""
 
 
 def show(report: Report, console: Console) -> None:
@@ -42,11 +42,11 @@ def show_details(report: Report, console: Console, name: str = "") -> None:
     """Print every failure in full, and what could not be observed; ``name``: of the run, where there are several."""
     whose = f"{name}: " if name else ""
     for entry in report.results:
-        if entry.result is Result.FAILED:
+        if entry.result is Result.FAILED and not _whole_lab(entry):
             heading = f"{whose}{entry.case.id}: {entry.case.about}"
             _show(console, entry.result, heading, failure_lines(entry, report))
-    for reason, entries in _broken_by_reason(report.results).items():
-        _show(console, Result.BROKEN, whose + reason, _broken_lines(entries, report))
+    for (result, reason), entries in _alike(report.results).items():
+        _show(console, result, whose + reason, _lines_of_all(entries, report))
 
 
 def _table(results: Sequence[CaseResult], width: int) -> Table:
@@ -93,12 +93,17 @@ def passed(members: Sequence[CaseResult]) -> str:
     return f"{good}/{len(members)}"
 
 
-def _broken_by_reason(results: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
-    """What could not be observed; a lab that fails fails for all its cases alike."""
-    groups: dict[str, list[CaseResult]] = {}
+def _whole_lab(entry: CaseResult) -> bool:
+    """Whether nothing was observed of the case itself."""
+    return not (entry.findings or entry.observed)
+
+
+def _alike(results: Sequence[CaseResult]) -> dict[tuple[Result, str], list[CaseResult]]:
+    """What could not be observed, and what failed with its lab, by the reason: it is that of all cases of a lab."""
+    groups: dict[tuple[Result, str], list[CaseResult]] = {}
     for entry in results:
-        if entry.result is Result.BROKEN:
-            groups.setdefault(entry.reason, []).append(entry)
+        if entry.result is Result.BROKEN or (entry.result is Result.FAILED and _whole_lab(entry)):
+            groups.setdefault((entry.result, entry.reason), []).append(entry)
     return groups
 
 
@@ -122,7 +127,7 @@ def failure_lines(entry: CaseResult, report: Report) -> Iterator[str]:
     yield from _evidence_and_again(entry, report)
 
 
-def _broken_lines(entries: Sequence[CaseResult], report: Report) -> Iterator[str]:
+def _lines_of_all(entries: Sequence[CaseResult], report: Report) -> Iterator[str]:
     ids = [entry.case.id for entry in entries]
     more = [f"and {len(ids) - MOST_NAMED} more"] if len(ids) > MOST_NAMED else []
     yield f"cases:    {', '.join([*ids[:MOST_NAMED], *more])}"

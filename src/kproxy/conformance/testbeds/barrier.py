@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from kproxy.conformance.testbed import Broken
+from kproxy.conformance.testbed import SubjectFailed
 from kproxy.net import Family
 
 POLL = 0.01
@@ -17,6 +17,14 @@ POLL = 0.01
 
 Place = tuple[str, Family]
 """A node by its name, and a family that it serves."""
+
+
+class Overdue(SubjectFailed):
+    """Places that do not serve within their time; ``waiting``: which."""
+
+    def __init__(self, reason: str, waiting: Sequence[Place]) -> None:
+        super().__init__(reason)
+        self.waiting = tuple(waiting)
 
 
 async def served(
@@ -28,7 +36,7 @@ async def served(
 ) -> None:
     """Ask the places that do not serve yet until none is left; ``check`` finds a proxy that has ended.
 
-    Raises `Broken` with what ``overdue`` says of those left after ``seconds``, and what ``check`` raises.
+    Raises `Overdue` with what ``overdue`` says of those left after ``seconds``, and what ``check`` raises.
     """
     deadline = time.monotonic() + seconds
     waiting = set(places)
@@ -38,5 +46,6 @@ async def served(
         waiting -= {place for place, serves in zip(asked, answers, strict=True) if serves}
         check()
         if waiting and time.monotonic() > deadline:
-            raise Broken(overdue(sorted(waiting, key=str)))
+            late = sorted(waiting, key=str)
+            raise Overdue(overdue(late), late)
         await asyncio.sleep(POLL if waiting else 0)

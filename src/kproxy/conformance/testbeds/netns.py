@@ -87,6 +87,7 @@ def opener(
                     testbed = NetnsTestbed(lab, server, proxies, barrier)
                     testbed.serves(profile.families)
                     testbed.prepare(instances)
+                    await testbed.control()
                     if Family.IPV6 not in profile.families:
                         lab.network.switch_off_ipv6(topology.NODES)
                     if _forwards_nothing(profile, instances, subject, mode):
@@ -201,14 +202,19 @@ class NetnsTestbed(Asking):
         if reason := self._refused.get(instance.namespace):
             raise Broken(f"the API server refused an object: {reason}")
 
+    async def control(self) -> None:
+        """Prove that the lab works before the subject is started; raises `Broken`."""
+        await self._settling.control()
+
     async def settle(self) -> None:
         """Return when both proxies have finished applying all that was written; raises as `Settling.settle`."""
         await self._settling.settle(self.proxies.check)
+        self.proxies.settled()
 
     def _overdue(self, waiting: Sequence[Place], seconds: float) -> str:
         missing = ", ".join(f"node {node} {family.value}" for node, family in waiting)
-        log = self.proxies.tail(waiting[0][0]) or "(it has written nothing)"
-        return f"the subject has not applied a Service within {seconds:g} s: {missing}\n{log}"
+        late = f"the subject has not applied a Service within {seconds:g} s: {missing}"
+        return self.proxies.explained(late, waiting[0][0])
 
     # ------------------------------------------------------------------ questions
 

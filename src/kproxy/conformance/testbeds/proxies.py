@@ -18,7 +18,8 @@ from kproxy.conformance.case import Profile
 from kproxy.conformance.configuration import Placement, kube_proxy_configuration
 from kproxy.conformance.documents import Document
 from kproxy.conformance.subject import Program, Subject, fill
-from kproxy.conformance.testbed import Broken
+from kproxy.conformance.testbed import Broken, SubjectFailed
+from kproxy.conformance.testbeds.cause import first_error
 from kproxy.conformance.testbeds.watch import Watch, end_of
 from kproxy.lab import topology
 from kproxy.lab.apiserver import Kind, kubeconfig
@@ -32,6 +33,8 @@ from kproxy.net import Family
 API_PORT = 6443
 API_ADDRESS = f"127.0.0.1:{API_PORT}"
 LOG_TAIL_LINES, LOG_TAIL_BYTES = 15, 4096
+LOG_SEARCHED = 4 << 20
+"""Bytes in which the first error is looked for."""
 WATCH, SLOW_WATCH = 0.25, 60.0
 """Seconds between two looks at the disk; the second in virtual time, where idle time would be full of them."""
 
@@ -105,6 +108,7 @@ class Proxies:
         self._running: dict[str, list[Process]] = {}
         self._rooms: dict[str, Sandbox] = {}
         self._watch = Watch(directory)
+        self._well: dict[str, int] = {}
 
     async def start_all(self, server: Served) -> None:
         """Let the API server listen on every node, and start the subject there.  Raises `LabError`."""
@@ -177,17 +181,19 @@ class Proxies:
         while True:
             await asyncio.sleep(pause)
             for node, processes in list(self._running.items()):
-                if self._watch.complaint(self.log(node), self._directory / node):
+                if self._watch.full() or self._watch.complaint(self.log(node), self._directory / node):
                     await self._end(node, processes)
 
     def check(self) -> None:
-        """Raise `Broken` with the end of its log if a proxy takes too much room, or has ended by itself."""
+        """Raise `SubjectFailed` if a proxy takes too much room, or has ended by itself; `Broken` for a full disk."""
+        if full := self._watch.full():
+            raise Broken(full)
         for node, processes in self._running.items():
             if complaint := self._watch.complaint(self.log(node), self._directory / node):
-                raise Broken(f"the proxy of node {node} {complaint}\n{self.tail(node)}")
+                raise SubjectFailed(f"the proxy of node {node} {complaint}\n{self.tail(node)}")
             for process, program in zip(processes, self._subject.programs, strict=True):
                 if process.returncode is not None:
-                    raise Broken(self._ended(node, process, program))
+                    raise SubjectFailed(self._ended(node, process, program))
 
     def _ended(self, node: str, process: Process, program: Program) -> str:
         status = process.returncode
@@ -196,7 +202,18 @@ class Proxies:
         values = self._values(node)
         command = shlex.join(fill(word, values) for word in program.command)
         foreground = "; it must stay in the foreground" if status == 0 else ""
-        return f"the proxy of node {node} ended{which} with {status}{why}: {command}{foreground}\n{self.tail(node)}"
+        ended = f"the proxy of node {node} ended{which} with {status}{why}{foreground}"
+        return f"{self.explained(ended, node)}\ncommand: {command}"
+
+    def explained(self, what: str, node: str) -> str:
+        """What a node's proxy did with the first error that it has logged since all was well; the end of its log below."""
+        log = self.tail(node)
+        cause = first_error(_from(self.log(node), self._well.get(node, 0))) or log.rpartition("\n")[2]
+        return f"{what}: {cause}\n{log}" if cause else f"{what}: it has written nothing"
+
+    def settled(self) -> None:
+        """All that was written is applied: what is logged up to here explains no later failure."""
+        self._well = {node: self.log(node).stat().st_size for node in self._running}
 
     @property
     def tools(self) -> Path:
@@ -255,6 +272,13 @@ class Proxies:
             "node_ip": who.address,
             "directory": str(home),
         }
+
+
+def _from(path: Path, start: int) -> str:
+    """A log from some place on; only so much of it as can be looked through at once."""
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(LOG_SEARCHED).decode(errors="replace")
 
 
 def _once(ready: Sequence[str], argv: Sequence[str]) -> list[str]:

@@ -10,15 +10,17 @@ import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from kproxy.conformance.testbed import Broken, NeverServed
-from kproxy.conformance.testbeds.barrier import Place, served
-from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, Sentinel
+from kproxy.conformance.testbed import Broken, NeverServed, SubjectFailed
+from kproxy.conformance.testbeds.barrier import Overdue, Place, served
+from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
 from kproxy.conformance.world import Change, Put, Remove
 from kproxy.lab import topology
 from kproxy.lab.observation import Answered, Observation, ProbeRequest
 from kproxy.net import Family
 
 _PATIENCE = 0.3
+_DIRECT = 5.0
+"""Seconds to wait for a sentinel, and for its pod without a Service."""
 _SENTINELS = 2
 
 
@@ -37,20 +39,40 @@ class Settling:
         self._seconds = seconds
         self._numbers = itertools.count()
         self._standing: list[Sentinel] = []
-        self._served = False
+        self._served = self._works = False
         self.families = tuple(families)
 
     async def settle(self, check: Callable[[], None] = lambda: None) -> None:
         """Return when both proxies have applied all that was written, and have ended the sync that did.
 
-        ``check`` finds a proxy that has ended.  Raises `Broken` when they do not; `NeverServed` when they have never
-        done so yet.
+        ``check`` finds a proxy that has ended.  Raises `SubjectFailed` when they do not, `NeverServed` when they have
+        never done so yet, and `Broken` when the control fails.
         """
         try:
             await self._settle(check)
-        except Broken as reason:
+        except SubjectFailed as reason:
+            if isinstance(reason, Overdue) and not self._works:
+                await self.control()
             raise reason if self._served else NeverServed(str(reason)) from reason
         self._served = True
+
+    async def control(self) -> None:
+        """Reach the sentinels' pod from every node in every family, without a Service; raises `Broken`.
+
+        Where that arrives before the subject is started, the lab works, and what does not arrive later is the subject's.
+        """
+        for node, family in self._places():
+            to = topology.POD_ADDRESS[SENTINEL_POD][family]
+            direct = ProbeRequest(sender=node, destination=to, port=SENTINEL_PORT, patience=_DIRECT)
+            if not _from_sentinel(seen := await self._ask(direct)):
+                reason = (
+                    f"node {node} does not reach pod {SENTINEL_POD} by {family.value}, without any Service"
+                )
+                raise Broken(f"{reason}: {seen}")
+        self._works = True
+
+    def _places(self) -> list[Place]:
+        return list(itertools.product(topology.NODES, self.families))
 
     async def _settle(self, check: Callable[[], None]) -> None:
         await self._write([Remove(key) for old in self._standing for key in old.keys])
@@ -59,8 +81,7 @@ class Settling:
             sentinel = Sentinel(next(self._numbers), families=self.families)
             self._standing.append(sentinel)
             await self._write([Put(document) for document in sentinel.documents])
-            places = itertools.product(topology.NODES, self.families)
-            await served(places, partial(self._serves, sentinel), check, self._late, self._seconds)
+            await served(self._places(), partial(self._serves, sentinel), check, self._late, self._seconds)
 
     def _late(self, waiting: Sequence[Place]) -> str:
         return self._overdue(waiting, self._seconds)
@@ -68,5 +89,8 @@ class Settling:
     async def _serves(self, sentinel: Sentinel, node: str, family: Family) -> bool:
         to = sentinel.cluster_ip(family)
         asked = ProbeRequest(sender=node, destination=to, port=sentinel.port, patience=_PATIENCE)
-        seen = await self._ask(asked)
-        return isinstance(seen, Answered) and seen.who == SENTINEL_POD
+        return _from_sentinel(await self._ask(asked))
+
+
+def _from_sentinel(seen: Observation) -> bool:
+    return isinstance(seen, Answered) and seen.who == SENTINEL_POD

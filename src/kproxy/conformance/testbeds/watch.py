@@ -29,8 +29,12 @@ class Watch:
             return (
                 f"fills the disk: {size // _MEBI} MiB in {{directory}}, {LARGEST_FOLDER // _MEBI} are allowed"
             )
+        return ""
+
+    def full(self) -> str:
+        """That the disk is full, in words; whoever filled it."""
         if self._roomy and (left := _free(self._directory)) < LEAST_FREE:
-            return f"has a full disk: {left // _MEBI} MiB are free at {self._directory}"
+            return f"the disk is full: {left // _MEBI} MiB are free at {self._directory}"
         return ""
 
 
