@@ -84,6 +84,14 @@ MUTANTS = (
         needs_kernel=True,
     ),
     in_nftables(
+        "nftables.node-port-anywhere",
+        "Where all addresses of the node serve node ports, any address does.",
+        Patch(
+            "kproxy.backends.nftables.base:node_port_destinations", lambda found: lambda *of: found(*of)[:1]
+        ),
+        clauses="node-port.number-on-service-address.not-served",
+    ),
+    in_nftables(
         "nftables.affinity-from-the-first-connection",
         "The time of affinity begins with a client's first connection, and later ones do not begin it again.",
         Patch("kproxy.backends.nftables.kernel.expressions:_DYNSET_UPDATE", lambda _: _ADD),

@@ -118,6 +118,20 @@ def _local_rewritten(external: Function) -> Function:
     return frontend
 
 
+def _local_by_node_ports(external: Function) -> Function:
+    """External policy Local binds Services that have node ports, and no others."""
+
+    def frontend(port: Any, *of: Any) -> Frontend:  # noqa: ANN401
+        found: Frontend = external(port, *of)
+        if port.port.node_port is not None or found.shortcut is None:
+            return found
+        return msgspec.structs.replace(
+            found, pool=found.shortcut, shortcut=None, masquerade=Masquerade.ALWAYS
+        )
+
+    return frontend
+
+
 def _with(**settings: Any) -> Any:  # noqa: ANN401
     """A wrap for a function whose last parameter is the settings, some of which are others."""
 
@@ -194,6 +208,12 @@ LOCAL = (
         "local-policy.rewritten",
         "Under external policy Local clients are masqueraded.",
         Patch("kproxy.plan.frontends:_Port._external", _local_rewritten),
+        clauses="external-policy.local.local-endpoints-source-preserved",
+    ),
+    mutant(
+        "local-policy.of-node-ports",
+        "External policy Local binds those Services only that have node ports.",
+        Patch("kproxy.plan.frontends:_Port._external", _local_by_node_ports),
         clauses="external-policy.local.local-endpoints-source-preserved",
     ),
     mutant(

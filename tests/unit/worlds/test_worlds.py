@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from kproxy.conformance.case import DROPPED, REJECTED, Case, Probe, Step
+from kproxy.conformance.case import DROPPED, REJECTED, Apply, Case, Policy, Probe, Service, Step, Type
 from kproxy.conformance.fuzz.generate import worlds
 from kproxy.conformance.run import Finding
 from kproxy.conformance.testbeds.simulator import BACKENDS
@@ -47,11 +47,23 @@ def test_worlds_have_much_to_ask_about() -> None:
         "external-policy.local.drop-without-local-endpoint",
         "internal-policy.local.same-node",
         "load-balancer.ip-mode-proxy.untouched",
+        "load-balancer.without-node-port.served",
         "slices.merged",
         "source-ranges.outside-dropped",
         "topology.same-zone",
     }
     assert len(asked) > 70
+
+
+def test_policy_local_is_tried_without_node_ports() -> None:
+    """On load balancer IPs whose Service has none, and on external IPs alone."""
+    local = [s for s in declared(part(0)) if s.external_policy is Policy.LOCAL]
+    assert any(s.type is Type.LOAD_BALANCER and not s.ports[0].node_port for s in local)
+    assert any(s.type is Type.CLUSTER_IP and s.external_ips for s in local)
+
+
+def declared(cases: tuple[Case, ...]) -> list[Service]:
+    return [s for case in cases for step in case.steps if isinstance(step, Apply) for s in step.services]
 
 
 def test_the_same_seed_makes_the_same_worlds_and_another_others() -> None:

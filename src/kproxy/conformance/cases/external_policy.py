@@ -306,6 +306,113 @@ LAST_LOCAL_ENDPOINT_GOES = case(
     features=EXTERNAL,
 )
 
+BARE = service(
+    "bare",
+    "a1",
+    "a2",
+    "b1",
+    type=Type.LOAD_BALANCER,
+    external_policy=LOCAL,
+    vips=(Vip(),),
+    ports=(
+        Port(name="a", node_port=False),
+        Port(name="b", number=53, protocol=Protocol.UDP, node_port=False),
+    ),
+)
+BARE_AWAY = BARE.but(name="bare-away", backends=BARE.backends[2:])
+LOCAL_VIP = {
+    "load-balancer.reaches-ready-endpoint",
+    "load-balancer.without-node-port.served",
+    "external-policy.local.local-endpoints-source-preserved",
+    "protocol.udp.served",
+}
+
+WITHOUT_NODE_PORTS = case(
+    "external-policy.load-balancer-without-node-ports",
+    "A load balancer IP whose Service has no node ports is bound by policy Local as others are, and so are its datagrams.",
+    Apply(BARE, BARE_AWAY),
+    Probe(sender=client("a"), to=BARE.vip().at("a"), expect=delivered_to("a1", "a2"), spread=True),
+    Probe(sender=remote("b"), to=BARE.vip().at("a"), expect=delivered_to("b1"), count=6),
+    Probe(sender=client("a"), to=BARE.vip().at("b"), expect=delivered_to("a1", "a2"), spread=True),
+    Probe(sender=remote("b"), to=BARE.vip().at("b"), expect=delivered_to("b1"), count=6),
+    Probe(sender=client("a"), to=BARE_AWAY.vip().at("a"), expect=DROPPED),
+    Probe(sender=remote("a"), to=BARE_AWAY.vip().at("b"), expect=DROPPED),
+    clauses=LOCAL_VIP | SILENCE | SPREAD,
+    features={Feature.EXTERNAL_TRAFFIC_POLICY, Feature.LOAD_BALANCER},
+)
+
+INSIDE_WITHOUT_NODE_PORTS = case(
+    "external-policy.inside-reaches-load-balancers-without-node-ports",
+    "Pods and processes of any node reach every endpoint there, the former with their own address.",
+    Apply(BARE, BARE_AWAY),
+    Probe(sender=pod("a3"), to=BARE.vip().at("a"), expect=delivered_to("a1", "a2", "b1"), spread=True),
+    Probe(sender=pod("a3"), to=BARE_AWAY.vip().at("a"), expect=delivered_to("b1")),
+    Probe(sender=pod("a3"), to=BARE_AWAY.vip().at("b"), expect=delivered_to("b1")),
+    Probe(sender=host("a"), to=BARE_AWAY.vip().at("a"), expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=client("b"), to=BARE_AWAY.vip().at("a"), expect=delivered_to("b1")),
+    clauses=LOCAL_VIP
+    | SPREAD
+    | {"external-policy.local.pods-reach-all-endpoints", "external-policy.local.host-reaches-all-endpoints"},
+    features={Feature.EXTERNAL_TRAFFIC_POLICY, Feature.LOAD_BALANCER},
+)
+
+ONLY_EXTERNAL_IPS = service(
+    "only-external-ips",
+    "a1",
+    "b1",
+    "b2",
+    external_policy=LOCAL,
+    external_ips=1,
+    ports=(Port(name="a"), Port(name="b", number=53, protocol=Protocol.UDP)),
+)
+ONLY_EXTERNAL_IPS_AWAY = ONLY_EXTERNAL_IPS.but(name="away-too", backends=ONLY_EXTERNAL_IPS.backends[1:])
+
+EXTERNAL_IPS_ALONE = case(
+    "external-policy.external-ips-alone",
+    "Policy Local binds the external IPs of a Service that has neither node ports nor a load balancer.",
+    Apply(ONLY_EXTERNAL_IPS, ONLY_EXTERNAL_IPS_AWAY),
+    Probe(sender=client("a"), to=ONLY_EXTERNAL_IPS.external_ip().at("a"), expect=delivered_to("a1"), count=8),
+    Probe(
+        sender=remote("b"),
+        to=ONLY_EXTERNAL_IPS.external_ip().at("b"),
+        expect=delivered_to("b1", "b2"),
+        spread=True,
+    ),
+    Probe(sender=client("a"), to=ONLY_EXTERNAL_IPS_AWAY.external_ip().at("a"), expect=DROPPED),
+    Probe(sender=client("a"), to=ONLY_EXTERNAL_IPS_AWAY.external_ip().at("b"), expect=DROPPED),
+    Probe(
+        sender=pod("a2"),
+        to=ONLY_EXTERNAL_IPS_AWAY.external_ip().at("a"),
+        expect=delivered_to("b1", "b2"),
+        spread=True,
+    ),
+    Probe(
+        sender=host("a"),
+        to=ONLY_EXTERNAL_IPS_AWAY.external_ip().at("a"),
+        expect=delivered_to("b1", "b2", source=MASQUERADED),
+        spread=True,
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=ONLY_EXTERNAL_IPS.cluster_ip.at("a"),
+        expect=delivered_to("a1", "b1", "b2"),
+        spread=True,
+    ),
+    clauses=POD_CLAUSES
+    | SILENCE
+    | SPREAD
+    | {
+        "external-ip.reaches-ready-endpoint",
+        "external-policy.cluster-ip-exempt",
+        "external-policy.local.local-endpoints-source-preserved",
+        "external-policy.local.pods-reach-all-endpoints",
+        "external-policy.local.host-reaches-all-endpoints",
+        "protocol.udp.served",
+    },
+    features={Feature.EXTERNAL_TRAFFIC_POLICY, Feature.EXTERNAL_IPS},
+    regressions={"R029"},
+)
+
 CASES: tuple[Case, ...] = (
     EXTERNAL_KEEPS_SOURCE,
     EXTERNAL_KEEPS_SOURCE_OF_DATAGRAMS,
@@ -319,4 +426,7 @@ CASES: tuple[Case, ...] = (
     PODS_UNKNOWN,
     EXTERNAL_POLICY_CHANGES,
     LAST_LOCAL_ENDPOINT_GOES,
+    WITHOUT_NODE_PORTS,
+    INSIDE_WITHOUT_NODE_PORTS,
+    EXTERNAL_IPS_ALONE,
 )

@@ -16,8 +16,10 @@ from kproxy.conformance.case import (
     Feature,
     GainAddress,
     Policy,
+    Port,
     Probe,
     Type,
+    Vip,
     case,
     client,
     delivered_to,
@@ -160,6 +162,36 @@ NEW_ADDRESS_SERVES = case(
     profile=LOCALHOST_OFF,
 )
 
+OPEN = service("open", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)
+OPEN_UDP = OPEN.but(name="open-udp", ports=(Port(number=53, protocol=Protocol.UDP),))
+NOWHERE_NEAR = {"node-port.number-on-service-address.not-served"}
+
+NUMBER_WHERE_EVERY_ADDRESS_SERVES = case(
+    "node-port.number-where-every-address-serves",
+    "That every address of a node serves node ports makes no node port of that number at a Service's own addresses.",
+    Apply(OPEN, OPEN_UDP),
+    *(
+        Probe(
+            sender=sender, to=to.at_node_port_number(), expect=REJECTED | UNTOUCHED, clauses=(*NOWHERE_NEAR,)
+        )
+        for to in (OPEN.vip(), OPEN.external_ip(), OPEN.cluster_ip, OPEN_UDP.vip(), OPEN_UDP.cluster_ip)
+        for sender in (client("a"), pod("b2"), host("a"))
+    ),
+    Probe(sender=client("a"), to=OPEN.node_port("a"), expect=FROM_BOTH),
+    Probe(sender=client("a"), to=OPEN.node_port("a", second=True), expect=FROM_BOTH),
+    Probe(sender=client("a"), to=OPEN_UDP.node_port("a", second=True), expect=FROM_BOTH),
+    clauses=SERVED
+    | NOWHERE_NEAR
+    | {
+        "protocol.udp.served",
+        "node-port.addresses.zero-range.served",
+        "node-port.addresses.family-not-listed.served",
+    },
+    features={Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS},
+    regressions={"R050"},
+    profile=LOCALHOST_OFF,
+)
+
 # ------------------------------------------------------------------- loopback
 
 LOCALHOST_BY_DEFAULT = case(
@@ -274,6 +306,7 @@ CASES: tuple[Case, ...] = (
     FAMILY_NOT_LISTED_TAKES_EVERY_ADDRESS,
     PRIMARY_MEANS_THE_NODE_OBJECTS_ADDRESS,
     NEW_ADDRESS_SERVES,
+    NUMBER_WHERE_EVERY_ADDRESS_SERVES,
     LOCALHOST_BY_DEFAULT,
     LOCALHOST_SERVES_WHEN_ASKED_TO,
     LOCALHOST_UNDER_POLICY_LOCAL,

@@ -147,15 +147,19 @@ def service(choose: Choose, name: str) -> Service:
     vips = choose(
         ((Vip(),), (Vip(), Vip()), (Vip(ip_mode="Proxy"),), (Vip(ip_mode="VIP"),), (Vip(hostname_only=True),))
     )
-    exposed = kind is not Type.CLUSTER_IP
+    ports = choose(PORTS)
+    if kind is Type.LOAD_BALANCER and not choose((True, True, True, False)):
+        ports = tuple(replace(port, node_port=False) for port in ports)
+    external_ips = choose((0, 0, 1))
+    exposed = kind is not Type.CLUSTER_IP or external_ips > 0
     return Service(
         name=name,
         type=kind,
-        ports=choose(PORTS),
+        ports=ports,
         backends=backends(choose),
         internal_policy=choose((None, Policy.CLUSTER, Policy.LOCAL)),
         external_policy=choose((None, Policy.CLUSTER, Policy.LOCAL)) if exposed else None,
-        external_ips=choose((0, 0, 1)),
+        external_ips=external_ips,
         vips=vips if kind is Type.LOAD_BALANCER else (),
         source_ranges=choose(RANGES) if kind is Type.LOAD_BALANCER else (),
         affinity_seconds=choose((None, None, None, 10800)),
@@ -199,12 +203,20 @@ def _change(choose: Choose, services: dict[str, Service]) -> Step:
         case "endpoints":
             services[name] = before.but(backends=backends(choose))
         case "fields":
-            services[name] = service(choose, name).but(backends=before.backends, ports=before.ports)
+            services[name] = _with_other_fields(choose, before)
         case "other":
             services[name] = service(choose, name)
         case _:
             return Delete(before)
     return Apply(services[name])
+
+
+def _with_other_fields(choose: Choose, before: Service) -> Service:
+    """Another Service of the same name, endpoints and ports; only load balancers may lack node ports."""
+    other = service(choose, before.name)
+    bare = other.type is Type.LOAD_BALANCER and not other.ports[0].node_port
+    ports = tuple(replace(port, node_port=not bare) for port in before.ports)
+    return other.but(backends=before.backends, ports=ports)
 
 
 # ------------------------------------------------------------------------------ who asks for what
