@@ -274,7 +274,8 @@ class FamilySync:
         self._pacer = self._pacer.wrote(now, full=written.full)
         self._clean_due = True
         self._clean()
-        log.info("%s: synced in %.3f s: %s", self.family.value, seconds, written.text)
+        level = logging.INFO if written.full else logging.DEBUG
+        log.log(level, "%s: synced in %.3f s: %s", self.family.value, seconds, written.text)
         self._tell(self.notes)
         if first:
             self.synced()
@@ -292,7 +293,7 @@ class FamilySync:
             self._clean_due = False
             self.observer.cleaned(self.clock() - started, removed)
             if removed:
-                log.info("%s: removed %d stale connections", self.family.value, removed)
+                log.debug("%s: removed %d stale connections", self.family.value, removed)
 
     def _announce(self) -> None:
         if self._applied is not None:

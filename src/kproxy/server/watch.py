@@ -38,6 +38,9 @@ A server tells how far it is every minute (bookmarks), so this is a connection t
 without bookmarks, which it costs one request.
 """
 
+SHORT_WATCH = 1.0
+"""Seconds below which a watch that ended without a change did not work, however politely it ended (as client-go)."""
+
 WATCH_SECONDS = (300.0, 600.0)
 """Bounds of a watch's length; random, so that not all nodes come back at once (as client-go)."""
 
@@ -45,6 +48,7 @@ GONE = 410
 """HTTP's word for a version that is forgotten."""
 
 _NO_WATCH_LIST = frozenset({400, 422})
+_NOT_ALLOWED = frozenset({http.client.UNAUTHORIZED, http.client.FORBIDDEN})
 
 log = logging.getLogger(__name__)
 
@@ -106,18 +110,27 @@ def node_named(name: str) -> Resource:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to pause between two watches, in seconds: doubling, bounded, and never in step with others."""
+    """How long to pause between two watches, in seconds: doubling, bounded, and never in step with others.
 
-    first: float = 0.1
-    longest: float = 10.0
+    All watches of a cluster end at one time when its API server does.  So the first pause is anything from nothing to
+    ``first``, and each later one anything between half its bound and all of it: the nodes stay spread.
+    """
+
+    first: float = 0.8
+    longest: float = 15.0
 
     def delay(self, failures: int, chance: float) -> float:
         """After so many failures in a row; ``chance`` is uniform in [0, 1)."""
+        if not failures:
+            return self.first * chance
         bound = min(self.longest, self.first * 2.0 ** min(failures, 30))
         return bound * (0.5 + chance / 2)
 
 
 BACKOFF = Backoff()
+
+NOT_ALLOWED = Backoff(longest=60.0)
+"""For a resource that this proxy may not read: somebody may grant it, but not every few seconds."""
 
 _TROUBLE = (ApiError, OSError, http.client.HTTPException, msgspec.DecodeError, HostError, KubeconfigError)
 
@@ -136,18 +149,23 @@ class Watcher:
         store: Store,
         *,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``sleep`` is for tests."""
+        """``sleep`` and ``clock`` are for tests."""
         self._source = source
         self._resource = resource
         self._store = store
-        self._sleep = sleep
+        self._sleep, self._clock = sleep, clock
         self._decoder = Decoder(resource.kind)
         self._name = resource.path.rpartition("/")[2]
         self._version = ""
         self._ever_listed = False
         self._watch_list = True
         self._failures = 0
+        self._worked = False
+        """Whether the watch under way has brought anything, or lasted."""
+        self._logged = ""
+        """The trouble that was logged last; empty while there is none."""
 
     def run(self) -> None:
         """Watch for ever."""
@@ -156,20 +174,31 @@ class Watcher:
 
     def step(self) -> float:
         """One watch until its end, with the list it may need before; returns how long to pause then, in seconds."""
-        asked_for = 0.0
+        asked_for, backoff = 0.0, BACKOFF
         try:
             self._step()
         except _TROUBLE as error:
-            self._failures += 1
-            level = logging.WARNING if self._failures == 1 else logging.INFO
-            log.log(level, "%s: watch broken off (%d in a row): %s", self._name, self._failures, error)
+            self._failed(str(error))
             if isinstance(error, ApiError):
                 asked_for = error.retry_after
+                backoff = NOT_ALLOWED if error.code in _NOT_ALLOWED else BACKOFF
                 self._version = "" if error.code == GONE else self._version
         except Exception:  # a thread that died would never be missed, and no change be seen again
             self._failures += 1
             log.exception("%s: watch broken off", self._name)
-        return max(asked_for, BACKOFF.delay(self._failures, random.random()))  # noqa: S311 - spreads load only
+        return max(asked_for, backoff.delay(self._failures, random.random()))  # noqa: S311 - spreads load only
+
+    def _failed(self, reason: str) -> None:
+        """Log each reason once, however often it comes again."""
+        self._failures += 1
+        level = logging.DEBUG if reason == self._logged else logging.WARNING
+        log.log(level, "%s: watch broken off (%d in a row): %s", self._name, self._failures, reason)
+        self._logged = reason
+
+    def _works(self) -> None:
+        if self._logged:
+            log.info("%s: watch works again", self._name)
+        self._failures, self._logged, self._worked = 0, "", True
 
     def _step(self) -> None:
         if self._version:
@@ -212,6 +241,7 @@ class Watcher:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(int(length)),
         }
+        self._worked = False
         with self._source.stream(self._resource.path, asked, INITIAL_SILENCE) as stream:
             lines = _whole_lines(stream)
             if initial:
@@ -220,11 +250,17 @@ class Watcher:
             self._follow(lines)
 
     def _follow(self, lines: Iterator[bytes]) -> None:
+        began = self._clock()
         try:
             for some in lines:
                 self._take(self._decoder.events(some))
         except TimeoutError:
             log.info("%s: silent for %g s, asking anew", self._name, SILENCE)
+        finally:
+            if self._clock() - began >= SHORT_WATCH:
+                self._works()
+        if not self._worked:
+            raise ConnectionError(f"closed by the server within {SHORT_WATCH:g} s, without an event")
 
     def _take_initial(self, lines: Iterator[bytes]) -> None:
         """All objects there are, up to the bookmark that says so; nothing is believed before that."""
@@ -243,6 +279,7 @@ class Watcher:
                         rejected = [item for item in found.values() if isinstance(item, Rejected)]
                         objects = [item for item in found.values() if isinstance(item, self._resource.kind)]
                         self._replace(objects, rejected, version)
+                        self._works()
                         self._take(events[index + 1 :])
                         return
                     case Bookmark():
@@ -265,7 +302,8 @@ class Watcher:
                 case Failure():
                     failure = event
                     break
-        self._failures = 0
+        if changes:
+            self._works()
         self._tell(change for change in changes if isinstance(change, Rejected))
         self._store.apply(self._resource.kind, changes)
         if failure is not None:
@@ -274,7 +312,7 @@ class Watcher:
     def _replace(self, objects: Sequence[Watched], rejected: Sequence[Rejected], version: str) -> None:
         self._tell(rejected)
         self._store.replace(self._resource.kind, objects, rejected)
-        self._version, self._failures, self._ever_listed = version, 0, True
+        self._version, self._ever_listed = version, True
         log.info("%s: %d known at version %s", self._name, len(objects), version)
 
     def _tell(self, rejected: Iterable[Rejected]) -> None:

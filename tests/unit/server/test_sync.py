@@ -1,3 +1,4 @@
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -43,13 +44,14 @@ class Kernel:
     contested: bool = False
     """Whether somebody changes what is written as soon as it is."""
     sysctls_changed: bool = False
+    partly: bool = False
 
     def apply(self, plan: Plan) -> Written:
         if self.trouble is not None:
             raise self.trouble
         self.plans.append(plan)
         self.gone = ("chain X",) if self.contested else ()
-        return Written("something")
+        return Written("something", full=not self.partly)
 
     def begin(self, plans: Growing[Plan]) -> Written:
         self.grown = list(plans)
@@ -378,6 +380,21 @@ def test_a_change_of_the_machines_addresses_is_found_within_the_sync_period(daem
     daemon.settings["settings"] = Settings(family=Family.IPV4, node="b", masquerade_all=True)
     daemon.until(PACE.longest + PACE.shortest)
     assert len(daemon.kernel.plans) == 3
+
+
+def test_a_sync_is_no_line_of_the_log_unless_everything_was_written(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    daemon.kernel.partly = True
+    daemon.apply(service("a"))
+    daemon.until(5)
+    assert len(daemon.kernel.plans) == 2
+    assert caplog.text == ""
+    daemon.kernel.partly = False
+    daemon.apply(service("b"))
+    daemon.until(5)
+    assert "synced in" in caplog.text
 
 
 def test_trouble_in_one_family_does_not_hold_up_the_other() -> None:

@@ -1,6 +1,10 @@
+import itertools
+import logging
+import random
 import socket
 import threading
 import time
+from collections import Counter as Count
 from collections.abc import Iterator
 
 import pytest
@@ -359,7 +363,7 @@ def test_failures_are_waited_for_longer_and_longer_and_success_ends_that(store: 
         pauses = [subject.step() for _ in range(7)]
     # each pause is between half and all of a bound that doubles
     for number, pause in enumerate(pauses[:6], start=1):
-        bound = BACKOFF.first * 2**number
+        bound = min(BACKOFF.longest, BACKOFF.first * 2**number)
         assert bound / 2 <= pause <= bound
     assert pauses[6] <= BACKOFF.first
 
@@ -394,7 +398,75 @@ def test_what_nobody_foresaw_ends_a_watch_but_not_the_watching(
 def test_back_off_is_bounded_however_often_it_fails() -> None:
     backoff = Backoff(first=0.1, longest=10.0)
     assert backoff.delay(10_000, 0.999) <= 10.0
-    assert backoff.delay(0, 0.0) == pytest.approx(0.05)
+    assert backoff.delay(1, 0.0) == pytest.approx(0.1)
+    assert backoff.delay(0, 0.0) == 0.0
+    assert backoff.delay(0, 0.999) < 0.1
+
+
+def test_a_thousand_nodes_whose_watches_end_together_do_not_come_back_together() -> None:
+    """In no tenth of a second comes more than a fifth of them, and each round is wider than the one before."""
+    rng = random.Random(0)  # noqa: S311 - stands for what spreads the load
+    at = [0.0] * 1000
+    spans = []
+    for failures in range(6):
+        at = [time + BACKOFF.delay(failures, rng.random()) for time in at]
+        busiest = max(Count(int(time * 10) for time in at).values())
+        assert busiest <= 200
+        spans.append(max(at) - min(at))
+    assert spans == sorted(spans)
+
+
+class Passing:
+    """A clock that goes on by so many seconds each time it is read."""
+
+    def __init__(self, step: float) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def pauses(store: Store, *answers: Answer, lasting: float, count: int) -> list[float]:
+    """Between watches that each last so many seconds."""
+    with serving(*answers) as script:
+        client = ApiClient(Connection(server=script.url), Authorizer(None, host.run))
+        subject = Watcher(client, SERVICES, store, clock=Passing(lasting))
+        return [subject.step() for _ in range(count)]
+
+
+def requests_within(seconds: float, found: list[float]) -> int:
+    return sum(at < seconds for at in itertools.accumulate(found, initial=0.0))
+
+
+@pytest.mark.parametrize("end", [stream(), stream(bookmark(8))], ids=["nothing", "a bookmark"])
+def test_watches_that_end_at_once_and_cleanly_back_off(
+    store: Store, caplog: pytest.LogCaptureFixture, end: Answer
+) -> None:
+    found = pauses(store, stream(initial(7)), end, lasting=0.01, count=9)
+    assert requests_within(30.0, found) <= 8, "without a pause it were hundreds"
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
+
+
+def test_watches_that_last_or_bring_something_do_not_back_off(store: Store) -> None:
+    quiet = pauses(store, stream(initial(7)), stream(bookmark(8)), lasting=1.0, count=6)
+    busy = pauses(store, stream(initial(7)), stream(event("ADDED", service("b", 8))), lasting=0.01, count=6)
+    assert max(quiet + busy) <= BACKOFF.first
+
+
+def test_a_resource_that_may_not_be_read_is_logged_once_and_queried_ever_more_seldom(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with serving(*[status(403)] * 10, stream(initial(7))) as script:
+        subject = watcher(script, store)
+        found = [subject.step() for _ in range(10)]
+        assert [record.levelname for record in caplog.records if record.levelno >= logging.INFO] == [
+            "WARNING"
+        ]
+        assert requests_within(300.0, found) <= 14
+        subject.step()
+    assert "watch works again" in caplog.text
 
 
 def test_slices_are_decoded_as_slices(store: Store) -> None:
