@@ -17,7 +17,7 @@ from pathlib import Path
 from kproxy.backends.iptables.base import Options, hooks
 from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS, Block, diff
 from kproxy.backends.iptables.program import Program, program
-from kproxy.backends.iptables.rules import Table, specification
+from kproxy.backends.iptables.rules import Table, hook_specification
 from kproxy.backends.nftables import diff as nftables_diff
 from kproxy.backends.nftables import program as nftables
 from kproxy.backends.nftables.base import Options as NftablesOptions
@@ -158,7 +158,7 @@ def _hooked(blocks: tuple[Block, ...]) -> Iterator[Block]:
 def _jumps(table: Table) -> Iterator[str]:
     for hook in hooks(localhost=False):
         if hook.table is table:
-            yield from (f"-A {hook.hook.value} {specification(rule)}" for rule in hook.rules)
+            yield from (f"-A {hook.hook.value} {hook_specification(rule)}" for rule in hook.rules)
 
 
 def _service_text(desired: Program, live: Live) -> str:

@@ -29,6 +29,7 @@ from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
 from kproxy.net import Family
 from kproxy.plan import Exposure, NodePorts, Plan, ServicePlan
+from tests.unit.iptables.jumps import recorded_jumps
 from tests.unit.iptables.plans import frontend, plan_of, pool, service
 
 FOREIGN = {
@@ -163,6 +164,69 @@ def test_jumps_stand_at_the_top_of_builtin_chains_and_foreign_rules_survive(
         assert [line for line in lines if line not in rules(tools, table)] == []
         assert [line for line in rules(tools, table) if "KUBE-" in line and names.FIREWALL not in line] == []
     assert "FOREIGN" in chains(tools, Table.FILTER)
+
+
+def builtin_jumps(tools: Tools) -> list[str]:
+    """Each rule of a builtin chain with its table before it, in the order of a recording."""
+    return [
+        f"{table.value} {line}"
+        for table in (Table.FILTER, Table.NAT)
+        for line in rules(tools, table)
+        if not line.startswith("-A KUBE-")
+    ]
+
+
+def leave_jumps(tools: Tools, lines: Iterable[str]) -> None:
+    """Rules as another proxy, or a version of ours, left them; with the chains that they lead to."""
+    for table in (Table.FILTER, Table.NAT):
+        found = [line.partition(" ")[2] for line in lines if line.startswith(f"{table.value} ")]
+        declared = [f":{target} - [0:0]" for target in sorted({line.split()[-1] for line in found})]
+        tools.restore([Block(table, [*declared, *found])])
+
+
+def comment_first(line: str) -> str:
+    """As kproxy wrote a jump before it wrote it as kube-proxy does."""
+    condition = " -m conntrack --ctstate NEW"
+    return line.replace(condition, "").replace(" -j ", f"{condition} -j ") if condition in line else line
+
+
+def test_jumps_of_kube_proxy_are_kept_and_not_doubled(tools: Tools, family: Family) -> None:
+    leave_jumps(tools, recorded_jumps(family))
+    assert builtin_jumps(tools) == recorded_jumps(family)
+    for _ in range(2):
+        kernel = IptablesKernel(tools)
+        kernel.apply(plan(family, numbered(family, 1, 1, 2)), Options())
+        assert builtin_jumps(tools) == recorded_jumps(family)
+        assert kernel.missing() == ()
+
+
+def test_jumps_that_stand_more_than_once_in_either_order_are_left_once(tools: Tools, family: Family) -> None:
+    before = [*map(comment_first, recorded_jumps(family)), *recorded_jumps(family), *recorded_jumps(family)]
+    assert len(set(before)) == 21, "two ways to write the seven that have a condition"
+    leave_jumps(tools, before)
+    foreign = '-A FORWARD -i foreign0 -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD'
+    tools.restore([Block(Table.FILTER, [foreign])])
+    IptablesKernel(tools).apply(plan(family, numbered(family, 1, 1, 2)), Options())
+    left = builtin_jumps(tools)
+    assert f"filter {foreign}" in left
+    own = [line for line in left if "foreign0" not in line and "KUBE-FIREWALL" not in line]
+    assert own == [line for line in recorded_jumps(family) if "KUBE-FIREWALL" not in line]
+    if family is Family.IPV4:
+        assert len([line for line in left if "KUBE-FIREWALL" in line]) == 2
+
+
+def test_kube_proxys_cleanup_removes_what_we_wrote(tools: Tools, family: Family) -> None:
+    """As its cleanup does: each jump by its text if it is there, then the chains of a table at once."""
+    IptablesKernel(tools).apply(plan(family, numbered(family, 1, 1, 2)), Options())
+    for line in recorded_jumps(family):
+        where, _, rule = line.partition(" -A ")
+        if line in builtin_jumps(tools) and "KUBE-FIREWALL" not in line:
+            tools.restore([Block(Table(where), [f"-D {rule}"])])
+    for table in (Table.FILTER, Table.NAT):
+        ours = sorted(c for c in chains(tools, table) if c.startswith("KUBE-") and c != names.FIREWALL)
+        assert ours
+        tools.restore([Block(table, [*(f":{c} - [0:0]" for c in ours), *(f"-X {c}" for c in ours)])])
+    assert {line for line in builtin_jumps(tools) if "KUBE-FIREWALL" not in line} == set()
 
 
 def test_what_an_earlier_run_left_is_removed(tools: Tools, family: Family) -> None:

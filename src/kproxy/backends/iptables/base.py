@@ -66,7 +66,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class HookRules:
-    """The rules we keep at the top of a builtin chain, first to last."""
+    """The rules we keep at the top of a builtin chain, first to last; `hook_specification` is their text."""
 
     table: Table
     hook: Hook
@@ -74,7 +74,7 @@ class HookRules:
 
 
 def hooks(*, localhost: bool) -> tuple[HookRules, ...]:
-    """How packets get from the builtin chains to ours; ``localhost`` node ports need one more."""
+    """How packets get from the builtin chains to ours; ``localhost`` node ports need one more.  In kube-proxy's order."""
     services = "kubernetes service portals"
     external = Rule(Jump(names.EXTERNAL_SERVICES), _NEW, "kubernetes externally-visible service portals")
     guard = Rule(Jump(names.PROXY_FIREWALL), _NEW, "kubernetes load balancer firewall")
@@ -85,9 +85,9 @@ def hooks(*, localhost: bool) -> tuple[HookRules, ...]:
     postrouting = Rule(Jump(names.POSTROUTING), (), "kubernetes postrouting rules")
     martians = (Rule(Jump(names.FIREWALL)),) if localhost else ()
     return (
-        HookRules(Table.FILTER, Hook.INPUT, (guard, health, external, *martians)),
+        HookRules(Table.FILTER, Hook.INPUT, (*martians, guard, health, external)),
         HookRules(Table.FILTER, Hook.FORWARD, (guard, forward, cluster, external)),
-        HookRules(Table.FILTER, Hook.OUTPUT, (guard, cluster, *martians)),
+        HookRules(Table.FILTER, Hook.OUTPUT, (*martians, guard, cluster)),
         HookRules(Table.NAT, Hook.PREROUTING, (portal,)),
         HookRules(Table.NAT, Hook.OUTPUT, (portal,)),
         HookRules(Table.NAT, Hook.POSTROUTING, (postrouting,)),

@@ -327,6 +327,16 @@ def specification(rule: Rule) -> str:
     return f"{text}{rule.target!s}"
 
 
+def hook_specification(rule: Rule) -> str:
+    """The same of a jump from a builtin chain, byte for byte as kube-proxy writes it: its comment comes after its matches.
+
+    The tools compare rules match by match: each of the two proxies finds and removes the other's jumps only if they
+    are written alike (pkg/proxy/iptables/proxier.go and cleanup.go of Kubernetes 1.36).
+    """
+    comment = (f'-m comment --comment "{rule.comment[:COMMENT_LIMIT]}"',) if rule.comment else ()
+    return " ".join((*map(str, rule.matches), *comment, str(rule.target)))
+
+
 def render(chain: Chain) -> list[str]:
     """The chain's ``-A`` lines for ``iptables-restore``, in order, without line ends."""
     append = f"-A {chain.name} "

@@ -17,10 +17,12 @@ from kproxy import host
 from kproxy.backends.iptables import base, names
 from kproxy.backends.iptables.base import Options
 from kproxy.backends.iptables.compile import localhost_node_ports
-from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Rewrite, deletions, diff
-from kproxy.backends.iptables.kernel import accounting
+from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Rewrite, diff
+from kproxy.backends.iptables.kernel import accounting, jumps
+from kproxy.backends.iptables.kernel.drift import is_ours
+from kproxy.backends.iptables.kernel.removal import remove_chains
 from kproxy.backends.iptables.program import program
-from kproxy.backends.iptables.rules import Jump, PacketCounter, Table, specification
+from kproxy.backends.iptables.rules import Jump, PacketCounter, Table, hook_specification, specification
 from kproxy.conntrack import invalid_drops
 from kproxy.plan.growing import Growing
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from kproxy.backends.iptables.kernel.drift import Drift
     from kproxy.backends.iptables.kernel.tools import Tools
     from kproxy.backends.iptables.program import Program
-    from kproxy.backends.iptables.rules import ChainName, Rule
+    from kproxy.backends.iptables.rules import ChainName
     from kproxy.plan import Plan
 
     _Chains = Mapping[Table, frozenset[ChainName]]
@@ -124,9 +126,7 @@ class IptablesKernel:
         ]
         for hook in _hooks(context):
             where = f"of {hook.hook.value} in table {hook.table.value}"
-            gone += [
-                f"rule {specification(rule)} {where}" for rule in hook.rules if not self._hooked(hook, rule)
-            ]
+            gone += [f"rule {hook_specification(rule)} {where}" for rule in jumps.absent(self.tools, hook)]
         return tuple(gone)
 
     def cleanup(self) -> None:
@@ -181,9 +181,6 @@ class IptablesKernel:
         written[block.table] += appended
         self._total[block.table] += block.growth() if callable(block.growth) else block.growth
 
-    def _hooked(self, hook: HookRules, rule: Rule) -> bool:
-        return self.tools.has_rule(hook.table, hook.hook.value, rule)
-
     def _missing_hooks(self, context: Context, existing: _Chains | None) -> list[Block]:
         """One block a table, the guard against martians first: it stands before loopback is routable.
 
@@ -191,20 +188,11 @@ class IptablesKernel:
         """
         lines = {Table.FILTER: self._missing_guard(context, existing), Table.NAT: []}
         for hook in _hooks(context):
-            lines[hook.table] += self._missing_jumps(hook, existing)
+            if existing is None or _may_stand(hook, existing[hook.table]):
+                lines[hook.table] += jumps.repairs(self.tools, hook)
+            else:
+                lines[hook.table] += jumps.insertions(hook)
         return [Block(table, found) for table, found in lines.items() if found]
-
-    def _missing_jumps(self, wanted: HookRules, existing: _Chains | None) -> list[str]:
-        """When a rule is missing, all go to the top of the builtin chain again, for their order matters."""
-        possible = wanted.rules if existing is None else _possible(wanted, existing[wanted.table])
-        present = [rule for rule in possible if self._hooked(wanted, rule)]
-        if len(present) == len(wanted.rules):
-            return []
-        chain = wanted.hook.value
-        lines = [f"-D {chain} {specification(rule)}" for rule in present]
-        return lines + [
-            f"-I {chain} {i} {specification(rule)}" for i, rule in enumerate(wanted.rules, start=1)
-        ]
 
     def _missing_guard(self, context: Context, existing: _Chains | None) -> list[str]:
         guard = base.martian_guard(context)
@@ -233,9 +221,9 @@ def _joined(blocks: list[Block], hooks: list[Block]) -> list[Block]:
     return blocks
 
 
-def _possible(wanted: HookRules, existing: AbstractSet[ChainName]) -> list[Rule]:
-    """Those rules that may be there already: nothing jumps to a chain that does not exist."""
-    return [r for r in wanted.rules if not isinstance(r.target, Jump) or r.target.chain in existing]
+def _may_stand(hook: HookRules, existing: AbstractSet[ChainName]) -> bool:
+    """Whether any of the jumps may be there already: nothing jumps to a chain that does not exist."""
+    return any(isinstance(r.target, Jump) and r.target.chain in existing for r in hook.rules)
 
 
 def _route_localhost(context: Context) -> None:
@@ -277,18 +265,5 @@ def remove_all(tools: Tools) -> None:
 
     Does nothing on a clean machine (``life.cleanup.stateless``).
     """
-    existing = tools.chains()
     for table in Table:
-        ours = {n for n in existing[table] if n in names.OWN_CHAINS[table] or names.is_derived(n)}
-        jumps = [
-            f"-D {hook.hook.value} {specification(rule)}"
-            for hook in base.hooks(localhost=False)
-            for rule in hook.rules
-            if hook.table is table and str(rule.target).removeprefix("-j ") in ours
-            if tools.has_rule(table, hook.hook.value, rule)
-        ]
-        blocks = ([Block(table, jumps)] if jumps else []) + list(
-            deletions(table, sorted(ours), tools.block_chains)
-        )
-        if blocks:
-            tools.restore(blocks)
+        remove_chains(tools, table, is_ours)
