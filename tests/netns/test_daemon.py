@@ -18,18 +18,22 @@ from typing import Any
 import pytest
 
 from kproxy.backends.iptables.base import Options
-from kproxy.backends.iptables.kernel import IptablesKernel, Variant, find_tools
+from kproxy.backends.iptables.kernel import IptablesKernel, Tools, Variant, find_tools
 from kproxy.backends.nftables.kernel import NftablesKernel
 from kproxy.conformance.bind import instances
 from kproxy.conformance.case import DEFAULT, Apply, case, pods
 from kproxy.conformance.subject import load
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.conformance.world import RestartProxy
+from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces, topology
 from kproxy.lab.apiserver import Kind
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import Xtables
 from kproxy.net import Family
+from kproxy.server import dataplane, leftovers
+from kproxy.server.config import Configuration
+from kproxy.server.leftovers import remove_everything
 from tests.netns.test_continuity import WEB, busy_lab
 from tests.netns.test_iptables_kernel import numbered, plan
 from tests.steady import nothing_was_lost
@@ -223,6 +227,138 @@ def test_what_cannot_be_removed_is_told_by_the_status_and_the_rest_goes(node: No
     assert "KUBE-FORWARD" in after["iptables-nft"]
     assert "KUBE-SERVICES" not in after["iptables-nft"].partition("*nat")[2].partition("COMMIT")[0]
     assert "table ip6 kube-proxy" not in after["nft"]
+
+
+PORTMAP = """
+*nat
+:CNI-HOSTPORT-DNAT - [0:0]
+:CNI-DN-0123456789abcdef01234 - [0:0]
+-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT
+-A CNI-HOSTPORT-DNAT -p tcp -m multiport --dports 8080 -j CNI-DN-0123456789abcdef01234
+-A CNI-DN-0123456789abcdef01234 -s {pods} -p tcp -m tcp --dport 8080 -j KUBE-MARK-MASQ
+COMMIT
+"""
+"""What the CNI plugin portmap writes with ``externalSetMarkChain: KUBE-MARK-MASQ``, shortened (plugins/meta/portmap)."""
+
+
+@pytest.mark.parametrize("block_chains", [1024, 16])
+@pytest.mark.parametrize("variant", list(Variant))
+@pytest.mark.parametrize("family", list(Family))
+def test_a_chain_that_another_program_uses_stays_and_all_else_goes(
+    node: Node, family: Family, variant: Variant, block_chains: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more chains than go at once, too."""
+    monkeypatch.setattr("kproxy.backends.iptables.kernel.tools.NFT_BLOCK_CHAINS", block_chains)
+    node.leave_iptables(family, variant)
+    pods = "10.244.0.0/24" if family is Family.IPV4 else "fd00:244::/64"
+    node.restore(family, variant, PORTMAP.format(pods=pods))
+    command = f"{COMMANDS[family]}-{variant.value}"
+    with node.namespace.entered():
+        problems = remove_everything()
+    assert [problem.reason for problem in problems] == [Reason.BUSY]
+    assert f"{command} -t nat" in str(problems[0])
+    assert "chain KUBE-MARK-MASQ" in str(problems[0])
+    assert "-A CNI-DN-0123456789abcdef01234 -s" in str(problems[0])
+    after = node.rules()[command]
+    assert kubernetes_chains({"": after}) <= {
+        ":KUBE-MARK-MASQ",
+        "KUBE-MARK-MASQ",
+        ":KUBE-FIREWALL",
+        "KUBE-FIREWALL",
+    }
+    assert "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000" in after, "the mark that the other relies on"
+    assert "-j CNI-HOSTPORT-DNAT" in after
+    node.run(command, "-t", "nat", "-F", "CNI-DN-0123456789abcdef01234")
+    status, log = node.kproxy("--cleanup")
+    assert status == 0, log
+    assert kubernetes_chains(node.rules()) <= {":KUBE-FIREWALL", "KUBE-FIREWALL"}
+
+
+def test_a_chain_that_stays_is_emptied_and_keeps_nothing_in_force(node: Node) -> None:
+    node.leave_iptables(Family.IPV4, Variant.NFT)
+    node.run("iptables-nft", "-t", "nat", "-N", "FOREIGN")
+    node.run("iptables-nft", "-t", "nat", "-A", "FOREIGN", "-j", "KUBE-SERVICES")
+    status, log = node.kproxy("--cleanup")
+    assert status == 1
+    assert "chain KUBE-SERVICES" in log
+    assert "-A FOREIGN -j KUBE-SERVICES" in log
+    kept = kubernetes_chains({"": node.rules()["iptables-nft"].partition("*nat")[2].partition("COMMIT")[0]})
+    assert kept == {":KUBE-SERVICES", "KUBE-SERVICES"}
+    assert "-A KUBE-" not in node.run("iptables-nft", "-t", "nat", "-S")
+
+
+# ------------------------------------------------------------------------------- the other variant of the tools
+
+
+def kernel_of(node: Node, family: Family, mode: str) -> None:
+    """What a daemon does when it begins: its own rules, and then what others left."""
+    with node.namespace.entered():
+        plane = dataplane._plane(Configuration(mode=mode), family)
+        assert isinstance(plane, dataplane._Successor)
+        plane._later = lambda body: body()
+        plane.apply(plan(family, numbered(family, 1, 1, 2)))
+
+
+@pytest.mark.parametrize("mode", ["iptables", "nftables"])
+@pytest.mark.parametrize("family", list(Family))
+def test_rules_in_the_variant_that_nobody_keeps_go_when_a_daemon_begins(
+    node: Node, family: Family, mode: str
+) -> None:
+    """https://kubernetes.io/blog/2022/09/07/iptables-chains-not-api/ : both variants' rules are in force at once."""
+    with node.namespace.entered():
+        own = find_tools(family).variant
+    other = next(variant for variant in Variant if variant is not own)
+    node.leave_iptables(family, other)
+    node.restore(family, other, FOREIGN)
+    left = f"{COMMANDS[family]}-{other.value}"
+    assert "KUBE-SVC-" in node.rules()[left]
+    kernel_of(node, family, mode)
+    after = node.rules()
+    assert kubernetes_chains({"": after[left]}) == {":KUBE-FIREWALL", "KUBE-FIREWALL"}
+    assert "-A INPUT -p tcp -j FOREIGN" in after[left], "what is not a proxy's stays"
+    own_rules = after[f"{COMMANDS[family]}-{own.value}"]
+    assert ("KUBE-SVC-" in own_rules) is (mode == "iptables"), "its own stand"
+
+
+def without_tools(monkeypatch: pytest.MonkeyPatch, absent: Variant) -> None:
+    """As in an image that has the other variant's tools only."""
+    find = find_tools
+
+    def found(family: Family, variant: Variant | None = None) -> Tools:
+        if variant is absent:
+            raise HostError(
+                f"{COMMANDS[family]}-{absent.value} --version", "not installed", Reason.UNSUPPORTED
+            )
+        return find(family, variant or next(each for each in Variant if each is not absent))
+
+    monkeypatch.setattr(leftovers, "find_tools", found)
+
+
+def test_tables_that_nobody_here_can_read_are_a_warning_that_tells_how_to_look(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    without_tools(monkeypatch, Variant.LEGACY)
+    with node.namespace.entered():
+        assert leftovers.remove_iptables(Family.IPV4) == ()
+        assert caplog.messages == [], "no table of iptables-legacy, no rule"
+        node.leave_iptables(Family.IPV4, Variant.LEGACY)
+        assert leftovers.remove_other_variant(Family.IPV4) == ()
+    (warned,) = caplog.records
+    assert warned.levelname == "WARNING"
+    assert "iptables-legacy-save | grep KUBE-" in warned.getMessage()
+
+
+def test_chains_that_the_kernel_shows_but_no_tool_here_removes_are_not_removed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_tools(monkeypatch, Variant.NFT)
+    with node.namespace.entered():
+        assert leftovers.remove_iptables(Family.IPV4) == ()
+        node.leave_iptables(Family.IPV4, Variant.NFT)
+        (problem,) = leftovers.remove_iptables(Family.IPV4)
+    assert "chains of a proxy stay" in str(problem)
+    assert "iptables-nft-save | grep KUBE-" in str(problem)
+    assert "KUBE-SVC-" in node.rules()["iptables-nft"]
 
 
 def test_a_command_line_that_is_wrong_removes_nothing(node: Node) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kproxy import host
-from kproxy.host import HostError
+from kproxy.host import HostError, Reason
 from kproxy.net import Family, family_of, parse_network
 from kproxy.plan import Plan
 from kproxy.plan.growing import Growing
@@ -240,7 +240,7 @@ class _Successor:
     def __init__(
         self,
         plane: Dataplane,
-        clear: Callable[[], None],
+        clear: Callable[[], Iterable[HostError]],
         later: Callable[[Callable[[], None]], None] = _later,
     ) -> None:
         self._plane, self._clear, self._later = plane, clear, later
@@ -269,9 +269,14 @@ class _Successor:
 
     def _clear_now(self, family: Family) -> None:
         try:
-            self._clear()
+            problems = tuple(self._clear())
         except HostError as error:
-            log.info("%s: rules of other modes were not looked for: %s", family.value, error)
+            problems = (error,)
+        for problem in problems:
+            if problem.reason is Reason.UNSUPPORTED:
+                log.info("%s: rules of other modes were not looked for: %s", family.value, problem)
+            else:
+                log.warning("%s: of what another mode or proxy left, some stays: %s", family.value, problem)
 
 
 def _plane(config: Configuration, family: Family) -> Dataplane:
@@ -292,23 +297,22 @@ def _nftables(config: Configuration, family: Family) -> Dataplane:
     return _Successor(_Nftables(config, family), lambda: _clear_iptables(family))
 
 
-def _clear_iptables(family: Family) -> None:
+def _clear_iptables(family: Family) -> Iterable[HostError]:
     """What iptables and ipvs mode left, by either variant of the tools."""
     from kproxy.server import leftovers  # noqa: PLC0415
 
-    leftovers.remove_iptables(family)
-    leftovers.remove_ipvs(family)
+    return (*leftovers.remove_iptables(family), *leftovers.remove_ipvs(family))
 
 
-def _clear_beside_iptables(family: Family) -> None:
+def _clear_beside_iptables(family: Family) -> Iterable[HostError]:
+    """What the other modes left, and what iptables mode left in the other variant, by whose rules packets still go."""
     from kproxy.server import leftovers  # noqa: PLC0415
 
-    leftovers.remove_nftables(family)
-    leftovers.remove_ipvs(family)
+    removals = (leftovers.remove_nftables, leftovers.remove_ipvs, leftovers.remove_other_variant)
+    return tuple(problem for remove in removals for problem in remove(family))
 
 
-def _clear_beside_ipvs(family: Family) -> None:
+def _clear_beside_ipvs(family: Family) -> Iterable[HostError]:
     from kproxy.server import leftovers  # noqa: PLC0415
 
-    leftovers.remove_nftables(family)
-    leftovers.remove_iptables_beside_ipvs(family)
+    return (*leftovers.remove_nftables(family), *leftovers.remove_iptables_beside_ipvs(family))

@@ -7,16 +7,13 @@ clean node (``life.cleanup.stateless``) and leaves KUBE-FIREWALL, which is the k
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable
 from functools import partial
 
-from kproxy import host
 from kproxy.backends.iptables import names
-from kproxy.backends.iptables.diff import Block, deletions
 from kproxy.backends.iptables.kernel import Tools, Variant, accounting, find_tools
-from kproxy.backends.iptables.kernel.tools import LOCK_SECONDS
+from kproxy.backends.iptables.kernel.removal import remove_chains
+from kproxy.backends.iptables.kernel.tools import chains_without_tools, command_of
 from kproxy.backends.iptables.rules import Table
 from kproxy.backends.ipvs import kernel as ipvs
 from kproxy.backends.nftables.kernel import remove_table
@@ -42,88 +39,66 @@ _SHARED_WITH_IPVS = {
 }
 """Chains that iptables mode and ipvs mode both make."""
 
-_BUILTIN = frozenset({"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"})
-_TARGET = re.compile(r" -[jg] (\S+)$")
+Problems = tuple[HostError, ...]
+"""What could not be removed; each says why, and what to do."""
 
 log = logging.getLogger(__name__)
 
 
-def remove_everything() -> tuple[HostError, ...]:
+def remove_everything() -> Problems:
     """Remove what all modes left, of both families; every refusal, none when the node is clean now."""
-    problems = []
-    for family in Family:
-        for remove in (remove_iptables, remove_ipvs, remove_nftables):
-            problems += _tried(partial(remove, family))
+    removals = (remove_iptables, remove_ipvs, remove_nftables)
+    return tuple(problem for family in Family for remove in removals for problem in remove(family))
+
+
+def remove_iptables(family: Family) -> Problems:
+    """Remove chains and jumps of iptables and ipvs mode, by both variants of the tools, and the counters of packets."""
+    problems = [problem for variant in Variant for problem in _remove_variant(family, variant)]
+    accounting.remove()
     return tuple(problems)
 
 
-def remove_iptables(family: Family) -> None:
-    """Remove chains and jumps of iptables and ipvs mode, by both variants of the tools, where they are installed.
+def remove_other_variant(family: Family) -> Problems:
+    """Remove what either mode left in the variant that the system's ``iptables`` does not stand for.
 
-    Raises the first `HostError` when all has been tried.
+    There nobody would keep it up to date, and it goes on catching packets beside the rules of this proxy.
     """
-    problems = []
-    for tools in _installed(family):
-        for table in Table:
-            problems += _tried(partial(_remove_table, tools, table))
-    accounting.remove()
-    if problems:
-        raise problems[0]
+    own = find_tools(family).variant
+    return tuple(p for variant in Variant if variant is not own for p in _remove_variant(family, variant))
 
 
-def remove_iptables_beside_ipvs(family: Family) -> None:
-    """Remove what iptables mode left on a node where ipvs mode runs now, by the system's own variant of the tools.
+def remove_iptables_beside_ipvs(family: Family) -> Problems:
+    """Remove what iptables mode left on a node where ipvs mode runs now, and all of the other variant.
 
-    The chains that both modes have stay: they are ipvs mode's by now.  Raises `HostError`.
+    The chains that both modes have stay: they are ipvs mode's by now.
     """
-    tools = find_tools(family)
-    for table in Table:
-        _remove_table(
-            tools, table, lambda table, name: _is_ours(table, name) and not _is_of_ipvs(table, name)
-        )
+    own = _remove_chains(
+        find_tools(family), lambda table, name: _is_ours(table, name) and not _is_of_ipvs(table, name)
+    )
+    return (*own, *remove_other_variant(family))
 
 
-def remove_ipvs(family: Family) -> None:
+def remove_ipvs(family: Family) -> Problems:
     """Remove virtual servers, the device of their addresses and IP sets; the chains that use them go before.
 
-    Raises `HostError`.  Where nothing tells of ipvs mode no kernel module is loaded to look for it, and virtual servers
+    Where nothing tells of ipvs mode no kernel module is loaded to look for it, and virtual servers
     that are not a proxy's stay (kube-proxy does otherwise, ``life.mode-switch.ipvs-flush``).
     """
-    ipvs.remove_all(family)
+    return tuple(_tried(partial(ipvs.remove_all, family)))
 
 
-def remove_nftables(family: Family) -> None:
-    """Remove the table of nftables mode; `HostError` when it is there and stays.
-
-    A kernel that cannot have one needs no removal.
-    """
-    try:
-        remove_table(family)
-    except HostError as error:
-        if error.reason is not Reason.UNSUPPORTED:
-            raise
+def remove_nftables(family: Family) -> Problems:
+    """Remove the table of nftables mode.  A kernel that cannot have one needs no removal."""
+    found = _tried(partial(remove_table, family))
+    return tuple(error for error in found if error.reason is not Reason.UNSUPPORTED)
 
 
-def _tried(remove: Callable[[], None]) -> list[HostError]:
+def _tried(remove: Callable[[], object]) -> list[HostError]:
     try:
         remove()
     except HostError as error:
         return [error]
     return []
-
-
-def _installed(family: Family) -> Iterator[Tools]:
-    """The tools of each variant once: by their own names, or by the plain one where it is all there is."""
-    found: set[Variant] = set()
-    for variant in (*Variant, None):
-        try:
-            tools = find_tools(family, variant)
-        except HostError as error:
-            log.debug("%s", error)
-            continue
-        if tools.variant not in found:
-            found.add(tools.variant)
-            yield tools
 
 
 def _is_ours(table: Table, name: str) -> bool:
@@ -134,31 +109,58 @@ def _is_of_ipvs(table: Table, name: str) -> bool:
     return name in IPVS_CHAINS or name in _SHARED_WITH_IPVS.get(table, ())
 
 
-def _remove_table(tools: Tools, table: Table, is_ours: Callable[[Table, str], bool] = _is_ours) -> None:
-    existing = _chains(tools, table)
-    ours = {name for name in existing if is_ours(table, name)}
-    if not ours:
-        return
-    jumps = [line for chain in sorted(_BUILTIN & existing) for line in _jumps(tools, table, chain, ours)]
-    blocks = [Block(table, jumps)] if jumps else []
-    tools.restore([*blocks, *deletions(table, sorted(ours), tools.block_chains)])
-    log.info("%s: removed %d chains of table %s", tools.command, len(ours), table.value)
-
-
-def _chains(tools: Tools, table: Table) -> AbstractSet[str]:
-    """Names of the chains there are; none where this kernel does not know the variant at all."""
+def _remove_variant(family: Family, variant: Variant) -> Problems:
+    """All of one variant, by its tools; without them its chains stay, and that is reported."""
     try:
-        return tools.chains()[table]
+        tools = _tools_of(family, variant)
     except HostError as error:
-        if error.reason in {Reason.MISSING, Reason.UNSUPPORTED}:
-            return frozenset()
-        raise
+        return _stays(family, variant, error)
+    return _remove_chains(tools, _is_ours)
 
 
-def _jumps(tools: Tools, table: Table, chain: str, to: AbstractSet[str]) -> Iterator[str]:
-    """The orders that take a builtin chain's jumps to ours away, whatever matches they have."""
-    argv = (tools.command, "-w", str(LOCK_SECONDS), "-t", table.value, "-S", chain)
-    for line in host.run(argv, environment=tools.environment).splitlines():
-        target = _TARGET.search(line)
-        if line.startswith("-A ") and target and target[1] in to:
-            yield "-D " + line.removeprefix("-A ")
+def _tools_of(family: Family, variant: Variant) -> Tools:
+    """The variant's tools by their own name, or by the plain one where it stands for them."""
+    try:
+        return find_tools(family, variant)
+    except HostError:
+        plain = find_tools(family)
+        if plain.variant is not variant:
+            raise
+        return plain
+
+
+def _stays(family: Family, variant: Variant, absence: HostError) -> Problems:
+    """What there may be of a variant whose tools are not installed: reported as far as the kernel tells it."""
+    try:
+        found = chains_without_tools(family, variant)
+    except HostError:
+        found = {}
+    told = sorted({f"{t.value} {n}" for t, there in (found or {}).items() for n in there if _is_ours(t, n)})
+    save = f"{command_of(family, variant)}-save"
+    look = f"look with `{save} | grep KUBE-` where {save} is installed (mostly on the node itself)"
+    cure = "remove them with these tools and `kproxy run --cleanup`, or restart the node"
+    if told:
+        detail = f"{len(told)} chains of a proxy stay, the first: {told[0]}: {absence.detail}; {look}; {cure}"
+        return (HostError(absence.what, detail, Reason.OTHER),)
+    if found is None:
+        log.warning(
+            "%s: rules of a proxy may be in the tables of iptables-%s, and they would still catch packets, deleted "
+            "Services' too: %s; %s; %s",
+            family.value,
+            variant.value,
+            absence,
+            look,
+            cure,
+        )
+    return ()
+
+
+def _remove_chains(tools: Tools, is_ours: Callable[[Table, str], bool]) -> Problems:
+    problems = [error for table in Table for error in _tried(partial(_remove_of, tools, table, is_ours))]
+    return tuple(problems)
+
+
+def _remove_of(tools: Tools, table: Table, is_ours: Callable[[Table, str], bool]) -> None:
+    count = remove_chains(tools, table, is_ours)
+    if count:
+        log.info("%s: removed %d chains of table %s", tools.command, count, table.value)

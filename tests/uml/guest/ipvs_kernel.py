@@ -413,8 +413,8 @@ def test_iptables_mode_and_ipvs_mode_take_over_from_each_other() -> None:
     assert "KUBE-EXTERNAL-SERVICES" in alone
     machine = kernel()
     machine.apply(plan)
-    leftovers.remove_nftables(V4)
-    leftovers.remove_iptables_beside_ipvs(V4)
+    assert leftovers.remove_nftables(V4) == ()
+    assert leftovers.remove_iptables_beside_ipvs(V4) == ()
     taken_over = saved_rules()
     assert not any(
         name in taken_over
@@ -423,7 +423,7 @@ def test_iptables_mode_and_ipvs_mode_take_over_from_each_other() -> None:
     assert machine.missing() == ()
     iptables.forget()
     iptables.apply(plan, machine_options(tools, 14))
-    leftovers.remove_ipvs(V4)
+    assert leftovers.remove_ipvs(V4) == ()
     assert servers() == set()
     assert "kube-ipvs0" not in host.run(("ip", "link"))
     assert sorted(rules_of(saved_rules())) == sorted(rules_of(alone))

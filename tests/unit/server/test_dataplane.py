@@ -100,7 +100,12 @@ def at_once(body: Callable[[], None]) -> None:
 
 def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() -> None:
     log: list[str] = []
-    plane = _Successor(Recorder(log, failures=1), lambda: log.append("cleared"), at_once)
+
+    def clear() -> tuple[HostError, ...]:
+        log.append("cleared")
+        return ()
+
+    plane = _Successor(Recorder(log, failures=1), clear, at_once)
     with pytest.raises(HostError):
         plane.apply(PLAN)
     assert log == []
@@ -110,10 +115,17 @@ def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() ->
 
 
 def test_a_machine_without_the_other_modes_tools_is_served() -> None:
-    def clear() -> None:
+    def clear() -> tuple[HostError, ...]:
         raise HostError("iptables --version", "command not found", Reason.UNSUPPORTED)
 
     assert _Successor(Recorder([]), clear, at_once).apply(PLAN) == Written("written for IPv4")
+
+
+def test_what_stays_of_another_mode_is_a_warning_each(caplog: pytest.LogCaptureFixture) -> None:
+    stays = [HostError(f"iptables -t {table}", "a chain stays", Reason.BUSY) for table in ("nat", "filter")]
+    assert _Successor(Recorder([]), lambda: stays, at_once).apply(PLAN) == Written("written for IPv4")
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [str(problem) in text for problem, text in zip(stays, warned, strict=True)] == [True, True]
 
 
 class Counting:
