@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trace.command": {"trace", "trace.live", "explain", "api", "net"},
     # the machine
     "netlink": {"net"},
+    "tls": set(),
     "host": {"netlink", "net"},
     "conntrack": {"host", "netlink", "net"},
     "nfevents": {"host", "netlink", "net"},
@@ -39,11 +40,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backends.*": {"plan", "net"},
     "backends.*.kernel": {"backends.*", "plan", "net", "host", "netlink", "conntrack", "nfevents"},
     # the daemon
-    "server": PIPE | {"backends", "backends.*", "backends.*.kernel", "host", "conntrack", "netlink"},
+    "server": PIPE | {"backends", "backends.*", "backends.*.kernel", "host", "conntrack", "netlink", "tls"},
     # judging any proxy: nothing of ours is known but in the simulator, which command opens
-    "lab": {"lab.topology", "api", "net", "host", "netlink", "conntrack"},
+    "lab": {"lab.topology", "api", "net", "host", "netlink", "conntrack", "tls"},
     "lab.topology": {"net"},
-    "conformance": {"spec", "api", "net", "lab", "lab.topology", "trace", "trace.live"},
+    "conformance": {"spec", "api", "net", "lab", "lab.topology", "trace", "trace.live", "tls"},
     "conformance.testbeds.simulator": PIPE
     | {"conformance", "backends", "backends.*", "spec", "lab.topology"},
     # what pytest finds: asleep until it is asked for

@@ -89,18 +89,28 @@ def decode(fields: dict[str, Any]) -> Configuration:
 
 
 def parse_yaml(text: str | bytes) -> tuple[object, tuple[str, ...]]:
-    """What a YAML or JSON text says, and a line on each key that a mapping gives twice (the last counts).
+    """What the first document of a YAML or JSON text says, and a line on each key that a mapping gives twice (the last counts).
 
-    Raises `InvalidConfiguration` when it is neither.
+    Further documents are not read, as kube-proxy does not; a line says so.  Raises `InvalidConfiguration` when it is neither.
     """
     loader = _DuplicateAware(text)
     try:
-        document = loader.get_single_data()
+        document = loader.get_data() if loader.check_data() else None
+        warnings = [*loader.duplicates, *_further_documents(loader)]
     except yaml.YAMLError as error:
         raise InvalidConfiguration((Problem("", "", " ".join(str(error).split())),)) from error
     finally:
         loader.dispose()
-    return document, tuple(loader.duplicates)
+    return document, tuple(warnings)
+
+
+def _further_documents(loader: _DuplicateAware) -> list[str]:
+    """A line on them, whether or not they are YAML."""
+    try:
+        more = bool(loader.check_data())
+    except yaml.YAMLError:
+        more = True
+    return ["only the first document is read, what follows its end is not"] if more else []
 
 
 class _DuplicateAware(_Loader):  # type: ignore[valid-type, misc]

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 
 from kproxy.server.kubeconfig import ClientCertificate, Connection, KubeconfigError
+from kproxy.tls import client_context
 
 _Stamp = tuple[tuple[int, int, int], ...]
 
@@ -64,7 +65,7 @@ def _stamp(connection: Connection) -> _Stamp:
 
 def _context(connection: Connection, given: ClientCertificate | None) -> ssl.SSLContext:
     authority = connection.authority.decode() if connection.authority is not None else None
-    context = ssl.create_default_context(cadata=authority)
+    context = client_context(cadata=authority)
     if connection.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

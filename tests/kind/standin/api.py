@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import aiohttp
 
 from kproxy.lab.namespaces import Namespace
+from kproxy.tls import client_context
 
 Document = dict[str, Any]
 
@@ -49,7 +49,7 @@ class Api:
     def __init__(self, client: aiohttp.ClientSession, url: str, token: str, authority: bytes) -> None:
         self._client, self._url = client, url
         self._headers = {"Authorization": f"Bearer {token}"}
-        self._tls = ssl.create_default_context(cadata=authority.decode())
+        self._tls = client_context(cadata=authority.decode())
 
     async def ask(
         self,

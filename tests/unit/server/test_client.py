@@ -127,6 +127,29 @@ def test_both_sides_prove_who_they_are(tls_url: str, certificates: Path, mine: C
     assert subject.get("/", {}) == b"secret"
 
 
+def test_a_server_whose_certificate_has_no_key_identifier_is_believed_by_every_python(tmp_path: Path) -> None:
+    """Python 3.13 and newer would refuse it, Go does not; the authority need not be self-signed either."""
+    make(
+        tmp_path,
+        "DNS:api.test",
+        "server",
+        extensions=("authorityKeyIdentifier=none", "subjectKeyIdentifier=none"),
+    )
+
+    def wrap(server: http.server.HTTPServer) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+
+    with serving(Answer([b"secret"]), wrap=wrap) as script:
+        subject = client(
+            script.url.replace("http:", "https:"),
+            authority=(tmp_path / "ca.crt").read_bytes(),
+            server_name="api.test",
+        )
+        assert subject.get("/", {}) == b"secret"
+
+
 def test_a_server_by_another_name_is_not_believed(
     tls_url: str, certificates: Path, mine: ClientCertificate
 ) -> None:

@@ -286,3 +286,17 @@ def test_defaults_of_the_value_are_those_of_the_file() -> None:
         healthz_bind_address=config.healthz_bind_address, metrics_bind_address=config.metrics_bind_address
     )
     assert isinstance(config, Configuration)
+
+
+@pytest.mark.parametrize("more", ["kind: ConfigMap\n", "", "[ this is: no YAML {"])
+def test_of_several_documents_the_first_is_read_and_the_others_are_reported(more: str) -> None:
+    """As kube-proxy 1.36 does, seen by ``--write-config-to``."""
+    loaded = load(f"---\n{HEAD}mode: nftables\n---\n{more}")
+    assert loaded.config.mode == "nftables"
+    assert loaded.warnings == ("only the first document is read, what follows its end is not",)
+    assert load(f"---\n{HEAD}mode: nftables\n...\n").warnings == ()
+
+
+def test_a_first_document_that_is_empty_is_no_configuration() -> None:
+    with pytest.raises(InvalidConfiguration):
+        load(f"---\n---\n{HEAD}")

@@ -23,6 +23,7 @@ from kproxy.lab.kube.store import KubeStore, on_loopback
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Process, spawn
 from kproxy.net import Family
+from kproxy.tls import client_context
 
 PORT = 6443
 START_PATIENCE = 120.0
@@ -140,7 +141,7 @@ class KubeApiServer:
             return False
         self._authority = certificate.read_bytes()
         try:
-            tls = ssl.create_default_context(cadata=self._authority.decode())
+            tls = client_context(cadata=self._authority.decode())
         except ssl.SSLError:
             return False  # it is being written
         connect = partial(on_loopback, self._namespace, PORT, tls)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from kproxy.lab.kube.store import PATIENCE, KubeStore
 from kproxy.lab.namespaces import LabError
+from kproxy.tls import client_context
 
 MISSING = "the package kubernetes is not installed, which reads kubeconfigs: pip install 'kproxy[cluster]'"
 
@@ -71,7 +72,7 @@ def connect(kubeconfig: str = "", context: str = "") -> Connection:
 def _tls(found: Any) -> ssl.SSLContext | None:  # noqa: ANN401 (the package has no types)
     if not found.host.startswith("https:"):
         return None
-    made = ssl.create_default_context(cafile=found.ssl_ca_cert)
+    made = client_context(cafile=found.ssl_ca_cert)
     if not found.verify_ssl:
         made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
     if found.cert_file:
