@@ -12,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-
-import docker
-import docker.errors
+from typing import TYPE_CHECKING
 
 from images import base
 from images.base import CannotBuild
+
+if TYPE_CHECKING:
+    import docker
 
 TAG = "kproxy:dev"
 BASE_TAG = "kproxy-base:bookworm"
@@ -30,6 +31,21 @@ _FOR_THE_BASE = (
 )
 
 
+def engine() -> docker.DockerClient:
+    """Docker's engine.  Raises `CannotBuild` where it, or the Python package that connects to it, is missing."""
+    try:
+        import docker  # noqa: PLC0415 - whose absence is reported
+
+        return docker.from_env()
+    except ModuleNotFoundError as missing:
+        reason = (
+            f"the Python package {missing.name} is missing; type: {sys.executable} -m pip install '.[kind]'"
+        )
+        raise CannotBuild(reason) from missing
+    except docker.errors.DockerException as error:
+        raise CannotBuild(f"Docker's engine does not answer (is dockerd running?): {error}") from error
+
+
 def build(client: docker.DockerClient, tag: str = TAG) -> str:
     """Build the image in an engine, and return its tag.  Raises `CannotBuild`."""
     repository, _, version = BASE_TAG.partition(":")
@@ -38,11 +54,17 @@ def build(client: docker.DockerClient, tag: str = TAG) -> str:
         for name in ("Dockerfile", "start.py", "capable.py"):
             shutil.copy(Path(__file__).with_name(name), context)
         _install(Path(context, "site"))
-        try:
-            client.images.build(path=context, tag=tag, buildargs={"BASE": BASE_TAG}, network_mode="none")
-        except docker.errors.BuildError as error:
-            raise CannotBuild(str(error)) from error
+        _build(client, context, tag)
     return tag
+
+
+def _build(client: docker.DockerClient, context: str, tag: str) -> None:
+    from docker.errors import DockerException  # noqa: PLC0415 - there is a client, so the package is there
+
+    try:
+        client.images.build(path=context, tag=tag, buildargs={"BASE": BASE_TAG}, network_mode="none")
+    except DockerException as error:
+        raise CannotBuild(str(error)) from error
 
 
 def _install(site: Path) -> None:
@@ -64,10 +86,11 @@ def main() -> int:
     """Build it for a person: 0 and the tag, or 2 and what is missing."""
     parser = argparse.ArgumentParser(prog="python -m images.build", description=__doc__.splitlines()[0])
     parser.add_argument("tag", nargs="?", default=TAG)
+    tag = parser.parse_args().tag
     try:
-        client = docker.from_env()
-        image = client.images.get(build(client, parser.parse_args().tag))
-    except (CannotBuild, docker.errors.DockerException) as reason:
+        client = engine()
+        image = client.images.get(build(client, tag))
+    except CannotBuild as reason:
         print(reason, file=sys.stderr)
         return 2
     print(f"{image.tags[0]}  {image.attrs['Size'] / 1e6:.0f} MB  {image.short_id}")

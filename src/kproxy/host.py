@@ -98,6 +98,8 @@ _ERRNO_REASONS = {
     errno.EPROTONOSUPPORT: Reason.UNSUPPORTED,
     errno.EAFNOSUPPORT: Reason.UNSUPPORTED,
     errno.EPERM: Reason.UNSUPPORTED,
+    errno.EACCES: Reason.UNSUPPORTED,
+    errno.EROFS: Reason.UNSUPPORTED,
 }
 
 

@@ -407,6 +407,7 @@ def test_a_setting_that_the_kernel_refuses_is_status_1(node: Node) -> None:
     status, log = node.kproxy("--init-only", "--conntrack-max-per-core=1", "--conntrack-min=12345")
     assert status == 1
     assert "nf_conntrack_max" in log
+    assert "conntrack: {maxPerCore: 0, min: 0}" in log
     assert node.sysctl("netfilter/nf_conntrack_max") != "12345"
 
 

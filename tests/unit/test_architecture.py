@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # the machine
     "netlink": {"net"},
     "tls": set(),
+    "console": set(),
     "host": {"netlink", "net"},
     "conntrack": {"host", "netlink", "net"},
     "nfevents": {"host", "netlink", "net"},
@@ -42,16 +43,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     # the daemon
     "server": PIPE | {"backends", "backends.*", "backends.*.kernel", "host", "conntrack", "netlink", "tls"},
     # judging any proxy: nothing of ours is known but in the simulator, which command opens
-    "lab": {"lab.topology", "api", "net", "host", "netlink", "conntrack", "tls"},
+    "lab": {"lab.topology", "api", "net", "host", "netlink", "conntrack", "tls", "console"},
     "lab.topology": {"net"},
-    "conformance": {"spec", "api", "net", "lab", "lab.topology", "trace", "trace.live", "tls"},
+    "conformance": {"spec", "api", "net", "lab", "lab.topology", "trace", "trace.live", "tls", "console"},
     "conformance.testbeds.simulator": PIPE
     | {"conformance", "backends", "backends.*", "spec", "lab.topology"},
     # what pytest finds: asleep until it is asked for
     "pytest_plugin": {"conformance"},
-    "conformance.command": {"conformance", "conformance.testbeds.simulator"},
-    "conformance.fuzz.command": {"conformance", "conformance.command"},
-    "conformance.testbeds.cluster.command": {"conformance", "conformance.command", "lab"},
+    "conformance.command": {"conformance", "conformance.testbeds.simulator", "console"},
+    "conformance.fuzz.command": {"conformance", "conformance.command", "console"},
+    "conformance.testbeds.cluster.command": {"conformance", "conformance.command", "lab", "console"},
     # somebody's cluster in the lab: one kept running, two compared
     "replica": {"explain", "spec", "api", "net", "lab", "lab.topology", "conformance"},
     # the composition root: nothing imports it

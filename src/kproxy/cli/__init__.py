@@ -7,6 +7,8 @@ Imports are made in the command that needs them, so that the daemon does not pay
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,6 +17,9 @@ from kproxy import __version__
 from kproxy.cli import compare, conformance, lab, spec, trace
 
 _ABOUT = "A Kubernetes service proxy in readable Python, and a conformance harness for any service proxy."
+
+CLOSED_PIPE = 128 + signal.SIGPIPE
+"""The exit status where nobody reads the output any more: what a shell reports of `yes | head`'s first command."""
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -27,15 +32,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(words)
     command: Command = options.command
     try:
-        return command(options)
+        status = command(options)
+        sys.stdout.flush()  # what cannot be written any more is known here, not when the interpreter ends
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        return 141
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
     except Exception:  # noqa: BLE001 (Python's own status is 1, which says that a case failed)
         traceback.print_exc()
         sys.stderr.write("kproxy: this is a mistake of kproxy's, or of this machine; nothing was judged\n")
         return 2
+    return status
 
 
 def parser() -> argparse.ArgumentParser:

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from rich.console import Console
 from rich.markup import escape
 
 from kproxy.conformance import live, modes, part, xfails
@@ -35,6 +34,7 @@ from kproxy.conformance.reports.results import CANNOT_RUN, Report, exit_code
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import BUNDLED, BadSubject, Subject, has_mode, load
 from kproxy.conformance.xfails import BadXfails
+from kproxy.console import Console
 
 
 class CannotRun(Exception):

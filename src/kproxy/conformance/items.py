@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from kproxy.conformance import every, live, modes
 from kproxy.conformance.case import Case
@@ -21,6 +20,7 @@ from kproxy.conformance.reports.console import failure_lines
 from kproxy.conformance.reports.results import CaseResult, Outcome, Report, Result
 from kproxy.conformance.subject import BadSubject, Subject, has_mode, load
 from kproxy.conformance.xfails import BadXfails, read
+from kproxy.console import Console
 
 _HERE = Path(__file__).parent
 _SUBJECT = pytest.StashKey[Subject]()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.status import Status
 from rich.text import Text
+
+from kproxy.console import Console
 
 WAITING = "waiting"
 _WIDE = 140

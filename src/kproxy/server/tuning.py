@@ -22,6 +22,12 @@ from kproxy.server.validate import PRIMARY
 CONNTRACK_LIMIT = 1_048_576
 """Of ``maxPerCore`` times cores; ``min`` may be more (``ct.sysctls``)."""
 
+LEAVE_THE_LIMIT = (
+    "run with the right to write /proc/sys (a privileged container, `kproxy run --init-only` in one before),"
+    " or leave the kernel's limit as it is: conntrack: {maxPerCore: 0, min: 0}"
+)
+"""What to do where the limit may not be written."""
+
 _CONNTRACK = "net/netfilter/nf_conntrack_"
 _MAX = f"{_CONNTRACK}max"
 _HASH_SIZE = "/sys/module/nf_conntrack/parameters/hashsize"
@@ -68,9 +74,21 @@ def conntrack_sysctls(config: Conntrack, cores: int) -> Iterator[Sysctl]:
 def set_conntrack(config: Conntrack) -> None:
     """Set up connection tracking; `HostError` when the kernel refuses any of it (``ct.sysctls``)."""
     for setting in conntrack_sysctls(config, os.cpu_count() or 1):
-        _set(setting)
         if setting.name == _MAX:
-            _set_buckets(setting.value // _ENTRIES_A_BUCKET)
+            _set_limit(setting)
+        else:
+            _set(setting)
+
+
+def _set_limit(setting: Sysctl) -> None:
+    """The only setting that is made by default, and one that containers may often not make."""
+    try:
+        _set(setting)
+        _set_buckets(setting.value // _ENTRIES_A_BUCKET)
+    except HostError as error:
+        if error.reason is not Reason.UNSUPPORTED:
+            raise
+        raise HostError(error.what, f"{error.detail}; {LEAVE_THE_LIMIT}", error.reason) from error
 
 
 def _set(setting: Sysctl) -> None:

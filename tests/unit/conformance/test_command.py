@@ -1,6 +1,10 @@
 """The command line of the harness: what is selected, and what is refused before anything runs."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -168,3 +172,27 @@ def test_the_list_takes_globs_and_refuses_those_that_match_nothing(
     assert SLOW[0] in capsys.readouterr().out
     assert main(["conformance", "list", "--case", "typo"]) == 2
     assert "no case matches typo" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("conformance", "list"),
+        ("conformance", "run", "--proxy", "kproxy", "--testbed", "simulator", "--mode", "nftables"),
+        ("version",),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_reader_who_has_enough_is_no_failed_case(words: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "kproxy", *words],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 128 + signal.SIGPIPE
+    assert "Traceback" not in done.stderr

@@ -119,6 +119,19 @@ def test_a_kernel_without_connection_tracking_is_an_error(monkeypatch: pytest.Mo
         tuning.set_conntrack(ONE)
 
 
+def test_a_limit_that_may_not_be_written_names_what_leaves_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, value: str) -> None:
+        raise HostError(f"write sysctl {name}={value}", "Permission denied", Reason.UNSUPPORTED)
+
+    Machine(monkeypatch, **{PREFIX + "max": "1", HASH: "1"})
+    monkeypatch.setattr(host, "write_sysctl", refuse)
+    with pytest.raises(HostError, match=r"nf_conntrack_max=.*conntrack: \{maxPerCore: 0, min: 0\}"):
+        tuning.set_conntrack(Conntrack())
+    with pytest.raises(HostError, match="Permission denied") as caught:
+        tuning.set_conntrack(Conntrack(max_per_core=0))
+    assert "maxPerCore" not in str(caught.value), "it is no limit that is refused"
+
+
 def test_an_oom_score_that_is_right_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, **{SCORE: "-999\n"})
     tuning.set_oom_score(-999)

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from rich.console import Console
-
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Case, Probe
 from kproxy.conformance.command import CannotRun, cannot_run, largest_lab, testbed_of
@@ -27,6 +25,7 @@ from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import BadSubject, Subject, has_mode, load
+from kproxy.console import Console
 
 WALKED_AT_ONCE = 25
 """Worlds in one lab of the simulator: rules in memory are walked one by one, more would be slower."""

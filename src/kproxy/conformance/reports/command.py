@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from kproxy.conformance.reports import differences, document
 from kproxy.conformance.reports.comparison import compare
 from kproxy.conformance.reports.outputs import CannotWrite, Outputs, write_comparison
 from kproxy.conformance.reports.reading import BadResults, load
 from kproxy.conformance.reports.results import CANNOT_RUN
+from kproxy.console import Console
 
 
 def report(files: Sequence[str], outputs: Outputs) -> int:

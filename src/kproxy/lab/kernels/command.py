@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from kproxy.console import Console
 from kproxy.lab.kernels import boot, choice, host, rootless, uml, vm
 from kproxy.lab.kernels.abilities import Ability, Survey, find_system_programs
 from kproxy.lab.kernels.build import SELF_TEST, Recipe, Tell, build

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from rich.console import Console
-
 from kproxy import __version__
 from kproxy.conformance import live, xfails
 from kproxy.conformance.command import CannotRun, cannot_run, finish, select
@@ -29,6 +27,7 @@ from kproxy.conformance.testbeds.cluster.pods import LABELS
 from kproxy.conformance.testbeds.cluster.survey import Survey, name_of, survey
 from kproxy.conformance.testbeds.cluster.testbed import BARRIER, Cluster, opener
 from kproxy.conformance.xfails import BadXfails
+from kproxy.console import Console
 from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.namespaces import LabError
 

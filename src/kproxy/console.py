@@ -1,0 +1,19 @@
+"""Output for people: `rich`'s console, for which a reader who has enough (``| head``) ends the command and is no failed case.
+
+Used by every command that prints tables; `kproxy.cli.main` turns the `BrokenPipeError` into an exit status.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import rich.console
+
+
+class Console(rich.console.Console):
+    """Raises `BrokenPipeError` where rich would exit with 1."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Called by rich while it handles a `BrokenPipeError`."""
+        self.quiet = True
+        raise BrokenPipeError
