@@ -235,7 +235,8 @@ CONFIGURATION = (
     mutant(
         "configuration.masquerade-all-ignored",
         "masqueradeAll is not obeyed.",
-        Patch("kproxy.plan.frontends:_internal_masquerade", _with(masquerade_all=False)),
+        Patch("kproxy.plan.frontends:cluster_ip_masquerade", _with(masquerade_all=False)),
+        Patch("kproxy.plan.planner:cluster_ip_masquerade", _with(masquerade_all=False)),
         clauses="masquerade.all.cluster-ip-rewritten",
     ),
     mutant(

@@ -4,6 +4,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 import pytest
@@ -137,13 +138,8 @@ def everything(family: Family, detector: LocalDetector, *, primary: bool) -> Pla
         ),
     )
     ports = NodePorts((ip_address(address(family, 250)),) if primary else None, localhost=False)
-    return Plan(
-        family=family,
-        services=services,
-        node_ports=ports,
-        detector=detector,
-        service_cidrs=(ip_network(cidr),),
-    )
+    written = plan_of(*services, family=family, node_ports=ports, detector=detector)
+    return replace(written, service_cidrs=(ip_network(cidr),))
 
 
 def wide(family: Family, v4: str, v6: str) -> IPv4Network | IPv6Network:

@@ -84,7 +84,7 @@ class _Port:
             port=self.port.port,
             pool=self.local if self.service.internal_policy is TrafficPolicy.LOCAL else self.cluster,
             on_empty=self._on_empty(),
-            masquerade=_internal_masquerade(self.settings),
+            masquerade=cluster_ip_masquerade(self.settings),
         )
 
     def _external(self, exposure: Exposure, address: Address | None, port: int) -> Frontend:
@@ -108,8 +108,8 @@ class _Port:
         return OnEmpty.DROP if self.cluster.endpoints else OnEmpty.REJECT
 
 
-def _internal_masquerade(settings: Settings) -> Masquerade:
-    """``masq.all``, ``masq.cip.offcluster``, ``det.none``."""
+def cluster_ip_masquerade(settings: Settings) -> Masquerade:
+    """Of every cluster IP: ``masq.all``, ``masq.cip.offcluster``, ``det.none``."""
     if settings.masquerade_all:
         return Masquerade.ALWAYS
     return Masquerade.NEVER if settings.detector is None else Masquerade.OFF_CLUSTER

@@ -9,7 +9,7 @@ from operator import is_
 
 from kproxy.api import Key
 from kproxy.plan.claims import settle, updated
-from kproxy.plan.frontends import draft
+from kproxy.plan.frontends import cluster_ip_masquerade, draft
 from kproxy.plan.health_checks import health_checks
 from kproxy.plan.memo import Memo
 from kproxy.plan.node_ports import node_ports
@@ -34,7 +34,7 @@ def plan(snapshot: Snapshot, settings: Settings, previous: Plan | None = None) -
             f"settings are for {settings.family.value}, the snapshot for {snapshot.family.value}"
         )
     if previous is None or previous.family is not snapshot.family:
-        previous = Plan(family=snapshot.family, services=(), node_ports=node_ports(settings), detector=None)
+        previous = _nothing(settings)
     memo = _drafted(snapshot, settings, previous.memo)
     settled, losses = settle(memo.claims, memo.drafts)
     memo = replace(memo, settled={k: _kept(_effective(previous.memo, k), v) for k, v in settled.items()})
@@ -43,6 +43,7 @@ def plan(snapshot: Snapshot, settings: Settings, previous: Plan | None = None) -
         services=_same(previous.services, chain.from_iterable({**memo.drafts, **memo.settled}.values())),
         node_ports=node_ports(settings),
         detector=settings.detector,
+        cluster_ips=cluster_ip_masquerade(settings),
         service_cidrs=settings.service_cidrs,
         health_checks=health_checks(snapshot, settings.node),
         notes=(
@@ -52,6 +53,17 @@ def plan(snapshot: Snapshot, settings: Settings, previous: Plan | None = None) -
             *losses,
         ),
         memo=memo,
+    )
+
+
+def _nothing(settings: Settings) -> Plan:
+    """What is known before the first plan."""
+    return Plan(
+        family=settings.family,
+        services=(),
+        node_ports=node_ports(settings),
+        detector=settings.detector,
+        cluster_ips=cluster_ip_masquerade(settings),
     )
 
 

@@ -179,13 +179,15 @@ class Plan:
     """What one node must do in one family.
 
     No two frontends of the plan have the same address (or None), port and protocol.  Addresses in ``service_cidrs``
-    that no Service has lead nowhere (``undef.unallocated``).
+    that no Service has lead nowhere (``undef.unallocated``).  ``cluster_ips``: whose packets to cluster IPs are
+    masqueraded; the settings decide it for all alike, so it holds before there is a Service, too.
     """
 
     family: Family
     services: tuple[ServicePlan, ...]
     node_ports: NodePorts
     detector: LocalDetector
+    cluster_ips: Masquerade
     service_cidrs: tuple[Network, ...] = ()
     health_checks: tuple[HealthCheck, ...] = ()
     notes: tuple[Note, ...] = ()

@@ -82,9 +82,13 @@ def plan_of(
     family: Family = Family.IPV4,
     detector: LocalDetector = PODS,
     node_ports: NodePorts | None = None,
+    cluster_ips: Masquerade = Masquerade.OFF_CLUSTER,
 ) -> Plan:
+    """A plan whose cluster IPs are masqueraded as those of `frontend` are, if nothing else is said."""
     ports = node_ports or NodePorts(None, localhost=family is Family.IPV4)
-    return Plan(family=family, services=services, node_ports=ports, detector=detector)
+    return Plan(
+        family=family, services=services, node_ports=ports, detector=detector, cluster_ips=cluster_ips
+    )
 
 
 _ENDPOINTS = tuple(f"10.0.0.{i}:80" for i in range(4))

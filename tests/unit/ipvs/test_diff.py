@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address
+from itertools import pairwise
 
 import msgspec
 from hypothesis import given, settings
@@ -28,8 +30,12 @@ from kproxy.backends.ipvs.names import OURS, Set
 from kproxy.backends.ipvs.program import Program, delta, program
 from kproxy.backends.ipvs.rules import MarkKey
 from kproxy.net import Family, Protocol
-from kproxy.plan import Endpoint, Exposure, Plan, Pool, Scope, ServicePlan
-from tests.unit.iptables.plans import frontend, plan_of, plans, pool, service
+from kproxy.plan import Endpoint, Exposure, Plan, Pool, Scope, ServicePlan, Settings
+from kproxy.plan import plan as planned
+from kproxy.state import normalise
+from tests.objects import cluster, endpoint, slice_of
+from tests.objects import service as api_service
+from tests.unit.iptables.plans import PODS, frontend, plan_of, plans, pool, service
 
 
 def node_with(*addresses: str) -> Context:
@@ -46,6 +52,17 @@ HERE = pool("10.0.1.1:8080", scope=Scope.LOCAL)
 
 def programmed(plan: Plan, before: Program | None = None, context: Context = CONTEXT) -> Program:
     return program(plan, context, Options(), before)
+
+
+def test_the_first_cluster_ip_of_a_node_and_the_last_to_go_leave_the_chains_as_they_are() -> None:
+    """What is masqueraded follows from the settings, whatever Services there are."""
+    settings = Settings(family=Family.IPV4, node="node-1", detector=PODS)
+    one = cluster(api_service(), slice_of(endpoint("10.0.0.1")))
+    plans = [planned(normalise(each, Family.IPV4), settings) for each in (cluster(), one, cluster())]
+    programs = [programmed(plan) for plan in plans]
+    assert [delta(before, after).ruleset for before, after in pairwise(programs)] == [None, None]
+    everything = planned(normalise(one, Family.IPV4), replace(settings, masquerade_all=True))
+    assert delta(programs[1], programmed(everything)).ruleset is not None, "other settings are other chains"
 
 
 def execute(picture: Picture, todo: Transaction) -> None:

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from ipaddress import ip_network
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -18,8 +20,13 @@ from kproxy.backends.nftables.program import Program, program
 from kproxy.backends.nftables.rules import Goto
 from kproxy.backends.nftables.table import Refused, Table
 from kproxy.net import Family
-from kproxy.plan import Exposure, NodePorts, Plan, ServicePlan
-from tests.unit.iptables.plans import frontend, plan_of, plans, pool, service
+from kproxy.plan import Exposure, NodePorts, Plan, ServicePlan, Settings
+from kproxy.plan import plan as planned
+from kproxy.state import normalise
+from tests.objects import cluster, slice_of
+from tests.objects import endpoint as api_endpoint
+from tests.objects import service as api_service
+from tests.unit.iptables.plans import PODS, frontend, plan_of, plans, pool, service
 
 OPTIONS = Options()
 NUMBERED = {choice.endpoints(way) for way in Way for choice in Choice}
@@ -189,15 +196,33 @@ def test_another_detector_writes_the_table_anew_and_other_service_cidrs_do_not()
     believed = program(plan, OPTIONS)
     without = program(plan_of(*plan.services, detector=None), OPTIONS, believed)
     assert isinstance(diff(believed, without), Rewrite)
-    known = Plan(
-        family=plan.family,
-        services=plan.services,
-        node_ports=plan.node_ports,
-        detector=plan.detector,
+    known = replace(
+        plan,
         service_cidrs=(ip_network("10.96.0.0/16"), ip_network("10.96.4.0/24"), ip_network("10.97.0.0/16")),
     )
     found = diff(believed, program(known, OPTIONS, believed))
     assert str(found) == "add element ip kube-proxy service-cidrs { 10.96.0.0/15 }\n"
+
+
+MASQUERADE = {
+    "off-cluster": Settings(family=Family.IPV4, node="node-1", detector=PODS),
+    "all": Settings(family=Family.IPV4, node="node-1", detector=PODS, masquerade_all=True),
+    "none": Settings(family=Family.IPV4, node="node-1"),
+}
+
+
+@pytest.mark.parametrize("of", MASQUERADE)
+def test_the_first_cluster_ip_of_a_node_and_the_last_to_go_leave_the_table_in_place(of: str) -> None:
+    """What is masqueraded follows from the settings, whatever Services there are."""
+    known = MASQUERADE[of]
+    one = cluster(api_service(), slice_of(api_endpoint("10.0.0.1")))
+    plans = [planned(normalise(each, Family.IPV4), known) for each in (cluster(), one, cluster())]
+    programs = [program(plan, OPTIONS) for plan in plans]
+    for before, after in pairwise(programs):
+        assert isinstance(diff(before, after), Change)
+    other = MASQUERADE["all" if of != "all" else "off-cluster"]
+    changed = program(planned(normalise(one, Family.IPV4), other), OPTIONS)
+    assert isinstance(diff(programs[1], changed), Rewrite), "other settings do write it anew"
 
 
 def test_other_node_addresses_are_elements_and_all_addresses_another_rule() -> None:

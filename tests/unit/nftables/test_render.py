@@ -81,9 +81,8 @@ def test_a_chain_draws_below_its_count_and_falls_back_to_the_first() -> None:
 
 def text_of(masquerade: Masquerade) -> str:
     front = frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, pool("10.0.0.1:80"), masquerade=masquerade)
-    return str(
-        Rewrite(program(plan_of(service(front), detector=DetectByInterfacePrefix("veth")), Options(1 << 15)))
-    )
+    plan = plan_of(service(front), detector=DetectByInterfacePrefix("veth"), cluster_ips=masquerade)
+    return str(Rewrite(program(plan, Options(1 << 15))))
 
 
 @pytest.mark.parametrize(

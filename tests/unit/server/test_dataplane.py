@@ -8,14 +8,15 @@ from kproxy.backends.iptables.kernel import Applied
 from kproxy.backends.iptables.rules import PacketCounter
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
-from kproxy.plan import NodePorts, Plan
+from kproxy.plan import Plan
 from kproxy.plan.growing import Growing
 from kproxy.server import dataplane
 from kproxy.server.config import Configuration
 from kproxy.server.dataplane import UnusableMode, _Successor, dataplanes
 from kproxy.server.sync import Dataplane, Written
+from tests.unit.iptables.plans import plan_of
 
-PLAN = Plan(family=Family.IPV4, services=(), node_ports=NodePorts(None, localhost=True), detector=None)
+PLAN = plan_of(detector=None)
 
 
 class Plane:

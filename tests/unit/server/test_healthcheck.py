@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from http import HTTPStatus
 from ipaddress import ip_address
 
@@ -13,6 +14,7 @@ from kproxy.plan import HealthCheck, NodePorts, Plan
 from kproxy.server.healthcheck import HealthChecks, health_check_answer
 from kproxy.server.ports import Listener, Ports
 from kproxy.server.ports_http import Handler, Request
+from tests.unit.iptables.plans import plan_of
 
 WEB, OTHER = ("test", "web"), ("test", "other")
 LOOPBACK: Address = ip_address("127.0.0.1")
@@ -21,9 +23,8 @@ EVERYWHERE = NodePorts(None, localhost=True)
 
 def plan(*checks: HealthCheck, node_ports: NodePorts | None = None, family: Family = Family.IPV4) -> Plan:
     restricted = NodePorts((LOOPBACK,), localhost=False)
-    return Plan(
-        family=family, services=(), node_ports=node_ports or restricted, detector=None, health_checks=checks
-    )
+    empty = plan_of(family=family, node_ports=node_ports or restricted, detector=None)
+    return replace(empty, health_checks=checks)
 
 
 @pytest.mark.parametrize(

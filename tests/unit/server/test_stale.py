@@ -13,13 +13,13 @@ from kproxy.plan import (
     Masquerade,
     NodePorts,
     OnEmpty,
-    Plan,
     Pool,
     Scope,
     ServicePlan,
     ServicePortName,
 )
 from kproxy.server.stale import UdpFrontends, is_stale, udp_frontends
+from tests.unit.iptables.plans import plan_of
 
 DNS = ("10.96.0.10", 53)
 NODE_PORT = 30053
@@ -63,12 +63,7 @@ def dns(
 
 
 def frontends(*services: ServicePlan, ports: NodePorts | None = None) -> UdpFrontends:
-    plan = Plan(
-        family=Family.IPV4,
-        services=services,
-        node_ports=ports or NodePorts(None, localhost=True),
-        detector=None,
-    )
+    plan = plan_of(*services, node_ports=ports, detector=None)
     return udp_frontends(plan, map(ip_address, (NODE, "127.0.0.1", "fd00::1")))
 
 

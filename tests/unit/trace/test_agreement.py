@@ -7,6 +7,7 @@ specification by the same questions as the backends are.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -130,7 +131,7 @@ def test_a_wrong_answer_would_be_found(mode: str, monkeypatch: pytest.MonkeyPatc
     """The positive control: a reader that loses every rule of the dispatch is noticed."""
 
     def losing(plan: Plan, mark: int, node: Node) -> list[Saved]:
-        empty = Plan(family=plan.family, services=(), node_ports=plan.node_ports, detector=None)
+        empty = replace(plan, services=(), detector=None)
         return SAVES[mode](empty, mark, node)
 
     monkeypatch.setitem(BACKENDS, mode, traced(losing))

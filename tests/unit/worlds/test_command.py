@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,7 @@ def broken(compiled: Compile) -> Compile:
     """A mode that serves nothing."""
 
     def wrong(plan: Plan, mark: int) -> Walk:
-        return compiled(
-            Plan(family=plan.family, services=(), node_ports=plan.node_ports, detector=None), mark
-        )
+        return compiled(replace(plan, services=(), detector=None), mark)
 
     return wrong
 

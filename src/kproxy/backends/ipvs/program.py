@@ -14,7 +14,7 @@ from kproxy.backends.ipvs.compile import Context, Part, Virtual, part
 from kproxy.backends.ipvs.names import Set
 from kproxy.backends.ipvs.rules import Key, Member, Ruleset
 from kproxy.net import Address, text_of
-from kproxy.plan import Exposure, Masquerade, Plan, ServicePlan, ServicePortName
+from kproxy.plan import Plan, ServicePlan, ServicePortName
 
 Use = Member | Address
 """What several service ports may need."""
@@ -73,7 +73,7 @@ class Delta:
 
 def program(plan: Plan, context: Context, options: Options, previous: Program | None = None) -> Program:
     """The program for a plan; fragments of ``previous`` that are still right are kept."""
-    chain_context = ChainContext(plan.family, plan.detector, _cluster_ips(plan), options)
+    chain_context = ChainContext(plan.family, plan.detector, plan.cluster_ips, options)
     same = previous is not None and (previous.context, previous.chain_context) == (context, chain_context)
     old = previous.fragments if previous is not None else {}
     taken = {fragment.number for fragment in old.values()}
@@ -156,12 +156,3 @@ def _spared(number: int, bit: int) -> int:
     """The number's bits with one inserted at the place of ``bit``, a zero."""
     below = number & (bit - 1)
     return (number - below) << 1 | below
-
-
-def _cluster_ips(plan: Plan) -> Masquerade:
-    """Settings decide it for all cluster IPs alike, so any of them tells."""
-    for service in plan.services:
-        for frontend in service.frontends:
-            if frontend.exposure is Exposure.CLUSTER_IP:
-                return frontend.masquerade
-    return Masquerade.NEVER

@@ -18,7 +18,7 @@ from kproxy.backends.nftables.base import Context, Options
 from kproxy.backends.nftables.compile import CountChain, Element, Places, Shared
 from kproxy.backends.nftables.rules import Chain, Collection
 from kproxy.net import Network
-from kproxy.plan import Exposure, Masquerade, Plan, ServicePlan, ServicePortName
+from kproxy.plan import Plan, ServicePlan, ServicePortName
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +73,7 @@ def program(plan: Plan, options: Options, previous: Program | None = None) -> Pr
     context = Context(
         family=plan.family,
         detector=plan.detector,
-        cluster_ips=_cluster_ip_masquerade(plan),
+        cluster_ips=plan.cluster_ips,
         node_port_ips=plan.node_ports.addresses is not None,
         options=options,
     )
@@ -161,12 +161,3 @@ def _extra(plan: Plan) -> Iterator[Element]:
     networks: list[Network] = [*collapse_addresses(plan.service_cidrs)]  # type: ignore[type-var]
     for network in networks:
         yield Element(names.SERVICE_CIDRS, (network,))
-
-
-def _cluster_ip_masquerade(plan: Plan) -> Masquerade:
-    """Settings decide it for all cluster IPs alike, so any of them tells."""
-    for service in plan.services:
-        for frontend in service.frontends:
-            if frontend.exposure is Exposure.CLUSTER_IP:
-                return frontend.masquerade
-    return Masquerade.NEVER
