@@ -18,8 +18,8 @@ from unittest import mock
 
 from kproxy.conformance import session
 from kproxy.conformance.case import DEFAULT, Case, Hold, Probe
+from kproxy.conformance.judging import Finding
 from kproxy.conformance.reports.results import Report, Result
-from kproxy.conformance.run import Finding
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import Subject, load
 from kproxy.conformance.testbeds import ground, netns, simulator

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import CheckHealth, Hold, Ping, Probe, Step, Use
@@ -26,9 +27,12 @@ class Again:
         self._testbed, self._left = testbed, seconds
         self._done: set[str] = set()
 
-    async def ask(self, instance: Instance, found: Sequence[int]) -> None:
-        """Ask the first of these steps that can be asked again; only once for each instance, and while there is time."""
-        steps = (_askable(instance.case.steps[number - 1]) for number in found)
+    async def ask(self, instance: Instance, found: Sequence[tuple[int, tuple[str, ...]]]) -> None:
+        """Ask the first of these steps that can be asked again; only once for each instance, and while there is time.
+
+        ``found``: numbers of steps, with the clauses that they broke.
+        """
+        steps = (_askable(instance.case.steps[number - 1], clauses) for number, clauses in found)
         step = next((step for step in steps if step is not None), None)
         if step is None or self._left <= 0 or instance.name in self._done:
             return
@@ -38,12 +42,12 @@ class Again:
         self._left -= time.monotonic() - begun
 
 
-def _askable(step: Step) -> Askable | None:
+def _askable(step: Step, clauses: tuple[str, ...]) -> Askable | None:
     """The step as a question that changes nothing for later ones: a flow to be held is asked for like any connection."""
     match step:
         case Probe() | Ping() | CheckHealth() | Use():
-            return step
+            return replace(step, clauses=clauses)
         case Hold(sender=sender, to=to, expect=expect, from_port_of=from_port_of):
-            return Probe(sender=sender, to=to, expect=expect, from_port_of=from_port_of)
+            return Probe(sender=sender, to=to, expect=expect, clauses=clauses, from_port_of=from_port_of)
         case _:
             return None

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from kproxy.conformance.bind import Instance, instances
 from kproxy.conformance.case import Case, Profile
+from kproxy.conformance.judging import Progress
 from kproxy.conformance.reports.results import CaseResult, Report, Result
-from kproxy.conformance.run import Progress, run
+from kproxy.conformance.run import run
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, NeverServed, SubjectFailed, Testbed
 

@@ -35,8 +35,11 @@ class Observation:
     chance: Fraction = Fraction(1)
     redrawn: bool = False
     """Whether the endpoint saw another source port than the sender's own."""
-    kept_mark: bool = False
-    """Whether all its packets left the sender's node with the mark asked for."""
+    marks: tuple[int | None, ...] = ()
+    """The marks that its first packets left the sender's node with, where that is asked for.
+
+    None: another than was set, on a kernel that does not report which.
+    """
     gist: str = ""
     """The text without what is another one each time, such as source ports, where that is not the text itself."""
 

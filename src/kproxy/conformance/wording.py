@@ -158,9 +158,9 @@ def _more(step: Step) -> Iterator[str]:
     if step.even:
         yield "each as often as the others"
     if step.sticks:
-        yield f"one endpoint for all of {step.sticks!r}"
+        yield "the same endpoint each time"
     if step.roams:
-        yield f"for some client another endpoint over all of {step.roams!r}"
+        yield "for some client another endpoint than before"
     if step.redrawn:
         yield "from another source port for some"
     if step.oversize:

@@ -143,14 +143,19 @@ class Captures:
 def open_capture(namespace: Namespace, program: bytes) -> socket.socket:
     """A non-blocking packet socket (from the network layer up) with this filter attached."""
     capture = namespace.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(linux.ETH_P_ALL))
-    buffer = ctypes.create_string_buffer(program, len(program))
-    attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
-    capture.setsockopt(socket.SOL_SOCKET, linux.SO_ATTACH_FILTER, attached)
+    attach(capture, program)
     try:
         capture.setsockopt(socket.SOL_SOCKET, linux.SO_RCVBUFFORCE, _BUFFER)
     except PermissionError:  # root of a user namespace only: as much as the machine allows
         capture.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
     return capture
+
+
+def attach(capture: socket.socket, program: bytes) -> None:
+    """Give a packet socket this filter, in the place of any other."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
+    capture.setsockopt(socket.SOL_SOCKET, linux.SO_ATTACH_FILTER, attached)
 
 
 def _sighting(captured: _Captured) -> Sighting:

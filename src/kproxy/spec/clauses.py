@@ -13,7 +13,18 @@ from kproxy.spec.catalogue import changes, endpoints, flows, inside, outside, po
 from kproxy.spec.clause import Authority, Clause, Clauses, Level
 from kproxy.spec.outcome import ClauseId
 
-__all__ = ["CLAUSES", "TRANSITION_CLAUSES", "Authority", "Clause", "ClauseId", "Clauses", "Level", "clause"]
+__all__ = [
+    "CLAUSES",
+    "SOURCE_CLAUSES",
+    "SOURCE_ONLY_CLAUSES",
+    "TRANSITION_CLAUSES",
+    "Authority",
+    "Clause",
+    "ClauseId",
+    "Clauses",
+    "Level",
+    "clause",
+]
 
 PACKET_TABLE = (*inside.TABLE, *outside.TABLE, *endpoints.TABLE, *policies.TABLE, *sources.TABLE)
 """Clauses that the outcome of one first packet shows."""
@@ -26,6 +37,19 @@ CLAUSES: Clauses = MappingProxyType({row.id: row for row in (*PACKET_TABLE, *HIS
 
 TRANSITION_CLAUSES: frozenset[ClauseId] = frozenset(row.id for row in HISTORY_TABLE)
 """What only histories can judge: the oracle names none of these."""
+
+SOURCE_ONLY_CLAUSES: frozenset[ClauseId] = frozenset(row.id for row in sources.MASQUERADE)
+"""What says which source an endpoint sees, and nothing of which endpoint it is."""
+
+SOURCE_CLAUSES: frozenset[ClauseId] = SOURCE_ONLY_CLAUSES.union(
+    (row.id for row in sources.DETECT_LOCAL),
+    (
+        ClauseId("external-policy.local.local-endpoints-source-preserved"),
+        ClauseId("external-policy.local.pods-reach-all-endpoints"),
+        ClauseId("external-policy.local.host-reaches-all-endpoints"),
+    ),
+)
+"""What says which source an endpoint sees."""
 
 
 def clause(id: str) -> ClauseId:

@@ -27,8 +27,9 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
+from kproxy.conformance.judging import Finding, Progress
 from kproxy.conformance.reports.results import Report
-from kproxy.conformance.run import Finding, Progress, run
+from kproxy.conformance.run import run
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, Observation, Testbed

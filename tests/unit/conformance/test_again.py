@@ -67,7 +67,7 @@ def test_a_lab_spends_only_so_long_on_it() -> None:
     async def ask_all() -> None:
         second = Again(testbed, seconds=0.001)
         for instance in cases:
-            await second.ask(instance, [2])
+            await second.ask(instance, [(2, ())])
 
     asyncio.run(ask_all())
     assert testbed.log == ["again"]
@@ -76,5 +76,5 @@ def test_a_lab_spends_only_so_long_on_it() -> None:
 def test_a_step_that_cannot_be_asked_again_is_left() -> None:
     testbed = Scripted()
     (instance,) = instances([small_case(SYSCTL)])
-    asyncio.run(Again(testbed).ask(instance, [1]))
+    asyncio.run(Again(testbed).ask(instance, [(1, ())]))
     assert testbed.log == []

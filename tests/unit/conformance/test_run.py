@@ -29,7 +29,8 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.chance import FALSE_ALARM
-from kproxy.conformance.run import Finding, rounds, sample_size
+from kproxy.conformance.judging import Finding
+from kproxy.conformance.run import rounds, sample_size
 from kproxy.conformance.testbed import Broken, Observation
 from kproxy.spec.outcome import Failure
 from tests.unit.conformance.scripted import (
@@ -269,14 +270,34 @@ def test_an_exhaustive_testbed_is_held_to_equal_chances_exactly() -> None:
 
 def test_a_client_that_does_not_stick_is_found_within_a_probe() -> None:
     found = only(findings(Scripted(), Apply(WEB), replace(TO_WEB, count=4, sticks="client")))
-    assert found.lawful == "one endpoint for all"
-    assert found.seen.startswith("2 endpoints: 10.244.1.")
+    assert found.lawful == "one endpoint each time"
+    assert re.fullmatch(r"4 connections reached 10\.244\.1\.\S+, 10\.244\.2\.\S+", found.seen)
 
 
 def test_a_client_that_does_not_stick_is_found_between_rounds() -> None:
     sticky = replace(TO_WEB, sticks="client")
     found = only(findings(Scripted(changing_at_each_step()), Apply(WEB), sticky, Apply(WEB), sticky))
     assert found.step == 4
+    assert re.fullmatch(r"10\.244\.2\.\S+, as before", found.lawful)
+    assert found.seen.startswith("1 connections reached 10.244.1.")
+
+
+def test_a_client_that_moves_once_is_found_once() -> None:
+    def moves(instance: Instance, step: Question, _: int) -> Observation:
+        return met(lawful_outcomes(instance, step)[next(moved)])
+
+    sticky, moved = replace(TO_WEB, sticks="client"), iter((0, 0, 1, 1, 1))
+    steps = (sticky, sticky, sticky, sticky, sticky)
+    assert only(findings(Scripted(moves), Apply(WEB), *steps)).step == 4
+
+
+def test_a_client_that_leaves_the_endpoint_of_its_held_flow_is_found() -> None:
+    sticky = replace(TO_WEB, sticks="f", count=3)
+
+    def moves(instance: Instance, step: Question, _: int) -> Observation:
+        return met(lawful_outcomes(instance, step)[isinstance(step, Probe)])
+
+    assert only(findings(Scripted(moves), Apply(WEB), HOLD, sticky)).step == 3
 
 
 def test_another_name_or_another_sender_may_stick_elsewhere() -> None:
@@ -295,7 +316,7 @@ def test_who_sticks_is_no_question_where_all_possible_outcomes_are_shown() -> No
 def test_a_client_that_never_roams_is_found_once_at_the_last_probe() -> None:
     late = replace(TO_WEB, roams="client")
     found = only(findings(Scripted(), Apply(WEB), late, Wait(0), late, Wait(0), late))
-    assert (found.step, found.lawful) == (6, "another endpoint over time for some client")
+    assert (found.step, found.lawful) == (6, "another endpoint for some client, as time has run out between")
     assert findings(Scripted(changing_at_each_step()), Apply(WEB), late, Wait(0), late) == []
 
 
@@ -313,6 +334,37 @@ def test_one_client_that_roams_is_enough_and_two_clients_with_an_endpoint_each_a
     turns = changing_at_each_step()
     assert only(findings(Scripted(each_its_own), *steps)).step == 6
     assert findings(Scripted(one_roams), *steps) == []
+
+
+# ------------------------------------------------------------------------------ marks
+
+
+@pytest.mark.parametrize(
+    ("marks", "clause", "shown"),
+    [
+        ((0x10,), "", ""),
+        ((0x10, 0x10), "", ""),
+        ((0x4010, 0x10), "masquerade.own-mark.cleared", "left with mark 0x4010"),
+        ((0,), "masquerade.foreign-mark-bits.kept", "left with mark 0x0"),
+        (
+            (None,),
+            "masquerade.foreign-mark-bits.kept",
+            "left with another mark; which, Linux reports from 5.19 on",
+        ),
+    ],
+)
+def test_a_wrong_mark_is_shown_and_breaks_one_clause(
+    marks: tuple[int | None, ...], clause: str, shown: str
+) -> None:
+    def marked(instance: Instance, step: Question, number: int) -> Observation:
+        return replace(fairly(instance, step, number), marks=marks)
+
+    both = {"masquerade.own-mark.cleared", "masquerade.foreign-mark-bits.kept"}
+    asked = replace(TO_WEB, mark=0x10, clauses=tuple(sorted(both)))
+    found = run_all(Scripted(marked), small_case(Apply(WEB), asked, clauses=both))[0].findings
+    assert [(one.lawful, one.seen, one.clauses) for one in found] == (
+        [("to leave the node with mark 0x10", shown, (clause,))] if clause else []
+    )
 
 
 # ------------------------------------------------------------------------------ flows

@@ -9,8 +9,8 @@ import pytest
 from kproxy.cli import main
 from kproxy.conformance.bind import instances
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.judging import Finding
 from kproxy.conformance.reports.results import CaseResult, Report, Result
-from kproxy.conformance.run import Finding
 from kproxy.conformance.xfails import BadXfails, applied, parse, read
 
 CASE = next(case for case in CATALOGUE if case.id == "cluster-ip.every-endpoint-of-six")

@@ -8,7 +8,8 @@ from itertools import groupby
 
 from kproxy.conformance.bind import instances
 from kproxy.conformance.case import Case
-from kproxy.conformance.run import Finding, run
+from kproxy.conformance.judging import Finding
+from kproxy.conformance.run import run
 from kproxy.conformance.subject import load
 from kproxy.conformance.testbeds.simulator import Simulator
 

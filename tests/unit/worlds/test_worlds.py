@@ -12,7 +12,7 @@ import pytest
 
 from kproxy.conformance.case import DROPPED, REJECTED, Apply, Case, Policy, Probe, Service, Step, Type
 from kproxy.conformance.fuzz.generate import worlds
-from kproxy.conformance.run import Finding
+from kproxy.conformance.judging import Finding
 from kproxy.conformance.testbeds.simulator import BACKENDS
 from tests.unit.worlds.simulated import findings
 

@@ -32,11 +32,12 @@ class Delete:
 class Probe:
     """New connections (or datagrams from new sockets), judged one by one.
 
-    Every one must be lawful.  With ``spread`` enough are sent that each backend of ``expect`` must
+    Every one must be lawful.  ``clauses``: those that this step is about; without any, those that the oracle answers by.
+    With ``spread`` enough are sent that each backend of ``expect`` must
     have been seen, with ``even`` so many that uneven shares show in a chi-square test (wrong alarm of
-    each about one in a million), otherwise ``count``.  Probes of one vantage and
-    the same ``sticks`` name must all reach one backend, those of the same ``roams`` name together more
-    than one.  ``oversize``: send this many bytes and have them all echoed.  ``from_port_of``: send from
+    each about one in a million), otherwise ``count``.  Probes of one vantage and the same ``sticks`` name must all
+    reach one backend, that of the `Hold` of that name if there is one; those of the same ``roams`` name together
+    more than one.  ``oversize``: send this many bytes and have them all echoed.  ``from_port_of``: send from
     the port number that this target has.  ``redrawn``: some endpoint must have seen another source port
     than the sender's.  ``mark``: of a node's own process, whose packets the kernel marks so: they must leave the node
     with this mark and no other bit.  ``at_once``: an answer counts only if the first packet got it, and not one that was
@@ -151,6 +152,7 @@ class Hold:
     sender: Vantage
     to: Target
     expect: Lawful
+    clauses: tuple[str, ...] = ()
     port_of: str = ""
     from_port_of: Target | None = None
 

@@ -19,6 +19,7 @@ from kproxy.conformance.case import (
     Policy,
     Port,
     Probe,
+    ReachedBackend,
     Step,
     Target,
     Type,
@@ -35,6 +36,7 @@ from kproxy.conformance.case import (
     service,
     spoofed,
 )
+from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import LIBERAL
 from kproxy.net import Family, Protocol
 
@@ -44,6 +46,9 @@ UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 AFFINITY = {Feature.SESSION_AFFINITY}
 
 STICKS = "affinity.client-ip.sticks"
+BY_ORIGINAL_SOURCE = "affinity.client-ip.by-original-source"
+WITHIN_POLICY = "affinity.within-policy"
+SWITCHED = "affinity.switched-on-and-off"
 MOVES = "affinity.endpoint-gone.moves-at-once"
 POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 OUTSIDE_CLAUSES = {"cluster-ip.from-outside.served", "masquerade.cluster-ip.outside-rewritten"}
@@ -54,19 +59,15 @@ THREE = delivered_to("a1", "b1", "b2")
 THREE_REWRITTEN = delivered_to("a1", "b1", "b2", source=MASQUERADED)
 
 
-def sticky(sender: Vantage, to: Target, expect: Lawful) -> tuple[Step, ...]:
-    """One connection, and after it a dozen that must reach one endpoint."""
-    first = Hold(flow=_name(sender, to), sender=sender, to=to, expect=expect)
-    return (first, again(sender, to, expect, count=12))
-
-
-def again(sender: Vantage, to: Target, expect: Lawful, count: int = 1) -> Probe:
-    """More connections that must reach that endpoint."""
-    return Probe(sender=sender, to=to, expect=expect, count=count, sticks=_name(sender, to))
-
-
-def _name(sender: Vantage, to: Target) -> str:
-    return f"{sender} to {to.kind.name} {to.service} {to.port}"
+def sticky(sender: Vantage, to: Target, expect: Lawful, *clauses: str) -> tuple[Step, ...]:
+    """One connection, and after it a dozen that must reach its endpoint; ``clauses``: which they hold a subject to as well."""
+    name = " ".join(filter(None, (f"{sender} to", to.kind.name, to.service, to.port)))
+    rewritten = any(isinstance(seen, ReachedBackend) and seen.source is MASQUERADED for seen in expect)
+    own = (STICKS, BY_ORIGINAL_SOURCE) if rewritten else (STICKS,)
+    return (
+        Hold(flow=name, sender=sender, to=to, expect=expect),
+        Probe(sender=sender, to=to, expect=expect, count=12, sticks=name, clauses=(*own, *clauses)),
+    )
 
 
 WEB = service("web", "a1", "b1", "b2", affinity_seconds=HOURS)
@@ -83,7 +84,7 @@ CLIENTS_STICK = case(
     *sticky(remote("b"), WEB.cluster_ip, THREE_REWRITTEN),
     clauses=POD_CLAUSES
     | OUTSIDE_CLAUSES
-    | {STICKS, "masquerade.cluster-ip.host-rewritten", "affinity.client-ip.by-original-source"},
+    | {STICKS, "masquerade.cluster-ip.host-rewritten", BY_ORIGINAL_SOURCE},
     features=AFFINITY,
 )
 
@@ -93,9 +94,7 @@ DATAGRAMS_STICK = case(
     Apply(DNS),
     *sticky(pod("a2"), DNS.cluster_ip, THREE),
     *sticky(client("b"), DNS.cluster_ip, THREE_REWRITTEN),
-    clauses=POD_CLAUSES
-    | OUTSIDE_CLAUSES
-    | {STICKS, "protocol.udp.served", "affinity.client-ip.by-original-source"},
+    clauses=POD_CLAUSES | OUTSIDE_CLAUSES | {STICKS, "protocol.udp.served", BY_ORIGINAL_SOURCE},
     features=AFFINITY,
 )
 
@@ -130,7 +129,7 @@ EVERY_ADDRESS_STICKS = case(
         "external-ip.reaches-ready-endpoint",
         "masquerade.external-policy-cluster.rewritten",
         STICKS,
-        "affinity.client-ip.by-original-source",
+        BY_ORIGINAL_SOURCE,
         "affinity.scope.per-port",
     },
     features=AFFINITY | {Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS},
@@ -185,9 +184,9 @@ STICKS_WITHIN_LOCAL_POLICY = case(
     "affinity.sticks-within-local-policy",
     "Under policy Local a client sticks to one of the node's endpoints, and to no other.",
     Apply(NARROW),
-    *sticky(client("a"), NARROW.node_port("a"), delivered_to("a1", "a2")),
-    *sticky(remote("a"), NARROW.node_port("a"), delivered_to("a1", "a2")),
-    *sticky(pod("a3"), NARROW.cluster_ip, delivered_to("a1", "a2")),
+    *sticky(client("a"), NARROW.node_port("a"), delivered_to("a1", "a2"), WITHIN_POLICY),
+    *sticky(remote("a"), NARROW.node_port("a"), delivered_to("a1", "a2"), WITHIN_POLICY),
+    *sticky(pod("a3"), NARROW.cluster_ip, delivered_to("a1", "a2"), WITHIN_POLICY),
     clauses=POD_CLAUSES
     | {
         "node-port.reaches-ready-endpoint",
@@ -196,7 +195,7 @@ STICKS_WITHIN_LOCAL_POLICY = case(
         "external-policy.cluster-ip-exempt",
         "external-policy.local.local-endpoints-source-preserved",
         STICKS,
-        "affinity.within-policy",
+        WITHIN_POLICY,
     },
     features=AFFINITY | {Feature.NODE_PORT, Feature.INTERNAL_TRAFFIC_POLICY, Feature.EXTERNAL_TRAFFIC_POLICY},
     regressions={"R091"},
@@ -216,9 +215,27 @@ POLICY_IS_STRONGER = case(
         FAR_AND_NEAR.but(internal_policy=LOCAL),
         hinted.but(backends=(Backend(on="a1", zones=("zone-a",)), Backend(on="b1", zones=("zone-b",)))),
     ),
-    Probe(sender=client("a"), to=FAR.node_port("a"), expect=delivered_to("a1"), count=6),
-    Probe(sender=pod("a2"), to=FAR.cluster_ip, expect=delivered_to("a1"), count=6),
-    Probe(sender=pod("a2"), to=hinted.cluster_ip, expect=delivered_to("a1"), count=6),
+    Probe(
+        sender=client("a"),
+        to=FAR.node_port("a"),
+        expect=delivered_to("a1"),
+        count=6,
+        clauses=(changes.POLICY, WITHIN_POLICY),
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=FAR.cluster_ip,
+        expect=delivered_to("a1"),
+        count=6,
+        clauses=(changes.POLICY, WITHIN_POLICY),
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=hinted.cluster_ip,
+        expect=delivered_to("a1"),
+        count=6,
+        clauses=(changes.TOPOLOGY, WITHIN_POLICY),
+    ),
     clauses=POD_CLAUSES
     | OUTSIDE_CLAUSES
     | {
@@ -230,7 +247,7 @@ POLICY_IS_STRONGER = case(
         "topology.same-zone",
         "change.policy.followed",
         "change.topology.followed",
-        "affinity.within-policy",
+        WITHIN_POLICY,
     },
     features=AFFINITY
     | {
@@ -249,12 +266,12 @@ SWITCHED_ON_AND_OFF = case(
     Hold(flow="early", sender=pod("a2"), to=WEB.cluster_ip, expect=THREE),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=THREE, spread=True),
     Apply(WEB),
-    *sticky(pod("a2"), WEB.cluster_ip, THREE),
-    Use(flow="early", expect=STILL, clauses=("affinity.switched-on-and-off",)),
+    *sticky(pod("a2"), WEB.cluster_ip, THREE, SWITCHED),
+    Use(flow="early", expect=STILL, clauses=(SWITCHED,)),
     Apply(loose),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=THREE, spread=True),
-    Use(flow="early", expect=STILL, clauses=("affinity.switched-on-and-off",)),
-    clauses=POD_CLAUSES | SPREAD | {STICKS, "affinity.switched-on-and-off"},
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=THREE, spread=True, clauses=(SWITCHED,)),
+    Use(flow="early", expect=STILL, clauses=(SWITCHED,)),
+    clauses=POD_CLAUSES | SPREAD | {STICKS, SWITCHED},
     features=AFFINITY,
     regressions={"R030"},
 )
@@ -324,7 +341,7 @@ TIME_IS_CHANGED = case(
     *everyone(roams="all"),
     Wait(3.5),
     *everyone(roams="all", clauses=(SHORTER,)),
-    clauses=TIMED_CLAUSES | {STICKS, SHORTER},
+    clauses=TIMED_CLAUSES | {SHORTER},
     features=AFFINITY,
     regressions={"R093"},
 )

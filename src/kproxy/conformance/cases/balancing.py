@@ -22,6 +22,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.case.lawful import MASQUERADED
+from kproxy.conformance.cases import changes
 from kproxy.net import Protocol
 
 EVEN = "balancing.even"
@@ -38,7 +39,13 @@ CONNECTIONS = case(
     Apply(TWICE),
     Probe(sender=pod("a3"), to=FIVE.cluster_ip, expect=delivered_to("a1", "a2", "b1", "b2", "b3"), even=True),
     Apply(THREE),
-    Probe(sender=pod("a3"), to=FIVE.cluster_ip, expect=delivered_to("a2", "b1", "b3"), even=True),
+    Probe(
+        sender=pod("a3"),
+        to=FIVE.cluster_ip,
+        expect=delivered_to("a2", "b1", "b3"),
+        even=True,
+        clauses=(changes.ENDPOINT_REMOVED,),
+    ),
     clauses=POD_CLAUSES
     | {
         EVEN,
@@ -67,6 +74,7 @@ DATAGRAMS = case(
         to=FOUR.node_port("a"),
         expect=delivered_to("a1", "b1", "b2", source=MASQUERADED),
         even=True,
+        clauses=(changes.ENDPOINT_REMOVED,),
     ),
     clauses={
         EVEN,

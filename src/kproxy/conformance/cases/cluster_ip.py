@@ -30,6 +30,7 @@ from kproxy.conformance.case import (
     service,
     unallocated,
 )
+from kproxy.conformance.cases import changes
 from kproxy.net import Protocol
 
 WEB = service("web", "a1", "b1")
@@ -194,14 +195,29 @@ LARGE_PAYLOADS_PASS = case(
     "cluster-ip.large-payloads-pass",
     "Requests and answers of several packets pass, UDP fragments included, to an endpoint far or near.",
     Apply(WEB, DNS),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True, oversize=9000),
-    Probe(sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1", "b1"), spread=True, oversize=4000),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1"),
+        spread=True,
+        oversize=9000,
+        clauses=("payload.large.passes",),
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=DNS.cluster_ip,
+        expect=delivered_to("a1", "b1"),
+        spread=True,
+        oversize=4000,
+        clauses=("payload.large.passes",),
+    ),
     Probe(
         sender=client("a"),
         to=DNS.cluster_ip,
         expect=delivered_to("a1", "b1", source=MASQUERADED),
         spread=True,
         oversize=4000,
+        clauses=("payload.large.passes",),
     ),
     clauses=POD_CLAUSES | OUTSIDE_CLAUSES | SPREAD_CLAUSES | {"protocol.udp.served", "payload.large.passes"},
     regressions={"R124"},
@@ -244,10 +260,22 @@ ENDPOINTS_COME_AND_GO = case(
     Apply(one := service("web", "a1"), NEIGHBOUR),
     Hold(flow="old", sender=pod("a2"), to=one.cluster_ip, expect=delivered_to("a1")),
     Apply(WEB),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1"),
+        spread=True,
+        clauses=(changes.ENDPOINT_ADDED,),
+    ),
     Use(flow="old", expect=STILL, clauses=("established.survives-endpoint-change",)),
     Apply(service("web", "b1")),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("b1"), count=12),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("b1"),
+        count=12,
+        clauses=(changes.ENDPOINT_REMOVED,),
+    ),
     Probe(sender=pod("b3"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     Use(flow="old", expect=STILL, clauses=("established.survives-removal-of-its-endpoint",)),
     clauses=POD_CLAUSES
@@ -267,11 +295,11 @@ LAST_ENDPOINT_GOES_AND_RETURNS = case(
     Apply(one, NEIGHBOUR),
     Probe(sender=pod("b2"), to=one.cluster_ip, expect=delivered_to("a1")),
     Apply(service("web")),
-    Probe(sender=pod("b2"), to=one.cluster_ip, expect=REJECTED),
-    Probe(sender=host("a"), to=one.cluster_ip, expect=REJECTED),
+    Probe(sender=pod("b2"), to=one.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED,)),
+    Probe(sender=host("a"), to=one.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED,)),
     Probe(sender=pod("b1"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     Apply(service("web", "b3")),
-    Probe(sender=pod("b2"), to=one.cluster_ip, expect=delivered_to("b3")),
+    Probe(sender=pod("b2"), to=one.cluster_ip, expect=delivered_to("b3"), clauses=(changes.ENDPOINT_ADDED,)),
     clauses=POD_CLAUSES
     | {"endpoints.none.rejected", "change.last-endpoint-removed.rejected", "change.endpoint-added.used"},
     regressions={"R103", "R105"},
@@ -284,11 +312,24 @@ DELETED_AND_CREATED_AGAIN = case(
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
     Hold(flow="beside", sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     Delete(WEB),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=DROPPED | UNTOUCHED),
-    Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
+    Probe(
+        sender=pod("a2"), to=WEB.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=(changes.SERVICE_DELETED,)
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=NEIGHBOUR.cluster_ip,
+        expect=delivered_to("b2"),
+        clauses=(changes.OTHER_SERVICES,),
+    ),
     Use(flow="beside", expect=STILL, clauses=("change.other-services.undisturbed",)),
     Apply(WEB),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1"),
+        spread=True,
+        clauses=(changes.SERVICE_RECREATED,),
+    ),
     clauses=POD_CLAUSES
     | SPREAD_CLAUSES
     | {
@@ -306,7 +347,13 @@ ADDRESS_IS_TAKEN_OVER = case(
     Probe(sender=pod("b2"), to=first.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Delete(first),
     Apply(heir := service("heir", "a3", "b3", share_cluster_ip_of="first")),
-    Probe(sender=pod("b2"), to=heir.cluster_ip, expect=delivered_to("a3", "b3"), spread=True),
+    Probe(
+        sender=pod("b2"),
+        to=heir.cluster_ip,
+        expect=delivered_to("a3", "b3"),
+        spread=True,
+        clauses=(changes.ADDRESS,),
+    ),
     clauses=POD_CLAUSES | SPREAD_CLAUSES | {"change.address.followed"},
 )
 
@@ -316,8 +363,14 @@ ADDRESS_CHANGES = case(
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
     Apply(moved := WEB.but(generation=1)),
-    Probe(sender=pod("a2"), to=moved.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=DROPPED | UNTOUCHED),
+    Probe(
+        sender=pod("a2"),
+        to=moved.cluster_ip,
+        expect=delivered_to("a1", "b1"),
+        spread=True,
+        clauses=(changes.ADDRESS,),
+    ),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=(changes.ADDRESS,)),
     clauses=POD_CLAUSES | SPREAD_CLAUSES | {"cluster-ip.unallocated.not-served", "change.address.followed"},
 )
 
@@ -327,10 +380,21 @@ PORTS_COME_AND_GO = case(
     Apply(TWO_PORTS.but(ports=TWO_PORTS.ports[1:])),
     Hold(flow="b", sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("b"), expect=delivered_to("a1", "b1")),
     Apply(TWO_PORTS),
-    Probe(sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("a"), expect=delivered_to("a1", "b1"), spread=True),
+    Probe(
+        sender=pod("a2"),
+        to=TWO_PORTS.cluster_ip.at("a"),
+        expect=delivered_to("a1", "b1"),
+        spread=True,
+        clauses=(changes.PORT_ADDED,),
+    ),
     Use(flow="b", expect=STILL, clauses=("established.survives-port-change-elsewhere",)),
     Apply(TWO_PORTS.but(ports=TWO_PORTS.ports[1:])),
-    Probe(sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("a"), expect=REJECTED | UNTOUCHED),
+    Probe(
+        sender=pod("a2"),
+        to=TWO_PORTS.cluster_ip.at("a"),
+        expect=REJECTED | UNTOUCHED,
+        clauses=(changes.PORT_REMOVED,),
+    ),
     Probe(sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("b"), expect=delivered_to("a1", "b1"), spread=True),
     Use(flow="b", expect=STILL, clauses=("established.survives-port-change-elsewhere",)),
     clauses=POD_CLAUSES

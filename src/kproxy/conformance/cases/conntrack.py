@@ -18,7 +18,6 @@ from kproxy.conformance.case import (
     Delete,
     Feature,
     Hold,
-    OutOfWindow,
     Policy,
     Port,
     Probe,
@@ -33,6 +32,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.net import Protocol
 
 LOCAL = Policy.LOCAL
@@ -50,7 +50,6 @@ EVERY_KIND = {
 MOVES = "conntrack.udp.moves-off-removed-endpoint"
 STARTS = "conntrack.udp.served-after-first-endpoint"
 UNRELATED = "conntrack.unrelated.untouched"
-NOT_LEAKED = "conntrack.invalid-not-leaked"
 
 DNS = service("dns", "a1", ports=UDP_PORT)
 MOVED = service("dns", "b1", ports=UDP_PORT)
@@ -66,7 +65,9 @@ UDP_LEAVES_A_REMOVED_ENDPOINT = case(
     Hold(flow="node", sender=host("a"), to=DNS.cluster_ip, expect=ON_A),
     Hold(flow="outside", sender=remote("a"), to=DNS.cluster_ip, expect=ON_A),
     Apply(MOVED),
-    Probe(sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("b1")),
+    Probe(
+        sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("b1"), clauses=(changes.ENDPOINT_REMOVED,)
+    ),
     Use(flow="beside", expect=delivered_to("b1"), clauses=(MOVES,)),
     Use(flow="afar", expect=delivered_to("b1"), clauses=(MOVES,)),
     Use(flow="node", expect=ON_B, clauses=(MOVES,)),
@@ -95,7 +96,7 @@ UDP_LEAVES_IT_AT_EXTERNAL_ADDRESSES = case(
     Hold(flow="vip", sender=remote("b"), to=OPEN.vip(), expect=ON_A),
     Hold(flow="external", sender=pod("a2"), to=OPEN.external_ip(), expect=ON_A),
     Apply(OPEN_MOVED),
-    Probe(sender=client("a"), to=OPEN.node_port("a"), expect=ON_B),
+    Probe(sender=client("a"), to=OPEN.node_port("a"), expect=ON_B, clauses=(changes.ENDPOINT_REMOVED,)),
     Use(flow="node-port", expect=ON_B, clauses=(MOVES,)),
     Use(flow="far-node-port", expect=ON_B, clauses=(MOVES,)),
     Use(flow="vip", expect=ON_B, clauses=(MOVES,)),
@@ -171,7 +172,7 @@ UDP_IS_SERVED_AFTER_REFUSAL = case(
     Hold(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=REJECTED),
     Hold(flow="vip", sender=client("b"), to=OPEN.vip(), expect=REJECTED),
     Apply(OPEN),
-    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1")),
+    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(changes.ENDPOINT_ADDED,)),
     Use(flow="inside", expect=delivered_to("a1"), clauses=(STARTS,)),
     Use(flow="node-port", expect=ON_A, clauses=(STARTS,)),
     Use(flow="vip", expect=ON_A, clauses=(STARTS,)),
@@ -188,7 +189,7 @@ UDP_IS_SERVED_AFTER_GOING_ASTRAY = case(
     Hold(flow="vip", sender=client("b"), to=OPEN.vip(), expect=UNTOUCHED),
     Hold(flow="external", sender=remote("a"), to=OPEN.external_ip(), expect=UNTOUCHED),
     Apply(OPEN),
-    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1")),
+    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(changes.ENDPOINT_ADDED,)),
     Use(flow="inside", expect=delivered_to("a1"), clauses=(STARTS,)),
     Use(flow="node-port", expect=ON_A, clauses=(STARTS,)),
     Use(flow="vip", expect=ON_A, clauses=(STARTS,)),
@@ -215,7 +216,9 @@ UDP_IS_SERVED_WHEN_ITS_SERVICE_RETURNS = case(
     Hold(flow="vip", sender=client("b"), to=OPEN.vip(), expect=UNTOUCHED),
     Hold(flow="external", sender=remote("a"), to=OPEN.external_ip(), expect=UNTOUCHED),
     Apply(OPEN),
-    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1")),
+    Probe(
+        sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(changes.SERVICE_RECREATED,)
+    ),
     Use(flow="node-port", expect=ON_A, clauses=(STARTS,)),
     Use(flow="vip", expect=ON_A, clauses=(STARTS,)),
     Use(flow="external", expect=ON_A, clauses=(STARTS,)),
@@ -239,7 +242,7 @@ UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT = case(
     Hold(flow="inside", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
     Hold(flow="outside", sender=client("a"), to=DNS.node_port("a"), expect=ON_A),
     Apply(DNS.but(type=Type.NODE_PORT, backends=())),
-    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=REJECTED),
+    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED,)),
     Use(flow="inside", expect=REJECTED, clauses=(NONE_LEFT,)),
     Use(flow="outside", expect=REJECTED, clauses=(NONE_LEFT,)),
     clauses=POD_CLAUSES
@@ -264,7 +267,9 @@ UDP_LEAVES_A_DELETED_SERVICE = case(
     Hold(flow="inside", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
     Hold(flow="beside", sender=pod("a2"), to=beside.cluster_ip, expect=delivered_to("a1")),
     Delete(DNS),
-    Probe(sender=pod("a2"), to=DNS.cluster_ip, expect=DROPPED | UNTOUCHED),
+    Probe(
+        sender=pod("a2"), to=DNS.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=(changes.SERVICE_DELETED,)
+    ),
     Use(flow="inside", expect=DROPPED | UNTOUCHED, clauses=(DELETED,)),
     Use(flow="beside", expect=STILL, clauses=(UNRELATED,)),
     clauses=POD_CLAUSES
@@ -348,8 +353,14 @@ UDP_STAYS_WHEN_POLICIES_CHANGE = case(
             ports=UDP_PORT,
         ),
     ),
-    Probe(sender=pod("a2"), to=far.cluster_ip, expect=delivered_to("a1"), count=6),
-    Probe(sender=pod("a2"), to=hinted.cluster_ip, expect=delivered_to("a1"), count=6),
+    Probe(sender=pod("a2"), to=far.cluster_ip, expect=delivered_to("a1"), count=6, clauses=(changes.POLICY,)),
+    Probe(
+        sender=pod("a2"),
+        to=hinted.cluster_ip,
+        expect=delivered_to("a1"),
+        count=6,
+        clauses=(changes.TOPOLOGY,),
+    ),
     Use(flow="policy", expect=STILL, clauses=(STAYS,)),
     Use(flow="hint", expect=STILL, clauses=(STAYS,)),
     clauses=POD_CLAUSES
@@ -374,12 +385,16 @@ UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES = case(
     Apply(
         DNS.but(backends=(Backend(on="a1", ready=False, serving=True, terminating=True), Backend(on="b1")))
     ),
-    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6),
+    Probe(
+        sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(changes.READINESS,)
+    ),
     Use(flow="old", expect=STILL, clauses=(SERVES_ON,)),
     Apply(
         DNS.but(backends=(Backend(on="a1", ready=False, serving=False, terminating=True), Backend(on="b1")))
     ),
-    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6),
+    Probe(
+        sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(changes.READINESS,)
+    ),
     Use(flow="old", expect=delivered_to("b1"), clauses=(MOVES,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
@@ -391,39 +406,6 @@ UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES = case(
         MOVES,
     },
     features={Feature.TERMINATING_ENDPOINTS},
-)
-
-INVALID_SEGMENT_IS_NOT_LEAKED = case(
-    "conntrack.invalid-segment-is-not-leaked",
-    "A segment outside the window does not reach a pod untranslated: its connection lives on.",
-    Apply(web := service("web", "b1"), near := service("near", "a1")),
-    Hold(flow="far", sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1")),
-    Hold(flow="near", sender=pod("a2"), to=near.cluster_ip, expect=delivered_to("a1")),
-    OutOfWindow(flow="far"),
-    OutOfWindow(flow="near"),
-    Use(flow="far", expect=STILL, clauses=(NOT_LEAKED,)),
-    Use(flow="near", expect=STILL, clauses=(NOT_LEAKED,)),
-    clauses=POD_CLAUSES | {NOT_LEAKED},
-    regressions={"R013"},
-)
-
-INVALID_SEGMENT_IS_NOT_LEAKED_OUTSIDE = case(
-    "conntrack.invalid-segment-is-not-leaked-outside",
-    "A segment outside the window does not reach a client outside untranslated: its connection lives on.",
-    Apply(exposed := service("exposed", "a1", type=Type.NODE_PORT, external_policy=LOCAL)),
-    Hold(flow="on-link", sender=client("a"), to=exposed.node_port("a"), expect=delivered_to("a1")),
-    Hold(flow="routed", sender=remote("a"), to=exposed.node_port("a"), expect=delivered_to("a1")),
-    OutOfWindow(flow="on-link"),
-    OutOfWindow(flow="routed"),
-    Use(flow="on-link", expect=STILL, clauses=(NOT_LEAKED,)),
-    Use(flow="routed", expect=STILL, clauses=(NOT_LEAKED,)),
-    clauses={
-        "node-port.reaches-ready-endpoint",
-        "external-policy.local.local-endpoints-source-preserved",
-        NOT_LEAKED,
-    },
-    features={Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY},
-    regressions={"R013"},
 )
 
 CASES: tuple[Case, ...] = (
@@ -440,6 +422,4 @@ CASES: tuple[Case, ...] = (
     TCP_OF_THE_SAME_NUMBER_STAYS,
     UDP_STAYS_WHEN_POLICIES_CHANGE,
     UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES,
-    INVALID_SEGMENT_IS_NOT_LEAKED,
-    INVALID_SEGMENT_IS_NOT_LEAKED_OUTSIDE,
 )

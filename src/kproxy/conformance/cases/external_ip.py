@@ -28,6 +28,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import PRIMARY_WITHOUT_EXTERNAL_IPS
 from kproxy.net import Protocol
 
@@ -128,7 +129,7 @@ BAD_TEXT_IS_PASSED_OVER = case(
     ),
     Probe(sender=client("a"), to=poisoned.external_ip(), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a2"), to=poisoned.cluster_ip, expect=delivered_to("a1", "b1")),
-    Probe(sender=client("a"), to=neighbour.external_ip(), expect=FROM_B2),
+    Probe(sender=client("a"), to=neighbour.external_ip(), expect=FROM_B2, clauses=(changes.OTHER_SERVICES,)),
     clauses=SERVED
     | CLUSTER_IP_SERVED
     | SPREAD
@@ -149,7 +150,12 @@ SHARED_BY_TWO_SERVICES = case(
     Hold(flow="mail", sender=client("a"), to=mail.external_ip(), expect=FROM_B2),
     Delete(WEB),
     Probe(sender=client("a"), to=mail.external_ip(), expect=FROM_B2),
-    Probe(sender=client("a"), to=WEB.external_ip(), expect=REJECTED | UNTOUCHED),
+    Probe(
+        sender=client("a"),
+        to=WEB.external_ip(),
+        expect=REJECTED | UNTOUCHED,
+        clauses=(changes.SERVICE_DELETED,),
+    ),
     Use(flow="mail", expect=STILL, clauses=("change.other-services.undisturbed",)),
     clauses=SERVED
     | SPREAD
@@ -187,10 +193,12 @@ ADDRESSES_COME_AND_GO = case(
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.external_ip(0), expect=FROM_BOTH),
     Apply(pair := WEB.but(external_ips=2)),
-    Probe(sender=client("a"), to=pair.external_ip(1), expect=FROM_BOTH, spread=True),
+    Probe(
+        sender=client("a"), to=pair.external_ip(1), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)
+    ),
     Apply(WEB),
-    Probe(sender=client("a"), to=pair.external_ip(1), expect=UNTOUCHED),
-    Probe(sender=pod("a2"), to=pair.external_ip(1), expect=UNTOUCHED),
+    Probe(sender=client("a"), to=pair.external_ip(1), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
+    Probe(sender=pod("a2"), to=pair.external_ip(1), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
     Probe(sender=client("a"), to=WEB.external_ip(0), expect=FROM_BOTH, spread=True),
     clauses=SERVED | SPREAD | LEFT_ALONE | {"change.address.followed"},
     features={Feature.EXTERNAL_IPS},

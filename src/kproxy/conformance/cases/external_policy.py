@@ -27,6 +27,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import NO_DETECTOR
 from kproxy.net import Protocol
 
@@ -255,8 +256,10 @@ EXTERNAL_POLICY_CHANGES = case(
         expect=delivered_to("b1", source=MASQUERADED),
     ),
     Apply(LOCAL_FAR),
-    Probe(sender=client("a"), to=LOCAL_FAR.node_port("a"), expect=DROPPED),
-    Probe(sender=client("b"), to=LOCAL_FAR.node_port("b"), expect=delivered_to("b1")),
+    Probe(sender=client("a"), to=LOCAL_FAR.node_port("a"), expect=DROPPED, clauses=(changes.POLICY,)),
+    Probe(
+        sender=client("b"), to=LOCAL_FAR.node_port("b"), expect=delivered_to("b1"), clauses=(changes.POLICY,)
+    ),
     Probe(sender=pod("a1"), to=LOCAL_FAR.node_port("a"), expect=delivered_to("b1")),
     Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
     Apply(CLUSTER_FAR),
@@ -264,11 +267,13 @@ EXTERNAL_POLICY_CHANGES = case(
         sender=client("a"),
         to=CLUSTER_FAR.node_port("a"),
         expect=delivered_to("b1", source=MASQUERADED),
+        clauses=(changes.POLICY,),
     ),
     Probe(
         sender=client("b"),
         to=CLUSTER_FAR.node_port("b"),
         expect=delivered_to("b1", source=MASQUERADED),
+        clauses=(changes.POLICY,),
     ),
     Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
     clauses=FROM_OUTSIDE
@@ -290,11 +295,17 @@ LAST_LOCAL_ENDPOINT_GOES = case(
     Apply(here := service("web", "a1", "b1", type=Type.NODE_PORT, external_policy=LOCAL)),
     Hold(flow="early", sender=client("a"), to=here.node_port("a"), expect=delivered_to("a1")),
     Apply(LOCAL_FAR),
-    Probe(sender=client("a"), to=here.node_port("a"), expect=DROPPED),
+    Probe(sender=client("a"), to=here.node_port("a"), expect=DROPPED, clauses=(changes.ENDPOINT_REMOVED,)),
     Probe(sender=client("b"), to=here.node_port("b"), expect=delivered_to("b1")),
     Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
     Apply(here),
-    Probe(sender=client("a"), to=here.node_port("a"), expect=delivered_to("a1"), count=6),
+    Probe(
+        sender=client("a"),
+        to=here.node_port("a"),
+        expect=delivered_to("a1"),
+        count=6,
+        clauses=(changes.ENDPOINT_ADDED,),
+    ),
     Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
     clauses=FROM_OUTSIDE
     | SILENCE

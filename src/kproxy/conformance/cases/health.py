@@ -93,7 +93,7 @@ ON_SELECTED_ADDRESSES = case(
     "health-check.on-selected-addresses",
     "Where nodePortAddresses are set, a health check node port is on those and on no other.",
     Apply(WEB),
-    CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(BOUND,)),
+    CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(BOUND, TOLD)),
     CheckHealth(sender=client("a"), to=WEB.health_check("a", second=True), expect=None, clauses=(BOUND,)),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=delivered_to("a1", "a2")),
     clauses=LOCAL_CLAUSES | {"node-port.addresses.inside-configured.served", TOLD, BOUND},

@@ -27,6 +27,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.net import Protocol
 
 LOCAL = Policy.LOCAL
@@ -154,11 +155,11 @@ INTERNAL_POLICY_CHANGES = case(
     Apply(anywhere := service("web", "b1")),
     Hold(flow="early", sender=pod("a1"), to=anywhere.cluster_ip, expect=delivered_to("b1")),
     Apply(anywhere.but(internal_policy=LOCAL)),
-    Probe(sender=pod("a1"), to=anywhere.cluster_ip, expect=DROPPED),
+    Probe(sender=pod("a1"), to=anywhere.cluster_ip, expect=DROPPED, clauses=(changes.POLICY,)),
     Probe(sender=pod("b2"), to=anywhere.cluster_ip, expect=delivered_to("b1")),
     Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
     Apply(anywhere),
-    Probe(sender=pod("a1"), to=anywhere.cluster_ip, expect=delivered_to("b1")),
+    Probe(sender=pod("a1"), to=anywhere.cluster_ip, expect=delivered_to("b1"), clauses=(changes.POLICY,)),
     Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
     clauses=POD_CLAUSES
     | {

@@ -29,6 +29,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.net import Protocol
 
 BALANCED = Type.LOAD_BALANCER
@@ -118,8 +119,8 @@ ONE_SOURCE_PORT_TO_TWO_ADDRESSES = case(
     Apply(two := service("two", "b1", type=BALANCED, vips=(Vip(), Vip()))),
     Hold(flow="first", sender=client("a"), to=two.vip(0), expect=FROM_B1),
     Hold(flow="second", sender=client("a"), to=two.vip(1), expect=FROM_B1, port_of="first"),
-    Use(flow="first", expect=STILL),
-    Use(flow="second", expect=STILL),
+    Use(flow="first", expect=STILL, clauses=("load-balancer.every-ip.served",)),
+    Use(flow="second", expect=STILL, clauses=("load-balancer.every-ip.served",)),
     clauses=SERVED | {"load-balancer.every-ip.served"},
     features=FEATURES | {Feature.SHARED_SOURCE_PORT},
 )
@@ -186,7 +187,12 @@ SHARED_BY_TWO_SERVICES = case(
     Hold(flow="mail", sender=client("a"), to=mail.vip(), expect=FROM_B2),
     Apply(site.but(ports=site.ports[:1])),
     Probe(sender=client("a"), to=site.vip().at("a"), expect=FROM_BOTH, spread=True),
-    Probe(sender=client("a"), to=site.vip().at("b"), expect=REJECTED | UNTOUCHED),
+    Probe(
+        sender=client("a"),
+        to=site.vip().at("b"),
+        expect=REJECTED | UNTOUCHED,
+        clauses=(changes.PORT_REMOVED,),
+    ),
     Probe(sender=client("a"), to=mail.vip(), expect=FROM_B2),
     Use(flow="mail", expect=STILL, clauses=("change.other-services.undisturbed",)),
     clauses=SERVED
@@ -204,11 +210,11 @@ STATUS_COMES_AND_GOES = case(
     Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
     Apply(WEB),
-    Probe(sender=client("a"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
-    Probe(sender=pod("b2"), to=WEB.vip(), expect=FROM_BOTH),
+    Probe(sender=client("a"), to=WEB.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)),
+    Probe(sender=pod("b2"), to=WEB.vip(), expect=FROM_BOTH, clauses=(changes.ADDRESS,)),
     Apply(WEB.but(vips=())),
-    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED),
-    Probe(sender=pod("b2"), to=WEB.vip(), expect=UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
+    Probe(sender=pod("b2"), to=WEB.vip(), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
     clauses=SERVED | NODE_PORT_SERVED | SPREAD | LEFT_ALONE | {"change.address.followed"},
     features=WITH_NODE_PORT,
@@ -220,12 +226,12 @@ MODE_CHANGES = case(
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.vip(), expect=FROM_BOTH),
     Apply(WEB.but(vips=(Vip(ip_mode="Proxy"),))),
-    Probe(sender=pod("a2"), to=WEB.vip(), expect=UNTOUCHED),
-    Probe(sender=client("b"), to=WEB.vip(), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=WEB.vip(), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
+    Probe(sender=client("b"), to=WEB.vip(), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
     Apply(WEB.but(vips=(Vip(ip_mode="VIP"),))),
-    Probe(sender=pod("a2"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
-    Probe(sender=client("b"), to=WEB.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=WEB.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)),
+    Probe(sender=client("b"), to=WEB.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)),
     clauses=SERVED
     | CLUSTER_IP_SERVED
     | SPREAD
@@ -258,12 +264,18 @@ TYPE_CHANGES = case(
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.vip(), expect=FROM_BOTH),
     Apply(WEB.but(type=Type.NODE_PORT, vips=())),
-    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED, clauses=(changes.TYPE,)),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True, clauses=(changes.TYPE,)),
     Apply(WEB.but(type=Type.CLUSTER_IP, vips=())),
-    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED, clauses=(changes.TYPE,)),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(changes.TYPE,)),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1"),
+        spread=True,
+        clauses=(changes.TYPE,),
+    ),
     clauses=SERVED | NODE_PORT_SERVED | CLUSTER_IP_SERVED | SPREAD | LEFT_ALONE | {"change.type.followed"},
     features=WITH_NODE_PORT,
 )

@@ -31,6 +31,7 @@ from kproxy.conformance.case import (
     service,
     unallocated,
 )
+from kproxy.conformance.cases import changes
 from kproxy.net import Protocol
 
 LOCAL = Policy.LOCAL
@@ -188,14 +189,24 @@ EMPTIED_AND_FILLED = case(
         flow="open", sender=client("b"), to=FULL.node_port("b"), expect=delivered_to("a1", source=MASQUERADED)
     ),
     Apply(FULL.but(backends=())),
-    Probe(sender=client("a"), to=FULL.node_port("a"), expect=REJECTED),
-    Probe(sender=client("a"), to=FULL.vip(), expect=REJECTED),
-    Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=REJECTED),
+    Probe(sender=client("a"), to=FULL.node_port("a"), expect=REJECTED, clauses=(changes.EMPTIED,)),
+    Probe(sender=client("a"), to=FULL.vip(), expect=REJECTED, clauses=(changes.EMPTIED,)),
+    Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED,)),
     Use(flow="open", expect=STILL, clauses=("established.survives-removal-of-its-endpoint",)),
     Apply(FULL),
-    Probe(sender=client("a"), to=FULL.node_port("a"), expect=delivered_to("a1", source=MASQUERADED)),
-    Probe(sender=client("a"), to=FULL.vip(), expect=delivered_to("a1", source=MASQUERADED)),
-    Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=delivered_to("a1")),
+    Probe(
+        sender=client("a"),
+        to=FULL.node_port("a"),
+        expect=delivered_to("a1", source=MASQUERADED),
+        clauses=(changes.ENDPOINT_ADDED,),
+    ),
+    Probe(
+        sender=client("a"),
+        to=FULL.vip(),
+        expect=delivered_to("a1", source=MASQUERADED),
+        clauses=(changes.ENDPOINT_ADDED,),
+    ),
+    Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=delivered_to("a1"), clauses=(changes.ENDPOINT_ADDED,)),
     clauses=POD_CLAUSES
     | REFUSED
     | {

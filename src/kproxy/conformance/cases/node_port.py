@@ -27,6 +27,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.net import Protocol
 
 ON_A = service("on-a", "a1", type=Type.NODE_PORT)
@@ -55,7 +56,14 @@ DATAGRAMS_TOO = case(
     "node-port.datagrams-too",
     "The same for UDP, from outside, from a pod and from the node; large datagrams pass.",
     Apply(DNS),
-    Probe(sender=client("a"), to=DNS.node_port("a"), expect=FROM_BOTH, spread=True, oversize=4000),
+    Probe(
+        sender=client("a"),
+        to=DNS.node_port("a"),
+        expect=FROM_BOTH,
+        spread=True,
+        oversize=4000,
+        clauses=("payload.large.passes",),
+    ),
     Probe(sender=remote("b"), to=DNS.node_port("b"), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a2"), to=DNS.node_port("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=host("a"), to=DNS.node_port("a"), expect=FROM_BOTH, spread=True),
@@ -198,9 +206,11 @@ MOVES_TO_ANOTHER_NUMBER = case(
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
     Apply(moved := WEB.but(generation=1)),
-    Probe(sender=client("a"), to=moved.node_port("a"), expect=FROM_BOTH, spread=True),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED),
-    Probe(sender=host("a"), to=WEB.node_port("a"), expect=UNTOUCHED),
+    Probe(
+        sender=client("a"), to=moved.node_port("a"), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)
+    ),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
+    Probe(sender=host("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
     clauses=SERVED | SPREAD | {"traffic.not-for-a-service.untouched", "change.address.followed"},
     features={Feature.NODE_PORT},
 )
@@ -212,10 +222,10 @@ COMES_AND_GOES_WITH_THE_TYPE = case(
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED),
     Hold(flow="cluster", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
     Apply(WEB),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True, clauses=(changes.TYPE,)),
     Apply(WEB.but(type=Type.CLUSTER_IP)),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(changes.TYPE,)),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=(changes.TYPE,)),
     Use(flow="cluster", expect=STILL, clauses=("established.survives-port-change-elsewhere",)),
     clauses=SERVED
     | SPREAD

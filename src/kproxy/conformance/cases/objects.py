@@ -30,6 +30,7 @@ from kproxy.conformance.case import (
     pods,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import WITHOUT_IPV6
 from kproxy.net import Family, Protocol
 
@@ -73,7 +74,7 @@ EXTERNAL_NAME_IS_LEFT_ALONE = case(
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=NO_SERVICE),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
     Apply(WEB),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True, clauses=(changes.TYPE,)),
     clauses=SERVED | SPREAD | {"objects.external-name.untouched", "change.type.followed"} | HIDDEN,
 )
 
@@ -83,10 +84,10 @@ ANOTHER_PROXYS_SERVICE = case(
     Apply(WEB, NEIGHBOUR),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH),
     Apply(WEB.but(labels=(("service.kubernetes.io/service-proxy-name", "another-proxy"),))),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=NO_SERVICE),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=NO_SERVICE, clauses=(changes.LABELS,)),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
     Apply(WEB),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True, clauses=(changes.LABELS,)),
     clauses=SERVED | SPREAD | {"objects.proxy-name-label.untouched", "change.labels.followed"} | HIDDEN,
 )
 
@@ -96,10 +97,10 @@ HEADLESS_LABEL_HIDES_SLICES = case(
     Apply(WEB, NEIGHBOUR),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH),
     Apply(WEB.but(slice_labels=(("service.kubernetes.io/headless", ""),))),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=REJECTED),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=REJECTED, clauses=(changes.LABELS,)),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
     Apply(WEB),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True, clauses=(changes.LABELS,)),
     clauses=SERVED
     | SPREAD
     | {"slices.headless-label.ignored", "endpoints.none.rejected", "change.labels.followed"},
@@ -212,7 +213,13 @@ NODES_WITHOUT_IPV6 = case(
     Probe(sender=client("a"), to=dual.node_port("a"), expect=delivered_to("a1", "b1", source=MASQUERADED)),
     Probe(sender=pod("b2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True),
     Apply(dual.but(backends=pods("b1"))),
-    Probe(sender=pod("a2"), to=dual.cluster_ip, expect=delivered_to("b1"), count=8),
+    Probe(
+        sender=pod("a2"),
+        to=dual.cluster_ip,
+        expect=delivered_to("b1"),
+        count=8,
+        clauses=(changes.ENDPOINT_REMOVED,),
+    ),
     clauses=SERVED
     | SPREAD
     | {
@@ -234,13 +241,14 @@ SLICES_MAY_COME_FIRST = case(
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH),
     Delete(WEB, keep_slices=True),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=NO_SERVICE),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=NO_SERVICE, clauses=(changes.SERVICE_DELETED,)),
     Apply(service("web", backends=(*WEB.backends, Backend(on="b3", slice=1)))),
     Probe(
         sender=pod("a2"),
         to=WEB.cluster_ip,
         expect=delivered_to("a1", "b1", "b3"),
         spread=True,
+        clauses=(changes.SERVICE_RECREATED, "change.order-of-arrival.irrelevant"),
     ),
     clauses=SERVED
     | SPREAD
@@ -265,7 +273,13 @@ ENDPOINTS_MOVE_BETWEEN_SLICES = case(
             backends=(Backend(on="a1", slice=1), Backend(on="b1", slice=1), Backend(on="b2", slice=2)),
         )
     ),
-    Probe(sender=pod("a2"), to=high.cluster_ip, expect=delivered_to("a1", "b1", "b2"), spread=True),
+    Probe(
+        sender=pod("a2"),
+        to=high.cluster_ip,
+        expect=delivered_to("a1", "b1", "b2"),
+        spread=True,
+        clauses=("change.endpoint-moved-between-slices.undisturbed",),
+    ),
     Use(flow="kept", expect=STILL, clauses=("established.survives-endpoint-change",)),
     clauses=SERVED
     | SPREAD

@@ -28,6 +28,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.net import Family
 
 NEIGHBOUR = service("neighbour", "b2")
@@ -49,9 +50,21 @@ WAITS_FOR_ITS_CLUSTER_IP = case(
     Probe(sender=client("b"), to=PENDING.external_ip(), expect=UNTOUCHED),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     Apply(PENDING.but(without_cluster_ip=False)),
-    Probe(sender=client("a"), to=PENDING.node_port("a"), expect=FROM_BOTH, spread=True),
-    Probe(sender=client("b"), to=PENDING.external_ip(), expect=FROM_BOTH, spread=True),
-    Probe(sender=pod("a2"), to=PENDING.cluster_ip, expect=ON_BOTH, spread=True),
+    Probe(
+        sender=client("a"),
+        to=PENDING.node_port("a"),
+        expect=FROM_BOTH,
+        spread=True,
+        clauses=(changes.ADDRESS,),
+    ),
+    Probe(
+        sender=client("b"),
+        to=PENDING.external_ip(),
+        expect=FROM_BOTH,
+        spread=True,
+        clauses=(changes.ADDRESS,),
+    ),
+    Probe(sender=pod("a2"), to=PENDING.cluster_ip, expect=ON_BOTH, spread=True, clauses=(changes.ADDRESS,)),
     clauses=SERVED
     | NODE_PORT_SERVED
     | SPREAD
@@ -138,8 +151,19 @@ LEGACY_ENDPOINTS = case(
         old := service("old", legacy_endpoints=("a1",)),
         mixed := service("mixed", "b1", legacy_endpoints=("a1",)),
     ),
-    Probe(sender=pod("a2"), to=old.cluster_ip, expect=REJECTED),
-    Probe(sender=pod("a2"), to=mixed.cluster_ip, expect=delivered_to("b1"), count=12),
+    Probe(
+        sender=pod("a2"),
+        to=old.cluster_ip,
+        expect=REJECTED,
+        clauses=("change.fields-without-bearing.undisturbed",),
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=mixed.cluster_ip,
+        expect=delivered_to("b1"),
+        count=12,
+        clauses=("change.fields-without-bearing.undisturbed",),
+    ),
     clauses=SERVED | {"endpoints.none.rejected", "change.fields-without-bearing.undisturbed"},
 )
 
@@ -187,7 +211,13 @@ ONE_BAD_OBJECT = case(
         ),
         BALANCED,
     ),
-    Probe(sender=client("a"), to=BALANCED.vip(), expect=FROM_BOTH, spread=True),
+    Probe(
+        sender=client("a"),
+        to=BALANCED.vip(),
+        expect=FROM_BOTH,
+        spread=True,
+        clauses=(changes.OTHER_SERVICES,),
+    ),
     Probe(sender=client("a"), to=bad.vip(), expect=delivered_to("a1", source=MASQUERADED)),
     Probe(sender=pod("a2"), to=bad.cluster_ip, expect=delivered_to("a1")),
     clauses=SERVED

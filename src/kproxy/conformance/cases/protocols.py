@@ -25,6 +25,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import LIBERAL
 from kproxy.net import Protocol
 
@@ -60,11 +61,28 @@ ONE_OF_TWO_IS_REMOVED = case(
     Hold(flow="tcp", sender=pod("a2"), to=TWINS.cluster_ip.at("a"), expect=ON_BOTH),
     Probe(sender=pod("a2"), to=TWINS.cluster_ip.at("b"), expect=ON_BOTH),
     Apply(TWINS.but(ports=TWINS.ports[:1])),
-    Probe(sender=pod("a2"), to=TWINS.cluster_ip.at("b"), expect=REJECTED | UNTOUCHED),
-    Probe(sender=pod("a2"), to=TWINS.cluster_ip.at("a"), expect=ON_BOTH, spread=True),
+    Probe(
+        sender=pod("a2"),
+        to=TWINS.cluster_ip.at("b"),
+        expect=REJECTED | UNTOUCHED,
+        clauses=(changes.PORT_REMOVED,),
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=TWINS.cluster_ip.at("a"),
+        expect=ON_BOTH,
+        spread=True,
+        clauses=(changes.PORT_REMOVED,),
+    ),
     Use(flow="tcp", expect=STILL, clauses=("established.survives-port-change-elsewhere",)),
     Apply(TWINS),
-    Probe(sender=pod("b2"), to=TWINS.cluster_ip.at("b"), expect=ON_BOTH, spread=True),
+    Probe(
+        sender=pod("b2"),
+        to=TWINS.cluster_ip.at("b"),
+        expect=ON_BOTH,
+        spread=True,
+        clauses=(changes.PORT_ADDED,),
+    ),
     clauses=SERVED
     | SPREAD
     | SIDE_BY_SIDE
@@ -163,9 +181,27 @@ SCTP_WITHOUT_SOCKETS = case(
             ports=(Port(name="a"), Port(name="b", protocol=Protocol.SCTP)),
         )
     ),
-    Probe(sender=pod("a2"), to=pair.cluster_ip.at("b"), expect=delivered_to("b1"), bare=True),
-    Probe(sender=client("a"), to=pair.cluster_ip.at("b"), expect=FROM_B1, bare=True),
-    Probe(sender=client("a"), to=pair.node_port("a").at("b"), expect=FROM_B1, bare=True),
+    Probe(
+        sender=pod("a2"),
+        to=pair.cluster_ip.at("b"),
+        expect=delivered_to("b1"),
+        bare=True,
+        clauses=("protocol.sctp.without-sockets.served",),
+    ),
+    Probe(
+        sender=client("a"),
+        to=pair.cluster_ip.at("b"),
+        expect=FROM_B1,
+        bare=True,
+        clauses=("protocol.sctp.without-sockets.served",),
+    ),
+    Probe(
+        sender=client("a"),
+        to=pair.node_port("a").at("b"),
+        expect=FROM_B1,
+        bare=True,
+        clauses=("protocol.sctp.without-sockets.served",),
+    ),
     Probe(sender=pod("a2"), to=pair.cluster_ip.at("a"), expect=delivered_to("b1")),
     clauses=SERVED
     | SIDE_BY_SIDE

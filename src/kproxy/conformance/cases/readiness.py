@@ -28,6 +28,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.net import Protocol
 
 LOCAL = Policy.LOCAL
@@ -266,11 +267,11 @@ LIFE_OF_AN_ENDPOINT = case(
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=REJECTED),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b3")),
     Apply(service("web", "a1")),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1")),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), clauses=(changes.READINESS,)),
     Apply(service("web", backends=(draining("a1"),))),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1")),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), clauses=(changes.READINESS,)),
     Apply(service("web", backends=(dying("a1"),))),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=REJECTED),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=REJECTED, clauses=(changes.READINESS,)),
     clauses=POD_CLAUSES
     | FALLBACK
     | {"endpoints.none.rejected", "endpoints.not-serving.never-used", "change.readiness.followed"},
@@ -284,10 +285,22 @@ REPLACEMENT_TAKES_OVER = case(
     Apply(alone := service("web", "a1")),
     Hold(flow="old", sender=pod("b2"), to=alone.cluster_ip, expect=delivered_to("a1")),
     Apply(service("web", backends=(draining("a1"), Backend(on="b1")))),
-    Probe(sender=pod("b2"), to=alone.cluster_ip, expect=delivered_to("b1"), count=12),
+    Probe(
+        sender=pod("b2"),
+        to=alone.cluster_ip,
+        expect=delivered_to("b1"),
+        count=12,
+        clauses=(changes.READINESS,),
+    ),
     Use(flow="old", expect=STILL, clauses=("established.survives-termination-of-its-endpoint",)),
     Apply(service("web", backends=(dying("a1"), Backend(on="b1")))),
-    Probe(sender=pod("b2"), to=alone.cluster_ip, expect=delivered_to("b1"), count=12),
+    Probe(
+        sender=pod("b2"),
+        to=alone.cluster_ip,
+        expect=delivered_to("b1"),
+        count=12,
+        clauses=(changes.READINESS,),
+    ),
     Use(flow="old", expect=STILL, clauses=("established.survives-termination-of-its-endpoint",)),
     clauses=POD_CLAUSES
     | {

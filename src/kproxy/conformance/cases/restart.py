@@ -32,6 +32,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import RESTART
 from kproxy.net import Protocol
 
@@ -91,13 +92,26 @@ ENDPOINTS_CHANGE_MEANWHILE = case(
     Apply(web := service("web", "a1", type=Type.NODE_PORT), NEIGHBOUR),
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1")),
     Restart("a", Apply(service("web", "b1", "b3", type=Type.NODE_PORT))),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1", "b3"), spread=True),
-    Probe(sender=pod("b2"), to=web.cluster_ip, expect=delivered_to("b1", "b3"), spread=True),
+    Probe(
+        sender=pod("a2"),
+        to=web.cluster_ip,
+        expect=delivered_to("b1", "b3"),
+        spread=True,
+        clauses=(changes.ENDPOINT_ADDED, changes.ENDPOINT_REMOVED, changes.WHILE_DOWN),
+    ),
+    Probe(
+        sender=pod("b2"),
+        to=web.cluster_ip,
+        expect=delivered_to("b1", "b3"),
+        spread=True,
+        clauses=(changes.ENDPOINT_ADDED, changes.ENDPOINT_REMOVED),
+    ),
     Probe(
         sender=client("a"),
         to=web.node_port("a"),
         expect=delivered_to("b1", "b3", source=MASQUERADED),
         spread=True,
+        clauses=(changes.ENDPOINT_ADDED, changes.ENDPOINT_REMOVED, changes.WHILE_DOWN),
     ),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     clauses=POD_CLAUSES
@@ -117,8 +131,18 @@ SERVICE_GOES_MEANWHILE = case(
     Hold(flow="beside", sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN),
     Restart("a", Delete(WEB)),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=DROPPED | UNTOUCHED),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=DROPPED | UNTOUCHED,
+        clauses=(changes.SERVICE_DELETED, changes.WHILE_DOWN),
+    ),
+    Probe(
+        sender=client("a"),
+        to=WEB.node_port("a"),
+        expect=UNTOUCHED,
+        clauses=(changes.SERVICE_DELETED, changes.WHILE_DOWN),
+    ),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     Use(flow="beside", expect=STILL, clauses=(TCP_STAYS,)),
     clauses=POD_CLAUSES
@@ -141,8 +165,15 @@ EMPTIED_AND_FILLED_MEANWHILE = case(
     Probe(sender=pod("a2"), to=full.cluster_ip, expect=delivered_to("a1")),
     Probe(sender=pod("a2"), to=empty.cluster_ip, expect=REJECTED),
     Restart("a", Apply(service("full"), service("empty", "b1"))),
-    Probe(sender=pod("a2"), to=full.cluster_ip, expect=REJECTED),
-    Probe(sender=pod("a2"), to=empty.cluster_ip, expect=delivered_to("b1")),
+    Probe(
+        sender=pod("a2"), to=full.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED, changes.WHILE_DOWN)
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=empty.cluster_ip,
+        expect=delivered_to("b1"),
+        clauses=(changes.ENDPOINT_ADDED, changes.WHILE_DOWN),
+    ),
     clauses=POD_CLAUSES
     | APPLIED
     | {
@@ -160,8 +191,20 @@ POLICY_CHANGES_MEANWHILE = case(
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, spread=True),
     Restart("a", Apply(WEB.but(external_policy=Policy.LOCAL, internal_policy=Policy.LOCAL))),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=delivered_to("a1"), count=8),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1"), count=8),
+    Probe(
+        sender=client("a"),
+        to=WEB.node_port("a"),
+        expect=delivered_to("a1"),
+        count=8,
+        clauses=(changes.POLICY, changes.WHILE_DOWN),
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1"),
+        count=8,
+        clauses=(changes.POLICY, changes.WHILE_DOWN),
+    ),
     clauses=POD_CLAUSES
     | NODE_PORT_CLAUSES
     | SPREAD
@@ -177,6 +220,8 @@ POLICY_CHANGES_MEANWHILE = case(
     profile=RESTART,
 )
 
+STALE_MOVES = ("restart.stale-udp-entries.reconciled", changes.WHILE_DOWN)
+
 STALE_UDP_FLOWS_MOVE = case(
     "restart.stale-udp-flows-move",
     "A UDP flow whose endpoint left while the proxy was down moves to a live one.",
@@ -184,11 +229,11 @@ STALE_UDP_FLOWS_MOVE = case(
     Hold(flow="pod", sender=pod("a2"), to=alone.cluster_ip, expect=delivered_to("a1")),
     Hold(flow="node", sender=host("a"), to=alone.cluster_ip, expect=delivered_to("a1", source=MASQUERADED)),
     Restart("a", Apply(service("alone", "b1", ports=UDP_PORT))),
-    Use(flow="pod", expect=delivered_to("b1"), clauses=("restart.stale-udp-entries.reconciled",)),
+    Use(flow="pod", expect=delivered_to("b1"), clauses=STALE_MOVES),
     Use(
         flow="node",
         expect=delivered_to("b1", source=MASQUERADED),
-        clauses=("restart.stale-udp-entries.reconciled",),
+        clauses=STALE_MOVES,
     ),
     clauses=POD_CLAUSES
     | HOST_CLAUSES
@@ -205,9 +250,21 @@ DRAINED_ENDPOINT_RETURNS_MEANWHILE = case(
     Apply(service("web", "a1")),
     Hold(flow="open", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1")),
     Apply(service("web", "b1")),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("b1"), count=8),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("b1"),
+        count=8,
+        clauses=(changes.ENDPOINT_REMOVED,),
+    ),
     Restart("a", Apply(service("web", "a1", "b1"))),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1", "b1"),
+        spread=True,
+        clauses=(changes.ENDPOINT_ADDED, changes.WHILE_DOWN),
+    ),
     Use(flow="open", expect=STILL, clauses=(TCP_STAYS,)),
     clauses=POD_CLAUSES
     | SPREAD

@@ -30,6 +30,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.net import Family, Protocol
 
 OPEN = service("web", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),))
@@ -276,12 +277,12 @@ RANGES_CHANGE = case(
     Hold(flow="remote", sender=remote("a"), to=OPEN.vip(), expect=FROM_BOTH),
     Probe(sender=client("a"), to=OPEN.vip(), expect=DROPPED),
     Apply(OPEN.but(source_ranges=(Place.NODE_NETWORK,))),
-    Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True),
-    Probe(sender=remote("a"), to=OPEN.vip(), expect=DROPPED),
+    Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.SOURCE_RANGES,)),
+    Probe(sender=remote("a"), to=OPEN.vip(), expect=DROPPED, clauses=(changes.SOURCE_RANGES,)),
     Use(flow="remote", expect=STILL, clauses=("established.survives-source-range-change",)),
     Apply(OPEN),
-    Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH),
-    Probe(sender=remote("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH, clauses=(changes.SOURCE_RANGES,)),
+    Probe(sender=remote("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.SOURCE_RANGES,)),
     clauses=ALLOWED
     | DENIED
     | SPREAD

@@ -26,6 +26,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import RESTART
 from kproxy.net import Protocol
 
@@ -238,11 +239,25 @@ ZONE_LOSES_ITS_ENDPOINT = case(
     Apply(web := service("web", backends=BY_ZONE)),
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8),
     Apply(web.but(backends=BY_ZONE[1:])),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8),
+    Probe(
+        sender=pod("a2"),
+        to=web.cluster_ip,
+        expect=delivered_to("b1"),
+        count=8,
+        clauses=(changes.ENDPOINT_REMOVED,),
+    ),
     Apply(web),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8),
+    Probe(
+        sender=pod("a2"),
+        to=web.cluster_ip,
+        expect=delivered_to("a1"),
+        count=8,
+        clauses=(changes.ENDPOINT_ADDED,),
+    ),
     Apply(web.but(backends=CROSSED)),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8),
+    Probe(
+        sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8, clauses=(changes.TOPOLOGY,)
+    ),
     clauses=POD_CLAUSES
     | ZONE
     | {
@@ -260,12 +275,22 @@ NODE_CHANGES_ZONE = case(
     Apply(web),
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8),
     Relabel("a", "zone-b"),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8),
+    Probe(
+        sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8, clauses=(changes.TOPOLOGY,)
+    ),
     Probe(sender=pod("b2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8),
     Relabel("a", ""),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(
+        sender=pod("a2"),
+        to=web.cluster_ip,
+        expect=delivered_to("a1", "b1"),
+        spread=True,
+        clauses=(changes.TOPOLOGY,),
+    ),
     Relabel("a", "zone-a"),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8),
+    Probe(
+        sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8, clauses=(changes.TOPOLOGY,)
+    ),
     clauses=POD_CLAUSES
     | SPREAD
     | ZONE

@@ -11,7 +11,7 @@ from kproxy.conformance.surroundings import node_facts
 from kproxy.conformance.world import World
 from kproxy.lab import topology
 from kproxy.spec.oracle import expect
-from kproxy.spec.outcome import Delivered, Expectation, Failure, Outcome, Source
+from kproxy.spec.outcome import ClauseId, Delivered, Expectation, Failure, Outcome, Source
 
 MOST_SPREAD = 3
 """Endpoints that are all asked for: of more, a kernel would have to be asked too often."""
@@ -27,8 +27,8 @@ def answered(case: Case) -> Case:
     clauses: set[str] = set()
     for step in case.steps:
         if isinstance(step, Probe):
-            told = _answered(instance, cluster, step)
-            clauses.update(told.clauses)
+            told, grounds = _answered(instance, cluster, step)
+            clauses.update(grounds)
             steps.append(told)
         elif not _idle(world, step):
             world.change(step)
@@ -44,10 +44,12 @@ def _idle(world: World, step: Step) -> bool:
     return ("Service", world.instance.namespace, step.service.name) not in world.objects
 
 
-def _answered(instance: Instance, cluster: api.Cluster, probe: Probe) -> Probe:
+def _answered(instance: Instance, cluster: api.Cluster, probe: Probe) -> tuple[Probe, tuple[ClauseId, ...]]:
+    """The probe with the oracle's answer, and the clauses that this rests on."""
     found = _expect(instance, cluster, instance.question(probe.sender, probe.to))
     lawful = _in_names(instance, found.outcomes, probe.to)
-    return replace(probe, expect=lawful, clauses=found.clauses, spread=_settled(instance, found, probe))
+    spread = _settled(instance, found, probe)
+    return replace(probe, expect=lawful, spread=spread), found.clauses
 
 
 def _expect(instance: Instance, cluster: api.Cluster, question: Question) -> Expectation:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from kproxy.conformance.case import Case
+from kproxy.conformance.judging import Finding, Observed
 from kproxy.conformance.reports.results import CaseResult, Outcome, Report
-from kproxy.conformance.run import Finding, Observed
 from kproxy.conformance.wording import demands, describe
 
 RESULTS, CATALOGUE = "kproxy-results/1", "kproxy-catalogue/1"

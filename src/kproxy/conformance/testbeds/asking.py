@@ -65,8 +65,11 @@ class Asking:
         return [self.read(traced, instance, probe) for traced in found]
 
     async def _marked(self, instance: Instance, probe: Probe, request: ProbeRequest) -> Observation:
-        traced, kept = await self._asked_of.marked(request, probe.mark)
-        return replace(self.read(traced, instance, probe), kept_mark=kept)
+        traced, marks = await self._asked_of.marked(request, probe.mark)
+        seen = self.read(traced, instance, probe)
+        if seen.endpoint and not marks:
+            raise Broken(f"no packet of {probe.sender} was seen to leave, so its mark is not known")
+        return replace(seen, marks=marks)
 
     def _at_once(self, traced: Traced, instance: Instance, probe: Probe) -> Observation:
         """No clock says whether a first packet was lost: it is seen to leave its sender again."""

@@ -32,8 +32,8 @@ class Ground(Interface):
     async def probe(self, request: ProbeRequest, count: int) -> Sequence[Traced]:
         """Send so many new connections; what came of each, with all that is known of it."""
 
-    async def marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, bool]:
-        """One whose packets the sender's kernel marks; whether it left the node with exactly that mark."""
+    async def marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[marks.Mark, ...]]:
+        """One whose packets the sender's kernel marks, and the marks that its first ones left the node with."""
 
     async def ping(self, request: ProbeRequest) -> tuple[echo.Ping, Evidence]:
         """Send an ICMP echo request."""
@@ -69,7 +69,7 @@ class LabGround:
         async with self.gate:
             return await self._lab.trace(request)
 
-    async def marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, bool]:
+    async def marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[marks.Mark, ...]]:
         """One whose packets are marked."""
         async with self.gate:
             return await marks.probe(self._lab, request, mark)

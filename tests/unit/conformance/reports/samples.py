@@ -2,11 +2,11 @@
 
 from kproxy.conformance.bind import instances
 from kproxy.conformance.case import Apply, Case
+from kproxy.conformance.judging import Finding, Observed
 from kproxy.conformance.reports import document
 from kproxy.conformance.reports.comparison import Comparison, compare
 from kproxy.conformance.reports.reading import DocumentRead, parse
 from kproxy.conformance.reports.results import CaseResult, Outcome, Report, Result
-from kproxy.conformance.run import Finding, Observed
 from kproxy.net import Family
 from tests.unit.conformance.scripted import TO_WEB, WEB, small_case
 

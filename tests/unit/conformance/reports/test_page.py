@@ -10,9 +10,9 @@ import pytest
 
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.judging import Observed
 from kproxy.conformance.reports.page import Kept, render
 from kproxy.conformance.reports.results import CaseResult, Outcome, Result
-from kproxy.conformance.run import Observed
 from kproxy.conformance.wording import demands, describe
 from kproxy.net import Family
 from kproxy.spec.clauses import CLAUSES

@@ -122,8 +122,8 @@ class Agent:
 
     async def _ask(self, request: ProbeRequest, mark: int) -> messages.Seen:
         if mark:
-            traced, kept = await marks.probe(self.lab, request, mark)
-            return messages.Seen(traced.number, traced.observation, traced.evidence, kept)
+            traced, left_with = await marks.probe(self.lab, request, mark)
+            return messages.Seen(traced.number, traced.observation, traced.evidence, left_with)
         traced = await self.lab.trace(request)
         return messages.Seen(traced.number, traced.observation, traced.evidence)
 

@@ -15,6 +15,7 @@ from kproxy.conformance.testbeds.cluster.lens import Lens
 from kproxy.conformance.testbeds.ground import Held
 from kproxy.lab import echo, http
 from kproxy.lab.lab import Traced
+from kproxy.lab.marks import Mark
 from kproxy.lab.observation import (
     Answered,
     Evidence,
@@ -47,17 +48,19 @@ class AgentsGround:
         """Send so many new connections at once."""
         return [traced for traced, _ in await self._asked(request, count)]
 
-    async def marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, bool]:
+    async def marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[Mark, ...]]:
         """One whose packets are marked."""
-        ((traced, kept),) = await self._asked(request, 1, mark)
-        return traced, kept
+        ((traced, marks),) = await self._asked(request, 1, mark)
+        return traced, marks
 
-    async def _asked(self, request: ProbeRequest, count: int, mark: int = 0) -> list[tuple[Traced, bool]]:
+    async def _asked(
+        self, request: ProbeRequest, count: int, mark: int = 0
+    ) -> list[tuple[Traced, tuple[Mark, ...]]]:
         command = messages.Ask(self.lens.request(request), count, mark)
         asked = (await self.fleet.ask(request.sender, command, messages.Asked)).seen
         lost = [one.number for one in asked if not isinstance(one.observation, Answered)]
         others = dict(zip(lost, await self._look(lost, request.sender), strict=True)) if lost else {}
-        return [(self._traced(one, others.get(one.number, Evidence())), one.kept_mark) for one in asked]
+        return [(self._traced(one, others.get(one.number, Evidence())), one.marks) for one in asked]
 
     def _traced(self, one: messages.Seen, others: Evidence) -> Traced:
         evidence = _together(one.evidence, others)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kproxy.lab.echo import Ping
 from kproxy.lab.http import Response
+from kproxy.lab.marks import Mark
 from kproxy.lab.observation import Evidence, Observation, ProbeRequest, Silent, Socket
 from kproxy.net import Address, Protocol
 
@@ -141,12 +142,12 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One probe: its number, what came of it, what this agent's captures saw; whether it left with the mark asked for."""
+    """One probe: its number, what came of it, what this agent's captures saw; the marks that it left with, where that is asked for."""
 
     number: int
     observation: Observation
     evidence: Evidence
-    kept_mark: bool = False
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

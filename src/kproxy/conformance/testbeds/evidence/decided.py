@@ -16,10 +16,9 @@ from kproxy.trace.state import Packet
 
 
 def decided(lab: Lab, instance: Instance, probe: Probe) -> bytes:
-    """The clauses, and the way of the probe's packet through the rules of the node, for people."""
+    """The clauses that were broken, and the way of the probe's packet through the rules of the node, for people."""
     question = instance.question(probe.sender, probe.to)
-    clauses = sorted(probe.clauses or instance.case.clauses)
-    head = f"node {question.judge}\nclauses: {', '.join(clauses)}\n\n"
+    head = f"node {question.judge}\nclauses: {', '.join(probe.clauses)}\n\n"
     asked = question.packet
     packet = Packet(
         asked.source, asked.destination, asked.protocol.value.lower(), asked.port, asked.entry.interface or ""

@@ -1,0 +1,20 @@
+"""Clauses on changes, by short names: what steps after a change cite.  Only values."""
+
+from __future__ import annotations
+
+ENDPOINT_ADDED = "change.endpoint-added.used"
+ENDPOINT_REMOVED = "change.endpoint-removed.not-used"
+EMPTIED = "change.last-endpoint-removed.rejected"
+READINESS = "change.readiness.followed"
+SERVICE_DELETED = "change.service-deleted.not-served"
+SERVICE_RECREATED = "change.service-recreated.served"
+OTHER_SERVICES = "change.other-services.undisturbed"
+PORT_ADDED = "change.port-added.served"
+PORT_REMOVED = "change.port-removed.not-served"
+ADDRESS = "change.address.followed"
+TYPE = "change.type.followed"
+LABELS = "change.labels.followed"
+POLICY = "change.policy.followed"
+TOPOLOGY = "change.topology.followed"
+SOURCE_RANGES = "change.source-ranges.followed"
+WHILE_DOWN = "restart.changes-while-down.applied"

@@ -1,0 +1,122 @@
+"""Which clauses an unlawful observation breaks, by its step and the respect in which it differs.
+
+A step that checks one thing names its clauses itself; of any other new connection the oracle names those that
+its answer rests on.  Pure; `kproxy.conformance.run` cites by it, and a unit test holds every step of the catalogue to few.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.case import (
+    CheckHealth,
+    CheckProxy,
+    Hold,
+    Ping,
+    Probe,
+    ReadSysctl,
+    Reopen,
+    Steady,
+    Use,
+)
+from kproxy.conformance.world import World
+from kproxy.spec.clauses import CLAUSES, SOURCE_CLAUSES, SOURCE_ONLY_CLAUSES, Level
+from kproxy.spec.oracle import expect
+from kproxy.spec.outcome import ClauseId
+
+Judged = Probe | Steady | Ping | Hold | Use | Reopen | CheckHealth | CheckProxy | ReadSysctl
+"""Steps that a finding may be of."""
+
+
+class Respect(enum.Enum):
+    """In which respect an observation differs from what its step expects."""
+
+    OUTCOME = "what became of the packet"
+    ANSWER = "whether an answer came back"
+    ENDPOINT = "which endpoint answered"
+    SOURCE = "which source the endpoint saw"
+    COVERAGE = "which endpoints were never reached"
+    SHARES = "how often each endpoint was reached"
+    AFFINITY = "whether a client keeps its endpoint"
+    SOURCE_PORT = "from which port the endpoint was reached"
+    FOREIGN_MARK = "which bits of another's mark were lost"
+    OWN_MARK = "which bits were added to a mark"
+
+
+_SHOWN_BY: Mapping[Respect, tuple[str, ...]] = MappingProxyType(
+    {
+        Respect.COVERAGE: ("balancing.every-endpoint-chosen",),
+        Respect.SHARES: ("balancing.even",),
+        Respect.AFFINITY: ("affinity.client-ip.sticks", "affinity.client-ip.by-original-source"),
+        Respect.SOURCE_PORT: ("masquerade.source-ports.redrawn",),
+        Respect.FOREIGN_MARK: ("masquerade.foreign-mark-bits.kept",),
+        Respect.OWN_MARK: ("masquerade.own-mark.cleared",),
+    }
+)
+"""Clauses that one respect alone shows."""
+
+_OF_ONE_RESPECT = frozenset(name for names in _SHOWN_BY.values() for name in names)
+
+
+def cited(instance: Instance, world: World, step: Judged, respect: Respect) -> tuple[str, ...]:
+    """The clauses that are broken when an observation of the step differs in that respect; never empty.
+
+    ``world``: the objects as they are when the step is judged.
+    """
+    case = instance.case
+    shown = _SHOWN_BY.get(respect, ())
+    own = [name for name in step.clauses if name in shown or name not in _OF_ONE_RESPECT]
+    special = own if set(shown).intersection(own) else [name for name in shown if name in case.clauses]
+    answered = _answered_by(instance, world, step)
+    match respect:
+        case Respect.OUTCOME | Respect.ANSWER | Respect.ENDPOINT:
+            found = own or _about(respect, answered)
+        case Respect.SOURCE:
+            found = _about(respect, answered) or own
+        case Respect.COVERAGE:
+            found = [*own, *special]
+        case Respect.AFFINITY:
+            found = own or special
+        case _:
+            found = special or own
+    return tuple(sorted(_breakable(found or answered or step.clauses or case.clauses)))
+
+
+def _answered_by(instance: Instance, world: World, step: Judged) -> list[str]:
+    """The clauses of the case that the oracle answers a new connection by; none for other steps."""
+    if not isinstance(step, Probe | Hold):
+        return []
+    questions = (instance.question(step.sender, step.to), instance.passed(step.sender, step.to))
+    cluster = world.cluster()
+    return [
+        name
+        for asked in questions
+        if asked is not None
+        for name in expect(cluster, world.facts(asked.judge), asked.packet).clauses
+        if name in instance.case.clauses
+    ]
+
+
+def _about(respect: Respect, names: Collection[str]) -> list[str]:
+    """Those of them on the source where that differs; all others where it cannot matter.
+
+    Where an answer is lost it may: what is not rewritten is answered past the node.
+    """
+    match respect:
+        case Respect.SOURCE:
+            return [name for name in names if name in SOURCE_CLAUSES]
+        case Respect.ANSWER:
+            return list(names)
+        case _:
+            return [name for name in names if name not in SOURCE_ONLY_CLAUSES]
+
+
+def _breakable(names: Collection[str]) -> set[str]:
+    """Without clauses that leave several answers open, where there are others."""
+    binding = {
+        name for name in names if name not in CLAUSES or CLAUSES[ClauseId(name)].level is not Level.MAY
+    }
+    return binding or set(names)

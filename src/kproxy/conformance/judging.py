@@ -1,0 +1,289 @@
+"""What an observation says of a step: whether it is lawful, and what is found where it is not.
+
+Judges what `kproxy.conformance.run` has a testbed observe, and keeps what later steps of a case are judged by.  Opens nothing
+and waits for nothing; which clauses a finding cites is the affair of `kproxy.conformance.citing`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.case import (
+    CheckHealth,
+    CheckProxy,
+    Hold,
+    Lawful,
+    Ping,
+    Probe,
+    ReadSysctl,
+    Reopen,
+    Steady,
+    Step,
+    Still,
+    Target,
+    Use,
+    Vantage,
+)
+from kproxy.conformance.chance import FALSE_ALARM, chi_square, tail
+from kproxy.conformance.citing import Judged, Respect, cited
+from kproxy.conformance.testbed import Observation, Testbed
+from kproxy.conformance.wording import demands, describe, describe_lawful
+from kproxy.conformance.world import World
+from kproxy.lab.observation import Socket
+from kproxy.net import Address, Family
+from kproxy.spec.outcome import Delivered, Outcome
+
+MOST_SHOWN = 3
+"""Different observations that a text tells."""
+
+Endpoint = tuple[Address, int]
+Compared = CheckHealth | CheckProxy | ReadSysctl
+"""Steps whose answer is a text."""
+Met = Probe | Steady | Ping | Hold | Use | Reopen
+"""Steps whose answer is an outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing seen that is not lawful."""
+
+    instance: Instance
+    step: int
+    what: str
+    lawful: str
+    seen: str
+    clauses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What a question met, lawful or not; ``at``: seconds since the lab's first change, ``lawful``: all that it asks for."""
+
+    family: Family
+    step: int
+    what: str
+    lawful: str
+    seen: str
+    at: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a step expects and what was seen instead."""
+
+    respect: Respect
+    lawful: str
+    seen: str
+
+
+@dataclass(slots=True)
+class Progress:
+    """One instance under way: its world, its findings, the time it took."""
+
+    instance: Instance
+    world: World
+    begun: float = field(default_factory=time.monotonic)
+    observed: list[Observed] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    broken: str = ""
+    seconds: float = 0.0
+    stuck: dict[tuple[Vantage, str], set[Endpoint]] = field(default_factory=dict)
+    """Where each client that sticks was last; nowhere, if at several."""
+    roamed: dict[str, dict[tuple[Vantage, Target], set[Endpoint]]] = field(default_factory=dict)
+    held: dict[str, Observation] = field(default_factory=dict)
+
+
+def judge(testbed: Testbed, progress: Progress, number: int, step: Step, seen: Sequence[Observation]) -> None:
+    """Judge what a step met, and note what is found."""
+    match step:
+        case Probe():
+            _judge_probe(testbed, progress, number, step, seen)
+        case Hold():
+            progress.held[step.flow] = seen[0]
+            judge_outcomes(progress, number, step, step.expect, seen)
+        case Use():
+            _judge_use(progress, number, step, seen[0])
+        case Reopen():
+            progress.held[step.flow] = seen[0]
+            judge_outcomes(progress, number, step, step.expect, seen)
+        case Ping() | Steady():
+            judge_outcomes(progress, number, step, step.expect, seen)
+        case CheckHealth() | CheckProxy() | ReadSysctl() if seen[0].text != (lawful := demands(step)):
+            _find(progress, number, step, Difference(Respect.OUTCOME, lawful, seen[0].text))
+        case _:
+            pass
+
+
+def _judge_probe(
+    testbed: Testbed, progress: Progress, number: int, step: Probe, seen: Sequence[Observation]
+) -> None:
+    judge_outcomes(progress, number, step, step.expect, seen)
+    if step.spread:
+        _judge_spread(progress, number, step, seen)
+    if step.even:
+        _judge_even(testbed, progress, number, step, seen)
+    if step.sticks and not testbed.exhaustive:
+        _judge_sticks(progress, number, step, seen)
+    if step.redrawn and not testbed.exhaustive and not any(o.redrawn for o in seen):
+        lawful, text = "another source port for some", f"{len(seen)} times the sender's own"
+        _find(progress, number, step, Difference(Respect.SOURCE_PORT, lawful, text))
+    if step.mark and not testbed.exhaustive:
+        _judge_mark(progress, number, step, seen)
+    if step.roams:
+        _judge_roams(progress, number, step, seen)
+
+
+def judge_outcomes(
+    progress: Progress, number: int, step: Met, lawful: Lawful, seen: Sequence[Observation]
+) -> None:
+    """Each respect in which observations differ is a finding: another clause is broken."""
+    outcomes = progress.instance.outcomes(lawful, _target(progress, step))
+    strange: dict[Respect, list[str]] = {}
+    for one in seen:
+        if not one.outcomes & outcomes:
+            strange.setdefault(_respect(one, outcomes), []).append(one.text)
+    for respect, texts in strange.items():
+        _find(progress, number, step, Difference(respect, describe_lawful(lawful), _counted(iter(texts))))
+
+
+def _respect(seen: Observation, lawful: Collection[Outcome]) -> Respect:
+    """In which respect an unlawful observation differs from all that is lawful."""
+    endpoints = {(one.address, one.port) for one in lawful if isinstance(one, Delivered)}
+    if seen.endpoint in endpoints:
+        return Respect.SOURCE
+    if seen.endpoint is not None and endpoints:
+        return Respect.ENDPOINT
+    return Respect.OUTCOME if seen.outcomes else Respect.ANSWER
+
+
+def _judge_mark(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
+    """A packet leaves with all bits that others set, and no other."""
+    lawful = f"to leave the node with mark {step.mark:#x}"
+    marks = [mark for one in seen for mark in one.marks]
+    strange: dict[Respect, list[int | None]] = {
+        Respect.FOREIGN_MARK: [mark for mark in marks if mark is None or step.mark & ~mark],
+        Respect.OWN_MARK: [mark for mark in marks if mark is not None and mark & ~step.mark],
+    }
+    for respect, wrong in strange.items():
+        if wrong:
+            text = _counted(map(_describe_mark, wrong))
+            _find(progress, number, step, Difference(respect, lawful, text))
+
+
+def _describe_mark(mark: int | None) -> str:
+    return (
+        "left with another mark; which, Linux reports from 5.19 on"
+        if mark is None
+        else f"left with mark {mark:#x}"
+    )
+
+
+def _target(progress: Progress, step: Met) -> Target:
+    if isinstance(step, Use | Reopen):
+        holds = (s for s in progress.instance.case.steps if isinstance(s, Hold) and s.flow == step.flow)
+        return next(holds).to
+    return step.to
+
+
+def _judge_spread(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
+    missing = _wanted(progress, step) - _endpoints(seen)
+    if missing:
+        text = f"{len(seen)} tries never reached {_names(missing)}"
+        lawful = f"every one of {describe_lawful(step.expect)}"
+        _find(progress, number, step, Difference(Respect.COVERAGE, lawful, text))
+
+
+def _wanted(progress: Progress, step: Probe) -> set[Endpoint]:
+    lawful = progress.instance.outcomes(step.expect, step.to)
+    return {(o.address, o.port) for o in lawful if isinstance(o, Delivered)}
+
+
+def _judge_even(
+    testbed: Testbed, progress: Progress, number: int, step: Probe, seen: Sequence[Observation]
+) -> None:
+    """Where chances are known they must be equal; else counts must be such as equal chances give."""
+    wanted = sorted(_wanted(progress, step), key=str)
+    lawful = f"each of {len(wanted)} endpoints as often as the others"
+    if testbed.exhaustive:
+        chances = {one: sum(o.chance for o in seen if o.endpoint == one) for one in wanted}
+        if len(set(chances.values())) > 1:
+            _find(progress, number, step, Difference(Respect.SHARES, lawful, _shares(chances)))
+        return
+    met = Counter(o.endpoint for o in seen)
+    counts = {one: met[one] for one in wanted}
+    if any(counts.values()) and (luck := tail(chi_square(counts.values()), len(wanted) - 1)) < FALSE_ALARM:
+        text = f"{_shares(counts)} of {len(seen)}; chance does so once in {1 / luck:.0e} times"
+        _find(progress, number, step, Difference(Respect.SHARES, lawful, text))
+
+
+def _judge_sticks(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
+    """A client keeps the endpoint of its connection before; one that has moved is found where it moved, and only there."""
+    key = (step.sender, step.sticks)
+    held = progress.held.get(step.sticks)
+    first = {held.endpoint} if held and held.endpoint else set()
+    before, met = progress.stuck.get(key, first), _endpoints(seen)
+    if len(before | met) > 1:
+        lawful = f"{_names(before)}, as before" if before else "one endpoint each time"
+        text = f"{len(seen)} connections reached {_names(met)}"
+        _find(progress, number, step, Difference(Respect.AFFINITY, lawful, text))
+    progress.stuck[key] = met or before if len(met) < 2 else set()
+
+
+def _judge_roams(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
+    """The last probe of the name answers for all of them: not every client may have met one endpoint only."""
+    met = progress.roamed.setdefault(step.roams, {})
+    met.setdefault((step.sender, step.to), set()).update(_endpoints(seen))
+    steps = enumerate(progress.instance.case.steps, 1)
+    last = max(n for n, other in steps if isinstance(other, Probe) and other.roams == step.roams)
+    if number == last and all(len(endpoints) == 1 for endpoints in met.values()):
+        same = "; ".join(f"{sender} always {_names(ends)}" for (sender, _), ends in met.items())
+        lawful = "another endpoint for some client, as time has run out between"
+        _find(progress, number, step, Difference(Respect.AFFINITY, lawful, same))
+
+
+def _judge_use(progress: Progress, number: int, step: Use, seen: Observation) -> None:
+    if not isinstance(step.expect, Still):
+        judge_outcomes(progress, number, step, step.expect, [seen])
+        return
+    before = progress.held[step.flow]
+    if seen.endpoint is None or seen.endpoint != before.endpoint:
+        _find(progress, number, step, Difference(Respect.OUTCOME, f"still {before.text}", seen.text))
+
+
+def _find(progress: Progress, number: int, step: Judged, found: Difference) -> None:
+    broken = cited(progress.instance, progress.world, step, found.respect)
+    progress.findings.append(
+        Finding(progress.instance, number, describe(step), found.lawful, found.seen, broken)
+    )
+
+
+def _endpoints(seen: Sequence[Observation]) -> set[Endpoint]:
+    return {o.endpoint for o in seen if o.endpoint is not None}
+
+
+def _names(endpoints: Iterable[Endpoint]) -> str:
+    return ", ".join(sorted(str(Socket(address, port)) for address, port in endpoints))
+
+
+def _shares(shares: Mapping[Endpoint, object]) -> str:
+    return ", ".join(f"{Socket(address, port)} {share}" for (address, port), share in shares.items())
+
+
+def gists(seen: Sequence[Observation]) -> str:
+    """What was met and how often, in an order that does not depend on when."""
+    return _most(sorted(Counter(o.gist or o.text for o in seen).items()))
+
+
+def _counted(texts: Iterator[str]) -> str:
+    return _most(list(Counter(texts).items()))
+
+
+def _most(counts: Sequence[tuple[str, int]]) -> str:
+    shown = [f"{n} x {text}" if n > 1 else text for text, n in counts]
+    more = [f"and {len(shown) - MOST_SHOWN} more"] if len(shown) > MOST_SHOWN else []
+    return "; ".join([*shown[:MOST_SHOWN], *more])
