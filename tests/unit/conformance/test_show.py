@@ -41,9 +41,13 @@ def test_objects_are_yaml_that_kubectl_would_take(capsys: pytest.CaptureFixture[
 def test_what_the_simulator_cannot_run_and_who_deviates_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "show", "affinity.time-runs-out"]) == 0
     out = capsys.readouterr().out
-    assert "affinity.time-runs-out (slow)" in out
     assert "the simulator has no Wait: it needs time" in out
     assert "kproxy      deviates in mode ipvs: " in out
+
+
+def test_a_slow_case_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "show", "proxy-health.of-a-quiet-cluster"]) == 0
+    assert "proxy-health.of-a-quiet-cluster (slow)" in capsys.readouterr().out
 
 
 def test_a_name_that_is_wrong_is_status_2_and_names_its_neighbours(
@@ -69,7 +73,10 @@ def test_a_dry_run_tells_the_order_and_why_cases_are_left_out(capsys: pytest.Cap
 
 def test_a_dry_run_tells_of_slow_cases(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "run", "--dryrun", "--testbed", "simulator", "--mode", "iptables"]) == 0
-    assert "  not run: affinity.time-runs-out: slow, and not asked for (--slow)" in capsys.readouterr().out
+    assert (
+        "  not run: proxy-health.of-a-quiet-cluster: slow, and not asked for (--slow)"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_dry_run_leaves_out_what_needs_sockets_that_the_kernel_lacks(
