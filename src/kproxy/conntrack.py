@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
 
 from kproxy import host
-from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason
+from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason, refusal
 from kproxy.net import Address, Family
 from kproxy.netlink import Flag, attribute, attributes, nested, netfilter_header
 
@@ -122,7 +122,7 @@ def delete(flows: Iterable[Flow]) -> int:
         results = netlink.send_all(orders)
     refused = next((number for number in results if number not in {0, errno.ENOENT}), None)
     if refused is not None:
-        raise HostError("delete conntrack entry", errno.errorcode.get(refused, str(refused)), Reason.OTHER)
+        raise refusal("delete conntrack entry", refused)
     return results.count(0)
 
 

@@ -16,17 +16,27 @@ import socket
 import struct
 import subprocess
 import threading
-from array import array
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
-from kproxy.netlink import NLMSG_DONE, NLMSG_ERROR, Flag, attributes, error_number, message, messages
+from kproxy.netlink import (
+    NLMSG_DONE,
+    NLMSG_ERROR,
+    NLMSG_NOOP,
+    Flag,
+    Message,
+    attributes,
+    error_number,
+    message,
+    messages,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kproxy.net import Address
+
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds a command may take."""
@@ -36,7 +46,9 @@ _PIPE_BYTES = 1 << 20
 
 _SYSCTL_ROOT = Path("/proc/sys")
 _STDERR_SHOWN = 2000
-_RECEIVE_BUFFER = 1 << 20
+RECEIVE_BUFFER = 1 << 20
+"""Bytes; no datagram of the kernel is longer."""
+
 _SOCKET_BUFFER = 1 << 25
 _ORDERS_AT_ONCE = 200
 _PIPE_SIZE = 1 << 20
@@ -45,19 +57,15 @@ _PIPE_SIZE = 1 << 20
 NETLINK_NETFILTER = 12
 
 EVERY_BIT = 0xFFFFFFFF
-_SOL_NETLINK = 270
-_ADD_MEMBERSHIP = 1
-_DROP_MEMBERSHIP = 2
-_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
-_LOAD_WORD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
-_PORT_OFFSET = 12
-_SO_SNDBUFFORCE = 32
-_SO_RCVBUFFORCE = 33
 _RTM_GETADDR = 22
 _IFADDRMSG_SIZE = 8
 _IFA_ADDRESS = 1
 _IFA_LOCAL = 2
 _IPV4_SIZE = 4
+_SIOCGIFINDEX = 0x8933
+_IFREQ = struct.Struct("=16si20x")
+_SO_SNDBUFFORCE = 32
+_SO_RCVBUFFORCE = 33
 
 
 class Reason(enum.Enum):
@@ -67,6 +75,7 @@ class Reason(enum.Enum):
     EXISTS = "exists"
     BUSY = "busy"
     UNSUPPORTED = "unsupported"
+    DENIED = "denied"
     TIMEOUT = "timeout"
     OTHER = "other"
 
@@ -97,10 +106,12 @@ _ERRNO_REASONS = {
     errno.EOPNOTSUPP: Reason.UNSUPPORTED,
     errno.EPROTONOSUPPORT: Reason.UNSUPPORTED,
     errno.EAFNOSUPPORT: Reason.UNSUPPORTED,
-    errno.EPERM: Reason.UNSUPPORTED,
-    errno.EACCES: Reason.UNSUPPORTED,
-    errno.EROFS: Reason.UNSUPPORTED,
+    errno.EPERM: Reason.DENIED,
+    errno.EACCES: Reason.DENIED,
+    errno.EROFS: Reason.DENIED,
 }
+
+_NEEDS_NET_ADMIN = "the process needs CAP_NET_ADMIN in the user namespace of its network"
 
 
 class HostError(Exception):
@@ -241,7 +252,7 @@ def read_file(path: str) -> str:
     try:
         return Path(path).read_text()
     except OSError as error:
-        raise _os_error(f"read {path}", error) from error
+        raise os_error(f"read {path}", error) from error
 
 
 def write_file(path: str, text: str) -> None:
@@ -249,7 +260,7 @@ def write_file(path: str, text: str) -> None:
     try:
         Path(path).write_text(text)
     except OSError as error:
-        raise _os_error(f"write {path}", error) from error
+        raise os_error(f"write {path}", error) from error
 
 
 def read_sysctl(name: str) -> str:
@@ -257,7 +268,7 @@ def read_sysctl(name: str) -> str:
     try:
         return (_SYSCTL_ROOT / name).read_text().strip()
     except OSError as error:
-        raise _os_error(f"read sysctl {name}", error) from error
+        raise os_error(f"read sysctl {name}", error) from error
 
 
 def write_sysctl(name: str, value: str) -> None:
@@ -267,7 +278,7 @@ def write_sysctl(name: str, value: str) -> None:
     try:
         (_SYSCTL_ROOT / name).write_text(value)
     except OSError as error:
-        raise _os_error(f"write sysctl {name}={value}", error) from error
+        raise os_error(f"write sysctl {name}={value}", error) from error
 
 
 def reason_of(error: OSError) -> Reason:
@@ -275,7 +286,8 @@ def reason_of(error: OSError) -> Reason:
     return _ERRNO_REASONS.get(error.errno or 0, Reason.OTHER)
 
 
-def _os_error(what: str, error: OSError) -> HostError:
+def os_error(what: str, error: OSError) -> HostError:
+    """What the system answered to an attempt."""
     return HostError(what, error.strerror or str(error), reason_of(error))
 
 
@@ -287,7 +299,7 @@ class Netlink:
 
     def __init__(self, protocol: int, port: int = 0) -> None:
         """Open the socket in the network namespace of this thread; port 0: one that the kernel chooses."""
-        self._socket = _netlink_socket(protocol, port)
+        self._socket = netlink_socket(protocol, port)
         self._socket.settimeout(DEFAULT_TIMEOUT)
         self._sequence = 0
 
@@ -312,12 +324,17 @@ class Netlink:
                 if answer.type == NLMSG_DONE:
                     return
                 if answer.type == NLMSG_ERROR:
-                    _raise_errno("netlink dump", error_number(answer.payload))
+                    number = error_number(answer.payload)
+                    if number:
+                        raise refusal("netlink dump", number)
                 else:
                     yield answer.payload
 
     def send_all(self, orders: Iterable[tuple[int, Flag, bytes]]) -> list[int]:
-        """Give orders ``(type, extra flags, body)``; the errno of each answer in turn, 0 for done."""
+        """Give orders ``(type, extra flags, body)``; the errno of each answer in turn, 0 for done.
+
+        `HostError` when a whole batch is refused with one answer, as without CAP_NET_ADMIN.
+        """
         results: list[int] = []
         batch: list[bytes] = []
         for kind, flags, body in orders:
@@ -328,103 +345,89 @@ class Netlink:
                 batch = []
         return results + self._exchange(batch) if batch else results
 
+    def interface_index(self, name: str) -> int | None:
+        """The index of an interface in the socket's network namespace; None when there is none of that name."""
+        try:
+            answer = fcntl.ioctl(self._socket, _SIOCGIFINDEX, _IFREQ.pack(name.encode(), 0))
+        except OSError as error:
+            if error.errno == errno.ENODEV:
+                return None
+            raise os_error(f"find interface {name}", error) from error
+        index: int = _IFREQ.unpack(answer)[1]
+        return index
+
     def _exchange(self, batch: list[bytes]) -> list[int]:
         self._send(b"".join(batch))
-        first = self._sequence - len(batch) + 1
-        results: list[int] = []
-        while len(results) < len(batch):
-            results += [
-                error_number(answer.payload)
-                for answer in messages(self._receive())
-                if answer.type == NLMSG_ERROR and answer.sequence >= first
-            ]
-        return results
+        numbers = range(self._sequence - len(batch) + 1, self._sequence + 1)
+        results = {answer.sequence: error_number(answer.payload) for answer in self._answers()}
+        if not results.keys() >= set(numbers):
+            refused = next(filter(None, results.values()), errno.EIO)
+            raise refusal(f"netlink batch of {len(batch)} messages", refused)
+        return [results[number] for number in numbers]
+
+    def _answers(self) -> Iterator[Message]:
+        """The verdicts that have arrived: the kernel has given all of them by the time that sending returns."""
+        patience = self._socket.gettimeout()
+        self._socket.settimeout(0)
+        try:
+            while True:
+                received = messages(self._socket.recv(RECEIVE_BUFFER))
+                yield from (answer for answer in received if answer.type == NLMSG_ERROR)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise os_error("netlink receive", error) from error
+        finally:
+            self._socket.settimeout(patience)
 
     def _send(self, data: bytes) -> None:
         try:
             self._socket.send(data)
         except OSError as error:
-            raise _os_error("netlink send", error) from error
+            raise os_error("netlink send", error) from error
 
     def _receive(self) -> bytes:
         try:
-            return self._socket.recv(_RECEIVE_BUFFER)
+            return self._socket.recv(RECEIVE_BUFFER)
         except OSError as error:
-            raise _os_error("netlink receive", error) from error
+            raise os_error("netlink receive", error) from error
 
 
-class Listener:
-    """Hears what the kernel tells a group of netlink listeners; nothing waits."""
-
-    def __init__(self, protocol: int, group: int) -> None:
-        """Begin to listen in the network namespace of this thread."""
-        self._socket = _netlink_socket(protocol)
-        self._socket.setblocking(False)
-        self._group = group
-        self.resume()
-
-    def __del__(self) -> None:
-        """It lives as long as somebody wants to hear."""
-        self._socket.close()
-
-    def resume(self) -> None:
-        """Listen again."""
-        self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, self._group)
-
-    def pause(self) -> None:
-        """Not to listen for a while; what was told before can still be heard."""
-        self._socket.setsockopt(_SOL_NETLINK, _DROP_MEMBERSHIP, self._group)
-
-    def ignore(self, port: int, mask: int = EVERY_BIT) -> None:
-        """From now on, not to hear what a socket with that port under the mask causes; port 0: to hear everything.
-
-        The kernel drops it, so that a large change of our own fills no buffer.
-        """
-        if not port:
-            with contextlib.suppress(FileNotFoundError):  # there was no filter
-                self._socket.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
-            return
-        program = (
-            (_LOAD_WORD, 0, 0, _PORT_OFFSET),
-            (_AND, 0, 0, socket.htonl(mask)),
-            (_JUMP_IF_EQUAL, 0, 1, socket.htonl(port & mask)),
-            (_RETURN, 0, 0, 0),
-            (_RETURN, 0, 0, EVERY_BIT),
-        )
-        code = array("B", b"".join(struct.pack("=HBBI", *line) for line in program))
-        described = struct.pack("@HP", len(program), code.buffer_info()[0])
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, described)
-
-    def heard(self) -> list[bytes] | None:
-        """All that was told since the last call; None when it was more than the socket could hold."""
-        found: list[bytes] = []
-        lost = False
-        while True:
-            try:
-                found.append(self._socket.recv(_RECEIVE_BUFFER))
-            except BlockingIOError:
-                return None if lost else found
-            except OSError as error:
-                if error.errno != errno.ENOBUFS:
-                    raise _os_error("netlink receive", error) from error
-                lost = True
-
-
-def _netlink_socket(protocol: int, port: int = 0) -> socket.socket:
+def netlink_socket(protocol: int, port: int = 0) -> socket.socket:
+    """A netlink socket with as large buffers as the kernel grants; `HostError` when there can be none."""
     try:
         made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         made.bind((port, 0))
     except OSError as error:
-        raise _os_error("open netlink socket", error) from error
+        raise os_error("open netlink socket", error) from error
     for option in (_SO_RCVBUFFORCE, _SO_SNDBUFFORCE):
         with contextlib.suppress(PermissionError):
             made.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
     return made
 
 
-def _raise_errno(what: str, number: int) -> None:
+def refusal(what: str, number: int) -> HostError:
+    """What an errno of a netlink answer means to a caller."""
+    text = os.strerror(number)
+    detail = f"{text} ({_NEEDS_NET_ADMIN})" if number == errno.EPERM else text
+    return HostError(what, detail, reason_of(OSError(number, text)))
+
+
+def require_net_admin() -> None:
+    """`HostError` DENIED when the kernel lets this process change nothing of its network.
+
+    An empty message to nfnetlink: the kernel looks at the capability before anything else.
+    """
+    try:
+        netlink = Netlink(NETLINK_NETFILTER)
+    except HostError as error:
+        if error.reason is Reason.UNSUPPORTED:  # a kernel without nfnetlink has nothing to refuse
+            return
+        raise
+    with netlink:
+        (number,) = netlink.send_all([(NLMSG_NOOP, Flag(0), b"")])
     if number:
-        raise _os_error(what, OSError(number, os.strerror(number)))
+        raise refusal("change the network", number)
 
 
 def interface_addresses() -> tuple[Address, ...]:

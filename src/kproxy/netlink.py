@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+NLMSG_NOOP = 1
 NLMSG_ERROR = 2
 NLMSG_DONE = 3
 

@@ -17,6 +17,7 @@ from weakref import WeakSet
 from kproxy import host
 from kproxy.net import Family
 from kproxy.netlink import attributes, kind_of, messages
+from kproxy.notifications import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -79,7 +80,7 @@ class Monitor:
     def __init__(self, word: bytes) -> None:
         """Begin to listen; only changes whose message holds ``word`` are of interest.  `HostError` when it cannot be."""
         self._word = word
-        self._listener = host.Listener(host.NETLINK_NETFILTER, _GROUP)
+        self._listener = Listener(host.NETLINK_NETFILTER, _GROUP)
         with self._lock:
             self._all.add(self)
             if self._silences:

@@ -10,7 +10,8 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -99,10 +100,10 @@ class Node:
     def run(self, *words: str, **options: Any) -> str:  # noqa: ANN401 - subprocess's
         return self.namespace.run(words, **options)
 
-    def kproxy(self, *words: str) -> tuple[int, str]:
-        """Exit status and log of ``kproxy run``."""
+    def kproxy(self, *words: str, by: Sequence[str] = ()) -> tuple[int, str]:
+        """Exit status and log of ``kproxy run``; ``by`` is a program that starts it with fewer rights."""
         process = self.namespace.start(
-            [sys.executable, "-m", "kproxy", "run", *words],
+            [*by, sys.executable, "-m", "kproxy", "run", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
@@ -359,6 +360,22 @@ def test_chains_that_the_kernel_shows_but_no_tool_here_removes_are_not_removed(
     assert "chains of a proxy stay" in str(problem)
     assert "iptables-nft-save | grep KUBE-" in str(problem)
     assert "KUBE-SVC-" in node.rules()["iptables-nft"]
+
+
+def test_clean_up_without_the_right_to_change_the_network_fails_at_once_and_says_what_is_missing(
+    node: Node,
+) -> None:
+    node.leave_nftables(Family.IPV4)
+    before, began = node.rules(), time.monotonic()
+    without = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all")
+    status, log = node.kproxy("--cleanup", by=(*without, "--inh-caps=-all", "--"))
+    assert status == 1
+    assert time.monotonic() - began < 20
+    assert "CAP_NET_ADMIN" in log
+    assert len(log.splitlines()) == 1, log
+    assert node.rules() == before
+    assert node.kproxy("--cleanup")[0] == 0
+    assert node.rules() != before
 
 
 def test_a_command_line_that_is_wrong_removes_nothing(node: Node) -> None:

@@ -35,11 +35,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "console": set(),
     "host": {"netlink", "net"},
     "conntrack": {"host", "netlink", "net"},
-    "nfevents": {"host", "netlink", "net"},
+    "notifications": {"host"},
+    "nfevents": {"host", "netlink", "notifications", "net"},
     # a backend knows the plan and itself; only its kernel module touches the machine
     "backends": {"plan", "net"},
     "backends.*": {"plan", "net"},
-    "backends.*.kernel": {"backends.*", "plan", "net", "host", "netlink", "conntrack", "nfevents"},
+    "backends.*.kernel": {
+        "backends.*",
+        "plan",
+        "net",
+        "notifications",
+        "host",
+        "netlink",
+        "conntrack",
+        "nfevents",
+    },
     # the daemon
     "server": PIPE | {"backends", "backends.*", "backends.*.kernel", "host", "conntrack", "netlink", "tls"},
     # judging any proxy: nothing of ours is known but in the simulator, which command opens

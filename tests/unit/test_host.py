@@ -87,3 +87,27 @@ def test_a_sysctl_that_is_not_there_is_missing() -> None:
 
 def test_loopback_is_among_the_interface_addresses() -> None:
     assert ip_address("127.0.0.1") in host.interface_addresses()
+
+
+UNPRIVILEGED_BATCH = """
+import os, socket
+from kproxy import host
+from kproxy.conntrack import delete
+from kproxy.netlink import Flag, netfilter_header
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+with host.Netlink(host.NETLINK_NETFILTER) as netlink:
+    try:
+        netlink.send_all([(7 << 8, Flag.CREATE, netfilter_header(0))] * 3)
+    except host.HostError as error:
+        print(error)
+"""
+
+
+def test_a_batch_that_the_kernel_refuses_as_a_whole_is_an_error_at_once() -> None:
+    """nfnetlink answers a batch of a process without CAP_NET_ADMIN once (net/netfilter/nfnetlink.c: nfnetlink_rcv)."""
+    printed = host.run(python(UNPRIVILEGED_BATCH), timeout=20.0)
+    assert "Operation not permitted" in printed
+    assert "CAP_NET_ADMIN" in printed

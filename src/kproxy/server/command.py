@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kproxy import __version__
+from kproxy import __version__, host
 from kproxy.host import HostError
 from kproxy.net import Family
 from kproxy.server import logs, tuning
@@ -75,6 +75,11 @@ def write_configuration(config: Configuration, path: Path) -> int:
 
 def clean_up() -> int:
     """``--cleanup``: remove what any mode left here (``life.cleanup``)."""
+    try:
+        host.require_net_admin()
+    except HostError as error:
+        log.error("nothing removed: %s", error)  # noqa: TRY400 - the reason is all there is
+        return FAILED
     from kproxy.server.leftovers import remove_everything  # noqa: PLC0415 - the backends of all modes
 
     problems = remove_everything()

@@ -86,7 +86,7 @@ def _set_limit(setting: Sysctl) -> None:
         _set(setting)
         _set_buckets(setting.value // _ENTRIES_A_BUCKET)
     except HostError as error:
-        if error.reason is not Reason.UNSUPPORTED:
+        if error.reason is not Reason.DENIED:
             raise
         raise HostError(error.what, f"{error.detail}; {LEAVE_THE_LIMIT}", error.reason) from error
 

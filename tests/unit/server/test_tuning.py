@@ -121,7 +121,7 @@ def test_a_kernel_without_connection_tracking_is_an_error(monkeypatch: pytest.Mo
 
 def test_a_limit_that_may_not_be_written_names_what_leaves_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str, value: str) -> None:
-        raise HostError(f"write sysctl {name}={value}", "Permission denied", Reason.UNSUPPORTED)
+        raise HostError(f"write sysctl {name}={value}", "Permission denied", Reason.DENIED)
 
     Machine(monkeypatch, **{PREFIX + "max": "1", HASH: "1"})
     monkeypatch.setattr(host, "write_sysctl", refuse)

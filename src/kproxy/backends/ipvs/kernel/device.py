@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address
 
 from kproxy.backends.ipvs.names import DEVICE
-from kproxy.host import HostError, Listener, Netlink, Reason, reason_of
+from kproxy.host import HostError, Netlink, Reason, refusal
 from kproxy.net import Address, Family, family_of
 from kproxy.netlink import Flag, attribute, attributes, messages, nested
+from kproxy.notifications import Listener
 
 _NEW_LINK, _DELETE_LINK, _GET_LINK, _NEW_ADDRESS, _DELETE_ADDRESS, _GET_ADDRESS = 16, 17, 18, 20, 21, 22
 _IFLA_NAME, _IFLA_LINKINFO, _INFO_KIND = 3, 18, 1
@@ -35,6 +36,8 @@ def ensure() -> None:
     body = _LINK_HEADER.pack(0, 0, 0, 0, 0) + attribute(_IFLA_NAME, DEVICE.encode() + b"\0") + kind
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         (number,) = netlink.send_all([(_NEW_LINK, Flag.CREATE | Flag.EXCL, body)])
+    if number == errno.EPERM:
+        raise refusal(f"create device {DEVICE}", number)
     if number not in {0, errno.EEXIST}:
         fix = f"{os.strerror(number)} (a kernel with CONFIG_DUMMY, or modprobe dummy)"
         raise HostError(f"create device {DEVICE}", fix, Reason.UNSUPPORTED)
@@ -46,7 +49,7 @@ def remove() -> None:
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         (number,) = netlink.send_all([(_DELETE_LINK, Flag(0), body)])
     if number not in {0, errno.ENODEV}:
-        _refused(f"delete device {DEVICE}", number)
+        raise refusal(f"delete device {DEVICE}", number)
 
 
 def bind(addresses: Sequence[Address]) -> None:
@@ -112,7 +115,7 @@ def _change(kind: int, flags: Flag, addresses: Sequence[Address], fine: set[int]
         results = netlink.send_all((kind, flags, body) for body in _bodies(addresses, index))
     for address, number in zip(addresses, results, strict=True):
         if number not in fine:
-            _refused(f"change address {address} of {DEVICE}", number)
+            raise refusal(f"change address {address} of {DEVICE}", number)
 
 
 def _bodies(addresses: Sequence[Address], index: int) -> Iterator[bytes]:
@@ -129,7 +132,3 @@ def _address(payload: memoryview) -> Address | None:
     if not raw:
         return None
     return IPv4Address(raw) if len(raw) == 4 else IPv6Address(raw)
-
-
-def _refused(what: str, number: int) -> None:
-    raise HostError(what, os.strerror(number), reason_of(OSError(number, "")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import struct
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +10,7 @@ from kproxy.backends.ipvs.diff import Order, RemoveDestination, RemoveServer, Se
 from kproxy.backends.ipvs.kernel import wire
 from kproxy.backends.ipvs.kernel.wire import Found, FoundDestination
 from kproxy.backends.ipvs.rules import Key
-from kproxy.host import HostError, Netlink, Reason, reason_of
+from kproxy.host import HostError, Netlink, Reason, refusal
 from kproxy.net import Family
 from kproxy.netlink import Flag, attribute, attributes
 
@@ -46,7 +45,7 @@ class Ipvs(Netlink):
                 case _, 0:
                     pass
                 case _:
-                    _refused(str(order), number)
+                    raise refusal(f"ipvs: {order}", number)
         if again:
             self.give(again, family)
 
@@ -83,7 +82,7 @@ class Ipvs(Netlink):
         self.sent += 1
         (number,) = self.send_all([(self._kind, Flag(0), body)])
         if number:
-            _refused(what, number)
+            raise refusal(f"ipvs: {what}", number)
 
 
 def has_scheduler(ipvs: Ipvs, probe: Iterable[Order], family: Family) -> bool:
@@ -103,7 +102,3 @@ def _edited(order: SetServer | SetDestination) -> Order:
             return SetServer(key, server, new=False)
         case SetDestination(key, destination, weight):
             return SetDestination(key, destination, weight, new=False)
-
-
-def _refused(what: str, number: int) -> None:
-    raise HostError(f"ipvs: {what}", os.strerror(number), reason_of(OSError(number, "")))

@@ -5,19 +5,22 @@ All failures are `kproxy.host.HostError`.
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from kproxy import netlink
 from kproxy.backends.nftables.kernel.wire import SUBSYSTEM, Message
-from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason, reason_of
+from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason, refusal
 from kproxy.netlink import NLMSG_ERROR, Flag, error_number, message, messages, netfilter_header
 
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _SOL_NETLINK, _SHORT_ERRORS = 270, 10
 _SO_SNDBUFFORCE = 32
-_AT_ONCE = 1 << 20
+_ABSENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
+"""What the kernel answers about a thing that is not there, and about all things where it has no nf_tables."""
 
 
 class Answer(NamedTuple):
@@ -52,19 +55,20 @@ class Nftables(Netlink):
         return self._verdict(last)
 
     def get(self, kind: int, *attributes_: bytes, family: int = 0) -> memoryview | None:
-        """What the kernel answers to a question about one thing; None when it is not there."""
+        """What the kernel answers to a question about one thing; None when it is not there.  Raises `HostError`."""
         self._sequence += 1
         body = netfilter_header(family) + b"".join(attributes_)
         self._send(message(SUBSYSTEM << 8 | kind, Flag.REQUEST, self._sequence, body))
         while True:
             for answer in messages(self._receive()):
                 if answer.sequence == self._sequence:
-                    return None if answer.type == NLMSG_ERROR else answer.payload[4:]
+                    return _content(answer)
 
     def _verdict(self, last: int) -> Answer | None:
         """The kernel has answered by the time that sending returns."""
         acknowledged, complaint = False, None
-        for answer in self._answers():
+        for message_ in self._answers():
+            answer = Answer(message_.sequence, error_number(message_.payload))
             if answer.errno and complaint is None:
                 complaint = answer
             acknowledged |= answer.number == last and not answer.errno
@@ -72,25 +76,20 @@ class Nftables(Netlink):
             raise HostError("nftables transaction", "the kernel did not acknowledge it", Reason.OTHER)
         return complaint
 
-    def _answers(self) -> Iterator[Answer]:
-        patience = self._socket.gettimeout()
-        self._socket.settimeout(0)
-        try:
-            while True:
-                for answer in messages(self._socket.recv(_AT_ONCE)):
-                    if answer.type == NLMSG_ERROR:
-                        yield Answer(answer.sequence, error_number(answer.payload))
-        except BlockingIOError:
-            return
-        except OSError as error:
-            raise HostError("nftables transaction", str(error), reason_of(error)) from error
-        finally:
-            self._socket.settimeout(patience)
-
     def _make_room(self, size: int) -> None:
         """Let the socket take a batch of that size in one piece (the kernel doubles what it is told)."""
         if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < size + 4096:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, size + 4096)
+
+
+def _content(answer: netlink.Message) -> memoryview | None:
+    """What an answer holds; None where it is an error that means that the thing is not there."""
+    if answer.type != NLMSG_ERROR:
+        return answer.payload[4:]
+    number = error_number(answer.payload)
+    if number not in _ABSENT:
+        raise refusal("nftables query", number)
+    return None
 
 
 def list_items(payload: memoryview) -> Iterator[memoryview]:

@@ -28,7 +28,7 @@ from kproxy.backends.nftables.commands import (
 )
 from kproxy.backends.nftables.diff import Clients, Leftovers, Rewrite, Transaction, diff
 from kproxy.backends.nftables.kernel import wire
-from kproxy.backends.nftables.kernel.batch import Answer, Nftables, list_items
+from kproxy.backends.nftables.kernel.batch import Nftables, list_items
 from kproxy.backends.nftables.program import Program, program
 from kproxy.backends.nftables.render import Renderer
 from kproxy.backends.nftables.rules import TABLE, ElementKey
@@ -150,7 +150,7 @@ class NftablesKernel:
             encoder = wire.Encoder(self.family)
             answer = nftables.commit(encoder.messages(DeleteTable()))
         if answer is not None:
-            raise _refusal(f"delete table {self._where}", answer)
+            raise host.refusal(f"delete table {self._where}", answer.errno)
 
     @property
     def _where(self) -> str:
@@ -173,7 +173,7 @@ class NftablesKernel:
             return None
         answer = nftables.commit(sent)
         if answer is not None:
-            raise _refusal(self._text_of(batch, answer.number), answer)
+            raise host.refusal(self._text_of(batch, answer.number), answer.errno)
         return count
 
     def _text_of(self, batch: Iterable[Command], number: int) -> str:
@@ -237,8 +237,3 @@ def machine_options(masquerade_bit: int) -> Options:
 def remove_table(family: Family) -> None:
     """Remove the table of this backend or of a kube-proxy; does nothing on a clean machine (``life.cleanup.stateless``)."""
     NftablesKernel(family).cleanup()
-
-
-def _refusal(what: str, answer: Answer) -> HostError:
-    error = OSError(answer.errno, os.strerror(answer.errno))
-    return HostError(what, error.strerror or "", host.reason_of(error))
