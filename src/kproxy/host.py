@@ -16,7 +16,6 @@ import socket
 import struct
 import subprocess
 import threading
-from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
@@ -26,7 +25,6 @@ from kproxy.netlink import (
     NLMSG_NOOP,
     Flag,
     Message,
-    attributes,
     error_number,
     message,
     messages,
@@ -34,8 +32,6 @@ from kproxy.netlink import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from kproxy.net import Address
 
 
 DEFAULT_TIMEOUT = 60.0
@@ -57,11 +53,6 @@ _PIPE_SIZE = 1 << 20
 NETLINK_NETFILTER = 12
 
 EVERY_BIT = 0xFFFFFFFF
-_RTM_GETADDR = 22
-_IFADDRMSG_SIZE = 8
-_IFA_ADDRESS = 1
-_IFA_LOCAL = 2
-_IPV4_SIZE = 4
 _SIOCGIFINDEX = 0x8933
 _IFREQ = struct.Struct("=16si20x")
 _SO_SNDBUFFORCE = 32
@@ -428,19 +419,3 @@ def require_net_admin() -> None:
         (number,) = netlink.send_all([(NLMSG_NOOP, Flag(0), b"")])
     if number:
         raise refusal("change the network", number)
-
-
-def interface_addresses() -> tuple[Address, ...]:
-    """All addresses of all interfaces, both families, loopback included, in the kernel's order."""
-    with Netlink(socket.NETLINK_ROUTE) as netlink:
-        answers = [bytes(payload) for payload in netlink.dump(_RTM_GETADDR, bytes(_IFADDRMSG_SIZE))]
-    return tuple(filter(None, map(_interface_address, answers)))
-
-
-def _interface_address(payload: bytes) -> Address | None:
-    """The address of one ``RTM_NEWADDR``: IFA_LOCAL where there is one (else it may be the peer's)."""
-    found = attributes(memoryview(payload)[_IFADDRMSG_SIZE:])
-    raw = bytes(found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS) or b"")
-    if not raw:
-        return None
-    return IPv4Address(raw) if len(raw) == _IPV4_SIZE else IPv6Address(raw)

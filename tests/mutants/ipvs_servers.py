@@ -114,7 +114,7 @@ SERVERS = (
     on_kernel(
         "ipvs.node-addresses-of-the-start",
         "What comes and goes on other interfaces is not heard of.",
-        Patch("kproxy.backends.ipvs.kernel.device:News.any", answering(value=False)),
+        Patch("kproxy.addresses:NodeAddresses._changed", answering(value=False)),
         clauses="node-port.addresses.gained.served",
     ),
     on_kernel(

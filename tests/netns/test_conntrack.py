@@ -11,8 +11,10 @@ from contextlib import closing
 import pytest
 
 from kproxy import conntrack, host
+from kproxy.addresses import NodeAddresses
 from kproxy.backends.iptables.base import Options
 from kproxy.backends.iptables.kernel import IptablesKernel, find_tools
+from kproxy.backends.ipvs.names import DEVICE
 from kproxy.lab import namespaces
 from kproxy.net import Family, Protocol
 from kproxy.plan import Exposure, Plan, ServicePlan
@@ -38,7 +40,7 @@ class World:
         self.kind, self._address, self.vip, bits = FAMILIES[family]
         self._wire(bits)
         self.kernel = IptablesKernel(find_tools(family))
-        self.stale = StaleFlows(family)
+        self.stale = StaleFlows(family, NodeAddresses(family, DEVICE).current)
         self.servers = {number: self.bound(self.address(number), TARGET) for number in (1, 2)}
 
     def _wire(self, bits: str) -> None:
@@ -175,7 +177,7 @@ def test_entries_from_before_the_start_are_looked_at(world: World, client: socke
     world.apply(world.dns(1))
     assert world.receiver(client) == 1
     world.apply(world.dns(2))
-    world.stale = StaleFlows(world.family)
+    world.stale = StaleFlows(world.family, NodeAddresses(world.family, DEVICE).current)
     assert world.remove(world.dns(2)) == 1
     assert world.receiver(client) == 2
 

@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "host": {"netlink", "net"},
     "conntrack": {"host", "netlink", "net"},
     "notifications": {"host"},
+    "addresses": {"host", "netlink", "notifications", "net"},
     "nfevents": {"host", "netlink", "notifications", "net"},
     # a backend knows the plan and itself; only its kernel module touches the machine
     "backends": {"plan", "net"},
@@ -44,14 +45,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "backends.*",
         "plan",
         "net",
-        "notifications",
+        "addresses",
         "host",
         "netlink",
         "conntrack",
         "nfevents",
     },
     # the daemon
-    "server": PIPE | {"backends", "backends.*", "backends.*.kernel", "host", "conntrack", "netlink", "tls"},
+    "server": PIPE
+    | {"backends", "backends.*", "backends.*.kernel", "addresses", "host", "conntrack", "netlink", "tls"},
     # judging any proxy: nothing of ours is known but in the simulator, which command opens
     "lab": {"lab.topology", "api", "net", "host", "netlink", "conntrack", "tls", "console"},
     "lab.topology": {"net"},

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kproxy import host
+from kproxy.addresses import NodeAddresses
 from kproxy.host import HostError, Reason
 from kproxy.net import Family, family_of, parse_network
 from kproxy.plan import Plan
@@ -76,6 +77,13 @@ def ipv6_enabled() -> bool:
         return host.read_sysctl(_IPV6_DISABLED) != "1"
     except HostError:
         return False
+
+
+def follow_addresses(family: Family) -> NodeAddresses:
+    """The node's addresses, without those that ipvs mode makes local, also where it ran before; `HostError`."""
+    from kproxy.backends.ipvs.names import DEVICE  # noqa: PLC0415
+
+    return NodeAddresses(family, DEVICE)
 
 
 def packets_counted() -> Mapping[str, int]:

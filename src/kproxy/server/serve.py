@@ -11,7 +11,6 @@ import threading
 import time
 from functools import partial
 
-from kproxy import host
 from kproxy.api import Cluster, Node
 from kproxy.net import Family, family_of
 from kproxy.plan import Settings
@@ -19,7 +18,7 @@ from kproxy.server.advice import Situation, advice
 from kproxy.server.announce import Announcer
 from kproxy.server.client import ApiClient
 from kproxy.server.config import Configuration, Mode
-from kproxy.server.dataplane import UnusableMode, dataplanes, load_mode
+from kproxy.server.dataplane import UnusableMode, dataplanes, follow_addresses, load_mode
 from kproxy.server.lifecycle import Daemon, Ending, MustRestart, begin
 from kproxy.server.node_watch import NodeWatch, wait_for_node
 from kproxy.server.pacing import Pace
@@ -80,7 +79,7 @@ def _advise(config: Configuration, situation: Situation) -> None:
 
 
 def _family_sync(daemon: Daemon, family: Family, plane: Dataplane) -> FamilySync:
-    config = daemon.config
+    config, addresses = daemon.config, follow_addresses(family)
 
     def settings(cluster: Cluster) -> Settings:
         return settings_for(
@@ -88,16 +87,15 @@ def _family_sync(daemon: Daemon, family: Family, plane: Dataplane) -> FamilySync
             family,
             daemon.name,
             cluster.node(daemon.name),
-            host.interface_addresses(),
+            addresses.current(),
             cluster.service_cidrs.values(),
         )
 
     section = config.paced_by
     look = None if config.mode == Mode.IPVS.value else LOOK_SECONDS
     pace = Pace(shortest=section.min_sync_period.seconds, longest=section.sync_period.seconds, look=look)
-    return FamilySync(
-        family, daemon.store, plane, StaleFlows(family), settings, pace, time.monotonic, _settle_memory_soon
-    )
+    stale = StaleFlows(family, addresses.current)
+    return FamilySync(family, daemon.store, plane, stale, settings, pace, time.monotonic, _settle_memory_soon)
 
 
 def _settle_memory_soon() -> None:

@@ -28,13 +28,13 @@ def settings_for(
     family: Family,
     name: str,
     node: Node | None,
-    addresses: Iterable[Address],
+    addresses: tuple[Address, ...],
     service_cidrs: Collection[ServiceCIDR] = (),
 ) -> Settings:
     """What the plan of one family needs to know.
 
-    ``name`` is this node's name, ``node`` the Node object when there is one, ``addresses`` those of all
-    interfaces now, of any family.  Node ports on loopback addresses are iptables mode's alone (``np.localhost.ipvs-nft``).
+    ``name`` is this node's name, ``node`` the Node object when there is one, ``addresses`` those of the
+    node's interfaces now, of that family.  Node ports on loopback addresses are iptables mode's alone (``np.localhost.ipvs-nft``).
     """
     section = config.nftables if config.mode == Mode.NFTABLES.value else config.iptables
     localhost = config.mode == Mode.IPTABLES.value and config.iptables.localhost_node_ports
@@ -44,7 +44,7 @@ def settings_for(
         node=name,
         zone=node.metadata.labels.get(ZONE_LABEL, "") if node else "",
         node_ips=tuple(ip for ip in node_ips if family_of(ip) is family),
-        node_addresses=tuple(address for address in addresses if family_of(address) is family),
+        node_addresses=addresses,
         detector=_detector(config, family, node),
         masquerade_all=section.masquerade_all,
         node_port_cidrs=_node_port_cidrs(config, node_ips),

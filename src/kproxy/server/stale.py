@@ -13,10 +13,10 @@ port is one only where the plan says it is, so flows through this node to the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kproxy import conntrack, host
+from kproxy import conntrack
 from kproxy.conntrack import Flow, Socket
 from kproxy.net import Address, Family, Protocol, family_of
 from kproxy.plan import NodePorts, Plan, ServicePlan
@@ -84,9 +84,12 @@ def is_stale(flow: Flow, before: UdpFrontends, now: UdpFrontends) -> bool:
 class StaleFlows:
     """Removes one family's stale entries whenever UDP frontends or endpoints changed, and at first."""
 
-    def __init__(self, family: Family) -> None:
-        """Remember nothing: the first `remove` looks at all entries (``ct.udp.startup``)."""
-        self._family = family
+    def __init__(self, family: Family, node_addresses: Callable[[], Iterable[Address]]) -> None:
+        """Remember nothing: the first `remove` looks at all entries (``ct.udp.startup``).
+
+        ``node_addresses`` returns those of this node's interfaces now, as `kproxy.addresses.NodeAddresses.current`.
+        """
+        self._family, self._node_addresses = family, node_addresses
         self._handled: tuple[NodePorts, tuple[ServicePlan, ...]] | None = None
         self._frontends = UdpFrontends()
 
@@ -110,10 +113,10 @@ class StaleFlows:
         flows = conntrack.udp_flows(self._family, wanted)
         return conntrack.delete([flow for flow in flows if is_stale(flow, before, now)])
 
-    def _local_addresses(self, services: Iterable[ServicePlan]) -> tuple[Address, ...]:
+    def _local_addresses(self, services: Iterable[ServicePlan]) -> Iterable[Address]:
         """Only node ports need them."""
         asked = any(frontend.address is None for service in services for frontend in service.frontends)
-        return host.interface_addresses() if asked else ()
+        return self._node_addresses() if asked else ()
 
 
 def _serving(service: ServicePlan) -> frozenset[Socket]:

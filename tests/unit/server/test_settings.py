@@ -37,7 +37,8 @@ DUAL = node(
 
 
 def settings(text: str = "", known: Node | None = DUAL, family: Family = Family.IPV4) -> Settings:
-    return settings_for(config(text), family, "a", known, MACHINE)
+    own = tuple(address for address in MACHINE if address.version == (4 if family is Family.IPV4 else 6))
+    return settings_for(config(text), family, "a", known, own)
 
 
 def test_a_family_sees_its_own_addresses_only() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from kproxy.addresses import NodeAddresses, addresses
 from kproxy.backends.ipvs.chains import Options, mark_masks
 from kproxy.backends.ipvs.compile import Context
 from kproxy.backends.ipvs.diff import (
@@ -91,7 +92,7 @@ class IpvsKernel:
         self._latest: Program | None = None
         self._believed: Program | None = None
         self._picture = Picture()
-        self._news = device.News(family)
+        self._addresses = NodeAddresses(family, DEVICE)
         self._node_addresses: frozenset[Address] = frozenset()
         self._draining: dict[Key, None] = {}
         self._looked = 0
@@ -102,8 +103,7 @@ class IpvsKernel:
         believed, self._believed = self._believed, None
         if believed is None:
             self._prepare()
-        elif self._news.any():
-            self._node_addresses, _ = device.node_and_device_addresses(self._family)
+        self._node_addresses = frozenset(self._addresses.current())
         desired = self._latest = program(plan, self._context(plan), self._options, self._latest)
         if believed is None:
             self._picture = self._read(desired)
@@ -137,14 +137,14 @@ class IpvsKernel:
         if self._believed is None:
             return ()
         self._remove_drained(tuple(self._draining))
-        node, bound = device.node_and_device_addresses(self._family)
+        node, bound = self._addresses.current(), addresses(self._family, DEVICE).device
         names = sets.present()
         there = {found.key: found.server for found in self._ipvs.servers(self._family)}
         return (
             *(f"hook {h.chain}: {h.rule}" for h in self._tools.missing(self._believed.ruleset.hooks)),
             *(f"ipset {name}" for s in Set if (name := set_name(s, self._family)) not in names),
             *(f"address {a} of {DEVICE}" for a in self._picture.addresses ^ bound),
-            *(f"node address {address}" for address in self._node_addresses ^ node),
+            *(f"node address {address}" for address in self._node_addresses.symmetric_difference(node)),
             *(f"virtual server {k}" for k, s in self._picture.servers.items() if there.get(k) != s),
             *self._missing_destinations(),
         )
@@ -155,8 +155,6 @@ class IpvsKernel:
         device.ensure()
         machine.set_up(strict_arp=self._configuration.strict_arp)
         sets.ensure(self._family)
-        self._news.any()
-        self._node_addresses, _ = device.node_and_device_addresses(self._family)
 
     def _context(self, plan: Plan) -> Context:
         """Node ports: neither on loopback nor on link-local addresses (``ds.v6-specials``)."""
@@ -172,7 +170,7 @@ class IpvsKernel:
     def _read(self, desired: Program) -> Picture:
         """What the kernel holds of ours, and of what is to be ours."""
         members = sets.read(self._family)
-        _, bound = device.node_and_device_addresses(self._family)
+        bound = addresses(self._family, DEVICE).device
         wanted = desired.virtuals().keys()
         mine = _Ownership(members, bound, self._node_addresses, self._options, self._configuration.excluded)
         found = {
@@ -302,14 +300,14 @@ def remove_all(family: Family, masquerade_bit: int = 14) -> None:
     if not device.exists() and not any(set_name(which, family) in _present() for which in Set):
         return
     members = sets.read(family)
-    node, bound = device.node_and_device_addresses(family)
-    mine = _Ownership(members, bound, node, Options(1 << masquerade_bit), ())
+    node, bound = addresses(family, DEVICE)
+    mine = _Ownership(members, bound, frozenset(node), Options(1 << masquerade_bit), ())
     if device.exists():
         device.unbind(tuple(bound))
         with Ipvs() as ipvs:
             ours = (found.key for found in ipvs.servers(family) if mine.has(found.key))
             ipvs.give(tuple(RemoveServer(key) for key in ours), family)
-        if not any(device.node_and_device_addresses(other)[1] for other in Family):
+        if not any(addresses(other, DEVICE).device for other in Family):
             device.remove()
     find_tools(family).remove()
     sets.remove(family)
