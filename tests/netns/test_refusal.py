@@ -1,0 +1,131 @@
+"""A kernel that takes nothing from a program, nor from what it starts, for a while; everything else goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from kproxy.lab import refusing
+from kproxy.lab.namespaces import Namespace, create
+from kproxy.lab.processes import Process, spawn
+
+SHELL = "import subprocess, sys\nfor line in sys.stdin: print(subprocess.call(line, shell=True), flush=True)"
+"""Runs the lines it is given, as long as it is given any, and prints how each ended."""
+
+WRITES = {
+    "nft": "nft add table ip t{}",
+    "ipset": "ipset create s{} hash:ip",
+    "iptables-nft": "iptables-nft -t nat -N N{}",
+    "iptables-legacy": "iptables-legacy -t nat -N L{}",
+    "ip6tables-legacy": "ip6tables-legacy -t filter -N L{}",
+    "iptables-nft-restore": r"printf '*nat\n:R{} - [0:0]\nCOMMIT\n' | iptables-nft-restore --noflush",
+    "conntrack": "conntrack -I -p udp -s 192.0.2.1 -d 192.0.2.2 --sport 1{0} --dport 2 -t 60"
+    " --reply-src 192.0.2.2 --reply-dst 192.0.2.1 --reply-port-src 2 --reply-port-dst 1{0}",
+    "address": "ip address add 192.0.2.{} dev lo",
+    "route": "ip link set lo up && ip route add 198.51.100.{} dev lo",
+}
+READS = ("ip address show", "ip route show", "ls /proc/net", "echo 1 >/dev/null")
+
+
+class Program:
+    """A program in a namespace that starts others when it is told to."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._popen = namespace.start(
+            [sys.executable, "-c", SHELL],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self.pid = self._popen.pid
+
+    def status(self, command: str) -> int:
+        assert self._popen.stdin
+        assert self._popen.stdout
+        self._popen.stdin.write(f"({command}) >/dev/null\n".encode())
+        self._popen.stdin.flush()
+        return int(self._popen.stdout.readline())
+
+    def close(self) -> None:
+        self._popen.communicate()
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    with closing(create("refusal")) as namespace, closing(Program(namespace)) as program:
+        yield program
+
+
+@contextmanager
+def refused(*processes: int) -> Iterator[None]:
+    with asyncio.Runner() as runner:
+        refusal = runner.run(refusing.refuse(processes, errno.ENOBUFS))
+        try:
+            yield
+        finally:
+            runner.run(refusal.end())
+
+
+def test_tools_fail_and_work_again(program: Program) -> None:
+    before = {name: program.status(command.format(1)) for name, command in WRITES.items()}
+    with refused(program.pid):
+        meanwhile = {name: program.status(command.format(2)) for name, command in WRITES.items()}
+        read = {command: program.status(command) for command in READS}
+    after = {name: program.status(command.format(2)) for name, command in WRITES.items()}
+    assert set(before.values()) == {0}, before
+    assert 0 not in meanwhile.values(), meanwhile
+    assert set(read.values()) == {0}, read
+    assert set(after.values()) == {0}, f"something of it was done all the same: {after}"
+
+
+WRITER = """
+import socket, sys
+message = (20).to_bytes(4, sys.byteorder) + bytes([1, 10, 5, 0]) + bytes(12)  # all tables of nf_tables
+try:
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12).send(message)
+except OSError as error:
+    sys.exit(error.errno)
+"""
+
+
+def test_a_program_that_speaks_netlink_itself_is_refused_with_the_errno(
+    program: Program, tmp_path: Path
+) -> None:
+    tmp_path.joinpath("writer.py").write_text(WRITER)
+    command = f"{sys.executable} {tmp_path}/writer.py"
+    assert program.status(command) == 0
+    with refused(program.pid):
+        assert program.status(command) == errno.ENOBUFS
+
+
+def test_what_was_started_before_is_refused_too(tmp_path: Path) -> None:
+    with closing(create("refusal")) as namespace:
+        writes = "until [ -e go ]; do sleep 0.01; done; nft add table ip t; echo ended $?"
+        process = spawn(["sh", "-c", f"cd {tmp_path}; ({writes}) & wait"], namespace, log=tmp_path / "log")
+        with refused(process.pid):
+            tmp_path.joinpath("go").touch()
+            asyncio.run(ended(process))
+    assert "ended 1" in tmp_path.joinpath("log").read_text()
+
+
+async def ended(process: Process) -> None:
+    async with asyncio.timeout(20):
+        await process.wait()
+
+
+def test_what_has_ended_is_refused_nothing() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with refused(gone.pid):
+        pass
+
+
+def test_this_machine_can_be_made_to_refuse() -> None:
+    assert refusing.unavailable() == ""
