@@ -160,7 +160,9 @@ def _grounds(finding: Finding) -> frozenset[str]:
     for earlier in instance.case.steps[: finding.step]:
         world.change(earlier)
     question = instance.question(step.sender, step.to)
-    return frozenset(expect(world.cluster(), world.facts(question.judge), question.packet).clauses)
+    return frozenset(
+        expect(world.cluster(question.judge), world.facts(question.judge), question.packet).clauses
+    )
 
 
 async def judge_by_test(wrong: Mutant) -> Judgement:

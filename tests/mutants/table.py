@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.mutants import cluster_reading, daemon, ipvs, ipvs_servers, nftables, node_policy, rule_families
+from tests.mutants import (
+    cluster_reading,
+    daemon,
+    ipvs,
+    ipvs_servers,
+    nftables,
+    node_policy,
+    rule_families,
+    trouble,
+)
 from tests.mutants.mutant import mutant
 
 NONE = mutant("none", "Nothing is wrong: the control.")
@@ -15,6 +24,7 @@ MUTANTS = (
     *nftables.MUTANTS,
     *ipvs.MUTANTS,
     *ipvs_servers.MUTANTS,
+    *trouble.MUTANTS,
 )
 
 BY_NAME = {wrong.name: wrong for wrong in (NONE, *MUTANTS)}

@@ -59,11 +59,11 @@ def ask_the_oracle(instance: Instance) -> Iterator[Asked]:
         if isinstance(step, Probe | Hold):
             asked = instance.question(step.sender, step.to)
             facts = world.facts(asked.judge)
-            answer = expect(world.cluster(), facts, asked.packet)
+            answer = expect(world.cluster(asked.judge), facts, asked.packet)
             yield Asked(step, instance.outcomes(step.expect, step.to), answer)
             if passed := instance.passed(step.sender, step.to):
                 facts = world.facts(passed.judge)
-                yield Asked(step, PASSED_ON, expect(world.cluster(), facts, passed.packet))
+                yield Asked(step, PASSED_ON, expect(world.cluster(passed.judge), facts, passed.packet))
     yield from ask_meanwhile(instance)
 
 
@@ -78,7 +78,7 @@ def ask_meanwhile(instance: Instance) -> Iterator[Asked]:
         for number, other in enumerate(steps):
             world.change(other)
             if number >= begun:
-                answer = expect(world.cluster(), world.facts(question.judge), question.packet)
+                answer = expect(world.cluster(question.judge), world.facts(question.judge), question.packet)
                 outcomes |= answer.outcomes
                 clauses |= set(answer.clauses)
         found = Expectation(frozenset(outcomes), tuple(clauses))

@@ -27,6 +27,7 @@ from kproxy.conformance.case import (
     Target,
     TargetKind,
     Type,
+    Unheard,
     Vantage,
     VantageKind,
 )
@@ -320,6 +321,9 @@ def _declared(step: object) -> Iterator[Service]:
             yield deleted
         case Restart(meanwhile=meanwhile) if meanwhile is not None:
             yield from _declared(meanwhile)
+        case Unheard(changes=changes):
+            for change in changes:
+                yield from _declared(change)
         case _:
             return
 

@@ -40,7 +40,7 @@ def kube_proxy_configuration(profile: Profile, place: Placement) -> str:
 
     ``conntrack.maxPerCore`` is 0 since nf_conntrack_max is read-only in a network namespace.
     """
-    periods = {"syncPeriod": "30s", "minSyncPeriod": place.min_sync_period}
+    periods = {"syncPeriod": profile.sync_period, "minSyncPeriod": place.min_sync_period}
     masquerade = {"masqueradeAll": profile.masquerade_all, "masqueradeBit": profile.masquerade_bit}
     document: dict[str, Any] = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",

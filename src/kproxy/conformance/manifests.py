@@ -9,7 +9,7 @@ import yaml
 
 from kproxy.conformance.bind import instances
 from kproxy.conformance.case import Case
-from kproxy.conformance.world import AddAddress, Change, Key, Put, Remove, RestartProxy, World
+from kproxy.conformance.world import Change, Key, Put, Remove, RestartProxy, TellLater, World
 
 
 def written(case: Case) -> Mapping[int, str]:
@@ -37,7 +37,9 @@ def _parts(changes: tuple[Change, ...], known: Mapping[Key, object]) -> Iterator
                 yield f"# delete {kind} {namespace}/{name}\n"
             case RestartProxy(meanwhile=meanwhile):
                 yield from _parts(meanwhile, known)
-            case AddAddress():
+            case TellLater(changes=later):
+                yield from _parts(later, known)
+            case _:
                 pass
 
 

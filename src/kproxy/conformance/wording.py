@@ -13,9 +13,11 @@ from kproxy.conformance.case import (
     Checkup,
     Deafen,
     Delete,
+    FailWrites,
     GainAddress,
     Hold,
     Lawful,
+    MendWrites,
     Mutation,
     OutOfWindow,
     Ping,
@@ -32,6 +34,7 @@ from kproxy.conformance.case import (
     Still,
     Taint,
     Target,
+    Unheard,
     Use,
     Wait,
 )
@@ -85,18 +88,26 @@ def _describe_event(step: Mutation | Act | Wait) -> str:
             return f"node {node} gains an address on the node network"
         case Restart():
             return _describe_restart(step)
-        case Deafen() | OutOfWindow() | Wait():
-            return _describe_act(step)
+        case _:
+            return _describe_trouble(step)
 
 
 def _describe_restart(restart: Restart) -> str:
     told = f" with masqueradeBit {restart.masquerade_bit}" if restart.masquerade_bit is not None else ""
+    slices = f", without EndpointSlices for {restart.without_slices:g} s" if restart.without_slices else ""
     between = f"; meanwhile {describe(restart.meanwhile)}" if restart.meanwhile else ""
-    return f"kill the proxy of node {restart.node} and start it again{told}{between}"
+    return f"kill the proxy of node {restart.node} and start it again{told}{slices}{between}"
 
 
-def _describe_act(step: Act | Wait) -> str:
+def _describe_trouble(step: FailWrites | MendWrites | Unheard | Act | Wait) -> str:
     match step:
+        case FailWrites(node=node):
+            return f"the kernel refuses what the proxy of node {node} writes"
+        case MendWrites(node=node):
+            return f"the kernel takes what the proxy of node {node} writes"
+        case Unheard(deaf=deaf, changes=changes):
+            made = "; ".join(_describe_event(change) for change in changes)
+            return f"while no proxy learns of it, as {deaf.value}: {made}"
         case Deafen(flow=flow):
             return f"the endpoint of flow {flow!r} stops listening"
         case OutOfWindow(flow=flow):

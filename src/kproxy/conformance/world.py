@@ -15,13 +15,17 @@ from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
     AddServiceCidr,
     Apply,
+    Deaf,
     Delete,
+    FailWrites,
     GainAddress,
+    MendWrites,
     Relabel,
     Restart,
     Service,
     Step,
     Taint,
+    Unheard,
 )
 from kproxy.conformance.documents import Document, documents
 from kproxy.conformance.surroundings import (
@@ -59,6 +63,29 @@ class RestartProxy:
     node: str
     meanwhile: tuple[Change, ...]
     masquerade_bit: int | None = None
+    without_slices: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseWrites:
+    """Let the kernel refuse what a node's proxy writes."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeWrites:
+    """Let the kernel take what a node's proxy writes."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class TellLater:
+    """Make changes that proxies learn of only afterwards."""
+
+    deaf: Deaf
+    changes: tuple[Change, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +96,7 @@ class AddAddress:
     family: Family
 
 
-Change = Put | Remove | RestartProxy | AddAddress
+Change = Put | Remove | RestartProxy | AddAddress | RefuseWrites | TakeWrites | TellLater
 
 
 def key_of(document: Document) -> Key:
@@ -93,6 +120,8 @@ class World:
     """Nodes that have one more address than they started with."""
     surprised: set[str] = field(default_factory=set)
     """Those of them whose proxy was running then, and still is."""
+    written: dict[str, dict[Key, Document]] = field(default_factory=dict)
+    """What the rules of nodes are made of whose proxies cannot write: the objects when that began."""
 
     def change(self, step: Step) -> tuple[Change, ...]:
         """Carry out a step that changes objects; what must be written, Services before slices."""
@@ -111,9 +140,23 @@ class World:
                 self.gained.add(node)
                 self.surprised.add(node)
                 return (AddAddress(node, self.instance.family),)
-            case Restart(node=node, meanwhile=meanwhile, masquerade_bit=bit):
+            case Restart(node=node, meanwhile=meanwhile):
                 self.surprised.discard(node)
-                return (RestartProxy(node, self.change(meanwhile) if meanwhile else (), bit),)
+                changes = self.change(meanwhile) if meanwhile else ()
+                return (RestartProxy(node, changes, step.masquerade_bit, step.without_slices),)
+            case _:
+                return self._trouble(step)
+
+    def _trouble(self, step: Step) -> tuple[Change, ...]:
+        match step:
+            case FailWrites(node=node):
+                self.written.setdefault(node, dict(self.objects))
+                return (RefuseWrites(node),)
+            case MendWrites(node=node):
+                self.written.pop(node, None)
+                return (TakeWrites(node),)
+            case Unheard(deaf=deaf, changes=steps):
+                return (TellLater(deaf, tuple(change for one in steps for change in self.change(one))),)
             case _:
                 return ()
 
@@ -159,6 +202,7 @@ class World:
         late = more if node in self.surprised else frozenset()
         return replace(facts, addresses=facts.addresses | more, late_addresses=late)
 
-    def cluster(self) -> api.Cluster:
-        """The objects as the proxy and the oracle read them."""
-        return api.parse(msgspec.json.encode({"kind": "List", "items": list(self.objects.values())}))
+    def cluster(self, node: str = "") -> api.Cluster:
+        """The objects as the proxy and the oracle read them; of a node: those that its rules can be made of."""
+        objects = self.written.get(node, self.objects)
+        return api.parse(msgspec.json.encode({"kind": "List", "items": list(objects.values())}))

@@ -39,6 +39,7 @@ SOURCE_IP = f"{_DOCS}/tutorials/services/source-ip/"
 DEBUG_HAIRPIN = (
     f"{_DOCS}/tasks/debug/debug-application/debug-service/#a-pod-fails-to-reach-itself-via-the-service-ip"
 )
+CHANGES_IN_API = f"{_DOCS}/reference/using-api/api-concepts/#efficient-detection-of-changes"
 XT_RECENT = "https://github.com/torvalds/linux/blob/v6.1/net/netfilter/xt_recent.c"
 PROTOCOLS = f"{_DOCS}/reference/networking/service-protocols/"
 PROXY_CONFIGURATION = f"{_DOCS}/reference/config-api/kube-proxy-config.v1alpha1/"
@@ -110,10 +111,12 @@ UNIT_SERVICE_MAP = unit_test("servicechangetracker")
 UNIT_ENDPOINTS_MAP = unit_test("endpointschangetracker")
 UNIT_CONNTRACK = unit_test("conntrack/cleanup")
 UNIT_HEALTH = unit_test("healthcheck/healthcheck")
+UNIT_RUNNER = unit_test("runner/bounded_frequency_runner")
 UNIT_DETECT_LOCAL = unit_test("util/localdetector")
 SOURCE_NODE_PORT_ADDRESSES = source("pkg/proxy/util/nodeport_addresses")
 SOURCE_IPTABLES = source("pkg/proxy/iptables/proxier")
 SOURCE_NFTABLES = source("pkg/proxy/nftables/proxier")
 SOURCE_HEALTH = source("pkg/proxy/healthcheck/service_health")
+SOURCE_PROXY_HEALTH = source("pkg/proxy/healthcheck/proxy_health")
 SOURCE_IPVS = source("pkg/proxy/ipvs/proxier")
 UNIT_NODE_PORT_ADDRESSES = unit_test("util/nodeport_addresses")

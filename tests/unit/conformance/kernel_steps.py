@@ -7,8 +7,10 @@ from kproxy.conformance.case import (
     CheckHealth,
     CheckProxy,
     Deafen,
+    FailWrites,
     Feature,
     Hold,
+    MendWrites,
     OutOfWindow,
     Ping,
     Probe,
@@ -16,13 +18,14 @@ from kproxy.conformance.case import (
     Reopen,
     Restart,
     Steady,
+    Unheard,
     Use,
     Wait,
 )
 
 NEEDS_KERNEL = {
     *(Hold, Use, Reopen, Ping, CheckHealth, CheckProxy, ReadSysctl, Deafen, OutOfWindow, Wait, Restart),
-    Steady,
+    *(Steady, FailWrites, MendWrites, Unheard),
 }
 
 

@@ -109,3 +109,42 @@ def test_another_pods_answer_is_no_sentinels() -> None:
     subject.who = "a1"
     with pytest.raises(NeverServed):
         settle(subject.settling())
+
+
+def test_a_node_that_cannot_write_is_not_waited_for() -> None:
+    subject = Subject()
+    settling = subject.settling()
+    settle(settling)
+    settling.excuse("a")
+    subject.working = {"b"}
+    settle(settling)
+
+
+def test_a_node_that_can_write_again_is_waited_for_without_anything_new() -> None:
+    subject = Subject()
+    settling = subject.settling()
+    settle(settling)
+    settling.excuse("a")
+    settle(settling)
+    settling.expect("a")
+    written, subject.asked = len(subject.written), []
+    settle(settling)
+    asked = [one.destination for one in subject.asked if one.sender == "a" and one.destination.version == 4]
+    last, new = Sentinel(3).cluster_ip(Family.IPV4), Sentinel(4).cluster_ip(Family.IPV4)
+    assert asked[:2] == [last, new]
+    assert len(subject.written) > written
+
+
+def test_who_does_not_catch_up_by_itself_is_left_to_the_questions() -> None:
+    subject = Subject()
+    settling = subject.settling()
+    settle(settling)
+    settling.excuse("a")
+    subject.working = {"b"}
+    settle(settling)
+    settling.expect("a")
+    written = len(subject.written)
+    settle(settling)
+    assert len(subject.written) == written, "a new sentinel would make it write"
+    subject.working = {"a", "b"}
+    settle(settling)

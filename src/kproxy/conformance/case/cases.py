@@ -34,6 +34,7 @@ class Feature(enum.Enum):
     PROXY_HEALTH = "proxyHealth"
     SHARED_SOURCE_PORT = "sharedSourcePort"
     INCOMPLETE_ENDPOINT_PORTS = "incompleteEndpointPorts"
+    REFUSED_WRITES = "refusedWrites"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,8 @@ class Profile:
     """Whether nodes drop what they would forward after translation, unless a rule above accepts it."""
     families: tuple[Family, ...] = tuple(Family)
     """Those that the nodes have; the kernels of others have IPv6 switched off."""
+    sync_period: str = "30s"
+    """After so long what could not be written is tried again, and after twice as long the proxy is not healthy."""
     alone: bool = False
     """Its cases disturb one another (restart, relabel): they still run in parallel, in this lab only."""
 

@@ -120,7 +120,8 @@ class CheckHealth:
 class CheckProxy:
     """An HTTP request to where a node's proxy tells its own health: port 10256 of its address.
 
-    ``expect``: the status.  It is asked again for a while, as what Nodes tell comes by another watch than what Services do.
+    ``expect``: the status.  It is asked again for ``within`` seconds, as what Nodes tell comes by another watch than what
+    Services do, and as a change may wait for a while before it is late.
     """
 
     sender: Vantage
@@ -128,6 +129,7 @@ class CheckProxy:
     path: str
     expect: int
     clauses: tuple[str, ...] = ()
+    within: float = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,18 +242,72 @@ class GainAddress:
 class Restart:
     """Kill the node's proxy (SIGKILL) and start it again; ``meanwhile`` happens while it is down.
 
-    ``masquerade_bit``: what its configuration says from now on; None leaves it.
+    ``masquerade_bit``: what its configuration says from now on; None leaves it.  ``without_slices``: for so many seconds
+    after it has begun to list, the API server gives it no EndpointSlices.
     """
 
     node: str
     meanwhile: Apply | Delete | None = None
     masquerade_bit: int | None = None
+    without_slices: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FailWrites:
+    """From now on the kernel has no memory (ENOBUFS) for what the node's proxy, or a program that it starts, writes to it.
+
+    That is to netfilter, IPVS, addresses, routes and BPF maps.  What its rules do goes on.  Changes of its round and of later ones reach the proxy, but not its rules; only for
+    profiles of their own, whose cases do so in the same round.
+    """
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class MendWrites:
+    """The kernel takes what the node's proxy writes again.  Nothing else may change in its round.
+
+    So the barrier waits for what was written before, which the proxy must apply by itself.
+    """
+
+    node: str
+
+
+class Deaf(enum.Enum):
+    """Why a proxy does not learn of changes when they are made."""
+
+    CUT = "its connections to the API server are reset"
+    GONE = "it cannot watch, and when it can, the API server has forgotten what happened: 410 Gone"
+    LATE = "its watches are silent, and then tell all at once"
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """These changes are made, in this order, while no proxy learns of any; then all may.  It ends its round."""
+
+    deaf: Deaf
+    changes: tuple[Apply | Delete, ...]
+
+    def __init__(self, deaf: Deaf, *changes: Apply | Delete) -> None:
+        object.__setattr__(self, "deaf", deaf)
+        object.__setattr__(self, "changes", changes)
 
 
 Checkup = CheckHealth | CheckProxy
 """What load balancers ask of a node."""
 
-Mutation = Apply | Delete | Relabel | Taint | AddServiceCidr | GainAddress | Restart
+Mutation = (
+    Apply
+    | Delete
+    | Relabel
+    | Taint
+    | AddServiceCidr
+    | GainAddress
+    | Restart
+    | FailWrites
+    | MendWrites
+    | Unheard
+)
 """What is changed, before a barrier."""
 
 Act = Deafen | OutOfWindow

@@ -28,7 +28,9 @@ from kproxy.conformance.cases import (
     rolling,
     source_ranges,
     topology,
+    watches,
     wire,
+    writes,
 )
 
 CATALOGUE: tuple[Case, ...] = (
@@ -57,4 +59,6 @@ CATALOGUE: tuple[Case, ...] = (
     *health.CASES,
     *affinity.CASES,
     *restart.CASES,
+    *writes.CASES,
+    *watches.CASES,
 )

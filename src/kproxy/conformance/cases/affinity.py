@@ -70,6 +70,17 @@ def sticky(sender: Vantage, to: Target, expect: Lawful, *clauses: str) -> tuple[
     )
 
 
+def _stays(sender: Vantage, to: Target, expect: Lawful) -> Probe:
+    return Probe(
+        sender=sender,
+        to=to,
+        expect=expect,
+        count=8,
+        sticks=f"{sender} {to.kind.name}",
+        clauses=(STICKS, ADDED),
+    )
+
+
 WEB = service("web", "a1", "b1", "b2", affinity_seconds=HOURS)
 DNS = WEB.but(name="dns", ports=UDP_PORT)
 
@@ -151,6 +162,27 @@ MOVES_WHEN_ITS_ENDPOINT_GOES = case(
     clauses=POD_CLAUSES | {MOVES, "established.survives-removal-of-its-endpoint"},
     features=AFFINITY,
     regressions={"R086"},
+)
+
+ADDED = "affinity.endpoint-added.stays"
+FOUR = delivered_to("a1", "a3", "b1", "b2")
+FEW = PAIR.but(type=Type.NODE_PORT)
+GROWN = FEW.but(backends=(Backend(on="b2"), Backend(on="a3"), *FEW.backends))
+
+STAYS_WHEN_OTHERS_COME = case(
+    "affinity.stays-when-others-come",
+    "Clients stay with the endpoint they stick to when others are added, before and after it in the list.",
+    Apply(FEW),
+    Hold(flow="inside", sender=pod("a2"), to=FEW.cluster_ip, expect=delivered_to("a1", "b1")),
+    Hold(flow="outside", sender=client("a"), to=FEW.node_port("a"), expect=BOTH_REWRITTEN),
+    _stays(pod("a2"), FEW.cluster_ip, delivered_to("a1", "b1")),
+    _stays(client("a"), FEW.node_port("a"), BOTH_REWRITTEN),
+    Apply(GROWN),
+    _stays(pod("a2"), FEW.cluster_ip, FOUR),
+    _stays(client("a"), FEW.node_port("a"), delivered_to("a1", "a3", "b1", "b2", source=MASQUERADED)),
+    clauses=POD_CLAUSES
+    | {STICKS, ADDED, "node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"},
+    features=AFFINITY | {Feature.NODE_PORT},
 )
 
 MOVES_WHEN_ITS_ENDPOINT_IS_NOT_READY = case(
@@ -372,6 +404,7 @@ CASES: tuple[Case, ...] = (
     EVERY_PORT_BY_ITSELF,
     EVERY_ADDRESS_STICKS,
     MOVES_WHEN_ITS_ENDPOINT_GOES,
+    STAYS_WHEN_OTHERS_COME,
     MOVES_WHEN_ITS_ENDPOINT_IS_NOT_READY,
     STICKS_WITHIN_LOCAL_POLICY,
     POLICY_IS_STRONGER,

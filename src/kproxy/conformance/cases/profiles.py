@@ -22,7 +22,9 @@ __all__ = [
     "NO_DETECTOR",
     "PRIMARY_WITHOUT_EXTERNAL_IPS",
     "RESTART",
+    "WATCHES",
     "WITHOUT_IPV6",
+    "WRITES",
 ]
 
 NO_DETECTOR = Profile(name="no-detector", detect=None, localhost_node_ports=True)
@@ -65,6 +67,12 @@ WITHOUT_IPV6 = Profile(name="without-ipv6", families=(Family.IPV4,))
 
 RESTART = Profile(name="restart", node_port_addresses=("172.18.0.0/24", "fd00:18::/64"), alone=True)
 """For cases that kill proxies; node ports, as in `NODE_PORT_CIDR`, on the node network only."""
+
+WRITES = Profile(name="writes", sync_period="1s", alone=True)
+"""For cases in which the kernel refuses for a while what a proxy writes."""
+
+WATCHES = Profile(name="watches", alone=True)
+"""For cases in which the API server lets proxies learn of nothing for a while."""
 
 LIBERAL = Profile(name="liberal", tcp_be_liberal=True, close_wait_seconds=3600, masquerade_bit=5)
 """Connection tracking that forgives segments outside the window; and, of no bearing on that, a mark bit of its own."""

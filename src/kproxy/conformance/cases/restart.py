@@ -13,6 +13,7 @@ from kproxy.conformance.case import (
     STILL,
     UNTOUCHED,
     Apply,
+    Backend,
     Case,
     Delete,
     Feature,
@@ -22,6 +23,7 @@ from kproxy.conformance.case import (
     Port,
     Probe,
     Restart,
+    Service,
     Steady,
     Type,
     Use,
@@ -58,6 +60,23 @@ NEIGHBOUR = service("neighbour", "b2")
 ON_A = service("on-a", "a1")
 OTHER_BIT = 15
 BOTH_REWRITTEN = delivered_to("a1", "b1", source=MASQUERADED)
+
+
+def _sticking(*services: Service, clauses: tuple[str, ...] = ()) -> tuple[Probe, ...]:
+    """New connections of pods of node a, all of which must reach the endpoint that the pod had before."""
+    return tuple(
+        Probe(
+            sender=pod(name),
+            to=one.cluster_ip,
+            expect=delivered_to("a1", "b1", "b2"),
+            count=6,
+            sticks=f"{name} {one.name}",
+            clauses=clauses,
+        )
+        for name in ("a2", "a3")
+        for one in services
+    )
+
 
 FLOWS_GO_ON = case(
     "restart.flows-go-on",
@@ -305,6 +324,50 @@ NEW_ADDRESS_SERVES_AFTER_IT = case(
     profile=RESTART,
 )
 
+WAITED = "restart.lists-incomplete.rules-kept"
+
+SLICES_COME_LATE = case(
+    "restart.slices-come-late",
+    "While a proxy that has started is told of Services but not yet of EndpointSlices, all are served as before.",
+    Apply(WEB, on_b := service("late", "b1")),
+    Steady(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=(WAITED,)),
+    Steady(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, clauses=(WAITED,)),
+    Probe(sender=pod("a2"), to=on_b.cluster_ip, expect=delivered_to("b1")),
+    Restart("a", Apply(on_b.but(backends=(Backend(on="b2"),))), without_slices=1.0),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(
+        sender=pod("a2"),
+        to=on_b.cluster_ip,
+        expect=delivered_to("b2"),
+        count=4,
+        clauses=(changes.WHILE_DOWN,),
+    ),
+    clauses=POD_CLAUSES | NODE_PORT_CLAUSES | SPREAD | APPLIED | {WAITED},
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=RESTART,
+)
+
+STICKY = service("sticky", "a1", "b1", "b2", affinity_seconds=10800)
+STICKY_TOO = STICKY.but(name="sticky-too")
+STICKS_ON = "affinity.stays-over-restart"
+
+AFFINITY_STAYS = case(
+    "restart.affinity-stays",
+    "Clients that stick to an endpoint reach it when the proxy has started again.",
+    Apply(STICKY, STICKY_TOO),
+    *(
+        Hold(flow=f"{name} {to.service}", sender=pod(name), to=to, expect=delivered_to("a1", "b1", "b2"))
+        for name in ("a2", "a3")
+        for to in (STICKY.cluster_ip, STICKY_TOO.cluster_ip)
+    ),
+    *_sticking(STICKY, STICKY_TOO),
+    Restart("a"),
+    *_sticking(STICKY, STICKY_TOO, clauses=(STICKS_ON,)),
+    clauses=POD_CLAUSES | {"affinity.client-ip.sticks", STICKS_ON},
+    features=FEATURES | {Feature.SESSION_AFFINITY},
+    profile=RESTART,
+)
+
 MASQUERADE_BIT_CHANGES = case(
     "restart.masquerade-bit-changes",
     "Started with another masqueradeBit, the proxy rewrites by that one, and the old one is a process's own.",
@@ -337,5 +400,7 @@ CASES: tuple[Case, ...] = (
     DRAINED_ENDPOINT_RETURNS_MEANWHILE,
     NOBODY_NOTICES,
     NEW_ADDRESS_SERVES_AFTER_IT,
+    SLICES_COME_LATE,
+    AFFINITY_STAYS,
     MASQUERADE_BIT_CHANGES,
 )

@@ -38,8 +38,6 @@ PATIENCE = 5.0
 """Seconds to wait for an answer where silence would be unlawful."""
 QUIET = 0.5
 """Seconds without any answer that count as silence where silence is lawful."""
-LAG = 2.0
-"""Seconds that a proxy may hear of a Node later than of a Service."""
 
 
 class Asking:
@@ -116,7 +114,7 @@ class Asking:
             port=HEALTHZ_PORT,
             patience=self._patience,
         )
-        deadline = time.monotonic() + LAG
+        deadline = time.monotonic() + step.within
         while True:
             said = read_status(await self._asked_of.get(request, step.path))
             if said == describe_status(step.expect) or time.monotonic() > deadline:

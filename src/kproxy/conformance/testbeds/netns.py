@@ -17,11 +17,15 @@ from kproxy.conformance.case import (
     Act,
     Case,
     CheckHealth,
+    FailWrites,
     Feature,
     OutOfWindow,
     Ping,
     Probe,
     Profile,
+    Restart,
+    Step,
+    Unheard,
     Use,
 )
 from kproxy.conformance.documents import Document
@@ -40,9 +44,20 @@ from kproxy.conformance.testbeds.proxies import Proxies, Served
 from kproxy.conformance.testbeds.reading import HOST
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT
 from kproxy.conformance.testbeds.settling import Settling
+from kproxy.conformance.testbeds.unheard import together, unheard, without_slices
 from kproxy.conformance.wording import describe
-from kproxy.conformance.world import AddAddress, Change, Put, Remove, RestartProxy, surroundings
-from kproxy.lab import crafted, topology
+from kproxy.conformance.world import (
+    AddAddress,
+    Change,
+    Put,
+    RefuseWrites,
+    Remove,
+    RestartProxy,
+    TakeWrites,
+    TellLater,
+    surroundings,
+)
+from kproxy.lab import crafted, refusing, topology
 from kproxy.lab.apiserver import ApiServer, Kind
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
@@ -58,6 +73,7 @@ SLOW_PATIENCE, SLOW_QUIET = 20.0, 2.0
 """Seconds to wait for an answer, and for silence, on an emulated kernel."""
 BARRIER, SLOW_BARRIER = 60.0, 240.0
 """Seconds a subject has to apply changes, if nobody asks for something else; the second on an emulated kernel."""
+NOT_OURS = "a real API server is not ours to disturb"
 ASKED_AGAIN = 8
 """Connections that show again what was unlawful, where several endpoints may answer."""
 
@@ -173,24 +189,48 @@ class NetnsTestbed(Asking):
             return "this kernel has no SCTP sockets (a kernel with CONFIG_IP_SCTP, or its sctp module loaded)"
         if case.id in self._objections:
             return f"a real API server does not hold its objects as they are: {self._objections[case.id]}"
+        if any(isinstance(step, FailWrites) for step in case.steps) and (reason := refusing.unavailable()):
+            return reason
+        if not isinstance(self.server, ApiServer) and any(map(_disturbs_the_server, case.steps)):
+            return NOT_OURS
         return None
 
     # ------------------------------------------------------------------ changes
 
     async def change(self, changes: Sequence[Change]) -> None:
         """Write objects to the API server; restart proxies."""
-        for change in changes:
+        for change in together(changes):
             match change:
                 case Put(document=document):
                     self._put(document)
                 case Remove(key=(kind, namespace, name)):
                     self.server.store.delete(KINDS[kind], namespace, name)
-                case RestartProxy(node=node, meanwhile=meanwhile, masquerade_bit=bit):
-                    await self.proxies.kill(node)
-                    await self.change(meanwhile)
-                    self.proxies.start(node, bit)
+                case RestartProxy():
+                    await self._restart(change)
                 case AddAddress(node=node, family=family):
                     self.lab.network.gain(node, family)
+                case RefuseWrites(node=node):
+                    self._settling.excuse(node)
+                    await self.proxies.refuse_writes(node)
+                case TakeWrites(node=node):
+                    await self.proxies.take_writes(node)
+                    self._settling.expect(node)
+                case TellLater(deaf=deaf, changes=later):
+                    await unheard(self._own_server(), deaf, partial(self.change, later))
+
+    async def _restart(self, change: RestartProxy) -> None:
+        await self.proxies.kill(change.node)
+        await self.change(change.meanwhile)
+        start = partial(self.proxies.start, change.node, change.masquerade_bit)
+        if change.without_slices:
+            await without_slices(self._own_server(), start, change.without_slices)
+        else:
+            start()
+
+    def _own_server(self) -> ApiServer:
+        if not isinstance(self.server, ApiServer):
+            raise Broken(NOT_OURS)
+        return self.server
 
     def _put(self, document: Document) -> None:
         try:
@@ -275,6 +315,10 @@ class NetnsTestbed(Asking):
             if document["metadata"]["namespace"] == instance.namespace
         ]
         await self._keeper.keep(instance.name, objects, folder)
+
+
+def _disturbs_the_server(step: Step) -> bool:
+    return isinstance(step, Unheard) or (isinstance(step, Restart) and step.without_slices > 0)
 
 
 def _kernel_has_sctp(lab: Lab) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.documents import Document
-from kproxy.conformance.world import AddAddress, Change, Put, Remove, RestartProxy, World
+from kproxy.conformance.world import Change, Put, RestartProxy, TellLater, World
 from kproxy.lab.apiserver import Kind
 from kproxy.lab.kube.store import KubeStore
 
@@ -41,5 +41,7 @@ def _put_by(changes: Sequence[Change]) -> Iterator[Document]:
                 yield document
             case RestartProxy(meanwhile=meanwhile):
                 yield from _put_by(meanwhile)
-            case Remove() | AddAddress():
+            case TellLater(changes=later):
+                yield from _put_by(later)
+            case _:
                 pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shlex
 import signal
 import socket
@@ -27,6 +28,7 @@ from kproxy.lab.kernels.here import time_here
 from kproxy.lab.kernels.uml import Time
 from kproxy.lab.network import Network
 from kproxy.lab.processes import Process, Xtables, listen, run_in, spawn, xtables_directory
+from kproxy.lab.refusing import Refusing, refuse
 from kproxy.lab.sandbox import Sandbox, open_sandbox
 from kproxy.net import Family
 
@@ -107,6 +109,7 @@ class Proxies:
         self._masquerade_bits: dict[str, int] = {}
         self._running: dict[str, list[Process]] = {}
         self._rooms: dict[str, Sandbox] = {}
+        self._refusing: dict[str, Refusing] = {}
         self._watch = Watch(directory)
         self._well: dict[str, int] = {}
 
@@ -170,10 +173,24 @@ class Proxies:
 
     async def kill_all(self) -> None:
         """SIGKILL all that run."""
+        for node in list(self._refusing):
+            await self.take_writes(node)
         for node in list(self._running):
             await self.kill(node)
         while self._rooms:
             await self._rooms.popitem()[1].close()
+
+    async def refuse_writes(self, node: str) -> None:
+        """Let the kernel have no memory for what a node's proxy writes to it.  Raises `LabError`."""
+        if node not in self._refusing:
+            self._refusing[node] = await refuse(
+                [process.pid for process in self._running[node]], errno.ENOBUFS
+            )
+
+    async def take_writes(self, node: str) -> None:
+        """Let the kernel take it again."""
+        if node in self._refusing:
+            await self._refusing.pop(node).end()
 
     async def watch(self) -> NoReturn:
         """Kill who takes too much room on the disk; `check` tells then."""

@@ -22,6 +22,8 @@ _PATIENCE = 0.3
 _DIRECT = 5.0
 """Seconds to wait for a sentinel, and for its pod without a Service."""
 _SENTINELS = 2
+_OF_THE_TIME = 1 / 4
+"""That a proxy has to apply changes: for those that it could not write before."""
 
 
 class Settling:
@@ -40,7 +42,22 @@ class Settling:
         self._numbers = itertools.count()
         self._standing: list[Sentinel] = []
         self._served = self._works = False
+        self._unwritable: set[str] = set()
+        self._caught_up = True
         self.families = tuple(families)
+
+    def excuse(self, node: str) -> None:
+        """The proxy of this node cannot write: it is not waited for."""
+        self._unwritable.add(node)
+
+    def expect(self, node: str) -> None:
+        """It can write again, and is to apply by itself what it could not."""
+        self._caught_up = self._caught_up and node not in self._unwritable
+        self._unwritable.discard(node)
+
+    def _places(self) -> list[Place]:
+        nodes = [node for node in topology.NODES if node not in self._unwritable]
+        return list(itertools.product(nodes, self.families))
 
     async def settle(self, check: Callable[[], None] = lambda: None) -> None:
         """Return when both proxies have applied all that was written, and have ended the sync that did.
@@ -71,10 +88,9 @@ class Settling:
                 raise Broken(f"{reason}: {seen}")
         self._works = True
 
-    def _places(self) -> list[Place]:
-        return list(itertools.product(topology.NODES, self.families))
-
     async def _settle(self, check: Callable[[], None]) -> None:
+        if not self._caught_up and not await self._catches_up(check):
+            return
         await self._write([Remove(key) for old in self._standing for key in old.keys])
         self._standing = []
         for _ in range(_SENTINELS):
@@ -82,6 +98,19 @@ class Settling:
             self._standing.append(sentinel)
             await self._write([Put(document) for document in sentinel.documents])
             await served(self._places(), partial(self._serves, sentinel), check, self._late, self._seconds)
+
+    async def _catches_up(self, check: Callable[[], None]) -> bool:
+        """Whether a proxy that can write again applies what it could not; a new sentinel would make it write anyway.
+
+        Where it does not, the questions show it.
+        """
+        self._caught_up = True
+        last = partial(self._serves, self._standing[-1])
+        try:
+            await served(self._places(), last, check, self._late, self._seconds * _OF_THE_TIME)
+        except Overdue:
+            return False
+        return True
 
     def _late(self, waiting: Sequence[Place]) -> str:
         return self._overdue(waiting, self._seconds)

@@ -211,6 +211,15 @@ RESTART = (
         of="masq.bit.change",
     ),
     should(
+        "restart.lists-incomplete.rules-kept",
+        "A proxy that has started but not yet been given both Services and EndpointSlices leaves the rules it found: what "
+        "they serve is served.",
+        OBSERVED,
+        links.SOURCE_IPTABLES,
+        links.SOURCE_NFTABLES,
+        of="life.wait-both",
+    ),
+    should(
         "restart.stale-udp-entries.reconciled",
         "UDP entries that went stale while the proxy was down are removed when it starts.",
         UNIT,
@@ -220,4 +229,41 @@ RESTART = (
     ),
 )
 
-TABLE = (*BALANCING, *CHANGES, *RESTART)
+TROUBLE = (
+    should(
+        "writes.refused.rules-kept",
+        "While the kernel takes nothing that a node's proxy writes, what its rules serve is served as before.",
+        OBSERVED,
+        links.SOURCE_IPTABLES,
+        links.SOURCE_NFTABLES,
+        of="life.retry",
+    ),
+    must(
+        "writes.refused.tried-again",
+        "What the kernel refused is written when it takes it again, what was deleted meanwhile included, though nobody "
+        "changes anything more.",
+        UNIT,
+        links.UNIT_RUNNER,
+        links.UNIT_IPTABLES,
+        of="life.retry life.retry.ipvs life.partial-fallback",
+    ),
+    must(
+        "watch.interrupted.changes-applied",
+        "What changes while a proxy cannot watch is applied when it can, deletions of which no event is sent any more "
+        "included.",
+        DOCS,
+        links.CHANGES_IN_API,
+        of="life.apiserver-down life.restart-diff",
+    ),
+    must(
+        "watch.changes-together.last-counts",
+        "Of several changes of an object that a proxy learns of together the last one counts; one that leads back "
+        "leaves everything as it was.",
+        UNIT,
+        links.UNIT_SERVICE_MAP,
+        links.UNIT_ENDPOINTS_MAP,
+        of="life.min-sync life.revert-collapses",
+    ),
+)
+
+TABLE = (*BALANCING, *CHANGES, *RESTART, *TROUBLE)

@@ -221,6 +221,21 @@ AFFINITY = (
         links.issue(110302),
         of="aff.endpoint-gone",
     ),
+    should(
+        "affinity.endpoint-added.stays",
+        "A client that sticks to an endpoint stays with it when others are added.",
+        DOCS,
+        links.AFFINITY,
+        of="aff.clientip",
+    ),
+    should(
+        "affinity.stays-over-restart",
+        "A client that sticks to an endpoint stays with it when the proxy is started again.",
+        OBSERVED,
+        links.AFFINITY,
+        links.SOURCE_NFTABLES,
+        of="aff.clientip life.restart-keeps",
+    ),
     must(
         "affinity.within-policy",
         "Affinity never leads to an endpoint that a policy or a hint leaves out.",

@@ -96,6 +96,15 @@ HEALTH = (
         of="hcnp.scope hcnp.200 hcnp.ports-lifecycle hcnp.sync-order term.hcnp",
     ),
     should(
+        "health-check.late-proxy.told",
+        "A health check node port answers 503, however many endpoints there are, while its node's proxy is late with a "
+        "change.",
+        UNIT,
+        links.UNIT_HEALTH,
+        links.SOURCE_HEALTH,
+        of="hcnp.proxy-unhealthy",
+    ),
+    should(
         "health-check.node-port-addresses.bind",
         "Health check node ports are on the addresses that nodePortAddresses selects.",
         UNIT,
@@ -143,6 +152,15 @@ PROXY_HEALTH = (
         links.UNIT_HEALTH,
         links.PROXY_CONFIGURATION,
         of="hz.ports hz.ok hz.idle-healthy",
+    ),
+    must(
+        "proxy-health.late.told",
+        "/healthz and /livez answer 503 when a change has waited for twice the syncPeriod and is not in the node's rules, "
+        "and 200 once it is.",
+        UNIT,
+        links.UNIT_HEALTH,
+        links.SOURCE_PROXY_HEALTH,
+        of="hz.stale",
     ),
     must(
         "proxy-health.leaving-node.told",

@@ -13,7 +13,9 @@ from kproxy.conformance.case import (
     DEFAULT,
     AddServiceCidr,
     Case,
+    FailWrites,
     GainAddress,
+    MendWrites,
     OutOfWindow,
     Ping,
     Probe,
@@ -26,6 +28,7 @@ from kproxy.conformance.case import (
     Target,
     TargetKind,
     Type,
+    Unheard,
     Vantage,
     VantageKind,
 )
@@ -33,6 +36,9 @@ from kproxy.net import Family
 
 _STEPS: dict[type[Step], str] = {
     Restart: "the cluster's proxies are not ours to restart",
+    FailWrites: "the cluster's proxies are not ours to disturb",
+    MendWrites: "the cluster's proxies are not ours to disturb",
+    Unheard: "the cluster's API server is not ours to disturb",
     Relabel: "the labels of the cluster's nodes are not ours to change",
     Taint: "the taints of the cluster's nodes are not ours to change",
     AddServiceCidr: "the cluster's ServiceCIDRs are not ours to change",

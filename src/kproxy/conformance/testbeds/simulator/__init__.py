@@ -23,8 +23,10 @@ from kproxy.conformance.case import (
     CheckProxy,
     Checkup,
     Deafen,
+    FailWrites,
     Feature,
     Hold,
+    MendWrites,
     OutOfWindow,
     Ping,
     Probe,
@@ -33,6 +35,7 @@ from kproxy.conformance.case import (
     Reopen,
     Restart,
     Steady,
+    Unheard,
     Use,
     Wait,
 )
@@ -42,7 +45,19 @@ from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.testbeds.simulator import iptables, ipvs, nftables
 from kproxy.conformance.testbeds.simulator.settings import settings_of
 from kproxy.conformance.testbeds.simulator.walk import Compile, Node, Walk, Walked
-from kproxy.conformance.world import AddAddress, Change, Key, Put, Remove, RestartProxy, key_of, surroundings
+from kproxy.conformance.world import (
+    AddAddress,
+    Change,
+    Key,
+    Put,
+    RefuseWrites,
+    Remove,
+    RestartProxy,
+    TakeWrites,
+    TellLater,
+    key_of,
+    surroundings,
+)
 from kproxy.lab import topology
 from kproxy.net import Address, Family
 from kproxy.plan import plan
@@ -69,6 +84,9 @@ NEEDS_KERNEL = {
     Deafen: "needs an endpoint that can refuse",
     Wait: "needs time",
     Restart: "needs a process",
+    FailWrites: "needs a process",
+    MendWrites: "needs a process",
+    Unheard: "needs an API server",
 }
 """Steps that rules in memory cannot show."""
 
@@ -121,7 +139,9 @@ class Simulator:
                     del self.objects[key]
                 case AddAddress(node=node, family=family):
                     self.gained.add((node, family))
-                case RestartProxy():
+                case TellLater(changes=later):
+                    await self.change(later)
+                case RestartProxy() | RefuseWrites() | TakeWrites():
                     raise Broken("the simulator has no processes")
 
     async def settle(self) -> None:

@@ -1,0 +1,258 @@
+"""Cases on a kernel that refuses for a while what a node's proxy writes: what must go on, be told, and be caught up with.
+
+Only values; the vocabulary is `kproxy.conformance.case`.  All of them disturb node a in their second round, and let it
+go on in their third, in which nothing else changes; node b is the control.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    DROPPED,
+    MASQUERADED,
+    REJECTED,
+    STILL,
+    UNTOUCHED,
+    Apply,
+    Backend,
+    Case,
+    CheckHealth,
+    CheckProxy,
+    Delete,
+    FailWrites,
+    Feature,
+    Hold,
+    Lawful,
+    MendWrites,
+    Policy,
+    Port,
+    Probe,
+    Steady,
+    Type,
+    Use,
+    Vip,
+    case,
+    client,
+    delivered_to,
+    pod,
+    service,
+)
+from kproxy.conformance.cases.profiles import WRITES
+from kproxy.net import Family, Protocol
+
+UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
+FEATURES = {Feature.REFUSED_WRITES}
+
+KEPT = "writes.refused.rules-kept"
+CAUGHT_UP = "writes.refused.tried-again"
+POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+NODE_PORT_CLAUSES = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
+GONE = {
+    "cluster-ip.unallocated.not-served",
+    "traffic.not-for-a-service.untouched",
+    "change.service-deleted.not-served",
+}
+
+WEB = service("web", "a1", type=Type.NODE_PORT)
+MOVED = WEB.but(backends=(Backend(on="b1"), Backend(on="b3")))
+OLD = service("old", "a1", type=Type.NODE_PORT)
+NEW = service("new", "b2", type=Type.NODE_PORT)
+NEIGHBOUR = service("neighbour", "a1", "b2", type=Type.NODE_PORT)
+NOT_SERVED = DROPPED | UNTOUCHED
+
+
+def _on(*endpoints: str) -> Lawful:
+    return delivered_to(*endpoints, source=MASQUERADED)
+
+
+CATCHES_UP = case(
+    "writes.what-was-refused-is-written",
+    "Endpoints that were replaced, a Service that came and one that went while a node's kernel refused all writes are in "
+    "its rules soon after it takes them; until then what was served is served.",
+    Apply(WEB, OLD, NEIGHBOUR),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1")),
+    Probe(sender=client("a"), to=OLD.node_port("a"), expect=_on("a1")),
+    Steady(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("a1", "b2"), clauses=(KEPT,)),
+    Steady(sender=client("a"), to=NEIGHBOUR.node_port("a"), expect=_on("a1", "b2"), clauses=(KEPT,)),
+    FailWrites("a"),
+    Apply(MOVED, NEW),
+    Delete(OLD),
+    Probe(sender=pod("b2"), to=WEB.cluster_ip, expect=delivered_to("b1", "b3"), spread=True),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1"), count=8, clauses=(KEPT,)),
+    Probe(sender=pod("a2"), to=OLD.cluster_ip, expect=delivered_to("a1"), clauses=(KEPT,)),
+    MendWrites("a"),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("b1", "b3"),
+        spread=True,
+        clauses=(CAUGHT_UP,),
+    ),
+    Probe(
+        sender=client("a"), to=WEB.node_port("a"), expect=_on("b1", "b3"), spread=True, clauses=(CAUGHT_UP,)
+    ),
+    Probe(sender=pod("a2"), to=NEW.cluster_ip, expect=delivered_to("b2"), clauses=(CAUGHT_UP,)),
+    Probe(sender=client("a"), to=NEW.node_port("a"), expect=_on("b2"), clauses=(CAUGHT_UP,)),
+    Probe(sender=pod("a2"), to=OLD.cluster_ip, expect=NOT_SERVED, clauses=(CAUGHT_UP,)),
+    Probe(sender=client("a"), to=OLD.node_port("a"), expect=UNTOUCHED, clauses=(CAUGHT_UP,)),
+    clauses=POD_CLAUSES
+    | NODE_PORT_CLAUSES
+    | GONE
+    | {"balancing.every-endpoint-chosen", "node-port.every-node.served", KEPT, CAUGHT_UP},
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=WRITES,
+)
+
+FULL = service("full", "a1")
+EMPTY = service("empty")
+
+EMPTIED_AND_FILLED = case(
+    "writes.emptied-and-filled-meanwhile",
+    "A Service that lost its endpoints while its node's kernel refused all writes is refused; one that got some is served.",
+    Apply(FULL, EMPTY),
+    Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=delivered_to("a1")),
+    Probe(sender=pod("a2"), to=EMPTY.cluster_ip, expect=REJECTED),
+    FailWrites("a"),
+    Apply(service("full"), service("empty", "b1")),
+    Probe(sender=pod("b2"), to=FULL.cluster_ip, expect=REJECTED),
+    Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=delivered_to("a1"), clauses=(KEPT,)),
+    MendWrites("a"),
+    Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=REJECTED, clauses=(CAUGHT_UP,)),
+    Probe(sender=pod("a2"), to=EMPTY.cluster_ip, expect=delivered_to("b1"), clauses=(CAUGHT_UP,)),
+    clauses=POD_CLAUSES | {"endpoints.none.rejected", KEPT, CAUGHT_UP},
+    features=FEATURES,
+    profile=WRITES,
+)
+
+WIDE = service("wide", "a1", "b1", type=Type.NODE_PORT)
+NARROW = WIDE.but(external_policy=Policy.LOCAL, internal_policy=Policy.LOCAL)
+
+SEVERAL_CHANGES = case(
+    "writes.changes-follow-one-another-meanwhile",
+    "A Service that was changed twice, one that was changed there and back, and one that was deleted and made anew while "
+    "a node's kernel refused all writes are served as they are now.",
+    Apply(WIDE, WEB, again := service("again", "a1", type=Type.NODE_PORT)),
+    Probe(sender=client("a"), to=WIDE.node_port("a"), expect=_on("a1", "b1"), spread=True),
+    Probe(sender=pod("a2"), to=again.cluster_ip, expect=delivered_to("a1")),
+    FailWrites("a"),
+    Apply(WIDE.but(backends=()), MOVED),
+    Delete(again),
+    Apply(NARROW, WEB, anew := service("again", "b2", type=Type.NODE_PORT, generation=1)),
+    Probe(sender=pod("b2"), to=WIDE.cluster_ip, expect=delivered_to("b1"), count=8),
+    Probe(sender=pod("b1"), to=anew.cluster_ip, expect=delivered_to("b2")),
+    MendWrites("a"),
+    Probe(
+        sender=client("a"), to=WIDE.node_port("a"), expect=delivered_to("a1"), count=8, clauses=(CAUGHT_UP,)
+    ),
+    Probe(sender=pod("a2"), to=WIDE.cluster_ip, expect=delivered_to("a1"), count=8, clauses=(CAUGHT_UP,)),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1"), count=8, clauses=(CAUGHT_UP,)),
+    Probe(sender=pod("a2"), to=anew.cluster_ip, expect=delivered_to("b2"), clauses=(CAUGHT_UP,)),
+    Probe(sender=pod("a2"), to=again.cluster_ip, expect=NOT_SERVED, clauses=(CAUGHT_UP,)),
+    Probe(sender=client("a"), to=again.node_port("a"), expect=UNTOUCHED, clauses=(CAUGHT_UP,)),
+    clauses=POD_CLAUSES
+    | NODE_PORT_CLAUSES
+    | {
+        "balancing.every-endpoint-chosen",
+        "cluster-ip.unallocated.not-served",
+        "traffic.not-for-a-service.untouched",
+        "internal-policy.local.same-node",
+        "internal-policy.external-addresses-exempt",
+        "external-policy.cluster-ip-exempt",
+        "external-policy.local.local-endpoints-source-preserved",
+        CAUGHT_UP,
+    },
+    features=FEATURES | {Feature.NODE_PORT, Feature.INTERNAL_TRAFFIC_POLICY, Feature.EXTERNAL_TRAFFIC_POLICY},
+    profile=WRITES,
+)
+
+DNS = service("dns", "a1", ports=UDP_PORT)
+BESIDE = service("beside", "a1", ports=UDP_PORT)
+MOVES = "conntrack.udp.moves-off-removed-endpoint"
+UNRELATED = "conntrack.unrelated.untouched"
+
+UDP_FLOWS_MOVE = case(
+    "writes.udp-flows-move-afterwards",
+    "A UDP flow whose endpoint left while its node's kernel refused all writes moves to a live one; a neighbour's stays.",
+    Apply(DNS, BESIDE),
+    Hold(flow="moving", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Hold(flow="beside", sender=pod("a2"), to=BESIDE.cluster_ip, expect=delivered_to("a1")),
+    FailWrites("a"),
+    Apply(service("dns", "b1", ports=UDP_PORT)),
+    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1")),
+    Use(flow="beside", expect=STILL, clauses=(KEPT,)),
+    MendWrites("a"),
+    Probe(sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("b1"), clauses=(CAUGHT_UP,)),
+    Use(flow="moving", expect=delivered_to("b1"), clauses=(MOVES,)),
+    Use(flow="beside", expect=STILL, clauses=(UNRELATED,)),
+    clauses=POD_CLAUSES | {"protocol.udp.served", MOVES, UNRELATED, KEPT, CAUGHT_UP},
+    features=FEATURES,
+    profile=WRITES,
+)
+
+LATE = "proxy-health.late.told"
+LATE_AT_PORT = "health-check.late-proxy.told"
+TOLD = "health-check.local-endpoints.told"
+LOCAL = service(
+    "local", "a1", "a2", "b1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),)
+)
+FEWER = LOCAL.but(backends=(Backend(on="a2"), Backend(on="b1")))
+LEAVING = LOCAL.but(name="leaving")
+SOON = 20.0
+"""Seconds, of which the second or two that a change may wait here are a part."""
+
+
+def _proxy(node: str, path: str, status: int) -> CheckProxy:
+    return CheckProxy(sender=client(node), node=node, path=path, expect=status, clauses=(LATE,), within=SOON)
+
+
+HEALTH_IS_TOLD = case(
+    "writes.health-is-told",
+    "A proxy whose kernel refuses all writes is not healthy, by its own port and by health check node ports, until what "
+    "was changed is written; its neighbour is.",
+    Apply(LOCAL, LEAVING),
+    _proxy("a", "/healthz", 200),
+    CheckHealth(sender=client("a"), to=LOCAL.health_check("a"), expect=2, clauses=(TOLD,)),
+    CheckHealth(sender=client("a"), to=LEAVING.health_check("a"), expect=2, clauses=(TOLD,)),
+    Probe(sender=client("a"), to=LOCAL.node_port("a"), expect=delivered_to("a1", "a2")),
+    FailWrites("a"),
+    Apply(FEWER),
+    Delete(LEAVING),
+    _proxy("a", "/healthz", 503),
+    _proxy("a", "/livez", 503),
+    CheckHealth(sender=client("a"), to=LOCAL.health_check("a"), expect=0, clauses=(LATE_AT_PORT,)),
+    _proxy("b", "/healthz", 200),
+    CheckHealth(sender=client("b"), to=LOCAL.health_check("b"), expect=1, clauses=(TOLD,)),
+    MendWrites("a"),
+    _proxy("a", "/healthz", 200),
+    _proxy("a", "/livez", 200),
+    CheckHealth(sender=client("a"), to=LOCAL.health_check("a"), expect=1, clauses=(LATE_AT_PORT, TOLD)),
+    CheckHealth(sender=client("a"), to=LEAVING.health_check("a"), expect=None, clauses=(TOLD,)),
+    Probe(
+        sender=client("a"), to=LOCAL.node_port("a"), expect=delivered_to("a2"), count=4, clauses=(CAUGHT_UP,)
+    ),
+    clauses={
+        "node-port.reaches-ready-endpoint",
+        "external-policy.local.local-endpoints-source-preserved",
+        TOLD,
+        LATE,
+        LATE_AT_PORT,
+        CAUGHT_UP,
+    },
+    features=FEATURES
+    | {
+        Feature.NODE_PORT,
+        Feature.LOAD_BALANCER,
+        Feature.EXTERNAL_TRAFFIC_POLICY,
+        Feature.HEALTH_CHECKS,
+        Feature.PROXY_HEALTH,
+    },
+    families=(Family.IPV4,),
+    profile=WRITES,
+)
+
+CASES: tuple[Case, ...] = (
+    CATCHES_UP,
+    EMPTIED_AND_FILLED,
+    SEVERAL_CHANGES,
+    UDP_FLOWS_MOVE,
+    HEALTH_IS_TOLD,
+)

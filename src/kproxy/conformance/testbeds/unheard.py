@@ -1,0 +1,70 @@
+"""An API server that lets no proxy learn of changes for a while, and what it does then.
+
+Beside `kproxy.conformance.testbeds.netns`; knows the lab's own API server, and no case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+from kproxy.conformance.case import Deaf
+from kproxy.conformance.testbeds.barrier import POLL
+from kproxy.conformance.world import Change, TellLater
+from kproxy.lab.apiserver import ApiServer, Kind
+from kproxy.lab.apiserver.faults import Hold, Refuse
+from kproxy.lab.apiserver.routes import Verb
+
+_READS = frozenset({Verb.LIST, Verb.WATCH})
+_SLICES = frozenset({Kind.ENDPOINT_SLICE})
+_BEGINS_WITHIN = 20.0
+"""Seconds that a proxy may take to list EndpointSlices."""
+
+
+def together(changes: Iterable[Change]) -> Iterator[Change]:
+    """What is told later, of all cases at once and after everything else: one interruption for each kind."""
+    later: dict[Deaf, tuple[Change, ...]] = {}
+    for change in changes:
+        if isinstance(change, TellLater):
+            later[change.deaf] = (*later.get(change.deaf, ()), *change.changes)
+        else:
+            yield change
+    yield from (TellLater(deaf, made) for deaf, made in later.items())
+
+
+async def unheard(server: ApiServer, deaf: Deaf, change: Callable[[], Awaitable[None]]) -> None:
+    """Make changes while no proxy learns of any."""
+    match deaf:
+        case Deaf.CUT:
+            server.drop_watches(reset=True)
+            await change()
+        case Deaf.GONE:
+            with server.faults.during(Refuse(verbs=_READS)):
+                server.drop_watches(reset=True)
+                await change()
+                server.store.compact()
+        case Deaf.LATE:
+            with server.faults.during(Hold(verbs=frozenset({Verb.WATCH}))):
+                await change()
+
+
+async def without_slices(server: ApiServer, start: Callable[[], None], seconds: float) -> None:
+    """Start a proxy, and give it no EndpointSlices until so long after it has begun to list them."""
+    before = len(_listed(server))
+    with server.faults.during(Hold(kinds=_SLICES)):
+        start()
+        async with asyncio.timeout(_BEGINS_WITHIN):
+            await _until(lambda: len(_listed(server)) > before)
+        await asyncio.sleep(seconds)
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    while True:
+        if true():
+            return
+        await asyncio.sleep(POLL)
+
+
+def _listed(server: ApiServer) -> list[float]:
+    """When EndpointSlices were listed, or watched."""
+    return [request.at for request in server.requests if request.kind is Kind.ENDPOINT_SLICE]
