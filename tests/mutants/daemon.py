@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from kproxy import host
 from kproxy.api import Service
 from kproxy.backends.iptables import names
@@ -29,6 +31,16 @@ def _chosen_only(_: Function) -> Function:
         return frozenset((e.address, e.port) for pool in pools for e in pool.endpoints)
 
     return serving
+
+
+def _whatever_is_deleted(eligible: Function) -> Function:
+    def judged(node: Any) -> bool:  # noqa: ANN401
+        if node is None:
+            return False
+        stays = msgspec.structs.replace(node.metadata, deletion_timestamp=None)
+        return bool(eligible(msgspec.structs.replace(node, metadata=stays)))
+
+    return judged
 
 
 def _not_at_start(remove: Function) -> Function:
@@ -216,6 +228,12 @@ CHANGES = (
         "In mode NodeCIDR the pods of other nodes count as this node's.",
         Patch("kproxy.server.settings:pod_networks", _pods_of_all_nodes),
         clauses="detect-local.node-cidr",
+    ),
+    needing_kernel(
+        "proxy-health.deletion-ignored",
+        "That a node's object is being deleted is no reason to send it less.",
+        Patch("kproxy.server.health:eligible", _whatever_is_deleted),
+        clauses="proxy-health.leaving-node.told",
     ),
 )
 

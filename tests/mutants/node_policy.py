@@ -118,6 +118,10 @@ def _local_rewritten(external: Function) -> Function:
     return frontend
 
 
+def _barred_from_itself(external: Function) -> Function:
+    return lambda *of: msgspec.structs.replace(external(*of), admit_self=False)
+
+
 def _local_by_node_ports(external: Function) -> Function:
     """External policy Local binds Services that have node ports, and no others."""
 
@@ -293,6 +297,13 @@ CONFIGURATION = (
         "External IPs are served though the gate says no.",
         Patch("kproxy.plan.planner:draft", _with(allow_external_ips=True)),
         clauses="external-ip.disabled.untouched",
+    ),
+    mutant(
+        "source-ranges.own-address-barred",
+        "A node that sends to a load balancer IP of its own is judged by that address alone.",
+        Patch("kproxy.plan.frontends:_Port._external", _barred_from_itself),
+        clauses="source-ranges.node-with-vip-as-source.allowed",
+        needs_kernel=True,
     ),
     mutant(
         "source-ranges.external-ips-too",

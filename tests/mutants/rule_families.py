@@ -201,6 +201,13 @@ SOURCE_RANGES = (
         clauses="source-ranges.apply-to-host",
     ),
     mutant(
+        "source-ranges.every-port",
+        "Ranges bind the whole address, and not the Service's port alone.",
+        *without(Rules(chain=names.PROXY_FIREWALL, target=Drop, table=FILTER), Transport),
+        clauses="external-address.undefined-port.not-served",
+        needs_kernel=True,
+    ),
+    mutant(
         "source-ranges.refusal-inside",
         "Who is inside the ranges of a Service without endpoints gets silence.",
         *left_out(Rules(chain=names.PROXY_FIREWALL, target=Return, table=FILTER)),
@@ -343,6 +350,13 @@ GUARDS = (
         "Packets that conntrack calls INVALID reach the node's own processes untranslated.",
         *left_out(Rules(chain=names.NODE_PORTS, target=Drop, table=FILTER)),
         clauses="conntrack.invalid-not-leaked",
+        needs_kernel=True,
+    ),
+    mutant(
+        "guard.health-checks",
+        "Health checks are not accepted where nothing is let in by default.",
+        *left_out(Rules(chain=names.NODE_PORTS, target=Accept, table=FILTER)),
+        clauses="health-check.input-policy-drop.passes",
         needs_kernel=True,
     ),
     mutant(

@@ -27,7 +27,6 @@ MOST_ROUNDS = 4
 
 UNTESTED: dict[str, str] = {
     "node-port.addresses.primary-unknown.either": "every Node of the lab has addresses of both families",
-    "source-ranges.node-with-vip-as-source.allowed": "no interface of the lab has a load balancer IP",
     "masquerade.host-with-pod-source.either": "a node of the lab asks Services from no address of a pod range",
     "detect-local.cluster-cidr.first-of-family": "kube-proxy refuses two ranges of a family",
 }

@@ -146,8 +146,9 @@ class Instance:
 
     def vip(self, service: Service, index: int) -> Address:
         """One of the Service's load balancer IPs."""
-        if index < len(service.vips) and service.vips[index].of:
-            return self.address_on(service.vips[index].of)
+        if index < len(service.vips) and (node := service.vips[index].of):
+            own = topology.SECOND_ADDRESS if service.vips[index].second else topology.NODE_ADDRESS
+            return own[node][self.family]
         return self._external(topology.LOAD_BALANCER_RANGE[self.family], service, index)
 
     def _external(self, network: Network, service: Service, index: int) -> Address:
@@ -261,7 +262,7 @@ class Instance:
         match sender.kind:
             case VantageKind.POD:
                 return topology.POD_ADDRESS[sender.name][family]
-            case VantageKind.ON_LINK if to.kind in _SECOND_KINDS:
+            case VantageKind.ON_LINK if self._at_second_interface(to):
                 return topology.CLIENT_SECOND_ADDRESS[family]
             case VantageKind.ON_LINK:
                 return topology.CLIENT_ADDRESS[sender.node][family]
@@ -279,11 +280,11 @@ class Instance:
 
     def _host_source(self, node: str, to: Target) -> Address:
         """What the kernel picks: the destination itself when local, else the way out's address."""
+        if self._at_second_interface(to):
+            return topology.SECOND_ADDRESS[node][self.family]
         match to.kind:
             case TargetKind.NODE_PORT_LOCALHOST | TargetKind.LOOPBACK_DAEMON:
                 return LOOPBACK[self.family]
-            case TargetKind.NODE_PORT_SECOND | TargetKind.HEALTH_CHECK_SECOND:
-                return topology.SECOND_ADDRESS[node][self.family]
             case TargetKind.NODE_PORT_GAINED if to.node == node:
                 return topology.GAINED_ADDRESS[node][self.family]
             case TargetKind.BACKEND if to.node in topology.PODS[node]:
@@ -296,8 +297,14 @@ class Instance:
             return None
         if sender.kind is VantageKind.POD and sender.node == judge:
             return topology.pod_interface(sender.name)
-        second = to.kind in _SECOND_KINDS
-        return topology.SECOND_UPLINK if second else topology.UPLINK
+        return topology.SECOND_UPLINK if self._at_second_interface(to) else topology.UPLINK
+
+    def _at_second_interface(self, to: Target) -> bool:
+        """Whether a target is at the address of a node's second interface."""
+        if to.kind is not TargetKind.VIP:
+            return to.kind in _SECOND_KINDS
+        vips = self._any_form(to.service, to.generation, to.port).vips
+        return to.index < len(vips) and vips[to.index].second
 
     def outcomes(self, lawful: Lawful, to: Target) -> frozenset[Outcome]:
         """What a case expects of a target, with addresses."""

@@ -21,8 +21,11 @@ def node_documents() -> tuple[Document, ...]:
     return tuple(node_document(node, topology.ZONES[node]) for node in topology.NODES)
 
 
-def node_document(node: str, zone: str, taints: Sequence[str] = ()) -> Document:
-    """One Node object; an empty zone leaves the label out; ``taints``: their keys."""
+BEGAN_TO_LEAVE = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["node.example/wait"]}
+
+
+def node_document(node: str, zone: str, taints: Sequence[str] = (), *, leaving: bool = False) -> Document:
+    """One Node object; an empty zone leaves the label out; ``taints``: their keys; ``leaving``: it is being deleted."""
     labels = {"kubernetes.io/hostname": topology.HOSTNAMES[node]}
     if zone:
         labels["topology.kubernetes.io/zone"] = zone
@@ -32,7 +35,11 @@ def node_document(node: str, zone: str, taints: Sequence[str] = ()) -> Document:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": topology.HOSTNAMES[node], "labels": labels},
+        "metadata": {
+            "name": topology.HOSTNAMES[node],
+            "labels": labels,
+            **(BEGAN_TO_LEAVE if leaving else {}),
+        },
         "spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs, **tainted},
         "status": {"addresses": [{"type": "InternalIP", "address": text} for text in addresses]},
     }

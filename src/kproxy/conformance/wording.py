@@ -17,6 +17,7 @@ from kproxy.conformance.case import (
     GainAddress,
     Hold,
     Lawful,
+    Leave,
     MendWrites,
     Mutation,
     OutOfWindow,
@@ -78,10 +79,8 @@ def _describe_event(step: Mutation | Act | Wait) -> str:
             return "apply " + "; ".join(map(_describe_service, services))
         case Delete(service=service, keep_slices=keep):
             return f"delete Service {service.name}{' but not its EndpointSlices' if keep else ''}"
-        case Relabel(node=node, zone=zone):
-            return f"node {node}: zone {zone}" if zone else f"node {node}: no zone"
-        case Taint(node=node, keys=keys):
-            return f"node {node}: {'taints ' + ', '.join(keys) if keys else 'no taints'}"
+        case Relabel() | Taint() | Leave():
+            return f"node {step.node}: {_describe_node(step)}"
         case AddServiceCidr():
             return "add a second ServiceCIDR"
         case GainAddress(node=node):
@@ -90,6 +89,16 @@ def _describe_event(step: Mutation | Act | Wait) -> str:
             return _describe_restart(step)
         case _:
             return _describe_trouble(step)
+
+
+def _describe_node(step: Relabel | Taint | Leave) -> str:
+    match step:
+        case Relabel(zone=zone):
+            return f"zone {zone}" if zone else "no zone"
+        case Taint(keys=keys):
+            return f"taints {', '.join(keys)}" if keys else "no taints"
+        case Leave():
+            return "its object is being deleted"
 
 
 def _describe_restart(restart: Restart) -> str:

@@ -19,6 +19,7 @@ from kproxy.conformance.case import (
     Delete,
     FailWrites,
     GainAddress,
+    Leave,
     MendWrites,
     Relabel,
     Restart,
@@ -130,10 +131,8 @@ class World:
                 return tuple(change for service in services for change in self._apply(service))
             case Delete(service=service, keep_slices=keep_slices):
                 return self._delete(service, keep_slices=keep_slices)
-            case Relabel(node=node, zone=zone):
-                return (self._put(node_document(node, zone)),)
-            case Taint(node=node, keys=keys):
-                return (self._put(node_document(node, topology.ZONES[node], keys)),)
+            case Relabel() | Taint() | Leave():
+                return (self._put(_node(step)),)
             case AddServiceCidr():
                 return (self._put(service_cidr_document(second=True)),)
             case GainAddress(node=node):
@@ -206,3 +205,13 @@ class World:
         """The objects as the proxy and the oracle read them; of a node: those that its rules can be made of."""
         objects = self.written.get(node, self.objects)
         return api.parse(msgspec.json.encode({"kind": "List", "items": list(objects.values())}))
+
+
+def _node(step: Relabel | Taint | Leave) -> Document:
+    match step:
+        case Relabel(node=node, zone=zone):
+            return node_document(node, zone)
+        case Taint(node=node, keys=keys):
+            return node_document(node, topology.ZONES[node], keys)
+        case Leave(node=node):
+            return node_document(node, topology.ZONES[node], leaving=True)

@@ -30,7 +30,7 @@ NEEDS_KERNEL = {
 
 
 def needs_kernel(case: Case) -> Iterator[str]:
-    if Feature.FORWARD_POLICY in case.features:
+    if case.features & {Feature.FORWARD_POLICY, Feature.INPUT_POLICY}:
         yield "the simulator has no rules of others"
     if Feature.EXTERNAL_IPS_OF_NODES in case.features:
         yield "the simulator has no routing"

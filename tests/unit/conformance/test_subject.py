@@ -204,7 +204,7 @@ def test_every_deviation_of_a_bundled_subject_names_cases_modes_and_a_link(name:
 def test_what_modes_cannot_do_is_said(name: str) -> None:
     """Behaviours ``np.localhost.ipvs-nft``, ``np.forward-policy``, ``eip.is-node-ip``."""
     assert load(name, "/bin/true").without == {
-        "nftables": {Feature.LOCALHOST_NODE_PORTS, Feature.FORWARD_POLICY},
+        "nftables": {Feature.LOCALHOST_NODE_PORTS, Feature.FORWARD_POLICY, Feature.INPUT_POLICY},
         "ipvs": {Feature.LOCALHOST_NODE_PORTS, Feature.EXTERNAL_IPS_OF_NODES, Feature.SHARED_SOURCE_PORT},
     }
 

@@ -29,6 +29,7 @@ class Feature(enum.Enum):
     RESTART = "restart"
     CONNTRACK_SETTINGS = "conntrackSettings"
     FORWARD_POLICY = "forwardPolicyDrop"
+    INPUT_POLICY = "inputPolicyDrop"
     EXTERNAL_IPS_OF_NODES = "externalIPsOfNodes"
     HEALTH_CHECKS = "healthCheckNodePort"
     PROXY_HEALTH = "proxyHealth"
@@ -59,6 +60,8 @@ class Profile:
     close_wait_seconds: int = 0
     forward_drop: bool = False
     """Whether nodes drop what they would forward after translation, unless a rule above accepts it."""
+    health_ports_drop: bool = False
+    """Whether nodes drop what comes in for health check node ports, unless a rule above accepts it."""
     families: tuple[Family, ...] = tuple(Family)
     """Those that the nodes have; the kernels of others have IPv6 switched off."""
     sync_period: str = "30s"

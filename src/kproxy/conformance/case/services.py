@@ -82,12 +82,13 @@ class Backend:
 class Vip:
     """A load balancer ingress address; ``hostname_only`` writes a hostname instead of an address.
 
-    ``of``: the node whose own address it is.
+    ``of``: the node whose own address it is, the one of its second interface if ``second``.
     """
 
     ip_mode: str | None = None
     hostname_only: bool = False
     of: str = ""
+    second: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -227,6 +227,13 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
+class Leave:
+    """Begin to delete a node's object: it has a deletionTimestamp and goes on to exist, as what waits for a finalizer does."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class AddServiceCidr:
     """Add a second ServiceCIDR to the cluster."""
 
@@ -301,6 +308,7 @@ Mutation = (
     | Delete
     | Relabel
     | Taint
+    | Leave
     | AddServiceCidr
     | GainAddress
     | Restart

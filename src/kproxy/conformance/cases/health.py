@@ -16,6 +16,7 @@ from kproxy.conformance.case import (
     Delete,
     Feature,
     Hold,
+    Leave,
     Policy,
     Port,
     Probe,
@@ -33,7 +34,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases.profiles import NODE_PORT_CIDR
+from kproxy.conformance.cases.profiles import FORWARD_DROP, LIBERAL, NODE_PORT_CIDR
 from kproxy.net import Family
 
 FEATURES = {Feature.HEALTH_CHECKS, Feature.LOAD_BALANCER, Feature.EXTERNAL_TRAFFIC_POLICY, Feature.NODE_PORT}
@@ -141,6 +142,27 @@ FOR_LOAD_BALANCERS = case(
     features=FEATURES,
 )
 
+LET_IN = "health-check.input-policy-drop.passes"
+
+LETS_HEALTH_CHECKS_IN = case(
+    "health-check.input-is-dropped",
+    "A node that lets nothing in by itself answers health checks: also where it has no endpoint to offer.",
+    Apply(WEB, ENDING),
+    CheckHealth(sender=host("a"), to=WEB.health_check("a"), expect=2, clauses=(TOLD,)),
+    CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(LET_IN,)),
+    CheckHealth(sender=remote("b"), to=WEB.health_check("b"), expect=1, clauses=(LET_IN,)),
+    CheckHealth(sender=pod("a3"), to=ENDING.health_check("a"), expect=0, clauses=(LET_IN,)),
+    Probe(sender=client("a"), to=WEB.vip(), expect=delivered_to("a1", "a2")),
+    clauses={
+        "load-balancer.reaches-ready-endpoint",
+        "external-policy.local.local-endpoints-source-preserved",
+        TOLD,
+        LET_IN,
+    },
+    features=FEATURES | {Feature.INPUT_POLICY},
+    profile=FORWARD_DROP,
+)
+
 # ------------------------------------------------------------------- the proxy's own
 
 LEAVING = "ToBeDeletedByClusterAutoscaler"
@@ -183,6 +205,28 @@ A_NODE_LEAVES = case(
     families=(Family.IPV4,),
 )
 
+A_NODE_IS_DELETED = case(
+    "proxy-health.of-a-node-that-is-being-deleted",
+    "Load balancers learn of a Node object's deletion as they do of the taint, and that the proxy itself is well.",
+    Apply(beyond := service("beyond", "b1", type=Type.NODE_PORT)),
+    _asked("b", "/healthz", 200, HEALTHY),
+    Leave("b"),
+    _asked("b", "/healthz", 503, LEAVING_TOLD),
+    _asked("b", "/livez", 200, LEAVING_TOLD),
+    _asked("a", "/healthz", 200, LEAVING_TOLD),
+    Probe(
+        sender=client("b"),
+        to=beyond.node_port("b"),
+        expect=delivered_to("b1", source=MASQUERADED),
+        clauses=(SERVES_ON,),
+    ),
+    clauses={HEALTHY, LEAVING_TOLD, SERVES_ON}
+    | {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"},
+    features={Feature.PROXY_HEALTH, Feature.NODE_PORT},
+    profile=LIBERAL,
+    families=(Family.IPV4,),
+)
+
 A_QUIET_CLUSTER = case(
     "proxy-health.of-a-quiet-cluster",
     "A proxy that has nothing to do for longer than it may lag behind is as well as before.",
@@ -204,5 +248,7 @@ CASES: tuple[Case, ...] = (
     ON_SELECTED_ADDRESSES,
     FOR_LOAD_BALANCERS,
     A_NODE_LEAVES,
+    A_NODE_IS_DELETED,
+    LETS_HEALTH_CHECKS_IN,
     A_QUIET_CLUSTER,
 )

@@ -77,5 +77,5 @@ WATCHES = Profile(name="watches", alone=True)
 LIBERAL = Profile(name="liberal", tcp_be_liberal=True, close_wait_seconds=3600, masquerade_bit=5)
 """Connection tracking that forgives segments outside the window; and, of no bearing on that, a mark bit of its own."""
 
-FORWARD_DROP = Profile(name="forward-drop", forward_drop=True, alone=True)
-"""Nodes that forward nothing translated by themselves; and, as a mistake there harms all, Services at their addresses."""
+FORWARD_DROP = Profile(name="forward-drop", forward_drop=True, health_ports_drop=True, alone=True)
+"""Nodes whose firewall lets nothing in by itself; and, as a mistake there harms all, Services at their addresses."""

@@ -11,6 +11,7 @@ from kproxy.conformance.case import (
     MASQUERADED,
     REJECTED,
     STILL,
+    UNTOUCHED,
     Apply,
     Case,
     Feature,
@@ -31,6 +32,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.profiles import FORWARD_DROP
 from kproxy.net import Family, Protocol
 
 OPEN = service("web", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),))
@@ -291,6 +293,67 @@ RANGES_CHANGE = case(
     regressions={"R043", "R048"},
 )
 
+AT_A_NODE = service(
+    "at-a-node",
+    "a1",
+    "b1",
+    type=Type.LOAD_BALANCER,
+    vips=(Vip(of="a", second=True),),
+    ports=(Port(node_port=False),),
+    source_ranges=("a",),
+)
+CLOSED_AT_A_NODE = AT_A_NODE.but(
+    name="closed", ports=(Port(number=81, node_port=False),), source_ranges=(Place.REMOTE_NETWORK,)
+)
+BESIDE_THE_NODES_OWN = AT_A_NODE.but(name="beside-its-own", ports=(Port(number=82, node_port=False),))
+OWN_PORT = BESIDE_THE_NODES_OWN.node_port("a", second=True)
+"""A port of the same address that no Service has, and a daemon of the node."""
+NODES_OWN = "external-address.undefined-port.not-served"
+
+ADDRESS_OF_THE_NODE = case(
+    "source-ranges.address-of-the-node",
+    "A node sends to a load balancer IP of its own from that very address, and is let in where another of its addresses is.",
+    Apply(AT_A_NODE, CLOSED_AT_A_NODE),
+    Probe(
+        sender=host("a"),
+        to=AT_A_NODE.vip(),
+        expect=FROM_BOTH,
+        spread=True,
+        clauses=("source-ranges.node-with-vip-as-source.allowed",),
+    ),
+    Probe(sender=host("a"), to=CLOSED_AT_A_NODE.vip(), expect=DROPPED, clauses=(*DENIED,)),
+    Probe(sender=client("a"), to=AT_A_NODE.vip(), expect=DROPPED, clauses=(*DENIED,)),
+    Probe(sender=pod("a2"), to=AT_A_NODE.vip(), expect=DROPPED, clauses=(*DENIED,)),
+    clauses=SERVED
+    | DENIED
+    | SPREAD
+    | {
+        "load-balancer.without-node-port.served",
+        "source-ranges.apply-to-host",
+        "source-ranges.apply-to-pods",
+        "source-ranges.node-with-vip-as-source.allowed",
+    },
+    features=FEATURES | {Feature.EXTERNAL_IPS_OF_NODES},
+    regressions={"R044"},
+    profile=FORWARD_DROP,
+)
+
+OTHER_PORTS_OF_THE_NODE = case(
+    "source-ranges.other-ports-of-the-node",
+    "Ranges for a load balancer IP that is a node's own address bind the Service's port alone: the node's others answer everyone.",
+    Apply(BESIDE_THE_NODES_OWN),
+    Probe(sender=client("a"), to=BESIDE_THE_NODES_OWN.vip(), expect=DROPPED, clauses=(*DENIED,)),
+    Probe(sender=client("a"), to=OWN_PORT, expect=UNTOUCHED, clauses=(NODES_OWN,)),
+    Probe(sender=pod("a2"), to=OWN_PORT, expect=UNTOUCHED, clauses=(NODES_OWN,)),
+    Probe(sender=host("a"), to=OWN_PORT, expect=UNTOUCHED, clauses=(NODES_OWN,)),
+    Probe(sender=host("a"), to=BESIDE_THE_NODES_OWN.vip(), expect=FROM_BOTH),
+    clauses=SERVED
+    | DENIED
+    | {NODES_OWN, "load-balancer.without-node-port.served", "source-ranges.node-with-vip-as-source.allowed"},
+    features=FEATURES | {Feature.EXTERNAL_IPS_OF_NODES, Feature.NODE_PORT},
+    profile=FORWARD_DROP,
+)
+
 CASES: tuple[Case, ...] = (
     CLIENTS_INSIDE_AND_OUTSIDE,
     DATAGRAMS_TOO,
@@ -307,4 +370,6 @@ CASES: tuple[Case, ...] = (
     RANGES_OF_THE_OTHER_FAMILY,
     WITHOUT_ENDPOINTS,
     RANGES_CHANGE,
+    ADDRESS_OF_THE_NODE,
+    OTHER_PORTS_OF_THE_NODE,
 )

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
+from kproxy.conformance.bind import FIRST_HEALTH_PORT, LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.case import (
     Act,
     Case,
@@ -106,8 +106,11 @@ def opener(
                     await testbed.control()
                     if Family.IPV6 not in profile.families:
                         lab.network.switch_off_ipv6(topology.NODES)
-                    if _forwards_nothing(profile, instances, subject, mode):
+                    tried = _tried(instances, subject, mode)
+                    if profile.forward_drop and Feature.FORWARD_POLICY in tried:
                         await proxies.drop_forwarded()
+                    if profile.health_ports_drop and Feature.INPUT_POLICY in tried:
+                        await proxies.drop_health_checks(FIRST_HEALTH_PORT)
                     try:
                         await proxies.start_all(server)
                         async with _watched(proxies):
@@ -130,11 +133,11 @@ async def _watched(proxies: Proxies) -> AsyncIterator[None]:
         watchman.cancel()
 
 
-def _forwards_nothing(profile: Profile, instances: Sequence[Instance], subject: Subject, mode: str) -> bool:
-    """Whether the profile says so and the subject claims to serve all the same."""
-    cases = (instance.case for instance in instances)
-    asked = (case for case in cases if Feature.FORWARD_POLICY in case.features)
-    return profile.forward_drop and any(not subject.lacks(case, mode) for case in asked)
+def _tried(instances: Sequence[Instance], subject: Subject, mode: str) -> frozenset[Feature]:
+    """The features that a lab's cases need, of those that the subject claims; of all where it claims none of them."""
+    cases = [instance.case for instance in instances]
+    claimed = [case for case in cases if not subject.lacks(case, mode)] or cases
+    return frozenset(feature for case in claimed for feature in case.features)
 
 
 def _api_server(

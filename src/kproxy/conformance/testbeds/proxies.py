@@ -153,7 +153,16 @@ class Proxies:
 
     async def drop_forwarded(self) -> None:
         """Drop on every node what is forwarded after its destination was translated, below all rules there are."""
-        rule = ["FORWARD", "-m", "conntrack", "--ctstate", "DNAT", "-j", "DROP"]
+        await self._append("FORWARD", "-m", "conntrack", "--ctstate", "DNAT", "-j", "DROP")
+
+    async def drop_health_checks(self, first: int) -> None:
+        """Drop on every node new connections from elsewhere to its ports from this one on, below all rules there are."""
+        ports = ("-p", "tcp", "--dport", f"{first}:65535")
+        await self._append(
+            "INPUT", "!", "-i", "lo", *ports, "-m", "conntrack", "--ctstate", "NEW", "-j", "DROP"
+        )
+
+    async def _append(self, *rule: str) -> None:
         for node in self.nodes:
             for tool in ("iptables", "ip6tables"):
                 await run_in(self._network[node], [str(self._tools / tool), "-w", "-A", *rule])

@@ -133,6 +133,14 @@ HEALTH = (
         links.SOURCE_HEALTH,
         of="hcnp.any-path",
     ),
+    should(
+        "health-check.input-policy-drop.passes",
+        "Health check node ports answer though the node lets nothing in by default (modes that write rules of iptables).",
+        UNIT,
+        links.UNIT_IPTABLES,
+        links.NFTABLES_KEP,
+        of="hcnp.firewall-accept",
+    ),
     must(
         "health-check.leaving-node.unaffected",
         "That its node is about to be removed does not change what a health check node port says.",
@@ -164,8 +172,8 @@ PROXY_HEALTH = (
     ),
     must(
         "proxy-health.leaving-node.told",
-        "On a node with the taint ToBeDeletedByClusterAutoscaler /healthz answers 503, so that load balancers send nothing "
-        "new, and /livez still 200.",
+        "On a node with the taint ToBeDeletedByClusterAutoscaler, or whose object is being deleted, /healthz answers 503, so "
+        "that load balancers send nothing new, and /livez still 200.",
         KEP,
         links.DRAINING_KEP,
         links.UNIT_HEALTH,

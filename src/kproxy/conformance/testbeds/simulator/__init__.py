@@ -118,7 +118,7 @@ class Simulator:
 
     def lacks(self, case: Case) -> str | None:
         """Why the simulator cannot run a case."""
-        if Feature.FORWARD_POLICY in case.features:
+        if case.features & {Feature.FORWARD_POLICY, Feature.INPUT_POLICY}:
             return "the simulator has no rules of others"
         if Feature.EXTERNAL_IPS_OF_NODES in case.features:
             return "the simulator has no routing, by which an address that a mode adds is missed elsewhere"
