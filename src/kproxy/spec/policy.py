@@ -71,7 +71,7 @@ def _cluster_ip_source(sender: Sender, node: NodeFacts) -> tuple[Sources, Reason
     if node.masquerade_all:
         return MASQUERADED, (clause("masquerade.all.cluster-ip-rewritten"),)
     if not sender.detector:
-        return PRESERVED, (clause("masquerade.cluster-ip.no-detector.preserved"), *sender.reasons)
+        return _source_without_detector(sender)
     match sender.who:
         case Who.POD | Who.OTHER_NODES_POD:
             sources, reason = PRESERVED, clause("masquerade.cluster-ip.pod-source-preserved")
@@ -80,6 +80,12 @@ def _cluster_ip_source(sender: Sender, node: NodeFacts) -> tuple[Sources, Reason
         case Who.OUTSIDE:
             sources, reason = MASQUERADED, clause("masquerade.cluster-ip.outside-rewritten")
     return sources, (reason, *sender.reasons)
+
+
+def _source_without_detector(sender: Sender) -> tuple[Sources, Reasons]:
+    if sender.who is Who.HOST:
+        return EITHER_SOURCE, (clause("masquerade.cluster-ip.no-detector.host.either"), *sender.reasons)
+    return PRESERVED, (clause("masquerade.cluster-ip.no-detector.preserved"), *sender.reasons)
 
 
 def _host_source(sender: Sender, rewritten: ClauseId) -> tuple[Sources, ClauseId]:

@@ -210,17 +210,14 @@ def test_what_modes_cannot_do_is_said(name: str) -> None:
 
 
 def test_kproxy_deviates_in_ipvs_mode_only_and_only_by_what_its_kernel_cannot_do() -> None:
-    """The node's own source address and SCTP's first packet, twins' answers, and how long affinity lasts."""
+    """SCTP's first packet, twins' answers, and how long affinity lasts."""
     deviations = load("kproxy").deviations
     assert {deviation.mode for deviation in deviations} == {"ipvs"}
     assert {deviation.case for deviation in deviations} == {
-        "masquerade.cluster-ip-unchanged-where-pods-are-unknown",
-        "detect-local.cluster-cidr-of-one-family",
         "node-port.node-sends-from-its-number",
         "protocols.sctp-beside-the-others",
         "affinity.time-runs-out",
         "affinity.time-is-changed",
-        "fuzz.*",
     }
 
 

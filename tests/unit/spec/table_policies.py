@@ -143,7 +143,7 @@ MASQUERADE = (
         PLAIN, on("b1")),
     row("masquerade.cluster-ip.no-detector.preserved", "det.none", client(CLUSTER_IP), "b1",
         PLAIN, on("b1"), facts=NO_DETECTOR),
-    row("masquerade.cluster-ip.no-detector.preserved", "masq.cip.node", host(CLUSTER_IP), "b1",
+    row("masquerade.cluster-ip.no-detector.host.either", "masq.cip.node", host(CLUSTER_IP), "b1 ~b1",
         PLAIN, on("b1"), facts=NO_DETECTOR),
     row("masquerade.all.cluster-ip-rewritten", "masq.all", ASK, "~a1 ~b1",
         PLAIN, on("a1", "b1"), facts=ALL),

@@ -192,13 +192,15 @@ ALL_SPARES_LOCAL_POLICY = case(
     profile=MASQUERADE_ALL,
 )
 
+KEPT_OR_REWRITTEN = delivered_to("a1", "b1") | delivered_to("a1", "b1", source=MASQUERADED)
+
 NOBODY_IS_REWRITTEN_WITHOUT_DETECTOR = case(
     "masquerade.cluster-ip-unchanged-where-pods-are-unknown",
-    "Where pods cannot be told, cluster IP traffic keeps its source, but a hairpin is rewritten still.",
+    "Where pods cannot be told, cluster IP traffic keeps its source if the node itself does not send it; a hairpin is rewritten still.",
     Apply(WEB, near := service("near", "a1", "a2")),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=pod("a1"), to=WEB.cluster_ip, expect=SELF_OR_OTHER, spread=True),
-    Probe(sender=host("a"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=host("a"), to=WEB.cluster_ip, expect=KEPT_OR_REWRITTEN, spread=True),
     Probe(sender=client("a"), to=near.cluster_ip, expect=delivered_to("a1", "a2"), spread=True),
     Probe(sender=remote("a"), to=near.cluster_ip, expect=delivered_to("a1", "a2"), spread=True),
     clauses=HAIRPIN
@@ -207,6 +209,7 @@ NOBODY_IS_REWRITTEN_WITHOUT_DETECTOR = case(
         "cluster-ip.reaches-ready-endpoint",
         "cluster-ip.from-outside.served",
         "masquerade.cluster-ip.no-detector.preserved",
+        "masquerade.cluster-ip.no-detector.host.either",
     },
     features=DETECT,
     profile=NO_DETECTOR,
@@ -242,7 +245,7 @@ CLUSTER_CIDR_OF_ONE_FAMILY = case(
         wide := service("wide", "a1", "b1", type=Type.NODE_PORT),
     ),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(sender=host("a"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=host("a"), to=WEB.cluster_ip, expect=KEPT_OR_REWRITTEN, spread=True),
     Probe(sender=client("a"), to=near.cluster_ip, expect=delivered_to("a1", "a2"), spread=True),
     Probe(
         sender=client("a"),
@@ -256,6 +259,7 @@ CLUSTER_CIDR_OF_ONE_FAMILY = case(
         "node-port.reaches-ready-endpoint",
         "node-port.addresses.family-not-listed.served",
         "masquerade.cluster-ip.no-detector.preserved",
+        "masquerade.cluster-ip.no-detector.host.either",
         "masquerade.external-policy-cluster.rewritten",
         "detect-local.cluster-cidr.per-family",
         "cluster-ip.from-outside.served",

@@ -35,12 +35,24 @@ MASQUERADE = (
     ),
     should(
         "masquerade.cluster-ip.no-detector.preserved",
-        "If pods cannot be told, the source of cluster IP traffic is never rewritten.",
+        "If pods cannot be told, the source of cluster IP traffic is not rewritten, whoever sends it "
+        "but the node itself.",
         UNIT,
         links.UNIT_IPTABLES,
         links.UNIT_NFTABLES,
         links.UNIT_DETECT_LOCAL,
-        of="det.none det.ipvs.none masq.cip.node masq.cip.offcluster",
+        of="det.none masq.cip.offcluster",
+    ),
+    may(
+        "masquerade.cluster-ip.no-detector.host.either",
+        "If pods cannot be told, what a process of the node sends to a cluster IP may be rewritten to an address of "
+        "the node or not: where cluster IPs are the node's own addresses its kernel sends from them, and no other "
+        "node could answer.",
+        UNIT,
+        links.UNIT_IPTABLES,
+        links.UNIT_NFTABLES,
+        links.SOURCE_IPVS,
+        of="det.ipvs.none masq.cip.node",
     ),
     must(
         "masquerade.all.cluster-ip-rewritten",
