@@ -6,6 +6,7 @@ Called by `kproxy.server.load`; pure.  The rules are kube-proxy's (``cfg.validat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
@@ -20,7 +21,8 @@ from kproxy.server.gates import GATES
 PRIMARY = "primary"
 """The word that stands for the node's own addresses in ``nodePortAddresses`` (``np.primary-default``)."""
 
-SCHEDULERS = frozenset({"", "rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh"})
+_SCHEDULER = re.compile(r"[\w-]{0,15}", re.ASCII)
+"""What IPVS can take for a scheduler's name (``IP_VS_SCHEDNAME_MAXLEN``); which there are only the kernel knows."""
 
 LOG_FORMATS = ("text", "json")
 
@@ -209,8 +211,8 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
             _networks("ipvs.exclude_cidrs"),
             _Rule(
                 "ipvs.scheduler",
-                "must be an IPVS scheduler",
-                lambda config: config.ipvs.scheduler in SCHEDULERS,
+                "must be the name of an IPVS scheduler: at most 15 letters, digits, _ and -",
+                lambda config: _SCHEDULER.fullmatch(config.ipvs.scheduler) is not None,
             ),
         ),
     ),

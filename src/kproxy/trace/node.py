@@ -144,7 +144,7 @@ def shares(virtual: Virtual) -> Sequence[tuple[Server, Fraction]]:
     if virtual.scheduler in {"fo", "ovf"}:  # the heaviest as long as it is there, and is not overloaded
         taking = sorted(taking, key=lambda server: -server.weight)[:1]
     total = sum(server.weight for server in taking)
-    by_weight = virtual.scheduler.startswith("w") or virtual.scheduler in {"sed", "mh"}
+    by_weight = virtual.scheduler.startswith("w") or virtual.scheduler in {"sed", "mh", "twos"}
     return [
         (server, Fraction(server.weight, total) if by_weight else Fraction(1, len(taking)))
         for server in taking

@@ -188,7 +188,8 @@ INVALID = [
     ("mode: nftables\nnftables: {syncPeriod: -1s}", "nftables.syncPeriod"),
     ("mode: ipvs\nipvs: {tcpTimeout: -1s}", "ipvs.tcpTimeout"),
     ("mode: ipvs\nipvs: {excludeCIDRs: [x]}", "ipvs.excludeCIDRs"),
-    ("mode: ipvs\nipvs: {scheduler: fair}", "ipvs.scheduler"),
+    ("mode: ipvs\nipvs: {scheduler: least connections}", "ipvs.scheduler"),
+    ("mode: ipvs\nipvs: {scheduler: a-name-of-16-byte}", "ipvs.scheduler"),
     ("detectLocalMode: Guess", "detectLocalMode"),
     ("detectLocalMode: BridgeInterface", "detectLocal.bridgeInterface"),
     ("detectLocalMode: InterfaceNamePrefix", "detectLocal.interfaceNamePrefix"),
@@ -229,13 +230,22 @@ VALID = [
     "clusterCIDR: fd00::/8,10.0.0.0/8",
     "featureGates: {AllowServiceExternalIPs: false, NFTablesProxyMode: true}",
     # sections of other modes are not looked at (cfg.mode-sections)
-    "ipvs: {tcpTimeout: -1s, excludeCIDRs: [x], scheduler: fair}",
+    "ipvs: {tcpTimeout: -1s, excludeCIDRs: [x], scheduler: least connections}",
     "nftables: {masqueradeBit: 99}",
     "mode: nftables\niptables: {syncPeriod: -1s}",
     "showHiddenMetricsForVersion: '1.35'",
     "detectLocalMode: NodeCIDR\nclusterCIDR: whatever",
     "detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: veth}",
 ]
+
+
+SCHEDULERS = ("rr", "wrr", "lc", "wlc", "fo", "ovf", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh", "twos")
+"""Those of Linux (net/netfilter/ipvs/Kconfig); a distribution may have more, and kube-proxy leaves it to the kernel."""
+
+
+@pytest.mark.parametrize("name", ["", *SCHEDULERS, "of_a_vendor-2"])
+def test_any_name_that_a_scheduler_can_have_is_left_to_the_kernel(name: str) -> None:
+    assert load(f"{HEAD}mode: ipvs\nipvs: {{scheduler: '{name}'}}").config.ipvs.scheduler == name
 
 
 @pytest.mark.parametrize("text", VALID)
