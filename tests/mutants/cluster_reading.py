@@ -65,6 +65,10 @@ def _first_slice_only(merge: Function) -> Function:
     return lambda slices, *of: merge(tuple(slices)[:1], *of)
 
 
+def _at_most(number: int) -> Wrap:
+    return lambda merge: lambda *of: {key: found[:number] for key, found in merge(*of).items()}
+
+
 def _first_port_only(wanted: Function) -> Function:
     return lambda *of: dict(list(wanted(*of).items())[:1])
 
@@ -218,6 +222,18 @@ SERVICES = (
         "Each traffic policy binds the addresses of the other.",
         _services(_swapped),
         clauses="internal-policy.external-addresses-exempt external-policy.cluster-ip-exempt",
+    ),
+    mutant(
+        "slices.first-hundred",
+        "Of a Service's endpoints the first hundred count.",
+        Patch("kproxy.state.services:merge", _at_most(100)),
+        clauses="balancing.any-number-of-endpoints",
+    ),
+    mutant(
+        "slices.first-thousand",
+        "Of a Service's endpoints the first thousand count.",
+        Patch("kproxy.state.services:merge", _at_most(1000)),
+        clauses="balancing.any-number-of-endpoints",
     ),
     mutant(
         "affinity.ignored",

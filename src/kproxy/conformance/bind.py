@@ -178,6 +178,13 @@ class Instance:
             return topology.NODE_ADDRESS[on][wanted]
         return topology.POD_ADDRESS[on][wanted]
 
+    def addresses_on(self, on: str, first: int, many: int) -> tuple[Address, ...]:
+        """The addresses of many endpoints on a pod; of one (``many`` 0), its own."""
+        if not many:
+            return (self.address_on(on),)
+        network = topology.POD_RANGE[on][self.family]
+        return tuple(network[number] for number in range(first + 1, first + 1 + many))
+
     # ---------------------------------------------------------------- packets and outcomes
 
     def facing(self, to: Target) -> Instance:
@@ -309,15 +316,25 @@ class Instance:
     def outcomes(self, lawful: Lawful, to: Target) -> frozenset[Outcome]:
         """What a case expects of a target, with addresses."""
         facing = self.facing(to)
-        return frozenset(
-            facing.delivered(seen, to) if isinstance(seen, ReachedBackend) else seen for seen in lawful
-        )
+        failures: set[Outcome] = {seen for seen in lawful if not isinstance(seen, ReachedBackend)}
+        return frozenset(failures.union(*(facing.delivered(seen, to) for seen in _reached(lawful))))
 
-    def delivered(self, seen: ReachedBackend, to: Target) -> Delivered:
-        """An endpoint with its address and port."""
+    def groups(self, lawful: Lawful, to: Target) -> frozenset[frozenset[tuple[Address, int]]]:
+        """The endpoints that a case expects of a target, those together of which any will do."""
+        facing = self.facing(to)
+        found = (facing.delivered(seen, to) for seen in _reached(lawful))
+        return frozenset(frozenset((one.address, one.port) for one in group) for group in found)
+
+    def delivered(self, seen: ReachedBackend, to: Target) -> frozenset[Delivered]:
+        """An endpoint, or each of many, with its address and port."""
         service = self._any_form(seen.of or to.service, 0 if seen.of else to.generation, to.port)
         port = self.target_port(service, self.port_of(to), seen.shift)
-        return Delivered(self.address_on(seen.on), port, seen.source)
+        addresses = self.addresses_on(seen.on, seen.first, seen.many)
+        return frozenset(Delivered(address, port, seen.source) for address in addresses)
+
+
+def _reached(lawful: Lawful) -> Iterator[ReachedBackend]:
+    return (seen for seen in lawful if isinstance(seen, ReachedBackend))
 
 
 def _declared(step: object) -> Iterator[Service]:

@@ -6,6 +6,7 @@ The objects are written as an API server would hold them: defaults filled in, ad
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
 
@@ -145,7 +146,7 @@ def _slice(instance: Instance, service: Service, name: str, shift: int, backends
         "kind": "EndpointSlice",
         "metadata": _metadata(instance, name, labels),
         "addressType": service.address_type or instance.family.value,
-        "endpoints": [_endpoint(instance, service, backend) for backend in backends],
+        "endpoints": [one for backend in backends for one in _endpoints_of(instance, service, backend)],
         "ports": list(_slice_ports(instance, service, shift)),
     }
 
@@ -172,6 +173,16 @@ def _endpoints(instance: Instance, service: Service) -> Document:
         "metadata": _metadata(instance, service.name, {}),
         "subsets": [{"addresses": addresses, "ports": ports}],
     }
+
+
+def _endpoints_of(instance: Instance, service: Service, backend: Backend) -> Iterator[Document]:
+    whole = _endpoint(instance, service, backend)
+    if not backend.many:
+        yield whole
+        return
+    family = Family(service.address_type) if service.address_type else instance.family
+    for address in replace(instance, family=family).addresses_on(backend.on, backend.first, backend.many):
+        yield {**whole, "addresses": [str(address)]}
 
 
 def _endpoint(instance: Instance, service: Service, backend: Backend) -> Document:

@@ -124,7 +124,7 @@ def _judge_probe(
 ) -> None:
     judge_outcomes(progress, number, step, step.expect, seen)
     if step.spread:
-        _judge_spread(progress, number, step, seen)
+        _judge_spread(testbed, progress, number, step, seen)
     if step.even:
         _judge_even(testbed, progress, number, step, seen)
     if step.sticks and not testbed.exhaustive:
@@ -190,10 +190,15 @@ def _target(progress: Progress, step: Met) -> Target:
     return step.to
 
 
-def _judge_spread(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
-    missing = _wanted(progress, step) - _endpoints(seen)
-    if missing:
-        text = f"{len(seen)} tries never reached {_names(missing)}"
+def _judge_spread(
+    testbed: Testbed, progress: Progress, number: int, step: Probe, seen: Sequence[Observation]
+) -> None:
+    """Of endpoints that stand together any will do, and all where every possible outcome is shown."""
+    met = _endpoints(seen)
+    groups = progress.instance.groups(step.expect, step.to)
+    short = [group for group in groups if (group - met if testbed.exhaustive else not group & met)]
+    if short:
+        text = f"{len(seen)} tries never reached {'; '.join(sorted(map(_some_of, short)))}"
         lawful = f"every one of {describe_lawful(step.expect)}"
         _find(progress, number, step, Difference(Respect.COVERAGE, lawful, text))
 
@@ -268,6 +273,12 @@ def _endpoints(seen: Sequence[Observation]) -> set[Endpoint]:
 
 def _names(endpoints: Iterable[Endpoint]) -> str:
     return ", ".join(sorted(str(Socket(address, port)) for address, port in endpoints))
+
+
+def _some_of(group: Collection[Endpoint]) -> str:
+    """An endpoint, or the first and the number of many."""
+    first = min(group, key=lambda endpoint: (endpoint[0].version, int(endpoint[0]), endpoint[1]))
+    return _names([first]) if len(group) == 1 else f"any of {len(group)} from {_names([first])} on"
 
 
 def _shares(shares: Mapping[Endpoint, object]) -> str:

@@ -8,6 +8,7 @@ from kproxy.conformance.case import (
     Act,
     AddServiceCidr,
     Apply,
+    Backend,
     CheckHealth,
     CheckProxy,
     Checkup,
@@ -126,8 +127,12 @@ def _describe_trouble(step: FailWrites | MendWrites | Unheard | Act | Wait) -> s
 
 
 def _describe_service(service: Service) -> str:
-    endpoints = ", ".join(backend.on for backend in service.backends) or "none"
+    endpoints = ", ".join(map(_describe_backend, service.backends)) or "none"
     return f"Service {service.name} ({service.type.value}; endpoints: {endpoints})"
+
+
+def _describe_backend(backend: Backend) -> str:
+    return f"{backend.many} on {backend.on}" if backend.many else backend.on
 
 
 def describe_target(to: Target) -> str:
@@ -146,7 +151,8 @@ def describe_lawful(lawful: Lawful) -> str:
 
 def _describe_seen(seen: Seen) -> str:
     if isinstance(seen, ReachedBackend):
-        return f"delivered to {seen.on} (source {seen.source.value})"
+        who = f"one of {seen.many} endpoints on {seen.on}" if seen.many else seen.on
+        return f"delivered to {who} (source {seen.source.value})"
     return seen.value
 
 

@@ -263,6 +263,9 @@ def _want_packet_info(ear: Ear, family: int) -> None:
         ear.setsockopt(socket.IPPROTO_IP, linux.IP_MTU_DISCOVER, linux.PMTUDISC_DONT)
     else:
         ear.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+        ear.setsockopt(
+            socket.IPPROTO_IPV6, linux.IPV6_FREEBIND, 1
+        )  # an address of its range is on no interface
         ear.setsockopt(socket.IPPROTO_IPV6, linux.IPV6_MTU_DISCOVER, linux.PMTUDISC_DONT)
 
 

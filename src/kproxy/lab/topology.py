@@ -83,6 +83,13 @@ POD_ADDRESS = {
     for i, node in enumerate(NODES, 1)
     for k, pod in enumerate(PODS[node], 1)
 }
+POD_RANGE = {
+    pod: _nets(f"10.244.{16 * i + 2 * k}.0/23", f"fd00:244:0:{i}{k}::/64")
+    for i, node in enumerate(NODES, 1)
+    for k, pod in enumerate(PODS[node], 1)
+}
+"""What else leads to a pod, which answers at every one of these addresses: endpoints of Services that have hundreds."""
+
 ROUTER_ADDRESS = _pair("172.18.0.1", "fd00:18::1")
 REMOTE_GATEWAY = _pair("198.51.100.1", "2001:db8:51::1")
 TRANSIT_ROUTER = _pair("192.0.2.1", "2001:db8:2::1")

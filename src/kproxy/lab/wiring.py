@@ -174,9 +174,11 @@ def _node(node: str, family: Family) -> Iterator[str]:
     for pod in t.PODS[node]:
         yield _address(t.POD_GATEWAY[node][family], t.pod_interface(pod))
         yield f"route add {t.POD_ADDRESS[pod][family]} dev {t.pod_interface(pod)}"
+        yield _route(t.POD_RANGE[pod][family], t.POD_ADDRESS[pod][family])
     for other in t.NODES:
         if other != node:
-            yield _route(t.POD_CIDRS[other][family], t.NODE_ADDRESS[other][family])
+            ranges = (t.POD_CIDRS[other], *(t.POD_RANGE[pod] for pod in t.PODS[other]))
+            yield from (_route(network[family], t.NODE_ADDRESS[other][family]) for network in ranges)
     yield _route("default", t.ROUTER_ADDRESS[family])
 
 
@@ -184,6 +186,7 @@ def _pod(pod: str, family: Family) -> Iterator[str]:
     gateway = t.POD_GATEWAY[t.node_of(pod)][family]
     yield from _up(t.UPLINK)
     yield _address(t.POD_ADDRESS[pod][family], t.UPLINK)
+    yield f"route add local {t.POD_RANGE[pod][family]} dev lo"
     yield f"route add {gateway} dev {t.UPLINK}"
     yield _route("default", gateway)
 

@@ -15,6 +15,7 @@ from kproxy.conformance.case import (
     REJECTED,
     STILL,
     Apply,
+    Backend,
     Delete,
     Hold,
     Lawful,
@@ -24,6 +25,7 @@ from kproxy.conformance.case import (
     Use,
     Wait,
     delivered_to,
+    delivered_to_many,
     host,
     pod,
     service,
@@ -272,6 +274,24 @@ def test_a_client_that_does_not_stick_is_found_within_a_probe() -> None:
     found = only(findings(Scripted(), Apply(WEB), replace(TO_WEB, count=4, sticks="client")))
     assert found.lawful == "one endpoint each time"
     assert re.fullmatch(r"4 connections reached 10\.244\.1\.\S+, 10\.244\.2\.\S+", found.seen)
+
+
+def test_of_many_endpoints_on_a_pod_any_will_do_unless_all_possible_outcomes_are_shown() -> None:
+    many = service("web", backends=(Backend(on="a1", many=100), Backend(on="b1", many=100, slice=1)))
+    both = delivered_to_many("a1", 100) | delivered_to_many("b1", 100)
+    probe = replace(TO_WEB, expect=both, spread=True)
+
+    def of_each(instance: Instance, step: Question, number: int) -> Observation:
+        return met(lawful_outcomes(instance, step)[number % 2 * 100])
+
+    def of_one(instance: Instance, step: Question, _: int) -> Observation:
+        return met(lawful_outcomes(instance, step)[0])
+
+    assert findings(Scripted(of_each), Apply(many), probe) == []
+    assert only(findings(Scripted(of_one), Apply(many), probe)).seen.endswith(
+        "any of 100 from 10.244.34.1:10000 on"
+    )
+    assert len(findings(Scripted(of_each, exhaustive=True), Apply(many), probe)) == 1
 
 
 def test_a_client_that_does_not_stick_is_found_between_rounds() -> None:

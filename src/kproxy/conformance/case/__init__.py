@@ -23,6 +23,7 @@ from kproxy.conformance.case.lawful import (
     ReachedBackend,
     Seen,
     delivered_to,
+    delivered_to_many,
 )
 from kproxy.conformance.case.services import (
     Backend,
@@ -145,6 +146,7 @@ __all__ = [
     "case",
     "client",
     "delivered_to",
+    "delivered_to_many",
     "host",
     "loopback_daemon",
     "pod",

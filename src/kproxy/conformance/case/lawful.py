@@ -9,13 +9,18 @@ from kproxy.spec.outcome import Failure, Source
 
 @dataclass(frozen=True, slots=True)
 class ReachedBackend:
-    """The symbolic twin of `kproxy.spec.outcome.Delivered`: which pod (or node), source kept or not."""
+    """The symbolic twin of `kproxy.spec.outcome.Delivered`: which pod (or node), source kept or not.
+
+    ``many``: any of so many endpoints on it, as `Backend.many` has them.
+    """
 
     on: str
     source: Source
     shift: int = 0
     of: str = ""
     """The Service whose endpoint it is, where that is not the one that was asked."""
+    first: int = 0
+    many: int = 0
 
 
 Seen = ReachedBackend | Failure
@@ -35,3 +40,8 @@ def delivered_to(*on: str, source: Source = PRESERVED, shift: int = 0, of: str =
     ``of``: the Service whose endpoints they are, if not that of the target.
     """
     return frozenset(ReachedBackend(name, source, shift, of) for name in on)
+
+
+def delivered_to_many(on: str, many: int, *, first: int = 0, source: Source = PRESERVED) -> Lawful:
+    """Delivered to any of so many endpoints on a pod."""
+    return frozenset({ReachedBackend(on, source, first=first, many=many)})

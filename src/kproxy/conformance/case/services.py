@@ -63,6 +63,7 @@ class Backend:
     ``also``: pods whose addresses the endpoint lists after its own.  ``leading_zeros``: its IPv4 address is
     written with some.  ``slice`` numbers the EndpointSlice it is in.  ``shift`` moves its target port, as a named
     target port may.  ``listed_node``: nodeName to write; "" leaves it out; None its own node.
+    ``many``: that many endpoints instead, at addresses of the pod's range (`kproxy.lab.topology`) from number ``first`` on.
     """
 
     on: str
@@ -76,6 +77,8 @@ class Backend:
     listed_node: str | None = None
     also: tuple[str, ...] = ()
     leading_zeros: bool = False
+    first: int = 0
+    many: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

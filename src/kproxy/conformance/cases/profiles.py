@@ -14,6 +14,7 @@ __all__ = [
     "DEFAULT",
     "FORWARD_DROP",
     "INTERFACE_PREFIX",
+    "LARGE",
     "LIBERAL",
     "LOCALHOST_OFF",
     "MASQUERADE_ALL",
@@ -73,6 +74,9 @@ WRITES = Profile(name="writes", sync_period="1s", alone=True)
 
 WATCHES = Profile(name="watches", alone=True)
 """For cases in which the API server lets proxies learn of nothing for a while."""
+
+LARGE = Profile(name="large", alone=True)
+"""For Services with hundreds of endpoints; and, as proxies are never restarted there, for nodes that change their zone."""
 
 LIBERAL = Profile(name="liberal", tcp_be_liberal=True, close_wait_seconds=3600, masquerade_bit=5)
 """Connection tracking that forgives segments outside the window; and, of no bearing on that, a mark bit of its own."""

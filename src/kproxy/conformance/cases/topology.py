@@ -27,7 +27,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.conformance.cases.profiles import RESTART
+from kproxy.conformance.cases.profiles import LARGE
 from kproxy.net import Protocol
 
 HERE, THERE = ("zone-a",), ("zone-b",)
@@ -106,6 +106,8 @@ ZONE_DECIDES_WITHOUT_NODE_MATCH = case(
     features=HINTS,
 )
 
+VOID = "topology.missing-hint.all-endpoints"
+
 ONE_HINT_MISSING = case(
     "topology.one-missing-hint-voids-all",
     "One ready endpoint without a hint is enough for all hints of that kind not to count.",
@@ -113,10 +115,16 @@ ONE_HINT_MISSING = case(
         zones := service("zones", backends=(Backend(on="a1", zones=HERE), Backend(on="b1"))),
         nodes := service("nodes", backends=(Backend(on="a1", nodes=("a",)), Backend(on="b1"))),
     ),
-    Probe(sender=pod("a2"), to=zones.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(sender=pod("b2"), to=zones.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(sender=pod("a2"), to=nodes.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    clauses=POD_CLAUSES | SPREAD | {"topology.missing-hint.all-endpoints"},
+    Probe(
+        sender=pod("a2"), to=zones.cluster_ip, expect=delivered_to("a1", "b1"), spread=True, clauses=(VOID,)
+    ),
+    Probe(
+        sender=pod("b2"), to=zones.cluster_ip, expect=delivered_to("a1", "b1"), spread=True, clauses=(VOID,)
+    ),
+    Probe(
+        sender=pod("a2"), to=nodes.cluster_ip, expect=delivered_to("a1", "b1"), spread=True, clauses=(VOID,)
+    ),
+    clauses=POD_CLAUSES | SPREAD | {VOID},
     features=HINTS,
     regressions={"R099"},
 )
@@ -296,7 +304,7 @@ NODE_CHANGES_ZONE = case(
     | ZONE
     | {"topology.no-zone-label.all-endpoints", "change.topology.followed"},
     features=HINTS,
-    profile=RESTART,
+    profile=LARGE,
 )
 
 CASES: tuple[Case, ...] = (

@@ -59,13 +59,14 @@ def _expect(instance: Instance, cluster: api.Cluster, question: Question) -> Exp
 def _in_names(instance: Instance, outcomes: frozenset[Outcome], to: Target) -> Lawful:
     """Addresses of endpoints back to the pods that they are of."""
     names = {
-        instance.delivered(seen, to): seen
+        one: seen
         for service in instance.services
         if service.name == to.service
         for backend in service.backends
         for outcome in outcomes
         if isinstance(outcome, Delivered)
         for seen in [ReachedBackend(backend.on, outcome.source, backend.shift)]
+        for one in instance.delivered(seen, to)
     }
     return frozenset(one if isinstance(one, Failure) else names[one] for one in outcomes)
 

@@ -18,6 +18,16 @@ BALANCING = (
         links.E2E_SERVICE,
         of="cip.lb.uniform cip.lb.rr cip.from-node",
     ),
+    must(
+        "balancing.any-number-of-endpoints",
+        "All of a Service's endpoints are chosen however many there are: in several slices of the usual hundred, and beyond a "
+        "thousand.",
+        KEP,
+        links.SLICES_KEP,
+        links.SLICES,
+        links.issue(48107),
+        of="cip.multi-slice life.large-cluster",
+    ),
     should(
         "balancing.even",
         "New connections are spread evenly, at random with equal chances or in turn; an endpoint listed twice "
