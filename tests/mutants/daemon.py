@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from kproxy.api import Service
 from kproxy.backends.iptables import names
 from kproxy.backends.iptables.rules import Table
 from kproxy.conformance.testbeds import sentinel
+from kproxy.host import HostError
 from kproxy.lab import topology
 from kproxy.net import Family
 from kproxy.plan import Plan, Settings
@@ -45,6 +47,25 @@ def _whatever_is_deleted(eligible: Function) -> Function:
 
 def _not_at_start(remove: Function) -> Function:
     return lambda self, before, now: remove(self, before, now) if before else 0
+
+
+def _by_endpoint(remove: Function) -> Function:
+    """With an endpoint that leaves a Service go all UDP entries that it answers, whoever's they are."""
+
+    def removing(self: Any, before: Any, now: Any) -> int:  # noqa: ANN401
+        removed: int = remove(self, before, now)
+        left = _endpoints(before) - _endpoints(now)
+        for address in {address for address, _ in left}:
+            with suppress(HostError):
+                host.run(("conntrack", "-D", "-p", "udp", "--reply-src", str(address)))
+        return removed
+
+    return removing
+
+
+def _endpoints(frontends: Any) -> set[Any]:  # noqa: ANN401
+    places = (*frontends.by_socket.items(), *frontends.by_node_port.items())
+    return {(endpoint[0], where) for where, serving in places for endpoint in serving}
 
 
 def _flushing(remove: Function) -> Function:
@@ -168,6 +189,18 @@ CONNTRACK = (
         "UDP entries to endpoints that still serve but are not chosen go.",
         Patch(f"{STALE}_serving", _chosen_only),
         clauses="conntrack.udp.stays-with-serving-terminating-endpoint conntrack.udp.stays-on-policy-change",
+    ),
+    needing_kernel(
+        "conntrack.by-endpoint",
+        "With an endpoint that leaves a Service go all UDP entries to it, also those of others.",
+        Patch(f"{STALE}StaleFlows._remove", _by_endpoint),
+        clauses="conntrack.unrelated.untouched",
+    ),
+    needing_kernel(
+        "conntrack.node-ports-everywhere",
+        "UDP entries to the number of a node port are the Service's, whatever their address.",
+        Patch(f"{STALE}UdpFrontends._accepts_node_ports", answering(value=True)),
+        clauses="conntrack.unrelated.untouched",
     ),
     needing_kernel(
         "conntrack.flushed",

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
+    Bystanders,
     CheckHealth,
     CheckProxy,
     Hold,
@@ -27,7 +28,7 @@ from kproxy.spec.clauses import CLAUSES, SOURCE_CLAUSES, SOURCE_ONLY_CLAUSES, Le
 from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import ClauseId
 
-Judged = Probe | Steady | Ping | Hold | Use | Reopen | CheckHealth | CheckProxy | ReadSysctl
+Judged = Probe | Steady | Ping | Hold | Use | Reopen | CheckHealth | CheckProxy | ReadSysctl | Bystanders
 """Steps that a finding may be of."""
 
 
@@ -90,12 +91,11 @@ def _answered_by(instance: Instance, world: World, step: Judged) -> list[str]:
     if not isinstance(step, Probe | Hold):
         return []
     questions = (instance.question(step.sender, step.to), instance.passed(step.sender, step.to))
-    cluster = world.cluster()
     return [
         name
         for asked in questions
         if asked is not None
-        for name in expect(cluster, world.facts(asked.judge), asked.packet).clauses
+        for name in expect(world.cluster(asked.judge), world.facts(asked.judge), asked.packet).clauses
         if name in instance.case.clauses
     ]
 

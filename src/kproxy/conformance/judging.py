@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
+    Bystanders,
     CheckHealth,
     CheckProxy,
     Hold,
@@ -41,7 +42,7 @@ MOST_SHOWN = 3
 """Different observations that a text tells."""
 
 Endpoint = tuple[Address, int]
-Compared = CheckHealth | CheckProxy | ReadSysctl
+Compared = CheckHealth | CheckProxy | ReadSysctl | Bystanders
 """Steps whose answer is a text."""
 Met = Probe | Steady | Ping | Hold | Use | Reopen
 """Steps whose answer is an outcome."""
@@ -96,10 +97,14 @@ class Progress:
     """Where each client that sticks was last; nowhere, if at several."""
     roamed: dict[str, dict[tuple[Vantage, Target], set[Endpoint]]] = field(default_factory=dict)
     held: dict[str, Observation] = field(default_factory=dict)
+    standing: list[tuple[int, Bystanders]] = field(default_factory=list)
+    """What is to be looked at after every change."""
 
 
 def judge(testbed: Testbed, progress: Progress, number: int, step: Step, seen: Sequence[Observation]) -> None:
     """Judge what a step met, and note what is found."""
+    if isinstance(step, Bystanders) and (number, step) not in progress.standing:
+        progress.standing.append((number, step))
     match step:
         case Probe():
             _judge_probe(testbed, progress, number, step, seen)
@@ -113,7 +118,9 @@ def judge(testbed: Testbed, progress: Progress, number: int, step: Step, seen: S
             judge_outcomes(progress, number, step, step.expect, seen)
         case Ping() | Steady():
             judge_outcomes(progress, number, step, step.expect, seen)
-        case CheckHealth() | CheckProxy() | ReadSysctl() if seen[0].text != (lawful := demands(step)):
+        case CheckHealth() | CheckProxy() | ReadSysctl() | Bystanders() if seen[0].text != (
+            lawful := demands(step)
+        ):
             _find(progress, number, step, Difference(Respect.OUTCOME, lawful, seen[0].text))
         case _:
             pass

@@ -16,6 +16,7 @@ from kproxy.conformance import steady
 from kproxy.conformance.again import Again
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
+    Bystanders,
     CheckHealth,
     CheckProxy,
     Deafen,
@@ -86,6 +87,7 @@ async def run(
         if changes:
             clients = [(p, n, step) for p, r in current if r.mutations for n, step in _steady(p, r)]
             await _change(testbed, changes, clients)
+            await asyncio.gather(*(_ask_bystanders(testbed, progress) for progress in running))
         tick(f"round {number + 1}/{total}: asking {sum(len(r.questions) for _, r in current)} questions")
         await asyncio.gather(*(_ask(testbed, p, r.questions) for p, r in current))
         if again:
@@ -119,6 +121,15 @@ async def _change(
     for (progress, number, step), client in zip(able, clients, strict=True):
         progress.broken = progress.broken or client.broken
         judge_outcomes(progress, number, step, step.expect, client.seen)
+
+
+async def _ask_bystanders(testbed: Testbed, progress: Progress) -> None:
+    """After every change, of this case or another: each is found once."""
+    found = {finding.step for finding in progress.findings}
+    for number, step in list(progress.standing):
+        if not progress.broken and number not in found:
+            seen = await testbed.watch_entries(progress.instance, step)
+            judge(testbed, progress, number, step, [seen])
 
 
 async def _ask(testbed: Testbed, progress: Progress, questions: Sequence[tuple[int, Step]]) -> None:
@@ -167,11 +178,10 @@ async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence
             return [await testbed.ping(progress.instance, step)]
         case CheckHealth() | CheckProxy():
             return [await testbed.check_health(progress.instance, step)]
-        case ReadSysctl(node=node, name=name):
-            value = await testbed.read_sysctl(node, name)
-            return [Observation(frozenset(), value)]
         case Reopen():
             return [await testbed.reopen(progress.instance, step)]
+        case ReadSysctl() | Bystanders():
+            return [await _observe_node(testbed, progress, step)]
         case Wait(seconds=seconds):
             await asyncio.sleep(seconds)
         case Deafen() | OutOfWindow():
@@ -179,6 +189,12 @@ async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence
         case _:
             raise AssertionError(step)
     return []
+
+
+async def _observe_node(testbed: Testbed, progress: Progress, step: ReadSysctl | Bystanders) -> Observation:
+    if isinstance(step, Bystanders):
+        return await testbed.watch_entries(progress.instance, step)
+    return Observation(frozenset(), await testbed.read_sysctl(step.node, step.name))
 
 
 def _note(

@@ -13,7 +13,19 @@ from pathlib import Path
 from typing import Protocol as Interface
 
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import Act, Case, CheckHealth, Checkup, Hold, Ping, Probe, Reopen, Told, Use
+from kproxy.conformance.case import (
+    Act,
+    Bystanders,
+    Case,
+    CheckHealth,
+    Checkup,
+    Hold,
+    Ping,
+    Probe,
+    Reopen,
+    Told,
+    Use,
+)
 from kproxy.conformance.world import Change
 from kproxy.net import Address
 from kproxy.spec.outcome import Outcome
@@ -101,6 +113,9 @@ class Testbed(Interface):
 
     async def read_sysctl(self, node: str, name: str) -> str:
         """The value of a setting below ``net`` in a node's network namespace."""
+
+    async def watch_entries(self, instance: Instance, step: Bystanders) -> Observation:
+        """Make connection tracking entries; asked again, whether they are still the same.  The text says it as `demands`."""
 
     async def act(self, instance: Instance, act: Act) -> None:
         """Let something happen that is not judged."""

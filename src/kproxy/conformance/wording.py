@@ -9,6 +9,7 @@ from kproxy.conformance.case import (
     AddServiceCidr,
     Apply,
     Backend,
+    Bystanders,
     CheckHealth,
     CheckProxy,
     Checkup,
@@ -43,6 +44,8 @@ from kproxy.conformance.case import (
 from kproxy.conformance.case.steps import HEALTH_PATH
 from kproxy.conformance.testbed import describe_status, health_in_words
 
+UNTOUCHED_ENTRIES = "each is there, and is the one that it was"
+
 
 def describe(step: Step) -> str:
     """A step in words."""
@@ -51,10 +54,10 @@ def describe(step: Step) -> str:
             return f"exchange on held flow {flow!r}"
         case Hold(flow=flow, sender=sender, to=to):
             return f"open flow {flow!r}: {sender} -> {describe_target(to)}"
-        case ReadSysctl(node=node, name=name):
-            return f"node {node}: sysctl {name}"
         case Reopen(flow=flow):
             return f"open flow {flow!r} again from the same port"
+        case ReadSysctl() | Bystanders():
+            return _describe_setting(step)
         case CheckHealth() | CheckProxy():
             return _describe_checkup(step)
         case Ping(sender=sender, to=to):
@@ -64,6 +67,12 @@ def describe(step: Step) -> str:
             return f"{pauses}{sender} -> {describe_target(to)}"
         case _:
             return _describe_event(step)
+
+
+def _describe_setting(step: ReadSysctl | Bystanders) -> str:
+    if isinstance(step, ReadSysctl):
+        return f"node {step.node}: sysctl {step.name}"
+    return f"node {step.node}: connection tracking entries of others beside those of {step.near.name}"
 
 
 def _describe_checkup(step: Checkup) -> str:
@@ -169,6 +178,8 @@ def demands(step: Step) -> str:
             return describe_status(status)
         case ReadSysctl(expect=expect):
             return expect
+        case Bystanders():
+            return UNTOUCHED_ENTRIES
         case _:
             return ""
 

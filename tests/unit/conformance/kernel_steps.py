@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from kproxy.conformance.case import (
+    Bystanders,
     Case,
     CheckHealth,
     CheckProxy,
@@ -25,7 +26,7 @@ from kproxy.conformance.case import (
 
 NEEDS_KERNEL = {
     *(Hold, Use, Reopen, Ping, CheckHealth, CheckProxy, ReadSysctl, Deafen, OutOfWindow, Wait, Restart),
-    *(Steady, FailWrites, MendWrites, Unheard),
+    *(Steady, FailWrites, MendWrites, Unheard, Bystanders),
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from kproxy.conformance.bind import Instance, instances
 from kproxy.conformance.case import (
     Act,
+    Bystanders,
     Case,
     CheckHealth,
     CheckProxy,
@@ -33,6 +34,7 @@ from kproxy.conformance.run import run
 from kproxy.conformance.session import OpenTestbed, Session, conduct
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.conformance.wording import UNTOUCHED_ENTRIES
 from kproxy.conformance.world import Change
 from kproxy.net import Family
 from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
@@ -89,6 +91,7 @@ class Scripted:
         self.exhaustive = exhaustive
         self.answer, self.lacking = answer, lacking or {}
         self.log: list[str] = []
+        self.entries: list[str] = []
         self.counts: list[int] = []
 
     def lacks(self, case: Case) -> str | None:
@@ -130,6 +133,11 @@ class Scripted:
     async def read_sysctl(self, node: str, name: str) -> str:
         self.log.append("sysctl")
         return f"{node} {name}"
+
+    async def watch_entries(self, _: Instance, __: Bystanders) -> Observation:
+        self.log.append("entries")
+        text = self.entries.pop(0) if self.entries else UNTOUCHED_ENTRIES
+        return Observation(frozenset(), text)
 
     async def act(self, _: Instance, act: Act) -> None:
         self.log.append("out of window" if isinstance(act, OutOfWindow) else type(act).__name__.lower())

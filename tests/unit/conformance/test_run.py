@@ -16,6 +16,7 @@ from kproxy.conformance.case import (
     STILL,
     Apply,
     Backend,
+    Bystanders,
     Delete,
     Hold,
     Lawful,
@@ -34,6 +35,7 @@ from kproxy.conformance.chance import FALSE_ALARM
 from kproxy.conformance.judging import Finding
 from kproxy.conformance.run import rounds, sample_size
 from kproxy.conformance.testbed import Broken, Observation
+from kproxy.conformance.wording import UNTOUCHED_ENTRIES
 from kproxy.spec.outcome import Failure
 from tests.unit.conformance.scripted import (
     ELSEWHERE,
@@ -461,3 +463,27 @@ def test_a_fault_of_the_harness_itself_is_not_hidden() -> None:
 
     with pytest.raises(ZeroDivisionError):
         run_all(Scripted(answer), small_case(Apply(WEB), TO_WEB))
+
+
+# ------------------------------------------------------------------------------ bystanders
+
+STAND = Bystanders(node="a", near=WEB, beside=WEB, on="a1", clauses=("clause.one",))
+
+
+def test_bystanders_are_looked_at_after_every_change_of_any_case() -> None:
+    testbed = Scripted()
+    run_all(
+        testbed,
+        small_case(Apply(WEB), STAND),
+        small_case(Apply(WEB), TO_WEB, Apply(WEB), TO_WEB, id="group.two"),
+    )
+    assert testbed.log.count("entries") == 2
+
+
+def test_a_bystander_that_goes_is_found_once() -> None:
+    testbed = Scripted()
+    testbed.entries = [UNTOUCHED_ENTRIES, "one is gone", "one is gone"]
+    steps = (Apply(WEB), STAND, Apply(WEB), TO_WEB, Delete(WEB), HOLD)
+    (progress,) = run_all(testbed, small_case(*steps))
+    found = only(progress.findings)
+    assert (found.step, found.seen, found.clauses) == (2, "one is gone", ("clause.one",))

@@ -159,6 +159,25 @@ class Hold:
     from_port_of: Target | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bystanders:
+    """Connection tracking entries on a node that no change of a Service concerns; until the end of the lab each must stay.
+
+    Not only be there: be the same, by the identity that the kernel gives an entry.  They are made by hand, as what made
+    them is others' traffic: a port of the node that a CNI leads to an endpoint of ``near`` (a UDP Service with a node
+    port), datagrams of a pod to another machine at the port number of ``near``, datagrams to ``beside`` (a Service with
+    that endpoint too), and a connection to ``near`` by TCP.  ``at_node_port``: instead of these, datagrams of a pod to another
+    machine at the number of the node port.
+    """
+
+    node: str
+    near: Service
+    beside: Service
+    on: str
+    at_node_port: bool = False
+    clauses: tuple[str, ...] = ()
+
+
 class Still(enum.Enum):
     """The flow is where it was."""
 
@@ -321,4 +340,4 @@ Mutation = (
 Act = Deafen | OutOfWindow
 """What happens between questions and is not judged."""
 
-Step = Mutation | Probe | Steady | Ping | Checkup | ReadSysctl | Hold | Use | Reopen | Act | Wait
+Step = Mutation | Probe | Steady | Ping | Checkup | ReadSysctl | Bystanders | Hold | Use | Reopen | Act | Wait

@@ -95,6 +95,42 @@ ONE_OF_TWO_IS_REMOVED = case(
     },
 )
 
+TCP_FIRST = service("turned", "a1", type=Type.NODE_PORT, ports=(Port(name="a"),))
+UDP_THEN = TCP_FIRST.but(ports=(Port(name="a", protocol=Protocol.UDP),))
+OVER_TCP, OVER_UDP = (TCP_FIRST.cluster_ip.over(over) for over in (Protocol.TCP, Protocol.UDP))
+BY_TCP, BY_UDP = (TCP_FIRST.node_port("a").over(over) for over in (Protocol.TCP, Protocol.UDP))
+NAMED_SO = delivered_to("a1")
+FROM_OUTSIDE = delivered_to("a1", source=MASQUERADED)
+TURNED = (changes.PORT_ADDED, changes.PORT_REMOVED)
+
+A_PORT_CHANGES_ITS_PROTOCOL = case(
+    "protocols.a-port-changes-its-protocol",
+    "A port that keeps its name and numbers and changes its protocol is served by the new one and not by the old, and back.",
+    Apply(TCP_FIRST),
+    Probe(sender=pod("a2"), to=OVER_TCP, expect=NAMED_SO),
+    Probe(sender=client("a"), to=BY_TCP, expect=FROM_OUTSIDE),
+    Apply(UDP_THEN),
+    Probe(sender=pod("a2"), to=OVER_UDP, expect=NAMED_SO, clauses=TURNED),
+    Probe(sender=client("a"), to=BY_UDP, expect=FROM_OUTSIDE, clauses=TURNED),
+    Probe(sender=pod("a2"), to=OVER_TCP, expect=REJECTED | UNTOUCHED, clauses=TURNED),
+    Probe(sender=client("a"), to=BY_TCP, expect=UNTOUCHED, clauses=TURNED),
+    Apply(TCP_FIRST),
+    Probe(sender=pod("a2"), to=OVER_TCP, expect=NAMED_SO, clauses=TURNED),
+    Probe(sender=client("a"), to=BY_TCP, expect=FROM_OUTSIDE, clauses=TURNED),
+    Probe(sender=pod("a2"), to=OVER_UDP, expect=REJECTED | UNTOUCHED, clauses=TURNED),
+    Probe(sender=client("a"), to=BY_UDP, expect=UNTOUCHED, clauses=TURNED),
+    clauses=SERVED
+    | {
+        "protocol.udp.served",
+        "cluster-ip.undefined-protocol.not-served",
+        "node-port.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        "traffic.not-for-a-service.untouched",
+        *TURNED,
+    },
+    features={Feature.NODE_PORT},
+)
+
 SCTP_BESIDE_THE_OTHERS = case(
     "protocols.sctp-beside-the-others",
     "TCP, UDP and SCTP share a cluster IP and a number.",
@@ -221,6 +257,7 @@ SCTP_WITHOUT_SOCKETS = case(
 CASES: tuple[Case, ...] = (
     CONNECTIONS_AND_DATAGRAMS_ON_ONE_NUMBER,
     ONE_OF_TWO_IS_REMOVED,
+    A_PORT_CHANGES_ITS_PROTOCOL,
     SCTP_BESIDE_THE_OTHERS,
     SCTP_NODE_PORT,
     SCTP_OF_MANY_ADDRESSES,

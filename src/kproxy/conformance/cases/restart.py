@@ -14,6 +14,7 @@ from kproxy.conformance.case import (
     UNTOUCHED,
     Apply,
     Backend,
+    Bystanders,
     Case,
     Delete,
     Feature,
@@ -368,6 +369,25 @@ AFFINITY_STAYS = case(
     profile=RESTART,
 )
 
+EXPOSED_DNS = DNS.but(name="exposed", type=Type.NODE_PORT, backends=(Backend(on="a1"),))
+UNRELATED = "conntrack.unrelated.untouched"
+
+OTHERS_KEEP_THEIR_ENTRIES = case(
+    "restart.others-keep-their-entries",
+    "A proxy that starts, and reconciles UDP entries, leaves those of other traffic as they were.",
+    Apply(EXPOSED_DNS, next_door := service("next-door", "a1", ports=UDP_PORT)),
+    Probe(sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("a1")),
+    Bystanders(node="a", near=EXPOSED_DNS, beside=next_door, on="a1", clauses=(UNRELATED,)),
+    Restart("a", Apply(EXPOSED_DNS.but(backends=(Backend(on="b1"),)))),
+    Probe(
+        sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("b1"), clauses=(changes.WHILE_DOWN,)
+    ),
+    clauses=POD_CLAUSES | APPLIED | {"protocol.udp.served", UNRELATED},
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=RESTART,
+    regressions={"R009"},
+)
+
 MASQUERADE_BIT_CHANGES = case(
     "restart.masquerade-bit-changes",
     "Started with another masqueradeBit, the proxy rewrites by that one, and the old one is a process's own.",
@@ -402,5 +422,6 @@ CASES: tuple[Case, ...] = (
     NEW_ADDRESS_SERVES_AFTER_IT,
     SLICES_COME_LATE,
     AFFINITY_STAYS,
+    OTHERS_KEEP_THEIR_ENTRIES,
     MASQUERADE_BIT_CHANGES,
 )

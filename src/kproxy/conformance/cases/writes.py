@@ -36,6 +36,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
+from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import WRITES
 from kproxy.net import Family, Protocol
 
@@ -51,6 +52,8 @@ GONE = {
     "traffic.not-for-a-service.untouched",
     "change.service-deleted.not-served",
 }
+
+DELETED_TOO = (CAUGHT_UP, changes.SERVICE_DELETED)
 
 WEB = service("web", "a1", type=Type.NODE_PORT)
 MOVED = WEB.but(backends=(Backend(on="b1"), Backend(on="b3")))
@@ -92,8 +95,8 @@ CATCHES_UP = case(
     ),
     Probe(sender=pod("a2"), to=NEW.cluster_ip, expect=delivered_to("b2"), clauses=(CAUGHT_UP,)),
     Probe(sender=client("a"), to=NEW.node_port("a"), expect=_on("b2"), clauses=(CAUGHT_UP,)),
-    Probe(sender=pod("a2"), to=OLD.cluster_ip, expect=NOT_SERVED, clauses=(CAUGHT_UP,)),
-    Probe(sender=client("a"), to=OLD.node_port("a"), expect=UNTOUCHED, clauses=(CAUGHT_UP,)),
+    Probe(sender=pod("a2"), to=OLD.cluster_ip, expect=NOT_SERVED, clauses=DELETED_TOO),
+    Probe(sender=client("a"), to=OLD.node_port("a"), expect=UNTOUCHED, clauses=DELETED_TOO),
     clauses=POD_CLAUSES
     | NODE_PORT_CLAUSES
     | GONE

@@ -15,6 +15,7 @@ from pathlib import Path
 from kproxy.conformance.bind import FIRST_HEALTH_PORT, LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.case import (
     Act,
+    Bystanders,
     Case,
     CheckHealth,
     FailWrites,
@@ -35,6 +36,7 @@ from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.testbeds import byhand
 from kproxy.conformance.testbeds.asking import PATIENCE, QUIET, Asking
 from kproxy.conformance.testbeds.barrier import Place
+from kproxy.conformance.testbeds.bystanders import Entries
 from kproxy.conformance.testbeds.evidence.decided import decided
 from kproxy.conformance.testbeds.evidence.keeper import Keeper
 from kproxy.conformance.testbeds.ground import LabGround, own
@@ -160,6 +162,7 @@ class NetnsTestbed(Asking):
         self._ground = LabGround(lab)
         super().__init__(self._ground, *((SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)))
         self._keeper = Keeper(lab, proxies)
+        self._entries = Entries(lab.network)
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
 
@@ -276,6 +279,10 @@ class NetnsTestbed(Asking):
     async def read_sysctl(self, node: str, name: str) -> str:
         """The value of a setting below ``net`` in a node's network namespace."""
         return self.lab.network[node].read(f"/proc/sys/net/{name}").strip()
+
+    async def watch_entries(self, instance: Instance, step: Bystanders) -> Observation:
+        """Whether connection tracking entries of others are what they were."""
+        return await self._entries.observe(instance, step)
 
     async def act(self, instance: Instance, act: Act) -> None:
         """Let something happen that is not judged."""

@@ -12,6 +12,7 @@ from kproxy.conformance.bind import instances
 from kproxy.conformance.case import (
     DEFAULT,
     AddServiceCidr,
+    Bystanders,
     Case,
     FailWrites,
     GainAddress,
@@ -46,6 +47,7 @@ _STEPS: dict[type[Step], str] = {
     AddServiceCidr: "the cluster's ServiceCIDRs are not ours to change",
     GainAddress: "the addresses of the cluster's nodes are not ours to change",
     ReadSysctl: "the settings of the cluster's kernels are the cluster's",
+    Bystanders: "the connection tracking of the cluster's nodes is the cluster's",
     Ping: "nobody of ours answers pings beyond a cluster's nodes",
     OutOfWindow: "segments out of window are made in a lab only",
 }

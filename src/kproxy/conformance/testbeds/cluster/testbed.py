@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
-from kproxy.conformance.case import Case, CheckHealth, Hold, Ping, Probe, Profile, Use
+from kproxy.conformance.case import Bystanders, Case, CheckHealth, Hold, Ping, Probe, Profile, Use
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import Broken, Observation, Testbed
@@ -297,6 +297,10 @@ class ClusterTestbed(Asking):
     async def read_sysctl(self, node: str, name: str) -> str:
         """Not to be asked for: `lacks` says so."""
         raise Broken(f"the cluster's kernels are not asked for {name} of node {node}")
+
+    async def watch_entries(self, instance: Instance, step: Bystanders) -> Observation:
+        """Not to be asked for: `lacks` says so."""
+        raise Broken(f"{instance.name}: the connection tracking of node {step.node} is the cluster's")
 
     # ------------------------------------------------------------------ evidence
 

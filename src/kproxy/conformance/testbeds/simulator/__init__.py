@@ -18,6 +18,7 @@ from kproxy import api
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
     Act,
+    Bystanders,
     Case,
     CheckHealth,
     CheckProxy,
@@ -80,6 +81,7 @@ NEEDS_KERNEL = {
     CheckHealth: "asks a process",
     CheckProxy: "asks a process",
     ReadSysctl: "needs a kernel",
+    Bystanders: "needs a kernel",
     OutOfWindow: "needs a kernel's conntrack",
     Deafen: "needs an endpoint that can refuse",
     Wait: "needs time",
@@ -199,6 +201,10 @@ class Simulator:
         raise Broken("the simulator has no processes")
 
     async def read_sysctl(self, node: str, name: str) -> str:
+        """Not here: see `lacks`."""
+        raise Broken("the simulator has no kernel")
+
+    async def watch_entries(self, instance: Instance, step: Bystanders) -> Observation:
         """Not here: see `lacks`."""
         raise Broken("the simulator has no kernel")
 

@@ -1,0 +1,89 @@
+"""Cases on connection tracking entries that are none of the proxy's: each is the same one after every change.
+
+Only values; the vocabulary is `kproxy.conformance.case`.  Changes of all cases of the lab count, not only these.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    MASQUERADED,
+    REJECTED,
+    UNTOUCHED,
+    Apply,
+    Bystanders,
+    Case,
+    Delete,
+    Feature,
+    Hold,
+    Port,
+    Probe,
+    Type,
+    Use,
+    case,
+    client,
+    delivered_to,
+    pod,
+    service,
+)
+from kproxy.conformance.cases import changes
+from kproxy.net import Protocol
+
+UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
+POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+DATAGRAMS = {"protocol.udp.served"}
+MOVES = "conntrack.udp.moves-off-removed-endpoint"
+UNRELATED = "conntrack.unrelated.untouched"
+
+DNS = service("dns", "a1", ports=UDP_PORT)
+MOVED = service("dns", "b1", ports=UDP_PORT)
+ON_A = delivered_to("a1", source=MASQUERADED)
+ON_B = delivered_to("b1", source=MASQUERADED)
+
+EXPOSED_DNS = DNS.but(name="exposed", type=Type.NODE_PORT)
+NEXT_DOOR = service("next-door", "a1", ports=UDP_PORT)
+
+OTHERS_KEEP_THEIR_ENTRIES = case(
+    "conntrack.others-keep-their-entries",
+    "Entries of other traffic are the same ones after every change: of a CNI's host port that leads to an endpoint, of "
+    "datagrams to a Service's port number elsewhere, of another Service at that endpoint, of TCP.",
+    Apply(EXPOSED_DNS, NEXT_DOOR),
+    Hold(flow="own", sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("a1")),
+    Bystanders(node="a", near=EXPOSED_DNS, beside=NEXT_DOOR, on="a1", clauses=(UNRELATED,)),
+    Apply(EXPOSED_DNS.but(backends=MOVED.backends)),
+    Use(flow="own", expect=delivered_to("b1"), clauses=(MOVES,)),
+    Apply(EXPOSED_DNS.but(backends=())),
+    Probe(sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=REJECTED),
+    Delete(EXPOSED_DNS),
+    Probe(sender=pod("a2"), to=NEXT_DOOR.cluster_ip, expect=delivered_to("a1")),
+    clauses=POD_CLAUSES | DATAGRAMS | {"endpoints.none.rejected", MOVES, UNRELATED},
+    features={Feature.NODE_PORT},
+    regressions={"R009"},
+)
+
+NUMBERED = DNS.but(name="numbered", type=Type.NODE_PORT)
+
+NODE_PORT_NUMBERS_ELSEWHERE = case(
+    "conntrack.node-port-numbers-elsewhere-stay",
+    "Entries of datagrams to another machine's port that has the number of a node port are the same after every change.",
+    Apply(NUMBERED),
+    Hold(flow="own", sender=client("a"), to=NUMBERED.node_port("a"), expect=ON_A),
+    Bystanders(node="a", near=NUMBERED, beside=NUMBERED, on="a1", at_node_port=True, clauses=(UNRELATED,)),
+    Apply(NUMBERED.but(backends=MOVED.backends)),
+    Use(flow="own", expect=ON_B, clauses=(MOVES,)),
+    Delete(NUMBERED),
+    Probe(
+        sender=client("a"), to=NUMBERED.node_port("a"), expect=UNTOUCHED, clauses=(changes.SERVICE_DELETED,)
+    ),
+    clauses=DATAGRAMS
+    | {
+        "node-port.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        "traffic.not-for-a-service.untouched",
+        "change.service-deleted.not-served",
+        MOVES,
+        UNRELATED,
+    },
+    features={Feature.NODE_PORT},
+)
+
+CASES: tuple[Case, ...] = (OTHERS_KEEP_THEIR_ENTRIES, NODE_PORT_NUMBERS_ELSEWHERE)
