@@ -10,6 +10,7 @@ COMMAND = "python -m docs.generate"
 LABELS = (
     (r"github\.com/kubernetes/kubernetes/issues/(\d+)", r"issue \1"),
     (r"github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)", r"\1 \2"),
+    (r"github\.com/kubernetes/community/blob/[^/]+/sig-scalability/slos/(\w+)\.md", r"SLO: \1"),
     (r"github\.com/torvalds/linux/blob/[^/]+/(.*)", r"Linux, \1"),
     (r"github\.com/kubernetes/enhancements/.*/0*(\d+)-[^/]+", r"KEP-\1"),
     (r"github\.com/kubernetes/kubernetes/blob/[^/]+/test/e2e/network/(\w+)\.go", r"e2e: \1"),

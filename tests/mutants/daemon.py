@@ -251,6 +251,12 @@ CHANGES = (
         clauses="change.port-removed.not-served",
     ),
     needing_kernel(
+        "changes.late",
+        "A change waits for ten seconds, as for a resync.",
+        Patch("kproxy.server.serve:Pace", lambda pace: lambda **fields: pace(**{**fields, "shortest": 10.0})),
+        clauses="change.in-effect-soon",
+    ),
+    needing_kernel(
         "changes.zone-unnoticed",
         "The zone that the node had at first counts for ever.",
         Patch("kproxy.server.serve:settings_for", _first_zone),

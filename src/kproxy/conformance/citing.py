@@ -14,6 +14,7 @@ from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
     Bystanders,
     CheckHealth,
+    CheckLatency,
     CheckProxy,
     Hold,
     Ping,
@@ -28,7 +29,19 @@ from kproxy.spec.clauses import CLAUSES, SOURCE_CLAUSES, SOURCE_ONLY_CLAUSES, Le
 from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import ClauseId
 
-Judged = Probe | Steady | Ping | Hold | Use | Reopen | CheckHealth | CheckProxy | ReadSysctl | Bystanders
+Judged = (
+    Probe
+    | Steady
+    | Ping
+    | Hold
+    | Use
+    | Reopen
+    | CheckHealth
+    | CheckProxy
+    | ReadSysctl
+    | Bystanders
+    | CheckLatency
+)
 """Steps that a finding may be of."""
 
 

@@ -77,7 +77,8 @@ def run(options: RunOptions, cases: Sequence[Case], guests: int, tell: Tell) -> 
             if not isinstance(end, boot.GuestDied)
         ]
         lost = broken(parts, ends)
-        return together([*reports, replace(reports[0], results=lost)], cases, begun, len(parts))
+        dead = replace(reports[0], results=lost, convergence=())
+        return together([*reports, dead], cases, begun, len(parts))
     except LabError as reason:
         raise NoKernel(str(reason)) from reason
     except part.NoReport as nothing:
@@ -110,4 +111,10 @@ def together(parts: Sequence[Report], cases: Sequence[Case], begun: float, guest
     results = {entry.case.id: entry for part in parts for entry in part.results}
     environment: Mapping[str, str] = {**parts[0].environment, "guests": str(guests)}
     ordered = tuple(results[case.id] for case in cases)
-    return replace(parts[0], environment=environment, results=ordered, seconds=time.monotonic() - begun)
+    return replace(
+        parts[0],
+        environment=environment,
+        results=ordered,
+        seconds=time.monotonic() - begun,
+        convergence=tuple(applied for part in parts for applied in part.convergence),
+    )

@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kproxy.conformance import convergence
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
     Bystanders,
     CheckHealth,
+    CheckLatency,
     CheckProxy,
     Hold,
     Lawful,
@@ -31,7 +33,8 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.chance import FALSE_ALARM, chi_square, tail
 from kproxy.conformance.citing import Judged, Respect, cited
-from kproxy.conformance.testbed import Observation, Testbed
+from kproxy.conformance.convergence import Applied
+from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.wording import demands, describe, describe_lawful
 from kproxy.conformance.world import World
 from kproxy.lab.observation import Socket
@@ -118,12 +121,22 @@ def judge(testbed: Testbed, progress: Progress, number: int, step: Step, seen: S
             judge_outcomes(progress, number, step, step.expect, seen)
         case Ping() | Steady():
             judge_outcomes(progress, number, step, step.expect, seen)
+        case CheckLatency() if not convergence.in_time(applied(testbed, progress)):
+            _find(progress, number, step, Difference(Respect.OUTCOME, convergence.lawful(), seen[0].text))
         case CheckHealth() | CheckProxy() | ReadSysctl() | Bystanders() if seen[0].text != (
             lawful := demands(step)
         ):
             _find(progress, number, step, Difference(Respect.OUTCOME, lawful, seen[0].text))
         case _:
             pass
+
+
+def applied(testbed: Testbed, progress: Progress) -> Sequence[Applied]:
+    """What the lab has measured in the instance's family.  Raises `Broken` when that is nothing."""
+    found = [one for one in testbed.convergence() if one.family is progress.instance.family]
+    if not any(one.alone for one in found):
+        raise Broken("no change that came alone was timed")
+    return found
 
 
 def _judge_probe(

@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kproxy.conformance import steady
+from kproxy.conformance import convergence, steady
 from kproxy.conformance.again import Again
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
     Bystanders,
     CheckHealth,
+    CheckLatency,
     CheckProxy,
     Deafen,
     Hold,
@@ -33,7 +34,7 @@ from kproxy.conformance.case import (
     Wait,
 )
 from kproxy.conformance.chance import coverage_sample, even_sample
-from kproxy.conformance.judging import Observed, Progress, gists, judge, judge_outcomes
+from kproxy.conformance.judging import Observed, Progress, applied, gists, judge, judge_outcomes
 from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.wording import demands, describe
 from kproxy.conformance.world import Change, World
@@ -180,7 +181,7 @@ async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence
             return [await testbed.check_health(progress.instance, step)]
         case Reopen():
             return [await testbed.reopen(progress.instance, step)]
-        case ReadSysctl() | Bystanders():
+        case ReadSysctl() | Bystanders() | CheckLatency():
             return [await _observe_node(testbed, progress, step)]
         case Wait(seconds=seconds):
             await asyncio.sleep(seconds)
@@ -191,10 +192,16 @@ async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence
     return []
 
 
-async def _observe_node(testbed: Testbed, progress: Progress, step: ReadSysctl | Bystanders) -> Observation:
-    if isinstance(step, Bystanders):
-        return await testbed.watch_entries(progress.instance, step)
-    return Observation(frozenset(), await testbed.read_sysctl(step.node, step.name))
+async def _observe_node(
+    testbed: Testbed, progress: Progress, step: ReadSysctl | CheckLatency | Bystanders
+) -> Observation:
+    match step:
+        case Bystanders():
+            return await testbed.watch_entries(progress.instance, step)
+        case CheckLatency():
+            return Observation(frozenset(), convergence.describe(applied(testbed, progress)))
+        case ReadSysctl():
+            return Observation(frozenset(), await testbed.read_sysctl(step.node, step.name))
 
 
 def _note(

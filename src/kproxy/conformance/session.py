@@ -17,6 +17,7 @@ from pathlib import Path
 
 from kproxy.conformance.bind import Instance, instances
 from kproxy.conformance.case import Case, Profile
+from kproxy.conformance.convergence import Applied
 from kproxy.conformance.judging import Progress
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.run import run
@@ -57,6 +58,8 @@ class Entrance:
     served: bool = False
     unserved: dict[str, str] = field(default_factory=dict)
     """Why, by the names of the profiles."""
+    applied: list[Applied] = field(default_factory=list)
+    """How long changes have taken in the labs that came to their end."""
 
     @property
     def closed(self) -> str:
@@ -93,6 +96,7 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
         results=tuple(results[case.id] for case in session.cases),
         seconds=time.monotonic() - started,
         again=session.again,
+        convergence=tuple(entrance.applied),
     )
 
 
@@ -156,6 +160,7 @@ async def _profile(
                 progress = await run(
                     testbed, able, lambda text: tick(f"{profile.name}: {text}"), again=session.ask_again
                 )
+                entrance.applied += testbed.convergence()
                 folders = await _keep_evidence(session, testbed, progress, tick)
             entrance.served = True
         except SubjectFailed as reason:

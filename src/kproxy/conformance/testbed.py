@@ -26,6 +26,7 @@ from kproxy.conformance.case import (
     Told,
     Use,
 )
+from kproxy.conformance.convergence import Applied
 from kproxy.conformance.world import Change
 from kproxy.net import Address
 from kproxy.spec.outcome import Outcome
@@ -89,6 +90,9 @@ class Testbed(Interface):
 
         Raises `SubjectFailed` when it never does, `Broken` when what it serves could not be observed either way.
         """
+
+    def convergence(self) -> Sequence[Applied]:
+        """How long the changes have taken that were waited for up to now; none where time does not pass."""
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Send ``count`` new connections."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kproxy.conformance import convergence
 from kproxy.conformance.case import (
     Act,
     AddServiceCidr,
@@ -11,6 +12,7 @@ from kproxy.conformance.case import (
     Backend,
     Bystanders,
     CheckHealth,
+    CheckLatency,
     CheckProxy,
     Checkup,
     Deafen,
@@ -56,7 +58,7 @@ def describe(step: Step) -> str:
             return f"open flow {flow!r}: {sender} -> {describe_target(to)}"
         case Reopen(flow=flow):
             return f"open flow {flow!r} again from the same port"
-        case ReadSysctl() | Bystanders():
+        case ReadSysctl() | Bystanders() | CheckLatency():
             return _describe_setting(step)
         case CheckHealth() | CheckProxy():
             return _describe_checkup(step)
@@ -69,10 +71,14 @@ def describe(step: Step) -> str:
             return _describe_event(step)
 
 
-def _describe_setting(step: ReadSysctl | Bystanders) -> str:
-    if isinstance(step, ReadSysctl):
-        return f"node {step.node}: sysctl {step.name}"
-    return f"node {step.node}: connection tracking entries of others beside those of {step.near.name}"
+def _describe_setting(step: ReadSysctl | Bystanders | CheckLatency) -> str:
+    match step:
+        case CheckLatency():
+            return "how long changes that come alone have taken in this lab"
+        case ReadSysctl():
+            return f"node {step.node}: sysctl {step.name}"
+        case Bystanders():
+            return f"node {step.node}: connection tracking entries of others beside those of {step.near.name}"
 
 
 def _describe_checkup(step: Checkup) -> str:
@@ -176,6 +182,8 @@ def demands(step: Step) -> str:
             return health_in_words(count, told)
         case CheckProxy(expect=status):
             return describe_status(status)
+        case CheckLatency():
+            return convergence.lawful()
         case ReadSysctl(expect=expect):
             return expect
         case Bystanders():

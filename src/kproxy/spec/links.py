@@ -28,6 +28,12 @@ LABELS = f"{_DOCS}/reference/labels-annotations-taints/"
 LABEL_PROXY_NAME = f"{LABELS}#servicekubernetesioservice-proxy-name"
 LABEL_HEADLESS = f"{LABELS}#servicekubernetesioheadless"
 VIRTUAL_IPS = f"{_DOCS}/reference/networking/virtual-ips/"
+MIN_SYNC_PERIOD = f"{VIRTUAL_IPS}#minsyncperiod"
+SYNC_PERIOD = f"{VIRTUAL_IPS}#syncperiod"
+PROGRAMMING_LATENCY = (
+    "https://github.com/kubernetes/community/blob/main/sig-scalability/slos/network_programming_latency.md"
+)
+PROGRAMMING_LATENCY_TESTED = "https://github.com/kubernetes/perf-tests/issues/2407"
 TRAFFIC_POLICIES = f"{VIRTUAL_IPS}#traffic-policies"
 INTERNAL_POLICY = f"{VIRTUAL_IPS}#internal-traffic-policy"
 EXTERNAL_POLICY = f"{VIRTUAL_IPS}#external-traffic-policy"

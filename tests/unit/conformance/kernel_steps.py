@@ -6,6 +6,7 @@ from kproxy.conformance.case import (
     Bystanders,
     Case,
     CheckHealth,
+    CheckLatency,
     CheckProxy,
     Deafen,
     FailWrites,
@@ -26,7 +27,7 @@ from kproxy.conformance.case import (
 
 NEEDS_KERNEL = {
     *(Hold, Use, Reopen, Ping, CheckHealth, CheckProxy, ReadSysctl, Deafen, OutOfWindow, Wait, Restart),
-    *(Steady, FailWrites, MendWrites, Unheard, Bystanders),
+    *(Steady, FailWrites, MendWrites, Unheard, Bystanders, CheckLatency),
 }
 
 

@@ -28,6 +28,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
+from kproxy.conformance.convergence import Applied
 from kproxy.conformance.judging import Finding, Progress
 from kproxy.conformance.reports.results import Report
 from kproxy.conformance.run import run
@@ -93,6 +94,7 @@ class Scripted:
         self.log: list[str] = []
         self.entries: list[str] = []
         self.counts: list[int] = []
+        self.applied: Sequence[Applied] = ()
 
     def lacks(self, case: Case) -> str | None:
         return self.lacking.get(case.id)
@@ -102,6 +104,9 @@ class Scripted:
 
     async def settle(self) -> None:
         self.log.append("settle")
+
+    def convergence(self) -> Sequence[Applied]:
+        return self.applied
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         self.log.append("probe")

@@ -7,11 +7,20 @@ from collections.abc import Sequence
 
 import pytest
 
+from kproxy.conformance.convergence import Kind
+from kproxy.conformance.documents import Document
 from kproxy.conformance.testbed import Broken, NeverServed, SubjectFailed
 from kproxy.conformance.testbeds.barrier import Place
-from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
+from kproxy.conformance.testbeds.sentinel import (
+    MOVED,
+    MOVED_PORT,
+    NAMESPACE,
+    SENTINEL_POD,
+    SENTINEL_PORT,
+    Sentinel,
+)
 from kproxy.conformance.testbeds.settling import Settling
-from kproxy.conformance.world import Change, Put, Remove
+from kproxy.conformance.world import Change, Key, Put, Remove, key_of
 from kproxy.lab import topology
 from kproxy.lab.observation import Answered, Observation, ProbeRequest, Silent, Socket
 from kproxy.net import Family
@@ -26,9 +35,15 @@ class Subject:
         self.working = {"a", "b"}
         self.reached = {"a", "b"}
         self.who = SENTINEL_POD
+        self.objects: dict[Key, Document] = {}
 
     async def write(self, changes: Sequence[Change]) -> None:
         self.written += changes
+        for change in changes:
+            if isinstance(change, Put):
+                self.objects[key_of(change.document)] = change.document
+            elif isinstance(change, Remove):
+                del self.objects[change.key]
 
     async def ask(self, request: ProbeRequest) -> Observation:
         directly = request.port == SENTINEL_PORT
@@ -37,12 +52,21 @@ class Subject:
         if request.sender not in (self.reached if directly else self.working):
             return Silent()
         somewhere = Socket(topology.POD_ADDRESS["a1"][Family.IPV4], 1)
-        return Answered(
-            who=SENTINEL_POD if directly else self.who, at=somewhere, peer=somewhere, own=somewhere
-        )
+        who = {SENTINEL_PORT: self.who, MOVED_PORT: MOVED}.get(self.target(request) or 0, "somebody beyond")
+        return Answered(who=SENTINEL_POD if directly else who, at=somewhere, peer=somewhere, own=somewhere)
 
     def settling(self, families: Sequence[Family] = tuple(Family)) -> Settling:
         return Settling(self.write, self.ask, told, 0.05, families)
+
+    def target(self, request: ProbeRequest) -> int | None:
+        """Where a Service leads that the request is for; None: there is none."""
+        for kind, _, name in self.objects:
+            if kind == "Service":
+                spec = self.objects[kind, NAMESPACE, name]["spec"]
+                at = {(address, spec["ports"][0]["port"]) for address in spec["clusterIPs"]}
+                if (str(request.destination), request.port) in at:
+                    return int(spec["ports"][0]["targetPort"])
+        return None
 
 
 def told(waiting: Sequence[Place], seconds: float) -> str:
@@ -148,3 +172,38 @@ def test_who_does_not_catch_up_by_itself_is_left_to_the_questions() -> None:
     assert len(subject.written) == written, "a new sentinel would make it write"
     subject.working = {"a", "b"}
     settle(settling)
+
+
+def test_the_second_change_is_another_one_each_time_and_comes_alone() -> None:
+    subject = Subject()
+    settling = Settling(subject.write, subject.ask, told, 5, [Family.IPV4], varied=True)
+    for _ in range(5):
+        settle(settling)
+    places = len(topology.NODES)
+    assert [one.kind for one in settling.applied[::places]] == [
+        Kind.MOVED,
+        *(Kind.TOGETHER, Kind.CREATED, Kind.DELETED),
+        *(Kind.TOGETHER, Kind.PORT),
+        *(Kind.TOGETHER, Kind.CREATED),
+        *(Kind.TOGETHER, Kind.MOVED),
+    ]
+    assert {one.node for one in settling.applied} == set(topology.NODES)
+    assert len({name for _, _, name in subject.objects}) == 2, "a Service and its slice: the others are gone"
+
+
+def test_a_node_that_is_late_has_its_own_time() -> None:
+    subject = Subject()
+    settling = Settling(subject.write, subject.ask, told, 5, [Family.IPV4])
+    settle(settling)
+    ask, late = subject.ask, iter(range(5))
+
+    async def slowly(request: ProbeRequest) -> Observation:
+        if request.sender == "b" and next(late, None) is not None:
+            await asyncio.sleep(0.005)
+            return Silent()
+        return await ask(request)
+
+    settling._ask = slowly
+    settle(settling)
+    times = {one.node: one.seconds for one in settling.applied if one.kind is Kind.TOGETHER}
+    assert times["a"] < times["b"] >= 0.025

@@ -133,6 +133,13 @@ class CheckProxy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckLatency:
+    """How long the lab's own changes have taken up to now, those that came alone: see `kproxy.conformance.convergence`."""
+
+    clauses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSysctl:
     """A setting of a node's network, below ``net`` (``netfilter/nf_conntrack_tcp_be_liberal``)."""
 
@@ -340,4 +347,7 @@ Mutation = (
 Act = Deafen | OutOfWindow
 """What happens between questions and is not judged."""
 
-Step = Mutation | Probe | Steady | Ping | Checkup | ReadSysctl | Bystanders | Hold | Use | Reopen | Act | Wait
+Reading = Checkup | ReadSysctl | CheckLatency | Bystanders
+"""Questions that are answered by a text."""
+
+Step = Mutation | Probe | Steady | Ping | Reading | Hold | Use | Reopen | Act | Wait

@@ -62,7 +62,7 @@ class _Recorder:
         self.hold, self.use, self.reopen = testbed.hold, testbed.use, testbed.reopen
         self.ping, self.check_health = testbed.ping, testbed.check_health
         self.read_sysctl, self.act = testbed.read_sysctl, testbed.act
-        self.watch_entries = testbed.watch_entries
+        self.watch_entries, self.convergence = testbed.watch_entries, testbed.convergence
         self.ask_again = testbed.ask_again
         self.evidence = testbed.evidence
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from kproxy.conformance.convergence import ALONE, BOUND, by_kind
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 
 COLOURS = {
@@ -142,7 +143,17 @@ def _evidence_and_again(entry: CaseResult, report: Report) -> Iterator[str]:
 
 def summary(report: Report) -> str:
     """One line: how many of each result, and how long it took."""
-    return f"\n{report.subject} ({report.mode}): {len(report.results)} cases: {counts(report)}"
+    return (
+        f"\n{report.subject} ({report.mode}): {len(report.results)} cases: {counts(report)}{changes(report)}"
+    )
+
+
+def changes(report: Report, indent: str = "") -> str:
+    """A line on how long changes took, where that was measured."""
+    measured = by_kind(report.convergence)
+    if not (alone := measured.get(ALONE)):
+        return ""
+    return f"\n{indent}changes that came alone were in effect after: {alone} (99 of 100 within {BOUND:g} s)"
 
 
 def counts(report: Report) -> str:

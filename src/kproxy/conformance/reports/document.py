@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from kproxy.conformance.case import Case
+from kproxy.conformance.convergence import BOUND, Applied, by_kind
 from kproxy.conformance.judging import Finding, Observed
 from kproxy.conformance.reports.results import CaseResult, Outcome, Report
 from kproxy.conformance.wording import demands, describe
@@ -60,7 +61,26 @@ def _run(report: Report) -> Json:
         "environment": dict(report.environment),
         "seconds": round(report.seconds, 3),
         "again": report.again,
+        **({"convergence": _convergence(report.convergence)} if report.convergence else {}),
         "results": [_result(entry) for entry in report.results],
+    }
+
+
+def _convergence(applied: Sequence[Applied]) -> Json:
+    return {
+        "bound": BOUND,
+        "slowness": round(max(one.slowness for one in applied), 1),
+        "changes": [
+            {
+                "what": what,
+                "number": found.number,
+                "min": round(found.least, 3),
+                "median": round(found.median, 3),
+                "p99": round(found.p99, 3),
+                "max": round(found.most, 3),
+            }
+            for what, found in by_kind(applied).items()
+        ],
     }
 
 

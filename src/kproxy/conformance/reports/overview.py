@@ -16,6 +16,7 @@ from kproxy.conformance.reports.console import (
     VERDICT_WIDTH,
     by_group,
     case_name,
+    changes,
     counts,
     passed,
     show_details,
@@ -98,7 +99,7 @@ def _sum(outcome: Outcome) -> str:
     environment = outcome.report.environment
     where = " ".join(environment.get(key, "") for key in ("kernel-choice", "kernel")).strip()
     time = " in virtual time" if environment.get("time") == "virtual" else ""
-    return counts(outcome.report) + (f" on {where}{time}" if where else "")
+    return counts(outcome.report) + (f" on {where}{time}" if where else "") + changes(outcome.report, "  ")
 
 
 def _all(outcomes: Sequence[Outcome]) -> str:

@@ -71,6 +71,30 @@ class ResultRead(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()
 
 
+class TimesRead(msgspec.Struct, frozen=True):
+    """How long changes of a kind took, in seconds."""
+
+    what: str
+    number: int
+    min: float
+    median: float
+    p99: float
+    max: float
+
+    def __str__(self) -> str:
+        """For people."""
+        numbers = f"min {self.min:.2f}, median {self.median:.2f}, p99 {self.p99:.2f}, max {self.max:.2f} s"
+        return f"{self.what}: {numbers} of {self.number}"
+
+
+class ConvergenceRead(msgspec.Struct, frozen=True):
+    """How long changes took; ``bound``: what 99 of 100 that came alone may take."""
+
+    bound: float
+    changes: tuple[TimesRead, ...]
+    slowness: float = 1.0
+
+
 class RunRead(msgspec.Struct, frozen=True):
     """One subject in one mode."""
 
@@ -81,6 +105,7 @@ class RunRead(msgspec.Struct, frozen=True):
     results: tuple[ResultRead, ...]
     again: str = ""
     name: str = ""
+    convergence: ConvergenceRead | None = None
 
 
 class DocumentRead(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kproxy.conformance.case import Case
+from kproxy.conformance.convergence import Applied
 from kproxy.conformance.judging import Finding, Observed
 
 LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
@@ -56,6 +57,8 @@ class Report:
     results: tuple[CaseResult, ...]
     seconds: float
     again: str = "kproxy conformance run"
+    convergence: tuple[Applied, ...] = ()
+    """How long changes took, over all labs."""
 
     @property
     def exit_code(self) -> int:

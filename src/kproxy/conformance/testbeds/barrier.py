@@ -33,16 +33,25 @@ async def served(
     check: Callable[[], None],
     overdue: Callable[[Sequence[Place]], str],
     seconds: float,
+    seen: Callable[[Place], None] = lambda _: None,
 ) -> None:
     """Ask the places that do not serve yet until none is left; ``check`` finds a proxy that has ended.
+
+    ``seen`` is called with each as soon as it serves.
 
     Raises `Overdue` with what ``overdue`` says of those left after ``seconds``, and what ``check`` raises.
     """
     deadline = time.monotonic() + seconds
     waiting = set(places)
+
+    async def serves(place: Place) -> bool:
+        if answer := await ask(*place):
+            seen(place)
+        return answer
+
     while waiting:
         asked = sorted(waiting, key=str)
-        answers = await asyncio.gather(*(ask(*place) for place in asked))
+        answers = await asyncio.gather(*map(serves, asked))
         waiting -= {place for place, serves in zip(asked, answers, strict=True) if serves}
         check()
         if waiting and time.monotonic() > deadline:

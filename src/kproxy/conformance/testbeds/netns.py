@@ -29,6 +29,7 @@ from kproxy.conformance.case import (
     Unheard,
     Use,
 )
+from kproxy.conformance.convergence import Applied
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
@@ -44,7 +45,7 @@ from kproxy.conformance.testbeds.listeners import listeners
 from kproxy.conformance.testbeds.objections import KINDS, objections
 from kproxy.conformance.testbeds.proxies import Proxies, Served
 from kproxy.conformance.testbeds.reading import HOST
-from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT
+from kproxy.conformance.testbeds.sentinel import MOVED, MOVED_PORT, SENTINEL_POD, SENTINEL_PORT
 from kproxy.conformance.testbeds.settling import Settling
 from kproxy.conformance.testbeds.unheard import together, unheard, without_slices
 from kproxy.conformance.wording import describe
@@ -158,7 +159,7 @@ class NetnsTestbed(Asking):
         self.lab, self.server, self.proxies = lab, server, proxies
         slow = kernel_here() in {KernelName.UML, KernelName.VM}
         seconds = barrier or (SLOW_BARRIER if slow else BARRIER)
-        self._settling = Settling(self.change, self.lab.probe, self._overdue, seconds)
+        self._settling = Settling(self.change, self.lab.probe, self._overdue, seconds, varied=True)
         self._ground = LabGround(lab)
         super().__init__(self._ground, *((SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)))
         self._keeper = Keeper(lab, proxies)
@@ -184,7 +185,8 @@ class NetnsTestbed(Asking):
                 self.lab.servers.serve(
                     self.lab.network[node], LOOPBACK_DAEMON_PORT, protocol, HOST + node, everywhere
                 )
-        self.lab.servers.serve(self.lab.network[SENTINEL_POD], SENTINEL_PORT, Protocol.TCP, SENTINEL_POD)
+        for port, who in ((SENTINEL_PORT, SENTINEL_POD), (MOVED_PORT, MOVED)):
+            self.lab.servers.serve(self.lab.network[SENTINEL_POD], port, Protocol.TCP, who)
         able = [instance for instance in instances if self.lacks(instance.case) is None]
         for where, port, protocol, who in dict.fromkeys(listeners(able)):
             self.lab.servers.serve(self.lab.network[where], port, protocol, who)
@@ -256,6 +258,10 @@ class NetnsTestbed(Asking):
         """Return when both proxies have finished applying all that was written; raises as `Settling.settle`."""
         await self._settling.settle(self.proxies.check)
         self.proxies.settled()
+
+    def convergence(self) -> Sequence[Applied]:
+        """How long changes have taken up to now."""
+        return tuple(self._settling.applied)
 
     def _overdue(self, waiting: Sequence[Place], seconds: float) -> str:
         missing = ", ".join(f"node {node} {family.value}" for node, family in waiting)

@@ -11,6 +11,8 @@ from kproxy.net import Address, Family
 
 SENTINEL_POD = "a3"
 SENTINEL_PORT = 9999
+MOVED_PORT, MOVED = 9998, f"{SENTINEL_POD}, the sentinels' other port"
+"""Where its endpoint moves to, and who answers there."""
 NAMESPACE = "kproxy-lab"
 FIRST_OFFSET, ADDRESSES = 512, 256
 
@@ -22,6 +24,7 @@ class Sentinel:
     number: int
     port: int = 80
     families: tuple[Family, ...] = tuple(Family)
+    target: int = SENTINEL_PORT
 
     @property
     def name(self) -> str:
@@ -56,7 +59,7 @@ class Sentinel:
                 "ipFamilyPolicy": "RequireDualStack" if len(self.families) > 1 else "SingleStack",
                 "internalTrafficPolicy": "Cluster",
                 "sessionAffinity": "None",
-                "ports": [{"protocol": "TCP", "port": self.port, "targetPort": SENTINEL_PORT}],
+                "ports": [{"protocol": "TCP", "port": self.port, "targetPort": self.target}],
             },
         }
 
@@ -77,5 +80,5 @@ class Sentinel:
                     "nodeName": topology.HOSTNAMES[topology.node_of(SENTINEL_POD)],
                 }
             ],
-            "ports": [{"name": "", "protocol": "TCP", "port": SENTINEL_PORT}],
+            "ports": [{"name": "", "protocol": "TCP", "port": self.target}],
         }

@@ -1,29 +1,37 @@
 """Waiting until a subject has applied all that was written: a sentinel Service that answers on both nodes.
 
-Proxies apply changes in order, so what came before a sentinel is applied when it answers.  A second one then proves
-that the sync which served the first has ended, clean-up included (a proxy's syncs do not overlap).
+Proxies apply changes in order, so what came before a sentinel is applied when it answers.  A second change then proves
+that the sync which served the first has ended, clean-up included (a proxy's syncs do not overlap).  It comes alone, so the time
+it takes is that of one change: see `kproxy.conformance.convergence`.
 """
 
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
+from kproxy.conformance.convergence import Applied, Kind
 from kproxy.conformance.testbed import Broken, NeverServed, SubjectFailed
 from kproxy.conformance.testbeds.barrier import Overdue, Place, served
-from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT, Sentinel
+from kproxy.conformance.testbeds.lag import lag
+from kproxy.conformance.testbeds.sentinel import MOVED, MOVED_PORT, SENTINEL_POD, SENTINEL_PORT, Sentinel
 from kproxy.conformance.world import Change, Put, Remove
 from kproxy.lab import topology
 from kproxy.lab.observation import Answered, Observation, ProbeRequest
 from kproxy.net import Family
 
-_PATIENCE = 0.3
+_FIRST_PATIENCE, _PATIENCE = 0.03, 0.3
 _DIRECT = 5.0
 """Seconds to wait for a sentinel, and for its pod without a Service."""
-_SENTINELS = 2
 _OF_THE_TIME = 1 / 4
 """That a proxy has to apply changes: for those that it could not write before."""
+_SECOND = (Kind.MOVED, Kind.DELETED, Kind.PORT, Kind.CREATED)
+"""What follows the first sentinel, in turn: each a change that comes alone."""
+
+Check = Callable[[], None]
 
 
 class Settling:
@@ -36,7 +44,10 @@ class Settling:
         overdue: Callable[[Sequence[Place], float], str],
         seconds: float,
         families: Sequence[Family] = tuple(Family),
+        *,
+        varied: bool = False,
     ) -> None:
+        """``varied``: the second change is another one each time; the pod must listen on both of its ports then."""
         self._write, self._ask, self._overdue = write, ask, overdue
         self._seconds = seconds
         self._numbers = itertools.count()
@@ -45,6 +56,10 @@ class Settling:
         self._unwritable: set[str] = set()
         self._caught_up = True
         self.families = tuple(families)
+        self.applied: list[Applied] = []
+        """Every change that was waited for, but the first of all: it waits for the subject's start."""
+        self._begun = 0.0
+        self._second = itertools.cycle(_SECOND if varied else (Kind.CREATED,))
 
     def excuse(self, node: str) -> None:
         """The proxy of this node cannot write: it is not waited for."""
@@ -59,7 +74,7 @@ class Settling:
         nodes = [node for node in topology.NODES if node not in self._unwritable]
         return list(itertools.product(nodes, self.families))
 
-    async def settle(self, check: Callable[[], None] = lambda: None) -> None:
+    async def settle(self, check: Check = lambda: None) -> None:
         """Return when both proxies have applied all that was written, and have ended the sync that did.
 
         ``check`` finds a proxy that has ended.  Raises `SubjectFailed` when they do not, `NeverServed` when they have
@@ -88,18 +103,65 @@ class Settling:
                 raise Broken(f"{reason}: {seen}")
         self._works = True
 
-    async def _settle(self, check: Callable[[], None]) -> None:
+    async def _settle(self, check: Check) -> None:
         if not self._caught_up and not await self._catches_up(check):
             return
         await self._write([Remove(key) for old in self._standing for key in old.keys])
         self._standing = []
-        for _ in range(_SENTINELS):
-            sentinel = Sentinel(next(self._numbers), families=self.families)
-            self._standing.append(sentinel)
-            await self._write([Put(document) for document in sentinel.documents])
-            await served(self._places(), partial(self._serves, sentinel), check, self._late, self._seconds)
+        first = await self._created(Kind.TOGETHER, check)
+        match next(self._second):
+            case Kind.MOVED:
+                await self._replaced(Kind.MOVED, replace(first, target=MOVED_PORT), check)
+            case Kind.PORT:
+                await self._replaced(Kind.PORT, replace(first, port=first.port + 1), check)
+            case Kind.DELETED:
+                await self._created(Kind.CREATED, check)
+                await self._deleted(first, check)
+            case _:
+                await self._created(Kind.CREATED, check)
 
-    async def _catches_up(self, check: Callable[[], None]) -> bool:
+    async def _created(self, kind: Kind, check: Check) -> Sentinel:
+        sentinel = Sentinel(next(self._numbers), families=self.families)
+        self._standing.append(sentinel)
+        await self._changed(kind, sentinel, check)
+        return sentinel
+
+    async def _replaced(self, kind: Kind, sentinel: Sentinel, check: Check) -> None:
+        self._standing[-1] = sentinel
+        await self._changed(kind, sentinel, check)
+
+    async def _changed(self, kind: Kind, sentinel: Sentinel, check: Check) -> None:
+        await self._write([Put(document) for document in sentinel.documents])
+        await self._measured(kind, partial(self._serves, sentinel), check)
+
+    async def _deleted(self, sentinel: Sentinel, check: Check) -> None:
+        self._standing.remove(sentinel)
+        await self._write([Remove(key) for key in sentinel.keys])
+        await self._measured(Kind.DELETED, partial(self._is_gone, sentinel), check)
+
+    async def _measured(
+        self, kind: Kind, done: Callable[[str, Family], Awaitable[bool]], check: Check
+    ) -> None:
+        """Wait until a change that was just committed is in effect everywhere."""
+        self._begun, starting = time.monotonic(), kind is Kind.TOGETHER and not self._served
+        async with lag() as slow:
+
+            def seen(place: Place) -> None:
+                taken = time.monotonic() - self._begun
+                node, family = place
+                applied = Applied(
+                    kind=kind,
+                    node=node,
+                    family=family,
+                    seconds=taken,
+                    stalled=slow.stalled,
+                    slowness=slow.slowness,
+                )
+                self.applied += [] if starting else [applied]
+
+            await served(self._places(), done, check, self._late, self._seconds, seen)
+
+    async def _catches_up(self, check: Check) -> bool:
         """Whether a proxy that can write again applies what it could not; a new sentinel would make it write anyway.
 
         Where it does not, the questions show it.
@@ -116,10 +178,23 @@ class Settling:
         return self._overdue(waiting, self._seconds)
 
     async def _serves(self, sentinel: Sentinel, node: str, family: Family) -> bool:
+        seen = await self._asked(sentinel, node, family, self._patience)
+        return _from_sentinel(seen, SENTINEL_POD if sentinel.target == SENTINEL_PORT else MOVED)
+
+    async def _is_gone(self, sentinel: Sentinel, node: str, family: Family) -> bool:
+        seen = await self._asked(sentinel, node, family, _PATIENCE)
+        return not _from_sentinel(seen, SENTINEL_POD) and not _from_sentinel(seen, MOVED)
+
+    async def _asked(self, sentinel: Sentinel, node: str, family: Family, patience: float) -> Observation:
         to = sentinel.cluster_ip(family)
-        asked = ProbeRequest(sender=node, destination=to, port=sentinel.port, patience=_PATIENCE)
-        return _from_sentinel(await self._ask(asked))
+        request = ProbeRequest(sender=node, destination=to, port=sentinel.port, patience=patience)
+        return await self._ask(request)
+
+    @property
+    def _patience(self) -> float:
+        """An unallocated address may be silent: so short at first that silence does not blur the time, longer on slow machines."""
+        return min(max(time.monotonic() - self._begun, _FIRST_PATIENCE), _PATIENCE)
 
 
-def _from_sentinel(seen: Observation) -> bool:
-    return isinstance(seen, Answered) and seen.who == SENTINEL_POD
+def _from_sentinel(seen: Observation, who: str = SENTINEL_POD) -> bool:
+    return isinstance(seen, Answered) and seen.who == who

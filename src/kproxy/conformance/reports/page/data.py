@@ -74,6 +74,7 @@ def _column(column: Column) -> Json:
         "facts": facts,
         "seconds": run.seconds,
         "again": run.again,
+        "convergence": list(map(str, run.convergence.changes)) if run.convergence else [],
     }
 
 

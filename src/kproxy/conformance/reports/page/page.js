@@ -57,7 +57,8 @@
         bar.append(part);
       }
       return h("li", {}, h("b", {}, column.name), bar, words.map((word) => `${found[word]} ${word}`).join(", "),
-        h("div", { class: "dim" }, `${seconds(column.seconds)}${column.on ? ` on ${column.on}` : ""}`));
+        h("div", { class: "dim" }, `${seconds(column.seconds)}${column.on ? ` on ${column.on}` : ""}`),
+        column.convergence.length > 0 && h("details", { class: "dim" }, h("summary", {}, `Changes in effect after: ${column.convergence[0]}`), h("ul", {}, column.convergence.slice(1).map((line) => h("li", {}, line)))));
     }));
   }
 

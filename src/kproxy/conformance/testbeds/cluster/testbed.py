@@ -18,6 +18,7 @@ import msgspec
 
 from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.case import Bystanders, Case, CheckHealth, Hold, Ping, Probe, Profile, Use
+from kproxy.conformance.convergence import Applied
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import Broken, Observation, Testbed
@@ -166,6 +167,10 @@ class Idle:
         """Why a cluster cannot run a case."""
         return lacks(case, self._shape)
 
+    def convergence(self) -> Sequence[Applied]:
+        """Nothing changes."""
+        return ()
+
 
 class ClusterTestbed(Asking):
     """Agents in a cluster; made by `opener`."""
@@ -263,6 +268,10 @@ class ClusterTestbed(Asking):
         """Return when the proxies of both nodes have applied all that was written; raises as `Settling.settle`."""
         await self._agents.ask_all(messages.Forget(), messages.Done)
         await self._settling.settle()
+
+    def convergence(self) -> Sequence[Applied]:
+        """How long changes have taken up to now, as seen through the agents."""
+        return tuple(self._settling.applied)
 
     async def _seen_by(self, request: ProbeRequest) -> Seen:
         (traced,) = await self._ground.probe(request, 1)

@@ -21,6 +21,7 @@ from kproxy.conformance.case import (
     Bystanders,
     Case,
     CheckHealth,
+    CheckLatency,
     CheckProxy,
     Checkup,
     Deafen,
@@ -40,6 +41,7 @@ from kproxy.conformance.case import (
     Use,
     Wait,
 )
+from kproxy.conformance.convergence import Applied
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import Broken, Observation, Testbed
@@ -82,6 +84,7 @@ NEEDS_KERNEL = {
     CheckProxy: "asks a process",
     ReadSysctl: "needs a kernel",
     Bystanders: "needs a kernel",
+    CheckLatency: "needs time",
     OutOfWindow: "needs a kernel's conntrack",
     Deafen: "needs an endpoint that can refuse",
     Wait: "needs time",
@@ -199,6 +202,10 @@ class Simulator:
     async def check_health(self, instance: Instance, step: Checkup) -> Observation:
         """Not here: see `lacks`."""
         raise Broken("the simulator has no processes")
+
+    def convergence(self) -> Sequence[Applied]:
+        """Rules in memory take no time."""
+        return ()
 
     async def read_sysctl(self, node: str, name: str) -> str:
         """Not here: see `lacks`."""

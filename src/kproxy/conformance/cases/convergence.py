@@ -1,0 +1,30 @@
+"""How soon changes are in effect.
+
+Only values.  What is timed are the sentinels' own changes, each alone, after every round of the lab: see
+`kproxy.conformance.convergence`.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import Apply, Case, CheckLatency, Delete, Probe, case, delivered_to, pod, service
+
+REACHES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+FOLLOWED = ("change.endpoint-added.used", "change.endpoint-removed.not-used")
+FROM_A, FROM_B = pod("a2"), pod("b2")
+WEB = service("web", "a1")
+NEIGHBOUR = service("neighbour", "b3")
+
+CHANGES_ARE_IN_EFFECT_SOON = case(
+    "convergence.changes-are-in-effect-soon",
+    "A Service that is created, gets another endpoint or port, or is deleted is so on every node within seconds.",
+    Apply(WEB, NEIGHBOUR),
+    Probe(sender=FROM_B, to=WEB.cluster_ip, expect=delivered_to("a1")),
+    Apply(moved := service("web", "b1")),
+    Probe(sender=FROM_A, to=moved.cluster_ip, expect=delivered_to("b1"), clauses=FOLLOWED),
+    Delete(moved),
+    Probe(sender=FROM_B, to=NEIGHBOUR.cluster_ip, expect=delivered_to("b3")),
+    CheckLatency(clauses=("change.in-effect-soon",)),
+    clauses=REACHES | {*FOLLOWED, "change.in-effect-soon"},
+)
+
+CASES: tuple[Case, ...] = (CHANGES_ARE_IN_EFFECT_SOON,)

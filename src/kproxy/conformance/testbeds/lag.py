@@ -1,0 +1,72 @@
+"""How slow the machine is while a subject is waited for: the control that keeps its slowness from being the subject's.
+
+Two things are measured.  How long the harness stood still: its own timer fires late.  And, once the wait is no longer a
+short one, how long a fixed piece of work takes: a shell that is started and counts.  A proxy that sleeps until its resync leaves
+the machine idle and is not excused; one that gets no processor waits as long as that shell does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+TICK = 0.1
+LONG = 1.0
+"""Seconds of waiting after which the machine is tried, and from then on as often."""
+WORK = ("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")
+USUAL = 0.1
+"""Seconds that the work takes at most where the machine is as it should be; idle, some 0.03 (2 GHz)."""
+
+
+@dataclass(slots=True)
+class Lag:
+    """What is known up to now."""
+
+    stalled: float = 0.0
+    worked: float = 0.0
+    works: int = 0
+
+    @property
+    def slowness(self) -> float:
+        """The work's mean time, in usual ones, at least 1.  The mean: one stall counts as long as it lasted, one late turn hardly."""
+        return max(self.worked / (USUAL * self.works), 1.0) if self.works else 1.0
+
+    async def _tick(self) -> None:
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(TICK)
+            self.stalled += max(time.monotonic() - before - TICK, 0.0)
+
+    async def _try(self) -> None:
+        while True:
+            await asyncio.sleep(LONG)
+            before = time.monotonic()
+            await _work()
+            self.worked += time.monotonic() - before
+            self.works += 1
+
+
+async def _work() -> None:
+    process = await asyncio.create_subprocess_exec(*WORK)
+    try:
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@asynccontextmanager
+async def lag() -> AsyncIterator[Lag]:
+    """Measure while the block lasts."""
+    found = Lag()
+    tasks = [asyncio.create_task(found._tick()), asyncio.create_task(found._try())]  # noqa: SLF001 (this module's own)
+    try:
+        yield found
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
