@@ -11,7 +11,18 @@ from typing import NamedTuple
 import pytest
 
 from kproxy.conformance.bind import FIRST_HEALTH_PORT, FIRST_NODE_PORT, Instance, instances
-from kproxy.conformance.case import Case, Hold, Lawful, Probe, ReachedBackend, Steady, Use
+from kproxy.conformance.case import (
+    Case,
+    Hold,
+    Lawful,
+    MendWrites,
+    Probe,
+    Profile,
+    ReachedBackend,
+    Steady,
+    Unheard,
+    Use,
+)
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.regressions import REGRESSIONS, Shows
 from kproxy.conformance.run import rounds
@@ -144,6 +155,24 @@ def _delivers(lawful: Lawful) -> bool:
 @pytest.mark.parametrize("case", CASES)
 def test_cases_have_few_rounds(case: Case) -> None:
     assert len(list(rounds(case.steps))) <= MOST_ROUNDS
+
+
+def test_nothing_else_changes_when_a_proxy_can_write_again() -> None:
+    """Else that would make a proxy write which does not try again by itself; all cases of a profile share its rounds."""
+    mended = {case.profile for case in CATALOGUE if any(isinstance(s, MendWrites) for s in case.steps)}
+    together: dict[tuple[Profile, int], set[type]] = {}
+    for case in CATALOGUE:
+        for number, one in enumerate(rounds(case.steps) if case.profile in mended else ()):
+            together.setdefault((case.profile, number), set()).update(map(type, one.mutations))
+    assert mended
+    assert [kinds for kinds in together.values() if MendWrites in kinds and kinds != {MendWrites}] == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_nobody_learns_of_ends_its_round(case: Case) -> None:
+    for one in rounds(case.steps):
+        unheard = [number for number, step in enumerate(one.mutations, 1) if isinstance(step, Unheard)]
+        assert unheard in ([], [len(one.mutations)])
 
 
 @pytest.mark.parametrize("case", CASES)
