@@ -1,6 +1,8 @@
 """What a run must leave alone: this machine's own rules and sysctls, read before it and after it.
 
 Only reads.  What a machine changes by itself (connections, addresses, routes, elements of sets) is not looked at.
+Of all this the namespaces of a lab depend on one thing only: what a sysctl of the network is in a new network namespace, because it
+is the same in all of them or is inherited.  So that is read as well.
 """
 
 from __future__ import annotations
@@ -11,6 +13,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+
+from kproxy.lab import namespaces
+
+OWN, INHERITED = "sysctl ", "new network namespaces: sysctl "
 
 Machine = Mapping[str, str]
 """What there is, by where it is."""
@@ -34,9 +40,34 @@ _MOST_SHOWN = 5
 
 
 def look() -> Machine:
-    """What there is now, in this process's own network namespace."""
+    """What there is now, in this process's own network namespace and in a new one."""
+    own = {f"{OWN}{name}": text for name, text in _sysctls()}
     rules = {name: _output(command) for name, command in _RULES.items() if shutil.which(command[0])}
-    return {**rules, **{f"sysctl {name}": text for name, text in _sysctls()}}
+    return {**rules, **own, **_inherited(own)}
+
+
+def _inherited(own: Machine) -> Machine:
+    """The network's sysctls that can be set here as a new namespace has them; none where no namespace can be made.
+
+    Some, such as nf_conntrack_max, hold for all namespaces and can only be read in a new one.
+    """
+    names = [place.removeprefix(OWN) for place in own if place.startswith(f"{OWN}net/")]
+    try:
+        new = namespaces.create("new")
+    except namespaces.LabError:
+        return {}
+    try:
+        with new.entered():
+            texts = {f"{INHERITED}{name}": _text(f"{_SYSCTLS}/{name}", 0o400) for name in names}
+    finally:
+        new.close()
+    return {place: text for place, text in texts.items() if text is not None}
+
+
+def of_labs(machine: Machine) -> Machine:
+    """The part that answers in a lab may depend on."""
+    inherited = {place: text for place, text in machine.items() if place.startswith(INHERITED)}
+    return inherited or {place: text for place, text in machine.items() if place.startswith(f"{OWN}net/")}
 
 
 def changes(before: Machine, after: Machine) -> list[str]:
@@ -74,10 +105,10 @@ def _sysctls() -> Iterator[tuple[str, str]]:
                     yield path.removeprefix(f"{_SYSCTLS}/"), text
 
 
-def _text(path: str) -> str | None:
-    """What can be set and read there."""
+def _text(path: str, mode: int = 0o600) -> str | None:
+    """What is there, if it can be set and read, or whatever else ``mode`` asks for."""
     try:
-        if os.stat(path).st_mode & 0o600 != 0o600:  # noqa: PTH116 (a thousand files: a path object for each is most of the time)
+        if os.stat(path).st_mode & mode != mode:  # noqa: PTH116 (a thousand files: a path object for each is most of the time)
             return None
         with open(path, errors="replace") as file:  # noqa: PTH123 (the same)
             return file.read().strip()

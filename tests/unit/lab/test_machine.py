@@ -9,7 +9,7 @@ import pytest
 
 from kproxy.conformance.testbeds import watch
 from kproxy.conformance.testbeds.watch import Watch, end_of
-from kproxy.lab.machine import changes, look
+from kproxy.lab.machine import INHERITED, changes, look, of_labs
 
 
 def test_what_came_and_went_is_told_by_its_place() -> None:
@@ -26,6 +26,30 @@ def test_of_many_lines_some_are_told() -> None:
 
 def test_settings_that_come_with_a_device_are_no_change() -> None:
     assert changes({}, {"sysctl net/ipv4/conf/eth9/forwarding": "1"}) == []
+
+
+def test_labs_depend_on_the_network_sysctls_of_new_namespaces_and_on_nothing_else() -> None:
+    before = {
+        "nftables": "",
+        "sysctl vm/swappiness": "60",
+        "sysctl net/ipv4/ip_forward": "0",
+        f"{INHERITED}net/ipv4/ip_forward": "0",
+    }
+    rules = {
+        **before,
+        "nftables": "table ip b {}",
+        "sysctl vm/swappiness": "1",
+        "sysctl net/ipv4/ip_forward": "1",
+    }
+    assert changes(of_labs(before), of_labs(rules)) == []
+    inherited = {**before, f"{INHERITED}net/ipv4/ip_forward": "1"}
+    assert changes(of_labs(before), of_labs(inherited)) == [f"{INHERITED}net/ipv4/ip_forward: - 0, + 1"]
+
+
+def test_where_no_namespace_can_be_made_all_network_sysctls_count() -> None:
+    before = {"sysctl vm/swappiness": "60", "sysctl net/ipv4/ip_forward": "0"}
+    after = {"sysctl vm/swappiness": "1", "sysctl net/ipv4/ip_forward": "1"}
+    assert changes(of_labs(before), of_labs(after)) == ["sysctl net/ipv4/ip_forward: - 0, + 1"]
 
 
 def test_a_machine_that_rests_does_not_change() -> None:

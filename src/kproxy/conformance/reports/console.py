@@ -36,7 +36,7 @@ def show(report: Report, console: Console) -> None:
     """Print groups and cases with verdicts and time, then every failure in full, then the sum."""
     console.print(_table(report.results, console.width))
     show_details(report, console)
-    console.print(summary(report), highlight=False)
+    console.print(summary(report), highlight=False, markup=False, soft_wrap=True)
 
 
 def show_details(report: Report, console: Console, name: str = "") -> None:
@@ -149,11 +149,12 @@ def summary(report: Report) -> str:
 
 
 def changes(report: Report, indent: str = "") -> str:
-    """A line on how long changes took, where that was measured."""
+    """A line on how long changes took, where that was measured, and one on what was changed on the machine."""
+    machine = f"\n{indent}{report.environment['machine']}" if "machine" in report.environment else ""
     measured = by_kind(report.convergence)
     if not (alone := measured.get(ALONE)):
-        return ""
-    return f"\n{indent}changes that came alone were in effect after: {alone} (99 of 100 within {BOUND:g} s)"
+        return machine
+    return f"{machine}\n{indent}changes that came alone were in effect after: {alone} (99 of 100 within {BOUND:g} s)"
 
 
 def counts(report: Report) -> str:

@@ -99,7 +99,11 @@ def _sum(outcome: Outcome) -> str:
     environment = outcome.report.environment
     where = " ".join(environment.get(key, "") for key in ("kernel-choice", "kernel")).strip()
     time = " in virtual time" if environment.get("time") == "virtual" else ""
-    return counts(outcome.report) + (f" on {where}{time}" if where else "") + changes(outcome.report, "  ")
+    return (
+        counts(outcome.report)
+        + (f" on {where}{time}" if where else "")
+        + escape(changes(outcome.report, "  "))
+    )
 
 
 def _all(outcomes: Sequence[Outcome]) -> str:

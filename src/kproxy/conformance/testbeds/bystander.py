@@ -1,25 +1,32 @@
-"""The machine beside the lab: a run that changes it is not worth publishing, whoever did it."""
+"""The machine beside the lab: what somebody changes there while a run goes on.
+
+What a lab's namespaces depend on spoils the run.  Anything else is reported with it, and takes no verdict away: no packet
+of a case meets the machine's own rules.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kproxy.conformance.reports.results import Report
 from kproxy.lab import machine
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
 
+_CHANGED = "this machine was changed while the run went on, by the subject or by somebody else"
+
 
 def left_alone(work: Callable[[], Report]) -> Report:
-    """The report of a run; where this machine was changed meanwhile nothing has passed.  A guest is nobody's machine."""
+    """The report of a run, with what was changed meanwhile.  A guest is nobody's machine."""
     if kernel_here() in (KernelName.UML, KernelName.VM):
         return work()
     before = machine.look()
     report = work()
-    changes = machine.changes(before, machine.look())
-    if not changes:
-        return report
-    what = "; ".join(changes)
-    return report.spoilt(
-        f"this machine was changed while the run went on, by the subject or by somebody else: {what}"
-    )
+    after = machine.look()
+    if spoiling := machine.changes(machine.of_labs(before), machine.of_labs(after)):
+        return report.spoilt(f"{_CHANGED}: {'; '.join(spoiling)}")
+    if changes := machine.changes(before, after):
+        noted = {**report.environment, "machine": f"{_CHANGED}; no case depends on it: {'; '.join(changes)}"}
+        return replace(report, environment=noted)
+    return report

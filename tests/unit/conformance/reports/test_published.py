@@ -53,6 +53,9 @@ def test_each_run_says_what_it_ran_on(file: Path) -> None:
     for run in runs(file):
         assert run.environment["kernel"]
         assert run.environment["subject"] not in {"", "unknown"}
+        assert "machine" not in run.environment, (
+            "somebody changed the machine meanwhile: not worth publishing"
+        )
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
