@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import groupby, product
 
 from docs import regressions, tables
 from kproxy.conformance.case import Case
@@ -95,8 +95,8 @@ def telling(clause: Clause) -> Sequence[Case]:
     if len(cases) <= FEW:
         return cases
     topic = topic_of(clause)
-    asked = [case for case in cases if clause.id in _asked_for(case)]
-    return asked or [case for case in cases if case.group == topic] or cases
+    about = [case for case in cases if clause.id in _asked_for(case) or case.group == topic]
+    return about or cases
 
 
 def _asked_for(case: Case) -> set[str]:
@@ -117,9 +117,7 @@ def _standing(subject: Subject, clause: Clause) -> Iterator[str]:
     if not cases:
         return
     unclaimed = {mode: _unclaimed(subject, cases, mode) for mode in subject.modes}
-    deviations = [
-        (mode, *found) for mode in subject.modes for found in _deviations(subject, cases, clause, mode)
-    ]
+    deviations = [(mode, *found) for mode in subject.modes for found in _deviations(subject, clause, mode)]
     apart = {mode for mode, *_ in deviations} | {mode for mode, missing in unclaimed.items() if missing}
     held = [mode for mode in subject.modes if mode not in apart]
     yield f"- {subject.name}: {f'holds it in {_listed(held)}' if held else 'holds it in no mode without exception'}"
@@ -134,13 +132,12 @@ Way = tuple[str, str, str]
 """Text, link, and the case that tells."""
 
 
-def _deviations(subject: Subject, cases: Sequence[Case], clause: Clause, mode: str) -> Iterator[Way]:
+def _deviations(subject: Subject, clause: Clause, mode: str) -> Iterator[Way]:
     seen: set[str] = set()
-    for case in cases:
-        found = subject.deviation(case, mode, [{clause.id}])
-        if found is not None and found.text not in seen:
-            seen.add(found.text)
-            yield found.text, found.link, case.id
+    for case, known in product(citing(clause), subject.deviations):
+        if known.text not in seen and any(clause.id in one.clauses for one in known.about(case.id, mode)):
+            seen.add(known.text)
+            yield known.text, known.link, case.id
 
 
 def _by_way(deviations: Sequence[tuple[str, str, str, str]]) -> list[tuple[Way, list[str]]]:

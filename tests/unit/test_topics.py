@@ -21,8 +21,8 @@ def test_every_clause_is_on_one_page_and_the_index_counts_them() -> None:
 
 @pytest.mark.parametrize("name", TOLD)
 def test_every_known_deviation_is_told_with_its_link(name: str) -> None:
-    deviations = [d for d in load(name, name).deviations if not d.case.startswith("fuzz")]
-    assert [d.case for d in deviations if d.text not in TEXT or d.link not in TEXT] == []
+    deviations = [d for d in load(name, name).deviations if {e.case for e in d.excuses} != {"fuzz.*"}]
+    assert [d.text for d in deviations if d.text not in TEXT or d.link not in TEXT] == []
 
 
 def test_a_deviation_is_told_where_its_clause_is_and_of_its_modes_only() -> None:

@@ -72,6 +72,17 @@ _SHOWN_BY: Mapping[Respect, tuple[str, ...]] = MappingProxyType(
 )
 """Clauses that one respect alone shows."""
 
+_GENERAL = (
+    ".reaches-ready-endpoint",
+    ".from-outside.served",
+    ".every-node.served",
+    ".addresses.inside-configured.served",
+    "protocol.udp.served",
+    "protocol.sctp.served",
+    "traffic.not-for-a-service.untouched",
+)
+"""Ends of clauses that say only that somebody answers, or nobody: where a step is about one thing, that says as much."""
+
 _OF_ONE_RESPECT = frozenset(name for names in _SHOWN_BY.values() for name in names)
 
 
@@ -87,11 +98,12 @@ def cited(instance: Instance, world: World, step: Judged, respect: Respect) -> t
     answered = _answered_by(instance, world, step)
     match respect:
         case Respect.OUTCOME | Respect.ANSWER | Respect.ENDPOINT:
-            found = own or _about(respect, answered)
+            about = _about(respect, answered)
+            found = [*own, *particular(about)] if own else about
         case Respect.SOURCE:
             found = _about(respect, answered) or own
         case Respect.COVERAGE:
-            found = [*own, *special]
+            found = [*own, *particular(_about(respect, answered)), *special]
         case Respect.AFFINITY:
             found = own or special
         case _:
@@ -125,6 +137,11 @@ def _about(respect: Respect, names: Collection[str]) -> list[str]:
             return list(names)
         case _:
             return [name for name in names if name not in SOURCE_ONLY_CLAUSES]
+
+
+def particular(names: Collection[str]) -> list[str]:
+    """Those of the clauses that say more than that somebody answers, and from which source."""
+    return [name for name in names if not name.endswith(_GENERAL) and name not in SOURCE_ONLY_CLAUSES]
 
 
 def _breakable(names: Collection[str]) -> set[str]:

@@ -53,7 +53,7 @@ Met = Probe | Steady | Ping | Hold | Use | Reopen
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing seen that is not lawful."""
+    """One thing seen that is not lawful; ``clauses``: those that it breaks, ``known``: the deviation that excuses it."""
 
     instance: Instance
     step: int
@@ -61,6 +61,7 @@ class Finding:
     lawful: str
     seen: str
     clauses: tuple[str, ...]
+    known: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,11 +214,14 @@ def _target(progress: Progress, step: Met) -> Target:
 def _judge_spread(
     testbed: Testbed, progress: Progress, number: int, step: Probe, seen: Sequence[Observation]
 ) -> None:
-    """Of endpoints that stand together any will do, and all where every possible outcome is shown."""
+    """Of endpoints that stand together any will do, and all where every possible outcome is shown.
+
+    Where no endpoint at all answers, that is what has been found.
+    """
     met = _endpoints(seen)
     groups = progress.instance.groups(step.expect, step.to)
     short = [group for group in groups if (group - met if testbed.exhaustive else not group & met)]
-    if short:
+    if met and short:
         text = f"{len(seen)} tries never reached {'; '.join(sorted(map(_some_of, short)))}"
         lawful = f"every one of {describe_lawful(step.expect)}"
         _find(progress, number, step, Difference(Respect.COVERAGE, lawful, text))

@@ -18,7 +18,8 @@ from pathlib import Path
 from kproxy.conformance.bind import Instance, instances
 from kproxy.conformance.case import Case, Profile
 from kproxy.conformance.convergence import Applied
-from kproxy.conformance.judging import Progress
+from kproxy.conformance.deviations import excusing, needs
+from kproxy.conformance.judging import Finding, Progress
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.run import run
 from kproxy.conformance.subject import Subject
@@ -207,18 +208,38 @@ def _result(
     if lacking:
         return CaseResult(case=case, result=Result.NOT_RUNNABLE, seconds=0.0, reason=lacking)
     own = [entry for entry in progress if entry.instance.case is case]
-    findings = tuple(finding for entry in own for finding in entry.findings)
+    findings = _with_deviations(session, [finding for entry in own for finding in entry.findings])
     observed = tuple(one for entry in own for one in entry.observed)
     seconds = max((entry.seconds for entry in own), default=0.0)
     broken = next((entry.broken for entry in own if entry.broken), "")
     folder = folders.get(case.id)
     evidence, files = (str(folder), _files(folder)) if folder else ("", ())
     seen = CaseResult(
-        case=case, result=Result.PASSED, seconds=seconds, evidence=evidence, files=files, observed=observed
+        case=case,
+        result=Result.PASSED,
+        seconds=seconds,
+        evidence=evidence,
+        files=files,
+        observed=observed,
+        findings=findings,
     )
+    if new := [finding for finding in findings if not finding.known]:
+        return replace(seen, result=Result.FAILED, reason=new[0].seen, needs=_needs(session, case, findings))
+    if broken:
+        return replace(seen, result=Result.BROKEN, reason=broken)
+    seen = replace(seen, needs=_needs(session, case, findings))
     if findings:
-        known = session.subject.deviation(case, session.mode, [finding.clauses for finding in findings])
-        kind = Result.DEVIATION if known else Result.FAILED
-        reason = f"{known.text} ({known.link})" if known else findings[0].seen
-        return replace(seen, result=kind, reason=reason, findings=findings)
-    return replace(seen, result=Result.BROKEN, reason=broken) if broken else seen
+        reasons = dict.fromkeys(finding.known for finding in findings)
+        return replace(seen, result=Result.DEVIATION, reason="; ".join(reasons))
+    return seen
+
+
+def _with_deviations(session: Session, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings, those that the subject's file excuses with its words."""
+    known = session.subject.deviations
+    found = [(finding, excusing(known, session.mode, finding)) for finding in findings]
+    return tuple(replace(finding, known=str(why)) if why else finding for finding, why in found)
+
+
+def _needs(session: Session, case: Case, findings: Sequence[Finding]) -> tuple[tuple[str, bool], ...]:
+    return tuple(needs(session.subject.deviations, session.mode, case.id, findings))

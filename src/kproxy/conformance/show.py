@@ -54,8 +54,10 @@ def _facts(case: Case, outside_simulator: str, subjects: Sequence[Subject]) -> I
             if missing := subject.lacks(case, mode):
                 names = ", ".join(sorted(feature.value for feature in missing))
                 yield subject.name, f"does not claim {names} in mode {mode}"
-            elif known := subject.deviation(case, mode):
-                yield subject.name, f"deviates in mode {mode}: {known.text} ({known.link})"
+                continue
+            for known in subject.deviations:
+                for excuse in known.about(case.id, mode):
+                    yield subject.name, f"deviates in mode {mode}, {'; '.join(excuse.parts())}: {known}"
     yield "run it", f"kproxy conformance run --case '{case.id}'"
 
 

@@ -7,10 +7,10 @@ with hyphens.  ``docs/subjects.md`` has them all, and what a process may rely on
 from __future__ import annotations
 
 import enum
-import fnmatch
 import importlib.resources
+import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +18,8 @@ from typing import Annotated
 import msgspec
 
 from kproxy.conformance.case import Case, Feature
+from kproxy.conformance.deviations import Deviation
+from kproxy.spec.clauses import CLAUSES
 
 PLACEHOLDERS = {
     "binary": "the path given by --binary (or `binary` in the file)",
@@ -39,21 +41,6 @@ TOLD = ("kproxy", "kube-proxy")
 
 class BadSubject(Exception):
     """A subject file that cannot be used; says what is wrong and where."""
-
-
-class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A case this subject is known to fail, with a link to why; with ``clause``, only where that clause is cited."""
-
-    case: str
-    clause: str = ""
-    link: Annotated[str, msgspec.Meta(pattern="^https?://")]
-    text: Annotated[str, msgspec.Meta(min_length=1)]
-    mode: str = ""
-
-    def covers(self, case: Case, mode: str, cited: Sequence[Collection[str]] = ()) -> bool:
-        """Whether a failure of that case in that mode is the known one; ``cited``: by each finding."""
-        same = self.mode in {"", mode} and fnmatch.fnmatchcase(case.id, self.case)
-        return same and (not self.clause or all(self.clause in clauses for clauses in cited))
 
 
 Words = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -106,10 +93,6 @@ class Subject:
         """Features of the case that the subject does not claim in that mode."""
         claimed = self.features - self.without.get(mode, frozenset())
         return case.features - claimed
-
-    def deviation(self, case: Case, mode: str, cited: Sequence[Collection[str]] = ()) -> Deviation | None:
-        """The known deviation that covers a case and the clauses of its findings, if any."""
-        return next((d for d in self.deviations if d.covers(case, mode, cited)), None)
 
 
 def load(name_or_path: str, binary: str = "") -> Subject:
@@ -166,8 +149,21 @@ def _problem(subject: Subject, binary: str) -> str:
         return f"several processes are called {', '.join(twice)}"
     if strange := sorted(subject.without.keys() - set(subject.modes)):
         return f"[without] {', '.join(strange)}: modes are {', '.join(subject.modes)}"
+    if problem := _misnamed(subject.deviations, subject.modes):
+        return problem
     if not (subject.binary or binary) and any("{binary}" in word for word in words):
         return "needs the program's path: give --binary PATH, or `binary` in the file"
+    return ""
+
+
+def _misnamed(deviations: Iterable[Deviation], modes: Sequence[str]) -> str:
+    """Which deviation names a mode or a clause that there is not."""
+    for number, deviation in enumerate(deviations):
+        if deviation.mode not in {"", *modes}:
+            return f"$.deviations[{number}]: modes are {', '.join(modes)}, not {deviation.mode}"
+        named = {name for excuse in deviation.excuses for name in excuse.clauses}
+        if strange := sorted(named.difference(CLAUSES)):
+            return f"$.deviations[{number}]: no clause is called {', '.join(strange)}; a finding names those that it breaks"
     return ""
 
 
@@ -187,6 +183,9 @@ def _hint(problem: str) -> str:
     """What would have been right, where that helps."""
     if "Expected `array`, got `str`" in problem:
         return '; a command is a list of words, as ["my-proxy", "--config={config}"]'
+    whole = r"(unknown field `(case|clauses?|steps)`|required field `excuses`) - at `\$\.deviations\[\d+\]`"
+    if re.search(whole, problem):
+        return '; it lists what it excuses: excuses = [{ case = "group.name", clauses = ["group.clause"], steps = [2] }]'
     if "matching regex '^/' - at `key` in `$.mounts`" in problem:
         return "; a mount point is an absolute path"
     lists = {"$.mounts": FileSystem, "$.features": Feature, "$.without": Feature}

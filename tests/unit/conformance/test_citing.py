@@ -17,29 +17,37 @@ from kproxy.conformance.case import (
     Reopen,
     Steady,
     Use,
-    case,
     client,
     delivered_to,
     pod,
     service,
 )
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.citing import Judged, Respect, cited
+from kproxy.conformance.citing import Judged, Respect, cited, particular
 from kproxy.conformance.judging import Finding
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.world import World
-from kproxy.net import Family
-from kproxy.spec.clauses import CLAUSES, TRANSITION_CLAUSES, ClauseId, Level
+from kproxy.spec.clauses import CLAUSES, ClauseId, Level
 from kproxy.spec.outcome import Failure
-from tests.unit.conformance.scripted import ELSEWHERE, Answer, Question, Scripted, always, fairly, run_all
+from tests.unit.conformance.scripted import (
+    ELSEWHERE,
+    Answer,
+    Question,
+    Scripted,
+    always,
+    fairly,
+    run_all,
+    small_case,
+)
 
 MOST, MOST_WITHOUT_ANSWER = 4, 5
 """Clauses that one finding may cite; where an answer is lost the source may be why."""
 
-INSTANCES = [instance for instance in instances(CATALOGUE) if instance.family is instance.case.families[0]]
+ALL = instances(CATALOGUE)
+INSTANCES = [instance for instance in ALL if instance.family is instance.case.families[0]]
 
 
-def respects(case: Case, step: Judged) -> Iterator[Respect]:
+def respects(whole: Case, step: Judged) -> Iterator[Respect]:
     """In which respects something may be found at a step."""
     yield from (Respect.OUTCOME, Respect.ANSWER)
     delivers = not isinstance(getattr(step, "expect", None), frozenset) or any(
@@ -50,7 +58,7 @@ def respects(case: Case, step: Judged) -> Iterator[Respect]:
         yield from (Respect.ENDPOINT, Respect.SOURCE)
     if not isinstance(step, Probe):
         return
-    last = [other for other in case.steps if isinstance(other, Probe) and other.roams == step.roams][-1]
+    last = [other for other in whole.steps if isinstance(other, Probe) and other.roams == step.roams][-1]
     asked = {
         Respect.COVERAGE: step.spread,
         Respect.SHARES: step.even,
@@ -82,12 +90,12 @@ def test_what_a_step_finds_cites_few_clauses(instance: Instance) -> None:
     assert not many, "give the step its own `clauses`: those that it is about"
 
 
-@pytest.mark.parametrize("instance", [pytest.param(one, id=one.case.id) for one in INSTANCES])
-def test_every_clause_of_a_case_that_binds_may_be_cited_at_a_step(instance: Instance) -> None:
-    found = {name for _, _, names in citations(instance) for name in names}
-    histories = {id for id in TRANSITION_CLAUSES if CLAUSES[id].level is not Level.MAY}
-    idle = {name for name in instance.case.clauses if ClauseId(name) in histories} - found
-    assert not idle, "name it in `clauses` of the steps that show it"
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in CATALOGUE])
+def test_every_particular_clause_of_a_case_that_binds_may_be_cited_at_a_step(case: Case) -> None:
+    own = [instance for instance in ALL if instance.case is case]
+    found = {name for instance in own for _, _, names in citations(instance) for name in names}
+    binding = {name for name in case.clauses if CLAUSES[ClauseId(name)].level is not Level.MAY}
+    assert not set(particular(binding)) - found, "name it in `clauses` of the steps that show it"
 
 
 def test_every_step_of_the_catalogue_that_names_clauses_can_be_cited() -> None:
@@ -106,13 +114,10 @@ FROM_OUTSIDE = Probe(sender=client("a"), to=WEB.cluster_ip, expect=EXPECTED)
 
 
 def found(answer: Answer, *steps: object) -> list[Finding]:
-    one = case(
-        "group.name",
-        "It is small.",
+    one = small_case(
         Apply(WEB),
         *steps,  # type: ignore[arg-type]
         clauses={REACHES, SERVED, REWRITTEN, SPREAD, ADDED, "masquerade.cluster-ip.pod-source-preserved"},
-        families=(Family.IPV4,),
     )
     return run_all(Scripted(answer), one)[0].findings
 

@@ -2,27 +2,30 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Apply, Feature, Profile
+from kproxy.conformance.deviations import Deviation, Excuse
 from kproxy.conformance.reports.results import UNLAWFUL, CaseResult, Report, Result
 from kproxy.conformance.session import Session, conduct
-from kproxy.conformance.subject import Deviation
 from kproxy.conformance.testbed import NeverServed, Observation, SubjectFailed
 from kproxy.lab.namespaces import LabError
 from kproxy.spec.outcome import Failure
 from tests.unit.conformance.scripted import (
     TO_WEB,
     WEB,
+    Answer,
     Question,
     Scripted,
     always,
     fairly,
+    met,
     opener,
     report_on,
     small_case,
@@ -35,6 +38,20 @@ ONE = small_case(*STEPS, id="group.one")
 TWO = small_case(*STEPS, id="group.two")
 THREE = small_case(*STEPS, id="other.three", profile=Profile(name="other"))
 LINK = "https://example.com/1"
+
+
+def resetting(case: str, mode: str = "", *, sometimes: bool = False) -> Deviation:
+    excuse = Excuse(case=case, clauses=("clause.one",))
+    return Deviation(mode=mode, link=LINK, text="it resets", excuses=(excuse,), sometimes=sometimes)
+
+
+def breaking_for_cases(ids: Collection[str]) -> Answer:
+    """Resets in these cases, what is lawful in others."""
+
+    def answer(instance: Instance, step: Question, number: int) -> Observation:
+        return met(Failure.RESET) if instance.case.id in ids else fairly(instance, step, number)
+
+    return answer
 
 
 def result_of(report: Report, id: str = "group.one") -> CaseResult:
@@ -59,7 +76,7 @@ def test_what_is_unlawful_fails_and_shows_what_was_seen(tmp_path: Path) -> None:
 
 
 def test_a_known_deviation_is_told_from_a_failure_and_links_to_why(tmp_path: Path) -> None:
-    known = subject(deviations=(Deviation(case="group.o*", link=LINK, text="it resets"),))
+    known = subject(deviations=(resetting("group.o*"),))
     report = report_on([ONE, TWO], opener(Scripted(always(Failure.RESET))), tmp_path, known)
     assert verdicts(report) == {"group.one": Result.DEVIATION, "group.two": Result.FAILED}
     assert result_of(report).reason == f"it resets ({LINK})"
@@ -67,14 +84,43 @@ def test_a_known_deviation_is_told_from_a_failure_and_links_to_why(tmp_path: Pat
 
 
 def test_a_deviation_of_another_mode_excuses_nothing(tmp_path: Path) -> None:
-    known = subject(deviations=(Deviation(case="*", mode="two", link=LINK, text="it resets"),))
+    known = subject(deviations=(resetting("*", mode="two"),))
     report = report_on([ONE], opener(Scripted(always(Failure.RESET))), tmp_path, known)
     assert result_of(report).result is Result.FAILED
 
 
 def test_a_deviation_that_no_longer_shows_is_a_pass(tmp_path: Path) -> None:
-    known = subject(deviations=(Deviation(case="*", link=LINK, text="it resets"),))
+    known = subject(deviations=(resetting("*"),))
     assert result_of(report_on([ONE], opener(Scripted()), tmp_path, known)).result is Result.PASSED
+
+
+def test_a_deviation_that_a_run_did_not_need_is_reported(tmp_path: Path) -> None:
+    known = subject(deviations=(resetting("group.one"), resetting("group.two"), resetting("other.three")))
+    fails = {"group.two"}
+    report = report_on([ONE, TWO], opener(Scripted(breaking_for_cases(fails))), tmp_path, known)
+    assert verdicts(report) == {"group.one": Result.PASSED, "group.two": Result.DEVIATION}
+    assert report.unneeded == ("group.one: clause.one",)
+
+
+def test_a_glob_is_needed_if_one_of_its_cases_needs_it(tmp_path: Path) -> None:
+    known = subject(deviations=(resetting("group.*"),))
+    report = report_on([ONE, TWO], opener(Scripted(breaking_for_cases({"group.two"}))), tmp_path, known)
+    assert report.unneeded == ()
+    assert report_on([ONE, TWO], opener(Scripted()), tmp_path, known).unneeded == ("group.*: clause.one",)
+
+
+def test_a_deviation_that_shows_in_some_runs_only_is_not_reported(tmp_path: Path) -> None:
+    known = subject(deviations=(resetting("*", sometimes=True),))
+    assert report_on([ONE], opener(Scripted()), tmp_path, known).unneeded == ()
+
+
+def test_another_finding_of_a_case_that_is_known_to_deviate_is_a_failure(tmp_path: Path) -> None:
+    steps = (Apply(WEB), replace(TO_WEB, clauses=("clause.one",)), replace(TO_WEB, clauses=("clause.two",)))
+    both = small_case(*steps, id="group.one", clauses={"clause.one", "clause.two"})
+    known = subject(deviations=(resetting("group.one"),))
+    entry = result_of(report_on([both], opener(Scripted(always(Failure.RESET))), tmp_path, known))
+    assert entry.result is Result.FAILED
+    assert [bool(found.known) for found in entry.findings] == [True, False]
 
 
 def test_a_case_whose_feature_is_not_claimed_is_not_run(tmp_path: Path) -> None:
@@ -150,7 +196,7 @@ def test_failures_leave_evidence_and_passes_leave_none(tmp_path: Path) -> None:
 
 
 def test_evidence_is_kept_for_a_failure_and_for_a_deviation(tmp_path: Path) -> None:
-    known = subject(deviations=(Deviation(case="group.two", link=LINK, text="it resets"),))
+    known = subject(deviations=(resetting("group.two"),))
     report = report_on([ONE, TWO], opener(Scripted(always(Failure.RESET))), tmp_path, known)
     assert {Path(entry.evidence).name for entry in report.results} == {"group.one", "group.two"}
 

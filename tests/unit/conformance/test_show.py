@@ -42,7 +42,7 @@ def test_what_the_simulator_cannot_run_and_who_deviates_is_told(capsys: pytest.C
     assert main(["conformance", "show", "affinity.time-runs-out"]) == 0
     out = capsys.readouterr().out
     assert "the simulator has no Wait: it needs time" in out
-    assert "kproxy      deviates in mode ipvs: " in out
+    assert "kproxy      deviates in mode ipvs, affinity.timeout.frees-choice" in out
 
 
 def test_a_slow_case_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,8 @@ def judged(cases: tuple[Case, ...], folder: Path) -> list[CaseResult]:
 
 
 def expected_to_pass(case: Case) -> bool:
-    return SUBJECT.deviation(case, "ipvs") is None and "localhost" not in case.id
+    known = any(one.about(case.id, "ipvs") for one in SUBJECT.deviations)
+    return not known and "localhost" not in case.id
 
 
 @pytest.fixture(scope="module")

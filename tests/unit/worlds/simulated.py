@@ -8,6 +8,7 @@ from itertools import groupby
 
 from kproxy.conformance.bind import instances
 from kproxy.conformance.case import Case
+from kproxy.conformance.deviations import excusing
 from kproxy.conformance.judging import Finding
 from kproxy.conformance.run import run
 from kproxy.conformance.subject import load
@@ -27,7 +28,7 @@ def findings(cases: Sequence[Case], mode: str) -> list[Finding]:
         finding
         for one in progress
         for finding in one.findings
-        if KPROXY.deviation(one.instance.case, mode, [finding.clauses]) is None
+        if excusing(KPROXY.deviations, mode, finding) is None
     ]
 
 

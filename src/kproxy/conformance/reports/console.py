@@ -48,6 +48,9 @@ def show_details(report: Report, console: Console, name: str = "") -> None:
             _show(console, entry.result, heading, failure_lines(entry, report))
     for (result, reason), entries in _alike(report.results).items():
         _show(console, result, whose + reason, _lines_of_all(entries, report))
+    if report.unneeded:
+        heading = f"{whose}not needed in this run: take it out of the subject's file"
+        _show(console, Result.DEVIATION, heading, report.unneeded)
 
 
 def _table(results: Sequence[CaseResult], width: int) -> Table:
@@ -125,6 +128,8 @@ def failure_lines(entry: CaseResult, report: Report) -> Iterator[str]:
         yield f"  lawful:  {finding.lawful}"
         yield f"  seen:    {finding.seen}"
         yield f"  clauses: {', '.join(finding.clauses)}"
+        if finding.known:
+            yield f"  known:   {finding.known}"
     yield from _evidence_and_again(entry, report)
 
 

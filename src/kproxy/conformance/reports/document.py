@@ -14,8 +14,10 @@ from kproxy.conformance.judging import Finding, Observed
 from kproxy.conformance.reports.results import CaseResult, Outcome, Report
 from kproxy.conformance.wording import demands, describe
 
-RESULTS, CATALOGUE = "kproxy-results/1", "kproxy-catalogue/1"
+RESULTS, CATALOGUE = "kproxy-results/2", "kproxy-catalogue/1"
 """What ``format`` says; another number when readers would have to change."""
+OLDER = ("kproxy-results/1",)
+"""Formats of earlier results that can still be read; in the first, findings cite all clauses of their cases."""
 
 Json = dict[str, Any]
 
@@ -55,6 +57,7 @@ def text(document: Json) -> bytes:
 
 
 def _run(report: Report) -> Json:
+    unneeded = {"unneeded": list(report.unneeded)} if report.unneeded else {}
     return {
         "subject": report.subject,
         "mode": report.mode,
@@ -62,6 +65,7 @@ def _run(report: Report) -> Json:
         "seconds": round(report.seconds, 3),
         "again": report.again,
         **({"convergence": _convergence(report.convergence)} if report.convergence else {}),
+        **unneeded,
         "results": [_result(entry) for entry in report.results],
     }
 
@@ -111,6 +115,7 @@ def _finding(finding: Finding) -> Json:
         "lawful": finding.lawful,
         "seen": finding.seen,
         "clauses": list(finding.clauses),
+        **({"known": finding.known} if finding.known else {}),
     }
 
 

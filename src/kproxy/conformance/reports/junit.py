@@ -78,6 +78,8 @@ def _details(entry: ResultRead, column: Column, comparison: Comparison) -> Itera
         yield f"  lawful:  {finding.lawful}"
         yield f"  seen:    {finding.seen}"
         yield f"  clauses: {', '.join(finding.clauses)}"
+        if finding.known:
+            yield f"  known:   {finding.known}"
     if entry.evidence:
         yield f"evidence: {entry.evidence}"
     if column.run.again and entry.result in {Result.FAILED, Result.DEVIATION, Result.BROKEN}:

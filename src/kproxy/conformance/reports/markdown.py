@@ -71,7 +71,7 @@ def _failure(column: Column, entry: ResultRead, comparison: Comparison) -> Itera
         [
             f"{finding.family}, step {finding.step}: {_text(finding.what)}",
             _text(finding.lawful),
-            _text(finding.seen),
+            _text(f"{finding.seen} (known: {finding.known})" if finding.known else finding.seen),
             _text(", ".join(finding.clauses)),
         ]
         for finding in entry.findings
@@ -110,6 +110,14 @@ def _deviations(comparison: Comparison) -> Iterator[str]:
         yield ""
         yield from _table(["case", "run", "what it does instead"], rows[:MOST_ROWS])
         yield "</details>"
+        yield ""
+    unneeded = [
+        [_text(column.name), _text(part)] for column in comparison.columns for part in column.run.unneeded
+    ]
+    if unneeded:
+        yield f"### {len(unneeded)} excuses that were not needed: take them out of the subject's file"
+        yield ""
+        yield from _table(["run", "case and clause"], unneeded[:MOST_ROWS])
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from kproxy.conformance.reports.document import CATALOGUE, RESULTS
+from kproxy.conformance.reports.document import CATALOGUE, OLDER, RESULTS
 from kproxy.conformance.reports.results import Result
 
 
@@ -45,6 +45,7 @@ class FindingRead(msgspec.Struct, frozen=True):
     lawful: str
     seen: str
     clauses: tuple[str, ...]
+    known: str = ""
 
 
 class ObservedRead(msgspec.Struct, frozen=True):
@@ -106,6 +107,7 @@ class RunRead(msgspec.Struct, frozen=True):
     again: str = ""
     name: str = ""
     convergence: ConvergenceRead | None = None
+    unneeded: tuple[str, ...] = ()
 
 
 class DocumentRead(msgspec.Struct, frozen=True):
@@ -156,6 +158,6 @@ def _load(path: str) -> DocumentRead:
 def _check_format(found: str, where: str) -> None:
     if found == CATALOGUE:
         raise BadResults(f"{where}: that is a catalogue (`list --json`), not results (`run --json`)")
-    if found != RESULTS:
+    if found not in {RESULTS, *OLDER}:
         says = f"its format is {found}" if found else "it does not say its format"
         raise BadResults(f"{where}: {says}, this kproxy reads {RESULTS}: run it again with `run --json FILE`")

@@ -34,7 +34,8 @@ class CaseResult:
     """The result of one case over all its families.
 
     ``reason``: for every result but passed.  ``observed``: what each question met, family by family.
-    ``evidence``: the folder, ``files`` what is in it.
+    ``evidence``: the folder, ``files`` what is in it.  ``needs``: parts of the subject's deviations that are about the
+    case, each with whether a finding needed it; none where the case was not judged.
     """
 
     case: Case
@@ -45,6 +46,7 @@ class CaseResult:
     evidence: str = ""
     files: tuple[str, ...] = ()
     observed: tuple[Observed, ...] = ()
+    needs: tuple[tuple[str, bool], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,13 @@ class Report:
         if Result.FAILED in kinds:
             return UNLAWFUL
         return CANNOT_RUN if Result.BROKEN in kinds else LAWFUL
+
+    @property
+    def unneeded(self) -> tuple[str, ...]:
+        """Parts of deviations that cases of this run are about, and that none of them needed."""
+        needs = [need for entry in self.results for need in entry.needs]
+        needed = {part for part, was in needs if was}
+        return tuple(dict.fromkeys(part for part, _ in needs if part not in needed))
 
     def spoilt(self, reason: str) -> Report:
         """The same where nothing that passed may be believed."""

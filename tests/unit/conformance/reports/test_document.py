@@ -198,10 +198,10 @@ def test_several_runs_keep_their_names() -> None:
     [
         (b"{", "r.json: Input data was truncated"),
         (b"[]", "r.json: Expected `object`, got `array`"),
-        (b'{"subject": "x"}', "it does not say its format, this kproxy reads kproxy-results/1"),
+        (b'{"subject": "x"}', "it does not say its format, this kproxy reads kproxy-results/2"),
         (b'{"format": "kproxy-results/9"}', "its format is kproxy-results/9"),
         (text(of_catalogue([])), "that is a catalogue"),
-        (b'{"format": "kproxy-results/1", "cases": {}}', "missing required field `subject`"),
+        (b'{"format": "kproxy-results/2", "cases": {}}', "missing required field `subject`"),
     ],
 )
 def test_what_is_no_result_is_told_with_the_reason(data: bytes, words: str) -> None:
