@@ -65,6 +65,14 @@ def _first_slice_only(merge: Function) -> Function:
     return lambda slices, *of: merge(tuple(slices)[:1], *of)
 
 
+def _fifty(ranges: Function) -> Function:
+    def some(*of: Any) -> Any:  # noqa: ANN401
+        found = ranges(*of)
+        return found[:50] if found else found
+
+    return some
+
+
 def _at_most(number: int) -> Wrap:
     return lambda merge: lambda *of: {key: found[:number] for key, found in merge(*of).items()}
 
@@ -222,6 +230,12 @@ SERVICES = (
         "Each traffic policy binds the addresses of the other.",
         _services(_swapped),
         clauses="internal-policy.external-addresses-exempt external-policy.cluster-ip-exempt",
+    ),
+    mutant(
+        "source-ranges.first-fifty",
+        "Of a Service's source ranges the first fifty count.",
+        Patch("kproxy.state.services:_source_ranges", _fifty),
+        clauses="source-ranges.inside-allowed",
     ),
     mutant(
         "slices.first-hundred",

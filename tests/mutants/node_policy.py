@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from kproxy import state
+from kproxy.net import Protocol
 from kproxy.plan import Endpoint, Exposure, Frontend, Masquerade, NodePorts, Pool, Scope, Settings
 from tests.mutants.mutant import Function, Patch, answering, instead, mutant
 
@@ -118,6 +119,20 @@ def _local_rewritten(external: Function) -> Function:
     return frontend
 
 
+def _local_by_connections(external: Function) -> Function:
+    """External policy Local binds TCP, and no other protocol."""
+
+    def frontend(port: Any, *of: Any) -> Frontend:  # noqa: ANN401
+        found: Frontend = external(port, *of)
+        if port.port.protocol is Protocol.TCP or found.shortcut is None:
+            return found
+        return msgspec.structs.replace(
+            found, pool=found.shortcut, shortcut=None, masquerade=Masquerade.ALWAYS
+        )
+
+    return frontend
+
+
 def _barred_from_itself(external: Function) -> Function:
     return lambda *of: msgspec.structs.replace(external(*of), admit_self=False)
 
@@ -212,6 +227,12 @@ LOCAL = (
         "local-policy.rewritten",
         "Under external policy Local clients are masqueraded.",
         Patch("kproxy.plan.frontends:_Port._external", _local_rewritten),
+        clauses="external-policy.local.local-endpoints-source-preserved",
+    ),
+    mutant(
+        "local-policy.of-connections",
+        "External policy Local binds connections, and no datagrams.",
+        Patch("kproxy.plan.frontends:_Port._external", _local_by_connections),
         clauses="external-policy.local.local-endpoints-source-preserved",
     ),
     mutant(

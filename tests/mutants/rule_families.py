@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from kproxy.backends.iptables import names
@@ -27,7 +29,7 @@ from kproxy.backends.iptables.rules import (
     Transport,
     XorMark,
 )
-from tests.mutants.mutant import mutant
+from tests.mutants.mutant import Function, Patch, mutant
 from tests.mutants.rules import Rules, left_out, with_match, with_target, without
 
 FILTER = Table.FILTER
@@ -290,6 +292,10 @@ DISPATCH = (
 )
 
 
+def _cut_short(suffix: Function) -> Function:
+    return lambda text: suffix(re.sub(r"(/[^:]{60})[^:]*", r"\1", text))
+
+
 def _for_three_hours(match: Match) -> Match:
     return msgspec.structs.replace(match, seconds=10800) if isinstance(match, RecentlySeen) else match
 
@@ -368,4 +374,22 @@ GUARDS = (
     ),
 )
 
-MUTANTS = (*MASQUERADE, *REFUSAL, *SOURCE_RANGES, *DISPATCH, *GUARDS)
+NAMES = (
+    mutant(
+        "names.run-together",
+        "Names of chains are made of what is named, put together so that some look alike.",
+        Patch(
+            "kproxy.backends.iptables.names:suffix",
+            lambda suffix: lambda text: suffix(text.replace(":", "-")),
+        ),
+        clauses="cluster-ip.reaches-ready-endpoint",
+    ),
+    mutant(
+        "names.cut-short",
+        "Names of chains are made of the first 60 characters of a Service's name.",
+        Patch("kproxy.backends.iptables.names:suffix", _cut_short),
+        clauses="cluster-ip.reaches-ready-endpoint",
+    ),
+)
+
+MUTANTS = (*NAMES, *MASQUERADE, *REFUSAL, *SOURCE_RANGES, *DISPATCH, *GUARDS)

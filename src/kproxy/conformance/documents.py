@@ -132,7 +132,7 @@ def _slices(instance: Instance, service: Service) -> Iterator[Document]:
         groups.setdefault((backend.slice, backend.shift), []).append(backend)
     for (number, shift), backends in groups.items():
         yield _slice(instance, service, f"{service.name}-{number}-{shift}", shift, backends)
-        for family in _families(instance, service)[1:]:
+        for family in () if service.slices_of_one_family else _families(instance, service)[1:]:
             name = f"{service.name}-{SECONDARY_SLICES + number}-{shift}"
             yield _slice(instance, service.but(address_type=family.value), name, shift, backends)
 

@@ -154,6 +154,18 @@ def test_only_port_unreachable_is_a_rejection(family: Family, type: int, code: i
     assert f"type {type} code {code} from 172.18.0.2" in seen.text
 
 
+@FAMILIES
+def test_an_icmp_error_quotes_the_address_of_the_family_that_was_asked(instance: Instance) -> None:
+    probe = asked(to=WEB.cluster_ip.in_other_family())
+    packet = instance.question(probe.sender, probe.to).packet
+    error = (3, 3) if packet.family is Family.IPV4 else (1, 4)
+    refused = lab.Refused(
+        lab.Icmp(packet.family, *error), ip_address("172.18.0.2"), lab.Socket(packet.destination, packet.port)
+    )
+    assert packet.family is not instance.family
+    assert read(refused, instance, probe).outcomes == {Failure.REJECTED}
+
+
 def test_a_refusal_about_an_address_that_was_not_asked_is_never_lawful() -> None:
     endpoint = Socket(ip_address("10.244.1.11"), 10000)
     refused = lab.Refused(lab.Icmp(Family.IPV4, 3, 3), ip_address("172.18.0.2"), endpoint)

@@ -132,6 +132,8 @@ class Service:
     """EndpointSlice addressType; None: the family's own."""
     dual_stack: bool = False
     """Whether it has a cluster IP and slices of the other family too, after those of the case's own."""
+    slices_of_one_family: bool = False
+    """Whether a dual-stack Service has slices of the case's own family only."""
     outside_service_cidr: bool = False
     """Whether its cluster IP is of a range that no ServiceCIDR names."""
     in_second_service_cidr: bool = False

@@ -45,13 +45,12 @@ class Asked:
 
 def asked_by(instance: Instance, step: Step) -> Asked:
     """What must be known of a case's step."""
-    instance = instance.facing(step.to)
     question = instance.question(step.sender, step.to)
     return Asked(
         sender=str(step.sender),
         judge=question.judge,
         packet=question.packet,
-        own=topology.local_addresses(question.judge, instance.family),
+        own=topology.local_addresses(question.judge, question.packet.family),
         by_host=step.sender.kind is VantageKind.HOST,
         directly=step.to.kind is TargetKind.BACKEND,
         port=0 if isinstance(step, Ping) else question.packet.port,
