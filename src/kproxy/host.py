@@ -19,6 +19,8 @@ import threading
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
+from kproxy import descriptors
+from kproxy.descriptors import Purpose
 from kproxy.netlink import (
     NLMSG_DONE,
     NLMSG_ERROR,
@@ -168,7 +170,10 @@ def _run(
 
 def _scratch() -> IO[bytes]:
     """A file in memory: a node's disk may be full, or closed to us."""
-    return os.fdopen(os.memfd_create("output"), "w+b")
+    try:
+        return os.fdopen(os.memfd_create("output"), "w+b")
+    except OSError as error:
+        raise os_error("make a file in memory", error, Purpose.COMMAND) from error
 
 
 def _start(
@@ -183,8 +188,9 @@ def _start(
             env={**os.environ, **environment} if environment else None,
         )
     except OSError as error:
-        reason = Reason.UNSUPPORTED if error.errno in (errno.ENOENT, errno.EACCES) else Reason.OTHER
-        raise HostError(shlex.join(argv), error.strerror or str(error), reason) from error
+        if error.errno in (errno.ENOENT, errno.EACCES):
+            raise HostError(shlex.join(argv), error.strerror or str(error), Reason.UNSUPPORTED) from error
+        raise os_error(shlex.join(argv), error, Purpose.COMMAND) from error
     assert process.stdin is not None, "a pipe was asked for"
     with contextlib.suppress(OSError):  # a smaller one will do
         fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -277,9 +283,11 @@ def reason_of(error: OSError) -> Reason:
     return _ERRNO_REASONS.get(error.errno or 0, Reason.OTHER)
 
 
-def os_error(what: str, error: OSError) -> HostError:
-    """What the system answered to an attempt."""
-    return HostError(what, error.strerror or str(error), reason_of(error))
+def os_error(what: str, error: OSError, purpose: Purpose = Purpose.FILE) -> HostError:
+    """What the system answered to an attempt; a lack of descriptors is counted."""
+    descriptors.count(error, purpose)
+    detail = f"{error.strerror or error}{descriptors.cure(error)}"
+    return HostError(what, detail, reason_of(error))
 
 
 class Netlink:
@@ -390,7 +398,7 @@ def netlink_socket(protocol: int, port: int = 0) -> socket.socket:
         made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         made.bind((port, 0))
     except OSError as error:
-        raise os_error("open netlink socket", error) from error
+        raise os_error("open netlink socket", error, Purpose.NETLINK) from error
     for option in (_SO_RCVBUFFORCE, _SO_SNDBUFFORCE):
         with contextlib.suppress(PermissionError):
             made.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)

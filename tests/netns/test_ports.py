@@ -32,7 +32,7 @@ from kproxy.lab.apiserver import ApiServer, Kind, kubeconfig
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.observation import Answered, ProbeRequest
-from kproxy.lab.processes import Process, Xtables, listen, spawn, xtables_directory
+from kproxy.lab.processes import Process, Xtables, listen, run_in, spawn, xtables_directory
 from kproxy.net import Address, Family, Protocol
 
 API_PORT, HEALTH_PORT, METRICS_PORT = 6443, 10256, 10249
@@ -104,6 +104,20 @@ class Stage:
             for sample in family.samples
         }
 
+    async def short(self, purpose: str) -> float:
+        """How often the daemon had no descriptor left for it."""
+        counted = await self.metrics()
+        return counted["kproxy_descriptor_shortages_total", frozenset({("purpose", purpose)})]
+
+    async def has_been_short(self, purpose: str) -> bool:
+        return await self.short(purpose) > 0
+
+    async def serves(self, address: str) -> bool:
+        """Whether the first Service port at that address is in the rules of the node."""
+        commands = {"nft": ("nft", "list", "ruleset"), "iptables": ("iptables-nft-save",)}
+        texts = [await run_in(self.lab.network["a"], command) for command in commands.values()]
+        return any(address in text for text in texts)
+
     def put(self, *documents: dict[str, Any]) -> None:
         for document in documents:
             self.server.store.put(Kind(document["kind"]), document)
@@ -123,15 +137,20 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(mode: str, **changes: Any) -> AsyncIterator[Stage]:  # noqa: ANN401 - a file's fields
-    """A lab with a daemon on node a that has synced; ``changes`` to its configuration."""
+async def stage(
+    mode: str,
+    *,
+    by: tuple[str, ...] = (),
+    **changes: Any,  # noqa: ANN401 - a file's fields
+) -> AsyncIterator[Stage]:
+    """A lab with a daemon on node a that has synced; ``changes`` to its configuration, ``by`` a program that starts it."""
     with tempfile.TemporaryDirectory(prefix="kproxy-ports-") as name:
         directory = Path(name)
         async with open_lab() as lab, ApiServer() as server:
             for document in (*node_documents(), service_cidr_document()):
                 server.store.put(Kind(document["kind"]), document)
             await server.listen([listen(lab.network["a"], LOOPBACK, API_PORT)])
-            daemon = _start(lab, directory, mode, changes)
+            daemon = _start(lab, directory, mode, by, changes)
             try:
                 made = Stage(lab, server, directory, daemon)
                 await made.becomes(lambda: _synced(made))
@@ -141,13 +160,13 @@ async def stage(mode: str, **changes: Any) -> AsyncIterator[Stage]:  # noqa: ANN
                 await daemon.wait()
 
 
-def _start(lab: Lab, directory: Path, mode: str, changes: dict[str, Any]) -> Process:
+def _start(lab: Lab, directory: Path, mode: str, by: tuple[str, ...], changes: dict[str, Any]) -> Process:
     path, config = directory / "kubeconfig", directory / "config.yaml"
     path.write_text(kubeconfig(f"http://127.0.0.1:{API_PORT}"))
     place = Placement(node="a", mode=mode, kubeconfig=str(path))
     config.write_text(yaml.safe_dump(yaml.safe_load(kube_proxy_configuration(DEFAULT, place)) | changes))
     return spawn(
-        [sys.executable, "-m", "kproxy", "run", "--config", str(config)],
+        [*by, sys.executable, "-m", "kproxy", "run", "--config", str(config)],
         lab.network["a"],
         log=directory / "daemon.log",
         path_prefix=breakable(directory / "bin"),
@@ -494,3 +513,34 @@ def test_the_metrics_port_tells_mode_configuration_and_status_and_profiles_only_
             assert (await on.local(METRICS_PORT, "/debug/pprof/goroutine")).status == 404
 
     asyncio.run(ask())
+
+
+DESCRIPTORS = 256
+SERVICES = 300
+"""Each with a health check node port in either family: more than the daemon may have descriptors."""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_more_health_check_node_ports_than_descriptors_cost_no_other_part_of_the_daemon(mode: str) -> None:
+    def of(number: int) -> dict[str, Any]:
+        return balanced(port=31500 + number, name=f"web-{number}", number=number % 250 + 1)
+
+    async def crowd() -> None:
+        limited = ("prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}", "--")
+        async with stage(mode, by=limited) as on:
+            assert await on.short("listener") == 0
+            on.put(*(of(number) for number in range(SERVICES)))
+            await on.becomes(lambda: on.has_been_short("listener"))
+            on.put(balanced(number=251), endpoints("a1"))
+            await on.becomes(lambda: on.serves("10.96.7.251"))
+            assert (await on.local(HEALTH_PORT, "/healthz")).status == 200
+            for purpose in ("netlink", "command", "api_server", "connection"):
+                assert await on.short(purpose) == 0
+            log = on.daemon.log.read_text()
+            assert "descriptors" in log
+            assert "Traceback" not in log
+            for number in range(SERVICES):
+                on.server.store.delete(Kind.SERVICE, "test", f"web-{number}")
+            await on.answers(200)
+
+    asyncio.run(crowd())

@@ -33,7 +33,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "netlink": {"net"},
     "tls": set(),
     "console": set(),
-    "host": {"netlink", "net"},
+    "descriptors": set(),
+    "host": {"descriptors", "netlink", "net"},
     "conntrack": {"host", "netlink", "net"},
     "notifications": {"host"},
     "addresses": {"host", "netlink", "notifications", "net"},
@@ -53,7 +54,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     # the daemon
     "server": PIPE
-    | {"backends", "backends.*", "backends.*.kernel", "addresses", "host", "conntrack", "netlink", "tls"},
+    | {
+        "backends",
+        "backends.*",
+        "backends.*.kernel",
+        "addresses",
+        "descriptors",
+        "host",
+        "conntrack",
+        "netlink",
+        "tls",
+    },
     # judging any proxy: nothing of ours is known but in the simulator, which command opens
     "lab": {"lab.topology", "api", "net", "host", "netlink", "conntrack", "tls", "console"},
     "lab.topology": {"net"},

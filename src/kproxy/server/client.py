@@ -16,6 +16,8 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
+from kproxy import descriptors
+from kproxy.descriptors import Purpose
 from kproxy.server.credentials import Authorizer
 from kproxy.server.kubeconfig import Connection
 from kproxy.server.requests import NO_ANSWER, Requests
@@ -111,8 +113,10 @@ class ApiClient:
             sock = _open(connection, silence)
             connection.request(method, target, body, headers)
             response = connection.getresponse()
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException) as error:
             self.requests.answered(method, NO_ANSWER)
+            if isinstance(error, OSError):
+                descriptors.count(error, Purpose.API_SERVER)
             raise
         self.requests.answered(method, str(response.status))
         if response.status not in _DONE:

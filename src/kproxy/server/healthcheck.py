@@ -8,13 +8,15 @@ Behaviours ``hcnp.*``; the deletion taint does not matter here (``hcnp.no-taint`
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address
 
 import msgspec
 
+from kproxy import descriptors
 from kproxy.api import Key
+from kproxy.descriptors import Purpose
 from kproxy.net import Address, Family
 from kproxy.plan import HealthCheck, NodePorts, Plan
 from kproxy.server.ports import Listener, Ports
@@ -70,12 +72,18 @@ class HealthChecks:
         self._checks: dict[Key, HealthCheck] = {}
         self._listening: dict[tuple[_Place, Address], Listener] = {}
         self._told: set[_Place] = set()
+        self._short = False
+        self._served: Plan | None = None
+        """The plan all ports of which are open; None while some are not."""
 
     def update(self, plan: Plan) -> None:
         """Listen at the plan's ports and at no other, and answer with its counts.
 
         Call it again with the same plan to try ports again that could not be had.
         """
+        if plan is self._served:
+            return
+        self._served = None
         self._checks = {check.service: check for check in plan.health_checks}
         addresses = _addresses(plan.node_ports, self._family)
         places = [(check.service, check.port) for check in plan.health_checks]
@@ -83,26 +91,54 @@ class HealthChecks:
         for gone in [each for each in self._listening if each not in wanted]:
             self._ports.close(self._listening.pop(gone))
         self._told.intersection_update(places)
+        shortage: OSError | None = None
         for place in places:
-            self._open(place, addresses)
+            shortage = shortage or self._open(place, addresses)
+        closed = sorted({place for place, _ in wanted - self._listening.keys()})
+        self._tell_shortage(closed, shortage)
+        self._served = None if closed else plan
 
-    def _open(self, place: _Place, addresses: tuple[Address, ...]) -> None:
-        """What can be had; an address that is not ready yet takes nothing from the others."""
+    def _open(self, place: _Place, addresses: tuple[Address, ...]) -> OSError | None:
+        """What can be had; an address that is not ready yet takes nothing from the others.
+
+        Returns the error where descriptors ran out: then there is none for other Services' ports either.
+        """
         trouble = [error for address in addresses if (error := self._listen(place, address)) is not None]
-        if trouble:
+        shortage = next(filter(descriptors.is_shortage, trouble), None)
+        if shortage is None and trouble:
             self._tell(place, str(trouble[0]))
-        else:
+        elif shortage is None:
             self._told.discard(place)
+        return shortage
 
     def _listen(self, place: _Place, address: Address) -> OSError | None:
         if (place, address) in self._listening:
             return None
         service, port = place
         try:
-            self._listening[place, address] = self._ports.listen(address, port, self._handler(service))
+            listener = self._ports.listen(address, port, self._handler(service))
+            if descriptors.is_kept(listener.socket.fileno(), Purpose.LISTENER):
+                self._ports.close(listener)
+                raise descriptors.none_left()
         except OSError as error:
+            descriptors.count(error, Purpose.LISTENER)
             return error
+        self._listening[place, address] = listener
         return None
+
+    def _tell_shortage(self, closed: Sequence[_Place], shortage: OSError | None) -> None:
+        """Once until it ends, and as an event of the first Service: there may be a thousand."""
+        if shortage is not None and not self._short:
+            service, port = closed[0]
+            text = (
+                f"cannot listen on {len(closed)} health check node ports ({self._family.value}), "
+                f"the first {port}: {shortage.strerror}{descriptors.cure(shortage)}"
+            )
+            log.error("%s, of Service %s/%s", text, *service)
+            self._failed(service, text)
+        elif shortage is None and self._short:
+            log.info("%s: there are descriptors for all health check node ports again", self._family.value)
+        self._short = shortage is not None
 
     def _tell(self, place: _Place, why: str) -> None:
         if place not in self._told:

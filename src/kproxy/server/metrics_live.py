@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from kproxy.api import Cluster, EndpointSlice, Key, Service
+from kproxy.descriptors import Purpose, shortages
 from kproxy.plan import Exposure, Frontend, OnEmpty, Plan, Scope, ServicePortName
 from kproxy.server.metrics import IPVS, PREFIX
 from kproxy.server.store import Store
@@ -44,6 +45,7 @@ class LiveMetrics:
         yield from self._changes()
         yield self._no_local_endpoints()
         yield self._refused()
+        yield _descriptor_shortages()
         for name, count in self._packets().items():
             yield CounterMetricFamily(PREFIX + name, f"[ALPHA] {_PACKETS[name]}", value=count)
 
@@ -104,6 +106,15 @@ class LiveMetrics:
         for one in sorted(refused):
             found.add_metric(one, 1)
         return found
+
+
+def _descriptor_shortages() -> Metric:
+    """Ours: zero for each purpose, too, so that an alert has something to compare."""
+    text = "Times there was no file descriptor left, by what it was wanted for"
+    found = CounterMetricFamily("kproxy_descriptor_shortages", text, labels=["purpose"])
+    for purpose in Purpose:
+        found.add_metric([purpose.value], shortages.get(purpose, 0))
+    return found
 
 
 def without_local_endpoints(plan: Plan) -> dict[str, list[ServicePortName]]:

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from kproxy import descriptors
+from kproxy.descriptors import Purpose
 from kproxy.net import Address
 from kproxy.server.ports_http import BROKEN, Answer, Handler, Request, encode, receive
 
@@ -32,7 +34,11 @@ MOST_AT_ONCE = 256
 _SWEEP_SECONDS = 1.0
 _BACKLOG = 128
 _CHUNK = 1 << 16
-_OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_PAUSE_SECONDS = 0.01
+"""After what cannot be accepted now, or an error that nobody foresaw."""
+
+_TOLD_EVERY_SECONDS = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +75,7 @@ class Ports:
         self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
         self._conversations: dict[_Conversation, None] = {}
+        self._tell_at = 0.0
 
     def start(self) -> None:
         """Serve from a thread of its own."""
@@ -77,13 +84,16 @@ class Ports:
     def run(self) -> NoReturn:
         """Serve for ever."""
         while True:
-            self.turn()
+            try:
+                self.turn()
+            except Exception:  # this thread answers all ports of the daemon: it must not end
+                log.exception("a round of the ports failed")
+                time.sleep(_PAUSE_SECONDS)
 
     def listen(self, address: Address, port: int, handler: Handler, *, both: bool = False) -> Listener:
         """Listen there from now on; raises `OSError`.  ``both``: a wildcard is one of both families."""
         listener = Listener(_bound(address, port, both=both), handler)
-        with self._lock:
-            self._selector.register(listener.socket, selectors.EVENT_READ, listener)
+        self._register(listener.socket, listener)
         return listener
 
     def close(self, listener: Listener) -> None:
@@ -109,18 +119,35 @@ class Ports:
         try:
             accepted, _ = listener.socket.accept()
         except OSError as error:
-            if error.errno in _OUT_OF_DESCRIPTORS:
-                log.warning("cannot accept a connection: %s", error)
-                self._end_oldest()
-                time.sleep(0.01)
+            if error.errno in _NO_ROOM:
+                self._no_room(error)
             return  # it hung up again, or the listener was closed meanwhile
         accepted.setblocking(False)
         conversation = _Conversation(accepted, listener.handler, self._clock() + PATIENCE_SECONDS)
-        if len(self._conversations) >= MOST_AT_ONCE:
+        few = descriptors.is_kept(accepted.fileno(), Purpose.CONNECTION)
+        if few or len(self._conversations) >= MOST_AT_ONCE:
             self._end_oldest()
+        self._register(accepted, conversation)
         self._conversations[conversation] = None
-        with self._lock:
-            self._selector.register(accepted, selectors.EVENT_READ, conversation)
+
+    def _register(self, made: socket.socket, what: Listener | _Conversation) -> None:
+        """Have a socket served; it is closed where that cannot be."""
+        try:
+            with self._lock:
+                self._selector.register(made, selectors.EVENT_READ, what)
+        except OSError:
+            made.close()
+            raise
+
+    def _no_room(self, error: OSError) -> None:
+        """The client stays in the listener's queue, and is accepted when there is room again."""
+        descriptors.count(error, Purpose.CONNECTION)
+        now = self._clock()
+        if now >= self._tell_at:
+            self._tell_at = now + _TOLD_EVERY_SECONDS
+            log.warning("cannot accept a connection: %s%s", error, descriptors.cure(error))
+        self._end_oldest()
+        time.sleep(_PAUSE_SECONDS)
 
     def _go_on(self, conversation: _Conversation) -> None:
         if conversation not in self._conversations:

@@ -20,7 +20,9 @@ from typing import Protocol
 
 import msgspec
 
+from kproxy.host import HostError
 from kproxy.server.client import ApiError
+from kproxy.server.kubeconfig import KubeconfigError
 
 CONTROLLER = "kube-proxy"
 """Who reports: a stand-in's events are found where kube-proxy's were."""
@@ -152,7 +154,7 @@ class Recorder:
                     log.info("event %s was refused: %s", event.reason, error)
                     return
                 reason: Exception = error
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, http.client.HTTPException, HostError, KubeconfigError) as error:
                 reason = error
             else:
                 return

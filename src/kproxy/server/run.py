@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from kproxy import host
+from kproxy import descriptors, host
 from kproxy.host import HostError
 from kproxy.server import tuning
 from kproxy.server.client import ApiClient
@@ -99,6 +99,7 @@ def _set_up(options: Options, ending: Ending) -> None:
     name = node_name(config)
     log.info("kproxy on node %s, mode %s", name, config.mode)
     client = _client(config, options.given.text("master"))
+    descriptors.raise_limit()
     tuning.set_oom_score(config.oom_score_adj)
     tuning.set_conntrack(config.conntrack)
     from kproxy.server.serve import load_mode, serve  # noqa: PLC0415 - who asks for help need not wait for it

@@ -176,7 +176,15 @@ class FamilySync:
         """Sync for ever."""
         self.wait_for_lists()
         while True:
+            self.survive()
+
+    def survive(self) -> None:
+        """A `step`; an error that nobody foresaw is a failed sync and does not end the thread (``life.panic-safe``)."""
+        try:
             self.step()
+        except Exception:
+            log.exception("%s: what was due failed", self.family.value)
+            self._failed(self.clock(), full=self._applied is None)
 
     def wait_for_lists(self) -> None:
         """Return when Services and EndpointSlices have both been listed (``life.wait-both``)."""

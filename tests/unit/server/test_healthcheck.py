@@ -9,6 +9,8 @@ from ipaddress import ip_address
 
 import pytest
 
+from kproxy import descriptors
+from kproxy.descriptors import Purpose
 from kproxy.net import Address, Family
 from kproxy.plan import HealthCheck, NodePorts, Plan
 from kproxy.server.healthcheck import HealthChecks, health_check_answer
@@ -194,3 +196,38 @@ def test_one_address_that_is_not_ready_takes_nothing_from_the_others(world: Worl
     world.ports.taken = set()
     world.checks.update(wanted)
     assert len(world.ports.open) == 2
+
+
+def test_when_descriptors_run_out_no_port_takes_those_kept_for_the_rest_and_it_is_reported_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    places = [HealthCheck(("test", f"web-{n}"), 30000 + n, 1) for n in range(6)]
+    with monkeypatch.context() as scarce:
+        scarce.setattr(
+            descriptors,
+            "is_kept",
+            lambda _, purpose: purpose is Purpose.LISTENER and len(world.ports.open) > 2,
+        )
+        before = descriptors.shortages.get(Purpose.LISTENER, 0)
+        for _ in range(3):
+            world.checks.update(plan(*places))
+        assert set(world.ports.open) == {("127.0.0.1", 30000), ("127.0.0.1", 30001)}
+        assert descriptors.shortages.get(Purpose.LISTENER, 0) == before + 3, (
+            "one try at each look, not one a port"
+        )
+    [(service, why)] = world.complaints
+    assert service == ("test", "web-2")
+    assert "4 health check node ports" in why
+    assert "LimitNOFILE" in why
+    world.checks.update(plan(*places))
+    assert len(world.ports.open) == 6
+    assert len([r for r in caplog.records if r.levelname == "ERROR"]) == 1
+
+
+def test_while_all_is_open_a_look_costs_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = plan(HealthCheck(WEB, 30000, 1))
+    world.checks.update(wanted)
+    with monkeypatch.context() as idle:
+        idle.setattr(world.checks, "_open", None)
+        world.checks.update(wanted)
+    assert world.status(HERE) == 200

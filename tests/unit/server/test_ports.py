@@ -1,5 +1,6 @@
 """The listening sockets over real connections on loopback."""
 
+import errno
 import socket
 import threading
 from collections.abc import Iterator
@@ -7,11 +8,14 @@ from contextlib import closing
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPResponse
 from ipaddress import ip_address
+from typing import NoReturn, cast
 
 import pytest
 
+from kproxy import descriptors
+from kproxy.descriptors import Purpose
 from kproxy.server import ports as ports_module
-from kproxy.server.ports import Ports, keep_listening
+from kproxy.server.ports import Listener, Ports, keep_listening
 from kproxy.server.ports_http import LONGEST_HEAD, Answer, Request, text
 from tests.waiting import eventually
 
@@ -196,3 +200,52 @@ def test_an_address_that_is_taken_is_fatal_if_asked_for(ports: Ports) -> None:
 
 def test_a_retry_waits_five_seconds() -> None:
     assert ports_module.BIND_RETRY_SECONDS == 5.0
+
+
+class Exhausted:
+    """A listener's socket while the process has no descriptor left."""
+
+    def accept(self) -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_lack_of_descriptors_is_counted_each_time_and_logged_seldom(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [1000.0]
+    served = Ports(lambda: now[0])
+    listener = Listener(cast("socket.socket", Exhausted()), echo)
+    before = descriptors.shortages.get(Purpose.CONNECTION, 0)
+    for _ in range(5):
+        served._accept(listener)
+    assert descriptors.shortages[Purpose.CONNECTION] == before + 5
+    assert len(caplog.records) == 1
+    assert "LimitNOFILE" in caplog.text
+    now[0] += 11
+    served._accept(listener)
+    assert len(caplog.records) == 2
+
+
+def test_clients_leave_the_last_descriptors_to_the_rest_of_the_daemon(
+    port: int, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_connection(("127.0.0.1", port), 5) as first:
+        assert eventually(lambda: len(ports._conversations) == 1)
+        monkeypatch.setattr(descriptors, "is_kept", lambda _, purpose: purpose is Purpose.CONNECTION)
+        assert ask(port)[0].status == 200, "one at a time goes on"
+        assert first.recv(1) == b"", "the oldest went"
+
+
+def test_an_error_that_nobody_foresaw_does_not_end_the_thread_of_the_ports(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = Ports()
+    rounds = iter([RuntimeError("odd"), OSError(9, "Bad file descriptor"), SystemExit()])
+
+    def turn() -> None:
+        raise next(rounds)
+
+    monkeypatch.setattr(served, "turn", turn)
+    with pytest.raises(SystemExit):
+        served.run()
+    assert caplog.text.count("a round of the ports failed") == 2

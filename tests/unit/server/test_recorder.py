@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from kproxy.host import HostError, Reason
 from kproxy.server.client import ApiError
+from kproxy.server.kubeconfig import KubeconfigError
 from kproxy.server.recorder import (
     TRIES,
     WAITING,
@@ -86,9 +88,21 @@ def test_a_note_is_no_longer_than_the_api_takes() -> None:
         ((ApiError(429, "later"), None), 2),
         ((ConnectionRefusedError(), None), 2),
         ((http.client.BadStatusLine("x"), None), 2),
+        ((HostError("plugin", "Too many open files", Reason.OTHER), None), 2),
+        ((KubeconfigError("plugin gave nothing"), None), 2),
         ((ConnectionRefusedError(),), TRIES),
     ],
-    ids=["taken", "refused", "500", "429", "no connection", "no HTTP", "never"],
+    ids=[
+        "taken",
+        "refused",
+        "500",
+        "429",
+        "no connection",
+        "no HTTP",
+        "no plugin",
+        "no credentials",
+        "never",
+    ],
 )
 def test_an_event_is_tried_again_where_that_may_help(
     script: tuple[Exception | None, ...], posts: int

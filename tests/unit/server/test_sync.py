@@ -3,7 +3,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -106,7 +106,7 @@ class Daemon:
             if due.at > end:
                 break
             self.clock.now = max(self.clock.now, due.at)
-            self.sync.step()
+            self.sync.survive()
         self.clock.now = end
 
     def apply(self, *items: Service | Removed) -> None:
@@ -526,6 +526,29 @@ def test_the_kernel_is_looked_at_often_but_closely_only_every_sync_period(daemon
     daemon.until(3 * PACE.longest + 1.0)
     close = [number for number, closely in enumerate(daemon.kernel.looks, start=1) if closely]
     assert close == [60, 120, 180], "twice a second"
+
+
+@pytest.mark.parametrize("what", ["look", "announcement", "clean-up"])
+def test_an_error_that_nobody_foresaw_ends_no_sync_and_is_made_good(
+    what: str, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as broken:
+        match what:
+            case "look":
+                broken.setattr(daemon.kernel, "missing", fail)
+            case "announcement":
+                broken.setattr(daemon.sync, "in_kernel", fail)
+            case _:
+                broken.setattr(daemon.cleaner, "remove", fail)
+        daemon.apply(service("a"))
+        daemon.until(PACE.longest * 2)
+    assert "what was due failed" in caplog.text
+    daemon.apply(service("b"))
+    daemon.until(PACE.longest * 2)
+    assert daemon.kernel.names[-1] == ["a", "b"]
 
 
 def test_stale_connections_are_looked_for_again_only_while_that_failed(daemon: Daemon) -> None:
