@@ -25,6 +25,11 @@ def _serving_here(service: state.Service, node: str) -> int:
     return len({endpoint.address for endpoint in found})
 
 
+def _terminating_never(service: state.Service, node: str) -> int:
+    here = (e for port in service.ports for e in port.endpoints if e.node == node)
+    return len({endpoint.address for endpoint in here if endpoint.ready and not endpoint.terminating})
+
+
 def _ready_anywhere(service: state.Service, _node: str) -> int:
     found = (e for port in service.ports for e in port.endpoints if e.ready)
     return len({endpoint.address for endpoint in found})
@@ -340,6 +345,13 @@ HEALTH = (
         "Terminating endpoints that serve still count for load balancers.",
         Patch("kproxy.plan.health_checks:_local_ready", instead(_serving_here)),
         clauses="health-check.local-endpoints.told",
+        needs_kernel=True,
+    ),
+    mutant(
+        "health-check.terminating-never-count",
+        "An endpoint that is called ready while it terminates does not count for load balancers.",
+        Patch("kproxy.plan.health_checks:_local_ready", instead(_terminating_never)),
+        clauses="health-check.ready-flag-trusted",
         needs_kernel=True,
     ),
     mutant(

@@ -46,7 +46,7 @@ def test_only_ready_endpoints_of_this_node_count() -> None:
     assert count(endpoint("10.0.0.1", "node-2")) == 0
     assert count(endpoint("10.0.0.1", NODE, ready=False)) == 0
     assert count(endpoint("10.0.0.1", NODE, ready=False, serving=True, terminating=True)) == 0
-    assert count(endpoint("10.0.0.1", NODE, ready=True, terminating=True)) == 0
+    assert count(endpoint("10.0.0.1", NODE, ready=True, serving=False, terminating=True)) == 1
     assert count(endpoint("10.0.0.1", NODE), endpoint("10.0.0.2", "node-2")) == 1
 
 

@@ -230,7 +230,7 @@ class Instance:
         if (of_node := _NODE_ADDRESSES.get(to.kind)) is not None:
             return of_node[to.node][self.family]
         match to.kind:
-            case TargetKind.CLUSTER_IP:
+            case TargetKind.CLUSTER_IP | TargetKind.HEALTH_CHECK_CLUSTER_IP:
                 return self.cluster_ip(service)
             case TargetKind.NODE_PORT_LOCALHOST:
                 return LOOPBACK[self.family]
@@ -367,7 +367,8 @@ NODE_PORT_KINDS = frozenset(
         TargetKind.NODE_PORT_LOCALHOST,
     }
 )
-HEALTH_CHECK_KINDS = frozenset({TargetKind.HEALTH_CHECK, TargetKind.HEALTH_CHECK_SECOND})
+_HEALTH_CHECKS_ON_NODES = frozenset({TargetKind.HEALTH_CHECK, TargetKind.HEALTH_CHECK_SECOND})
+HEALTH_CHECK_KINDS = _HEALTH_CHECKS_ON_NODES | {TargetKind.HEALTH_CHECK_CLUSTER_IP}
 _NODE_ADDRESSES = {
     TargetKind.NODE_PORT: topology.NODE_ADDRESS,
     TargetKind.NODE_PORT_SECOND: topology.SECOND_ADDRESS,
@@ -376,7 +377,7 @@ _NODE_ADDRESSES = {
     TargetKind.HEALTH_CHECK_SECOND: topology.SECOND_ADDRESS,
 }
 _SECOND_KINDS = frozenset({TargetKind.NODE_PORT_SECOND, TargetKind.HEALTH_CHECK_SECOND})
-_ON_NODE_KINDS = NODE_PORT_KINDS | HEALTH_CHECK_KINDS | {TargetKind.LOOPBACK_DAEMON}
+_ON_NODE_KINDS = NODE_PORT_KINDS | _HEALTH_CHECKS_ON_NODES | {TargetKind.LOOPBACK_DAEMON}
 
 
 def instances(cases: Sequence[Case]) -> tuple[Instance, ...]:

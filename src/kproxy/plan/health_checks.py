@@ -17,11 +17,11 @@ def health_checks(snapshot: Snapshot, node: str) -> tuple[HealthCheck, ...]:
 
 
 def _local_ready(service: state.Service, node: str) -> int:
-    """``hcnp.count-ips``: an endpoint that is terminating serves what it has, but wants nothing new."""
+    """``hcnp.count-ips``: one that terminates counts as long as it is called ready (publishNotReadyAddresses)."""
     addresses = {
         endpoint.address
         for port in service.ports
         for endpoint in port.endpoints
-        if endpoint.node == node and endpoint.ready and not endpoint.terminating
+        if endpoint.node == node and endpoint.ready
     }
     return len(addresses)

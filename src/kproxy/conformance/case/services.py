@@ -169,6 +169,11 @@ class Service:
         kind = TargetKind.HEALTH_CHECK_SECOND if second else TargetKind.HEALTH_CHECK
         return Target(kind, self.name, self.generation, node=node)
 
+    @property
+    def health_check_at_cluster_ip(self) -> Target:
+        """The number of its health check node port at its cluster IP, where nobody should listen."""
+        return Target(TargetKind.HEALTH_CHECK_CLUSTER_IP, self.name, self.generation)
+
     def localhost(self, node: str) -> Target:
         """Its node port on 127.0.0.1 (or ::1), for the host of that node."""
         return Target(TargetKind.NODE_PORT_LOCALHOST, self.name, self.generation, node=node)

@@ -94,6 +94,7 @@ class TargetKind(enum.Enum):
     """A daemon of a node that listens on its loopback address only; from outside: a martian packet."""
     HEALTH_CHECK = enum.auto()
     HEALTH_CHECK_SECOND = enum.auto()
+    HEALTH_CHECK_CLUSTER_IP = enum.auto()
     UNALLOCATED = enum.auto()
     """A cluster IP of the ServiceCIDR that no Service has."""
 

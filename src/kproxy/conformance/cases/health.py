@@ -34,7 +34,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases.profiles import FORWARD_DROP, LIBERAL, NODE_PORT_CIDR
+from kproxy.conformance.cases.profiles import BRIDGE_INTERFACE, FORWARD_DROP, LIBERAL, NODE_PORT_CIDR
 from kproxy.net import Family
 
 FEATURES = {Feature.HEALTH_CHECKS, Feature.LOAD_BALANCER, Feature.EXTERNAL_TRAFFIC_POLICY, Feature.NODE_PORT}
@@ -90,6 +90,29 @@ TERMINATING_DO_NOT_COUNT = case(
     features=FEATURES | {Feature.TERMINATING_ENDPOINTS},
 )
 
+READY = "health-check.ready-flag-trusted"
+
+PUBLISHED = ENDING.but(
+    name="published",
+    backends=(Backend(on="a1", ready=True, serving=False, terminating=True), Backend(on="b1")),
+)
+UNPUBLISHED = PUBLISHED.but(
+    backends=(Backend(on="a1", ready=False, serving=False, terminating=True), Backend(on="b1"))
+)
+
+READY_WHILE_TERMINATING_COUNTS = case(
+    "health-check.ready-while-terminating-counts",
+    "An endpoint that terminates counts for load balancers while it is marked ready, and no longer.",
+    Apply(PUBLISHED),
+    CheckHealth(sender=client("a"), to=PUBLISHED.health_check("a"), expect=1, clauses=(READY,)),
+    Probe(sender=client("a"), to=PUBLISHED.node_port("a"), expect=delivered_to("a1")),
+    Apply(UNPUBLISHED),
+    CheckHealth(sender=client("a"), to=PUBLISHED.health_check("a"), expect=0, clauses=(TOLD,)),
+    CheckHealth(sender=client("b"), to=PUBLISHED.health_check("b"), expect=1, clauses=(TOLD,)),
+    clauses=LOCAL_CLAUSES | {"endpoints.ready-flag-trusted", TOLD, READY},
+    features=FEATURES | {Feature.TERMINATING_ENDPOINTS},
+)
+
 ON_SELECTED_ADDRESSES = case(
     "health-check.on-selected-addresses",
     "Where nodePortAddresses are set, a health check node port is on those and on no other.",
@@ -101,6 +124,32 @@ ON_SELECTED_ADDRESSES = case(
     features=FEATURES,
     regressions={"R039"},
     profile=NODE_PORT_CIDR,
+)
+
+BETWEEN_CLUSTER_IPS = case(
+    "health-check.not-at-cluster-ips",
+    "Cluster IPs that nodePortAddresses cover are no addresses of the node: no health check node port is there.",
+    Apply(WEB),
+    CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(TOLD,)),
+    CheckHealth(sender=host("a"), to=WEB.health_check_at_cluster_ip, expect=None, clauses=(BOUND,)),
+    CheckHealth(sender=pod("a3"), to=WEB.health_check_at_cluster_ip, expect=None, clauses=(BOUND,)),
+    Probe(sender=host("a"), to=WEB.cluster_ip, expect=delivered_to("a1", "a2", "b1", source=MASQUERADED)),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=delivered_to("a1", "a2")),
+    Apply(MOVED),
+    CheckHealth(sender=client("b"), to=WEB.health_check("b"), expect=2, clauses=(TOLD,)),
+    CheckHealth(sender=host("b"), to=WEB.health_check_at_cluster_ip, expect=None, clauses=(BOUND,)),
+    clauses=LOCAL_CLAUSES
+    | {
+        "cluster-ip.reaches-ready-endpoint",
+        "masquerade.cluster-ip.host-rewritten",
+        "detect-local.bridge-interface",
+        "external-policy.cluster-ip-exempt",
+        "node-port.addresses.inside-configured.served",
+        TOLD,
+        BOUND,
+    },
+    features=FEATURES,
+    profile=BRIDGE_INTERFACE,
 )
 
 COUNTED = "health-check.number.told"
@@ -245,7 +294,9 @@ A_QUIET_CLUSTER = case(
 CASES: tuple[Case, ...] = (
     FOLLOWS_LOCAL_ENDPOINTS,
     TERMINATING_DO_NOT_COUNT,
+    READY_WHILE_TERMINATING_COUNTS,
     ON_SELECTED_ADDRESSES,
+    BETWEEN_CLUSTER_IPS,
     FOR_LOAD_BALANCERS,
     A_NODE_LEAVES,
     A_NODE_IS_DELETED,

@@ -37,8 +37,16 @@ NODE_CIDR = Profile(name="node-cidr", detect="NodeCIDR")
 INTERFACE_PREFIX = Profile(name="interface-prefix", detect="InterfaceNamePrefix", detect_interface="veth")
 """Pods are whoever comes in by an interface named ``veth...``: all pods of the node."""
 
-BRIDGE_INTERFACE = Profile(name="bridge-interface", detect="BridgeInterface", detect_interface="veth-a1")
-"""Pods are whoever comes in by this very interface: ``a1``, and no other."""
+BRIDGE_INTERFACE = Profile(
+    name="bridge-interface",
+    detect="BridgeInterface",
+    detect_interface="veth-a1",
+    node_port_addresses=("172.18.0.0/24", "10.96.0.0/16", "fd00:18::/64", "fd00:96::/112"),
+)
+"""Pods are whoever comes in by this very interface: ``a1``, and no other.
+
+And, of no bearing on that, addresses for node ports that cluster IPs lie between.
+"""
 
 MASQUERADE_ALL = Profile(name="masquerade-all", masquerade_all=True)
 

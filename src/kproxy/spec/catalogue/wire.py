@@ -7,7 +7,7 @@ never names them.
 from __future__ import annotations
 
 from kproxy.spec import links
-from kproxy.spec.catalogue.row import E2E, KEP, OBSERVED, UNIT, may, must, should
+from kproxy.spec.catalogue.row import DOCS, E2E, KEP, OBSERVED, UNIT, may, must, should
 
 ERRORS = (
     must(
@@ -89,7 +89,7 @@ HEALTH = (
     must(
         "health-check.local-endpoints.told",
         "A node's health check node port of a Service of type LoadBalancer under external policy Local answers 200 "
-        "where there are ready endpoints, 503 where there are none; terminating ones do not count.",
+        "where there are ready endpoints, 503 where there are none; terminating ones that are not ready do not count.",
         E2E,
         links.E2E_LOAD_BALANCER,
         links.PROXY_TERMINATING_KEP,
@@ -105,10 +105,20 @@ HEALTH = (
         of="hcnp.proxy-unhealthy",
     ),
     should(
+        "health-check.ready-flag-trusted",
+        "A health check node port counts an endpoint that is marked ready also while it terminates "
+        "(publishNotReadyAddresses).",
+        DOCS,
+        links.SERVICE_API,
+        links.SOURCE_ENDPOINTS_MAP,
+        of="hcnp.count-ips ready.publish-not-ready",
+    ),
+    should(
         "health-check.node-port-addresses.bind",
-        "Health check node ports are on the addresses that nodePortAddresses selects.",
+        "Health check node ports are on the addresses of the node that nodePortAddresses selects, and on no cluster IP.",
         UNIT,
         links.issue(82163),
+        links.PROXY_CONFIGURATION,
         of="hcnp.listen-addrs",
     ),
     should(
