@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from kproxy.addresses import NodeAddresses
 from kproxy.backends.ipvs.compile import Virtual
 from kproxy.backends.ipvs.diff import Order, SetDestination
 from kproxy.backends.ipvs.rules import Server
+from kproxy.net import Family
 from tests.mutants.ipvs import IN_GUEST, in_ipvs, in_parts, on_kernel
 from tests.mutants.mutant import Function, Patch, Unseen, answering, instead
 
@@ -20,6 +22,10 @@ MACHINE = "kproxy.backends.ipvs.kernel.machine:"
 def in_virtuals(changed: Callable[[Virtual], Virtual]) -> Patch:
     """Every virtual server, changed."""
     return in_parts(lambda part: replace(part, virtuals={k: changed(v) for k, v in part.virtuals.items()}))
+
+
+def _of_every_device(family: Family) -> NodeAddresses:
+    return NodeAddresses(family, "none")
 
 
 def _weights_left_at_zero(grown: Function) -> Function:
@@ -116,6 +122,12 @@ SERVERS = (
         "What comes and goes on other interfaces is not heard of.",
         Patch("kproxy.addresses:NodeAddresses._changed", answering(value=False)),
         clauses="node-port.addresses.gained.served",
+    ),
+    on_kernel(
+        "ipvs.device-addresses-are-the-nodes",
+        "The addresses of kube-ipvs0 count as addresses of the node.",
+        Patch("kproxy.server.serve:follow_addresses", instead(_of_every_device)),
+        clauses="health-check.node-port-addresses.bind",
     ),
     on_kernel(
         "ipvs.node-port-addresses",

@@ -24,7 +24,7 @@ class Response:
 
 
 async def get(lab: Lab, request: ProbeRequest, path: str = "/") -> Response | Silent | None:
-    """GET a path at a request's destination; None: the connection was refused."""
+    """GET a path at a request's destination; None: the connection was refused, or whoever took it speaks no HTTP."""
     family = socket.AF_INET if request.family is Family.IPV4 else socket.AF_INET6
     with lab.network[request.sender].socket(family, socket.SOCK_STREAM) as end:
         if request.source is not None:
@@ -48,8 +48,12 @@ async def _exchange(end: socket.socket, request: ProbeRequest, path: str) -> byt
     return received
 
 
-def _parsed(message: bytes) -> Response:
+def _parsed(message: bytes) -> Response | None:
     head, _, body = message.partition(b"\r\n\r\n")
-    status, *lines = head.decode("latin-1").split("\r\n")
-    pairs = (line.partition(":") for line in lines)
-    return Response(int(status.split()[1]), body, {name.lower(): value.strip() for name, _, value in pairs})
+    first, *lines = head.decode("latin-1").split("\r\n")
+    match first.split(maxsplit=2):
+        case [version, status, *_] if version.startswith("HTTP/") and status.isdecimal():
+            pairs = (line.partition(":") for line in lines)
+            return Response(int(status), body, {name.lower(): value.strip() for name, _, value in pairs})
+        case _:
+            return None
