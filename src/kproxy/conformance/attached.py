@@ -14,8 +14,10 @@ from types import MappingProxyType
 from typing import Any
 
 from kproxy.conformance import case as language
-from kproxy.conformance.case import Case
+from kproxy.conformance.bind import BadCase, Instance, instances
+from kproxy.conformance.case import Case, CheckHealth, Delete, Hold, Ping, Probe, Steady, Step
 from kproxy.conformance.cases import profiles
+from kproxy.conformance.world import World
 from kproxy.net import Family, Protocol
 from kproxy.spec.outcome import Source
 
@@ -66,7 +68,49 @@ def _case(value: ast.expr, path: str) -> Case:
         raise BadCaseFile(f"{path}: {error}") from error
     if not isinstance(found, Case):
         raise BadCaseFile(f"{path}: WORLD is no case")
+    for instance in instances([found]):
+        _bind(instance, path)
     return found
+
+
+def _bind(instance: Instance, path: str) -> None:
+    """Give every name an address, as a run would.  Raises `BadCaseFile` where one stands for nothing."""
+    world, flows = World(instance), set[str]()
+    for number, step in enumerate(instance.case.steps, 1):
+        try:
+            if problem := _problem(world, flows, step):
+                raise BadCaseFile(f"{path}: step {number}: {problem}")
+            world.change(step)
+            _ask(instance, step)
+        except BadCase as reason:
+            raise BadCaseFile(f"{path}: step {number}: {reason}") from reason
+        except (KeyError, IndexError) as reason:
+            message = f"{path}: step {number}: no pod, node or address of the lab is called {reason}"
+            raise BadCaseFile(message) from reason
+
+
+def _problem(world: World, flows: set[str], step: Step) -> str:
+    """What the order of steps makes impossible; ``flows`` are those that were opened before."""
+    if isinstance(step, Hold):
+        flows.add(step.flow)
+    if (flow := getattr(step, "flow", None)) is not None and flow not in flows:
+        return f"flow {flow!r} is not opened before it is used"
+    if isinstance(step, Delete):
+        key = ("Service", world.instance.namespace, step.service.name)
+        return (
+            ""
+            if key in world.objects
+            else f"it deletes Service {step.service.name!r}, which no step before it applies"
+        )
+    return ""
+
+
+def _ask(instance: Instance, step: Step) -> None:
+    if not isinstance(step, Probe | Steady | Hold | Ping | CheckHealth):
+        return
+    instance.question(step.sender, step.to)
+    if isinstance(step.expect, frozenset):
+        instance.outcomes(step.expect, step.to)
 
 
 class _Refused(Exception):

@@ -24,6 +24,7 @@ V4, V6 = Family.IPV4, Family.IPV6
 
 NODES = ("a", "b")
 PODS = {"a": ("a1", "a2", "a3"), "b": ("b1", "b2", "b3")}
+_NODE_OF = {pod: node for node, pods in PODS.items() for pod in pods}
 ZONES = {"a": "zone-a", "b": "zone-b"}
 HOSTNAMES = {"a": "node-a", "b": "node-b"}
 """Node object names; cases and tables say ``a`` and ``b``."""
@@ -112,8 +113,8 @@ REMOTE_ADDRESS = {
 
 
 def node_of(pod: str) -> str:
-    """The node a pod is on."""
-    return next(node for node, pods in PODS.items() if pod in pods)
+    """The node a pod is on.  Raises `KeyError` when there is no such pod."""
+    return _NODE_OF[pod]
 
 
 def pod_interface(pod: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from kproxy.conformance.case import Apply, Case, Lawful, Probe, Profile, ReachedBackend
+from kproxy.conformance.case import Apply, Case, Lawful, Profile, ReachedBackend, Unheard
 from kproxy.conformance.cases import profiles
 from kproxy.spec.outcome import Failure
 
@@ -26,7 +26,6 @@ from kproxy.spec.outcome import Source
 WORLD = {case}
 '''
 
-_LEFT_OUT = {"clauses"}
 _PROFILES = {id(value): name for name, value in vars(profiles).items() if isinstance(value, Profile)}
 
 
@@ -39,8 +38,9 @@ def _code(value: object) -> str:
     match value:
         case Case():
             return _case(value)
-        case Apply(services=services):
-            return f"Apply({', '.join(map(_code, services))})"
+        case Apply() | Unheard():
+            parts = value.services if isinstance(value, Apply) else (value.deaf, *value.changes)
+            return f"{type(value).__name__}({', '.join(map(_code, parts))})"
         case Profile() if value in vars(profiles).values():
             return f"profiles.{_profile_name(value)}"
         case enum.Enum():
@@ -64,9 +64,9 @@ def _made(value: Any) -> str:  # noqa: ANN401 (a dataclass of any kind)
     shown = []
     for field in fields(value):
         own = getattr(value, field.name)
-        if isinstance(value, Probe) and field.name == "expect":
+        if field.name == "expect" and isinstance(own, frozenset):
             shown.append(f"expect={_lawful(own)}")
-        elif own != field.default and not (isinstance(value, Probe) and field.name in _LEFT_OUT):
+        elif own != field.default:
             shown.append(f"{field.name}={_code(own)}")
     return f"{type(value).__name__}({', '.join(shown)})"
 
@@ -74,14 +74,20 @@ def _made(value: Any) -> str:  # noqa: ANN401 (a dataclass of any kind)
 def _lawful(lawful: Lawful) -> str:
     """As an author writes it: ``delivered_to("a1") | DROPPED``."""
     parts = [one.name for one in sorted((o for o in lawful if isinstance(o, Failure)), key=str)]
+    reached = [one for one in lawful if isinstance(one, ReachedBackend)]
+    parts += sorted(_among_many(one) for one in reached if one.many)
     groups: dict[tuple[Any, ...], list[str]] = {}
-    for one in lawful:
-        if isinstance(one, ReachedBackend):
+    for one in reached:
+        if not one.many:
             groups.setdefault((one.source, one.shift, one.of), []).append(one.on)
     for (seen, shift, of), names in sorted(groups.items(), key=str):
         extra = [f", source={_code(seen)}", f", shift={shift}" if shift else "", f", of={of!r}" if of else ""]
         parts.append(f"delivered_to({_words(names)}{''.join(extra)})")
     return " | ".join(parts)
+
+
+def _among_many(one: ReachedBackend) -> str:
+    return f"delivered_to_many({one.on!r}, {one.many}, first={one.first}, source={_code(one.source)})"
 
 
 def _words(names: Iterable[str]) -> str:
