@@ -146,6 +146,18 @@ def _first_zone(settings_for: Function) -> Function:
     return settings
 
 
+def _zone_of_the_start(settings_for: Function) -> Function:
+    first: list[str] = []
+
+    def settings(config: Any, family: Family, name: str, node: Any, *of: Any) -> Settings:  # noqa: ANN401
+        found: Settings = settings_for(config, family, name, node, *of)
+        if node is not None:
+            first.append(found.zone)
+        return replace(found, zone="" if found.zone in first[:1] else found.zone)
+
+    return settings
+
+
 def _pods_of_all_nodes(pod_networks: Function) -> Function:
     everywhere = tuple(topology.CLUSTER_CIDR[family] for family in Family)
     return lambda node: everywhere if pod_networks(node) else ()
@@ -261,6 +273,12 @@ CHANGES = (
         "The zone that the node had at first counts for ever.",
         Patch("kproxy.server.serve:settings_for", _first_zone),
         clauses="change.topology.followed",
+    ),
+    needing_kernel(
+        "changes.zone-lost-at-start",
+        "The zone that the node has when the proxy starts counts only after another one has.",
+        Patch("kproxy.server.serve:settings_for", _zone_of_the_start),
+        clauses="restart.zone-label.followed",
     ),
     needing_kernel(
         "detector.node-cidr-of-all-nodes",

@@ -21,6 +21,11 @@ def node_documents() -> tuple[Document, ...]:
     return tuple(node_document(node, topology.ZONES[node]) for node in topology.NODES)
 
 
+def nodes_without_zones() -> tuple[Document, ...]:
+    """The same as they are before a cloud's controller has labelled them."""
+    return tuple(node_document(node, "") for node in topology.NODES)
+
+
 BEGAN_TO_LEAVE = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["node.example/wait"]}
 
 

@@ -66,6 +66,10 @@ class Profile:
     """Those that the nodes have; the kernels of others have IPv6 switched off."""
     sync_period: str = "30s"
     """After so long what could not be written is tried again, and after twice as long the proxy is not healthy."""
+    zones_at_start: bool = False
+    """Whether Nodes have their zone label before proxies start.  Elsewhere it comes when they run, as from a cloud's controller."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """What the subject's processes have in theirs besides, as pairs."""
     alone: bool = False
     """Its cases disturb one another (restart, relabel): they still run in parallel, in this lab only."""
 

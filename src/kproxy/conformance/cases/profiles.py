@@ -23,6 +23,7 @@ __all__ = [
     "NO_DETECTOR",
     "PRIMARY_WITHOUT_EXTERNAL_IPS",
     "RESTART",
+    "STARTS",
     "WATCHES",
     "WITHOUT_IPV6",
     "WRITES",
@@ -76,6 +77,13 @@ WITHOUT_IPV6 = Profile(name="without-ipv6", families=(Family.IPV4,))
 
 RESTART = Profile(name="restart", node_port_addresses=("172.18.0.0/24", "fd00:18::/64"), alone=True)
 """For cases that kill proxies; node ports, as in `NODE_PORT_CIDR`, on the node network only."""
+
+STARTS = Profile(name="starts", zones_at_start=True, environment=(("GOMAXPROCS", "16"),), alone=True)
+"""For cases about what a proxy knows from its start on, each time that it starts.
+
+Programs in Go have more threads there than most machines have processors, and overtake themselves more often
+(https://pkg.go.dev/runtime#hdr-Environment_Variables).
+"""
 
 WRITES = Profile(name="writes", sync_period="1s", alone=True)
 """For cases in which the kernel refuses for a while what a proxy writes."""

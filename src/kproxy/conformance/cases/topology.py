@@ -16,6 +16,7 @@ from kproxy.conformance.case import (
     Port,
     Probe,
     Relabel,
+    Restart,
     Type,
     Vip,
     case,
@@ -27,7 +28,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.conformance.cases.profiles import LARGE
+from kproxy.conformance.cases.profiles import LARGE, STARTS
 from kproxy.net import Protocol
 
 HERE, THERE = ("zone-a",), ("zone-b",)
@@ -37,6 +38,9 @@ POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-s
 HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
 SPREAD = {"balancing.every-endpoint-chosen"}
 ZONE = {"topology.same-zone"}
+
+STARTS_AGAIN = 4
+"""Restarts of each node: with the first, ten starts, so that what one in twenty does shows in two runs of five."""
 
 CROSSED = (Backend(on="a1", zones=THERE), Backend(on="b1", zones=HERE))
 
@@ -307,6 +311,27 @@ NODE_CHANGES_ZONE = case(
     profile=LARGE,
 )
 
+STARTED = service("started", backends=CROSSED)
+KNOWN = ("restart.zone-label.followed",)
+BOTH_AGAIN = (
+    Restart("a"),
+    Restart("b"),
+    Probe(sender=pod("a2"), to=STARTED.cluster_ip, expect=delivered_to("b1"), count=8, clauses=KNOWN),
+    Probe(sender=pod("b2"), to=STARTED.cluster_ip, expect=delivered_to("a1"), count=8, clauses=KNOWN),
+)
+
+ZONE_KNOWN_AT_START = case(
+    "topology.zone-is-known-at-every-start",
+    "A proxy that starts where the node has its zone label follows hints at once, however often it starts.",
+    Apply(STARTED),
+    Probe(sender=pod("a2"), to=STARTED.cluster_ip, expect=delivered_to("b1"), count=8, clauses=KNOWN),
+    Probe(sender=pod("b2"), to=STARTED.cluster_ip, expect=delivered_to("a1"), count=8, clauses=KNOWN),
+    *BOTH_AGAIN * STARTS_AGAIN,
+    clauses=POD_CLAUSES | ZONE | set(KNOWN),
+    features=HINTS | {Feature.RESTART},
+    profile=STARTS,
+)
+
 CASES: tuple[Case, ...] = (
     ZONE_HINTS_DECIDE,
     SEVERAL_ZONES,
@@ -320,4 +345,5 @@ CASES: tuple[Case, ...] = (
     OUTSIDE_TRAFFIC_HAS_HINTS,
     ZONE_LOSES_ITS_ENDPOINT,
     NODE_CHANGES_ZONE,
+    ZONE_KNOWN_AT_START,
 )

@@ -33,6 +33,7 @@ from kproxy.conformance.convergence import Applied
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
+from kproxy.conformance.surroundings import node_documents, nodes_without_zones
 from kproxy.conformance.testbed import Broken, Observation, Testbed
 from kproxy.conformance.testbeds import byhand
 from kproxy.conformance.testbeds.asking import PATIENCE, QUIET, Asking
@@ -106,6 +107,8 @@ def opener(
                     testbed = NetnsTestbed(lab, server, proxies, barrier)
                     testbed.serves(profile.families)
                     testbed.prepare(instances)
+                    if not profile.zones_at_start and _with_hints(instances):
+                        testbed.label_zones_later()
                     await testbed.control()
                     if Family.IPV6 not in profile.families:
                         lab.network.switch_off_ipv6(topology.NODES)
@@ -143,6 +146,10 @@ def _tried(instances: Sequence[Instance], subject: Subject, mode: str) -> frozen
     return frozenset(feature for case in claimed for feature in case.features)
 
 
+def _with_hints(instances: Sequence[Instance]) -> bool:
+    return any(Feature.TOPOLOGY_HINTS in instance.case.features for instance in instances)
+
+
 def _api_server(
     assets: Assets | None, directory: Path
 ) -> AbstractAsyncContextManager[ApiServer | KubeApiServer]:
@@ -166,6 +173,7 @@ class NetnsTestbed(Asking):
         self._entries = Entries(lab.network)
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
+        self._zones_to_come: Sequence[Document] = ()
 
     # ------------------------------------------------------------------ preparation
 
@@ -190,6 +198,12 @@ class NetnsTestbed(Asking):
         able = [instance for instance in instances if self.lacks(instance.case) is None]
         for where, port, protocol, who in dict.fromkeys(listeners(able)):
             self.lab.servers.serve(self.lab.network[where], port, protocol, who)
+
+    def label_zones_later(self) -> None:
+        """Let Nodes have no zone label until proxies run, so that what a start does with it is judged by one case alone."""
+        for document in nodes_without_zones():
+            self._put(document)
+        self._zones_to_come = node_documents()
 
     def lacks(self, case: Case) -> str | None:
         """Why this kernel cannot run a case."""
@@ -257,6 +271,11 @@ class NetnsTestbed(Asking):
     async def settle(self) -> None:
         """Return when both proxies have finished applying all that was written; raises as `Settling.settle`."""
         await self._settling.settle(self.proxies.check)
+        if self._zones_to_come:
+            labelled, self._zones_to_come = self._zones_to_come, ()
+            for document in labelled:
+                self._put(document)
+            await self._settling.settle(self.proxies.check)
         self.proxies.settled()
 
     def convergence(self) -> Sequence[Applied]:

@@ -134,6 +134,7 @@ class Proxies:
             self._masquerade_bits[node] = masquerade_bit
         values = self._write_files(node)
         environment = {name: fill(text, values) for name, text in self._subject.environment.items()}
+        environment |= dict(self._profile.environment)
         self._running[node] = []
         before: Sequence[str] = ()
         for program in self._subject.programs:

@@ -222,6 +222,14 @@ RESTART = (
         links.VIRTUAL_IPS,
         of="ct.udp.startup life.restart-diff",
     ),
+    must(
+        "restart.zone-label.followed",
+        "A proxy that starts on a node with a zone label follows zone hints from its first sync on.",
+        KEP,
+        links.HINTS_KEP,
+        links.TRAFFIC_DISTRIBUTION_KEP,
+        of="topo.zone",
+    ),
     should(
         "restart.masquerade-bit.followed",
         "A proxy that starts with another masqueradeBit than the node's rules have goes by the new one alone: the old "
