@@ -42,6 +42,4 @@ def test_one_case_alone_judges_what_a_start_does_with_the_zone(mutant: str, tmp_
     assert list(red) == ([] if mutant == "none" else ["topology.zone-is-known-at-every-start"])
     for entry in red.values():
         assert entry.result is Result.FAILED
-        assert {name for finding in entry.findings for name in finding.clauses} == {
-            "restart.zone-label.followed"
-        }
+        assert all("restart.zone-label.followed" in finding.clauses for finding in entry.findings)
