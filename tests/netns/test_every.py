@@ -66,12 +66,12 @@ def test_each_variant_of_iptables_is_a_run_and_finds_its_own_program(tmp_path: P
     assert not (tmp_path / "evidence").exists()
 
 
-def test_a_run_that_cannot_be_judged_is_status_2_with_the_reason_of_each(tmp_path: Path) -> None:
+def test_a_subject_that_does_not_start_has_failed_with_the_reason_in_each_run(tmp_path: Path) -> None:
     with judging(tmp_path, '["/no/such/proxy"]') as process:
         out, _ = process.communicate(timeout=120)
-    assert process.returncode == 2, out
+    assert process.returncode == 1, out
     for variant in ("nft", "legacy"):
-        assert f"broken iptables {variant}: " in out
+        assert f"failed iptables {variant}: " in out
     assert "ended with 127" in out
 
 
