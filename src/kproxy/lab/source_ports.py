@@ -10,8 +10,8 @@ import errno
 from collections.abc import Callable
 from typing import TypeVar
 
-FIRST, LAST = 32768, 60999
-"""The range from which the kernel would choose (net.ipv4.ip_local_port_range)."""
+FIRST, LAST = 32768, 49999
+"""From where the kernel would choose (net.ipv4.ip_local_port_range), below what the lab reserves for health check node ports."""
 
 _TRIES = 64
 

@@ -42,6 +42,7 @@ SYSCTLS: Mapping[str, str] = {
     "ipv4/conf/default/send_redirects": "0",
     "ipv4/conf/all/accept_redirects": "0",
     "ipv4/conf/default/accept_redirects": "0",
+    "ipv4/ip_local_reserved_ports": "50000-59999",
     "ipv4/icmp_ratelimit": "0",
     "ipv4/icmp_ratemask": "0",
     "ipv6/conf/all/forwarding": "1",
@@ -62,6 +63,7 @@ SYSCTLS: Mapping[str, str] = {
 Without the ICMP limits, later rejections would look like silence; the rate mask also lifts the
 limit per second that the whole machine shares.  Without duplicate address detection, IPv6
 addresses can be used at once.  A slow run's idle UDP flow is not forgotten.
+No socket gets a source port that a case's health check node port has: the proxy could not listen there.
 """
 
 FORWARDING = frozenset({"ipv4/ip_forward", "ipv6/conf/all/forwarding"})
