@@ -150,13 +150,14 @@ def service(choose: Choose, name: str) -> Service:
     ports = choose(PORTS)
     if kind is Type.LOAD_BALANCER and not choose((True, True, True, False)):
         ports = tuple(replace(port, node_port=False) for port in ports)
-    external_ips = choose((0, 0, 1))
+    external_ips = choose((0, 0, 1, 2))
     exposed = kind is not Type.CLUSTER_IP or external_ips > 0
     return Service(
         name=name,
         type=kind,
         ports=ports,
         backends=backends(choose),
+        slice_ports=ports[:1] if len(ports) > 1 and not choose((True, True, True, False)) else None,
         internal_policy=choose((None, Policy.CLUSTER, Policy.LOCAL)),
         external_policy=choose((None, Policy.CLUSTER, Policy.LOCAL)) if exposed else None,
         external_ips=external_ips,
@@ -216,7 +217,7 @@ def _with_other_fields(choose: Choose, before: Service) -> Service:
     other = service(choose, before.name)
     bare = other.type is Type.LOAD_BALANCER and not other.ports[0].node_port
     ports = tuple(replace(port, node_port=not bare) for port in before.ports)
-    return other.but(backends=before.backends, ports=ports)
+    return other.but(backends=before.backends, ports=ports, slice_ports=None)
 
 
 # ------------------------------------------------------------------------------ who asks for what
