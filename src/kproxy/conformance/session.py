@@ -84,12 +84,10 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
             results[case.id] = CaseResult(case=case, result=Result.UNSUPPORTED, seconds=0.0, reason=reason)
     entrance = Entrance(asyncio.Semaphore(session.parallel))
     groups = labs([case for case in session.cases if case.id not in results], session.largest)
-    done = await asyncio.gather(
-        *(_profile(session, profile, cases, open_testbed, entrance, tick) for profile, cases in groups)
-    )
+    runs = [_profile(session, profile, cases, open_testbed, entrance, tick) for profile, cases in groups]
+    runs.insert(_ENOUGH, _unclaimed(session, open_testbed, entrance, tick))
+    done = await asyncio.gather(*runs)
     results.update({entry.case.id: entry for group in done for entry in group})
-    if probe := await _unclaimed(session, open_testbed, entrance, tick):
-        results[probe.case.id] = probe
     return Report(
         subject=session.subject.name,
         mode=session.mode,
@@ -103,29 +101,34 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
 
 async def _unclaimed(
     session: Session, open_testbed: OpenTestbed, entrance: Entrance, tick: Callable[[str], None]
-) -> CaseResult | None:
-    """One case that the subject does not claim, asked all the same: it stays unsupported, with what came of it.
+) -> list[CaseResult]:
+    """One case that the subject does not claim, run all the same: it stays unsupported, with what came of it.
 
-    So nobody's "unsupported" is taken on trust for ever.
+    So no "unsupported" is taken on trust for ever.  It waits for its turn behind the first labs and beside the others,
+    since what is not served may cost all of a probe's time; none where a lab of what is claimed was not served.
     """
     unclaimed = [case for case in session.cases if session.subject.lacks(case, session.mode)]
     features = sorted({f.value for case in unclaimed for f in session.subject.lacks(case, session.mode)})
-    if session.chance is None or not features or entrance.unserved:
-        return None
+    if session.chance is None or not features:
+        return []
     feature = session.chance.choice(features)
     candidates = [
         c for c in unclaimed if feature in {f.value for f in session.subject.lacks(c, session.mode)}
     ]
     case = session.chance.choice(candidates)
-    tick(f"{case.profile.name}: asking what is not claimed: {feature}")
+    apart = Entrance(asyncio.Semaphore(1), served=True)  # its lab counts neither for nor against the subject
     with tempfile.TemporaryDirectory() as nobody_looks_here:
         quiet = replace(session, evidence=Path(nobody_looks_here), ask_again=False)
-        (entry,) = await _profile(quiet, case.profile, [case], open_testbed, entrance, lambda _: None)
+        async with entrance.gate:
+            if entrance.unserved:
+                return []
+            tick(f"{case.profile.name}: running what is not claimed: {feature}")
+            (entry,) = await _profile(quiet, case.profile, [case], open_testbed, apart, lambda _: None)
     came = {Result.PASSED: "it passes", Result.FAILED: "it fails", Result.DEVIATION: "it fails"}
     what = came.get(entry.result, f"it is {entry.result.value}")
     seen = f": {entry.reason}" if entry.reason else ""
     reason = f"{session.subject.name} does not claim {feature}; asked all the same, {what}{seen}"
-    return CaseResult(case=case, result=Result.UNSUPPORTED, seconds=entry.seconds, reason=reason)
+    return [CaseResult(case=case, result=Result.UNSUPPORTED, seconds=entry.seconds, reason=reason)]
 
 
 def labs(cases: Sequence[Case], largest: int) -> list[tuple[Profile, list[Case]]]:
