@@ -119,6 +119,15 @@ def test_every_cell_is_there_with_what_a_person_needs() -> None:
     assert data["differing"] == []
 
 
+def test_what_is_known_of_a_finding_and_excuses_that_nothing_needed_are_there() -> None:
+    excused = replace(result(Result.DEVIATION), findings=(replace(FINDING, known="it is slow"),))
+    spared = replace(result(Result.PASSED, EVERY[0].case), needs=(("group.passed: a.first", False),))
+    data = known(render(compared(outcome("a", excused, spared)), {}))
+    (cell,) = [row[0] for row in data["cells"] if row[0].get("f")]
+    assert [data["texts"][finding[6]] for finding in cell["f"]] == ["it is slow"]
+    assert data["columns"][0]["unneeded"] == ["group.passed: a.first"]
+
+
 @pytest.mark.parametrize("case", [CATALOGUE[0], CATALOGUE[-1]], ids=lambda case: case.id)
 def test_a_case_has_its_steps_its_objects_and_its_clauses_with_sources(case: Case) -> None:
     data = known(render(compared(outcome("a", result(Result.PASSED, case)))))

@@ -75,6 +75,7 @@ def _column(column: Column) -> Json:
         "seconds": run.seconds,
         "again": run.again,
         "convergence": list(map(str, run.convergence.changes)) if run.convergence else [],
+        "unneeded": list(run.unneeded),
     }
 
 
@@ -126,7 +127,7 @@ def _cell(entry: ResultRead | None, kept: Mapping[str, Kept], texts: _Texts) -> 
         cell["why"] = texts(entry.reason)
     if entry.findings:
         cell["f"] = [
-            [f.family, f.step, texts(f.what), texts(f.lawful), texts(f.seen), f.clauses]
+            [f.family, f.step, texts(f.what), texts(f.lawful), texts(f.seen), f.clauses, texts(f.known)]
             for f in entry.findings
         ]
     if entry.observed:

@@ -58,7 +58,8 @@
       }
       return h("li", {}, h("b", {}, column.name), bar, words.map((word) => `${found[word]} ${word}`).join(", "),
         h("div", { class: "dim" }, `${seconds(column.seconds)}${column.on ? ` on ${column.on}` : ""}`),
-        column.convergence.length > 0 && h("details", { class: "dim" }, h("summary", {}, `Changes in effect after: ${column.convergence[0]}`), h("ul", {}, column.convergence.slice(1).map((line) => h("li", {}, line)))));
+        column.convergence.length > 0 && h("details", { class: "dim" }, h("summary", {}, `Changes in effect after: ${column.convergence[0]}`), h("ul", {}, column.convergence.slice(1).map((line) => h("li", {}, line)))),
+      column.unneeded.length > 0 && h("details", { open: true }, h("summary", {}, `${column.unneeded.length} excuses that were not needed: take them out of the subject's file`), h("ul", {}, column.unneeded.map((line) => h("li", {}, line)))));
     }));
   }
 
@@ -202,7 +203,7 @@
   }
 
   /* Step: [what, lawful, objects].  Seen (o): [last digit of the family, step, what was seen, seconds since the lab's start].
-     Finding (f): [family, step, what, lawful, seen, clauses]. */
+     Finding (f): [family, step, what, lawful, seen, clauses, the deviation that it is known as or nothing]. */
   function steps(entry, cell) {
     return h("ol", { class: "steps" }, entry.steps.map(([what, lawful, objects], index) => {
       const seen = ((cell && cell.o) || []).filter((one) => one[1] === index + 1);
@@ -213,7 +214,7 @@
         objects === undefined ? "" : h("details", { open: entry.steps.length < 4 }, h("summary", {}, "Objects"), h("pre", {}, text(objects))),
         h("dl", {}, asked ? [h("dt", {}, "lawful"), h("dd", {}, text(lawful))] : "",
           seen.filter((one) => !found.some((other) => other[0] === `IPv${one[0]}` && other[4] === one[2])).map((one) => [h("dt", {}, `seen, IPv${one[0]}`), h("dd", {}, text(one[2]), h("span", { class: "dim" }, ` at ${one[3].toFixed(2)} s`))]),
-          found.map((one) => [h("dt", {}, `unlawful, ${one[0]}`), h("dd", { class: "bad" }, text(one[4]), text(lawful).startsWith(text(one[3])) ? "" : h("span", { class: "dim" }, ` where lawful is ${text(one[3])}`), " (", one[5].map((id, at) => [at ? ", " : "", link(to("clause", id), id)]), ")")])));
+          found.map((one) => [h("dt", {}, `unlawful, ${one[0]}`), h("dd", { class: "bad" }, text(one[4]), text(lawful).startsWith(text(one[3])) ? "" : h("span", { class: "dim" }, ` where lawful is ${text(one[3])}`), " (", one[5].map((id, at) => [at ? ", " : "", link(to("clause", id), id)]), ")", text(one[6]) ? h("span", { class: "dim" }, `; known: ${text(one[6])}`) : "")])));
     }));
   }
 
