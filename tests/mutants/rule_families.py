@@ -9,6 +9,8 @@ import msgspec
 from kproxy.backends.iptables import names
 from kproxy.backends.iptables.rules import (
     Accept,
+    Conntrack,
+    ConntrackStatus,
     DestinationIsLocal,
     DestinationNAT,
     Drop,
@@ -370,6 +372,16 @@ GUARDS = (
         "Marked traffic is not accepted where forwarding is dropped by default.",
         *left_out(Rules(chain=names.FORWARD, target=Accept, table=FILTER, having=(Mark,))),
         clauses="node-port.forward-policy-drop.passes",
+        needs_kernel=True,
+    ),
+    mutant(
+        "forward.errors",
+        "Errors that belong to a served flow are not accepted where forwarding is dropped by default.",
+        *with_match(
+            Rules(chain=names.FORWARD, target=Accept, table=FILTER, having=(Conntrack,)),
+            lambda _: Conntrack((ConntrackStatus.ESTABLISHED,)),
+        ),
+        clauses="icmp.errors.translated-back node-port.forward-policy-drop.passes",
         needs_kernel=True,
     ),
 )

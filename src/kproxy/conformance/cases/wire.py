@@ -34,6 +34,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.profiles import FORWARD_DROP
 from kproxy.net import Protocol
 
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
@@ -80,6 +81,20 @@ REFUSAL_BY_THE_ENDPOINT = case(
     | DATAGRAMS
     | {"load-balancer.reaches-ready-endpoint", ERRORS},
     features={Feature.NODE_PORT, Feature.LOAD_BALANCER},
+)
+
+FORWARDED = "node-port.forward-policy-drop.passes"
+
+REFUSAL_WHERE_FORWARDING_IS_DROPPED = case(
+    "icmp.refusal-where-forwarding-is-dropped",
+    "A node that drops what it would forward lets errors pass that belong to what it serves.",
+    Apply(DNS),
+    Hold(flow="outside", sender=client("a"), to=DNS.node_port("a"), expect=FROM_B1, clauses=(FORWARDED,)),
+    Deafen(flow="outside"),
+    Use(flow="outside", expect=REJECTED, clauses=(ERRORS, FORWARDED)),
+    clauses=NODE_PORT_CLAUSES | ANYWHERE | DATAGRAMS | {ERRORS, FORWARDED},
+    features={Feature.NODE_PORT, Feature.FORWARD_POLICY},
+    profile=FORWARD_DROP,
 )
 
 LARGE = "payload.large.passes"
@@ -273,6 +288,7 @@ DEAD_ENDPOINT_RESETS = case(
 
 CASES: tuple[Case, ...] = (
     REFUSAL_BY_THE_ENDPOINT,
+    REFUSAL_WHERE_FORWARDING_IS_DROPPED,
     LARGE_ANSWERS_OVER_A_NARROW_LINK,
     PINGS,
     CLIENTS_WITH_ONE_SOURCE_PORT,
