@@ -241,6 +241,12 @@ RESTART = (
         Patch(BEGIN, _trusting),
         clauses="restart.changes-while-down.applied",
     ),
+    needing_kernel(
+        "restart.another-mode-stays",
+        "A proxy that starts leaves the rules that another mode has written.",
+        Patch("kproxy.server.dataplane:_Successor._clear_now", lambda _: lambda *_: None),
+        clauses="restart.mode-change.old-rules-removed",
+    ),
 )
 
 CHANGES = (

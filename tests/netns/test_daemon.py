@@ -296,7 +296,6 @@ def kernel_of(node: Node, family: Family, mode: str) -> None:
     with node.namespace.entered():
         plane = dataplane._plane(Configuration(mode=mode), family)
         assert isinstance(plane, dataplane._Successor)
-        plane._later = lambda body: body()
         plane.apply(plan(family, numbered(family, 1, 1, 2)))
 
 

@@ -59,6 +59,8 @@ def kube_proxy_configuration(profile: Profile, place: Placement) -> str:
             "tcpEstablishedTimeout": "0s",
             "tcpCloseWaitTimeout": f"{profile.close_wait_seconds}s",
             "tcpBeLiberal": profile.tcp_be_liberal,
+            "udpTimeout": f"{profile.udp_seconds}s",
+            "udpStreamTimeout": f"{profile.udp_stream_seconds}s",
         },
         "featureGates": {} if profile.allow_external_ips else {"AllowServiceExternalIPs": False},
         "nodePortAddresses": list(profile.node_port_addresses),

@@ -39,6 +39,10 @@ TOLD = ("kproxy", "kube-proxy")
 """Those whose standing the specification tells clause by clause."""
 
 
+MODE_BEFORE = {"iptables": "nftables", "nftables": "iptables", "ipvs": "nftables"}
+"""What kube-proxy cleans up after when it starts in a mode (KEP-3866): not between iptables and ipvs mode."""
+
+
 class BadSubject(Exception):
     """A subject file that cannot be used; says what is wrong and where."""
 
@@ -92,7 +96,14 @@ class Subject:
     def lacks(self, case: Case, mode: str) -> frozenset[Feature]:
         """Features of the case that the subject does not claim in that mode."""
         claimed = self.features - self.without.get(mode, frozenset())
+        if self.mode_before(mode) is None:
+            claimed -= {Feature.MODE_CHANGE}
         return case.features - claimed
+
+    def mode_before(self, mode: str) -> str | None:
+        """The mode whose rules a proxy that starts in this one is to remove; None where the subject has none."""
+        before = MODE_BEFORE.get(mode)
+        return before if before in self.modes else None
 
 
 def load(name_or_path: str, binary: str = "") -> Subject:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 _IPV6_DISABLED = "net/ipv6/conf/all/disable_ipv6"
-
-CLEAR_AFTER_SECONDS = 1.0
-"""How long after a family's first rules those of other modes go."""
 
 _COUNTED = frozenset({"filter", "nat"})
 """The tables whose rules are worth a metric: mangle has a chain of ours, and no rule."""
@@ -232,26 +228,15 @@ class _Ipvs:
         self._kernel.forget()
 
 
-def _later(body: Callable[[], None]) -> None:
-    timer = threading.Timer(CLEAR_AFTER_SECONDS, body)
-    timer.daemon = True
-    timer.start()
-
-
 class _Successor:
     """A data plane that takes over from another mode: what that left goes once its own rules stand.
 
-    In this order no connection finds neither (``life.mode-switch``).  It is looked for a moment later, so as not to
-    hold up the first rules of another family.
+    In this order no connection finds neither (``life.mode-switch``), and at once, since until then the old rules serve
+    what was deleted while no proxy ran.
     """
 
-    def __init__(
-        self,
-        plane: Dataplane,
-        clear: Callable[[], Iterable[HostError]],
-        later: Callable[[Callable[[], None]], None] = _later,
-    ) -> None:
-        self._plane, self._clear, self._later = plane, clear, later
+    def __init__(self, plane: Dataplane, clear: Callable[[], Iterable[HostError]]) -> None:
+        self._plane, self._clear = plane, clear
         self._cleared = False
 
     def apply(self, plan: Plan) -> Written:
@@ -263,7 +248,7 @@ class _Successor:
     def _cleared_after(self, written: Written, family: Family) -> Written:
         if not self._cleared:
             self._cleared = True
-            self._later(partial(self._clear_now, family))
+            self._clear_now(family)
         return written
 
     def missing(self, *, closely: bool) -> tuple[str, ...]:

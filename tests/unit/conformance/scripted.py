@@ -189,8 +189,9 @@ def subject(**fields: object) -> Subject:
 def report_on(
     cases: Sequence[Case], open_testbed: OpenTestbed, evidence: Path, who: Subject | None = None
 ) -> Report:
+    who = who or subject()
     session = Session(
-        subject=who or subject(), mode="one", cases=cases, evidence=evidence, environment={"kernel": "6"}
+        subject=who, mode=who.modes[0], cases=cases, evidence=evidence, environment={"kernel": "6"}
     )
     return asyncio.run(conduct(session, open_testbed, lambda _: None))
 

@@ -18,7 +18,7 @@ from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.testbed import Broken
 from kproxy.conformance.testbeds import simulator
 from tests.unit.conformance.kernel_steps import needs_kernel
-from tests.unit.conformance.scripted import TO_WEB, WEB, report_on, small_case
+from tests.unit.conformance.scripted import TO_WEB, WEB, report_on, small_case, subject
 
 ENOUGH = 0.6
 """Share of the catalogue that must run without a kernel."""
@@ -29,7 +29,7 @@ PROFILES = list(dict.fromkeys(case.profile for case in CATALOGUE))
 
 
 def simulated(cases: tuple[Case, ...], evidence: Path) -> Report:
-    return report_on(cases, simulator.opener("iptables"), evidence)
+    return report_on(cases, simulator.opener("iptables"), evidence, subject(modes=("iptables", "nftables")))
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseResult]:
     return {entry.case.id: entry for entry in report.results}
 
 
-OF_THE_KERNEL = {"liberal", "forward-drop", "restart", "starts", "writes", "watches"}
+OF_THE_KERNEL = {"liberal", "forward-drop", "restart", "starts", "writes", "watches", "mode-change"}
 """Profiles that are about what rules alone do not show."""
 SHOWN = [profile for profile in PROFILES if profile.name not in OF_THE_KERNEL]
 

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -95,10 +94,6 @@ class Recorder(Plane):
         return Written(f"written for {plan.family.value}")
 
 
-def at_once(body: Callable[[], None]) -> None:
-    body()
-
-
 def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() -> None:
     log: list[str] = []
 
@@ -106,7 +101,7 @@ def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() ->
         log.append("cleared")
         return ()
 
-    plane = _Successor(Recorder(log, failures=1), clear, at_once)
+    plane = _Successor(Recorder(log, failures=1), clear)
     with pytest.raises(HostError):
         plane.apply(PLAN)
     assert log == []
@@ -119,12 +114,12 @@ def test_a_machine_without_the_other_modes_tools_is_served() -> None:
     def clear() -> tuple[HostError, ...]:
         raise HostError("iptables --version", "command not found", Reason.UNSUPPORTED)
 
-    assert _Successor(Recorder([]), clear, at_once).apply(PLAN) == Written("written for IPv4")
+    assert _Successor(Recorder([]), clear).apply(PLAN) == Written("written for IPv4")
 
 
 def test_what_stays_of_another_mode_is_a_warning_each(caplog: pytest.LogCaptureFixture) -> None:
     stays = [HostError(f"iptables -t {table}", "a chain stays", Reason.BUSY) for table in ("nat", "filter")]
-    assert _Successor(Recorder([]), lambda: stays, at_once).apply(PLAN) == Written("written for IPv4")
+    assert _Successor(Recorder([]), lambda: stays).apply(PLAN) == Written("written for IPv4")
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [str(problem) in text for problem, text in zip(stays, warned, strict=True)] == [True, True]
 

@@ -36,6 +36,7 @@ class Feature(enum.Enum):
     SHARED_SOURCE_PORT = "sharedSourcePort"
     INCOMPLETE_ENDPOINT_PORTS = "incompleteEndpointPorts"
     REFUSED_WRITES = "refusedWrites"
+    MODE_CHANGE = "modeChange"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,9 @@ class Profile:
     allow_external_ips: bool = True
     tcp_be_liberal: bool = False
     close_wait_seconds: int = 0
+    udp_seconds: int = 0
+    udp_stream_seconds: int = 0
+    """Timeouts of connection tracking; 0 leaves the kernel's."""
     forward_drop: bool = False
     """Whether nodes drop what they would forward after translation, unless a rule above accepts it."""
     health_ports_drop: bool = False
@@ -68,6 +72,8 @@ class Profile:
     """After so long what could not be written is tried again, and after twice as long the proxy is not healthy."""
     zones_at_start: bool = False
     """Whether Nodes have their zone label before proxies start.  Elsewhere it comes when they run, as from a cloud's controller."""
+    mode_before: bool = False
+    """Whether a node's proxy runs in another of the subject's modes until its restart (`Subject.mode_before`)."""
     environment: tuple[tuple[str, str], ...] = ()
     """What the subject's processes have in theirs besides, as pairs."""
     alone: bool = False

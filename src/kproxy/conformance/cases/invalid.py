@@ -104,6 +104,10 @@ LIBERAL_TRACKING = case(
         expect="3600",
         clauses=(LIBERAL_SET,),
     ),
+    ReadSysctl(node="a", name="netfilter/nf_conntrack_udp_timeout", expect="45", clauses=(LIBERAL_SET,)),
+    ReadSysctl(
+        node="a", name="netfilter/nf_conntrack_udp_timeout_stream", expect="180", clauses=(LIBERAL_SET,)
+    ),
     Hold(flow="far", sender=pod("a2"), to=far.cluster_ip, expect=ON_B1),
     Hold(flow="near", sender=pod("a2"), to=near.cluster_ip, expect=delivered_to("a1")),
     Hold(flow="node", sender=host("a"), to=far.cluster_ip, expect=FROM_B1),

@@ -18,6 +18,7 @@ __all__ = [
     "LIBERAL",
     "LOCALHOST_OFF",
     "MASQUERADE_ALL",
+    "MODE_CHANGE",
     "NODE_CIDR",
     "NODE_PORT_CIDR",
     "NO_DETECTOR",
@@ -94,7 +95,17 @@ WATCHES = Profile(name="watches", alone=True)
 LARGE = Profile(name="large", alone=True)
 """For Services with hundreds of endpoints; and, as proxies are never restarted there, for nodes that change their zone."""
 
-LIBERAL = Profile(name="liberal", tcp_be_liberal=True, close_wait_seconds=3600, masquerade_bit=5)
+MODE_CHANGE = Profile(name="mode-change", mode_before=True, alone=True)
+"""For proxies that run in another mode before they are restarted in the one that is judged."""
+
+LIBERAL = Profile(
+    name="liberal",
+    tcp_be_liberal=True,
+    close_wait_seconds=3600,
+    udp_seconds=45,
+    udp_stream_seconds=180,
+    masquerade_bit=5,
+)
 """Connection tracking that forgives segments outside the window; and, of no bearing on that, a mark bit of its own."""
 
 FORWARD_DROP = Profile(name="forward-drop", forward_drop=True, health_ports_drop=True, alone=True)

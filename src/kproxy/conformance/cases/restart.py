@@ -36,7 +36,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.conformance.cases.profiles import RESTART
+from kproxy.conformance.cases.profiles import MODE_CHANGE, RESTART
 from kproxy.net import Protocol
 
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
@@ -142,6 +142,56 @@ ENDPOINTS_CHANGE_MEANWHILE = case(
     features=FEATURES | {Feature.NODE_PORT},
     profile=RESTART,
     regressions={"R110"},
+)
+
+OLD_RULES = "restart.mode-change.old-rules-removed"
+STAYS = service("stays", "a1", "b1", type=Type.NODE_PORT)
+GOES = service("goes", "b2", type=Type.NODE_PORT)
+
+ANOTHER_MODE_BEFORE = case(
+    "restart.another-mode-before",
+    "A proxy that is started in another mode serves by that mode alone, also while its neighbour runs in the old one.",
+    Apply(STAYS, GOES),
+    Probe(sender=pod("a2"), to=GOES.cluster_ip, expect=delivered_to("b2")),
+    Probe(sender=client("a"), to=GOES.node_port("a"), expect=delivered_to("b2", source=MASQUERADED)),
+    Restart("a", Delete(GOES)),
+    Probe(
+        sender=client("b"), to=STAYS.node_port("b"), expect=BOTH_REWRITTEN, spread=True, clauses=(OLD_RULES,)
+    ),
+    Apply(STAYS.but(backends=(Backend(on="b1"),))),
+    Probe(
+        sender=pod("a2"),
+        to=GOES.cluster_ip,
+        expect=DROPPED | UNTOUCHED,
+        clauses=(changes.SERVICE_DELETED, changes.WHILE_DOWN, OLD_RULES),
+    ),
+    Probe(
+        sender=client("a"),
+        to=GOES.node_port("a"),
+        expect=UNTOUCHED,
+        clauses=(changes.SERVICE_DELETED, changes.WHILE_DOWN, OLD_RULES),
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=STAYS.cluster_ip,
+        expect=delivered_to("b1"),
+        clauses=(changes.ENDPOINT_REMOVED, OLD_RULES),
+    ),
+    Probe(sender=client("a"), to=STAYS.node_port("a"), expect=delivered_to("b1", source=MASQUERADED)),
+    clauses=POD_CLAUSES
+    | (NODE_PORT_CLAUSES - LISTED)
+    | SPREAD
+    | APPLIED
+    | {
+        "cluster-ip.unallocated.not-served",
+        "traffic.not-for-a-service.untouched",
+        "change.service-deleted.not-served",
+        "change.endpoint-removed.not-used",
+        "node-port.every-node.served",
+        OLD_RULES,
+    },
+    features=FEATURES | {Feature.NODE_PORT, Feature.MODE_CHANGE},
+    profile=MODE_CHANGE,
 )
 
 SERVICE_GOES_MEANWHILE = case(
@@ -414,6 +464,7 @@ CASES: tuple[Case, ...] = (
     FLOWS_GO_ON,
     ENDPOINTS_CHANGE_MEANWHILE,
     SERVICE_GOES_MEANWHILE,
+    ANOTHER_MODE_BEFORE,
     EMPTIED_AND_FILLED_MEANWHILE,
     POLICY_CHANGES_MEANWHILE,
     STALE_UDP_FLOWS_MOVE,

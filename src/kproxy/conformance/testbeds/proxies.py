@@ -107,6 +107,7 @@ class Proxies:
         self._tools = xtables_directory(directory / "bin", variant)
         self._server: Served | None = None
         self._masquerade_bits: dict[str, int] = {}
+        self._modes = dict.fromkeys(topology.NODES, subject.mode_before(mode)) if profile.mode_before else {}
         self._running: dict[str, list[Process]] = {}
         self._rooms: dict[str, Sandbox] = {}
         self._refusing: dict[str, Refusing] = {}
@@ -169,7 +170,11 @@ class Proxies:
                 await run_in(self._network[node], [str(self._tools / tool), "-w", "-A", *rule])
 
     async def kill(self, node: str) -> None:
-        """SIGKILL a node's proxy and wait for its end; in a room also what it has started and left behind."""
+        """SIGKILL a node's proxy and wait for its end; in a room also what it has started and left behind.
+
+        What is started there from now on runs in the mode that is judged.
+        """
+        self._modes.pop(node, None)
         await self._end(node, self._running.pop(node))
 
     async def _end(self, node: str, processes: Iterable[Process]) -> None:
@@ -267,7 +272,7 @@ class Proxies:
         server, who = self._server, self.nodes[node]
         place = Placement(
             node=node,
-            mode=self._mode,
+            mode=values["mode"],
             hostname=who.hostname,
             cluster_cidrs=who.cluster_cidrs,
             kubeconfig=values["kubeconfig"],
@@ -293,7 +298,7 @@ class Proxies:
             "config": str(home / "config.yaml"),
             "kubeconfig": str(home / "kubeconfig.yaml"),
             "api_server": server.url(API_ADDRESS) if server else f"http://{API_ADDRESS}",
-            "mode": self._mode,
+            "mode": self._modes.get(node) or self._mode,
             "node": who.hostname,
             "node_name": who.hostname,
             "node_ip": who.address,

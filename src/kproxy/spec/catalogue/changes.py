@@ -248,6 +248,14 @@ RESTART = (
         links.SOURCE_NFTABLES,
         of="life.wait-both",
     ),
+    must(
+        "restart.mode-change.old-rules-removed",
+        "A proxy that starts in another mode serves by that mode's rules alone: in iptables and ipvs mode it removes those "
+        "of nftables mode, in nftables mode those of the others.",
+        KEP,
+        links.NFTABLES_KEP,
+        of="life.mode-switch life.mixed-nodes",
+    ),
     should(
         "restart.stale-udp-entries.reconciled",
         "UDP entries that went stale while the proxy was down are removed when it starts.",
