@@ -144,6 +144,36 @@ ENDPOINTS_CHANGE_MEANWHILE = case(
     regressions={"R110"},
 )
 
+ADDRESSES_CHANGE_MEANWHILE = case(
+    "restart.addresses-change-meanwhile",
+    "A Service whose addresses and node port became others while the proxy was down is served at the new ones alone.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN),
+    Restart("a", Apply(moved := WEB.but(generation=1))),
+    Probe(sender=client("a"), to=moved.node_port("a"), expect=BOTH_REWRITTEN, clauses=(changes.ADDRESS,)),
+    Probe(
+        sender=client("a"),
+        to=WEB.node_port("a"),
+        expect=UNTOUCHED,
+        clauses=(changes.ADDRESS, changes.WHILE_DOWN),
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=DROPPED | UNTOUCHED,
+        clauses=(changes.ADDRESS, changes.WHILE_DOWN),
+    ),
+    clauses=NODE_PORT_CLAUSES
+    | APPLIED
+    | {
+        "cluster-ip.unallocated.not-served",
+        "traffic.not-for-a-service.untouched",
+        changes.ADDRESS,
+    },
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=RESTART,
+)
+
 OLD_RULES = "restart.mode-change.old-rules-removed"
 STAYS = service("stays", "a1", "b1", type=Type.NODE_PORT)
 GOES = service("goes", "b2", type=Type.NODE_PORT)
@@ -464,6 +494,7 @@ CASES: tuple[Case, ...] = (
     FLOWS_GO_ON,
     ENDPOINTS_CHANGE_MEANWHILE,
     SERVICE_GOES_MEANWHILE,
+    ADDRESSES_CHANGE_MEANWHILE,
     ANOTHER_MODE_BEFORE,
     EMPTIED_AND_FILLED_MEANWHILE,
     POLICY_CHANGES_MEANWHILE,
