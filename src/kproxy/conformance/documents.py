@@ -101,7 +101,7 @@ def _service_port(instance: Instance, service: Service, port: Port) -> Document:
 
 
 def _load_balancer(instance: Instance, service: Service) -> Document:
-    ingress: list[Document] = []
+    ingress: list[Document] = [{"ip": text, "ipMode": "VIP"} for text in service.raw_vips]
     for index, vip in enumerate(service.vips):
         if vip.hostname_only:
             ingress.append({"hostname": f"lb-{index}.example.com"})

@@ -41,6 +41,7 @@ def of_address(
         "load-balancer.every-ip.served": at_load_balancer and several_ips,
         "load-balancer.without-node-port.served": at_load_balancer and not port.node_port,
         "load-balancer.hostname-only.ignored": _hostname_only(service),
+        "load-balancer.other-family.skipped": any(_load_balancer_ips_of_no_family_of(service)),
         "external-ip.bad-text.skipped": any(_bad_external_ips(service)),
         "objects.addresses.leading-zeros-decimal": has_leading_zeros(door.text, door.address),
     }
@@ -101,6 +102,12 @@ def _bad_external_ips(service: api.Service) -> Iterator[bool]:
     for text in service.spec.external_ips or []:
         address = parse_address(text)
         yield address is None or cluster_ip(service, family_of(address)) is None
+
+
+def _load_balancer_ips_of_no_family_of(service: api.Service) -> Iterator[bool]:
+    for entry in service.status.load_balancer.ingress or []:
+        address = parse_address(entry.ip or "")
+        yield address is not None and cluster_ip(service, family_of(address)) is None
 
 
 def _node_addresses(cluster: api.Cluster) -> frozenset[Address]:

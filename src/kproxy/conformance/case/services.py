@@ -113,6 +113,8 @@ class Service:
     raw_external_ips: tuple[str, ...] = ()
     """More externalIPs, as literal text (for bad ones)."""
     vips: tuple[Vip, ...] = ()
+    raw_vips: tuple[str, ...] = ()
+    """More load balancer IPs before them, as literal text (of either family)."""
     source_ranges: tuple[Place | str, ...] = ()
     """Places, or names of pods, nodes, ``client``, ``remote`` (their single address)."""
     raw_source_ranges: tuple[str, ...] = ()

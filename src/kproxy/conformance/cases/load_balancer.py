@@ -81,6 +81,8 @@ DATAGRAMS_AND_CONNECTIONS_ON_ONE_ADDRESS = case(
     features=FEATURES,
 )
 
+OTHER_FAMILY = "load-balancer.other-family.skipped"
+
 SEVERAL_ADDRESSES_OF_BOTH_MODES = case(
     "load-balancer.several-addresses-of-both-modes",
     "Addresses without a mode and of mode VIP are served by nodes; one of mode Proxy and a mere "
@@ -111,6 +113,26 @@ SEVERAL_ADDRESSES_OF_BOTH_MODES = case(
     },
     features=WITH_NODE_PORT,
     regressions={"R058"},
+)
+
+ADDRESSES_OF_BOTH_FAMILIES = case(
+    "load-balancer.addresses-of-both-families",
+    "A load balancer tells addresses of both families for a Service of one: its own are served, and other Services too.",
+    Apply(
+        mixed := service(
+            "mixed",
+            "a1",
+            "b1",
+            type=BALANCED,
+            vips=(Vip(),),
+            raw_vips=("203.0.113.78", "2001:db8:78::1"),
+        ),
+        neighbour := service("neighbour", "b1", type=BALANCED, vips=(Vip(),)),
+    ),
+    Probe(sender=client("a"), to=mixed.vip(), expect=FROM_BOTH, spread=True, clauses=(OTHER_FAMILY,)),
+    Probe(sender=client("a"), to=neighbour.vip(), expect=FROM_B1, clauses=(OTHER_FAMILY,)),
+    clauses=SERVED | SPREAD | {"load-balancer.every-ip.served", OTHER_FAMILY},
+    features=FEATURES,
 )
 
 ONE_SOURCE_PORT_TO_TWO_ADDRESSES = case(
@@ -284,6 +306,7 @@ CASES: tuple[Case, ...] = (
     REACHED_FROM_EVERYWHERE,
     DATAGRAMS_AND_CONNECTIONS_ON_ONE_ADDRESS,
     SEVERAL_ADDRESSES_OF_BOTH_MODES,
+    ADDRESSES_OF_BOTH_FAMILIES,
     ONE_SOURCE_PORT_TO_TWO_ADDRESSES,
     ONLY_A_HOSTNAME,
     WITHOUT_NODE_PORT,

@@ -79,6 +79,13 @@ LOAD_BALANCER = (
         of="lb.hostname-only",
     ),
     must(
+        "load-balancer.other-family.skipped",
+        "A load balancer IP of a family that the Service does not have is passed over, and its other addresses are served.",
+        UNIT,
+        links.UNIT_SERVICE_MAP,
+        of="ds.single-on-dual",
+    ),
+    must(
         "load-balancer.every-ip.served",
         "Each of several load balancer IPs is served.",
         UNIT,
