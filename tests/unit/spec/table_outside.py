@@ -66,6 +66,8 @@ LOAD_BALANCERS = (
         service(vips=(ingress(VIP, mode="Proxy"),)), on("a1")),
     row("load-balancer.hostname-only.ignored", "lb.hostname-only", client(VIP), "~a1",
         service(vips=(ingress(hostname="lb.example.com"), ingress(VIP))), on("a1")),
+    row("load-balancer.other-family.skipped", "ds.single-on-dual", client(VIP), "~a1",
+        service(vips=(ingress("2001:db8::1"), ingress(VIP))), on("a1")),
     row("load-balancer.every-ip.served", "lb.multi-vip", client(VIP_2), "~a1",
         service(vips=(ingress(VIP), ingress(VIP_2))), on("a1")),
     row("load-balancer.without-node-port.served", "lb.no-nodeport", client(VIP), "~a1",

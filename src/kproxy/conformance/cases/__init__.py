@@ -30,6 +30,7 @@ from kproxy.conformance.cases import (
     protocols,
     readiness,
     restart,
+    restart_meanwhile,
     rolling,
     scale,
     source_ranges,
@@ -71,6 +72,7 @@ CATALOGUE: tuple[Case, ...] = (
     *health.CASES,
     *affinity.CASES,
     *restart.CASES,
+    *restart_meanwhile.CASES,
     *writes.CASES,
     *watches.CASES,
 )

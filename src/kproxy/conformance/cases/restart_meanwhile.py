@@ -1,0 +1,267 @@
+"""Cases on what changed while a proxy was down, the mode it runs in included: what it finds is followed at its start.
+
+Only values; the vocabulary is `kproxy.conformance.case`.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    DROPPED,
+    MASQUERADED,
+    REJECTED,
+    STILL,
+    UNTOUCHED,
+    Apply,
+    Backend,
+    Case,
+    Delete,
+    Feature,
+    Hold,
+    Policy,
+    Probe,
+    Restart,
+    Type,
+    Use,
+    case,
+    client,
+    delivered_to,
+    pod,
+    service,
+)
+from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.profiles import MODE_CHANGE, RESTART
+from kproxy.conformance.cases.restart import (
+    APPLIED,
+    BOTH_REWRITTEN,
+    FEATURES,
+    LISTED,
+    NEIGHBOUR,
+    NODE_PORT_CLAUSES,
+    POD_CLAUSES,
+    SPREAD,
+    TCP_STAYS,
+    WEB,
+)
+
+ENDPOINTS_CHANGE_MEANWHILE = case(
+    "restart.endpoints-change-meanwhile",
+    "Endpoints that were replaced while the proxy was down are replaced in its rules, on this node too.",
+    Apply(web := service("web", "a1", type=Type.NODE_PORT), NEIGHBOUR),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1")),
+    Restart("a", Apply(service("web", "b1", "b3", type=Type.NODE_PORT))),
+    Probe(
+        sender=pod("a2"),
+        to=web.cluster_ip,
+        expect=delivered_to("b1", "b3"),
+        spread=True,
+        clauses=(changes.ENDPOINT_ADDED, changes.ENDPOINT_REMOVED, changes.WHILE_DOWN),
+    ),
+    Probe(
+        sender=pod("b2"),
+        to=web.cluster_ip,
+        expect=delivered_to("b1", "b3"),
+        spread=True,
+        clauses=(changes.ENDPOINT_ADDED, changes.ENDPOINT_REMOVED),
+    ),
+    Probe(
+        sender=client("a"),
+        to=web.node_port("a"),
+        expect=delivered_to("b1", "b3", source=MASQUERADED),
+        spread=True,
+        clauses=(changes.ENDPOINT_ADDED, changes.ENDPOINT_REMOVED, changes.WHILE_DOWN),
+    ),
+    Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
+    clauses=POD_CLAUSES
+    | NODE_PORT_CLAUSES
+    | SPREAD
+    | APPLIED
+    | {"node-port.every-node.served", "change.endpoint-removed.not-used", "change.endpoint-added.used"},
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=RESTART,
+    regressions={"R110"},
+)
+
+ADDRESSES_CHANGE_MEANWHILE = case(
+    "restart.addresses-change-meanwhile",
+    "A Service whose addresses and node port became others while the proxy was down is served at the new ones alone.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN),
+    Restart("a", Apply(moved := WEB.but(generation=1))),
+    Probe(sender=client("a"), to=moved.node_port("a"), expect=BOTH_REWRITTEN, clauses=(changes.ADDRESS,)),
+    Probe(
+        sender=client("a"),
+        to=WEB.node_port("a"),
+        expect=UNTOUCHED,
+        clauses=(changes.ADDRESS, changes.WHILE_DOWN),
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=DROPPED | UNTOUCHED,
+        clauses=(changes.ADDRESS, changes.WHILE_DOWN),
+    ),
+    clauses=NODE_PORT_CLAUSES
+    | APPLIED
+    | {
+        "cluster-ip.unallocated.not-served",
+        "traffic.not-for-a-service.untouched",
+        changes.ADDRESS,
+    },
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=RESTART,
+)
+
+OLD_RULES = "restart.mode-change.old-rules-removed"
+STAYS = service("stays", "a1", "b1", type=Type.NODE_PORT)
+GOES = service("goes", "b2", type=Type.NODE_PORT)
+
+ANOTHER_MODE_BEFORE = case(
+    "restart.another-mode-before",
+    "A proxy that is started in another mode serves by that mode alone, also while its neighbour runs in the old one.",
+    Apply(STAYS, GOES),
+    Probe(sender=pod("a2"), to=GOES.cluster_ip, expect=delivered_to("b2")),
+    Probe(sender=client("a"), to=GOES.node_port("a"), expect=delivered_to("b2", source=MASQUERADED)),
+    Restart("a", Delete(GOES)),
+    Probe(
+        sender=client("b"), to=STAYS.node_port("b"), expect=BOTH_REWRITTEN, spread=True, clauses=(OLD_RULES,)
+    ),
+    Apply(STAYS.but(backends=(Backend(on="b1"),))),
+    Probe(
+        sender=pod("a2"),
+        to=GOES.cluster_ip,
+        expect=DROPPED | UNTOUCHED,
+        clauses=(changes.SERVICE_DELETED, changes.WHILE_DOWN, OLD_RULES),
+    ),
+    Probe(
+        sender=client("a"),
+        to=GOES.node_port("a"),
+        expect=UNTOUCHED,
+        clauses=(changes.SERVICE_DELETED, changes.WHILE_DOWN, OLD_RULES),
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=STAYS.cluster_ip,
+        expect=delivered_to("b1"),
+        clauses=(changes.ENDPOINT_REMOVED, OLD_RULES),
+    ),
+    Probe(sender=client("a"), to=STAYS.node_port("a"), expect=delivered_to("b1", source=MASQUERADED)),
+    clauses=POD_CLAUSES
+    | (NODE_PORT_CLAUSES - LISTED)
+    | SPREAD
+    | APPLIED
+    | {
+        "cluster-ip.unallocated.not-served",
+        "traffic.not-for-a-service.untouched",
+        "change.service-deleted.not-served",
+        "change.endpoint-removed.not-used",
+        "node-port.every-node.served",
+        OLD_RULES,
+    },
+    features=FEATURES | {Feature.NODE_PORT, Feature.MODE_CHANGE},
+    profile=MODE_CHANGE,
+)
+
+SERVICE_GOES_MEANWHILE = case(
+    "restart.service-goes-meanwhile",
+    "A Service that was deleted while the proxy was down is not served; its neighbour is.",
+    Apply(WEB, NEIGHBOUR),
+    Hold(flow="beside", sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN),
+    Restart("a", Delete(WEB)),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=DROPPED | UNTOUCHED,
+        clauses=(changes.SERVICE_DELETED, changes.WHILE_DOWN),
+    ),
+    Probe(
+        sender=client("a"),
+        to=WEB.node_port("a"),
+        expect=UNTOUCHED,
+        clauses=(changes.SERVICE_DELETED, changes.WHILE_DOWN),
+    ),
+    Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
+    Use(flow="beside", expect=STILL, clauses=(TCP_STAYS,)),
+    clauses=POD_CLAUSES
+    | NODE_PORT_CLAUSES
+    | APPLIED
+    | {
+        "cluster-ip.unallocated.not-served",
+        "traffic.not-for-a-service.untouched",
+        "change.service-deleted.not-served",
+        TCP_STAYS,
+    },
+    features=FEATURES | {Feature.NODE_PORT},
+    profile=RESTART,
+)
+
+EMPTIED_AND_FILLED_MEANWHILE = case(
+    "restart.emptied-and-filled-meanwhile",
+    "A Service that lost its endpoints while the proxy was down is refused; one that got some is served.",
+    Apply(full := service("full", "a1"), empty := service("empty"), NEIGHBOUR),
+    Probe(sender=pod("a2"), to=full.cluster_ip, expect=delivered_to("a1")),
+    Probe(sender=pod("a2"), to=empty.cluster_ip, expect=REJECTED),
+    Restart("a", Apply(service("full"), service("empty", "b1"))),
+    Probe(
+        sender=pod("a2"), to=full.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED, changes.WHILE_DOWN)
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=empty.cluster_ip,
+        expect=delivered_to("b1"),
+        clauses=(changes.ENDPOINT_ADDED, changes.WHILE_DOWN),
+    ),
+    clauses=POD_CLAUSES
+    | APPLIED
+    | {
+        "endpoints.none.rejected",
+        "change.last-endpoint-removed.rejected",
+        "change.endpoint-added.used",
+    },
+    features=FEATURES,
+    profile=RESTART,
+)
+
+POLICY_CHANGES_MEANWHILE = case(
+    "restart.policy-changes-meanwhile",
+    "Policies that changed while the proxy was down bind new connections.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, spread=True),
+    Restart("a", Apply(WEB.but(external_policy=Policy.LOCAL, internal_policy=Policy.LOCAL))),
+    Probe(
+        sender=client("a"),
+        to=WEB.node_port("a"),
+        expect=delivered_to("a1"),
+        count=8,
+        clauses=(changes.POLICY, changes.WHILE_DOWN),
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=WEB.cluster_ip,
+        expect=delivered_to("a1"),
+        count=8,
+        clauses=(changes.POLICY, changes.WHILE_DOWN),
+    ),
+    clauses=POD_CLAUSES
+    | NODE_PORT_CLAUSES
+    | SPREAD
+    | APPLIED
+    | {
+        "internal-policy.local.same-node",
+        "internal-policy.external-addresses-exempt",
+        "external-policy.cluster-ip-exempt",
+        "external-policy.local.local-endpoints-source-preserved",
+        "change.policy.followed",
+    },
+    features=FEATURES | {Feature.NODE_PORT, Feature.INTERNAL_TRAFFIC_POLICY, Feature.EXTERNAL_TRAFFIC_POLICY},
+    profile=RESTART,
+)
+
+CASES: tuple[Case, ...] = (
+    ENDPOINTS_CHANGE_MEANWHILE,
+    SERVICE_GOES_MEANWHILE,
+    ADDRESSES_CHANGE_MEANWHILE,
+    ANOTHER_MODE_BEFORE,
+    EMPTIED_AND_FILLED_MEANWHILE,
+    POLICY_CHANGES_MEANWHILE,
+)
