@@ -208,6 +208,28 @@ ZERO_RANGE_LETS_ALL_IN = case(
     features=FEATURES,
 )
 
+ZERO_RANGE_OF_IPV4 = case(
+    "source-ranges.zero-range-of-ipv4",
+    "0.0.0.0/0 beside a range of IPv6 lets in nobody over IPv6 whom that range does not.",
+    Apply(guarded := OPEN.but(raw_source_ranges=("0.0.0.0/0",), source_ranges=(Place.REMOTE_NETWORK,))),
+    Probe(sender=remote("a"), to=guarded.vip(), expect=FROM_BOTH),
+    Probe(sender=client("a"), to=guarded.vip(), expect=DROPPED),
+    clauses=ALLOWED | DENIED,
+    features=FEATURES,
+    families=(Family.IPV6,),
+)
+
+ZERO_RANGE_OF_IPV6 = case(
+    "source-ranges.zero-range-of-ipv6",
+    "::/0 beside a range of IPv4 lets in nobody over IPv4 whom that range does not.",
+    Apply(guarded := OPEN.but(raw_source_ranges=("::/0",), source_ranges=(Place.REMOTE_NETWORK,))),
+    Probe(sender=remote("a"), to=guarded.vip(), expect=FROM_BOTH),
+    Probe(sender=client("a"), to=guarded.vip(), expect=DROPPED),
+    clauses=ALLOWED | DENIED,
+    features=FEATURES,
+    families=(Family.IPV4,),
+)
+
 TWO_HALVES_LET_ALL_IN = case(
     "source-ranges.two-halves-let-all-in",
     "Two ranges of length one let everyone in; one of them only half of the world.",
@@ -300,7 +322,7 @@ AT_A_NODE = service(
     type=Type.LOAD_BALANCER,
     vips=(Vip(of="a", second=True),),
     ports=(Port(node_port=False),),
-    source_ranges=("a",),
+    source_ranges=("a", Place.NOWHERE),
 )
 CLOSED_AT_A_NODE = AT_A_NODE.but(
     name="closed", ports=(Port(number=81, node_port=False),), source_ranges=(Place.REMOTE_NETWORK,)
@@ -365,6 +387,8 @@ CASES: tuple[Case, ...] = (
     OTHER_ADDRESSES_ARE_NOT_BOUND,
     UNDER_POLICY_LOCAL,
     ZERO_RANGE_LETS_ALL_IN,
+    ZERO_RANGE_OF_IPV4,
+    ZERO_RANGE_OF_IPV6,
     TWO_HALVES_LET_ALL_IN,
     BLANKS_ARE_TRIMMED,
     RANGES_OF_THE_OTHER_FAMILY,
