@@ -18,6 +18,7 @@ from kproxy.conformance.case import (
     Bystanders,
     Case,
     CheckHealth,
+    CheckLatency,
     FailWrites,
     Feature,
     OutOfWindow,
@@ -77,6 +78,10 @@ SLOW_PATIENCE, SLOW_QUIET = 20.0, 2.0
 """Seconds to wait for an answer, and for silence, on an emulated kernel."""
 BARRIER, SLOW_BARRIER = 60.0, 240.0
 """Seconds a subject has to apply changes, if nobody asks for something else; the second on an emulated kernel."""
+EMULATED_TIME = (
+    "an emulated kernel starts processes and changes rules many times slower than a machine's own, and no control measures that: "
+    "how long changes take is shown, and not judged"
+)
 NOT_OURS = "a real API server is not ours to disturb"
 ASKED_AGAIN = 8
 """Connections that show again what was unlawful, where several endpoints may answer."""
@@ -164,7 +169,7 @@ class NetnsTestbed(Asking):
 
     def __init__(self, lab: Lab, server: Served, proxies: Proxies, barrier: float = 0.0) -> None:
         self.lab, self.server, self.proxies = lab, server, proxies
-        slow = kernel_here() in {KernelName.UML, KernelName.VM}
+        slow = _emulated()
         seconds = barrier or (SLOW_BARRIER if slow else BARRIER)
         self._settling = Settling(self.change, self.lab.probe, self._overdue, seconds, varied=True)
         self._ground = LabGround(lab)
@@ -209,6 +214,8 @@ class NetnsTestbed(Asking):
         """Why this kernel cannot run a case."""
         if case.opens_sctp_sockets and not _kernel_has_sctp(self.lab):
             return "this kernel has no SCTP sockets (a kernel with CONFIG_IP_SCTP, or its sctp module loaded)"
+        if any(isinstance(step, CheckLatency) for step in case.steps) and _emulated():
+            return EMULATED_TIME
         if case.id in self._objections:
             return f"a real API server does not hold its objects as they are: {self._objections[case.id]}"
         if any(isinstance(step, FailWrites) for step in case.steps) and (reason := refusing.unavailable()):
@@ -354,6 +361,10 @@ class NetnsTestbed(Asking):
 
 def _disturbs_the_server(step: Step) -> bool:
     return isinstance(step, Unheard) or (isinstance(step, Restart) and step.without_slices > 0)
+
+
+def _emulated() -> bool:
+    return kernel_here() in {KernelName.UML, KernelName.VM}
 
 
 def _kernel_has_sctp(lab: Lab) -> bool:
