@@ -11,13 +11,14 @@ from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.reports.results import CaseResult, Result
 from kproxy.conformance.subject import load
 from kproxy.conformance.testbeds import simulator
-from tests.unit.conformance.scripted import report_on
+from tests.unit.conformance.scripted import report_on, subject
 
 SUBJECT = load("kproxy")
 
 
 def judged(cases: tuple[Case, ...], folder: Path) -> list[CaseResult]:
-    return list(report_on(cases, simulator.opener("ipvs"), folder).results)
+    both = subject(modes=("ipvs", "nftables"))
+    return list(report_on(cases, simulator.opener("ipvs"), folder, both).results)
 
 
 def expected_to_pass(case: Case) -> bool:

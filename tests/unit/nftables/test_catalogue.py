@@ -8,12 +8,13 @@ from kproxy.conformance.reports.results import CaseResult, Result
 from kproxy.conformance.subject import load
 from kproxy.conformance.testbeds import simulator
 from tests.unit.conformance.kernel_steps import needs_kernel
-from tests.unit.conformance.scripted import report_on
+from tests.unit.conformance.scripted import report_on, subject
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseResult]:
-    report = report_on(CATALOGUE, simulator.opener("nftables"), tmp_path_factory.mktemp("evidence"))
+    both = subject(modes=("nftables", "iptables"))
+    report = report_on(CATALOGUE, simulator.opener("nftables"), tmp_path_factory.mktemp("evidence"), both)
     return {entry.case.id: entry for entry in report.results}
 
 

@@ -210,7 +210,7 @@ ZERO_RANGE_LETS_ALL_IN = case(
 
 ZERO_RANGE_OF_IPV4 = case(
     "source-ranges.zero-range-of-ipv4",
-    "0.0.0.0/0 beside a range of IPv6 lets in nobody over IPv6 whom that range does not.",
+    "The range 0.0.0.0/0 beside one of IPv6 lets in nobody over IPv6 whom the other does not.",
     Apply(guarded := OPEN.but(raw_source_ranges=("0.0.0.0/0",), source_ranges=(Place.REMOTE_NETWORK,))),
     Probe(sender=remote("a"), to=guarded.vip(), expect=FROM_BOTH),
     Probe(sender=client("a"), to=guarded.vip(), expect=DROPPED),
@@ -221,7 +221,7 @@ ZERO_RANGE_OF_IPV4 = case(
 
 ZERO_RANGE_OF_IPV6 = case(
     "source-ranges.zero-range-of-ipv6",
-    "::/0 beside a range of IPv4 lets in nobody over IPv4 whom that range does not.",
+    "The range ::/0 beside one of IPv4 lets in nobody over IPv4 whom the other does not.",
     Apply(guarded := OPEN.but(raw_source_ranges=("::/0",), source_ranges=(Place.REMOTE_NETWORK,))),
     Probe(sender=remote("a"), to=guarded.vip(), expect=FROM_BOTH),
     Probe(sender=client("a"), to=guarded.vip(), expect=DROPPED),
