@@ -280,6 +280,36 @@ def test_of_what_is_not_claimed_one_case_is_asked_for_information(
     assert sum(reason.endswith("does not claim SCTP") for reason in told) == 2
 
 
+@pytest.mark.parametrize("serves", [True, False])
+def test_what_is_not_claimed_is_run_only_where_what_is_claimed_was_served(
+    *, serves: bool, tmp_path: Path
+) -> None:
+    opened: list[str] = []
+
+    @asynccontextmanager
+    async def lab(profile: Profile, _: Sequence[Instance]) -> AsyncIterator[Scripted]:
+        opened.append(profile.name)
+        if not serves:
+            raise NeverServed("it hangs")
+        yield Scripted()
+
+    own, apart = Profile(name="claimed"), Profile(name="unclaimed")
+    session = Session(
+        subject=subject(features=frozenset()),
+        mode="one",
+        cases=[
+            small_case(*STEPS, id="group.one", profile=own),
+            small_case(*STEPS, id="group.two", profile=apart, features=frozenset({Feature.SCTP})),
+        ],
+        evidence=tmp_path / "evidence",
+        environment={},
+        parallel=1,
+        chance=random.Random(1),  # noqa: S311 (no secret)
+    )
+    asyncio.run(conduct(session, lab, lambda _: None))
+    assert opened == (["claimed", "unclaimed"] if serves else ["claimed"])
+
+
 def test_a_subject_that_serves_nothing_in_two_labs_is_not_tried_in_others(tmp_path: Path) -> None:
     opened = []
 

@@ -117,7 +117,7 @@ SEVERAL_ADDRESSES_OF_BOTH_MODES = case(
 
 ADDRESSES_OF_BOTH_FAMILIES = case(
     "load-balancer.addresses-of-both-families",
-    "A load balancer tells addresses of both families for a Service of one: its own are served, and other Services too.",
+    "A Service of one family has load balancer IPs of both: those of its own are served, and other Services too.",
     Apply(
         mixed := service(
             "mixed",
