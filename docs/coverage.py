@@ -36,7 +36,7 @@ OWN_PAGES = {
 """Groups of behaviours of a process, or of a mode's insides, which packets do not show: these pages have a row for each (tests/unit/test_daemon_page.py)."""
 
 
-class Standing(enum.Enum):
+class CoverageStatus(enum.Enum):
     """How a behaviour is held."""
 
     HELD = "held by a clause and a case"
@@ -57,7 +57,7 @@ class Behaviour:
     modes: str
     what: str
     seen: bool
-    standing: Standing
+    standing: CoverageStatus
     why: str
     pinned: tuple[str, ...]
     clauses: tuple[str, ...] = field(default=())
@@ -93,7 +93,7 @@ def _group(number: int, table: dict[str, Any]) -> Group:
 def _behaviour(group: int, id: str, row: Mapping[str, Any]) -> Behaviour:
     clauses = tuple(clause.id for clause in CLAUSES.values() if id in clause.behaviours)
     pinned = tuple(row.get("cases", ()))
-    cases = pinned or tuple(case.id for case in _naming(clauses))
+    cases = pinned or tuple(case.id for case in _cases_citing(clauses))
     standing, why = _standing(row, group, held=bool(clauses and cases))
     return Behaviour(
         id=id,
@@ -109,18 +109,18 @@ def _behaviour(group: int, id: str, row: Mapping[str, Any]) -> Behaviour:
     )
 
 
-def _naming(clauses: Sequence[str]) -> list[Case]:
+def _cases_citing(clauses: Sequence[str]) -> list[Case]:
     return [case for case in CATALOGUE if case.clauses & set(clauses)]
 
 
-def _standing(row: Mapping[str, Any], group: int, *, held: bool) -> tuple[Standing, str]:
-    for standing in (Standing.TESTS, Standing.INSIDE, Standing.OPEN):
+def _standing(row: Mapping[str, Any], group: int, *, held: bool) -> tuple[CoverageStatus, str]:
+    for standing in (CoverageStatus.TESTS, CoverageStatus.INSIDE, CoverageStatus.OPEN):
         if why := row.get(standing.name.lower(), ""):
             return standing, why
     if held:
-        return Standing.HELD, ""
+        return CoverageStatus.HELD, ""
     page = OWN_PAGES.get(group)
-    return (Standing.TESTS, f"docs/{page}") if page else (Standing.OPEN, "")
+    return (CoverageStatus.TESTS, f"docs/{page}") if page else (CoverageStatus.OPEN, "")
 
 
 # --------------------------------------------------------------------------- the pages
@@ -133,7 +133,9 @@ def page() -> str:
         rows = map(_row, group.behaviours)
         heading = f"## {group.number}. {group.title}"
         parts.append(
-            tables.table(heading, ("behaviour", "what", "modes", "clauses", "cases, or why none"), rows)
+            tables.markdown_table(
+                heading, ("behaviour", "what", "modes", "clauses", "cases, or why none"), rows
+            )
         )
     return "\n\n".join(parts) + "\n"
 
@@ -148,7 +150,7 @@ def _head() -> str:
 Every behaviour of a service proxy that is known to this project, with the [clauses](../catalogue.md#clauses) that promise it and the cases that show it.
 For programs: [coverage.json](coverage.json).
 
-{tables.table("", columns, _sums()).lstrip()}
+{tables.markdown_table("", columns, _sums()).lstrip()}
 
 *Tests* hold what a process does besides packets, and ipvs mode in the kernel: the page that is named has the behaviour's row with them.
 *Open* is what no case shows: nobody has seen it yet on a kernel, or this lab cannot show it; the row gives the reason. Behaviours of
@@ -162,25 +164,25 @@ def _sums() -> Iterator[tuple[str, ...]]:
     for name, some in counted:
         standing = Counter(behaviour.standing for behaviour in some)
         with_clause = sum(bool(behaviour.clauses) for behaviour in some)
-        kinds = (Standing.HELD, Standing.TESTS, Standing.INSIDE, Standing.OPEN)
+        kinds = (CoverageStatus.HELD, CoverageStatus.TESTS, CoverageStatus.INSIDE, CoverageStatus.OPEN)
         yield (name, str(len(some)), str(with_clause), *(str(standing[kind]) for kind in kinds))
 
 
 def _row(behaviour: Behaviour) -> tuple[str, ...]:
     what = behaviour.what if behaviour.seen else f"{behaviour.what} *(read from code, not observed)*"
     clauses = ", ".join(f"[{id}](../catalogue.md#{id})" for id in behaviour.clauses)
-    return f"`{behaviour.id}`", what, behaviour.modes, clauses, _shown(behaviour)
+    return f"`{behaviour.id}`", what, behaviour.modes, clauses, _cases_or_reason(behaviour)
 
 
-def _shown(behaviour: Behaviour) -> str:
-    if behaviour.standing is not Standing.HELD:
+def _cases_or_reason(behaviour: Behaviour) -> str:
+    if behaviour.standing is not CoverageStatus.HELD:
         return f"*{behaviour.standing.name.lower()}*: {behaviour.why}"
     named = [f"`{id}`" for id in behaviour.cases[:MOST_NAMED]]
     more = len(behaviour.cases) - MOST_NAMED
     return ", ".join([*named, f"{more} more"] if more > 0 else named)
 
 
-def document() -> str:
+def coverage_json() -> str:
     """The same as JSON."""
     entries = {
         behaviour.id: {

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from docs import coverage, places, regressions, results, samples, topics
-from docs.tables import COMMAND, label, table
+from docs.tables import COMMAND, link_label, markdown_table
 from kproxy.conformance.case import DEFAULT, Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.spec.clause import Clause
@@ -31,17 +31,17 @@ not yet. Sources are where the promise is written down, tested or was observed; 
 """
 
 
-def page(cases: Sequence[Case], clauses: Mapping[ClauseId, Clause]) -> str:
+def catalogue_page(cases: Sequence[Case], clauses: Mapping[ClauseId, Clause]) -> str:
     """The whole page."""
     asked = Counter(clause for case in cases for clause in case.clauses)
     parts = [_head(cases, clauses)]
     for group, members in _grouped(cases).items():
-        parts.append(table(f"## {group}", ("case", "about", "clauses"), map(_case, members)))
+        parts.append(markdown_table(f"## {group}", ("case", "about", "clauses"), map(_case, members)))
     parts.append(f"# Clauses\n\n{EXPLANATION}")
     for area, found in _grouped(clauses.values()).items():
         rows = (_clause(clause, asked[clause.id]) for clause in found)
         columns = ("clause", "level", "what", "sources", "cases")
-        parts.append(table(f"## {CLAUSES_OF} {area}", columns, rows))
+        parts.append(markdown_table(f"## {CLAUSES_OF} {area}", columns, rows))
     return "\n\n".join(parts) + "\n"
 
 
@@ -81,7 +81,7 @@ def _case(case: Case) -> tuple[str, ...]:
 
 def _clause(clause: Clause, cases: int) -> tuple[str, ...]:
     since = f" *(since {clause.since})*" if clause.since else ""
-    sources = ", ".join(f"[{label(link)}]({link})" for link in clause.source)
+    sources = ", ".join(f"[{link_label(link)}]({link})" for link in clause.source)
     return (
         f'<a name="{clause.id}"></a>`{clause.id}`',
         clause.level.value,
@@ -93,14 +93,14 @@ def _clause(clause: Clause, cases: int) -> tuple[str, ...]:
 
 HERE = Path(__file__).parent
 PAGES: dict[Path, Callable[[], str]] = {
-    HERE / "catalogue.md": lambda: page(CATALOGUE, CLAUSES),
+    HERE / "catalogue.md": lambda: catalogue_page(CATALOGUE, CLAUSES),
     HERE / "where-cases-run.md": places.page,
     HERE / "spec/coverage.md": coverage.page,
-    HERE / "spec/coverage.json": coverage.document,
+    HERE / "spec/coverage.json": coverage.coverage_json,
     HERE / "spec/regressions.md": regressions.page,
-    HERE / "spec/explain.md": lambda: samples.refreshed(HERE / "spec/explain.md"),
+    HERE / "spec/explain.md": lambda: samples.refresh_samples(HERE / "spec/explain.md"),
     HERE / "results/comparison.md": results.page,
-    HERE / "trace.md": lambda: samples.refreshed(HERE / "trace.md"),
+    HERE / "trace.md": lambda: samples.refresh_samples(HERE / "trace.md"),
     HERE / "spec/topics/README.md": topics.index,
     **{HERE / f"spec/topics/{topic}.md": partial(topics.page, topic) for topic in topics.topics()},
 }
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; status 1 when a page is stale")
     check = parser.parse_args(arguments).check
-    stale = {path: text for path, write in PAGES.items() if _written(path) != (text := write())}
+    stale = {path: text for path, write in PAGES.items() if _read_page(path) != (text := write())}
     if check:
         for path in stale:
             print(f"docs/{path.relative_to(HERE)} is stale: run `{COMMAND}`", file=sys.stderr)
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _written(path: Path) -> str | None:
+def _read_page(path: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.exists() else None
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docs.tables import COMMAND, table
+from docs.tables import COMMAND, markdown_table
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks
+from kproxy.conformance.testbeds.cluster.lacks import ClusterShape, case_not_runnable
 from kproxy.conformance.testbeds.simulator import Simulator
 from tests.kind.selection import selected
 
@@ -21,7 +21,7 @@ HEAD = f"""\
 *cluster* is [`kproxy conformance cluster`](kind.md#the-catalogue-in-a-cluster), by what a dual-stack cluster can express whose nodes are in two zones and have SCTP: of two nodes, and of three
 or more, where a third node's host is the client outside, for what is at other nodes' own addresses; and with clients outside that are ours."""
 
-SHAPES = (Shape(), Shape(neighbour=True), Shape(outside=True))
+SHAPES = (ClusterShape(), ClusterShape(neighbour=True), ClusterShape(outside=True))
 COLUMNS = ("netns", "simulator", "containers", "cluster of two", "of three", "with clients outside")
 
 
@@ -35,8 +35,8 @@ def page() -> str:
     rows.append(_counts("all", CATALOGUE, contained))
     parts = [
         HEAD,
-        table("## By group", ("group", *COLUMNS), rows),
-        table("## By case", ("case", *COLUMNS), (_case(case, contained) for case in CATALOGUE)),
+        markdown_table("## By group", ("group", *COLUMNS), rows),
+        markdown_table("## By case", ("case", *COLUMNS), (_case(case, contained) for case in CATALOGUE)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -48,7 +48,7 @@ def _lacks(case: Case) -> str | None:
 
 def _counts(name: str, cases: Sequence[Case], contained: set[str]) -> tuple[str, ...]:
     simulated = sum(_lacks(case) is None for case in cases)
-    in_cluster = (str(sum(lacks(case, shape) is None for case in cases)) for shape in SHAPES)
+    in_cluster = (str(sum(case_not_runnable(case, shape) is None for case in cases)) for shape in SHAPES)
     return (
         *(name, str(len(cases)), str(simulated), str(sum(case.id in contained for case in cases))),
         *in_cluster,
@@ -57,5 +57,5 @@ def _counts(name: str, cases: Sequence[Case], contained: set[str]) -> tuple[str,
 
 def _case(case: Case, contained: set[str]) -> tuple[str, ...]:
     slow = "yes, with `--slow`" if case.slow else "yes"
-    in_cluster = (lacks(case, shape) or "yes" for shape in SHAPES)
+    in_cluster = (case_not_runnable(case, shape) or "yes" for shape in SHAPES)
     return f"`{case.id}`", slow, _lacks(case) or "yes", "yes" if case.id in contained else "", *in_cluster

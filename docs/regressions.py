@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from docs import tables
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.regressions import REGRESSIONS, Regression, Shows
+from kproxy.conformance.regressions import REGRESSIONS, Regression, RegressionScope
 
 
 def page() -> str:
     """The page."""
-    own = [r for r in REGRESSIONS.values() if r.shows is not Shows.ELSEWHERE]
-    held = [r for r in own if holders(r)]
+    own = [r for r in REGRESSIONS.values() if r.shows is not RegressionScope.ELSEWHERE]
+    held = [r for r in own if cases_for(r)]
     return f"""\
 <!-- Generated: edit src/kproxy/conformance/regressions.toml or src/kproxy/conformance/cases/, then run `{tables.COMMAND}`. -->
 
@@ -21,11 +21,11 @@ def page() -> str:
 {len(REGRESSIONS)} bugs of service proxies, as their users reported them. Of the {len(own)} that network namespaces can show, cases hold {len(held)}.
 `kproxy conformance list --regression 139628` names the cases of a report, by the number of its issue or by its id here.
 
-{tables.table("", ("id", "reported", "of", "what happened", "cases, or why none"), _rows()).lstrip()}
+{tables.markdown_table("", ("id", "reported", "of", "what happened", "cases, or why none"), _rows()).lstrip()}
 """
 
 
-def holders(regression: Regression) -> list[str]:
+def cases_for(regression: Regression) -> list[str]:
     """The cases that name a report."""
     return [case.id for case in CATALOGUE if regression.id in case.regressions]
 
@@ -33,5 +33,5 @@ def holders(regression: Regression) -> list[str]:
 def _rows() -> Iterator[tuple[str, ...]]:
     for regression in REGRESSIONS.values():
         links = ", ".join(f"[{name}]({link})" for name, link in regression.links)
-        held = ", ".join(f"`{id}`" for id in holders(regression))
+        held = ", ".join(f"`{id}`" for id in cases_for(regression))
         yield regression.id, links, regression.proxy, regression.what, held or regression.reason

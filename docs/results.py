@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from kproxy.conformance.reports import markdown
-from kproxy.conformance.reports.comparison import compare
-from kproxy.conformance.reports.reading import load
+from kproxy.conformance.reports.comparison import compare_runs
+from kproxy.conformance.reports.reading import load_results
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -22,7 +22,7 @@ _HEAD = """\
 
 def page() -> str:
     """The page."""
-    documents = load([str(file) for file in sorted(FOLDER.glob("*.json"))])
-    sums, told, rest = markdown.render(compare(documents)).partition(_DIFFERENCES)
+    documents = load_results([str(file) for file in sorted(FOLDER.glob("*.json"))])
+    sums, told, rest = markdown.render_markdown(compare_runs(documents)).partition(_DIFFERENCES)
     without_failures = sums.partition("\n### ")[0]
     return f"{_HEAD}\n{without_failures.rstrip()}\n\n{told}{rest.rstrip()}\n"

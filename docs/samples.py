@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 SAMPLE = re.compile(r"^```text\n\$ kproxy (.*)\n[^`]*```$", re.MULTILINE)
 
 
-def refreshed(path: Path) -> str:
+def refresh_samples(path: Path) -> str:
     """The page with the output of every sample as it is now."""
     return SAMPLE.sub(_sample, path.read_text(encoding="utf-8"))
 

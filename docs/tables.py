@@ -22,7 +22,7 @@ LABELS = (
 """How a link is called, by its address."""
 
 
-def label(link: str) -> str:
+def link_label(link: str) -> str:
     """What to call a link.  Raises `LookupError` for one of a kind that has no name yet."""
     for pattern, name in LABELS:
         if found := re.fullmatch(f"https://{pattern}", link):
@@ -30,7 +30,7 @@ def label(link: str) -> str:
     raise LookupError(f"docs/tables.py: give links like {link} a name in LABELS")
 
 
-def table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A heading with a table below."""
     lines = [columns, ["---"] * len(columns), *rows]
     cells = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -14,11 +14,11 @@ from docs import regressions, tables
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.regressions import REGRESSIONS
-from kproxy.conformance.subject import TOLD, Subject, load
+from kproxy.conformance.subject import DOCUMENTED_SUBJECTS, Subject, load_subject
 from kproxy.spec.clause import Clause, Level
 from kproxy.spec.clauses import CLAUSES
 
-FEW = 8
+MOST_CITING = 8
 """Cases that tell of a clause; of one that more cite, those tell that ask for it or are of its topic."""
 MOST_NAMED = 6
 
@@ -50,14 +50,14 @@ def index() -> str:
 {len(CLAUSES)} clauses, a page for each topic. Levels are those of RFC 2119; each clause says who promises it, which
 [cases](../../catalogue.md) tell, and how proxies stand: where one is known to deviate, with a link to why.
 
-{tables.table("", columns, _counts()).lstrip()}
+{tables.markdown_table("", columns, _counts()).lstrip()}
 """
 
 
 def _counts() -> Iterator[tuple[str, ...]]:
     for topic, clauses in topics().items():
         levels = Counter(clause.level for clause in clauses)
-        cases = {case.id for clause in clauses for case in citing(clause)}
+        cases = {case.id for clause in clauses for case in cases_citing(clause)}
         counts = (str(levels[level]) for level in Level)
         yield f"[{topic}]({topic}.md)", *counts, str(len(cases))
 
@@ -70,36 +70,36 @@ def page(topic: str) -> str:
 
 def _section(clause: Clause) -> str:
     since = f" *(since {clause.since})*" if clause.since else ""
-    sources = ", ".join(f"[{tables.label(link)}]({link})" for link in clause.source)
+    sources = ", ".join(f"[{tables.link_label(link)}]({link})" for link in clause.source)
     lines = [
         f"**{clause.level.value}**: {clause.text}{since}",
         "",
         f"- {clause.authority.value}: {sources}",
         f"- behaviours: {', '.join(f'`{id}`' for id in clause.behaviours)}",
-        f"- cases: {_named(telling(clause), len(citing(clause)))}",
-        *(line for name in TOLD for line in _standing(load(name, name), clause)),
-        *(f"- {line}" for line in _reported(clause)),
+        f"- cases: {_named(cases_about(clause), len(cases_citing(clause)))}",
+        *(line for name in DOCUMENTED_SUBJECTS for line in _standing(load_subject(name, name), clause)),
+        *(f"- {line}" for line in _regression_lines(clause)),
     ]
     return f'## <a name="{clause.id}"></a>`{clause.id}`\n\n' + "\n".join(lines)
 
 
-def citing(clause: Clause) -> list[Case]:
+def cases_citing(clause: Clause) -> list[Case]:
     """The cases that hold a proxy to a clause."""
     return [case for case in CATALOGUE if clause.id in case.clauses]
 
 
 @cache
-def telling(clause: Clause) -> Sequence[Case]:
+def cases_about(clause: Clause) -> Sequence[Case]:
     """Those of them that are about it."""
-    cases = citing(clause)
-    if len(cases) <= FEW:
+    cases = cases_citing(clause)
+    if len(cases) <= MOST_CITING:
         return cases
     topic = topic_of(clause)
-    about = [case for case in cases if clause.id in _asked_for(case) or case.group == topic]
+    about = [case for case in cases if clause.id in _cited_by_steps(case) or case.group == topic]
     return about or cases
 
 
-def _asked_for(case: Case) -> set[str]:
+def _cited_by_steps(case: Case) -> set[str]:
     return {id for step in case.steps for id in getattr(step, "clauses", ())}
 
 
@@ -113,7 +113,7 @@ def _named(cases: Sequence[Case], number: int) -> str:
 
 def _standing(subject: Subject, clause: Clause) -> Iterator[str]:
     """How a proxy stands, in a line for what all modes do and one for each way of deviating."""
-    cases = telling(clause)
+    cases = cases_about(clause)
     if not cases:
         return
     unclaimed = {mode: _unclaimed(subject, cases, mode) for mode in subject.modes}
@@ -122,26 +122,26 @@ def _standing(subject: Subject, clause: Clause) -> Iterator[str]:
     held = [mode for mode in subject.modes if mode not in apart]
     yield f"- {subject.name}: {f'holds it in {_listed(held)}' if held else 'holds it in no mode without exception'}"
     for (text, link, case), modes in _by_way(deviations):
-        yield f"  - {subject.name} in {_listed(modes)}, `{case}`: {text} ([{tables.label(link)}]({link}))"
+        yield f"  - {subject.name} in {_listed(modes)}, `{case}`: {text} ([{tables.link_label(link)}]({link}))"
     for mode, missing in unclaimed.items():
         if missing:
             yield f"  - {subject.name} in {mode} does not claim {missing}"
 
 
-Way = tuple[str, str, str]
+DeviationKey = tuple[str, str, str]
 """Text, link, and the case that tells."""
 
 
-def _deviations(subject: Subject, clause: Clause, mode: str) -> Iterator[Way]:
+def _deviations(subject: Subject, clause: Clause, mode: str) -> Iterator[DeviationKey]:
     seen: set[str] = set()
-    for case, known in product(citing(clause), subject.deviations):
+    for case, known in product(cases_citing(clause), subject.deviations):
         if known.text not in seen and any(clause.id in one.clauses for one in known.about(case.id, mode)):
             seen.add(known.text)
             yield known.text, known.link, case.id
 
 
-def _by_way(deviations: Sequence[tuple[str, str, str, str]]) -> list[tuple[Way, list[str]]]:
-    ways: dict[Way, list[str]] = {}
+def _by_way(deviations: Sequence[tuple[str, str, str, str]]) -> list[tuple[DeviationKey, list[str]]]:
+    ways: dict[DeviationKey, list[str]] = {}
     for mode, *way in deviations:
         ways.setdefault((way[0], way[1], way[2]), []).append(mode)
     return list(ways.items())
@@ -157,9 +157,9 @@ def _listed(modes: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(modes[:-1]), modes[-1])))
 
 
-def _reported(clause: Clause) -> Iterator[str]:
+def _regression_lines(clause: Clause) -> Iterator[str]:
     """What users of any proxy reported and a case about the clause would have caught."""
-    ids = {id for case in telling(clause) for id in case.regressions}
-    for regression in (r for r in REGRESSIONS.values() if r.id in ids and regressions.holders(r)):
+    ids = {id for case in cases_about(clause) for id in case.regressions}
+    for regression in (r for r in REGRESSIONS.values() if r.id in ids and regressions.cases_for(r)):
         links = ", ".join(f"[{name}]({link})" for name, link in regression.links)
         yield f"reported of {regression.proxy}: {regression.what} ({links})"

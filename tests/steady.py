@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Probe
 from kproxy.conformance.testbeds.netns import NetnsTestbed
-from kproxy.conformance.testbeds.reading import read
+from kproxy.conformance.testbeds.reading import interpret_step
 from kproxy.lab.lab import Traced
 from kproxy.lab.observation import Answered, Direction, Observation, ProbeRequest
 
@@ -38,7 +38,10 @@ class Client:
         while not self.enough:
             traced = await self.bed.lab.trace(request)
             seen = traced.observation
-            if isinstance(seen, Answered) and read(seen, self.instance, self.probe).outcomes & lawful:
+            if (
+                isinstance(seen, Answered)
+                and interpret_step(seen, self.instance, self.probe).outcomes & lawful
+            ):
                 self.answered.append(seen.who)
             else:
                 self.lost.append(seen)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 from kproxy.trace.answer import Decision
 
 
 def outcome(one: Decision) -> Outcome:
-    source = Source.MASQUERADED if one.masqueraded else Source.PRESERVED
+    source = SourceIP.MASQUERADED if one.masqueraded else SourceIP.PRESERVED
     match one.kind:
         case "unknown":
             raise AssertionError(one.how)  # what our own proxy writes is modelled

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kproxy.host import Netlink
 from kproxy.net import Family
 from kproxy.netlink import attributes, messages
-from kproxy.notifications import Listener
+from kproxy.notifications import MulticastListener
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,20 +39,20 @@ _LINK_HEADER = struct.Struct("=BxHiII")
 _IFA_ADDRESS, _IFA_LOCAL, _IFLA_NAME = 1, 2, 3
 
 
-class Addresses(NamedTuple):
+class LocalAddresses(NamedTuple):
     """One family's: those of the node in the kernel's order, each once, and those of the service device."""
 
     node: tuple[Address, ...]
     device: frozenset[Address]
 
 
-class NodeAddresses:
+class AddressMonitor:
     """The node's addresses of one family; a query costs one system call while no address changes."""
 
     def __init__(self, family: Family, device: str) -> None:
         """``device`` is the one whose addresses are not the node's, whether or not there is one now."""
         self._family, self._device = family, device
-        self._listener = Listener(socket.NETLINK_ROUTE, _LINK_GROUP, _GROUPS[family])
+        self._listener = MulticastListener(socket.NETLINK_ROUTE, _LINK_GROUP, _GROUPS[family])
         self._known: tuple[Address, ...] | None = None
         self._index: int | None = None
 
@@ -86,19 +86,19 @@ class NodeAddresses:
             return _read(netlink, self._family, self._index).node
 
 
-def addresses(family: Family, device: str) -> Addresses:
+def list_addresses(family: Family, device: str) -> LocalAddresses:
     """What the kernel lists now."""
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         return _read(netlink, family, netlink.interface_index(device))
 
 
-def _read(netlink: Netlink, family: Family, device: int | None) -> Addresses:
-    listed = list(_listed(netlink, family))
+def _read(netlink: Netlink, family: Family, device: int | None) -> LocalAddresses:
+    listed = list(_dump_addresses(netlink, family))
     node = dict.fromkeys(address for index, address in listed if index != device)
-    return Addresses(tuple(node), frozenset(address for index, address in listed if index == device))
+    return LocalAddresses(tuple(node), frozenset(address for index, address in listed if index == device))
 
 
-def _listed(netlink: Netlink, family: Family) -> Iterator[tuple[int, Address]]:
+def _dump_addresses(netlink: Netlink, family: Family) -> Iterator[tuple[int, Address]]:
     """The index of its interface, and each address: IFA_LOCAL where there is one (else it may be the peer's)."""
     for payload in netlink.dump(_GET_ADDRESS, _ADDRESS_HEADER.pack(_AF[family], 0, 0, 0, 0)):
         found = attributes(payload[_ADDRESS_HEADER.size :])

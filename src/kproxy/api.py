@@ -27,15 +27,15 @@ class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
     """Base of the decoded values: immutable, unknown fields ignored."""
 
 
-LONGEST_NAME = 253
+MAX_NAME_LENGTH = 253
 """Characters of a name or a namespace: DNS subdomains, as the API server has them."""
 
-_NAME = rf"[a-z0-9](?:[a-z0-9.-]{{0,{LONGEST_NAME - 2}}}[a-z0-9])?"
+_NAME = rf"[a-z0-9](?:[a-z0-9.-]{{0,{MAX_NAME_LENGTH - 2}}}[a-z0-9])?"
 _NAMES = re.compile(rf"(?:{_NAME}\n)*+")
 
 
 class Metadata(_Object, frozen=True):
-    """ObjectMeta: identity and labels.  See `well_named`."""
+    """ObjectMeta: identity and labels.  See `has_valid_names`."""
 
     name: str = ""
     namespace: str = ""
@@ -280,7 +280,7 @@ class _Header(_Object, frozen=True):
     metadata: _Identity = _Identity()
 
 
-def well_named(items: Collection[Object]) -> bool:
+def has_valid_names(items: Collection[Object]) -> bool:
     """Whether all names are DNS subdomains, and all namespaces, where there are any.
 
     They become parts of rules, so what no API server lets through must not be read at all.  Many are looked at as one
@@ -292,19 +292,19 @@ def well_named(items: Collection[Object]) -> bool:
     return joined.count("\n") == len(names) and _NAMES.fullmatch(joined) is not None
 
 
-def decode(raw: bytes | msgspec.Raw, kind: type[T]) -> T | Rejected:
-    """One object of a known kind from its JSON; `Rejected` when a field has the wrong type, or it is not `well_named`."""
+def decode_object(raw: bytes | msgspec.Raw, kind: type[T]) -> T | Rejected:
+    """One object of a known kind from its JSON; `Rejected` when a field has the wrong type, or it is not `has_valid_names`."""
     try:
         item = msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Rejected(kind.__name__, _key_of_broken(raw), str(error))
-    if not well_named((item,)):
-        reason = f"metadata.name and namespace must be DNS subdomains of at most {LONGEST_NAME} characters"
-        return Rejected(kind.__name__, _key_of_broken(raw), reason)
+        return Rejected(kind.__name__, _key_of_undecodable(raw), str(error))
+    if not has_valid_names((item,)):
+        reason = f"metadata.name and namespace must be DNS subdomains of at most {MAX_NAME_LENGTH} characters"
+        return Rejected(kind.__name__, _key_of_undecodable(raw), reason)
     return item
 
 
-def _key_of_broken(raw: bytes | msgspec.Raw) -> Key:
+def _key_of_undecodable(raw: bytes | msgspec.Raw) -> Key:
     """The identity of a document that does not decode, as far as it can be read, whatever stands in its place."""
     try:
         identity = msgspec.json.decode(raw, type=_Header).metadata
@@ -323,7 +323,7 @@ def _any_text(raw: msgspec.Raw) -> str:
         text = msgspec.json.decode(written, type=str)
     except msgspec.DecodeError:
         text = f"({written})"
-    return text[: LONGEST_NAME + 1]
+    return text[: MAX_NAME_LENGTH + 1]
 
 
 class _List(msgspec.Struct, gc=False):
@@ -331,7 +331,7 @@ class _List(msgspec.Struct, gc=False):
     items: list[msgspec.Raw] = []
 
 
-def parse(raw: bytes) -> Cluster:
+def parse_cluster(raw: bytes) -> Cluster:
     """A `Cluster` from one JSON object or a ``List`` of them (what ``kubectl get -o json`` prints).
 
     Kinds we do not read are passed over.  An object that does not decode goes to
@@ -347,7 +347,7 @@ def parse(raw: bytes) -> Cluster:
         kind = _kind_of(item, listing.kind)
         if kind not in KINDS:
             continue
-        match decode(item, KINDS[kind]):
+        match decode_object(item, KINDS[kind]):
             case Rejected() as reason:
                 rejected.append(reason)
             case value:

@@ -15,9 +15,9 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
 
 from kproxy import host
-from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason, refusal
+from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason, netlink_error
 from kproxy.net import Address, Family
-from kproxy.netlink import Flag, attribute, attributes, nested, netfilter_header
+from kproxy.netlink import NetlinkFlag, attribute, attributes, nested, netfilter_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -84,7 +84,7 @@ def _sysctl(name: str, default: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class UdpFlow:
     """One UDP entry.
 
     ``destination`` is what its sender asked for, ``answered_by`` who the answers come from: another
@@ -102,27 +102,29 @@ class Flow:
         return self.destination != self.answered_by
 
 
-def udp_flows(family: Family, wanted: Callable[[Socket], bool]) -> Iterator[Flow]:
+def list_udp_flows(family: Family, wanted: Callable[[Socket], bool]) -> Iterator[UdpFlow]:
     """The UDP entries of this network namespace whose destination is wanted."""
     header = netfilter_header(_ADDRESS_FAMILY[family])
     with Netlink(NETLINK_NETFILTER) as netlink:
         # a kernel before 5.8 ignores the filter and gives the entries of all protocols
         for payload in netlink.dump(_GET, header + _only_udp()):
-            flow = _flow(payload, family, wanted)
+            flow = _parse_flow(payload, family, wanted)
             if flow is not None:
                 yield flow
 
 
-def delete(flows: Iterable[Flow]) -> int:
+def delete_flows(flows: Iterable[UdpFlow]) -> int:
     """Delete entries; how many there still were."""
-    orders = [(_DELETE, Flag(0), netfilter_header(_ADDRESS_FAMILY[f.family]) + f.handle) for f in flows]
+    orders = [
+        (_DELETE, NetlinkFlag(0), netfilter_header(_ADDRESS_FAMILY[f.family]) + f.handle) for f in flows
+    ]
     if not orders:
         return 0
     with Netlink(NETLINK_NETFILTER) as netlink:
         results = netlink.send_all(orders)
     refused = next((number for number in results if number not in {0, errno.ENOENT}), None)
     if refused is not None:
-        raise refusal("delete conntrack entry", refused)
+        raise netlink_error("delete conntrack entry", refused)
     return results.count(0)
 
 
@@ -135,7 +137,7 @@ def _only_udp() -> bytes:
     return nested(_TUPLE_ORIGINAL, protocol) + nested(_FILTER, *flags)
 
 
-def _flow(payload: memoryview, family: Family, wanted: Callable[[Socket], bool]) -> Flow | None:
+def _parse_flow(payload: memoryview, family: Family, wanted: Callable[[Socket], bool]) -> UdpFlow | None:
     entry = attributes(payload[_HEADER_SIZE:])
     original = attributes(entry[_TUPLE_ORIGINAL])
     protocol = attributes(original[_TUPLE_PROTOCOL])
@@ -148,7 +150,7 @@ def _flow(payload: memoryview, family: Family, wanted: Callable[[Socket], bool])
     reply = attributes(entry[_TUPLE_REPLY])
     answering = _address(attributes(reply[_TUPLE_IP])[_SOURCE[family]])
     port = _port(attributes(reply[_TUPLE_PROTOCOL])[_PROTOCOL_SOURCE_PORT])
-    return Flow(family, destination, (answering, port), _handle(entry))
+    return UdpFlow(family, destination, (answering, port), _handle(entry))
 
 
 def _handle(entry: dict[int, memoryview]) -> bytes:

@@ -30,10 +30,10 @@ class Purpose(enum.Enum):
     API_SERVER = "api_server"
 
 
-MOST = 1 << 20
+MAX_DESCRIPTORS = 1 << 20
 """Enough for any cluster; some programs that we start close as many as they may have, one by one."""
 
-_KEPT = {Purpose.LISTENER: 128, Purpose.CONNECTION: 64}
+_RESERVED = {Purpose.LISTENER: 128, Purpose.CONNECTION: 64}
 """How many descriptors a use must leave, though never more than half of all."""
 
 _SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE})
@@ -43,27 +43,27 @@ shortages: Mapping[Purpose, int] = MappingProxyType(_counts)
 """How often there was no descriptor, by purpose."""
 
 
-def limit() -> int:
+def descriptor_limit() -> int:
     """How many this process may have; their numbers are below it."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST if soft == resource.RLIM_INFINITY else soft
+    return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 def raise_limit() -> None:
     """Have as many as the hard limit allows, as programs in Go do of their own accord."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
-    if limit() < wanted:
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if descriptor_limit() < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def is_kept(number: int, purpose: Purpose) -> bool:
+def is_reserved(number: int, purpose: Purpose) -> bool:
     """Whether a descriptor of that number is one of the last, which the purpose leaves to others."""
-    most = limit()
-    return number >= most - min(_KEPT.get(purpose, 0), most // 2)
+    most = descriptor_limit()
+    return number >= most - min(_RESERVED.get(purpose, 0), most // 2)
 
 
-def none_left() -> OSError:
+def reserved_error() -> OSError:
     """The error of a purpose that may not have the last descriptors."""
     return OSError(errno.EMFILE, "no descriptors left but those kept for the rest of the daemon")
 
@@ -73,14 +73,14 @@ def is_shortage(error: OSError) -> bool:
     return error.errno in _SHORTAGE
 
 
-def count(error: OSError, purpose: Purpose) -> None:
+def count_shortage(error: OSError, purpose: Purpose) -> None:
     """Count an error if it is such a one."""
     if is_shortage(error):
         _counts[purpose] += 1
 
 
-def cure(error: OSError) -> str:
+def shortage_hint(error: OSError) -> str:
     """What to do about it, to be appended to an error's text; empty where it is another one."""
     if not is_shortage(error):
         return ""
-    return f" (of {limit()} descriptors; raise the limit of open files: LimitNOFILE=, ulimit -Hn)"
+    return f" (of {descriptor_limit()} descriptors; raise the limit of open files: LimitNOFILE=, ulimit -Hn)"

@@ -25,11 +25,11 @@ from kproxy.netlink import (
     NLMSG_DONE,
     NLMSG_ERROR,
     NLMSG_NOOP,
-    Flag,
     Message,
+    NetlinkFlag,
     error_number,
-    message,
     messages,
+    netlink_message,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT = 60.0
 """Seconds a command may take."""
 
-_PIPE_BYTES = 1 << 20
+_PIPE_BUFFER_SIZE = 1 << 20
 """What a tool may be given ahead of its reading, so that neither waits for the other: as much as the kernel lets anybody have."""
 
 _SYSCTL_ROOT = Path("/proc/sys")
@@ -48,13 +48,13 @@ RECEIVE_BUFFER = 1 << 20
 """Bytes; no datagram of the kernel is longer."""
 
 _SOCKET_BUFFER = 1 << 25
-_ORDERS_AT_ONCE = 200
+_REQUESTS_PER_BATCH = 200
 _PIPE_SIZE = 1 << 20
 """What a tool may leave unread while more is made; the most an unprivileged user gets."""
 
 NETLINK_NETFILTER = 12
 
-EVERY_BIT = 0xFFFFFFFF
+ALL_BITS = 0xFFFFFFFF
 _SIOCGIFINDEX = 0x8933
 _IFREQ = struct.Struct("=16si20x")
 _SO_SNDBUFFORCE = 32
@@ -118,13 +118,13 @@ class HostError(Exception):
         self.reason = reason
 
 
-def classify(stderr: str) -> Reason:
+def classify_stderr(stderr: str) -> Reason:
     """The reason behind a tool's error text."""
     text = stderr.lower()
     return next((reason for reason, phrases in _PHRASES if any(p in text for p in phrases)), Reason.OTHER)
 
 
-def run(
+def run_tool(
     argv: Sequence[str],
     stdin: Iterable[bytes] = (),
     *,
@@ -138,19 +138,19 @@ def run(
     ``environment`` is added to this process's own.  ``started`` is told the process ID before anything is written.
     """
     with _scratch() as out:
-        _run(argv, stdin, out, timeout, environment, started)
+        _run_tool(argv, stdin, out, timeout, environment, started)
         return _read(out)
 
 
 def run_lines(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> Iterator[bytes]:
-    """The lines of what a command printed, which may be more than should be in memory at once; raises as `run`."""
+    """The lines of what a command printed, which may be more than should be in memory at once; raises as `run_tool`."""
     with _scratch() as out:
-        _run(argv, (), out, DEFAULT_TIMEOUT, environment, lambda _: None)
+        _run_tool(argv, (), out, DEFAULT_TIMEOUT, environment, lambda _: None)
         out.seek(0)
         yield from out
 
 
-def _run(
+def _run_tool(
     argv: Sequence[str],
     stdin: Iterable[bytes],
     out: IO[bytes],
@@ -165,7 +165,7 @@ def _run(
     if timed_out:
         raise HostError(shlex.join(argv), f"no end after {timeout:g} s", Reason.TIMEOUT)
     if status:
-        raise HostError(shlex.join(argv), detail, classify(detail))
+        raise HostError(shlex.join(argv), detail, classify_stderr(detail))
 
 
 def _scratch() -> IO[bytes]:
@@ -193,7 +193,7 @@ def _start(
         raise os_error(shlex.join(argv), error, Purpose.COMMAND) from error
     assert process.stdin is not None, "a pipe was asked for"
     with contextlib.suppress(OSError):  # a smaller one will do
-        fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BUFFER_SIZE)
     return process
 
 
@@ -285,8 +285,8 @@ def reason_of(error: OSError) -> Reason:
 
 def os_error(what: str, error: OSError, purpose: Purpose = Purpose.FILE) -> HostError:
     """What the system answered to an attempt; a lack of descriptors is counted."""
-    descriptors.count(error, purpose)
-    detail = f"{error.strerror or error}{descriptors.cure(error)}"
+    descriptors.count_shortage(error, purpose)
+    detail = f"{error.strerror or error}{descriptors.shortage_hint(error)}"
     return HostError(what, detail, reason_of(error))
 
 
@@ -315,7 +315,7 @@ class Netlink:
         missing now is found next time (behaviour ``ct.eintr``).
         """
         self._sequence += 1
-        self._send(message(kind, Flag.REQUEST | Flag.DUMP, self._sequence, body))
+        self._send(netlink_message(kind, NetlinkFlag.REQUEST | NetlinkFlag.DUMP, self._sequence, body))
         while True:
             for answer in messages(self._receive()):
                 if answer.sequence != self._sequence:
@@ -325,11 +325,11 @@ class Netlink:
                 if answer.type == NLMSG_ERROR:
                     number = error_number(answer.payload)
                     if number:
-                        raise refusal("netlink dump", number)
+                        raise netlink_error("netlink dump", number)
                 else:
                     yield answer.payload
 
-    def send_all(self, orders: Iterable[tuple[int, Flag, bytes]]) -> list[int]:
+    def send_all(self, orders: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
         """Give orders ``(type, extra flags, body)``; the errno of each answer in turn, 0 for done.
 
         `HostError` when a whole batch is refused with one answer, as without CAP_NET_ADMIN.
@@ -338,8 +338,10 @@ class Netlink:
         batch: list[bytes] = []
         for kind, flags, body in orders:
             self._sequence += 1
-            batch.append(message(kind, Flag.REQUEST | Flag.ACK | flags, self._sequence, body))
-            if len(batch) == _ORDERS_AT_ONCE:
+            batch.append(
+                netlink_message(kind, NetlinkFlag.REQUEST | NetlinkFlag.ACK | flags, self._sequence, body)
+            )
+            if len(batch) == _REQUESTS_PER_BATCH:
                 results += self._exchange(batch)
                 batch = []
         return results + self._exchange(batch) if batch else results
@@ -361,7 +363,7 @@ class Netlink:
         results = {answer.sequence: error_number(answer.payload) for answer in self._answers()}
         if not results.keys() >= set(numbers):
             refused = next(filter(None, results.values()), errno.EIO)
-            raise refusal(f"netlink batch of {len(batch)} messages", refused)
+            raise netlink_error(f"netlink batch of {len(batch)} messages", refused)
         return [results[number] for number in numbers]
 
     def _answers(self) -> Iterator[Message]:
@@ -405,7 +407,7 @@ def netlink_socket(protocol: int, port: int = 0) -> socket.socket:
     return made
 
 
-def refusal(what: str, number: int) -> HostError:
+def netlink_error(what: str, number: int) -> HostError:
     """What an errno of a netlink answer means to a caller."""
     text = os.strerror(number)
     detail = f"{text} ({_NEEDS_NET_ADMIN})" if number == errno.EPERM else text
@@ -424,6 +426,6 @@ def require_net_admin() -> None:
             return
         raise
     with netlink:
-        (number,) = netlink.send_all([(NLMSG_NOOP, Flag(0), b"")])
+        (number,) = netlink.send_all([(NLMSG_NOOP, NetlinkFlag(0), b"")])
     if number:
-        raise refusal("change the network", number)
+        raise netlink_error("change the network", number)

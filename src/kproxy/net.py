@@ -42,7 +42,7 @@ def family_of(value: Address | Network) -> Family:
     return Family.IPV4 if value.version == 4 else Family.IPV6
 
 
-def text_of(value: Address | Network) -> str:
+def format_address(value: Address | Network) -> str:
     """``str(value)``, but five times as fast for an IPv4 address: a cluster has a lot of them."""
     if type(value) is not IPv4Address:
         return str(value)

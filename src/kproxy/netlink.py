@@ -25,7 +25,7 @@ _TYPE_MASK = 0x3FFF
 _NESTED = 0x8000
 
 
-class Flag(enum.IntFlag):
+class NetlinkFlag(enum.IntFlag):
     """Flags of a request (``NLM_F_*``)."""
 
     REQUEST = 0x1
@@ -44,7 +44,7 @@ class Message(NamedTuple):
     payload: memoryview
 
 
-def message(kind: int, flags: Flag, sequence: int, body: bytes) -> bytes:
+def netlink_message(kind: int, flags: NetlinkFlag, sequence: int, body: bytes) -> bytes:
     """A whole request; ``body`` must already be padded to four bytes, as attributes are."""
     return _HEADER.pack(_HEADER.size + len(body), kind, flags, sequence, 0) + body
 
@@ -74,7 +74,7 @@ def messages(data: bytes) -> Iterator[Message]:
         offset += (length + 3) & ~3
 
 
-def kind_of(data: bytes) -> int:
+def first_message_type(data: bytes) -> int:
     """The type of a datagram's first message."""
     return int(_HEADER.unpack_from(data)[1])
 

@@ -16,8 +16,8 @@ from weakref import WeakSet
 
 from kproxy import host
 from kproxy.net import Family
-from kproxy.netlink import attributes, kind_of, messages
-from kproxy.notifications import Listener
+from kproxy.netlink import attributes, first_message_type, messages
+from kproxy.notifications import MulticastListener
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,10 +30,10 @@ _NEW_GENERATION = _SUBSYSTEM | 15
 _GENERATION_PROCESS_ID, _GENERATION_PROCESS = 2, 3
 _HEADER = 4
 _TABLE = 1
-_NAMED = 5
+_MAX_LOGGED = 5
 
 
-class Kind(enum.Enum):
+class NftChangeKind(enum.Enum):
     """What was changed: the number of its message, how it is called, and the attribute that names it in its table."""
 
     NEW_TABLE = (0, "table made", 1)
@@ -48,16 +48,16 @@ class Kind(enum.Enum):
     DELETE_ELEMENT = (14, "element deleted from", 2)
 
 
-_KINDS = {_SUBSYSTEM | kind.value[0]: kind for kind in Kind}
+_KINDS = {_SUBSYSTEM | kind.value[0]: kind for kind in NftChangeKind}
 
 
-_OF_TABLES = frozenset({Kind.NEW_TABLE, Kind.DELETE_TABLE})
+_OF_TABLES = frozenset({NftChangeKind.NEW_TABLE, NftChangeKind.DELETE_TABLE})
 
 
-class Change(NamedTuple):
+class NftChange(NamedTuple):
     """``name`` is the chain, set or table that was changed, ``body`` all the kernel tells, ``by`` the program's name and process ID."""
 
-    kind: Kind
+    kind: NftChangeKind
     family: Family
     table: str
     name: str
@@ -70,17 +70,17 @@ class Change(NamedTuple):
         return f"{what} by {self.by}" if self.by else what
 
 
-class Monitor:
+class NftMonitor:
     """Hears of all changes in the network namespace it was made in, but for those it is told to ignore."""
 
-    _all: ClassVar[WeakSet[Monitor]] = WeakSet()
+    _all: ClassVar[WeakSet[NftMonitor]] = WeakSet()
     _silences: ClassVar[int] = 0
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, word: bytes) -> None:
         """Begin to listen; only changes whose message holds ``word`` are of interest.  `HostError` when it cannot be."""
         self._word = word
-        self._listener = Listener(host.NETLINK_NETFILTER, _GROUP)
+        self._listener = MulticastListener(host.NETLINK_NETFILTER, _GROUP)
         with self._lock:
             self._all.add(self)
             if self._silences:
@@ -115,7 +115,7 @@ class Monitor:
         else:
             self._listener.pause()
 
-    def ignore(self, port: int, mask: int = host.EVERY_BIT) -> None:
+    def ignore(self, port: int, mask: int = host.ALL_BITS) -> None:
         """From now on, what sockets with that netlink port do is not heard; 0: nothing is ignored."""
         self._listener.ignore(port, mask)
 
@@ -123,24 +123,24 @@ class Monitor:
         """What was changed up to now does not matter."""
         self._listener.heard()
 
-    def changes(self) -> list[Change] | None:
+    def changes(self) -> list[NftChange] | None:
         """What was changed since the last call; None when so much was that some of it went unheard."""
         heard = self._listener.heard()
         return None if heard is None else list(_changes(heard, self._word))
 
 
-def named(changes: Iterable[Change]) -> tuple[str, ...]:
+def format_changes(changes: Iterable[NftChange]) -> tuple[str, ...]:
     """Changes in words for a log, what happened to tables first and no more than a line holds."""
     ordered = sorted(changes, key=lambda change: change.kind not in _OF_TABLES)
     texts = tuple(dict.fromkeys(map(str, ordered)))
-    return texts[:_NAMED] + (("and more",) if len(texts) > _NAMED else ())
+    return texts[:_MAX_LOGGED] + (("and more",) if len(texts) > _MAX_LOGGED else ())
 
 
-def _changes(datagrams: Iterable[bytes], word: bytes) -> Iterator[Change]:
+def _changes(datagrams: Iterable[bytes], word: bytes) -> Iterator[NftChange]:
     """Each transaction's end tells whose it was."""
-    waiting: list[Change] = []
+    waiting: list[NftChange] = []
     for data in datagrams:
-        if kind_of(data) == _NEW_GENERATION:
+        if first_message_type(data) == _NEW_GENERATION:
             yield from (change._replace(by=_process(data)) for change in waiting)
             waiting = []
         elif word in data:
@@ -148,14 +148,14 @@ def _changes(datagrams: Iterable[bytes], word: bytes) -> Iterator[Change]:
     yield from waiting
 
 
-def _change(number: int, payload: memoryview) -> Change | None:
+def _change(number: int, payload: memoryview) -> NftChange | None:
     kind = _KINDS.get(number)
     family = next((family for family, value in NFPROTO.items() if payload[0] == value), None)
     if kind is None or family is None:
         return None
     found = attributes(payload[_HEADER:])
     table, name = (_text(found.get(number, memoryview(b""))) for number in (_TABLE, kind.value[2]))
-    return Change(kind, family, table, name, bytes(payload), "")
+    return NftChange(kind, family, table, name, bytes(payload), "")
 
 
 def _process(data: bytes) -> str:

@@ -12,7 +12,7 @@ import socket
 import struct
 from array import array
 
-from kproxy.host import EVERY_BIT, RECEIVE_BUFFER, netlink_socket, os_error
+from kproxy.host import ALL_BITS, RECEIVE_BUFFER, netlink_socket, os_error
 
 _SOL_NETLINK = 270
 _ADD_MEMBERSHIP = 1
@@ -22,7 +22,7 @@ _LOAD_WORD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 _PORT_OFFSET = 12
 
 
-class Listener:
+class MulticastListener:
     """Receives what the kernel reports to groups of netlink listeners; nothing waits."""
 
     def __init__(self, protocol: int, *groups: int) -> None:
@@ -46,7 +46,7 @@ class Listener:
         for group in self._groups:
             self._socket.setsockopt(_SOL_NETLINK, _DROP_MEMBERSHIP, group)
 
-    def ignore(self, port: int, mask: int = EVERY_BIT) -> None:
+    def ignore(self, port: int, mask: int = ALL_BITS) -> None:
         """From now on, not to hear what a socket with that port under the mask causes; port 0: to hear everything.
 
         The kernel drops it, so that a large change of our own fills no buffer.
@@ -60,7 +60,7 @@ class Listener:
             (_AND, 0, 0, socket.htonl(mask)),
             (_JUMP_IF_EQUAL, 0, 1, socket.htonl(port & mask)),
             (_RETURN, 0, 0, 0),
-            (_RETURN, 0, 0, EVERY_BIT),
+            (_RETURN, 0, 0, ALL_BITS),
         )
         code = array("B", b"".join(struct.pack("=HBBI", *line) for line in program))
         described = struct.pack("@HP", len(program), code.buffer_info()[0])

@@ -19,4 +19,4 @@ def pytest_load_initial_conftests(
     if PACKAGE in args:
         from kproxy.conformance import items  # noqa: PLC0415 (see above)
 
-        items.wake(early_config, parser)
+        items.register_plugin(early_config, parser)

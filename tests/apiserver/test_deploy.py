@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from kproxy.lab.kube import KubeApiServer, find
+from kproxy.lab.kube import KubeApiServer, find_assets
 from kproxy.lab.processes import Process, spawn
 from tests.deploy import OVERLAYS, Document, Objects, rendered
 
@@ -60,7 +60,7 @@ class Cluster(KubeApiServer):
 
 @asynccontextmanager
 async def cluster(where: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(find(), where / "server") as server:
+    async with Cluster(find_assets(), where / "server") as server:
         server.apply(NODE)
         yield server
 

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.placement import NoKernel
-from kproxy.conformance.subject import BUNDLED, BadSubject, Subject, load
+from kproxy.conformance.subject import BUNDLED, InvalidSubject, Subject, load_subject
 from kproxy.conformance.testbeds import environment
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.namespaces import LabError
@@ -46,12 +46,12 @@ def main(arguments: Sequence[str]) -> int:
         except NoKernel as reason:
             console.print(str(reason), style="red")
             return 2
-    if problems := environment.problems():
+    if problems := environment.missing_prerequisites():
         console.print("; ".join(problems), style="red")
         return 2
     try:
         orders = _orders(options)
-    except BadSubject as reason:
+    except InvalidSubject as reason:
         console.print(str(reason), style="red")
         return 2
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
@@ -120,10 +120,14 @@ def _report(results: list[Result], order: Order, options: argparse.Namespace, co
 def _facts(order: Order) -> dict[str, str]:
     """What the figures depend on, the version of each proxy included."""
     first, *others = order.subjects
-    versions = {f"subject {one.name}": environment.facts(one, order.variant)["subject"] for one in others}
+    versions = {
+        f"subject {one.name}": environment.environment_facts(one, order.variant)["subject"] for one in others
+    }
     load = " ".join(f"{load:.2f}" for load in os.getloadavg())
     return (
-        environment.facts(first, order.variant) | versions | {"load": load, "processors": str(os.cpu_count())}
+        environment.environment_facts(first, order.variant)
+        | versions
+        | {"load": load, "processors": str(os.cpu_count())}
     )
 
 
@@ -153,21 +157,23 @@ def _orders(options: argparse.Namespace) -> list[Order]:
 
 def _subjects(options: argparse.Namespace) -> tuple[Subject, ...]:
     """The proxy, and those beside it; each has a name of its own."""
-    subjects = [load(options.proxy, options.binary)]
+    subjects = [load_subject(options.proxy, options.binary)]
     for text in options.versus:
         name, _, binary = text.partition("=")
-        subjects.append(load(name, binary))
+        subjects.append(load_subject(name, binary))
     for number, subject in enumerate(subjects):
         if options.mode not in subject.modes:
-            raise BadSubject(f"{subject.name} has no mode {options.mode}; it has {', '.join(subject.modes)}")
+            raise InvalidSubject(
+                f"{subject.name} has no mode {options.mode}; it has {', '.join(subject.modes)}"
+            )
         if any(other.name == subject.name for other in subjects[:number]):
-            raise BadSubject(f"two subjects are called {subject.name}: give one a file with another name")
+            raise InvalidSubject(f"two subjects are called {subject.name}: give one a file with another name")
     return tuple(subjects)
 
 
 def _variants(mode: str) -> Sequence[Xtables]:
     """Those that make a difference to a mode."""
-    return (Xtables.NFT, Xtables.LEGACY) if mode == "iptables" else (environment.variant("auto"),)
+    return (Xtables.NFT, Xtables.LEGACY) if mode == "iptables" else (environment.iptables_variant("auto"),)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -22,12 +22,12 @@ from statistics import linear_regression
 from typing import Any
 
 from kproxy.conformance.case import DEFAULT
-from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.surroundings import node_documents, service_cidr_document
 from kproxy.lab import namespaces
-from kproxy.lab.apiserver import ApiServer, Kind
+from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.namespaces import Namespace
-from kproxy.lab.processes import Process, listen, spawn
+from kproxy.lab.processes import Process, listen_in, spawn
 
 A_DAY = 259_200
 PORT, METRICS_PORT = 6443, 10249
@@ -111,18 +111,20 @@ class Churn:
             self.replace(self.chance.randrange(len(self.services)))
             for _ in range(count):
                 number = self.chance.randrange(len(self.services))
-                self.server.store.put(Kind.ENDPOINT_SLICE, endpoint_slice(self.services[number], self.chance))
+                self.server.store.put(
+                    ResourceKind.ENDPOINT_SLICE, endpoint_slice(self.services[number], self.chance)
+                )
         self.written += count
 
     def replace(self, number: int) -> None:
         """The slice goes too, and the next change of its endpoints makes another."""
         old = self.services[number]
         self.services[number] = f"s{number}-{self.written}"
-        self.server.store.delete(Kind.SERVICE, NAMESPACE, old)
+        self.server.store.delete(ResourceKind.SERVICE, NAMESPACE, old)
         with suppress(KeyError):
-            self.server.store.delete(Kind.ENDPOINT_SLICE, NAMESPACE, f"{old}-x")
+            self.server.store.delete(ResourceKind.ENDPOINT_SLICE, NAMESPACE, f"{old}-x")
             self.written += 1
-        self.server.store.put(Kind.SERVICE, service(self.services[number], number))
+        self.server.store.put(ResourceKind.SERVICE, service(self.services[number], number))
 
     def memory(self) -> float:
         status = Path(f"/proc/{self.daemon.pid}/status").read_text()
@@ -157,15 +159,15 @@ class Churn:
 async def following(mode: str, services: int) -> AsyncIterator[Churn]:
     """A daemon that has synced so many Services."""
     names = [f"s{number}" for number in range(services)]
-    namespace = namespaces.create("churn")
+    namespace = namespaces.create_namespace("churn")
     namespace.run(("ip", "link", "set", "lo", "up"))
     chance = random.Random(1)  # noqa: S311 - the same changes every time
     with tempfile.TemporaryDirectory(prefix="kproxy-churn-") as name:
         async with ApiServer() as server:
             made = (service(name, number) for number, name in enumerate(names))
             for document in (*node_documents(), service_cidr_document(), *made):
-                server.store.put(Kind(document["kind"]), document)
-            await server.listen([listen(namespace, ADDRESS, PORT)])
+                server.store.put(ResourceKind(document["kind"]), document)
+            await server.listen([listen_in(namespace, ADDRESS, PORT)])
             daemon = _start(mode, namespace, Path(name))
             try:
                 churn = Churn(namespace, server, daemon, names, chance)
@@ -180,7 +182,7 @@ async def following(mode: str, services: int) -> AsyncIterator[Churn]:
 def _start(mode: str, namespace: Namespace, folder: Path) -> Process:
     kubeconfig, config = folder / "kubeconfig", folder / "config.yaml"
     kubeconfig.write_text(ApiServer().kubeconfig(f"{ADDRESS}:{PORT}"))
-    place = Placement(node="a", mode=mode, kubeconfig=str(kubeconfig), min_sync_period="50ms")
+    place = NodeConfiguration(node="a", mode=mode, kubeconfig=str(kubeconfig), min_sync_period="50ms")
     config.write_text(kube_proxy_configuration(DEFAULT, place))
     words = [sys.executable, "-m", "kproxy", "run", "--config", str(config)]
     return spawn(words, namespace, log=folder / "log")

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kproxy.conformance.subject import Subject
-from kproxy.conformance.testbed import Broken
-from kproxy.lab.apiserver import Store
+from kproxy.conformance.testbed import HarnessError
+from kproxy.lab.apiserver import ObjectStore
 from tests.bench import rules, world
 from tests.bench.order import Order
 from tests.bench.process import Tree
@@ -45,7 +45,7 @@ class Contestant:
         self,
         order: Order,
         subject: Subject,
-        store: Store,
+        store: ObjectStore,
         bare: Bare,
         say: Callable[[str], None],
     ) -> None:
@@ -71,7 +71,7 @@ class Contestant:
         try:
             async with open_stage(self._subject, order.mode, order.variant, self._store) as stage:
                 await self._turn(stage, last=last)
-        except Broken as reason:
+        except HarnessError as reason:
             self.trouble, self._done = str(reason), True
 
     def result(self, floor: Floor | None) -> Result:

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kproxy.backends.iptables.base import Options, hooks
+from kproxy.backends.iptables.base import Options, hook_rules
 from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS, Block, diff
-from kproxy.backends.iptables.program import Program, program
+from kproxy.backends.iptables.program import DesiredState, desired_state
 from kproxy.backends.iptables.rules import Table, hook_specification
 from kproxy.backends.nftables import diff as nftables_diff
 from kproxy.backends.nftables import program as nftables
 from kproxy.backends.nftables.base import Options as NftablesOptions
-from kproxy.lab.namespaces import LabError, Namespace, create
+from kproxy.lab.namespaces import LabError, Namespace, create_namespace
 from kproxy.lab.processes import Xtables, xtables_directory
 from kproxy.plan import Plan
 from tests.bench.results import Cost
@@ -46,7 +46,7 @@ class IptablesFloor:
         """``live``: the Service whose chains are restored alone."""
         self._tools = xtables_directory(directory / "bin", variant)
         self._lock = directory / "xtables.lock"
-        desired = program(plan, _OPTIONS)
+        desired = desired_state(plan, _OPTIONS)
         self.ways = _ways(desired, variant, directory)
         self._service = directory / "service.rules"
         self._service.write_text(_service_text(desired, live))
@@ -55,7 +55,7 @@ class IptablesFloor:
     def whole(self, way: Way) -> Cost:
         """Restore everything into a new namespace, which is kept for `service`."""
         self.close()
-        self._full = create("floor")
+        self._full = create_namespace("floor")
         return self._restore(way.text, way.arguments)
 
     def service(self) -> Cost:
@@ -84,8 +84,8 @@ class NftablesFloor:
 
     def __init__(self, plan: Plan, moved: Plan, directory: Path) -> None:
         """``moved``: the plan after that change; files are kept in ``directory``."""
-        here = nftables.program(plan, NftablesOptions())
-        there = nftables.program(moved, NftablesOptions(), here)
+        here = nftables.desired_state(plan, NftablesOptions())
+        there = nftables.desired_state(moved, NftablesOptions(), here)
         whole = directory / "whole.nft"
         whole.write_text(str(nftables_diff.diff(None, here)))
         self.ways = (Way("nft -f", whole, ()),)
@@ -98,7 +98,7 @@ class NftablesFloor:
     def whole(self, way: Way) -> Cost:
         """Load everything into a new namespace, which is kept for `service`."""
         self.close()
-        self._full, self._turn = create("floor"), 0
+        self._full, self._turn = create_namespace("floor"), 0
         return timed(self._full, ("nft", "-f", "-"), way.text, os.environ)
 
     def service(self) -> Cost:
@@ -131,7 +131,7 @@ def timed(namespace: Namespace, command: Sequence[str], stdin: Path, environment
     return Cost(seconds, used.ru_utime + used.ru_stime)
 
 
-def _ways(desired: Program, variant: Xtables, directory: Path) -> tuple[Way, ...]:
+def _ways(desired: DesiredState, variant: Xtables, directory: Path) -> tuple[Way, ...]:
     """One flushing block a table; and adding, in the blocks that suit the variant.
 
     iptables-nft needs time quadratic in the chains to add everything in one block.
@@ -156,12 +156,12 @@ def _hooked(blocks: tuple[Block, ...]) -> Iterator[Block]:
 
 
 def _jumps(table: Table) -> Iterator[str]:
-    for hook in hooks(localhost=False):
+    for hook in hook_rules(localhost=False):
         if hook.table is table:
             yield from (f"-A {hook.hook.value} {hook_specification(rule)}" for rule in hook.rules)
 
 
-def _service_text(desired: Program, live: Live) -> str:
+def _service_text(desired: DesiredState, live: Live) -> str:
     chains = next(f.text() for name, f in desired.fragments.items() if name.name == live.name)
     lines = [f":{name} - [0:0]" for name in chains] + [line for lines in chains.values() for line in lines]
     return "\n".join(("*nat", *lines, "COMMIT", ""))

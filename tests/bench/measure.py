@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kproxy.lab.apiserver import Store
+from kproxy.lab.apiserver import ObjectStore
 from tests.bench import world
 from tests.bench.contestant import Contestant
 from tests.bench.floors import IptablesFloor, NftablesFloor
@@ -100,8 +100,8 @@ def _made(order: Order, directory: Path) -> IptablesFloor | NftablesFloor:
     return NftablesFloor(plan, moved, directory)
 
 
-def _filled(size: Size) -> Store:
-    store = Store()
+def _filled(size: Size) -> ObjectStore:
+    store = ObjectStore()
     with store.batch():
         for document in world.documents(size):
             put(store, document)

@@ -20,9 +20,9 @@ def elsewhere(arguments: Sequence[str], wanted: RunOptions, say: Callable[[str],
 
     Raises `placement.NoKernel` when no kernel can run it.
     """
-    chosen = placement.choice(wanted, ())
+    chosen = placement.kernel_for_run(wanted, ())
     if chosen.survey.name is KernelName.HOST:
         return None
     say(str(chosen))
     command = [sys.executable, "-m", __package__, *arguments, "--kernel", KernelName.HOST.value]
-    return placement.go(chosen.survey.name, wanted, command)
+    return placement.rerun_in_kernel(chosen.survey.name, wanted, command)

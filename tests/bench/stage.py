@@ -15,13 +15,13 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from kproxy.conformance.subject import Subject
-from kproxy.conformance.testbed import Broken
+from kproxy.conformance.testbed import HarnessError
 from kproxy.conformance.testbeds.proxies import API_PORT, Proxies
-from kproxy.lab.apiserver import ApiServer, Kind, Store
+from kproxy.lab.apiserver import ApiServer, ObjectStore, ResourceKind
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.observation import Answered, ProbeRequest
-from kproxy.lab.processes import Xtables, listen
+from kproxy.lab.processes import Xtables, listen_in
 from kproxy.net import Protocol
 from tests.bench.process import Tree
 from tests.bench.world import BACKENDS, NODE, PORT, PROFILE, Backend, Document, Live
@@ -35,15 +35,15 @@ _STILL = 0.25
 """Seconds without use of CPU after which a proxy is taken to have finished."""
 
 _STILL_WITHIN = 20.0
-_KINDS = {kind.value: kind for kind in Kind}
+_KINDS = {kind.value: kind for kind in ResourceKind}
 
 
-def put(store: Store, document: Document) -> None:
+def put(store: ObjectStore, document: Document) -> None:
     """Write an object to the API server."""
     store.put(_KINDS[document["kind"]], document)
 
 
-def take_away(store: Store, *documents: Document) -> None:
+def take_away(store: ObjectStore, *documents: Document) -> None:
     """Delete these objects from the API server, where they are there."""
     for document in documents:
         metadata = document["metadata"]
@@ -71,15 +71,15 @@ class Stage:
 
     def asked(self) -> float:
         """When the proxy had asked for all its objects: its first request for the last kind of them."""
-        first: dict[Kind, float] = {}
+        first: dict[ResourceKind, float] = {}
         for request in self._server.requests:
             first.setdefault(request.kind, request.at)
-        return max(first[kind] for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE))
+        return max(first[kind] for kind in (ResourceKind.SERVICE, ResourceKind.ENDPOINT_SLICE))
 
     async def answered(self, live: Live, backend: Backend, every: float, within: float) -> float:
         """Connect again and again until this backend answers for the Service; the time at which it did.
 
-        Raises `Broken` when it does not in time, or the proxy has ended.
+        Raises `HarnessError` when it does not in time, or the proxy has ended.
         """
         deadline = time.monotonic() + within
         attempt = 0
@@ -90,7 +90,7 @@ class Stage:
                 return now
             self._proxies.check()
             if now > deadline:
-                raise Broken(
+                raise HarnessError(
                     f"Service {live.name} is not answered by {backend.who} within {within:.0f} s: {seen}"
                 )
             attempt += 1
@@ -113,12 +113,14 @@ def _request(live: Live, attempt: int) -> ProbeRequest:
 
 
 @asynccontextmanager
-async def open_stage(subject: Subject, mode: str, variant: Xtables, store: Store) -> AsyncIterator[Stage]:
+async def open_stage(
+    subject: Subject, mode: str, variant: Xtables, store: ObjectStore
+) -> AsyncIterator[Stage]:
     """A lab in which the proxy can be started; all of it is gone after the block."""
     with tempfile.TemporaryDirectory(prefix="kproxy-bench-") as directory:
         async with open_lab() as lab, ApiServer(store) as server:
             proxies = Proxies(lab.network, subject, mode, PROFILE, variant, Path(directory))
-            await server.listen([listen(lab.network[NODE], ip_address("127.0.0.1"), API_PORT)])
+            await server.listen([listen_in(lab.network[NODE], ip_address("127.0.0.1"), API_PORT)])
             for backend in BACKENDS:
                 lab.servers.serve(lab.network[backend.pod], backend.port, Protocol.TCP, backend.who)
             try:

@@ -15,13 +15,13 @@ import msgspec
 
 from kproxy import api
 from kproxy.conformance.case import Profile
-from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.surroundings import node_documents, service_cidr_document
 from kproxy.lab import topology
 from kproxy.net import Address, Family
-from kproxy.plan import Plan, plan
-from kproxy.server.load import load
-from kproxy.server.settings import settings_for
+from kproxy.plan import Plan, make_plan
+from kproxy.server.load import load_configuration
+from kproxy.server.settings import plan_settings
 from kproxy.state import normalise
 
 Document = dict[str, Any]
@@ -141,14 +141,14 @@ def documents(size: Size) -> Iterator[Document]:
 
 def planned(objects: Iterable[Document], mode: str) -> Plan:
     """What node `NODE` must do for these objects; `kproxy`'s own plan for IPv4, to render floors from."""
-    cluster = api.parse(msgspec.json.encode({"kind": "List", "items": list(objects)}))
-    config = load(
-        kube_proxy_configuration(PROFILE, Placement(node=NODE, mode=mode, kubeconfig="none"))
+    cluster = api.parse_cluster(msgspec.json.encode({"kind": "List", "items": list(objects)}))
+    config = load_configuration(
+        kube_proxy_configuration(PROFILE, NodeConfiguration(node=NODE, mode=mode, kubeconfig="none"))
     ).config
     name = topology.HOSTNAMES[NODE]
     addresses = topology.local_addresses(NODE, _V4)
-    settings = settings_for(config, _V4, name, cluster.nodes.get(("", name)), addresses)
-    return plan(normalise(cluster, _V4), settings)
+    settings = plan_settings(config, _V4, name, cluster.nodes.get(("", name)), addresses)
+    return make_plan(normalise(cluster, _V4), settings)
 
 
 def _filler_name(number: int) -> str:

@@ -72,10 +72,14 @@ def run_in_guest(rows: Sequence[Row]) -> Results:
         for row in rows:
             results = Path(folder, f"{row}.json")
             argv = (sys.executable, "-m", "tests.faults", "--only", str(row), "--json", str(results))
-            job = uml.Job(
-                kernel=uml.find(), argv=argv, environment=dict(os.environ), cwd=Path.cwd(), memory=MEMORY
+            job = uml.UmlJob(
+                kernel=uml.find_uml_kernel(),
+                argv=argv,
+                environment=dict(os.environ),
+                cwd=Path.cwd(),
+                memory=MEMORY,
             )
-            boot.run(job, boot.THROUGH)
+            boot.run_job(job, boot.THROUGH)
             if results.exists():
                 found |= _read(results)
     return found

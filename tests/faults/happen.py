@@ -15,7 +15,7 @@ from pathlib import Path
 from kproxy.conformance.testbeds.proxies import API_PORT
 from kproxy.conformance.world import RestartProxy
 from kproxy.lab import topology
-from kproxy.lab.apiserver import Hold, Kind, Refuse
+from kproxy.lab.apiserver import Refuse, ResourceKind, StallRequests
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
 from kproxy.lab.processes import run_in
@@ -60,7 +60,7 @@ async def down_at_start(stage: Stage) -> None:
 async def slices_withheld(stage: Stage) -> None:
     """The daemons start and are told of Services, but not of EndpointSlices (``life.wait-both``)."""
     before, lists = await stage.rules(), [stage.log(node).count(LISTED) for node in topology.NODES]
-    with stage.server.faults.during(Hold(kinds=frozenset({Kind.ENDPOINT_SLICE}))):
+    with stage.server.faults.during(StallRequests(kinds=frozenset({ResourceKind.ENDPOINT_SLICE}))):
         await stage.bed.change([RestartProxy(node, ()) for node in topology.NODES])
         await stage.change()
         await asyncio.sleep(2 * SHORT)

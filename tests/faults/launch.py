@@ -18,10 +18,10 @@ from pathlib import Path
 
 import yaml
 
-from kproxy.backends.nftables.kernel.batch import Answer, Nftables
-from kproxy.backends.nftables.kernel.wire import Message
+from kproxy.backends.nftables.kernel.batch import BatchError, Nftables
+from kproxy.backends.nftables.kernel.wire import BatchMessage
 from kproxy.cli import main
-from kproxy.netlink import Flag
+from kproxy.netlink import NetlinkFlag
 
 TOOLS = ("iptables-restore", "ip6tables-restore", "ipset")
 SCRIPT = """\
@@ -34,7 +34,7 @@ fi
 exec {real} "$@"
 """
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
-NO_SUCH_MESSAGE = Message(0xFF, Flag(0), bytes(4))
+NO_SUCH_MESSAGE = BatchMessage(0xFF, NetlinkFlag(0), bytes(4))
 
 
 def wrap_tools(folder: Path) -> None:
@@ -51,7 +51,7 @@ def wrap_tools(folder: Path) -> None:
 def wrap_transactions(folder: Path) -> None:
     commit = Nftables.commit
 
-    def perhaps(self: Nftables, batch: Iterable[Message]) -> Answer | None:
+    def perhaps(self: Nftables, batch: Iterable[BatchMessage]) -> BatchError | None:
         return commit(self, [*batch, NO_SUCH_MESSAGE] if _fails(folder) else batch)
 
     Nftables.commit = perhaps  # type: ignore[method-assign]

@@ -17,17 +17,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kproxy.conformance.case import DEFAULT, Apply, pods
-from kproxy.conformance.subject import Subject, load
+from kproxy.conformance.subject import Subject, load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.conformance.testbeds.proxies import API_PORT, Proxies
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, Sentinel
 from kproxy.conformance.world import World
 from kproxy.lab import topology
-from kproxy.lab.apiserver import ApiServer, Kind
+from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.observation import Answered, ProbeRequest
-from kproxy.lab.processes import Xtables, listen, run_in
+from kproxy.lab.processes import Xtables, listen_in, run_in
 from kproxy.net import Family
 from tests.faults.wire import LOOPBACK, SERVER_PORT, Wire
 from tests.netns.test_continuity import ROTATION, WEB, steady_case
@@ -132,10 +132,10 @@ class Stage:
         """Other endpoints for the Service that is asked for, and one Service more."""
         await self.bed.change(self.world.change(Apply(WEB.but(backends=pods(*next(self._rotation))))))
         for kind, namespace, name in self.pending.keys if self.pending else ():
-            self.server.store.delete(Kind(kind), namespace, name)
+            self.server.store.delete(ResourceKind(kind), namespace, name)
         self.pending = Sentinel(next(self._sentinels))
         for document in self.pending.documents:
-            self.server.store.put(Kind(document["kind"]), document)
+            self.server.store.put(ResourceKind(document["kind"]), document)
         self.changed = time.monotonic()
 
     async def applied(self, within: float = OVERDUE) -> float:
@@ -218,7 +218,7 @@ def subject(sync_period: float, *, disk: bool) -> Subject:
         "--config",
         "{config}",
     )
-    return replace(load("kproxy"), command=words)
+    return replace(load_subject("kproxy"), command=words)
 
 
 @asynccontextmanager
@@ -259,7 +259,7 @@ async def open_stage(
 
 async def connect(lab: Lab, server: ApiServer) -> dict[str, Wire]:
     """The API server behind a wire on each node."""
-    await server.listen(listen(lab.network[node], LOOPBACK, SERVER_PORT) for node in topology.NODES)
+    await server.listen(listen_in(lab.network[node], LOOPBACK, SERVER_PORT) for node in topology.NODES)
     wires = {
         node: Wire(lab.network[node], API_PORT, f"127.0.0.{number}")
         for number, node in enumerate(topology.NODES, start=2)

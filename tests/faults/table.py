@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kproxy.server.watch import SILENCE
+from kproxy.server.watch import IDLE_TIMEOUT_SECONDS
 from tests.faults import wire
 from tests.faults.drift import DRIFT
 from tests.faults.fault import Fault, Health, Row
@@ -103,7 +103,7 @@ FAULTS = (
         name="silent-connection",
         about="All connections stay open but no byte comes, for 10 s; new ones are served after that.",
         happen=on_the_wire(wire.hold_back, 10),
-        within=SILENCE + BACK,
+        within=IDLE_TIMEOUT_SECONDS + BACK,
         long=True,
         also=(IPTABLES_NFT,),
     ),

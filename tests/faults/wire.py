@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 
 from kproxy.lab.namespaces import Namespace
-from kproxy.lab.processes import listen
+from kproxy.lab.processes import listen_in
 
 LOOPBACK = ip_address("127.0.0.1")
 SERVER_PORT = 6444
@@ -93,7 +93,7 @@ class Wire:
 
     async def connect(self) -> None:
         """Begin (again) to accept connections."""
-        sock = listen(self._namespace, LOOPBACK, self._port)
+        sock = listen_in(self._namespace, LOOPBACK, self._port)
         self._server = await asyncio.start_server(self._accept, sock=sock)
 
     async def disconnect(self) -> None:

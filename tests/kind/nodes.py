@@ -21,14 +21,14 @@ from testcontainers.core.container import DockerContainer
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Profile
 from kproxy.conformance.session import OpenTestbed
-from kproxy.conformance.subject import Subject, fill
-from kproxy.conformance.testbed import Broken, SubjectFailed, Testbed
+from kproxy.conformance.subject import Subject, fill_placeholders
+from kproxy.conformance.testbed import HarnessError, SubjectFailed, Testbed
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.conformance.testbeds.proxies import Proxies
 from kproxy.lab import topology
 from kproxy.lab.apiserver import ApiServer
 from kproxy.lab.lab import open_lab
-from kproxy.lab.namespaces import Namespace, of_process
+from kproxy.lab.namespaces import Namespace, process_namespace
 from kproxy.lab.network import Network
 from kproxy.lab.processes import Xtables
 
@@ -91,7 +91,7 @@ class ContainerProxies(Proxies):
         if masquerade_bit is not None:
             self._masquerade_bits[node] = masquerade_bit
         values = self._write_files(node)
-        command = [fill(part, values) for part in self._subject.command]
+        command = [fill_placeholders(part, values) for part in self._subject.command]
         self._prepare(node, [PYTHON, START, *command, "--init-only"])
         container = (
             DockerContainer(self._image)
@@ -106,7 +106,9 @@ class ContainerProxies(Proxies):
     def _prepare(self, node: str, command: Sequence[str]) -> None:
         done = self._nodes[node].container.exec(list(command))
         if done.exit_code:
-            raise Broken(f"node {node} was not prepared: {done.output.decode(errors='replace').strip()}")
+            raise HarnessError(
+                f"node {node} was not prepared: {done.output.decode(errors='replace').strip()}"
+            )
 
     def pid(self, node: str) -> int:
         return self._pids[node]
@@ -163,7 +165,7 @@ def start_node(name: str, image: str, files: Path) -> Node:
         wrapped = container.get_wrapped_container()
         wrapped.reload()
         _ready(container)
-        namespace = of_process(name, wrapped.attrs["State"]["Pid"])
+        namespace = process_namespace(name, wrapped.attrs["State"]["Pid"])
         namespace.set(NODE_SYSCTLS)
         return Node(container, namespace)
     except BaseException:
@@ -177,7 +179,7 @@ def _ready(container: DockerContainer) -> None:
     while b"ready" not in container.get_logs()[0]:
         wrapped.reload()
         if wrapped.status == "exited":
-            raise Broken(
+            raise HarnessError(
                 f"a node's container ended: {container.get_logs()[1].decode(errors='replace').strip()}"
             )
         time.sleep(0.05)

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from kproxy.conformance.case import Profile
-from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.testbeds import proxies
 from kproxy.conformance.testbeds.cluster.agent import KEY
-from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks
+from kproxy.conformance.testbeds.cluster.lacks import ClusterShape, case_not_runnable
 from kproxy.conformance.testbeds.cluster.pods import LABELS
 from kproxy.net import Family
 from tests.kind.cluster import Cluster
@@ -88,12 +88,12 @@ def mode(request: pytest.FixtureRequest) -> str:
     return mode
 
 
-def no_packet_is_astray(judged: Judged, groups: tuple[str, ...], shape: Shape) -> None:
+def no_packet_is_astray(judged: Judged, groups: tuple[str, ...], shape: ClusterShape) -> None:
     """All cases of these groups that a cluster of this shape can express have passed, unless the kernel has no SCTP."""
     assert judged.having("failed") == judged.having("broken") == {}
     assert judged.status == 0, judged.said
     shape = replace(shape, families=judged.families)
-    able = {case.id for case in selected(groups) if lacks(case, shape) is None}
+    able = {case.id for case in selected(groups) if case_not_runnable(case, shape) is None}
     left_out = {name: why for name, why in judged.having("not-runnable").items() if name in able}
     assert all("SCTP sockets" in why for why in left_out.values()), left_out
     unclaimed = judged.having("unsupported").keys()
@@ -112,7 +112,7 @@ def test_packets_of_pods_nodes_and_clients_outside_go_where_they_may(
     with cluster.agents_outside("secret", tmp_path) as urls:
         outside = [f"--{name}={url}" for name, url in urls.items()]
         judged = judge(cluster, mode, tmp_path, "--really", *outside, *cases(GLOBS))
-    no_packet_is_astray(judged, GLOBS, Shape(outside=True))
+    no_packet_is_astray(judged, GLOBS, ClusterShape(outside=True))
     assert len(judged.having("passed")) > MOST
 
 
@@ -121,8 +121,12 @@ def test_a_third_nodes_host_is_the_client_outside_where_there_is_no_better(
     cluster: Cluster, mode: str, tmp_path: Path
 ) -> None:
     judged = judge(cluster, mode, tmp_path, "--really", *cases(AT_NODES))
-    no_packet_is_astray(judged, AT_NODES, Shape(neighbour=True))
-    alone = {case.id for case in selected(AT_NODES) if lacks(case, Shape(families=judged.families)) is None}
+    no_packet_is_astray(judged, AT_NODES, ClusterShape(neighbour=True))
+    alone = {
+        case.id
+        for case in selected(AT_NODES)
+        if case_not_runnable(case, ClusterShape(families=judged.families)) is None
+    }
     assert judged.having("passed").keys() > alone, "the third node was of use"
 
 
@@ -130,7 +134,7 @@ def test_a_third_nodes_host_is_the_client_outside_where_there_is_no_better(
 def wrong(cluster: Cluster) -> Iterator[None]:
     """Let the cluster's proxies masquerade what they must not."""
 
-    def configuration(profile: Profile, place: Placement) -> str:
+    def configuration(profile: Profile, place: NodeConfiguration) -> str:
         return kube_proxy_configuration(replace(profile, masquerade_all=True), place)
 
     try:

@@ -12,13 +12,13 @@ import pytest
 
 from kproxy.conformance import subject as subjects
 from kproxy.conformance.case import Profile
-from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.reports.results import CaseResult, Report, Result
-from kproxy.conformance.session import Session, conduct
+from kproxy.conformance.session import Session, run_session
 from kproxy.conformance.testbeds import proxies
 from kproxy.conformance.testbeds.cluster.agent import KEY
-from kproxy.conformance.testbeds.cluster.pods import agents, document
-from kproxy.lab.kernels.abilities import Ability, probe
+from kproxy.conformance.testbeds.cluster.pods import agent_pod_document, agent_pods
+from kproxy.lab.kernels.abilities import Ability, probe_abilities
 from tests.kind import nodes
 from tests.kind.nodes import PYTHON, START
 from tests.kind.selection import GLOBS, PROFILES, selected
@@ -48,12 +48,12 @@ NOT_NEEDED = {
     "tar",
 }
 
-KPROXY = replace(subjects.load("kproxy"), command=("run", "--config", "{config}"))
+KPROXY = replace(subjects.load_subject("kproxy"), command=("run", "--config", "{config}"))
 """As the arguments of the image's entry point."""
 
 
 def has_ipvs() -> bool:
-    return not probe([Ability.IP_VS])[Ability.IP_VS]
+    return not probe_abilities([Ability.IP_VS])[Ability.IP_VS]
 
 
 def judge(mode: str, image: str, where: Path, globs: Words = ONE_CASE, profiles: Words = PROFILES) -> Report:
@@ -66,7 +66,7 @@ def judge(mode: str, image: str, where: Path, globs: Words = ONE_CASE, profiles:
         environment={"testbed": "containers"},
         parallel=1,
     )
-    return asyncio.run(conduct(session, nodes.opener(KPROXY, mode, image, where), lambda _: None))
+    return asyncio.run(run_session(session, nodes.opener(KPROXY, mode, image, where), lambda _: None))
 
 
 def is_good(entry: CaseResult) -> bool:
@@ -92,7 +92,7 @@ def test_in_every_mode_that_the_kernel_has_packets_go_where_they_may(
 def test_what_is_wrong_is_seen(image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Positive control: the same containers with a proxy that is told to masquerade what it must not."""
 
-    def wrong(profile: Profile, place: Placement) -> str:
+    def wrong(profile: Profile, place: NodeConfiguration) -> str:
         return kube_proxy_configuration(replace(profile, masquerade_all=True), place)
 
     monkeypatch.setattr(proxies, "kube_proxy_configuration", wrong)
@@ -164,9 +164,9 @@ from kproxy.net import Protocol
 
 def ask(message):
     headers = {KEY_HEADER: os.environ[KEY]}
-    request = urllib.request.Request("http://127.0.0.1:7001" + PATH, wire.encode(message), headers)
+    request = urllib.request.Request("http://127.0.0.1:7001" + PATH, wire.encode_agent_message(message), headers)
     with urllib.request.urlopen(request) as answer:
-        return wire.decode(answer.read())
+        return wire.decode_agent_message(answer.read())
 
 assert ask(messages.Hello()).name == "a1"
 assert ask(messages.Serve((messages.Listener(20000, Protocol.TCP, "a1"),))).problems == ()
@@ -180,8 +180,8 @@ def test_the_image_is_an_agent_as_the_cluster_testbed_starts_it(
     client: docker.DockerClient, image: str
 ) -> None:
     """Its probes, servers and captures work with the two capabilities it gets, and it reads the rules of its place."""
-    (first, *_) = agents({"a": "node-a", "b": "node-b"})
-    (container,) = document(first, "somewhere", image, {KEY: "secret"})["spec"]["containers"]
+    (first, *_) = agent_pods({"a": "node-a", "b": "node-b"})
+    (container,) = agent_pod_document(first, "somewhere", image, {KEY: "secret"})["spec"]["containers"]
     rights = container["securityContext"]["capabilities"]
     made = client.containers.run(
         container["image"],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.lab.namespaces import Namespace, create
+from kproxy.lab.namespaces import Namespace, create_namespace
 from kproxy.lab.processes import Process, spawn
 from tests.kind.load import CLIENT, PORT, SERVER, Client
 
@@ -31,7 +31,7 @@ Start = Callable[..., Process]
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
-    made = create("cluster")
+    made = create_namespace("cluster")
     made.run(("ip", "link", "set", "lo", "up"))
     yield made
     made.close()

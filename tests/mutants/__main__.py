@@ -68,7 +68,7 @@ def main() -> int:
     """Parse, run, print."""
     options = _options()
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    problems = environment.problems() if options.on_kernel else []
+    problems = environment.missing_prerequisites() if options.on_kernel else []
     wanted = [wrong for wrong in MUTANTS if _wanted(wrong, options)]
     if not wanted:
         problems.append("no mutant of that name; `--list` shows them")
@@ -144,7 +144,7 @@ def _of_guest(mode: str, options: Options) -> RunOptions:
 
 def _wants_a_guest(mode: str, options: Options) -> bool:
     try:
-        return placement.choice(_of_guest(mode, options), ()).survey.name is not KernelName.HOST
+        return placement.kernel_for_run(_of_guest(mode, options), ()).survey.name is not KernelName.HOST
     except placement.NoKernel:
         return True
 
@@ -155,9 +155,11 @@ def _in_a_guest(wanted: Sequence[Mutant], options: Options, console: Console) ->
     words = ["--kernel", KernelName.HOST.value, "--iptables", options.variant.name.lower()]
     command = [sys.executable, "-m", "tests.mutants", *names, *words, "--parallel", str(options.parallel)]
     try:
-        chosen = placement.choice(run := _of_guest(wanted[0].mode, options), ())
+        chosen = placement.kernel_for_run(run := _of_guest(wanted[0].mode, options), ())
         console.print(str(chosen))
-        status = placement.go(chosen.survey.name, run, [*command, *(["--all"] if options.everything else [])])
+        status = placement.rerun_in_kernel(
+            chosen.survey.name, run, [*command, *(["--all"] if options.everything else [])]
+        )
     except placement.NoKernel as reason:
         console.print(str(reason), style="bold red")
         return CANNOT_RUN

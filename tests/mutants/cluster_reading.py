@@ -12,10 +12,10 @@ from kproxy import api, state
 from kproxy.state import TrafficPolicy
 from tests.mutants.mutant import Function, Patch, Wrap, mutant
 
-Merged = dict[Any, tuple[state.Endpoint, ...]]
+Merged = dict[Any, tuple[state.EndpointInfo, ...]]
 
 
-def _endpoints(changed: Callable[[api.Endpoint, state.Endpoint], state.Endpoint]) -> Patch:
+def _endpoints(changed: Callable[[api.Endpoint, state.EndpointInfo], state.EndpointInfo]) -> Patch:
     """Each endpoint as it is read from its slice, changed."""
 
     def wrap(read: Function) -> Function:
@@ -26,20 +26,20 @@ def _endpoints(changed: Callable[[api.Endpoint, state.Endpoint], state.Endpoint]
 
 def _merging(changed: Callable[[Merged], Merged]) -> Patch:
     """The endpoints of each port, changed after they were merged."""
-    return Patch("kproxy.state.services:merge", lambda merge: lambda *of: changed(merge(*of)))
+    return Patch("kproxy.state.services:merge_endpoints", lambda merge: lambda *of: changed(merge(*of)))
 
 
-def _services(changed: Callable[[state.Service], state.Service]) -> Patch:
+def _services(changed: Callable[[state.ServiceInfo], state.ServiceInfo]) -> Patch:
     """Each Service as it is read, changed."""
 
     def wrap(read: Function) -> Function:
-        def service_of(*of: Any) -> tuple[state.Service | None, tuple[state.Note, ...]]:  # noqa: ANN401
+        def service_of(*of: Any) -> tuple[state.ServiceInfo | None, tuple[state.Note, ...]]:  # noqa: ANN401
             service, notes = read(*of)
             return service and changed(service), notes
 
         return service_of
 
-    return Patch("kproxy.state.snapshot:service_of", wrap)
+    return Patch("kproxy.state.snapshot:normalise_service", wrap)
 
 
 def _without_label(label: str) -> Wrap:
@@ -100,17 +100,17 @@ def _terminating_first(_: Function) -> Function:
     return lambda endpoint: (endpoint.terminating,)
 
 
-def _only_told_ready(item: api.Endpoint, endpoint: state.Endpoint) -> state.Endpoint:
+def _only_told_ready(item: api.Endpoint, endpoint: state.EndpointInfo) -> state.EndpointInfo:
     told = item.conditions is not None and item.conditions.ready is True
     return msgspec.structs.replace(endpoint, ready=told)
 
 
-def _lingering_is_ready(_: api.Endpoint, endpoint: state.Endpoint) -> state.Endpoint:
+def _lingering_is_ready(_: api.Endpoint, endpoint: state.EndpointInfo) -> state.EndpointInfo:
     lingers = endpoint.serving and endpoint.terminating
     return msgspec.structs.replace(endpoint, ready=endpoint.ready or lingers)
 
 
-def _swapped(service: state.Service) -> state.Service:
+def _swapped(service: state.ServiceInfo) -> state.ServiceInfo:
     return msgspec.structs.replace(
         service, internal_policy=service.external_policy, external_policy=service.internal_policy
     )
@@ -134,13 +134,13 @@ SLICES = (
     mutant(
         "slices.first-only",
         "Of a Service's slices only the first is read.",
-        Patch("kproxy.state.services:merge", _first_slice_only),
+        Patch("kproxy.state.services:merge_endpoints", _first_slice_only),
         clauses="slices.merged",
     ),
     mutant(
         "slices.duplicates-doubled",
         "An endpoint listed twice counts twice.",
-        Patch("kproxy.state.services:merge", _each_slice_by_itself),
+        Patch("kproxy.state.services:merge_endpoints", _each_slice_by_itself),
         clauses="balancing.even",
     ),
     mutant(
@@ -240,13 +240,13 @@ SERVICES = (
     mutant(
         "slices.first-hundred",
         "Of a Service's endpoints the first hundred count.",
-        Patch("kproxy.state.services:merge", _at_most(100)),
+        Patch("kproxy.state.services:merge_endpoints", _at_most(100)),
         clauses="balancing.any-number-of-endpoints",
     ),
     mutant(
         "slices.first-thousand",
         "Of a Service's endpoints the first thousand count.",
-        Patch("kproxy.state.services:merge", _at_most(1000)),
+        Patch("kproxy.state.services:merge_endpoints", _at_most(1000)),
         clauses="balancing.any-number-of-endpoints",
     ),
     mutant(

@@ -17,8 +17,8 @@ from kproxy.conformance.testbeds import sentinel
 from kproxy.host import HostError
 from kproxy.lab import topology
 from kproxy.net import Family
-from kproxy.plan import Plan, Settings
-from kproxy.plan.growing import Growing
+from kproxy.plan import Plan, PlanSettings
+from kproxy.plan.growing import IncrementalResult
 from tests.mutants.mutant import Function, Patch, answering, mutant
 
 needing_kernel = partial(mutant, needs_kernel=True)
@@ -57,7 +57,7 @@ def _by_endpoint(remove: Function) -> Function:
         left = _endpoints(before) - _endpoints(now)
         for address in {address for address, _ in left}:
             with suppress(HostError):
-                host.run(("conntrack", "-D", "-p", "udp", "--reply-src", str(address)))
+                host.run_tool(("conntrack", "-D", "-p", "udp", "--reply-src", str(address)))
         return removed
 
     return removing
@@ -71,7 +71,7 @@ def _endpoints(frontends: Any) -> set[Any]:  # noqa: ANN401
 def _flushing(remove: Function) -> Function:
     def flushing(self: Any, plan: Plan) -> int:  # noqa: ANN401
         removed: int = remove(self, plan)
-        host.run(("conntrack", "-F"))
+        host.run_tool(("conntrack", "-F"))
         return removed
 
     return flushing
@@ -79,11 +79,11 @@ def _flushing(remove: Function) -> Function:
 
 def _from_nothing(begin: Function) -> Function:
     """What an earlier run left is removed before the first rules are written."""
-    from kproxy.backends.iptables.kernel.programmer import remove_all  # noqa: PLC0415
+    from kproxy.backends.iptables.kernel.programmer import remove_iptables_rules  # noqa: PLC0415
 
     def beginning(self: Any, *of: Any) -> Any:  # noqa: ANN401
         if self._latest is None:
-            remove_all(self.tools)
+            remove_iptables_rules(self.tools)
         return begin(self, *of)
 
     return beginning
@@ -91,10 +91,10 @@ def _from_nothing(begin: Function) -> Function:
 
 def _anew(apply: Function) -> Function:
     """All rules go before new ones are written, at every change."""
-    from kproxy.backends.iptables.kernel.programmer import remove_all  # noqa: PLC0415
+    from kproxy.backends.iptables.kernel.programmer import remove_iptables_rules  # noqa: PLC0415
 
     def applying(self: Any, *of: Any) -> Any:  # noqa: ANN401
-        remove_all(self.tools)
+        remove_iptables_rules(self.tools)
         self.forget()
         return apply(self, *of)
 
@@ -103,11 +103,11 @@ def _anew(apply: Function) -> Function:
 
 def _trusting(begin: Function) -> Function:
     """What an earlier run left is taken for what is wanted, but for the Services that the harness waits by."""
-    from kproxy.backends.iptables.program import program  # noqa: PLC0415
+    from kproxy.backends.iptables.program import desired_state  # noqa: PLC0415
 
-    def beginning(self: Any, plans: Growing[Plan], options: Any) -> Any:  # noqa: ANN401
+    def beginning(self: Any, plans: IncrementalResult[Plan], options: Any) -> Any:  # noqa: ANN401
         if self._latest is None and self.tools.has_chain(Table.NAT, names.SERVICES):
-            wanted = program(plans.whole(), options)
+            wanted = desired_state(plans.whole(), options)
             kept = {name: f for name, f in wanted.fragments.items() if name.namespace != sentinel.NAMESPACE}
             self._believed = replace(wanted, fragments=kept)
             self._drift = self.tools.drift()
@@ -138,8 +138,8 @@ def _deaf_to_deletion(apply_one: Function) -> Function:
 def _first_zone(settings_for: Function) -> Function:
     first: list[str] = []
 
-    def settings(*of: Any) -> Settings:  # noqa: ANN401
-        found: Settings = settings_for(*of)
+    def settings(*of: Any) -> PlanSettings:  # noqa: ANN401
+        found: PlanSettings = settings_for(*of)
         first.append(found.zone)
         return replace(found, zone=first[0])
 
@@ -149,8 +149,8 @@ def _first_zone(settings_for: Function) -> Function:
 def _zone_of_the_start(settings_for: Function) -> Function:
     first: list[str] = []
 
-    def settings(config: Any, family: Family, name: str, node: Any, *of: Any) -> Settings:  # noqa: ANN401
-        found: Settings = settings_for(config, family, name, node, *of)
+    def settings(config: Any, family: Family, name: str, node: Any, *of: Any) -> PlanSettings:  # noqa: ANN401
+        found: PlanSettings = settings_for(config, family, name, node, *of)
         if node is not None:
             first.append(found.zone)
         return replace(found, zone="" if found.zone in first[:1] else found.zone)
@@ -167,7 +167,7 @@ CONNTRACK = (
     needing_kernel(
         "conntrack.left",
         "Stale UDP entries stay.",
-        Patch(f"{STALE}StaleFlows.remove", answering(0)),
+        Patch(f"{STALE}ConntrackCleaner.remove", answering(0)),
         clauses="conntrack.udp.moves-off-removed-endpoint conntrack.udp.moves-off-old-target-port "
         "conntrack.udp.served-after-first-endpoint",
     ),
@@ -205,7 +205,7 @@ CONNTRACK = (
     needing_kernel(
         "conntrack.by-endpoint",
         "With an endpoint that leaves a Service go all UDP entries to it, also those of others.",
-        Patch(f"{STALE}StaleFlows._remove", _by_endpoint),
+        Patch(f"{STALE}ConntrackCleaner._remove", _by_endpoint),
         clauses="conntrack.unrelated.untouched",
     ),
     needing_kernel(
@@ -217,13 +217,13 @@ CONNTRACK = (
     needing_kernel(
         "conntrack.flushed",
         "Each change costs every connection its entry.",
-        Patch(f"{STALE}StaleFlows.remove", _flushing),
+        Patch(f"{STALE}ConntrackCleaner.remove", _flushing),
         clauses="established.survives-endpoint-change established.survives-policy-change",
     ),
     needing_kernel(
         "conntrack.not-at-start",
         "UDP entries that went stale while the proxy was down stay.",
-        Patch(f"{STALE}StaleFlows._remove", _not_at_start),
+        Patch(f"{STALE}ConntrackCleaner._remove", _not_at_start),
         clauses="restart.stale-udp-entries.reconciled",
     ),
 )
@@ -244,7 +244,7 @@ RESTART = (
     needing_kernel(
         "restart.another-mode-stays",
         "A proxy that starts leaves the rules that another mode has written.",
-        Patch("kproxy.server.dataplane:_Successor._clear_now", lambda _: lambda *_: None),
+        Patch("kproxy.server.dataplane:_TakeoverDataplane._clear_now", lambda _: lambda *_: None),
         clauses="restart.mode-change.old-rules-removed",
     ),
 )
@@ -259,31 +259,34 @@ CHANGES = (
     needing_kernel(
         "changes.deletion-unnoticed",
         "A deleted Service is served on.",
-        Patch("kproxy.server.store:Store._apply_one", _deaf_to_deletion),
+        Patch("kproxy.server.store:ClusterStore._apply_one", _deaf_to_deletion),
         clauses="change.service-deleted.not-served",
     ),
     needing_kernel(
         "changes.removed-port-kept",
         "A port that is removed from a Service is served on.",
-        Patch("kproxy.backends.iptables.kernel.programmer:program", _keeping_the_removed),
+        Patch("kproxy.backends.iptables.kernel.programmer:desired_state", _keeping_the_removed),
         clauses="change.port-removed.not-served",
     ),
     needing_kernel(
         "changes.late",
         "A change waits for ten seconds, as for a resync.",
-        Patch("kproxy.server.serve:Pace", lambda pace: lambda **fields: pace(**{**fields, "shortest": 10.0})),
+        Patch(
+            "kproxy.server.serve:SyncPeriods",
+            lambda pace: lambda **fields: pace(**{**fields, "shortest": 10.0}),
+        ),
         clauses="change.in-effect-soon",
     ),
     needing_kernel(
         "changes.zone-unnoticed",
         "The zone that the node had at first counts for ever.",
-        Patch("kproxy.server.serve:settings_for", _first_zone),
+        Patch("kproxy.server.serve:plan_settings", _first_zone),
         clauses="change.topology.followed",
     ),
     needing_kernel(
         "changes.zone-lost-at-start",
         "The zone that the node has when the proxy starts counts only after another one has.",
-        Patch("kproxy.server.serve:settings_for", _zone_of_the_start),
+        Patch("kproxy.server.serve:plan_settings", _zone_of_the_start),
         clauses="restart.zone-label.followed",
     ),
     needing_kernel(
@@ -295,7 +298,7 @@ CHANGES = (
     needing_kernel(
         "proxy-health.deletion-ignored",
         "That a node's object is being deleted is no reason to send it less.",
-        Patch("kproxy.server.health:eligible", _whatever_is_deleted),
+        Patch("kproxy.server.health:is_eligible", _whatever_is_deleted),
         clauses="proxy-health.leaving-node.told",
     ),
 )

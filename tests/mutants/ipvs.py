@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from kproxy.backends.ipvs import names
-from kproxy.backends.ipvs.compile import Part, Virtual
-from kproxy.backends.ipvs.names import Set, set_name
+from kproxy.backends.ipvs.compile import DesiredVirtualServer, IpvsObjects
+from kproxy.backends.ipvs.names import IpSet, set_name
 from kproxy.backends.ipvs.rules import (
     Chains,
     Goto,
@@ -41,7 +41,7 @@ def left_out(
     table: Table,
     chain: str,
     target: Target | type[Target] | None = None,
-    of: Set | None = None,
+    of: IpSet | None = None,
     having: type[Match] | tuple[type[Match], ...] = (),
 ) -> Patch:
     """Rules of a chain that are not written: those with this target, that ask this set, with such a match."""
@@ -61,29 +61,31 @@ def left_out(
 
         return edited
 
-    return Patch("kproxy.backends.ipvs.chains:_Writer.chains", wrap)
+    return Patch("kproxy.backends.ipvs.chains:_ChainBuilder.chains", wrap)
 
 
-def in_parts(changed: Callable[[Part], Part]) -> Patch:
+def in_parts(changed: Callable[[IpvsObjects], IpvsObjects]) -> Patch:
     """Every service port's part, changed."""
-    return Patch("kproxy.backends.ipvs.program:part", lambda part: lambda *of: changed(part(*of)))
+    return Patch("kproxy.backends.ipvs.program:ipvs_objects", lambda part: lambda *of: changed(part(*of)))
 
 
-def without_members(*sets: Set) -> Patch:
+def without_members(*sets: IpSet) -> Patch:
     """Nothing is put into these sets."""
     return in_parts(
         lambda part: replace(part, members=frozenset(m for m in part.members if m.set not in sets))
     )
 
 
-def _not_by_mark(part: Part) -> Part:
-    kept: dict[Key, Virtual] = {k: v for k, v in part.virtuals.items() if not isinstance(k, MarkKey)}
+def _not_by_mark(part: IpvsObjects) -> IpvsObjects:
+    kept: dict[Key, DesiredVirtualServer] = {
+        k: v for k, v in part.virtuals.items() if not isinstance(k, MarkKey)
+    }
     return replace(part, virtuals=kept)
 
 
 def _without_own_addresses(used: Function) -> Function:
     return lambda fragment: (
-        use for use in used(fragment) if not (isinstance(use, Member) and use.set is Set.IPVS_IPS)
+        use for use in used(fragment) if not (isinstance(use, Member) and use.set is IpSet.IPVS_IPS)
     )
 
 
@@ -91,13 +93,13 @@ MASQUERADE = (
     in_ipvs(
         "ipvs.masquerade.off-cluster",
         "Traffic to cluster IPs that is no pod's keeps its source.",
-        left_out(Table.NAT, names.SERVICES, MARK, Set.CLUSTER_IP, (Source, InInterface)),
+        left_out(Table.NAT, names.SERVICES, MARK, IpSet.CLUSTER_IP, (Source, InInterface)),
         clauses="masquerade.cluster-ip.outside-rewritten",
     ),
     in_ipvs(
         "ipvs.masquerade.external-ip",
         "Traffic to external IPs keeps its source.",
-        left_out(Table.NAT, names.SERVICES, MARK, Set.EXTERNAL_IP),
+        left_out(Table.NAT, names.SERVICES, MARK, IpSet.EXTERNAL_IP),
         clauses="masquerade.external-policy-cluster.rewritten",
     ),
     in_ipvs(
@@ -115,13 +117,13 @@ MASQUERADE = (
     in_ipvs(
         "ipvs.masquerade.node-port",
         "Traffic to TCP node ports keeps its source.",
-        left_out(Table.NAT, names.NODE_PORT, MARK, Set.NODE_PORT_TCP),
+        left_out(Table.NAT, names.NODE_PORT, MARK, IpSet.NODE_PORT_TCP),
         clauses="masquerade.external-policy-cluster.rewritten",
     ),
     in_ipvs(
         "ipvs.masquerade.node-port-udp",
         "Traffic to UDP node ports keeps its source.",
-        left_out(Table.NAT, names.NODE_PORT, MARK, Set.NODE_PORT_UDP),
+        left_out(Table.NAT, names.NODE_PORT, MARK, IpSet.NODE_PORT_UDP),
         clauses="masquerade.external-policy-cluster.rewritten",
     ),
     in_ipvs(
@@ -166,13 +168,13 @@ POLICY = (
     in_ipvs(
         "ipvs.local-policy.internal-silence",
         "A cluster IP of policy Local without an endpoint here is not dropped.",
-        left_out(Table.MANGLE, names.TRAFFIC_POLICY, Verdict.DROP, Set.CLUSTER_IP_UNANSWERED),
+        left_out(Table.MANGLE, names.TRAFFIC_POLICY, Verdict.DROP, IpSet.CLUSTER_IP_UNANSWERED),
         clauses="internal-policy.local.drop-without-local-endpoint",
     ),
     in_ipvs(
         "ipvs.local-policy.external-silence",
         "External traffic of policy Local without an endpoint here is not dropped.",
-        left_out(Table.MANGLE, names.TRAFFIC_POLICY, Verdict.DROP, Set.EXTERNAL_UNANSWERED),
+        left_out(Table.MANGLE, names.TRAFFIC_POLICY, Verdict.DROP, IpSet.EXTERNAL_UNANSWERED),
         clauses="external-policy.local.drop-without-local-endpoint",
     ),
     in_ipvs(
@@ -229,23 +231,23 @@ FIREWALL = (
 )
 
 EMPTY_SETS = {
-    Set.CLUSTER_IP: "masquerade.cluster-ip.outside-rewritten",
-    Set.EXTERNAL_IP: "masquerade.external-policy-cluster.rewritten",
-    Set.LOAD_BALANCER: "masquerade.external-policy-cluster.rewritten",
-    Set.LOAD_BALANCER_LOCAL: "external-policy.local.local-endpoints-source-preserved",
-    Set.LOAD_BALANCER_FIREWALL: "source-ranges.outside-dropped",
-    Set.LOAD_BALANCER_SOURCE_CIDR: "source-ranges.inside-allowed",
-    Set.LOAD_BALANCER_SOURCE_IP: "source-ranges.apply-to-host source-ranges.inside-allowed",
-    Set.LOOP_BACK: "masquerade.hairpin.rewritten",
-    Set.NODE_PORT_TCP: "masquerade.external-policy-cluster.rewritten",
-    Set.NODE_PORT_LOCAL_TCP: "external-policy.local.local-endpoints-source-preserved",
-    Set.NODE_PORT_UDP: "masquerade.external-policy-cluster.rewritten",
-    Set.NODE_PORT_LOCAL_UDP: "external-policy.local.local-endpoints-source-preserved",
-    Set.NODE_PORT_SCTP: "masquerade.external-policy-cluster.rewritten",
-    Set.SERVED: "cluster-ip.reaches-ready-endpoint",
-    Set.CLUSTER_IP_UNANSWERED: "internal-policy.local.drop-without-local-endpoint",
-    Set.EXTERNAL_UNANSWERED: "external-policy.local.drop-without-local-endpoint",
-    Set.SHORTCUT: "external-policy.local.pods-reach-all-endpoints",
+    IpSet.CLUSTER_IP: "masquerade.cluster-ip.outside-rewritten",
+    IpSet.EXTERNAL_IP: "masquerade.external-policy-cluster.rewritten",
+    IpSet.LOAD_BALANCER: "masquerade.external-policy-cluster.rewritten",
+    IpSet.LOAD_BALANCER_LOCAL: "external-policy.local.local-endpoints-source-preserved",
+    IpSet.LOAD_BALANCER_FIREWALL: "source-ranges.outside-dropped",
+    IpSet.LOAD_BALANCER_SOURCE_CIDR: "source-ranges.inside-allowed",
+    IpSet.LOAD_BALANCER_SOURCE_IP: "source-ranges.apply-to-host source-ranges.inside-allowed",
+    IpSet.LOOP_BACK: "masquerade.hairpin.rewritten",
+    IpSet.NODE_PORT_TCP: "masquerade.external-policy-cluster.rewritten",
+    IpSet.NODE_PORT_LOCAL_TCP: "external-policy.local.local-endpoints-source-preserved",
+    IpSet.NODE_PORT_UDP: "masquerade.external-policy-cluster.rewritten",
+    IpSet.NODE_PORT_LOCAL_UDP: "external-policy.local.local-endpoints-source-preserved",
+    IpSet.NODE_PORT_SCTP: "masquerade.external-policy-cluster.rewritten",
+    IpSet.SERVED: "cluster-ip.reaches-ready-endpoint",
+    IpSet.CLUSTER_IP_UNANSWERED: "internal-policy.local.drop-without-local-endpoint",
+    IpSet.EXTERNAL_UNANSWERED: "external-policy.local.drop-without-local-endpoint",
+    IpSet.SHORTCUT: "external-policy.local.pods-reach-all-endpoints",
 }
 """Sets that nothing is put into, and what breaks."""
 
@@ -262,7 +264,7 @@ SETS = (
     on_kernel(
         "ipvs.set.ipvs-ips",
         "Nothing is put into KUBE-IPVS-IPS.",
-        Patch("kproxy.backends.ipvs.program:_used", _without_own_addresses),
+        Patch("kproxy.backends.ipvs.program:_objects_of", _without_own_addresses),
         clauses="masquerade.cluster-ip.host-rewritten cluster-ip.undefined-port.not-served",
     ),
     in_ipvs(
@@ -272,7 +274,7 @@ SETS = (
             lambda part: replace(
                 part,
                 members=frozenset(
-                    replace(m, set=Set.EXTERNAL_IP) if m.set is Set.EXTERNAL_IP_LOCAL else m
+                    replace(m, set=IpSet.EXTERNAL_IP) if m.set is IpSet.EXTERNAL_IP_LOCAL else m
                     for m in part.members
                 ),
             )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from kproxy.addresses import NodeAddresses
-from kproxy.backends.ipvs.compile import Virtual
-from kproxy.backends.ipvs.diff import Order, SetDestination
+from kproxy.addresses import AddressMonitor
+from kproxy.backends.ipvs.compile import DesiredVirtualServer
+from kproxy.backends.ipvs.diff import IpvsCommand, SetDestination
 from kproxy.backends.ipvs.rules import Server
 from kproxy.net import Family
 from tests.mutants.ipvs import IN_GUEST, in_ipvs, in_parts, on_kernel
@@ -19,17 +19,17 @@ PROGRAMMER = "kproxy.backends.ipvs.kernel.programmer:"
 MACHINE = "kproxy.backends.ipvs.kernel.machine:"
 
 
-def in_virtuals(changed: Callable[[Virtual], Virtual]) -> Patch:
+def in_virtuals(changed: Callable[[DesiredVirtualServer], DesiredVirtualServer]) -> Patch:
     """Every virtual server, changed."""
     return in_parts(lambda part: replace(part, virtuals={k: changed(v) for k, v in part.virtuals.items()}))
 
 
-def _of_every_device(family: Family) -> NodeAddresses:
-    return NodeAddresses(family, "none")
+def _of_every_device(family: Family) -> AddressMonitor:
+    return AddressMonitor(family, "none")
 
 
 def _weights_left_at_zero(grown: Function) -> Function:
-    def only_new(planned: object) -> Iterator[Order]:
+    def only_new(planned: object) -> Iterator[IpvsCommand]:
         yield from (o for o in grown(planned) if not isinstance(o, SetDestination) or o.new)
 
     return only_new
@@ -76,7 +76,7 @@ SERVERS = (
         "ipvs.node-ports",
         "There are no virtual servers of node ports.",
         Patch(
-            f"{COMPILE}_asked_at",
+            f"{COMPILE}_frontend_addresses",
             lambda asked: lambda frontend, context: (frontend.address and asked(frontend, context)) or (),
         ),
         clauses="node-port.reaches-ready-endpoint",
@@ -90,7 +90,7 @@ SERVERS = (
     on_kernel(
         "ipvs.affinity",
         "Virtual servers do not persist.",
-        Patch(f"{COMPILE}_by_address", instead(lambda _, context: Server(context.scheduler))),
+        Patch(f"{COMPILE}_address_scheduling", instead(lambda _, context: Server(context.scheduler))),
         clauses="affinity.client-ip.sticks",
     ),
     on_kernel(
@@ -108,25 +108,25 @@ SERVERS = (
     on_kernel(
         "ipvs.graceful.returns",
         "An endpoint that drains gets nothing new when it returns.",
-        Patch("kproxy.backends.ipvs.diff:_Planned.grown", _weights_left_at_zero),
+        Patch("kproxy.backends.ipvs.diff:_ServerCommands.grown", _weights_left_at_zero),
         clauses="restart.changes-while-down.applied change.endpoint-added.used",
     ),
     on_kernel(
         "ipvs.addresses-left",
         "The addresses of a Service that goes stay the node's own.",
-        Patch("kproxy.backends.ipvs.kernel.device:unbind", answering(None)),
+        Patch("kproxy.backends.ipvs.kernel.device:remove_addresses", answering(None)),
         clauses="change.service-deleted.not-served",
     ),
     on_kernel(
         "ipvs.node-addresses-of-the-start",
         "What comes and goes on other interfaces is not heard of.",
-        Patch("kproxy.addresses:NodeAddresses._changed", answering(value=False)),
+        Patch("kproxy.addresses:AddressMonitor._changed", answering(value=False)),
         clauses="node-port.addresses.gained.served",
     ),
     on_kernel(
         "ipvs.device-addresses-are-the-nodes",
         "The addresses of kube-ipvs0 count as addresses of the node.",
-        Patch("kproxy.server.serve:follow_addresses", instead(_of_every_device)),
+        Patch("kproxy.server.serve:monitor_addresses", instead(_of_every_device)),
         clauses="health-check.node-port-addresses.bind",
     ),
     on_kernel(

@@ -17,11 +17,11 @@ from pathlib import Path
 from unittest import mock
 
 from kproxy.conformance import session
-from kproxy.conformance.case import DEFAULT, Case, Hold, Probe
+from kproxy.conformance.case import DEFAULT, Case, Open, Probe
 from kproxy.conformance.judging import Finding
 from kproxy.conformance.reports.results import Report, Result
-from kproxy.conformance.session import OpenTestbed, Session, conduct
-from kproxy.conformance.subject import Subject, load
+from kproxy.conformance.session import OpenTestbed, Session, run_session
+from kproxy.conformance.subject import Subject, load_subject
 from kproxy.conformance.testbeds import ground, netns, simulator
 from kproxy.conformance.world import World
 from kproxy.lab.processes import Xtables
@@ -75,7 +75,7 @@ async def run_in_simulator(wrong: Mutant, cases: Sequence[Case]) -> Report:
 def subject_of(wrong: Mutant) -> Subject:
     """The mutant as a subject."""
     command = ("{python}", "-m", "tests.mutants.proxy", wrong.name, "run", "--config", "{config}")
-    return replace(load("kproxy"), command=command, environment={"PYTHONPATH": str(ROOT)})
+    return replace(load_subject("kproxy"), command=command, environment={"PYTHONPATH": str(ROOT)})
 
 
 async def _conduct(wrong: Mutant, cases: Sequence[Case], open_testbed: OpenTestbed, parallel: int) -> Report:
@@ -88,7 +88,7 @@ async def _conduct(wrong: Mutant, cases: Sequence[Case], open_testbed: OpenTestb
             environment={},
             parallel=parallel,
         )
-        return await conduct(wanted, open_testbed, lambda _: None)
+        return await run_session(wanted, open_testbed, lambda _: None)
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def hurried() -> Iterator[None]:
     with (
         mock.patch.object(session, "_keep_evidence", evidence),
         mock.patch.multiple(netns, PATIENCE=PATIENCE, SLOW_PATIENCE=SLOW_PATIENCE),
-        mock.patch.object(ground, "AT_ONCE", AT_ONCE),
+        mock.patch.object(ground, "MAX_CONCURRENT_PROBES", AT_ONCE),
     ):
         yield
 
@@ -154,7 +154,7 @@ def _grounds(finding: Finding) -> frozenset[str]:
     """The clauses that the oracle answers the finding's question by; none where it was not a new connection."""
     instance = finding.instance
     step = instance.case.steps[finding.step - 1]
-    if not isinstance(step, Probe | Hold):
+    if not isinstance(step, Probe | Open):
         return frozenset()
     world = World(instance)
     for earlier in instance.case.steps[: finding.step]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kproxy.backends.nftables.compile import Element
-from kproxy.plan import Endpoint, Pool
+from kproxy.plan import Pool, PoolEndpoint
 from tests.mutants.mutant import Function, Patch, instead, mutant
 
 in_nftables = partial(mutant, mode="nftables")
@@ -53,7 +53,9 @@ def _in_choices(choices: Function) -> Function:
 def _left_where_they_were(dense: Function) -> Function:
     """The others stay where they were; a number that has become free is given to the first endpoint."""
 
-    def sparse(before: tuple[Endpoint, ...], wanted: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+    def sparse(
+        before: tuple[PoolEndpoint, ...], wanted: tuple[PoolEndpoint, ...]
+    ) -> tuple[PoolEndpoint, ...]:
         if len(wanted) >= len(before):
             return tuple(dense(before, wanted))
         return tuple(endpoint if endpoint in wanted else wanted[0] for endpoint in before[: len(wanted)])
@@ -65,21 +67,21 @@ MUTANTS = (
     in_nftables(
         "nftables.numbers-with-a-gap",
         "The number before the last endpoint's is nobody's.",
-        Patch(f"{COMPILE}elements", _with_a_gap),
+        Patch(f"{COMPILE}service_elements", _with_a_gap),
         clauses="balancing.even balancing.every-endpoint-chosen",
     ),
     in_nftables(
         "nftables.first-twice",
         "The first endpoint has two numbers.",
-        Patch(f"{COMPILE}pools", _in_pools),
+        Patch(f"{COMPILE}used_pools", _in_pools),
         Patch(f"{COMPILE}_pools", _in_choices),
-        Patch(f"{COMPILE}dense", instead(lambda _, wanted: wanted)),
+        Patch(f"{COMPILE}assign_numbers", instead(lambda _, wanted: wanted)),
         clauses="balancing.even",
     ),
     in_nftables(
         "nftables.numbers-not-moved-up",
         "When endpoints leave, no other takes their numbers: the first one is given them.",
-        Patch(f"{COMPILE}dense", _left_where_they_were),
+        Patch(f"{COMPILE}assign_numbers", _left_where_they_were),
         clauses="balancing.even balancing.every-endpoint-chosen",
         needs_kernel=True,
     ),

@@ -10,27 +10,36 @@ import msgspec
 
 from kproxy import state
 from kproxy.net import Protocol
-from kproxy.plan import Endpoint, Exposure, Frontend, Masquerade, NodePorts, Pool, Scope, Settings
+from kproxy.plan import (
+    Exposure,
+    Frontend,
+    MasqueradePolicy,
+    NodePorts,
+    PlanSettings,
+    Pool,
+    PoolEndpoint,
+    PoolScope,
+)
 from tests.mutants.mutant import Function, Patch, answering, instead, mutant
 
-Ends = Iterable[state.Endpoint]
+Ends = Iterable[state.EndpointInfo]
 
 
-def _every_ready_one(ready: list[state.Endpoint], _node: str, _zone: str) -> Any:  # noqa: ANN401
+def _every_ready_one(ready: list[state.EndpointInfo], _node: str, _zone: str) -> Any:  # noqa: ANN401
     return ready, None
 
 
-def _serving_here(service: state.Service, node: str) -> int:
+def _serving_here(service: state.ServiceInfo, node: str) -> int:
     found = (e for port in service.ports for e in port.endpoints if e.node == node and e.serving)
     return len({endpoint.address for endpoint in found})
 
 
-def _terminating_never(service: state.Service, node: str) -> int:
+def _terminating_never(service: state.ServiceInfo, node: str) -> int:
     here = (e for port in service.ports for e in port.endpoints if e.node == node)
     return len({endpoint.address for endpoint in here if endpoint.ready and not endpoint.terminating})
 
 
-def _ready_anywhere(service: state.Service, _node: str) -> int:
+def _ready_anywhere(service: state.ServiceInfo, _node: str) -> int:
     found = (e for port in service.ports for e in port.endpoints if e.ready)
     return len({endpoint.address for endpoint in found})
 
@@ -38,7 +47,7 @@ def _ready_anywhere(service: state.Service, _node: str) -> int:
 def _only_hinted(nearest: Function) -> Function:
     """No endpoint is better than one that is meant for somebody else."""
 
-    def strict(ready: list[state.Endpoint], node: str, zone: str) -> Any:  # noqa: ANN401
+    def strict(ready: list[state.EndpointInfo], node: str, zone: str) -> Any:  # noqa: ANN401
         zones = [endpoint for endpoint in ready if endpoint.zones]
         if zones and not any(zone in endpoint.zones for endpoint in zones):
             return [], None
@@ -75,8 +84,8 @@ def _falls_back(local_pool: Function) -> Function:
     def pool(endpoints: Ends, node: str) -> Pool:
         found = tuple(endpoints)
         own: Pool = local_pool(found, node)
-        others = (Endpoint(e.address, e.port, local=False) for e in found if e.ready)
-        return own if own.endpoints else Pool(Scope.LOCAL, tuple(others))
+        others = (PoolEndpoint(e.address, e.port, local=False) for e in found if e.ready)
+        return own if own.endpoints else Pool(PoolScope.LOCAL, tuple(others))
 
     return pool
 
@@ -106,7 +115,7 @@ def _all_means_local_too(external: Function) -> Function:
     def frontend(port: Any, *of: Any) -> Frontend:  # noqa: ANN401
         found: Frontend = external(port, *of)
         return (
-            msgspec.structs.replace(found, masquerade=Masquerade.ALWAYS)
+            msgspec.structs.replace(found, masquerade=MasqueradePolicy.ALWAYS)
             if port.settings.masquerade_all
             else found
         )
@@ -118,7 +127,9 @@ def _local_rewritten(external: Function) -> Function:
     def frontend(*of: Any) -> Frontend:  # noqa: ANN401
         found: Frontend = external(*of)
         return (
-            found if found.shortcut is None else msgspec.structs.replace(found, masquerade=Masquerade.ALWAYS)
+            found
+            if found.shortcut is None
+            else msgspec.structs.replace(found, masquerade=MasqueradePolicy.ALWAYS)
         )
 
     return frontend
@@ -132,7 +143,7 @@ def _local_by_connections(external: Function) -> Function:
         if port.port.protocol is Protocol.TCP or found.shortcut is None:
             return found
         return msgspec.structs.replace(
-            found, pool=found.shortcut, shortcut=None, masquerade=Masquerade.ALWAYS
+            found, pool=found.shortcut, shortcut=None, masquerade=MasqueradePolicy.ALWAYS
         )
 
     return frontend
@@ -150,7 +161,7 @@ def _local_by_node_ports(external: Function) -> Function:
         if port.port.node_port is not None or found.shortcut is None:
             return found
         return msgspec.structs.replace(
-            found, pool=found.shortcut, shortcut=None, masquerade=Masquerade.ALWAYS
+            found, pool=found.shortcut, shortcut=None, masquerade=MasqueradePolicy.ALWAYS
         )
 
     return frontend
@@ -162,7 +173,7 @@ def _with(**settings: Any) -> Any:  # noqa: ANN401
     def wrap(function: Function) -> Function:
         def deaf(*of: Any) -> Any:  # noqa: ANN401
             *others, own = of
-            assert isinstance(own, Settings)
+            assert isinstance(own, PlanSettings)
             return function(*others, replace(own, **settings))
 
         return deaf
@@ -174,7 +185,7 @@ def _of_the_start(node_ports: Function) -> Function:
     """Every address is every one that there was at the start."""
     first: dict[object, Any] = {}
 
-    def known(settings: Settings) -> NodePorts:
+    def known(settings: PlanSettings) -> NodePorts:
         there = first.setdefault((settings.node, settings.family), settings.node_addresses)
         found: NodePorts = node_ports(settings)
         listed = tuple(a for a in there if not a.is_loopback) if found.addresses is None else found.addresses
@@ -191,7 +202,7 @@ TOPOLOGY = (
     mutant(
         "topology.hints-ignored",
         "Hints are not followed.",
-        Patch("kproxy.plan.pools:_nearest", instead(_every_ready_one)),
+        Patch("kproxy.plan.pools:_closest", instead(_every_ready_one)),
         clauses="topology.same-zone topology.same-node",
     ),
     mutant(
@@ -215,7 +226,7 @@ TOPOLOGY = (
     mutant(
         "topology.no-match-nobody",
         "Where no hint names the zone nobody answers.",
-        Patch("kproxy.plan.pools:_nearest", _only_hinted),
+        Patch("kproxy.plan.pools:_closest", _only_hinted),
         clauses="topology.no-match.all-endpoints",
     ),
 )
@@ -255,7 +266,7 @@ LOCAL = (
     mutant(
         "endpoints.no-terminating-fallback",
         "Terminating endpoints are not used when none is ready.",
-        Patch("kproxy.plan.pools:_lingers", answering(False)),
+        Patch("kproxy.plan.pools:_is_serving_terminating", answering(False)),
         clauses="endpoints.terminating.used-when-none-ready "
         "endpoints.terminating.used-when-none-ready-on-node",
     ),
@@ -265,8 +276,8 @@ CONFIGURATION = (
     mutant(
         "configuration.masquerade-all-ignored",
         "masqueradeAll is not obeyed.",
-        Patch("kproxy.plan.frontends:cluster_ip_masquerade", _with(masquerade_all=False)),
-        Patch("kproxy.plan.planner:cluster_ip_masquerade", _with(masquerade_all=False)),
+        Patch("kproxy.plan.frontends:masquerade_of_cluster_ips", _with(masquerade_all=False)),
+        Patch("kproxy.plan.planner:masquerade_of_cluster_ips", _with(masquerade_all=False)),
         clauses="masquerade.all.cluster-ip-rewritten",
     ),
     mutant(
@@ -321,7 +332,7 @@ CONFIGURATION = (
     mutant(
         "configuration.external-ips-gate-ignored",
         "External IPs are served though the gate says no.",
-        Patch("kproxy.plan.planner:draft", _with(allow_external_ips=True)),
+        Patch("kproxy.plan.planner:plan_service", _with(allow_external_ips=True)),
         clauses="external-ip.disabled.untouched",
     ),
     mutant(

@@ -84,10 +84,10 @@ def edited(family: Rules, edit: Edit) -> tuple[Patch, ...]:
         Patch("kproxy.backends.iptables.program:endpoint_chain", editor.endpoint_chain),
         Patch("kproxy.backends.iptables.endpoint_text:endpoint_chain", editor.endpoint_chain),
         Patch("kproxy.backends.iptables.program:dispatch", editor.dispatch),
-        Patch("kproxy.backends.iptables.base:constant_chains", editor.constant_chains),
+        Patch("kproxy.backends.iptables.base:static_chains", editor.constant_chains),
         Patch("kproxy.backends.iptables.base:node_port_rules", editor.last_rules),
         Patch("kproxy.backends.iptables.base:martian_guard", editor.guard),
-        Patch("kproxy.backends.iptables.base:hooks", editor.hooks),
+        Patch("kproxy.backends.iptables.base:hook_rules", editor.hooks),
     )
 
 

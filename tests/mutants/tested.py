@@ -15,7 +15,7 @@ from tests.mutants.table import BY_NAME
 if __name__ == "__main__":
     _, name, *nodes = sys.argv
     wrong = BY_NAME[name]
-    with applied(wrong), mock.patch.object(subject, "load", return_value=subject_of(wrong)):
+    with applied(wrong), mock.patch.object(subject, "load_subject", return_value=subject_of(wrong)):
         quiet = ("-q", "--no-header", "-x", "-p", "no:cacheprovider")
         loaded = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # kproxy, which is a plugin as well
         sys.exit(pytest.main([*quiet, *loaded, *nodes]))

@@ -74,19 +74,19 @@ MUTANTS = (
     needing_kernel(
         "trouble.always-well",
         "A proxy that cannot write goes on reporting that it is well.",
-        Patch("kproxy.server.health:_late", answering(value=False)),
+        Patch("kproxy.server.health:_is_stale", answering(value=False)),
         clauses="proxy-health.late.told health-check.late-proxy.told",
     ),
     needing_kernel(
         "trouble.absent-is-kept",
         "Objects that are missing from a new list are kept.",
-        Patch("kproxy.server.store:Store.replace", _keeping_the_absent),
+        Patch("kproxy.server.store:ClusterStore.replace", _keeping_the_absent),
         clauses="watch.interrupted.changes-applied",
     ),
     needing_kernel(
         "trouble.first-counts",
         "Of several changes of an object that come together the first counts.",
-        Patch("kproxy.server.store:Store.apply", _first_of_each),
+        Patch("kproxy.server.store:ClusterStore.apply", _first_of_each),
         clauses="watch.changes-together.last-counts",
     ),
     needing_kernel(

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
-from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.bind import Instance, bind_cases
 from kproxy.conformance.case import DEFAULT, Case, Probe, Profile, VantageKind
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.run import run
+from kproxy.conformance.run import run_instances
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
@@ -21,9 +21,9 @@ from kproxy.lab import topology
 from kproxy.lab.processes import Xtables
 from kproxy.spec.outcome import Outcome
 from kproxy.trace import live
-from kproxy.trace.answer import Answer, answer
-from kproxy.trace.sources import Known
-from kproxy.trace.state import Packet
+from kproxy.trace.answer import TraceResult, trace_packet
+from kproxy.trace.sources import TraceInputs
+from kproxy.trace.state import TracedPacket
 from tests.traced import outcome
 
 if TYPE_CHECKING:  # pytest would take it for a class of tests
@@ -50,9 +50,9 @@ def chosen() -> list[Case]:
 class Foretelling:
     """The lab's testbed, which asks `trace` about each probe that is sent, by rules read before."""
 
-    def __init__(self, testbed: NetnsTestbed, read: Callable[[NetnsTestbed, str], Known]) -> None:
+    def __init__(self, testbed: NetnsTestbed, read: Callable[[NetnsTestbed, str], TraceInputs]) -> None:
         self._testbed, self._read = testbed, read
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, TraceInputs] = {}
         self.asked = 0
         self.otherwise: list[str] = []
 
@@ -69,14 +69,14 @@ class Foretelling:
             return seen
         question = instance.question(probe.sender, probe.to)
         asked = question.packet
-        packet = Packet(
+        packet = TracedPacket(
             asked.source,
             asked.destination,
             asked.protocol.value.lower(),
             asked.port,
             asked.entry.interface or "",
         )
-        found = answer(self._known[question.judge].node, packet)
+        found = trace_packet(self._known[question.judge].node, packet)
         self.asked += 1
         for one in seen:
             if not one.outcomes & outcomes(found):
@@ -85,18 +85,18 @@ class Foretelling:
         return seen
 
 
-def outcomes(found: Answer) -> frozenset[Outcome]:
+def outcomes(found: TraceResult) -> frozenset[Outcome]:
     """All that may happen, in the specification's words."""
     return frozenset(outcome(one) for one in found.decisions)
 
 
-def read_inside(testbed: NetnsTestbed, node: str) -> Known:
+def read_inside(testbed: NetnsTestbed, node: str) -> TraceInputs:
     with testbed.lab.network[node].entered():
-        return live.read((), ())
+        return live.read_live_node((), ())
 
 
 def foretold(
-    subject: Subject, mode: str, variant: Xtables, read: Callable[[NetnsTestbed, str], Known]
+    subject: Subject, mode: str, variant: Xtables, read: Callable[[NetnsTestbed, str], TraceInputs]
 ) -> Foretelling:
     cases = [case for case in chosen() if not subject.lacks(case, mode)]
     kept: list[Foretelling] = []
@@ -109,9 +109,9 @@ def foretold(
             yield kept[0]
 
     async def ask() -> None:
-        asked = instances(cases)
+        asked = bind_cases(cases)
         async with opened(cases[0].profile, asked) as testbed:
-            await run(cast("Testbed", testbed), asked)
+            await run_instances(cast("Testbed", testbed), asked)
 
     asyncio.run(ask())
     return kept[0]

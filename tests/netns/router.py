@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from kproxy.lab.namespaces import Namespace, create
+from kproxy.lab.namespaces import Namespace, create_namespace
 
 CLIENT, NODE, NODE_BEHIND, SERVER = "10.9.1.2", "10.9.1.1", "10.9.2.1", "10.9.2.2"
 SERVED = "10.20.0.0/16"
@@ -127,7 +127,7 @@ def _parsed(name: str, packet: bytes, protocol: str) -> Met | None:
 def router() -> Iterator[Router]:
     """The namespaces, wired; they are gone afterwards."""
     with ExitStack() as stack:
-        client, node, server = (create(name) for name in ("client", "node", "server"))
+        client, node, server = (create_namespace(name) for name in ("client", "node", "server"))
         for namespace in (client, node, server):
             stack.callback(namespace.close)
             namespace.run(["ip", "link", "set", "lo", "up"])

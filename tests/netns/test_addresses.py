@@ -10,7 +10,7 @@ from ipaddress import ip_address
 import pytest
 
 from kproxy import addresses as module
-from kproxy.addresses import Addresses, NodeAddresses, addresses
+from kproxy.addresses import AddressMonitor, LocalAddresses, list_addresses
 from kproxy.host import Netlink
 from kproxy.lab import namespaces
 from kproxy.lab.namespaces import Namespace
@@ -32,7 +32,7 @@ def family(request: pytest.FixtureRequest) -> Family:
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
-    made = namespaces.create("addresses")
+    made = namespaces.create_namespace("addresses")
     with made.entered():
         yield made
     made.close()
@@ -55,13 +55,13 @@ def change(namespace: Namespace, family: Family) -> Change:
 
 @pytest.mark.usefixtures("change")
 def test_those_of_the_service_device_are_told_apart(family: Family) -> None:
-    assert addresses(family, DEVICE) == Addresses((OWN[family],), frozenset({OF_SERVICES[family]}))
-    assert NodeAddresses(family, DEVICE).current() == (OWN[family],)
-    assert set(NodeAddresses(family, "other0").current()) == {OWN[family], OF_SERVICES[family]}
+    assert list_addresses(family, DEVICE) == LocalAddresses((OWN[family],), frozenset({OF_SERVICES[family]}))
+    assert AddressMonitor(family, DEVICE).current() == (OWN[family],)
+    assert set(AddressMonitor(family, "other0").current()) == {OWN[family], OF_SERVICES[family]}
 
 
 def test_what_comes_and_goes_is_followed(family: Family, change: Change) -> None:
-    followed = NodeAddresses(family, DEVICE)
+    followed = AddressMonitor(family, DEVICE)
     assert followed.current() == (OWN[family],)
     change("add", CAME[family], "uplink")
     assert set(followed.current()) == {OWN[family], CAME[family]}
@@ -72,12 +72,12 @@ def test_what_comes_and_goes_is_followed(family: Family, change: Change) -> None
 def test_nothing_is_listed_again_while_no_address_of_the_node_changes(
     family: Family, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    followed = NodeAddresses(family, DEVICE)
+    followed = AddressMonitor(family, DEVICE)
     before = followed.current()
     lists: list[Family] = []
     read = module._read
 
-    def counted(netlink: Netlink, of: Family, device: int | None) -> Addresses:
+    def counted(netlink: Netlink, of: Family, device: int | None) -> LocalAddresses:
         lists.append(of)
         return read(netlink, of, device)
 
@@ -94,7 +94,7 @@ def test_nothing_is_listed_again_while_no_address_of_the_node_changes(
 def test_a_device_that_comes_goes_or_is_renamed_takes_its_addresses_along(
     family: Family, namespace: Namespace
 ) -> None:
-    followed = NodeAddresses(family, DEVICE)
+    followed = AddressMonitor(family, DEVICE)
     assert followed.current() == (OWN[family],)
     namespace.run(("ip", "link", "set", DEVICE, "name", "other0"))
     assert set(followed.current()) == {OWN[family], OF_SERVICES[family]}
@@ -107,7 +107,7 @@ def test_a_device_that_comes_goes_or_is_renamed_takes_its_addresses_along(
 def test_more_reports_than_the_socket_holds_are_a_reason_to_list_all_again(
     family: Family, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    followed = NodeAddresses(family, DEVICE)
+    followed = AddressMonitor(family, DEVICE)
     followed.current()
     change("add", CAME[family], "uplink")
     heard = followed._listener.heard

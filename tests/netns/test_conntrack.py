@@ -11,14 +11,14 @@ from contextlib import closing
 import pytest
 
 from kproxy import conntrack, host
-from kproxy.addresses import NodeAddresses
+from kproxy.addresses import AddressMonitor
 from kproxy.backends.iptables.base import Options
 from kproxy.backends.iptables.kernel import IptablesKernel, find_tools
 from kproxy.backends.ipvs.names import DEVICE
 from kproxy.lab import namespaces
 from kproxy.net import Family, Protocol
 from kproxy.plan import Exposure, Plan, ServicePlan
-from kproxy.server.stale import StaleFlows
+from kproxy.server.stale import ConntrackCleaner
 from tests.unit.iptables.plans import frontend, plan_of, pool, service
 
 PORT, TARGET, NODE_PORT = 53, 5353, 30053
@@ -29,7 +29,7 @@ FAMILIES = {
 
 
 def _ip(*arguments: str) -> None:
-    host.run(("ip", *arguments))
+    host.run_tool(("ip", *arguments))
 
 
 class World:
@@ -40,7 +40,7 @@ class World:
         self.kind, self._address, self.vip, bits = FAMILIES[family]
         self._wire(bits)
         self.kernel = IptablesKernel(find_tools(family))
-        self.stale = StaleFlows(family, NodeAddresses(family, DEVICE).current)
+        self.stale = ConntrackCleaner(family, AddressMonitor(family, DEVICE).current)
         self.servers = {number: self.bound(self.address(number), TARGET) for number in (1, 2)}
 
     def _wire(self, bits: str) -> None:
@@ -102,7 +102,7 @@ class World:
 
 @pytest.fixture(params=list(Family), ids=lambda family: family.value)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    namespace = namespaces.create("conntrack")
+    namespace = namespaces.create_namespace("conntrack")
     with namespace.entered():
         found = World(request.param)
         yield found
@@ -177,7 +177,7 @@ def test_entries_from_before_the_start_are_looked_at(world: World, client: socke
     world.apply(world.dns(1))
     assert world.receiver(client) == 1
     world.apply(world.dns(2))
-    world.stale = StaleFlows(world.family, NodeAddresses(world.family, DEVICE).current)
+    world.stale = ConntrackCleaner(world.family, AddressMonitor(world.family, DEVICE).current)
     assert world.remove(world.dns(2)) == 1
     assert world.receiver(client) == 2
 
@@ -207,19 +207,19 @@ def test_other_flows_stay(world: World) -> None:
 
 
 def destinations(world: World) -> set[tuple[str, int]]:
-    flows = conntrack.udp_flows(world.family, lambda _: True)
+    flows = conntrack.list_udp_flows(world.family, lambda _: True)
     return {(str(address), port) for address, port in (flow.destination for flow in flows)}
 
 
 def test_an_unchanged_plan_costs_no_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[Family] = []
-    dump = conntrack.udp_flows
+    dump = conntrack.list_udp_flows
 
-    def counted(family: Family, wanted: Callable[[conntrack.Socket], bool]) -> Iterator[conntrack.Flow]:
+    def counted(family: Family, wanted: Callable[[conntrack.Socket], bool]) -> Iterator[conntrack.UdpFlow]:
         looks.append(family)
         return dump(family, wanted)
 
-    monkeypatch.setattr(conntrack, "udp_flows", counted)
+    monkeypatch.setattr(conntrack, "list_udp_flows", counted)
     plans = [
         world.plan(world.dns(1)),
         world.plan(world.dns(1)),

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.bind import Instance, bind_cases
 from kproxy.conformance.case import (
     DEFAULT,
     MASQUERADED,
@@ -29,7 +29,7 @@ from kproxy.conformance.case import (
     pods,
     service,
 )
-from kproxy.conformance.subject import load
+from kproxy.conformance.subject import load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.conformance.world import RestartProxy, World
 from kproxy.lab.observation import Silent
@@ -65,7 +65,7 @@ def steady_case() -> tuple[Instance, list[Probe]]:
         )
     ]
     steady = case("continuity.steady", "Nothing is lost.", Apply(*forms), *probes, clauses=set())
-    (instance, *_) = instances([steady])
+    (instance, *_) = bind_cases([steady])
     return instance, probes
 
 
@@ -73,7 +73,7 @@ def steady_case() -> tuple[Instance, list[Probe]]:
 async def busy_lab(mode: str, variant: Xtables) -> AsyncIterator[tuple[NetnsTestbed, World, Clients]]:
     """A settled lab with a Service and four clients that ask for it without pause."""
     instance, probes = steady_case()
-    async with opener(load("kproxy"), mode, variant)(DEFAULT, [instance]) as bed:
+    async with opener(load_subject("kproxy"), mode, variant)(DEFAULT, [instance]) as bed:
         assert isinstance(bed, NetnsTestbed)
         world = World(instance)
         await bed.change(world.change(Apply(WEB)))

@@ -7,10 +7,10 @@ import pytest
 
 from kproxy.lab import http, marks
 from kproxy.lab import topology as t
-from kproxy.lab.crafted import spoofed
-from kproxy.lab.echo import Echoed, ping
+from kproxy.lab.crafted import send_spoofed
+from kproxy.lab.echo import EchoReply, send_ping
 from kproxy.lab.observation import Answered, Icmp, ProbeRequest, Refused, Reset, Silent, Socket
-from kproxy.lab.processes import listen
+from kproxy.lab.processes import listen_in
 from kproxy.net import Address, Family, Protocol
 from tests.netns.conftest import Bench
 
@@ -66,7 +66,7 @@ def test_a_packet_with_a_pods_address_from_outside_is_seen_with_that_address(
 ) -> None:
     translating(bench, family)
     pod = t.POD_ADDRESS["b2"][family]
-    seen = bench.run(spoofed(bench.lab, "a", pod, Socket(VIP[family], VIP_PORT), PATIENCE))
+    seen = bench.run(send_spoofed(bench.lab, "a", pod, Socket(VIP[family], VIP_PORT), PATIENCE))
     assert isinstance(seen, Answered)
     assert (seen.who, seen.peer.address) == ("b1", pod)
 
@@ -74,7 +74,7 @@ def test_a_packet_with_a_pods_address_from_outside_is_seen_with_that_address(
 def test_a_node_takes_no_packet_from_outside_that_has_its_own_address(bench: Bench) -> None:
     translating(bench, Family.IPV4)
     own = t.NODE_ADDRESS["a"][Family.IPV4]
-    seen = bench.run(spoofed(bench.lab, "a", own, Socket(VIP[Family.IPV4], VIP_PORT), QUIET))
+    seen = bench.run(send_spoofed(bench.lab, "a", own, Socket(VIP[Family.IPV4], VIP_PORT), QUIET))
     assert isinstance(seen, Silent)
     assert seen.evidence.entered("a")
     assert not seen.evidence.left("a")
@@ -89,15 +89,15 @@ def test_a_ping_to_an_address_of_nobody_is_answered_beyond_the_node(
     bench: Bench, family: Family, sender: str
 ) -> None:
     source = t.CLIENT_ADDRESS["a"][family] if sender == "client" else None
-    seen, number = bench.run(ping(bench.lab, ask(sender, VIP[family], source=source)))
-    assert isinstance(seen, Echoed)
+    seen, number = bench.run(send_ping(bench.lab, ask(sender, VIP[family], source=source)))
+    assert isinstance(seen, EchoReply)
     assert bench.lab.evidence(number).left("a")
 
 
 @both_families
 def test_a_ping_to_the_node_itself_does_not_leave_it(bench: Bench, family: Family) -> None:
-    seen, number = bench.run(ping(bench.lab, ask("a1", t.NODE_ADDRESS["a"][family])))
-    assert isinstance(seen, Echoed)
+    seen, number = bench.run(send_ping(bench.lab, ask("a1", t.NODE_ADDRESS["a"][family])))
+    assert isinstance(seen, EchoReply)
     assert bench.lab.evidence(number).entered("a")
     assert not bench.lab.evidence(number).left("a")
 
@@ -108,7 +108,7 @@ def test_a_refused_ping_is_told_with_its_code(bench: Bench, family: Family) -> N
     node.run(("nft", "add table inet judge; add chain inet judge f { type filter hook forward priority 0; }"))
     ip = "ip daddr" if family is Family.IPV4 else "ip6 daddr"
     node.run(("nft", f"add rule inet judge f {ip} {VIP[family]} reject with icmpx port-unreachable"))
-    seen, _ = bench.run(ping(bench.lab, ask("a1", VIP[family])))
+    seen, _ = bench.run(send_ping(bench.lab, ask("a1", VIP[family])))
     gateway = t.POD_GATEWAY["a"][family]
     assert seen == Refused(Icmp(family, *PORT_UNREACHABLE[family]), gateway, Socket(VIP[family], 0))
 
@@ -212,11 +212,11 @@ def test_a_mark_is_seen_on_what_leaves_the_node_unless_a_rule_changes_it(
     lab = translating(bench, family, masquerade=True).lab
     asked = ask("a", VIP[family], protocol)
     lab.network["a"].run(("nft", "-f", "-"), OUTPUT[family])
-    traced, left = bench.run(marks.probe(lab, asked, MARK))
+    traced, left = bench.run(marks.probe_marked(lab, asked, MARK))
     assert isinstance(traced.observation, Answered)
     assert left == (MARK,)
     lab.network["a"].run(("nft", "-f", "-"), ANOTHER_BIT)
-    traced, left = bench.run(marks.probe(lab, asked, MARK))
+    traced, left = bench.run(marks.probe_marked(lab, asked, MARK))
     assert isinstance(traced.observation, Answered)
     assert left == (MARK | 0x4000,)
 
@@ -244,9 +244,9 @@ def test_http_is_answered_refused_or_not_answered(bench: Bench, family: Family) 
             writer.write(b"HTTP/1.0 503 Not now\r\nX-Weight: 0\r\n\r\n{}")
             writer.close()
 
-        listening = listen(lab.network["b1"], t.POD_ADDRESS["b1"][family], OPEN)
+        listening = listen_in(lab.network["b1"], t.POD_ADDRESS["b1"][family], OPEN)
         async with await asyncio.start_server(serve, sock=listening):
-            return [await http.get(lab, ask("a", to, port=port, patience=QUIET)) for to, port in where]
+            return [await http.http_get(lab, ask("a", to, port=port, patience=QUIET)) for to, port in where]
 
     lab, pod = bench.lab, t.POD_ADDRESS["b1"][family]
     lab.network["b1"].run(("nft", "-f", "-"), SILENCE)

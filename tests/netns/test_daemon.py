@@ -21,20 +21,20 @@ import pytest
 from kproxy.backends.iptables.base import Options
 from kproxy.backends.iptables.kernel import IptablesKernel, Tools, Variant, find_tools
 from kproxy.backends.nftables.kernel import NftablesKernel
-from kproxy.conformance.bind import instances
+from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import DEFAULT, Apply, case, pods
-from kproxy.conformance.subject import load
+from kproxy.conformance.subject import load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.conformance.world import RestartProxy
 from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces, topology
-from kproxy.lab.apiserver import Kind
+from kproxy.lab.apiserver import ResourceKind
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import Xtables
 from kproxy.net import Family
 from kproxy.server import dataplane, leftovers
 from kproxy.server.config import Configuration
-from kproxy.server.leftovers import remove_everything
+from kproxy.server.leftovers import remove_all_modes
 from tests.netns.test_continuity import WEB, busy_lab
 from tests.netns.test_iptables_kernel import numbered, plan
 from tests.steady import nothing_was_lost
@@ -142,7 +142,7 @@ class Node:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setenv("XTABLES_LOCKFILE", str(tmp_path / "lock"))
-    namespace = namespaces.create("daemon")
+    namespace = namespaces.create_namespace("daemon")
     namespace.run(("ip", "link", "set", "lo", "up"))
     yield Node(namespace, tmp_path / "lock")
     namespace.close()
@@ -255,7 +255,7 @@ def test_a_chain_that_another_program_uses_stays_and_all_else_goes(
     node.restore(family, variant, PORTMAP.format(pods=pods))
     command = f"{COMMANDS[family]}-{variant.value}"
     with node.namespace.entered():
-        problems = remove_everything()
+        problems = remove_all_modes()
     assert [problem.reason for problem in problems] == [Reason.BUSY]
     assert f"{command} -t nat" in str(problems[0])
     assert "chain KUBE-MARK-MASQ" in str(problems[0])
@@ -295,7 +295,7 @@ def kernel_of(node: Node, family: Family, mode: str) -> None:
     """What a daemon does when it begins: its own rules, and then what others left."""
     with node.namespace.entered():
         plane = dataplane._plane(Configuration(mode=mode), family)
-        assert isinstance(plane, dataplane._Successor)
+        assert isinstance(plane, dataplane._TakeoverDataplane)
         plane.apply(plan(family, numbered(family, 1, 1, 2)))
 
 
@@ -490,7 +490,7 @@ def test_no_connection_is_lost_when_nodes_change_their_mode(variant: Xtables) ->
 
 
 def events(bed: NetnsTestbed) -> set[tuple[str, str, str]]:
-    found = bed.server.store.documents(Kind.EVENT)
+    found = bed.server.store.documents(ResourceKind.EVENT)
     return {(event["regarding"]["name"], event["type"], event["reason"]) for event in found}
 
 
@@ -512,17 +512,19 @@ def test_a_daemon_that_detects_by_its_nodes_networks_ends_when_they_change() -> 
     async def change() -> None:
         profile = replace(DEFAULT, detect="NodeCIDR")
         steady = case("daemon.nodecidr", "Nothing happens.", Apply(WEB), clauses=set())
-        (instance, *_) = instances([steady])
-        async with opener(load("kproxy"), "iptables", Xtables.NFT)(profile, [instance]) as bed:
+        (instance, *_) = bind_cases([steady])
+        async with opener(load_subject("kproxy"), "iptables", Xtables.NFT)(profile, [instance]) as bed:
             assert isinstance(bed, NetnsTestbed)
             await bed.settle()
             name = topology.HOSTNAMES["a"]
-            nodes = bed.server.store.documents(Kind.NODE)
+            nodes = bed.server.store.documents(ResourceKind.NODE)
             (document,) = (node for node in nodes if node["metadata"]["name"] == name)
-            bed.server.store.put(Kind.NODE, {**document, "metadata": {"name": name, "labels": {"new": "1"}}})
+            bed.server.store.put(
+                ResourceKind.NODE, {**document, "metadata": {"name": name, "labels": {"new": "1"}}}
+            )
             await bed.settle()
             document["spec"]["podCIDRs"] = ["10.99.0.0/24"]
-            bed.server.store.put(Kind.NODE, document)
+            bed.server.store.put(ResourceKind.NODE, document)
             (ended,) = bed.proxies._running.pop("a")
             assert await asyncio.wait_for(ended.wait(), 10) == 1
             assert "spec.podCIDRs" in bed.proxies.tail("a")

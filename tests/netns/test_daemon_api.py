@@ -20,13 +20,13 @@ from pathlib import Path
 import yaml
 
 from kproxy.conformance.case import DEFAULT
-from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.surroundings import node_documents, service_cidr_document
 from kproxy.conformance.testbeds.sentinel import Sentinel
 from kproxy.lab import namespaces
-from kproxy.lab.apiserver import ApiServer, Kind
+from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.namespaces import LabError, Namespace
-from kproxy.lab.processes import Process, listen, run_in, spawn
+from kproxy.lab.processes import Process, listen_in, run_in, spawn
 from kproxy.net import Family
 from tests.certificates import make
 
@@ -62,7 +62,7 @@ class Stage:
             "users": [{"name": "x", "user": user}],
         }
         kubeconfig.write_text(yaml.safe_dump(document))
-        place = Placement(node="a", mode="nftables", kubeconfig=str(kubeconfig))
+        place = NodeConfiguration(node="a", mode="nftables", kubeconfig=str(kubeconfig))
         config.write_text(kube_proxy_configuration(DEFAULT, place))
         words = [sys.executable, "-m", "kproxy", "run", "--config", str(config)]
         self.daemon = spawn(words, self.namespace, log=self.folder / "log")
@@ -71,7 +71,7 @@ class Stage:
         """Whether a new Service comes to the kernel."""
         sentinel = Sentinel(number)
         for document in sentinel.documents:
-            self.server.store.put(Kind(document["kind"]), document)
+            self.server.store.put(ResourceKind(document["kind"]), document)
         await self.becomes(lambda listed: str(sentinel.cluster_ip(Family.IPV4)) in listed)
 
     async def becomes(self, so: Callable[[str], bool]) -> None:
@@ -92,12 +92,12 @@ class Stage:
 
 @asynccontextmanager
 async def stage() -> AsyncIterator[Stage]:
-    namespace = namespaces.create("api")
+    namespace = namespaces.create_namespace("api")
     namespace.run(("ip", "link", "set", "lo", "up"))
     with tempfile.TemporaryDirectory(prefix="kproxy-api-") as name:
         async with ApiServer() as server:
             for document in (*node_documents(), service_cidr_document()):
-                server.store.put(Kind(document["kind"]), document)
+                server.store.put(ResourceKind(document["kind"]), document)
             made = Stage(namespace, server, Path(name))
             try:
                 yield made
@@ -124,7 +124,7 @@ def test_certificates_of_both_sides_and_their_authority_are_renewed_without_a_re
             new.mkdir()
             for folder in (old, new):
                 make(folder, f"IP:{ADDRESS}", "server", "client")
-            await made.server.listen([listen(made.namespace, ADDRESS, PORT)], ssl_context=both_ways(old))
+            await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)], ssl_context=both_ways(old))
             made.start(
                 user={"client-certificate": "client.crt", "client-key": "client.key"},
                 cluster={"server": f"https://{ADDRESS}:{PORT}", "certificate-authority": "ca.crt"},
@@ -133,7 +133,7 @@ def test_certificates_of_both_sides_and_their_authority_are_renewed_without_a_re
             while "10.96.0.0/16" not in await made.table():  # noqa: ASYNC110 - ServiceCIDRs are not waited for
                 await asyncio.sleep(0.05)
             await made.server.close_listeners()
-            await made.server.listen([listen(made.namespace, ADDRESS, PORT)], ssl_context=both_ways(new))
+            await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)], ssl_context=both_ways(new))
             before = await made.table()
             await asyncio.sleep(1)
             assert await made.table() == before
@@ -150,7 +150,7 @@ def test_a_token_in_a_file_is_the_one_that_is_there_when_it_is_needed() -> None:
         async with stage() as made:
             token = made.folder / "token"
             token.write_text("old")
-            await made.server.listen([listen(made.namespace, ADDRESS, PORT)])
+            await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)])
             made.start(user={"tokenFile": "token"}, cluster={"server": f"http://{ADDRESS}:{PORT}"})
             await made.follows(1)
             assert set(made.tokens()) == {"Bearer old"}
@@ -169,7 +169,7 @@ def test_a_plugin_is_run_again_when_what_it_gave_has_ended() -> None:
             current.write_text("first")
             plugin.write_text(PLUGIN.replace("FOLDER", str(made.folder)))
             plugin.chmod(0o755)
-            await made.server.listen([listen(made.namespace, ADDRESS, PORT)])
+            await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)])
             made.start(user={"exec": {"command": "./plugin"}}, cluster={"server": f"http://{ADDRESS}:{PORT}"})
             await made.follows(1)
             assert set(made.tokens()) == {"Bearer first"}

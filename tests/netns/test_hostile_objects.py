@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from kproxy import host
-from kproxy.api import LONGEST_NAME
+from kproxy.api import MAX_NAME_LENGTH
 from kproxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
 from kproxy.backends.nftables.kernel import NftablesKernel
 from kproxy.conformance.surroundings import node_documents
@@ -37,7 +37,7 @@ FAMILIES = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
-    namespace = namespaces.create("hostile")
+    namespace = namespaces.create_namespace("hostile")
     namespace.run(("ip", "link", "set", "lo", "up"))
     for command in FAMILIES.values():
         namespace.run((f"{command}-restore", "--noflush"), stdin=FOREIGN)
@@ -50,7 +50,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
 
 def not_ours(command: str) -> list[str]:
     """All rules, but those of our chains and the jumps to them, and all chains that no kernel begins with."""
-    lines = (line.split(" [")[0] for line in host.run((f"{command}-save",)).splitlines())
+    lines = (line.split(" [")[0] for line in host.run_tool((f"{command}-save",)).splitlines())
     return [line for line in lines if "KUBE-" not in line and (line.startswith("-") or line.endswith(" -"))]
 
 
@@ -62,18 +62,18 @@ def test_the_kernel_takes_all_that_is_left_and_nothing_else_changes(
     cluster = world(hostile)
     with node.entered():
         before = [not_ours(command) for command in FAMILIES.values()]
-        tables = host.run(("nft", "list", "tables")).split("\n")
+        tables = host.run_tool(("nft", "list", "tables")).split("\n")
         for family, command in FAMILIES.items():
             tools = find_tools(family)
             kernel = IptablesKernel(tools)
             kernel.apply(planned(cluster, family), machine_options(tools, 14))
             assert kernel.missing() == ()
-            served = host.run((f"{command}-save", "-t", "nat"))
+            served = host.run_tool((f"{command}-save", "-t", "nat"))
             assert served.count('"good/web:http -> ') == 4
             NftablesKernel(family).apply(planned(cluster, family, "nftables"))
-            assert "affinity-" in host.run(("nft", "list", "table", _word(family), "kube-proxy"))
+            assert "affinity-" in host.run_tool(("nft", "list", "table", _word(family), "kube-proxy"))
         assert [not_ours(command) for command in FAMILIES.values()] == before
-        new = set(host.run(("nft", "list", "tables")).split("\n")) - set(tables)
+        new = set(host.run_tool(("nft", "list", "tables")).split("\n")) - set(tables)
         assert new <= {
             f"table {_word(family)} {name}" for family in Family for name in ("kube-proxy", "mangle")
         }
@@ -154,7 +154,7 @@ def hostile_node() -> Document:
 
 def named(document: Document) -> tuple[str, str]:
     """What names it in the metric: kind, and so much of its name that it is nobody else's."""
-    return document["kind"], document["metadata"]["name"][: LONGEST_NAME + 1]
+    return document["kind"], document["metadata"]["name"][: MAX_NAME_LENGTH + 1]
 
 
 def is_read(document: Document, mode: str) -> bool:

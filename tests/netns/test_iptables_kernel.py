@@ -20,10 +20,10 @@ from kproxy.backends.iptables.kernel import (
     drift,
     find_tools,
     machine_options,
-    remove_all,
-    reread,
+    refresh_options,
+    remove_iptables_rules,
 )
-from kproxy.backends.iptables.program import program, ruleset
+from kproxy.backends.iptables.program import build_ruleset, desired_state
 from kproxy.backends.iptables.rules import PacketCounter, Table
 from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
@@ -46,7 +46,7 @@ def family(request: pytest.FixtureRequest) -> Family:
 @pytest.fixture
 def lock(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Inside a network namespace of this test alone: the environment that names a lock of its own."""
-    namespace = namespaces.create("iptables")
+    namespace = namespaces.create_namespace("iptables")
     with namespace.entered():
         yield {"XTABLES_LOCKFILE": str(tmp_path / "lock")}
     namespace.close()
@@ -59,7 +59,7 @@ def tools(request: pytest.FixtureRequest, family: Family, lock: dict[str, str]) 
 
 
 def saved(tools: Tools, table: Table) -> list[str]:
-    return host.run((f"{tools.command}-save", "-t", table.value)).splitlines()
+    return host.run_tool((f"{tools.command}-save", "-t", table.value)).splitlines()
 
 
 def chains(tools: Tools, table: Table) -> set[str]:
@@ -96,7 +96,7 @@ def plan(family: Family, *services: ServicePlan) -> Plan:
 
 def assert_holds(tools: Tools, wanted: Plan) -> None:
     """All chains of the plan with as many rules as they should have, and no other chain of ours."""
-    for table, expected in ruleset(program(wanted, Options())).tables.items():
+    for table, expected in build_ruleset(desired_state(wanted, Options())).tables.items():
         ours = {name: len(chain.rules) for name, chain in expected.items() if name.startswith("KUBE-")}
         assert {name for name in chains(tools, table) if name.startswith("KUBE-")} == set(ours)
         found = [line.split()[1] for line in rules(tools, table)]
@@ -243,8 +243,8 @@ class BreaksOnce:
     """Puts a line that no tool accepts into the middle of the next restore."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.run, self.armed = host.run, True
-        monkeypatch.setattr(host, "run", self)
+        self.run, self.armed = host.run_tool, True
+        monkeypatch.setattr(host, "run_tool", self)
 
     def __call__(self, argv: tuple[str, ...], stdin: Iterable[bytes] = (), **options: object) -> str:
         if self.armed and argv[0].endswith("-restore"):
@@ -271,8 +271,8 @@ def test_a_vanished_chain_is_repaired_after_one_failure(tools: Tools, family: Fa
     """Behaviour ``life.partial-fallback``: somebody deletes a chain we believe in."""
     kernel = IptablesKernel(tools)
     kernel.apply(plan(family, numbered(family, 1, 1), numbered(family, 2, 1)), Options())
-    host.run((tools.command, "-t", "nat", "-F"), environment=tools.environment)
-    host.run((tools.command, "-t", "nat", "-X"), environment=tools.environment)
+    host.run_tool((tools.command, "-t", "nat", "-F"), environment=tools.environment)
+    host.run_tool((tools.command, "-t", "nat", "-X"), environment=tools.environment)
     assert names.CANARY in " ".join(kernel.missing())
     wanted = plan(family, numbered(family, 1, 1), numbered(family, 2, 2))
     with pytest.raises(HostError):
@@ -287,10 +287,10 @@ def test_a_flush_is_noticed_in_every_table(tools: Tools, family: Family, table: 
     kernel = IptablesKernel(tools)
     kernel.apply(plan(family, numbered(family, 1, 1)), Options())
     assert kernel.missing() == ()
-    host.run((tools.command, "-t", table.value, "-F"), environment=tools.environment)
+    host.run_tool((tools.command, "-t", table.value, "-F"), environment=tools.environment)
     flushed = kernel.missing()
     assert (flushed != ()) is (table is not Table.MANGLE), "an empty canary cannot be flushed"
-    host.run((tools.command, "-t", table.value, "-X"), environment=tools.environment)
+    host.run_tool((tools.command, "-t", table.value, "-X"), environment=tools.environment)
     assert any(f"{names.CANARY} of table {table.value}" in text for text in kernel.missing())
     kernel.forget()
     kernel.apply(plan(family, numbered(family, 1, 1)), Options())
@@ -321,7 +321,7 @@ def test_what_somebody_changes_is_noticed_and_restored(
     assert kernel.missing() == ()
     service = next(name for name in chains(tools, Table.NAT) if name.startswith("KUBE-SVC-"))
     words = damage.format(service=service).split()
-    host.run((tools.command, "-t", table, *words), environment=tools.environment)
+    host.run_tool((tools.command, "-t", table, *words), environment=tools.environment)
     if tools.variant is Variant.NFT:
         assert kernel.missing(closely=False) != (), "the kernel tells"
     else:
@@ -347,7 +347,7 @@ def test_what_others_do_with_their_own_rules_is_none_of_ours(tools: Tools, famil
         "-t filter -N KUBE-KUBELET-CANARY",
         "-t filter -I INPUT -j ACCEPT",
     ):
-        host.run((tools.command, *words.split()), environment=tools.environment)
+        host.run_tool((tools.command, *words.split()), environment=tools.environment)
         assert kernel.missing(closely=False) == ()
     assert kernel.missing() == ()
 
@@ -367,16 +367,16 @@ def test_cleanup_leaves_only_what_the_kubelet_shares(tools: Tools, family: Famil
     kernel.cleanup()
     left = {name for table in Table for name in chains(tools, table) if name.startswith("KUBE-")}
     assert left == ({names.FIREWALL} if family is Family.IPV4 else set())
-    remove_all(tools)  # a clean machine
+    remove_iptables_rules(tools)  # a clean machine
 
 
 def test_cleanup_of_an_untouched_namespace_creates_no_table(tools: Tools) -> None:
-    remove_all(tools)
+    remove_iptables_rules(tools)
     if tools.variant is Variant.LEGACY:
         ip = "ip" if tools.family is Family.IPV4 else "ip6"
         assert host.read_file(f"/proc/thread-self/net/{ip}_tables_names") == ""
     else:
-        assert host.run(("nft", "list", "tables")) == ""
+        assert host.run_tool(("nft", "list", "tables")) == ""
 
 
 @pytest.mark.parametrize("localhost", [True, False])
@@ -412,9 +412,9 @@ def test_invalid_packets_pass_where_conntrack_is_liberal(tools: Tools) -> None:
 
 def test_where_tracking_is_not_loose_invalid_packets_reach_the_node(tools: Tools) -> None:
     before = machine_options(tools, 14)
-    assert reread(before) == before
+    assert refresh_options(before) == before
     host.write_sysctl("net/netfilter/nf_conntrack_tcp_loose", "0")
-    assert machine_options(tools, 14) == reread(before) == replace(before, drop_invalid_input=False)
+    assert machine_options(tools, 14) == refresh_options(before) == replace(before, drop_invalid_input=False)
 
 
 def test_a_held_lock_is_busy(family: Family, lock: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

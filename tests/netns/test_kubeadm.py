@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from kproxy.lab import topology
-from kproxy.lab.processes import listen, spawn
+from kproxy.lab.processes import listen_in, spawn
 from tests import kubeadm
 from tests.certificates import make
 from tests.netns.test_daemon_api import ADDRESS, PORT, Stage, stage
@@ -81,7 +81,7 @@ async def serve(made: Stage) -> None:
     make(made.folder, f"IP:{ADDRESS}", "server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(made.folder / "server.crt", made.folder / "server.key")
-    await made.server.listen([listen(made.namespace, ADDRESS, PORT)], ssl_context=context)
+    await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)], ssl_context=context)
 
 
 def warnings(made: Stage) -> list[str]:

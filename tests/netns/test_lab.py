@@ -20,8 +20,8 @@ import pytest
 
 from kproxy.lab import topology as t
 from kproxy.lab import wiring
-from kproxy.lab.crafted import Martian, martian, out_of_window
-from kproxy.lab.network import build
+from kproxy.lab.crafted import Martian, send_martian, send_out_of_window
+from kproxy.lab.network import build_network
 from kproxy.lab.observation import (
     Answered,
     Icmp,
@@ -34,7 +34,7 @@ from kproxy.lab.observation import (
     Socket,
     Unsupported,
 )
-from kproxy.lab.processes import Xtables, listen, run_in, spawn, xtables_directory
+from kproxy.lab.processes import Xtables, listen_in, run_in, spawn, xtables_directory
 from kproxy.net import Address, Family, Protocol
 from tests.waiting import eventually
 
@@ -410,7 +410,7 @@ def test_an_out_of_window_segment_kills_the_flow_unless_invalid_packets_are_drop
         flow, first = await lab.open_flow(ask("a1", VIP[family], 80))
         assert flow is not None
         assert answered(first).who == "b1"
-        await out_of_window(lab, flow)
+        await send_out_of_window(lab, flow)
         return await flow.exchange(PATIENCE)
 
     seen = bench.run(disturbed())
@@ -424,9 +424,9 @@ def test_a_martian_reaches_a_loopback_daemon_only_when_the_kernel_is_told_to_rou
     lab, node = bench.lab, bench.lab.network["a"]
     daemon, client = Socket(LOOPBACK[V4], 7000), t.CLIENT_ADDRESS["a"][V4]
     lab.servers.serve(node, daemon.port, protocol, "loopback:a", (daemon.address,))
-    assert bench.run(martian(lab, "a", client, daemon, protocol, PATIENCE)) == Martian(delivered=False)
+    assert bench.run(send_martian(lab, "a", client, daemon, protocol, PATIENCE)) == Martian(delivered=False)
     node.set({"ipv4/conf/all/route_localnet": "1"})
-    assert bench.run(martian(lab, "a", client, daemon, protocol, PATIENCE)) == Martian(delivered=True)
+    assert bench.run(send_martian(lab, "a", client, daemon, protocol, PATIENCE)) == Martian(delivered=True)
 
 
 # --------------------------------------------------------------------------- programs
@@ -471,7 +471,7 @@ def test_a_listening_socket_inside_a_node_serves_the_node(bench: Bench) -> None:
         await writer.wait_closed()
 
     async def serve_and_ask() -> str:
-        server = await asyncio.start_server(greet, sock=listen(lab.network["a"], LOOPBACK[V4], 6443))
+        server = await asyncio.start_server(greet, sock=listen_in(lab.network["a"], LOOPBACK[V4], 6443))
         async with server:
             script = "import socket; print(socket.create_connection(('127.0.0.1', 6443)).recv(9).decode())"
             return await run_in(lab.network["a"], (sys.executable, "-c", script))
@@ -500,7 +500,7 @@ def test_a_lab_is_built_in_well_under_half_a_second() -> None:
     times = []
     for _ in range(3):
         began = time.perf_counter()
-        build().close()
+        build_network().close()
         times.append(time.perf_counter() - began)
     user_mode_linux = "User Mode Linux" in Path("/proc/cpuinfo").read_text()
     assert min(times) < (2.0 if user_mode_linux else 0.4)
@@ -508,7 +508,7 @@ def test_a_lab_is_built_in_well_under_half_a_second() -> None:
 
 def test_the_machines_own_namespace_is_left_exactly_as_it_was() -> None:
     before = _home()
-    with build() as network:
+    with build_network() as network:
         assert _home() == before
         assert network["a"].run(("ip", "-br", "link")).count("veth-") == len(t.PODS["a"])
     assert _home() == before
@@ -517,9 +517,9 @@ def test_the_machines_own_namespace_is_left_exactly_as_it_was() -> None:
 def test_a_killed_lab_takes_its_programs_with_it(tmp_path: Path) -> None:
     script = f"""
 import pathlib, time
-from kproxy.lab.network import build
+from kproxy.lab.network import build_network
 from kproxy.lab.processes import spawn
-network = build()
+network = build_network()
 program = spawn(("sleep", "1000"), network["a"], log=pathlib.Path({str(tmp_path / "log")!r}))
 print(program.pid, flush=True)
 time.sleep(1000)

@@ -11,13 +11,13 @@ from typing import Any
 
 from kproxy.backends.nftables.kernel import wire
 from kproxy.backends.nftables.kernel.batch import Nftables
-from kproxy.conformance.bind import instances
+from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import DEFAULT, Apply, Probe, case, delivered_to, pod, service
-from kproxy.conformance.subject import Program, load
+from kproxy.conformance.subject import SubjectProcess, load_subject
 from kproxy.conformance.surroundings import service_cidr_document
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.conformance.world import World
-from kproxy.lab.apiserver import Kind
+from kproxy.lab.apiserver import ResourceKind
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables, run_in
 from kproxy.netlink import attributes
@@ -36,8 +36,8 @@ WEB = service("web", "a1")
 async def lab() -> AsyncIterator[NetnsTestbed]:
     """A settled lab with a Service."""
     probe = Probe(sender=pod("a3"), to=WEB.cluster_ip, expect=delivered_to("a1"))
-    (instance, *_) = instances([case("nftables.daemon", "It answers.", Apply(WEB), probe, clauses=set())])
-    async with opener(load("kproxy"), "nftables", Xtables.NFT)(DEFAULT, [instance]) as bed:
+    (instance, *_) = bind_cases([case("nftables.daemon", "It answers.", Apply(WEB), probe, clauses=set())])
+    async with opener(load_subject("kproxy"), "nftables", Xtables.NFT)(DEFAULT, [instance]) as bed:
         assert isinstance(bed, NetnsTestbed)
         await bed.change(World(instance).change(Apply(WEB)))
         await bed.settle()
@@ -78,9 +78,9 @@ def test_a_service_cidr_that_comes_or_goes_is_followed_at_once() -> None:
             document["metadata"]["name"] = "more"
             document["spec"]["cidrs"] = ["192.168.77.0/24"]
             assert "192.168.77.0/24" not in await table(bed, "ip")
-            bed.server.store.put(Kind.SERVICE_CIDR, document)
+            bed.server.store.put(ResourceKind.SERVICE_CIDR, document)
             assert await seconds_until(bed, "ip", lambda now: "192.168.77.0/24" in now) < SOON
-            bed.server.store.delete(Kind.SERVICE_CIDR, "", "more")
+            bed.server.store.delete(ResourceKind.SERVICE_CIDR, "", "more")
             assert await seconds_until(bed, "ip", lambda now: "192.168.77.0/24" not in now) < SOON
             assert "10.96.0.0/16" in await table(bed, "ip")
 
@@ -91,10 +91,10 @@ def test_two_daemons_on_a_node_do_not_rewrite_each_others_rules_for_ever() -> No
     """One is left running when another is installed, or is surged by a DaemonSet."""
 
     async def count() -> tuple[int, str]:
-        kproxy = load("kproxy")
+        kproxy = load_subject("kproxy")
         names = ("first", "second")
-        both = tuple(Program(name=name, command=kproxy.command) for name in names)
-        (instance, *_) = instances([case("nftables.daemon", "It answers.", Apply(WEB), clauses=set())])
+        both = tuple(SubjectProcess(name=name, command=kproxy.command) for name in names)
+        (instance, *_) = bind_cases([case("nftables.daemon", "It answers.", Apply(WEB), clauses=set())])
         twice = replace(kproxy, command=(), processes=both)
         async with opener(twice, "nftables", Xtables.NFT)(DEFAULT, [instance]) as bed:
             assert isinstance(bed, NetnsTestbed)

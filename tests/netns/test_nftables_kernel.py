@@ -21,7 +21,7 @@ from kproxy.backends.nftables.commands import (
     AddRules,
     AddTable,
     Command,
-    lines,
+    format_command,
 )
 from kproxy.backends.nftables.diff import Clients, Leftovers, diff
 from kproxy.backends.nftables.kernel import (
@@ -33,14 +33,14 @@ from kproxy.backends.nftables.kernel import (
     wire,
 )
 from kproxy.backends.nftables.kernel.batch import Nftables
-from kproxy.backends.nftables.program import Program, program
+from kproxy.backends.nftables.program import DesiredState, desired_state
 from kproxy.backends.nftables.render import Renderer
-from kproxy.backends.nftables.table import Table
+from kproxy.backends.nftables.table import SimulatedTable
 from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
 from kproxy.lab.namespaces import Namespace
 from kproxy.net import Family, Protocol
-from kproxy.netlink import Flag, attribute, netfilter_header
+from kproxy.netlink import NetlinkFlag, attribute, netfilter_header
 from kproxy.plan import (
     DetectByCIDR,
     DetectByInterface,
@@ -50,7 +50,7 @@ from kproxy.plan import (
     NodePorts,
     Plan,
     Pool,
-    Scope,
+    PoolScope,
     ServicePlan,
 )
 from tests.unit.iptables.plans import frontend, plan_of, plans, pool, service
@@ -63,21 +63,21 @@ def family(request: pytest.FixtureRequest) -> Family:
 
 @pytest.fixture(autouse=True)
 def namespace() -> Iterator[Namespace]:
-    own = namespaces.create("nftables")
+    own = namespaces.create_namespace("nftables")
     with own.entered():
         yield own
     own.close()
 
 
 def listed(family: Family) -> str:
-    return host.run(("nft", "list", "table", Renderer(family).word, "kube-proxy"))
+    return host.run_tool(("nft", "list", "table", Renderer(family).word, "kube-proxy"))
 
 
 def address(family: Family, number: int) -> str:
     return f"10.96.0.{number}" if family is Family.IPV4 else f"fd00:96::{number:x}"
 
 
-def backends(family: Family, *numbers: int, scope: Scope = Scope.CLUSTER) -> Pool:
+def backends(family: Family, *numbers: int, scope: PoolScope = PoolScope.CLUSTER) -> Pool:
     texts = [f"10.0.0.{n}:80" if family is Family.IPV4 else f"fd00:10::{n:x}#80" for n in numbers]
     return pool(*texts, scope=scope)
 
@@ -98,7 +98,7 @@ def plan(family: Family, *services: ServicePlan, detector: LocalDetector = None)
 
 def everything(family: Family, detector: LocalDetector, *, primary: bool) -> Plan:
     """One of each: exposures, policies, protocols, ranges, affinity, refusals."""
-    far, near, nobody = backends(family, 1, 2, 3), backends(family, 1, scope=Scope.LOCAL), pool()
+    far, near, nobody = backends(family, 1, 2, 3), backends(family, 1, scope=PoolScope.LOCAL), pool()
     ranges = (
         ("192.0.2.0/24", "198.51.100.7/32") if family is Family.IPV4 else ("fd00:1::/64", "fd00:2::1/128")
     )
@@ -159,12 +159,12 @@ def test_the_bytes_we_send_are_the_rules_that_nft_makes_of_the_text(family: Fami
     wanted = everything(family, detectors[kind], primary=kind == "bytes")
     NftablesKernel(family).apply(wanted)
     by_bytes = listed(family)
-    host.run(("nft", "-f", "-"), [str(diff(None, program(wanted, Options()))).encode()])
+    host.run_tool(("nft", "-f", "-"), [str(diff(None, desired_state(wanted, Options()))).encode()])
     assert by_bytes == listed(family)
     assert by_bytes.count("elements = {") >= 10
 
 
-def text_of(table: Table) -> str:
+def text_of(table: SimulatedTable) -> str:
     """A whole table as nft takes it.  (nft 1.0.6 cannot add a rule to a map of ``th dport`` that is there already.)"""
     commands: list[Command] = [AddTable()]
     commands += map(AddCollection, table.collections.values())
@@ -175,19 +175,21 @@ def text_of(table: Table) -> str:
         for name, found in table.elements.items()
         if found
     ]
-    return "".join(f"{line}\n" for command in commands for line in lines(command, Renderer(table.family)))
+    return "".join(
+        f"{line}\n" for command in commands for line in format_command(command, Renderer(table.family))
+    )
 
 
 @given(history=st.lists(plans(), min_size=2, max_size=4))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_kernel_ends_with_what_the_model_of_the_table_ends_with(history: list[Plan]) -> None:
-    ours, theirs = namespaces.create("ours"), namespaces.create("theirs")
-    kernel, model = NftablesKernel(Family.IPV4), Table(Family.IPV4)
-    believed: Program | None = None
+    ours, theirs = namespaces.create_namespace("ours"), namespaces.create_namespace("theirs")
+    kernel, model = NftablesKernel(Family.IPV4), SimulatedTable(Family.IPV4)
+    believed: DesiredState | None = None
     leftovers: Leftovers = {}
     try:
         for wanted in history:
-            desired = program(wanted, Options(), believed)
+            desired = desired_state(wanted, Options(), believed)
             transaction = diff(believed, desired, leftovers)
             model.apply(transaction)
             believed, leftovers = desired, transaction.leftovers
@@ -196,7 +198,7 @@ def test_the_kernel_ends_with_what_the_model_of_the_table_ends_with(history: lis
                 by_bytes = listed(Family.IPV4)
             with theirs.entered():
                 remove_table(Family.IPV4)
-                host.run(("nft", "-f", "-"), [text_of(model).encode()])
+                host.run_tool(("nft", "-f", "-"), [text_of(model).encode()])
                 assert by_bytes == listed(Family.IPV4)
     finally:
         ours.close()
@@ -213,7 +215,7 @@ GREP = {
 def counts(family: Family) -> dict[str, int]:
     """As a person would: ``nft list table ip kube-proxy | grep -cE PATTERN``."""
     text = listed(family).encode()
-    return {what: int(host.run(("grep", "-cE", pattern), [text])) for what, pattern in GREP.items()}
+    return {what: int(host.run_tool(("grep", "-cE", pattern), [text])) for what, pattern in GREP.items()}
 
 
 def many(family: Family, services: int) -> Plan:
@@ -249,7 +251,7 @@ def test_a_first_apply_replaces_what_an_earlier_run_or_another_proxy_left(family
         " chain service-OLD { counter drop\n }\n"
         " chain filter-input { type filter hook input priority 5; jump service-OLD\n }\n}"
     )
-    host.run(("nft", "-f", "-"), [left.encode()])
+    host.run_tool(("nft", "-f", "-"), [left.encode()])
     wanted = plan(family, numbered(family, 1, 1))
     assert NftablesKernel(family).apply(wanted).rewritten
     assert "OLD" not in listed(family)
@@ -267,19 +269,19 @@ def foreign_set_that_crashes_nft() -> None:
 
     field = item(0, number(7)) + item(1, item(0, number(14)) + item(1, number(9)))
     described = item(0, number(0)) + item(3, item(0, number(13)) + item(1, item(0, field) + item(1, field)))
-    header, table = netfilter_header(wire.NFPROTO[Family.IPV6]), attribute(1, wire.text("foreign"))
+    header, table = netfilter_header(wire.NFPROTO[Family.IPV6]), attribute(1, wire.encode_string("foreign"))
     parts = (
-        attribute(2, wire.text("new")),
-        attribute(4, wire.be32(8 << 6 | 8)),
-        attribute(5, wire.be32(32)),
-        attribute(10, wire.be32(1)),
+        attribute(2, wire.encode_string("new")),
+        attribute(4, wire.encode_be32(8 << 6 | 8)),
+        attribute(5, wire.encode_be32(32)),
+        attribute(10, wire.encode_be32(1)),
         attribute(13, described),
     )
     with Nftables() as nftables:
         complaint = nftables.commit(
             [
-                wire.Message(wire.NEW_TABLE, Flag.CREATE, header + table),
-                wire.Message(wire.NEW_SET, Flag.CREATE, b"".join((header, table, *parts))),
+                wire.BatchMessage(wire.NEW_TABLE, NetlinkFlag.CREATE, header + table),
+                wire.BatchMessage(wire.NEW_SET, NetlinkFlag.CREATE, b"".join((header, table, *parts))),
             ]
         )
     assert complaint is None
@@ -288,7 +290,7 @@ def foreign_set_that_crashes_nft() -> None:
 def test_a_foreign_table_that_crashes_nft_stops_us_in_nothing(family: Family) -> None:
     foreign_set_that_crashes_nft()
     with pytest.raises(HostError):
-        host.run(("nft", "list", "ruleset"))
+        host.run_tool(("nft", "list", "ruleset"))
     kernel = NftablesKernel(family)
     kernel.apply(plan(family, numbered(family, 1, 1), numbered(family, 2, 1, affinity=60)))
     assert not kernel.apply(
@@ -325,7 +327,7 @@ def test_what_somebody_changes_is_noticed_and_restored(family: Family, damage: s
     kernel.apply(wanted)
     before = listed(family)
     assert kernel.missing() == ()
-    host.run(("nft", "-f", "-"), [damage.format(Renderer(family).word).encode()])
+    host.run_tool(("nft", "-f", "-"), [damage.format(Renderer(family).word).encode()])
     assert noticed in " ".join(kernel.missing())
     kernel.forget()
     kernel.apply(wanted)
@@ -336,7 +338,7 @@ def test_what_somebody_changes_is_noticed_and_restored(family: Family, damage: s
 def test_changes_of_other_tables_are_none_of_ours(family: Family) -> None:
     kernel = NftablesKernel(family)
     kernel.apply(plan(family, numbered(family, 1, 1)))
-    host.run(("nft", "add", "table", "ip", "other"))
+    host.run_tool(("nft", "add", "table", "ip", "other"))
     assert kernel.missing() == ()
     assert kernel.missing() == ()
 
@@ -356,7 +358,7 @@ def test_a_look_costs_next_to_nothing(family: Family) -> None:
 def test_a_refused_change_is_written_as_a_whole_at_once(family: Family, damage: str) -> None:
     kernel = NftablesKernel(family)
     kernel.apply(plan(family, numbered(family, 1, 1), numbered(family, 2, 1)))
-    host.run(("nft", "-f", "-"), [damage.format(Renderer(family).word, address(family, 1)).encode()])
+    host.run_tool(("nft", "-f", "-"), [damage.format(Renderer(family).word, address(family, 1)).encode()])
     wanted = plan(family, numbered(family, 2, 1))
     applied = kernel.apply(wanted)
     assert applied.rewritten
@@ -392,7 +394,7 @@ def test_clients_go_on_sticking_when_the_table_is_replaced(family: Family) -> No
     number = names.client_number(wanted.services[0], endpoint, 600)
     client = "192.0.2.7" if family is Family.IPV4 else "2001:db8::7"
     entry = f"add element {Renderer(family).word} kube-proxy affinity-clients {{ {client} . {number} timeout 600s }}"
-    host.run(("nft", "-f", "-"), [entry.encode()])
+    host.run_tool(("nft", "-f", "-"), [entry.encode()])
     assert set(known_clients(family)) == {(ip_address(client), number)}
     assert NftablesKernel(family).apply(wanted).rewritten
     (left,) = known_clients(family).values()
@@ -402,9 +404,9 @@ def test_clients_go_on_sticking_when_the_table_is_replaced(family: Family) -> No
 def test_cleanup_leaves_nothing_and_does_nothing_where_nothing_is(family: Family) -> None:
     remove_table(family)
     NftablesKernel(family).apply(plan(family, numbered(family, 1, 1)))
-    host.run(("nft", "add", "table", "ip", "other"))
+    host.run_tool(("nft", "add", "table", "ip", "other"))
     remove_table(family)
-    assert host.run(("nft", "list", "tables")) == "table ip other\n"
+    assert host.run_tool(("nft", "list", "tables")) == "table ip other\n"
 
 
 def test_one_family_does_not_touch_the_other() -> None:

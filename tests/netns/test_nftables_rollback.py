@@ -64,7 +64,7 @@ def first_transaction(family: Family) -> str:
 @pytest.fixture(params=list(Family), ids=lambda family: family.value)
 def kernel(request: pytest.FixtureRequest) -> Iterator[NftablesKernel]:
     """Of a namespace that has our table."""
-    namespace = namespaces.create("rollback")
+    namespace = namespaces.create_namespace("rollback")
     with namespace.entered():
         made = NftablesKernel(request.param)
         made.apply(plan(request.param, numbered(request.param, 1, 1, 2)))
@@ -73,7 +73,7 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[NftablesKernel]:
 
 
 def listed(family: Family) -> str:
-    return host.run(("nft", "list", "table", WORDS[family][0], "kube-proxy"))
+    return host.run_tool(("nft", "list", "table", WORDS[family][0], "kube-proxy"))
 
 
 def hooks(family: Family) -> set[str]:
@@ -81,7 +81,7 @@ def hooks(family: Family) -> set[str]:
 
 
 def nft(text: str) -> None:
-    host.run(("nft", "-f", "-"), stdin=[text.encode()])
+    host.run_tool(("nft", "-f", "-"), stdin=[text.encode()])
 
 
 def test_kube_proxy_may_take_its_table_back(kernel: NftablesKernel) -> None:

@@ -62,7 +62,7 @@ class Peer:
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
-    own = namespaces.create("own")
+    own = namespaces.create_namespace("own")
     own.run(("ip", "link", "set", "lo", "up"))
     with own.entered():
         yield own
@@ -76,7 +76,7 @@ def itself(namespace: Namespace) -> Peer:
 
 @pytest.fixture
 def another(namespace: Namespace) -> Iterator[Peer]:
-    other = namespaces.create("other")
+    other = namespaces.create_namespace("other")
     namespace.run(("ip", "link", "add", "up0", "type", "veth", "peer", "name", "up0", "netns", other.path))
     for end, addresses in ((namespace, OWN), (other, OTHERS)):
         end.run(("ip", "address", "add", f"{addresses[Family.IPV4]}/24", "dev", "up0"))

@@ -26,7 +26,7 @@ from kproxy.host import HostError
 from kproxy.lab import namespaces, topology
 from kproxy.lab.observation import Answered, ProbeRequest
 from kproxy.net import Family, Protocol
-from kproxy.server.leftovers import remove_everything
+from kproxy.server.leftovers import remove_all_modes
 from tests.netns.test_iptables_kernel import numbered, plan
 from tests.netns.test_ports import LOOPBACK, balanced, endpoints, stage
 
@@ -40,14 +40,14 @@ MANY = 50
 
 @pytest.fixture(params=list(Variant), ids=lambda variant: variant.value)
 def tools(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tools]:
-    namespace = namespaces.create("counters")
+    namespace = namespaces.create_namespace("counters")
     with namespace.entered():
         yield find_tools(Family.IPV4, request.param, {"XTABLES_LOCKFILE": str(tmp_path / "lock")})
     namespace.close()
 
 
 def counting_rules(tools: Tools) -> list[str]:
-    return [line for line in host.run((f"{tools.command}-save",)).splitlines() if "nfacct" in line]
+    return [line for line in host.run_tool((f"{tools.command}-save",)).splitlines() if "nfacct" in line]
 
 
 def test_rules_count_and_are_found_again(tools: Tools) -> None:
@@ -58,7 +58,7 @@ def test_rules_count_and_are_found_again(tools: Tools) -> None:
         kernel.apply(plan(Family.IPV4, *(numbered(Family.IPV4, n, 1) for n in services)), options)
         assert len(counting_rules(tools)) == INVALID_RULES + len(services)
         assert kernel.missing() == ()
-    assert accounting.packets() == dict.fromkeys(PacketCounter, 0)
+    assert accounting.read_packet_counts() == dict.fromkeys(PacketCounter, 0)
 
 
 def test_counters_that_somebody_took_are_made_again_with_the_rules(tools: Tools) -> None:
@@ -67,9 +67,9 @@ def test_counters_that_somebody_took_are_made_again_with_the_rules(tools: Tools)
     wanted = plan(Family.IPV4, numbered(Family.IPV4, 1, 1))
     kernel.apply(wanted, options)
     for table in ("filter", "nat"):
-        host.run((tools.command, "-t", table, "-F"))
-    accounting.remove()
-    assert accounting.packets() == {}
+        host.run_tool((tools.command, "-t", table, "-F"))
+    accounting.delete_counters()
+    assert accounting.read_packet_counts() == {}
     assert kernel.missing()
     kernel.forget()
     kernel.apply(wanted, options)
@@ -79,18 +79,18 @@ def test_counters_that_somebody_took_are_made_again_with_the_rules(tools: Tools)
 def test_a_counter_that_rules_use_stays_and_cleanup_leaves_none(tools: Tools) -> None:
     options = machine_options(tools, 14)
     IptablesKernel(tools).apply(plan(Family.IPV4, numbered(Family.IPV4, 1, 1)), options)
-    accounting.remove()
-    assert set(accounting.packets()) == set(PacketCounter)
-    assert remove_everything() == ()
-    assert accounting.packets() == {}
+    accounting.delete_counters()
+    assert set(accounting.read_packet_counts()) == set(PacketCounter)
+    assert remove_all_modes() == ()
+    assert accounting.read_packet_counts() == {}
 
 
 def test_where_no_rule_can_count_none_does(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     options = machine_options(tools, 14)
     assert without_broken_counters(tools, options) == options
-    assert "KUBE-PROXY-TRIAL" not in host.run((f"{tools.command}-save",))
-    monkeypatch.setattr(accounting, "ensure", frozenset)
-    accounting.remove()  # as if the kernel had the counters and not the match
+    assert "KUBE-PROXY-TRIAL" not in host.run_tool((f"{tools.command}-save",))
+    monkeypatch.setattr(accounting, "create_counters", frozenset)
+    accounting.delete_counters()  # as if the kernel had the counters and not the match
     kernel = IptablesKernel(tools)
     wanted = plan(Family.IPV4, numbered(Family.IPV4, 1, 1))
     with pytest.raises(HostError):

@@ -25,14 +25,14 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from kproxy.conformance.case import DEFAULT
-from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.surroundings import node_documents, service_cidr_document
 from kproxy.lab import topology
-from kproxy.lab.apiserver import ApiServer, Kind, kubeconfig
+from kproxy.lab.apiserver import ApiServer, ResourceKind, kubeconfig
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.observation import Answered, ProbeRequest
-from kproxy.lab.processes import Process, Xtables, listen, run_in, spawn, xtables_directory
+from kproxy.lab.processes import Process, Xtables, listen_in, run_in, spawn, xtables_directory
 from kproxy.net import Address, Family, Protocol
 
 API_PORT, HEALTH_PORT, METRICS_PORT = 6443, 10256, 10249
@@ -120,7 +120,7 @@ class Stage:
 
     def put(self, *documents: dict[str, Any]) -> None:
         for document in documents:
-            self.server.store.put(Kind(document["kind"]), document)
+            self.server.store.put(ResourceKind(document["kind"]), document)
 
     async def becomes(self, true: Callable[[], Awaitable[bool]]) -> None:
         deadline = time.monotonic() + WITHIN
@@ -148,8 +148,8 @@ async def stage(
         directory = Path(name)
         async with open_lab() as lab, ApiServer() as server:
             for document in (*node_documents(), service_cidr_document()):
-                server.store.put(Kind(document["kind"]), document)
-            await server.listen([listen(lab.network["a"], LOOPBACK, API_PORT)])
+                server.store.put(ResourceKind(document["kind"]), document)
+            await server.listen([listen_in(lab.network["a"], LOOPBACK, API_PORT)])
             daemon = _start(lab, directory, mode, by, changes)
             try:
                 made = Stage(lab, server, directory, daemon)
@@ -163,7 +163,7 @@ async def stage(
 def _start(lab: Lab, directory: Path, mode: str, by: tuple[str, ...], changes: dict[str, Any]) -> Process:
     path, config = directory / "kubeconfig", directory / "config.yaml"
     path.write_text(kubeconfig(f"http://127.0.0.1:{API_PORT}"))
-    place = Placement(node="a", mode=mode, kubeconfig=str(path))
+    place = NodeConfiguration(node="a", mode=mode, kubeconfig=str(path))
     config.write_text(yaml.safe_dump(yaml.safe_load(kube_proxy_configuration(DEFAULT, place)) | changes))
     return spawn(
         [*by, sys.executable, "-m", "kproxy", "run", "--config", str(config)],
@@ -276,7 +276,7 @@ def test_a_load_balancer_finds_the_node_well_while_an_endpoint_is_here_and_the_p
             await on.answers(None, port=OTHER_CHECK_PORT)
             on.put(balanced())
             await on.answers(200)
-            on.server.store.delete(Kind.SERVICE, "test", "web")
+            on.server.store.delete(ResourceKind.SERVICE, "test", "web")
             await on.answers(None)
 
     asyncio.run(follow())
@@ -288,7 +288,7 @@ def test_iptables_mode_lets_probes_in_whatever_the_policy_of_input() -> None:
             node = on.lab.network["a"]
             for rule in ("-A INPUT -i lo -j ACCEPT", "-P INPUT DROP"):
                 node.run(["iptables-nft", *rule.split()])
-            control = listen(node, topology.NODE_ADDRESS["a"][Family.IPV4], 8888)
+            control = listen_in(node, topology.NODE_ADDRESS["a"][Family.IPV4], 8888)
             with control, pytest.raises(TimeoutError):
                 await asyncio.to_thread(
                     fetch, on.lab.network["client"], topology.NODE_ADDRESS["a"][Family.IPV4], 8888, "/", 0.5
@@ -310,7 +310,7 @@ def test_a_port_that_is_taken_costs_no_other_service_is_reported_and_had_once_it
     async def compete() -> None:
         async with stage("nftables") as on:
             node = on.lab.network["a"]
-            taken = listen(node, topology.NODE_ADDRESS["a"][Family.IPV4], CHECK_PORT)
+            taken = listen_in(node, topology.NODE_ADDRESS["a"][Family.IPV4], CHECK_PORT)
             with taken:
                 on.put(balanced(), endpoints("a1"))
                 on.put(balanced(port=OTHER_CHECK_PORT, name="two", number=2), endpoints("a1", name="two"))
@@ -322,7 +322,7 @@ def test_a_port_that_is_taken_costs_no_other_service_is_reported_and_had_once_it
 
 
 async def _event(on: Stage, reason: str, name: str) -> bool:
-    found = [version.document() for version in on.server.store.objects(Kind.EVENT)]
+    found = [version.document() for version in on.server.store.objects(ResourceKind.EVENT)]
     return any(
         event.get("reason") == reason
         and (event.get("regarding") or event.get("involvedObject") or {}).get("name") == name
@@ -387,7 +387,7 @@ def test_a_node_that_is_to_go_wants_no_new_traffic_but_its_services_stay_well() 
             found = await on.metrics()
             assert found["proxy_healthz_total", frozenset({("code", "503")})] >= 2
             assert found["proxy_livez_total", frozenset({("code", "200")})] == 1
-            on.server.store.delete(Kind.NODE, "", topology.HOSTNAMES["a"])
+            on.server.store.delete(ResourceKind.NODE, "", topology.HOSTNAMES["a"])
             on.put(node)
 
             async def well() -> bool:
@@ -540,7 +540,7 @@ def test_more_health_check_node_ports_than_descriptors_cost_no_other_part_of_the
             assert "descriptors" in log
             assert "Traceback" not in log
             for number in range(SERVICES):
-                on.server.store.delete(Kind.SERVICE, "test", f"web-{number}")
+                on.server.store.delete(ResourceKind.SERVICE, "test", f"web-{number}")
             await on.answers(200)
 
     asyncio.run(crowd())

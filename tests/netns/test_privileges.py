@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from kproxy.conformance.case import DEFAULT
-from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.lab.apiserver import ApiServer
-from kproxy.lab.processes import listen, spawn
+from kproxy.lab.processes import listen_in, spawn
 from tests.netns.test_daemon_api import ADDRESS, PORT, Stage, stage
 
 CONFINE = """\
@@ -34,7 +34,7 @@ def configuration(made: Stage, mode: str) -> Path:
     kubeconfig, config = made.folder / "kubeconfig", made.folder / "config.yaml"
     kubeconfig.write_text(ApiServer().kubeconfig(f"{ADDRESS}:{PORT}"))
     document = yaml.safe_load(
-        kube_proxy_configuration(DEFAULT, Placement(node="a", mode=mode, kubeconfig=str(kubeconfig)))
+        kube_proxy_configuration(DEFAULT, NodeConfiguration(node="a", mode=mode, kubeconfig=str(kubeconfig)))
     )
     document["conntrack"]["tcpEstablishedTimeout"] = "1234s"
     config.write_text(yaml.safe_dump(document))
@@ -55,7 +55,7 @@ def test_what_init_only_has_prepared_leaves_a_daemon_little_to_be_allowed(mode: 
     async def run() -> None:
         async with stage() as made:
             made.listing = LISTINGS[mode]
-            await made.server.listen([listen(made.namespace, ADDRESS, PORT)])
+            await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)])
             config = configuration(made, mode)
             made.namespace.run(daemon(config, "--init-only"))
             start_confined(made, config)
@@ -69,7 +69,7 @@ def test_a_node_that_nobody_prepared_is_an_error_that_says_so() -> None:
 
     async def run() -> None:
         async with stage() as made:
-            await made.server.listen([listen(made.namespace, ADDRESS, PORT)])
+            await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)])
             start_confined(made, configuration(made, "nftables"))
             assert made.daemon is not None
             assert await asyncio.wait_for(made.daemon.wait(), 10) == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.lab import refusing
-from kproxy.lab.namespaces import Namespace, create
+from kproxy.lab.namespaces import Namespace, create_namespace
 from kproxy.lab.processes import Process, spawn
 
 SHELL = "import subprocess, sys\nfor line in sys.stdin: print(subprocess.call(line, shell=True), flush=True)"
@@ -59,14 +59,14 @@ class Program:
 
 @pytest.fixture
 def program() -> Iterator[Program]:
-    with closing(create("refusal")) as namespace, closing(Program(namespace)) as program:
+    with closing(create_namespace("refusal")) as namespace, closing(Program(namespace)) as program:
         yield program
 
 
 @contextmanager
 def refused(*processes: int) -> Iterator[None]:
     with asyncio.Runner() as runner:
-        refusal = runner.run(refusing.refuse(processes, errno.ENOBUFS))
+        refusal = runner.run(refusing.inject_write_errors(processes, errno.ENOBUFS))
         try:
             yield
         finally:
@@ -106,7 +106,7 @@ def test_a_program_that_speaks_netlink_itself_is_refused_with_the_errno(
 
 
 def test_what_was_started_before_is_refused_too(tmp_path: Path) -> None:
-    with closing(create("refusal")) as namespace:
+    with closing(create_namespace("refusal")) as namespace:
         writes = "until [ -e go ]; do sleep 0.01; done; nft add table ip t; echo ended $?"
         process = spawn(["sh", "-c", f"cd {tmp_path}; ({writes}) & wait"], namespace, log=tmp_path / "log")
         with refused(process.pid):
@@ -128,4 +128,4 @@ def test_what_has_ended_is_refused_nothing() -> None:
 
 
 def test_this_machine_can_be_made_to_refuse() -> None:
-    assert refusing.unavailable() == ""
+    assert refusing.write_faults_unavailable() == ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.lab.namespaces import create
+from kproxy.lab.namespaces import create_namespace
 from kproxy.lab.processes import Process, spawn
 from kproxy.lab.sandbox import open_sandbox
 
@@ -49,7 +49,7 @@ async def started(process: Process) -> None:
 
 async def live_and_end(does: str, folder: Path, *, once_started: bool) -> float:
     """A subject in a room, from its start to the end of both; the seconds that the end took."""
-    with closing(create("room")) as namespace:
+    with closing(create_namespace("room")) as namespace:
         room = await open_sandbox(namespace, folder, {})
         process = spawn(room.command(["sh", "-c", f"echo up; {does}"]), namespace, log=folder / "log")
         if once_started:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.conformance.subject import load
+from kproxy.conformance.subject import load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.lab.processes import Xtables
-from kproxy.trace.sources import Known
+from kproxy.trace.sources import TraceInputs
 from tests.netns.foretelling import foretold, read_inside
 
 
@@ -19,18 +19,18 @@ from tests.netns.foretelling import foretold, read_inside
     ids=lambda value: getattr(value, "value", value),
 )
 def test_packets_meet_what_trace_says(mode: str, variant: Xtables) -> None:
-    found = foretold(load("kproxy"), mode, variant, read_inside)
+    found = foretold(load_subject("kproxy"), mode, variant, read_inside)
     assert not found.otherwise, "\n".join(found.otherwise[:8])
     assert found.asked > 40
 
 
 def test_rules_that_were_read_too_early_are_found_out() -> None:
     """The positive control: before the first Service there is nothing to translate."""
-    first: dict[str, Known] = {}
+    first: dict[str, TraceInputs] = {}
 
-    def empty(testbed: NetnsTestbed, node: str) -> Known:
+    def empty(testbed: NetnsTestbed, node: str) -> TraceInputs:
         known = first.setdefault(node, read_inside(testbed, node))
         return replace(known, node=replace(known.node, tables=(), virtuals={}))
 
-    found = foretold(load("kproxy"), "nftables", Xtables.NFT, empty)
+    found = foretold(load_subject("kproxy"), "nftables", Xtables.NFT, empty)
     assert len(found.otherwise) > 10

@@ -13,9 +13,9 @@ import pytest
 
 from kproxy.lab.namespaces import LabError
 from kproxy.trace import live
-from kproxy.trace.answer import Answer, answer
-from kproxy.trace.node import Node
-from kproxy.trace.state import Packet
+from kproxy.trace.answer import TraceResult, trace_packet
+from kproxy.trace.node import TracedNode
+from kproxy.trace.state import TracedPacket
 from tests.netns import foreign_rules, router
 from tests.netns.router import Met, Router
 
@@ -78,15 +78,15 @@ def accepted(
     pytest.fail(f"the tool took only {held} sets of rules")
 
 
-def read(routed: Router) -> Node:
+def read(routed: Router) -> TracedNode:
     with routed.node.entered():
-        return live.read((), ()).node
+        return live.read_live_node((), ()).node
 
 
-def compare(routed: Router, node: Node, rules: str, compared: Compared) -> None:
+def compare(routed: Router, node: TracedNode, rules: str, compared: Compared) -> None:
     for sender, destination, port, protocol in PACKETS:
         packet = asked(node, sender, destination, port, protocol)
-        found = answer(node, packet)
+        found = trace_packet(node, packet)
         if any(one.kind == "unknown" for one in found.decisions):
             continue
         met = routed.send(sender, destination, port, protocol)
@@ -97,14 +97,14 @@ def compare(routed: Router, node: Node, rules: str, compared: Compared) -> None:
             compared.otherwise.append(f"{packet}: trace says {told}, met {met}\n{rules}")
 
 
-def asked(node: Node, sender: str, destination: str, port: int, protocol: str) -> Packet:
+def asked(node: TracedNode, sender: str, destination: str, port: int, protocol: str) -> TracedPacket:
     to = ip_address(destination)
     source = ip_address(router.CLIENT) if sender == "client" else node.source_for(to)
     assert source is not None
-    return Packet(source, to, protocol, port, "to-client" if sender == "client" else "")
+    return TracedPacket(source, to, protocol, port, "to-client" if sender == "client" else "")
 
 
-def foretold(found: Answer, sender: str) -> Iterator[Met]:
+def foretold(found: TraceResult, sender: str) -> Iterator[Met]:
     """An empty source: whichever."""
     for one in found.decisions:
         if one.kind in {"rejected", "dropped"}:
@@ -161,6 +161,6 @@ def test_routes_refuse_what_trace_says_they_refuse() -> None:
         for sender, source in (("node", router.NODE_BEHIND), ("client", router.CLIENT)):
             for destination in (router.BLACKHOLE, router.UNREACHABLE, router.ELSEWHERE):
                 by = "" if sender == "node" else "to-client"
-                packet = Packet(ip_address(source), ip_address(destination), "udp", 80, by)
-                (told,) = answer(node, packet).decisions
+                packet = TracedPacket(ip_address(source), ip_address(destination), "udp", 80, by)
+                (told,) = trace_packet(node, packet).decisions
                 assert Met(told.kind) == fresh.send(sender, destination, 80, "udp")

@@ -9,7 +9,7 @@ import pytest
 
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.reports.results import Report, Result
-from kproxy.conformance.session import Session, conduct
+from kproxy.conformance.session import Session, run_session
 from kproxy.conformance.testbeds import netns
 from kproxy.lab.processes import Xtables
 from tests.mutants.judge import subject_of
@@ -32,7 +32,7 @@ def judged(mutant: str, place: Path) -> Report:
         environment={},
     )
     opener = netns.opener(session.subject, session.mode, Xtables.NFT)
-    return asyncio.run(conduct(session, opener, lambda _: None))
+    return asyncio.run(run_session(session, opener, lambda _: None))
 
 
 @pytest.mark.parametrize("mutant", ["none", "changes.zone-lost-at-start"])

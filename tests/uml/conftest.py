@@ -11,8 +11,8 @@ import pytest
 
 from kproxy.lab.kernels import uml
 from kproxy.lab.kernels.abilities import Ability
-from kproxy.lab.kernels.boot import Sinks, run
-from kproxy.lab.kernels.uml import Job, Time, UmlKernel
+from kproxy.lab.kernels.boot import Sinks, run_job
+from kproxy.lab.kernels.uml import Time, UmlJob, UmlKernel
 from kproxy.lab.namespaces import LabError
 from tests.leftovers import Leftovers
 
@@ -22,7 +22,7 @@ InGuest = Callable[..., tuple[int, str, str]]
 @pytest.fixture(scope="session")
 def kernel() -> UmlKernel:
     try:
-        return uml.find()
+        return uml.find_uml_kernel()
     except LabError as reason:
         pytest.fail(f"tests/uml needs a kernel: {reason}")
 
@@ -40,7 +40,7 @@ def in_guest(kernel: UmlKernel, tmp_path: Path) -> InGuest:
 
     def run_it(line: str, time: Time = Time.REAL, memory: int = 256) -> tuple[int, str, str]:
         out, error = bytearray(), bytearray()
-        job = Job(
+        job = UmlJob(
             kernel=kernel,
             argv=("/bin/sh", "-c", line),
             environment={**os.environ, "TMPDIR": uml.SCRATCH},
@@ -48,7 +48,7 @@ def in_guest(kernel: UmlKernel, tmp_path: Path) -> InGuest:
             memory=memory,
             time=time,
         )
-        status = run(job, Sinks(out.extend, error.extend))
+        status = run_job(job, Sinks(out.extend, error.extend))
         return status, out.decode(), error.decode()
 
     return run_it

@@ -16,13 +16,13 @@ from unittest import mock
 
 from kproxy.backends.ipvs import diff
 from kproxy.backends.ipvs.diff import (
-    Addresses,
-    Chains,
-    Members,
-    Order,
-    Orders,
+    ChangeAddresses,
+    ChangeMembers,
+    IpvsCommand,
     RemoveDestination,
     RemoveServer,
+    ReplaceChains,
+    SendCommands,
     SetDestination,
     SetServer,
     Step,
@@ -40,7 +40,7 @@ Arranged = Callable[[Iterable[Step]], Iterable[Step]]
 
 def _servers_first(steps: Iterable[Step]) -> list[Step]:
     """As kube-proxy does it: virtual servers with their addresses, then ipsets, then chains."""
-    ranks: tuple[type[Step], ...] = (Orders, Addresses, Members, Chains)
+    ranks: tuple[type[Step], ...] = (SendCommands, ChangeAddresses, ChangeMembers, ReplaceChains)
     return sorted(steps, key=lambda step: ranks.index(type(step)))
 
 
@@ -50,19 +50,19 @@ ORDERS: dict[str, Arranged] = {"ours": lambda steps: steps, "servers-first": _se
 def parts(step: Step) -> Iterator[Step]:
     """A step in parts that a client can tell apart; what is done alike to different Services stays together."""
     match step:
-        case Orders(orders):
+        case SendCommands(orders):
             for _, alike in groupby(sorted(orders, key=_kind), _kind):
-                yield Orders(tuple(alike))
-        case Members(family, removed, added):
+                yield SendCommands(tuple(alike))
+        case ChangeMembers(family, removed, added):
             for _, group in groupby(removed, lambda member: member.set):
-                yield Members(family, tuple(group), ())
+                yield ChangeMembers(family, tuple(group), ())
             for _, group in groupby(added, lambda member: member.set):
-                yield Members(family, (), tuple(group))
-        case Addresses() | Chains():
+                yield ChangeMembers(family, (), tuple(group))
+        case ChangeAddresses() | ReplaceChains():
             yield step
 
 
-def _kind(order: Order) -> int:
+def _kind(order: IpvsCommand) -> int:
     """What serves more comes before what serves less.
 
     A virtual server comes with its destinations: for the kernel these are several messages, one after the other, and

@@ -52,7 +52,7 @@ def test_a_kernel_that_dies_is_an_error_with_its_last_words(
 
 def test_every_ability_works_when_used(kernel: UmlKernel) -> None:
     """What the configuration promises, the kernel does."""
-    used = boot.probe(kernel)
+    used = boot.probe_kernel(kernel)
     assert used.keys() == set(Ability)
     assert {a.value: reason for a, reason in used.items() if reason and not kernel.findings[a]} == {}
 

@@ -278,7 +278,7 @@ def test_the_check_sees_a_wrong_import(module: str, line: str) -> None:
         ("kproxy.spec.oracle", "from kproxy.api import Service"),
         ("kproxy.spec.oracle", "from kproxy.spec.outcome import Failure"),
         ("kproxy.backends.iptables.kernel", "from kproxy.backends.iptables.rules import Chain"),
-        ("kproxy.backends.iptables.kernel", "from kproxy.host import run"),
+        ("kproxy.backends.iptables.kernel", "from kproxy.host import run_tool"),
         ("kproxy.conformance.testbeds.simulator", "from kproxy.plan import Plan"),
         ("kproxy.cli", "from kproxy import api"),
         ("kproxy.net", "import ipaddress"),

@@ -10,23 +10,23 @@ from typing import NamedTuple
 
 import pytest
 
-from kproxy.conformance.bind import FIRST_HEALTH_PORT, FIRST_NODE_PORT, Instance, instances
+from kproxy.conformance.bind import FIRST_HEALTH_PORT, FIRST_NODE_PORT, Instance, bind_cases
 from kproxy.conformance.case import (
+    AllowWrites,
     Case,
-    Hold,
+    ContinuousProbe,
+    DuringWatchFault,
     Lawful,
-    MendWrites,
+    Open,
     Probe,
     Profile,
     ReachedBackend,
-    Steady,
-    Unheard,
-    Use,
+    Send,
 )
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.regressions import REGRESSIONS, Shows
-from kproxy.conformance.run import rounds
-from kproxy.conformance.wording import describe
+from kproxy.conformance.regressions import REGRESSIONS, RegressionScope
+from kproxy.conformance.run import split_rounds
+from kproxy.conformance.wording import describe_step
 from kproxy.conformance.world import World
 from kproxy.spec.clauses import CLAUSES, TRANSITION_CLAUSES
 from kproxy.spec.oracle import expect
@@ -49,14 +49,14 @@ WITHOUT_CONTROL: dict[str, str] = {}
 PASSED_ON = frozenset({Failure.UNTOUCHED})
 """What a packet to another node's address meets at its sender's own node, which the endpoint's view of it shows."""
 
-INSTANCES = instances(CATALOGUE)
+INSTANCES = bind_cases(CATALOGUE)
 CASES = [pytest.param(case, id=case.id) for case in CATALOGUE]
 
 
 class Asked(NamedTuple):
     """A question of a case, the answer written by hand, and the oracle's."""
 
-    question: Probe | Hold | Steady
+    question: Probe | Open | ContinuousProbe
     written: frozenset[Outcome]
     worked_out: Expectation
 
@@ -66,7 +66,7 @@ def ask_the_oracle(instance: Instance) -> Iterator[Asked]:
     world = World(instance)
     for step in instance.case.steps:
         world.change(step)
-        if isinstance(step, Probe | Hold):
+        if isinstance(step, Probe | Open):
             asked = instance.question(step.sender, step.to)
             facts = world.facts(asked.judge)
             answer = expect(world.cluster(asked.judge), facts, asked.packet)
@@ -81,7 +81,7 @@ def ask_meanwhile(instance: Instance) -> Iterator[Asked]:
     """What a steady client may meet: what the oracle answers at any time from its first question on."""
     steps = instance.case.steps
     for begun, step in enumerate(steps):
-        if not isinstance(step, Steady):
+        if not isinstance(step, ContinuousProbe):
             continue
         world, outcomes, clauses = World(instance), set[Outcome](), set[ClauseId]()
         question = instance.question(step.sender, step.to)
@@ -102,7 +102,7 @@ def families_of(case: Case) -> list[Instance]:
 @pytest.mark.parametrize("instance", [pytest.param(i, id=i.name) for i in INSTANCES])
 def test_each_answer_written_by_hand_is_the_oracles(instance: Instance) -> None:
     different = [
-        f"{describe(asked.question)}: {_sorted(asked.written)} by hand, "
+        f"{describe_step(asked.question)}: {_sorted(asked.written)} by hand, "
         f"{_sorted(asked.worked_out.outcomes)} by {', '.join(asked.worked_out.clauses)}"
         for asked in ask_the_oracle(instance)
         if asked.written != asked.worked_out.outcomes
@@ -131,7 +131,10 @@ def test_a_case_names_the_clauses_that_the_oracle_answers_by_and_no_others(case:
 @pytest.mark.parametrize("case", CASES)
 def test_every_clause_a_case_or_a_step_names_exists(case: Case) -> None:
     steps = {
-        clause for step in case.steps if isinstance(step, Probe | Steady | Use) for clause in step.clauses
+        clause
+        for step in case.steps
+        if isinstance(step, Probe | ContinuousProbe | Send)
+        for clause in step.clauses
     }
     assert case.clauses <= set(CLAUSES)
     assert steps <= case.clauses
@@ -144,7 +147,7 @@ def test_every_clause_is_asked_about_or_listed_as_untested_with_the_reason() -> 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_failure_has_something_delivered_beside_it(case: Case) -> None:
-    delivers = any(_delivers(step.expect) for step in case.steps if isinstance(step, Probe | Hold))
+    delivers = any(_delivers(step.expect) for step in case.steps if isinstance(step, Probe | Open))
     assert delivers != (case.id in WITHOUT_CONTROL)
 
 
@@ -154,24 +157,26 @@ def _delivers(lawful: Lawful) -> bool:
 
 @pytest.mark.parametrize("case", CASES)
 def test_cases_have_few_rounds(case: Case) -> None:
-    assert len(list(rounds(case.steps))) <= MOST_ROUNDS
+    assert len(list(split_rounds(case.steps))) <= MOST_ROUNDS
 
 
 def test_nothing_else_changes_when_a_proxy_can_write_again() -> None:
     """Else that would make a proxy write which does not try again by itself; all cases of a profile share its rounds."""
-    mended = {case.profile for case in CATALOGUE if any(isinstance(s, MendWrites) for s in case.steps)}
+    mended = {case.profile for case in CATALOGUE if any(isinstance(s, AllowWrites) for s in case.steps)}
     together: dict[tuple[Profile, int], set[type]] = {}
     for case in CATALOGUE:
-        for number, one in enumerate(rounds(case.steps) if case.profile in mended else ()):
+        for number, one in enumerate(split_rounds(case.steps) if case.profile in mended else ()):
             together.setdefault((case.profile, number), set()).update(map(type, one.mutations))
     assert mended
-    assert [kinds for kinds in together.values() if MendWrites in kinds and kinds != {MendWrites}] == []
+    assert [kinds for kinds in together.values() if AllowWrites in kinds and kinds != {AllowWrites}] == []
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_nobody_learns_of_ends_its_round(case: Case) -> None:
-    for one in rounds(case.steps):
-        unheard = [number for number, step in enumerate(one.mutations, 1) if isinstance(step, Unheard)]
+    for one in split_rounds(case.steps):
+        unheard = [
+            number for number, step in enumerate(one.mutations, 1) if isinstance(step, DuringWatchFault)
+        ]
         assert unheard in ([], [len(one.mutations)])
 
 
@@ -179,11 +184,11 @@ def test_what_nobody_learns_of_ends_its_round(case: Case) -> None:
 def test_every_held_flow_is_opened_before_it_is_used(case: Case) -> None:
     opened: set[str] = set()
     for step in case.steps:
-        if isinstance(step, Hold):
+        if isinstance(step, Open):
             assert step.flow not in opened
             assert not step.port_of or step.port_of in opened
             opened.add(step.flow)
-        if isinstance(step, Use):
+        if isinstance(step, Send):
             assert step.flow in opened
 
 
@@ -199,7 +204,7 @@ def test_what_a_case_is_about_is_a_sentence() -> None:
 
 def test_regressions_are_known_ones_that_namespaces_can_show() -> None:
     named = {regression for case in CATALOGUE for regression in case.regressions}
-    assert {name for name in named if REGRESSIONS[name].shows is Shows.ELSEWHERE} == set()
+    assert {name for name in named if REGRESSIONS[name].shows is RegressionScope.ELSEWHERE} == set()
 
 
 def test_profiles_of_one_name_are_one_profile() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from docs import coverage, regressions
-from docs.coverage import Standing
+from docs.coverage import CoverageStatus
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.command import CannotRun, holding
-from kproxy.conformance.regressions import REGRESSIONS, Shows
+from kproxy.conformance.command import ConformanceRunError, regression_ids
+from kproxy.conformance.regressions import REGRESSIONS, RegressionScope
 from kproxy.spec.clauses import CLAUSES
 
 ROOT = Path(__file__).parents[2]
@@ -54,26 +54,28 @@ def test_a_case_that_is_said_to_show_a_behaviour_rests_on_a_clause_of_it() -> No
 
 
 def test_what_no_case_shows_has_a_reason_and_tests_that_are_named_exist() -> None:
-    others = [b for b in BEHAVIOURS.values() if b.standing is not Standing.HELD]
+    others = [b for b in BEHAVIOURS.values() if b.standing is not CoverageStatus.HELD]
     assert [b.id for b in others if not b.why] == []
-    named = {b.id: b.why for b in others if b.standing is Standing.TESTS}
+    named = {b.id: b.why for b in others if b.standing is CoverageStatus.TESTS}
     assert [id for id, path in named.items() if not (ROOT / path).is_file()] == []
 
 
 def test_at_least_95_percent_of_what_packets_can_show_has_a_clause_and_a_case() -> None:
     shown = [b for b in BEHAVIOURS.values() if b.group in PACKETS]
-    can = [b for b in shown if b.standing in {Standing.HELD, Standing.OPEN}]
-    held = [b for b in can if b.standing is Standing.HELD]
+    can = [b for b in shown if b.standing in {CoverageStatus.HELD, CoverageStatus.OPEN}]
+    held = [b for b in can if b.standing is CoverageStatus.HELD]
     assert len(held) >= 0.95 * len(can)
 
 
 def test_what_packets_show_is_held_but_for_what_is_named_here() -> None:
-    open_ones = {b.id for b in BEHAVIOURS.values() if b.group in PACKETS and b.standing is not Standing.HELD}
+    open_ones = {
+        b.id for b in BEHAVIOURS.values() if b.group in PACKETS and b.standing is not CoverageStatus.HELD
+    }
     assert open_ones == set(NOT_HELD.split())
 
 
 def test_the_map_for_programs_is_the_map_for_people() -> None:
-    told = json.loads(coverage.document())["behaviours"]
+    told = json.loads(coverage.coverage_json())["behaviours"]
     assert list(told) == list(BEHAVIOURS)
     assert told["cip.udp.dnat"]["clauses"] == ["protocol.udp.served"]
     assert told["ct.udp.last-endpoint"]["cases"] == ["conntrack.udp-is-refused-when-nobody-is-left"]
@@ -83,13 +85,13 @@ def test_the_map_for_programs_is_the_map_for_people() -> None:
 
 
 def test_every_report_that_namespaces_can_show_is_held_but_for_what_is_named_here() -> None:
-    can = {r.id for r in REGRESSIONS.values() if r.shows is not Shows.ELSEWHERE}
+    can = {r.id for r in REGRESSIONS.values() if r.shows is not RegressionScope.ELSEWHERE}
     held = {id for case in CATALOGUE for id in case.regressions}
     assert can - held == set(REPORTS_NOT_HELD.split())
 
 
 def test_every_report_is_either_held_or_has_a_reason() -> None:
-    both_or_neither = [r.id for r in REGRESSIONS.values() if bool(regressions.holders(r)) == bool(r.reason)]
+    both_or_neither = [r.id for r in REGRESSIONS.values() if bool(regressions.cases_for(r)) == bool(r.reason)]
     assert both_or_neither == []
 
 
@@ -97,14 +99,14 @@ def test_every_report_is_either_held_or_has_a_reason() -> None:
     "name", ["139628", "#139628", "R003", "kubernetes#139628", "kubernetes/kubernetes#139628"]
 )
 def test_a_report_is_found_by_its_number_with_and_without_repository(name: str) -> None:
-    assert holding([name]) == {"R003"}
+    assert regression_ids([name]) == {"R003"}
 
 
 def test_a_report_is_found_by_its_cve() -> None:
-    assert holding(["CVE-2020-8558"]) == {"R063"}
+    assert regression_ids(["CVE-2020-8558"]) == {"R063"}
 
 
 @pytest.mark.parametrize(("name", "says"), [("4711", "no report"), ("R036", "whole cluster")])
 def test_a_report_that_is_unknown_or_not_held_is_said_to_be(name: str, says: str) -> None:
-    with pytest.raises(CannotRun, match=says):
-        holding([name])
+    with pytest.raises(ConformanceRunError, match=says):
+        regression_ids([name])

@@ -9,7 +9,7 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-from kproxy.server.load import load
+from kproxy.server.load import load_configuration
 from tests.deploy import DEPLOY, OVERLAYS, Document, Objects, base, documents, merged, rendered
 
 VERSIONS = ("1.33", "1.36")
@@ -36,7 +36,7 @@ def test_a_field_that_kubernetes_does_not_know_is_seen() -> None:
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
 def test_an_overlay_is_named_for_its_mode_and_its_configuration_is_valid(overlay: Path) -> None:
     data = rendered(overlay)["ConfigMap", "kproxy"]["data"]
-    loaded = load(data["config.conf"])
+    loaded = load_configuration(data["config.conf"])
     assert loaded.config.mode == overlay.name
     assert yaml.safe_load(data["kubeconfig.conf"])["users"][0]["user"] == {
         "tokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token"

@@ -12,7 +12,7 @@ from kproxy.descriptors import Purpose
 EXHAUSTED = """
 import os, resource
 from kproxy import descriptors, host
-from kproxy.addresses import addresses
+from kproxy.addresses import list_addresses
 from kproxy.net import Family
 
 def attempt(name, body):
@@ -22,9 +22,9 @@ def attempt(name, body):
         print(name, error)
 
 def attempts():
-    attempt("command", lambda: host.run(("true",)))
+    attempt("command", lambda: host.run_tool(("true",)))
     attempt("lines", lambda: list(host.run_lines(("true",))))
-    attempt("netlink", lambda: addresses(Family.IPV4, "kube-ipvs0"))
+    attempt("netlink", lambda: list_addresses(Family.IPV4, "kube-ipvs0"))
     attempt("file", lambda: host.read_file("/proc/self/stat"))
 
 attempts()
@@ -34,7 +34,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
 attempts()
 print({purpose.value: number for purpose, number in descriptors.shortages.items()})
 descriptors.raise_limit()
-assert descriptors.limit() == min(hard, descriptors.MOST)
+assert descriptors.descriptor_limit() == min(hard, descriptors.MAX_DESCRIPTORS)
 print("raised")
 attempts()
 """
@@ -55,14 +55,14 @@ def test_a_process_without_descriptors_reports_and_counts_it_and_goes_on() -> No
 
 
 def test_what_a_cluster_can_ask_for_without_end_leaves_the_last_descriptors_to_the_rest() -> None:
-    most = descriptors.limit()
-    assert not descriptors.is_kept(0, Purpose.LISTENER)
-    assert descriptors.is_kept(most - 1, Purpose.LISTENER)
-    assert descriptors.is_kept(most - 1, Purpose.CONNECTION)
-    assert not descriptors.is_kept(most - 1, Purpose.NETLINK)
+    most = descriptors.descriptor_limit()
+    assert not descriptors.is_reserved(0, Purpose.LISTENER)
+    assert descriptors.is_reserved(most - 1, Purpose.LISTENER)
+    assert descriptors.is_reserved(most - 1, Purpose.CONNECTION)
+    assert not descriptors.is_reserved(most - 1, Purpose.NETLINK)
 
 
 def test_half_of_few_descriptors_is_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 100))
-    assert not descriptors.is_kept(49, Purpose.LISTENER)
-    assert descriptors.is_kept(50, Purpose.LISTENER)
+    assert not descriptors.is_reserved(49, Purpose.LISTENER)
+    assert descriptors.is_reserved(50, Purpose.LISTENER)

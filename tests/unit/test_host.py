@@ -14,12 +14,12 @@ def python(code: str) -> tuple[str, ...]:
 
 
 def test_a_command_reads_what_it_is_given_and_its_output_comes_back() -> None:
-    assert host.run(python("print(input() + input())"), [b"a\n", b"b\n"]) == "ab\n"
+    assert host.run_tool(python("print(input() + input())"), [b"a\n", b"b\n"]) == "ab\n"
 
 
 def test_the_environment_is_added_to_our_own() -> None:
     code = "import os; print(os.environ['EXTRA'], 'PATH' in os.environ)"
-    assert host.run(python(code), environment={"EXTRA": "1"}) == "1 True\n"
+    assert host.run_tool(python(code), environment={"EXTRA": "1"}) == "1 True\n"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_the_environment_is_added_to_our_own() -> None:
 )
 def test_the_words_of_the_tools_have_reasons(text: str, reason: Reason) -> None:
     with pytest.raises(HostError) as caught:
-        host.run(python(f"import sys; sys.exit({text!r})"))
+        host.run_tool(python(f"import sys; sys.exit({text!r})"))
     assert caught.value.reason is reason
     assert text in str(caught.value)
     assert sys.executable in str(caught.value), "the command line is part of the message"
@@ -49,13 +49,13 @@ def test_the_words_of_the_tools_have_reasons(text: str, reason: Reason) -> None:
 
 def test_a_command_that_is_not_there_is_unsupported() -> None:
     with pytest.raises(HostError, match="kproxy-no-such-command") as caught:
-        host.run(("kproxy-no-such-command",))
+        host.run_tool(("kproxy-no-such-command",))
     assert caught.value.reason is Reason.UNSUPPORTED
 
 
 def test_a_command_that_does_not_end_is_ended() -> None:
     with pytest.raises(HostError) as caught:
-        host.run(python("import time; time.sleep(30)"), timeout=0.2)
+        host.run_tool(python("import time; time.sleep(30)"), timeout=0.2)
     assert caught.value.reason is Reason.TIMEOUT
 
 
@@ -65,7 +65,7 @@ def test_a_command_that_stops_reading_tells_why() -> None:
             yield b"x" * 65536
 
     with pytest.raises(HostError, match="enough"):
-        host.run(python("import sys; sys.exit('enough')"), endless())
+        host.run_tool(python("import sys; sys.exit('enough')"), endless())
 
 
 def test_a_failure_while_making_the_input_ends_the_command_and_comes_through() -> None:
@@ -74,7 +74,7 @@ def test_a_failure_while_making_the_input_ends_the_command_and_comes_through() -
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        host.run(python("import sys; sys.stdin.read()"), broken())
+        host.run_tool(python("import sys; sys.stdin.read()"), broken())
 
 
 def test_a_sysctl_that_is_not_there_is_missing() -> None:
@@ -87,15 +87,15 @@ def test_a_sysctl_that_is_not_there_is_missing() -> None:
 UNPRIVILEGED_BATCH = """
 import os, socket
 from kproxy import host
-from kproxy.conntrack import delete
-from kproxy.netlink import Flag, netfilter_header
+from kproxy.conntrack import delete_flows
+from kproxy.netlink import NetlinkFlag, netfilter_header
 if os.geteuid() == 0:
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)
     os.setresuid(65534, 65534, 65534)
 with host.Netlink(host.NETLINK_NETFILTER) as netlink:
     try:
-        netlink.send_all([(7 << 8, Flag.CREATE, netfilter_header(0))] * 3)
+        netlink.send_all([(7 << 8, NetlinkFlag.CREATE, netfilter_header(0))] * 3)
     except host.HostError as error:
         print(error)
 """
@@ -103,6 +103,6 @@ with host.Netlink(host.NETLINK_NETFILTER) as netlink:
 
 def test_a_batch_that_the_kernel_refuses_as_a_whole_is_an_error_at_once() -> None:
     """nfnetlink answers a batch of a process without CAP_NET_ADMIN once (net/netfilter/nfnetlink.c: nfnetlink_rcv)."""
-    printed = host.run(python(UNPRIVILEGED_BATCH), timeout=20.0)
+    printed = host.run_tool(python(UNPRIVILEGED_BATCH), timeout=20.0)
     assert "Operation not permitted" in printed
     assert "CAP_NET_ADMIN" in printed

@@ -27,16 +27,16 @@ from kproxy.backends.ipvs import program as ipvs
 from kproxy.backends.nftables import base as nftables_base
 from kproxy.backends.nftables import diff as nftables_diff
 from kproxy.backends.nftables import program as nftables
-from kproxy.backends.nftables.commands import lines
+from kproxy.backends.nftables.commands import format_command
 from kproxy.backends.nftables.render import Renderer
 from kproxy.net import Family, parse_address, parse_network
-from kproxy.plan import Plan, plan
-from kproxy.plan.growing import Growing
+from kproxy.plan import Plan, make_plan
+from kproxy.plan.growing import IncrementalResult
 from kproxy.server.config import Configuration
-from kproxy.server.events import Changed, Decoder
-from kproxy.server.settings import settings_for
-from kproxy.server.store import Kind, Removed, Store
-from kproxy.server.triggers import Triggers
+from kproxy.server.events import WatchDecoder, WatchedChange
+from kproxy.server.settings import plan_settings
+from kproxy.server.store import ClusterStore, Kind, Removed
+from kproxy.server.triggers import TriggerTimes
 from kproxy.state import normalise
 from tests.hostile import NODE, Document, documents, encoded, good_service, nodes, service_cidrs, services
 
@@ -56,16 +56,16 @@ WORLDS = st.lists(documents(), max_size=4)
 def read(kind: str, raw: bytes) -> Any:  # noqa: ANN401 - an object or a reason
     """One object as it comes by a watch."""
     line = b'{"type":"ADDED","object":' + raw + b"}"
-    (event,) = Decoder(KINDS[kind]).events(line)
-    assert isinstance(event, Changed)
+    (event,) = WatchDecoder(KINDS[kind]).events(line)
+    assert isinstance(event, WatchedChange)
     return event.change
 
 
 def world(hostile: list[Document]) -> Cluster:
     """What a daemon knows that was told of these objects, and of the good Service."""
-    store = Store(lambda: 0.0)
+    store = ClusterStore(lambda: 0.0)
     for family in Family:
-        store.subscribe(Triggers(family))
+        store.subscribe(TriggerTimes(family))
     for document in (*hostile, *good_service()):
         kind = document["kind"]
         store.apply(KINDS[kind], [read(kind, encoded(document))])
@@ -76,7 +76,7 @@ GOOD = world([])
 
 
 def planned(cluster: Cluster, family: Family, mode: str = "iptables", detect: str = "NodeCIDR") -> Plan:
-    made = settings_for(
+    made = plan_settings(
         Configuration(mode=mode, detect_local_mode=detect, node_port_addresses=("0.0.0.0/0", "::/0")),
         family,
         NODE,
@@ -84,25 +84,27 @@ def planned(cluster: Cluster, family: Family, mode: str = "iptables", detect: st
         (),
         tuple(cluster.service_cidrs.values()),
     )
-    return plan(normalise(cluster, family), made)
+    return make_plan(normalise(cluster, family), made)
 
 
 def iptables_lines(desired: Plan) -> list[str]:
     options = Options(counters=frozenset(PacketCounter))
-    return str(Rewrite({}, Growing((iptables.program(desired, options),)), 1 << 30)).splitlines()
+    return str(
+        Rewrite({}, IncrementalResult((iptables.desired_state(desired, options),)), 1 << 30)
+    ).splitlines()
 
 
 def nftables_lines(desired: Plan) -> list[str]:
-    made = nftables.program(desired, nftables_base.Options())
+    made = nftables.desired_state(desired, nftables_base.Options())
     renderer = Renderer(desired.family)
-    return [line for command in nftables_diff.Rewrite(made) for line in lines(command, renderer)]
+    return [line for command in nftables_diff.Rewrite(made) for line in format_command(command, renderer)]
 
 
 def ipvs_lines(desired: Plan) -> list[str]:
-    made = ipvs.program(desired, ipvs_compile.Context(frozenset(), ()), ipvs_chains.Options())
-    picture = ipvs_diff.Picture()
-    todo = str(ipvs_diff.transaction(picture, ipvs_diff.whole(picture, made), desired.family))
-    tables = ipvs_chains.ruleset(made.chain_context).chains
+    made = ipvs.desired_state(desired, ipvs_compile.Context(frozenset(), ()), ipvs_chains.Options())
+    picture = ipvs_diff.KernelState()
+    todo = str(ipvs_diff.transaction(picture, ipvs_diff.full_transaction(picture, made), desired.family))
+    tables = ipvs_chains.build_ruleset(made.chain_context).chains
     rules = [str(rule) for chains in tables.values() for rules in chains.values() for rule in rules]
     return sorted(filter(None, todo.splitlines())) + rules
 
@@ -203,7 +205,7 @@ def test_an_object_is_read_or_refused_by_name(hostile: list[Document]) -> None:
         given_of_kind = [document for document in hostile if document["kind"] == kind]
         raws = [encoded(document) for document in given_of_kind]
         body = b'{"metadata":{"resourceVersion":"7"},"items":[' + b",".join(raws) + b"]}"
-        listed = Decoder(of_kind).listed(body)
+        listed = WatchDecoder(of_kind).listed(body)
         assert len(listed.objects) + len(listed.rejected) == len(raws)
         assert listed.version == "7"
         assert {bad.kind for bad in listed.rejected} <= {kind}
@@ -296,19 +298,19 @@ def test_what_has_no_name_takes_the_place_of_nobody_whose_name_looks_like_it(nam
     (good, *_) = good_service()
     good["metadata"]["name"] = name
     bad = encoded({"kind": "Service", "metadata": {"namespace": good["metadata"]["namespace"], "name": like}})
-    decoder, store = Decoder(api.Service), Store(lambda: 0.0)
+    decoder, store = WatchDecoder(api.Service), ClusterStore(lambda: 0.0)
     listed = decoder.listed(b'{"metadata":{},"items":[' + encoded(good) + b"," + bad + b"]}")
     store.replace(api.Service, listed.objects, listed.rejected)
     assert len(listed.rejected) == 1
     for kind in (b"ADDED", b"DELETED"):
         (event,) = decoder.events(b'{"type":"' + kind + b'","object":' + bad + b"}")
-        assert isinstance(event, Changed)
+        assert isinstance(event, WatchedChange)
         store.apply(api.Service, [event.change])
     assert list(store.cluster().services) == [(good["metadata"]["namespace"], name)]
 
 
 def test_an_object_that_was_refused_can_be_removed() -> None:
     raw = encoded({"kind": "Service", "metadata": {"namespace": "n", "name": 'a"b'}})
-    (event,) = Decoder(api.Service).events(b'{"type":"DELETED","object":' + raw + b"}")
-    assert isinstance(event, Changed)
+    (event,) = WatchDecoder(api.Service).events(b'{"type":"DELETED","object":' + raw + b"}")
+    assert isinstance(event, WatchedChange)
     assert event.change == Removed(("n", 'a"b'))

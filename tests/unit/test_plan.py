@@ -16,21 +16,21 @@ from kproxy.plan import (
     DetectByCIDR,
     Exposure,
     Frontend,
-    Masquerade,
+    MasqueradePolicy,
     NodePorts,
     OnEmpty,
     Plan,
+    PlanSettings,
     Pool,
-    Scope,
-    Settings,
-    plan,
+    PoolScope,
+    make_plan,
 )
 from kproxy.state import Snapshot, normalise
 from tests.objects import cluster, endpoint, service, slice_of
 from tests.strategies import NODES, ZONES, clusters, histories
 
 V4, V6 = Family.IPV4, Family.IPV6
-HERE = Settings(family=V4, node="node-1", zone="east", detector=DetectByCIDR(ip_network("10.0.0.0/16")))
+HERE = PlanSettings(family=V4, node="node-1", zone="east", detector=DetectByCIDR(ip_network("10.0.0.0/16")))
 VIP = api.LoadBalancerIngress(ip="203.0.113.9")
 NODE_PORT = api.ServicePort("http", port=80, node_port=30080)
 EXTERNAL = (Exposure.LOAD_BALANCER, Exposure.EXTERNAL_IP, Exposure.NODE_PORT)
@@ -50,19 +50,19 @@ def exposed(
     )
 
 
-def planned(*objects: api.Service | api.EndpointSlice, settings: Settings = HERE) -> Plan:
-    return plan(normalise(cluster(*objects), settings.family), settings)
+def planned(*objects: api.Service | api.EndpointSlice, settings: PlanSettings = HERE) -> Plan:
+    return make_plan(normalise(cluster(*objects), settings.family), settings)
 
 
 def frontends(
-    item: api.Service, *endpoints: api.Endpoint, settings: Settings = HERE
+    item: api.Service, *endpoints: api.Endpoint, settings: PlanSettings = HERE
 ) -> dict[Exposure, Frontend]:
     """The frontends of one Service with one port and at most one address of each kind."""
     (one,) = planned(item, slice_of(*endpoints), settings=settings).services
     return {frontend.exposure: frontend for frontend in one.frontends}
 
 
-def cluster_ip(item: api.Service, *endpoints: api.Endpoint, settings: Settings = HERE) -> Frontend:
+def cluster_ip(item: api.Service, *endpoints: api.Endpoint, settings: PlanSettings = HERE) -> Frontend:
     return frontends(item, *endpoints, settings=settings)[Exposure.CLUSTER_IP]
 
 
@@ -114,15 +114,15 @@ def test_affinity_is_the_services() -> None:
 @pytest.mark.parametrize(
     ("settings", "masquerade"),
     [
-        (HERE, Masquerade.OFF_CLUSTER),
-        (replace(HERE, detector=None), Masquerade.NEVER),
-        (replace(HERE, masquerade_all=True), Masquerade.ALWAYS),
-        (replace(HERE, masquerade_all=True, detector=None), Masquerade.ALWAYS),
+        (HERE, MasqueradePolicy.OFF_CLUSTER),
+        (replace(HERE, detector=None), MasqueradePolicy.NEVER),
+        (replace(HERE, masquerade_all=True), MasqueradePolicy.ALWAYS),
+        (replace(HERE, masquerade_all=True, detector=None), MasqueradePolicy.ALWAYS),
     ],
 )
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])
 def test_cluster_ip_masquerade_follows_detector_and_masquerade_all_whatever_the_policy(
-    settings: Settings, masquerade: Masquerade, policy: str
+    settings: PlanSettings, masquerade: MasqueradePolicy, policy: str
 ) -> None:
     found = cluster_ip(service(internal_traffic_policy=policy), OWN, settings=settings)
     assert found.masquerade is masquerade
@@ -131,11 +131,11 @@ def test_cluster_ip_masquerade_follows_detector_and_masquerade_all_whatever_the_
 @pytest.mark.parametrize("exposure", EXTERNAL)
 @pytest.mark.parametrize("settings", [HERE, replace(HERE, detector=None), replace(HERE, masquerade_all=True)])
 def test_external_traffic_is_masqueraded_by_cluster_and_never_by_local(
-    exposure: Exposure, settings: Settings
+    exposure: Exposure, settings: PlanSettings
 ) -> None:
     by_cluster = frontends(exposed(), OWN, settings=settings)[exposure]
     by_local = frontends(exposed(external="Local"), OWN, settings=settings)[exposure]
-    assert (by_cluster.masquerade, by_local.masquerade) == (Masquerade.ALWAYS, Masquerade.NEVER)
+    assert (by_cluster.masquerade, by_local.masquerade) == (MasqueradePolicy.ALWAYS, MasqueradePolicy.NEVER)
 
 
 # ---------------------------------------------------------------- policies
@@ -286,8 +286,8 @@ def test_a_note_about_hints_goes_with_its_reason() -> None:
     unhinted = planned(*objects)
     assert len(unhinted.notes) == 1
     hinted = cluster(service(), slice_of(near("10.0.0.1", ["east"]), near("10.0.0.2", ["west"])))
-    assert plan(normalise(hinted, V4), HERE, unhinted).notes == ()
-    assert plan(normalise(Cluster(), V4), HERE, unhinted).notes == ()
+    assert make_plan(normalise(hinted, V4), HERE, unhinted).notes == ()
+    assert make_plan(normalise(Cluster(), V4), HERE, unhinted).notes == ()
 
 
 def test_terminating_endpoints_are_used_whatever_their_hints() -> None:
@@ -401,8 +401,8 @@ def test_what_a_service_gives_up_goes_to_the_next() -> None:
     first, second = (
         service(n, [f"10.96.0.{i}"], external_ips=["203.0.113.1"]) for i, n in enumerate("ab", 1)
     )
-    both = plan(normalise(cluster(first, second), V4), HERE)
-    alone = plan(normalise(cluster(second), V4), HERE, both)
+    both = make_plan(normalise(cluster(first, second), V4), HERE)
+    alone = make_plan(normalise(cluster(second), V4), HERE, both)
     assert [len(one.frontends) for one in both.services] == [2, 1]
     assert [len(one.frontends) for one in alone.services] == [2]
 
@@ -414,8 +414,8 @@ def test_an_address_nobody_wants_any_more_is_forgotten() -> None:
     made = None
     for objects in ((first, second), (first,), (), (second,)):
         snapshot = normalise(cluster(*objects), V4)
-        made = plan(snapshot, HERE, made)
-        assert made == plan(snapshot, HERE)
+        made = make_plan(snapshot, HERE, made)
+        assert made == make_plan(snapshot, HERE)
 
 
 def test_other_ports_and_protocols_of_a_shared_address_are_no_conflict() -> None:
@@ -431,10 +431,10 @@ def test_other_ports_and_protocols_of_a_shared_address_are_no_conflict() -> None
 # ---------------------------------------------------------------- properties
 
 
-def settings_in(family: Family) -> st.SearchStrategy[Settings]:
+def settings_in(family: Family) -> st.SearchStrategy[PlanSettings]:
     detector = DetectByCIDR(ip_network("10.0.0.0/16" if family is V4 else "fd00::/64"))
     return st.builds(
-        Settings,
+        PlanSettings,
         family=st.just(family),
         node=st.sampled_from((*NODES, "")),
         zone=st.sampled_from((*ZONES, "")),
@@ -452,19 +452,21 @@ anywhere = st.sampled_from(Family).flatmap(settings_in)
 
 
 @given(clusters(), anywhere)
-def test_the_order_of_objects_does_not_matter(item: Cluster, settings: Settings) -> None:
+def test_the_order_of_objects_does_not_matter(item: Cluster, settings: PlanSettings) -> None:
     backwards = Cluster(
         services=dict(reversed(list(item.services.items()))), slices=dict(reversed(list(item.slices.items())))
     )
-    made = plan(normalise(item, settings.family), settings)
-    assert made == plan(normalise(backwards, settings.family), settings)
+    made = make_plan(normalise(item, settings.family), settings)
+    assert made == make_plan(normalise(backwards, settings.family), settings)
 
 
 @given(clusters(), anywhere)
-def test_pools_hold_only_usable_endpoints_of_their_service_port(item: Cluster, settings: Settings) -> None:
+def test_pools_hold_only_usable_endpoints_of_their_service_port(
+    item: Cluster, settings: PlanSettings
+) -> None:
     snapshot = normalise(item, settings.family)
     known = {(p.name, p.protocol): p.endpoints for s in snapshot.services.values() for p in s.ports}
-    for one in plan(snapshot, settings).services:
+    for one in make_plan(snapshot, settings).services:
         usable = {
             (e.address, e.port, e.node == settings.node)
             for e in known[one.name, one.protocol]
@@ -474,27 +476,27 @@ def test_pools_hold_only_usable_endpoints_of_their_service_port(item: Cluster, s
             chosen = [(e.address, e.port, e.local) for e in pool.endpoints]
             assert set(chosen) <= usable
             assert len(set(chosen)) == len(chosen)
-            assert bool(chosen) or pool.scope is Scope.LOCAL or not usable
-            assert pool.scope is Scope.CLUSTER or all(local for _, _, local in chosen)
+            assert bool(chosen) or pool.scope is PoolScope.LOCAL or not usable
+            assert pool.scope is PoolScope.CLUSTER or all(local for _, _, local in chosen)
 
 
 @given(clusters(), anywhere)
-def test_a_frontend_is_unique_of_its_family_and_consistent(item: Cluster, settings: Settings) -> None:
-    made = plan(normalise(item, settings.family), settings)
+def test_a_frontend_is_unique_of_its_family_and_consistent(item: Cluster, settings: PlanSettings) -> None:
+    made = make_plan(normalise(item, settings.family), settings)
     every = [(one.protocol, f) for one in made.services for f in one.frontends]
     assert len({(protocol, f.address, f.port) for protocol, f in every}) == len(every)
     for _, found in every:
         assert (found.address is None) == (found.exposure is Exposure.NODE_PORT)
         assert found.address is None or family_of(found.address) is settings.family
         assert (found.shortcut is None) == (
-            found.exposure is Exposure.CLUSTER_IP or found.pool.scope is Scope.CLUSTER
+            found.exposure is Exposure.CLUSTER_IP or found.pool.scope is PoolScope.CLUSTER
         )
         assert found.sources is None or found.exposure is Exposure.LOAD_BALANCER
 
 
 @given(clusters(), anywhere, st.sampled_from(("10.0.0", "nonsense", "")))
 def test_a_bad_object_changes_no_other_services_plan(
-    item: Cluster, settings: Settings, nonsense: str
+    item: Cluster, settings: PlanSettings, nonsense: str
 ) -> None:
     bad = service(
         "bad",
@@ -511,7 +513,7 @@ def test_a_bad_object_changes_no_other_services_plan(
     worse = Cluster(
         services={("a", "bad"): bad, **item.services}, slices={("a", "bad-1"): broken, **item.slices}
     )
-    before, after = (plan(normalise(one, settings.family), settings) for one in (item, worse))
+    before, after = (make_plan(normalise(one, settings.family), settings) for one in (item, worse))
     assert after.services == before.services
 
 
@@ -526,8 +528,8 @@ def test_any_history_ends_like_a_fresh_start_and_what_is_equal_stays_the_same_ob
     for item in history:
         settings = data.draw(st.one_of(st.just(settings), settings_in(family)))
         before, snapshot = made, normalise(item, family, snapshot)
-        made = plan(snapshot, settings, before)
-        assert made == plan(normalise(item, family), settings)
+        made = make_plan(snapshot, settings, before)
+        assert made == make_plan(normalise(item, family), settings)
         if before is not None:
             old = {(one.name, one.protocol): one for one in before.services}
             equal = [one for one in made.services if one == old.get((one.name, one.protocol))]
@@ -541,9 +543,9 @@ def test_a_change_of_one_slice_makes_new_objects_for_its_service_only() -> None:
         *[service(name, [f"10.96.0.{i}"]) for i, name in enumerate(names, 1)],
         *[slice_of(OWN, service=name, name=name) for name in names],
     )
-    first = plan(normalise(item, V4), HERE)
+    first = make_plan(normalise(item, V4), HERE)
     changed = replace(item, slices={**item.slices, ("test", "b"): slice_of(OTHER, service="b", name="b")})
-    second = plan(normalise(changed, V4, normalise(item, V4)), HERE, first)
+    second = make_plan(normalise(changed, V4, normalise(item, V4)), HERE, first)
     assert [new is old for new, old in zip(second.services, first.services, strict=True)] == [
         True,
         False,
@@ -553,4 +555,4 @@ def test_a_change_of_one_slice_makes_new_objects_for_its_service_only() -> None:
 
 def test_settings_of_another_family_are_refused() -> None:
     with pytest.raises(ValueError, match="IPv6"):
-        plan(normalise(Cluster(), V4), replace(HERE, family=V6))
+        make_plan(normalise(Cluster(), V4), replace(HERE, family=V6))

@@ -6,7 +6,7 @@ import pytest
 
 from kproxy import api
 from kproxy.net import Family
-from kproxy.plan import HealthCheck, Plan, Settings, plan
+from kproxy.plan import HealthCheck, Plan, PlanSettings, make_plan
 from kproxy.state import normalise
 from tests.objects import cluster, endpoint, service, slice_of
 
@@ -19,7 +19,7 @@ LOCAL: dict[str, Any] = {
 
 
 def planned(*objects: api.Service | api.EndpointSlice, family: Family = Family.IPV4) -> Plan:
-    return plan(normalise(cluster(*objects), family), Settings(family=family, node=NODE))
+    return make_plan(normalise(cluster(*objects), family), PlanSettings(family=family, node=NODE))
 
 
 def count(*endpoints: api.Endpoint) -> int:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kproxy import api
 from kproxy.api import Cluster
 from kproxy.net import Family, Protocol
-from kproxy.state import Endpoint, Service, Snapshot, TrafficPolicy, changed_keys, normalise
-from kproxy.state.parts import FIRST, parts
+from kproxy.state import EndpointInfo, ServiceInfo, Snapshot, TrafficPolicy, changed_keys, normalise
+from kproxy.state.parts import FIRST, cluster_increments
 from tests.objects import cluster, endpoint, service, slice_of
 from tests.strategies import clusters, histories
 
@@ -20,16 +20,18 @@ V4, V6 = Family.IPV4, Family.IPV6
 families = st.sampled_from(Family)
 
 
-def web(*objects: api.Service | api.EndpointSlice, family: Family = V4) -> Service:
+def web(*objects: api.Service | api.EndpointSlice, family: Family = V4) -> ServiceInfo:
     return normalise(cluster(*objects), family).services[WEB]
 
 
-def endpoints_of(*slices: api.EndpointSlice, ports: tuple[api.ServicePort, ...] = ()) -> tuple[Endpoint, ...]:
+def endpoints_of(
+    *slices: api.EndpointSlice, ports: tuple[api.ServicePort, ...] = ()
+) -> tuple[EndpointInfo, ...]:
     """What the Service ``web`` (by default with one port ``http``) has behind its first port."""
     return web(service(ports=ports) if ports else service(), *slices).ports[0].endpoints
 
 
-def places(endpoints: tuple[Endpoint, ...]) -> list[str]:
+def places(endpoints: tuple[EndpointInfo, ...]) -> list[str]:
     return [f"{e.address}:{e.port}" for e in endpoints]
 
 
@@ -350,7 +352,7 @@ def test_each_part_of_a_large_cluster_has_its_services_with_all_that_they_will_h
         for number in (1, 2)
     ]
     item = cluster(*services, *slices)
-    first, last = parts(item, family)
+    first, last = cluster_increments(item, family)
     assert last is item
     early, late = (normalise(part, family).services for part in (first, last))
     assert list(early.items()) == list(late.items())[:FIRST]

@@ -20,20 +20,20 @@ PATIENCE = 600
 @pytest.fixture(autouse=True, scope="module")
 def prerequisites() -> None:
     find_system_programs()
-    if reason := vm.survey().unusable:
-        pytest.fail(f"tests/vm: {reason}: {vm.survey().fix}")
+    if reason := vm.survey_vm().unusable:
+        pytest.fail(f"tests/vm: {reason}: {vm.survey_vm().fix}")
 
 
 def test_a_command_is_root_there_and_its_output_status_and_files_come_back(tmp_path: Path) -> None:
     out, error = bytearray(), bytearray()
-    job = vm.Job(
+    job = vm.VmJob(
         kernel=vm.images_here()[0],
         argv=("/bin/sh", "-c", "id -u; uname -r; modprobe ip_vs; echo no >&2; echo kept > file; exit 7"),
         environment=dict(os.environ),
         cwd=tmp_path,
         fast=vm.accelerated(),
     )
-    status = boot.run(job, boot.Sinks(out.extend, error.extend))
+    status = boot.run_job(job, boot.Sinks(out.extend, error.extend))
     assert status == 7, error.decode()
     user, release = out.decode().split()
     assert user == "0"

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["run"]:
         return _run(words[1:])
-    options = parser().parse_args(words)
+    options = build_parser().parse_args(words)
     command: Command = options.command
     try:
         status = command(options)
@@ -46,16 +46,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """All words of `kproxy` but those of the daemon."""
     words = argparse.ArgumentParser(prog="kproxy", description=_ABOUT)
     commands = words.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("run", help="be this node's service proxy (`kproxy run --help`)")
-    conformance.add(commands)
-    lab.add(commands)
-    spec.add(commands)
-    compare.add(commands)
-    trace.add(commands)
+    conformance.add_conformance_command(commands)
+    lab.add_lab_command(commands)
+    spec.add_spec_command(commands)
+    compare.add_compare_command(commands)
+    trace.add_trace_command(commands)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(command=_version)
     return words
@@ -70,7 +70,7 @@ def _run(words: Sequence[str]) -> int:
     """The daemon reads its words itself: they are kube-proxy's, not argparse's."""
     from kproxy.server import command
 
-    return command.run(words)
+    return command.run_daemon_command(words)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 
 from kproxy.cli import report
-from kproxy.cli.words import Commands, seconds, value
+from kproxy.cli.words import Commands, build_options, positive_seconds
 
 
-def add(actions: Commands) -> None:
+def add_cluster_command(actions: Commands) -> None:
     """The words of the action."""
     cluster = actions.add_parser(
         "cluster", help="judge the service proxy of a cluster that runs, by packets in its pods"
@@ -53,7 +53,7 @@ def add(actions: Commands) -> None:
     )
     cluster.add_argument(
         "--patience",
-        type=seconds,
+        type=positive_seconds,
         default=0.0,
         metavar="SECONDS",
         help="how long the proxies may take to apply changes (default: 60)",
@@ -61,7 +61,7 @@ def add(actions: Commands) -> None:
     cluster.add_argument(
         "--json", default="", metavar="FILE", help="write results as JSON; - for standard output"
     )
-    report.add_forms(cluster)
+    report.add_output_options(cluster)
     cluster.add_argument(
         "--evidence", type=Path, default=Path("evidence"), help="where failures leave evidence"
     )
@@ -73,5 +73,5 @@ def _run(options: argparse.Namespace) -> int:
     from kproxy.conformance.options import RunOptions
     from kproxy.conformance.testbeds.cluster import command
 
-    run = value(RunOptions, options, testbed="cluster")
-    return command.run(value(command.ClusterOptions, options, run=run))
+    run = build_options(RunOptions, options, testbed="cluster")
+    return command.run_in_cluster(build_options(command.ClusterOptions, options, run=run))

@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from kproxy.cli.words import Commands, add_cluster, add_kernel, cluster
+from kproxy.cli.words import Commands, add_cluster_options, add_kernel_option, cluster_options
 
 
-def add(commands: Commands) -> None:
+def add_compare_command(commands: Commands) -> None:
     """The words."""
     compare = commands.add_parser("compare", help="what differs between two proxies, on your own Services")
     compare.add_argument(
@@ -21,8 +21,8 @@ def add(commands: Commands) -> None:
     compare.add_argument("--binary", default="", metavar="PATH", help="the program of both")
     compare.add_argument("--a-binary", default="", metavar="PATH", help="the program of one")
     compare.add_argument("--b-binary", default="", metavar="PATH", help="the program of the other")
-    add_cluster(compare)
-    add_kernel(compare, ("host", "rootless", "uml"))
+    add_cluster_options(compare)
+    add_kernel_option(compare, ("host", "rootless", "uml"))
     compare.add_argument(
         "--json", default="", metavar="FILE", help="write it as JSON; - for standard output, and no text"
     )
@@ -39,12 +39,12 @@ def add(commands: Commands) -> None:
 def _compare(options: argparse.Namespace) -> int:
     from kproxy.replica import command
 
-    return command.run(
+    return command.run_compare(
         command.CompareOptions(
             one=options.a,
             other=options.b,
             binaries=(options.a_binary or options.binary, options.b_binary or options.binary),
-            cluster=cluster(options),
+            cluster=cluster_options(options),
             kernel=options.kernel,
             json=options.json,
             export=options.export,

@@ -7,17 +7,24 @@ import sys
 from pathlib import Path
 
 from kproxy.cli import cluster, report
-from kproxy.cli.words import Commands, add_iptables, add_kernel, add_patience, count, value
+from kproxy.cli.words import (
+    Commands,
+    add_iptables_option,
+    add_kernel_option,
+    add_sync_timeout_option,
+    build_options,
+    positive_int,
+)
 
 
-def add(commands: Commands) -> None:
+def add_conformance_command(commands: Commands) -> None:
     """The words of every action."""
     conformance = commands.add_parser("conformance", help="judge a service proxy by real packets")
     actions = conformance.add_subparsers(required=True, metavar="ACTION")
     _add_run(actions.add_parser("run", help="run the catalogue"))
     _add_fuzz(actions)
-    cluster.add(actions)
-    report.add(actions)
+    cluster.add_cluster_command(actions)
+    report.add_report_command(actions)
     _add_list(actions.add_parser("list", help="list the catalogue"))
     _add_show(
         actions.add_parser("show", help="all about one case: what it does, asks and cites, and where it runs")
@@ -26,7 +33,7 @@ def add(commands: Commands) -> None:
 
 def _add_run(run: argparse.ArgumentParser) -> None:
     _add_subject(run, default_mode="each, one run for each")
-    _add_place(run)
+    _add_environment_options(run)
     _add_cases(run)
     run.add_argument(
         "--case-file",
@@ -36,11 +43,11 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a case that `kproxy compare` or `fuzz` wrote",
     )
-    _add_manner(run)
+    _add_output_options(run)
     run.add_argument(
         "--json", default="", metavar="FILE", help="write results as JSON; - for standard output"
     )
-    report.add_forms(run)
+    report.add_output_options(run)
     run.add_argument("--evidence", type=Path, default=Path("evidence"), help="where failures leave evidence")
     run.add_argument(
         "--xfails",
@@ -78,7 +85,7 @@ def _add_subject(run: argparse.ArgumentParser, default_mode: str) -> None:
     run.add_argument(
         "--testbed", default="netns", choices=["netns", "simulator"], help="default: %(default)s"
     )
-    add_iptables(
+    add_iptables_option(
         run,
         "variant of iptables the subject finds (default: both without --mode, else nft where the kernel has it)",
     )
@@ -90,26 +97,26 @@ def _add_subject(run: argparse.ArgumentParser, default_mode: str) -> None:
     )
 
 
-def _add_manner(run: argparse.ArgumentParser) -> None:
+def _add_output_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--slow", action="store_true", help="also cases that must wait for real time to pass")
     run.add_argument(
         "--shuffle", type=int, default=None, metavar="SEED", help="run the cases in another order"
     )
     run.add_argument(
         "--guests",
-        type=count,
+        type=positive_int,
         default=0,
         metavar="N",
         help="how many User-Mode Linuxes share the cases (default: as many as help)",
     )
-    _add_pace(run)
+    _add_timing_options(run)
 
 
-def _add_pace(run: argparse.ArgumentParser) -> None:
+def _add_timing_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
-        "--parallel", type=count, default=2, metavar="N", help="labs at once (default: %(default)s)"
+        "--parallel", type=positive_int, default=2, metavar="N", help="labs at once (default: %(default)s)"
     )
-    add_patience(run, "how long the subject may take to apply changes")
+    add_sync_timeout_option(run, "how long the subject may take to apply changes")
 
 
 def _add_list(listing: argparse.ArgumentParser) -> None:
@@ -133,10 +140,10 @@ def _add_show(show: argparse.ArgumentParser) -> None:
 def _add_fuzz(actions: Commands) -> None:
     fuzz = actions.add_parser("fuzz", help="run generated worlds, and make small what fails")
     _add_subject(fuzz, default_mode="iptables")
-    _add_place(fuzz)
-    _add_pace(fuzz)
+    _add_environment_options(fuzz)
+    _add_timing_options(fuzz)
     fuzz.add_argument(
-        "--worlds", type=count, default=200, metavar="N", help="how many (default: %(default)s)"
+        "--worlds", type=positive_int, default=200, metavar="N", help="how many (default: %(default)s)"
     )
     fuzz.add_argument("--seed", type=int, default=None, help="which ones (default: others each time)")
     fuzz.add_argument(
@@ -152,8 +159,8 @@ def _add_fuzz(actions: Commands) -> None:
     fuzz.set_defaults(command=_fuzz)
 
 
-def _add_place(parser: argparse.ArgumentParser) -> None:
-    add_kernel(parser, ("host", "rootless", "uml", "vm"))
+def _add_environment_options(parser: argparse.ArgumentParser) -> None:
+    add_kernel_option(parser, ("host", "rootless", "uml", "vm"))
     parser.add_argument(
         "--time", default="real", choices=["real", "virtual"], help="virtual: idle time is skipped (uml)"
     )
@@ -161,7 +168,11 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
         "--uml-kernel", default="", metavar="PATH", help="a User-Mode Linux kernel; beats $KPROXY_UML_KERNEL"
     )
     parser.add_argument(
-        "--memory", type=count, default=1024, metavar="MIB", help="a guest's memory (default: %(default)s)"
+        "--memory",
+        type=positive_int,
+        default=1024,
+        metavar="MIB",
+        help="a guest's memory (default: %(default)s)",
     )
 
 
@@ -180,7 +191,7 @@ def _run(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
     from kproxy.conformance.options import RunOptions
 
-    return command.run(value(RunOptions, options))
+    return command.run_conformance(build_options(RunOptions, options))
 
 
 def _fuzz(options: argparse.Namespace) -> int:
@@ -190,10 +201,10 @@ def _fuzz(options: argparse.Namespace) -> int:
     from kproxy.conformance.fuzz import command
     from kproxy.conformance.options import RunOptions
 
-    run = value(RunOptions, options, mode=options.mode or "iptables")
+    run = build_options(RunOptions, options, mode=options.mode or "iptables")
     mode = options.against_mode or run.mode
     other = replace(run, proxy=options.against or options.proxy, binary=options.against_binary, mode=mode)
-    return command.fuzz(
+    return command.run_fuzz(
         command.FuzzOptions(
             run=run,
             worlds=options.worlds,
@@ -210,10 +221,10 @@ def _fuzz(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
 
-    return command.listing(tuple(options.globs), tuple(options.regression), json=options.json)
+    return command.list_cases(tuple(options.globs), tuple(options.regression), json=options.json)
 
 
 def _show(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
 
-    return command.show(options.case)
+    return command.print_case(options.case)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from kproxy.cli.words import Commands, add_cluster, add_kernel, cluster
+from kproxy.cli.words import Commands, add_cluster_options, add_kernel_option, cluster_options
 from kproxy.replica.meeting import DEFAULT_NAME
 
 
-def add(commands: Commands) -> None:
+def add_lab_command(commands: Commands) -> None:
     """The words of every action."""
     lab = commands.add_parser("lab", help="a lab of your own cluster, and what labs can run on")
     actions = lab.add_subparsers(required=True, metavar="ACTION")
@@ -36,7 +36,7 @@ def add(commands: Commands) -> None:
     )
     fetch.set_defaults(command=_kernel_fetch)
     _add_up(actions.add_parser("up", help="build your cluster from a dump, and keep it until Ctrl-C"))
-    _add_visits(actions)
+    _add_client_commands(actions)
 
 
 def _add_up(up: argparse.ArgumentParser) -> None:
@@ -48,13 +48,13 @@ def _add_up(up: argparse.ArgumentParser) -> None:
     )
     up.add_argument("--binary", default="", metavar="PATH", help="the proxy's program")
     up.add_argument("--mode", default="", help="one of the proxy's modes")
-    add_cluster(up)
-    add_kernel(up, ("host", "rootless"))
+    add_cluster_options(up)
+    add_kernel_option(up, ("host", "rootless"))
     _add_name(up)
     up.set_defaults(command=_up)
 
 
-def _add_visits(actions: Commands) -> None:
+def _add_client_commands(actions: Commands) -> None:
     execute = actions.add_parser("exec", help="run a program in a running lab: in a pod, a node or a client")
     execute.add_argument(
         "where", metavar="WHERE", help="pod/NAME, pod/NAMESPACE/NAME, node/NAME, client or remote"
@@ -78,7 +78,7 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
 def _doctor(options: argparse.Namespace) -> int:
     from kproxy.lab.kernels import command
 
-    return command.doctor(options.uml_kernel)
+    return command.run_doctor(options.uml_kernel)
 
 
 def _kernel_build(options: argparse.Namespace) -> int:
@@ -96,11 +96,11 @@ def _kernel_fetch(options: argparse.Namespace) -> int:
 def _up(options: argparse.Namespace) -> int:
     from kproxy.replica import up
 
-    return up.run(
+    return up.run_lab_up(
         up.UpOptions(
             proxy=f"{options.proxy}:{options.mode}" if options.mode else options.proxy,
             binary=options.binary,
-            cluster=cluster(options),
+            cluster=cluster_options(options),
             name=options.name,
             kernel=options.kernel,
             words=tuple(sys.argv[1:]),
@@ -112,16 +112,16 @@ def _exec(options: argparse.Namespace) -> int:
     from kproxy.replica import visit
 
     argv = options.words[1:] if options.words[:1] == ["--"] else options.words
-    return visit.execute(options.name, options.where, argv or ["sh"])
+    return visit.run_in_lab(options.name, options.where, argv or ["sh"])
 
 
 def _kubectl(options: argparse.Namespace) -> int:
     from kproxy.replica import visit
 
-    return visit.kubectl(options.name, options.words)
+    return visit.run_kubectl(options.name, options.words)
 
 
 def _down(options: argparse.Namespace) -> int:
     from kproxy.replica import visit
 
-    return visit.down(options.name)
+    return visit.stop_lab(options.name)

@@ -13,18 +13,18 @@ _FORMS = {
 }
 
 
-def add(actions: Commands) -> None:
+def add_report_command(actions: Commands) -> None:
     """The words of the action."""
     report = actions.add_parser("report", help="put results of several runs beside one another")
     report.add_argument("files", nargs="*", metavar="FILE.json", help="what `run --json` wrote")
     report.add_argument(
         "--schema", action="store_true", help="print the JSON Schema of results, and do no more"
     )
-    add_forms(report)
+    add_output_options(report)
     report.set_defaults(command=lambda options: _report(options, report))
 
 
-def add_forms(parser: argparse.ArgumentParser) -> None:
+def add_output_options(parser: argparse.ArgumentParser) -> None:
     """The forms that are written to files."""
     for name, text in _FORMS.items():
         parser.add_argument(f"--{name}", default="", metavar="FILE", help=f"{text}; - for standard output")
@@ -35,7 +35,7 @@ def _report(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     from kproxy.conformance.reports.outputs import Outputs
 
     if options.schema:
-        return command.print_schema()
+        return command.print_results_schema()
     if not options.files:
         parser.error("give at least one FILE.json, or --schema")
-    return command.report(options.files, Outputs(**{name: getattr(options, name) for name in _FORMS}))
+    return command.report_files(options.files, Outputs(**{name: getattr(options, name) for name in _FORMS}))

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 
-from kproxy.cli.words import Commands, add_configuration, add_dump, add_node_address, value
+from kproxy.cli.words import (
+    Commands,
+    add_dump_option,
+    add_node_address_option,
+    add_proxy_configuration_options,
+    build_options,
+)
 
 
-def add(commands: Commands) -> None:
+def add_spec_command(commands: Commands) -> None:
     """The words of every action."""
     spec = commands.add_parser("spec", help="ask the specification")
     actions = spec.add_subparsers(required=True, metavar="ACTION")
     explain = actions.add_parser("explain", help="what is lawful for one packet in your cluster, and why")
-    add_dump(explain)
+    add_dump_option(explain)
     explain.add_argument(
         "--from", required=True, dest="sender", metavar="WHO", help="pod/NAME, host, client or an address"
     )
@@ -35,12 +41,12 @@ def add(commands: Commands) -> None:
         choices=["iptables", "ipvs", "nftables"],
         help="take this mode's defaults (default: any mode's)",
     )
-    add_configuration(explain)
-    add_node_address(explain)
+    add_proxy_configuration_options(explain)
+    add_node_address_option(explain)
     explain.set_defaults(command=_explain)
 
 
 def _explain(options: argparse.Namespace) -> int:
     from kproxy.explain import command
 
-    return command.explain(value(command.Question, options))
+    return command.explain(build_options(command.ExplainOptions, options))

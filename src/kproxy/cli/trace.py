@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from kproxy.cli.words import Commands, add_node_address, value
+from kproxy.cli.words import Commands, add_node_address_option, build_options
 
 
-def add(commands: Commands) -> None:
+def add_trace_command(commands: Commands) -> None:
     """The words of the command."""
     trace = commands.add_parser(
         "trace",
@@ -44,7 +44,7 @@ def add(commands: Commands) -> None:
         metavar="IFACE",
         help="the interface it comes in by (default: the route to the sender)",
     )
-    add_node_address(trace)
+    add_node_address_option(trace)
     trace.add_argument(
         "-o",
         "--output",
@@ -58,4 +58,4 @@ def add(commands: Commands) -> None:
 def _trace(options: argparse.Namespace) -> int:
     from kproxy.trace import command
 
-    return command.trace(value(command.Words, options))
+    return command.run_trace(build_options(command.TraceOptions, options))

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from kproxy.replica.options import Cluster
+    from kproxy.replica.options import ReplicaOptions
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What takes a command's sub-commands."""
@@ -16,7 +16,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Value = TypeVar("Value")
 
 
-def value(kind: Callable[..., Value], options: argparse.Namespace, **given: object) -> Value:
+def build_options(kind: Callable[..., Value], options: argparse.Namespace, **given: object) -> Value:
     """A dataclass whose fields are the words that were said; ``given``: fields that no word is called by."""
     said = {
         field.name: tuple(word) if isinstance(word := getattr(options, field.name), list) else word
@@ -26,14 +26,14 @@ def value(kind: Callable[..., Value], options: argparse.Namespace, **given: obje
     return kind(**said, **given)
 
 
-def cluster(options: argparse.Namespace) -> Cluster:
-    """What `add_cluster` asked for."""
-    from kproxy.replica.options import Cluster
+def cluster_options(options: argparse.Namespace) -> ReplicaOptions:
+    """What `add_cluster_options` asked for."""
+    from kproxy.replica.options import ReplicaOptions
 
-    return value(Cluster, options)
+    return build_options(ReplicaOptions, options)
 
 
-def count(text: str) -> int:
+def positive_int(text: str) -> int:
     """A whole number, at least 1."""
     number = int(text)
     if number < 1:
@@ -41,7 +41,7 @@ def count(text: str) -> int:
     return number
 
 
-def seconds(text: str) -> float:
+def positive_seconds(text: str) -> float:
     """A time in seconds, more than none."""
     seconds = float(text)
     if not 0 < seconds < float("inf"):
@@ -49,9 +49,9 @@ def seconds(text: str) -> float:
     return seconds
 
 
-def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """What a replica of a cluster is made from: the fields of `kproxy.replica.options.Cluster`."""
-    add_dump(parser)
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """What a replica of a cluster is made from: the fields of `kproxy.replica.options.ReplicaOptions`."""
+    add_dump_option(parser)
     parser.add_argument(
         "--node",
         dest="nodes",
@@ -60,12 +60,12 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a node that the lab is to run; two at most (default: those with the most endpoints)",
     )
-    add_configuration(parser)
-    add_iptables(parser, "variant of iptables the proxies find (default: nft where the kernel has it)")
-    add_patience(parser, "how long a proxy may take to apply everything")
+    add_proxy_configuration_options(parser)
+    add_iptables_option(parser, "variant of iptables the proxies find (default: nft where the kernel has it)")
+    add_sync_timeout_option(parser, "how long a proxy may take to apply everything")
 
 
-def add_dump(parser: argparse.ArgumentParser) -> None:
+def add_dump_option(parser: argparse.ArgumentParser) -> None:
     """The objects of a cluster."""
     parser.add_argument(
         "-f",
@@ -78,7 +78,7 @@ def add_dump(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_configuration(parser: argparse.ArgumentParser) -> None:
+def add_proxy_configuration_options(parser: argparse.ArgumentParser) -> None:
     """How the proxies of a cluster are configured."""
     parser.add_argument(
         "--cluster-cidr", default="", metavar="RANGES", help="detectLocalMode ClusterCIDR with these"
@@ -89,7 +89,7 @@ def add_configuration(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--masquerade-all", action="store_true", help="as configured")
 
 
-def add_node_address(parser: argparse.ArgumentParser) -> None:
+def add_node_address_option(parser: argparse.ArgumentParser) -> None:
     """What a dump does not tell of a node."""
     parser.add_argument(
         "--node-address",
@@ -100,7 +100,7 @@ def add_node_address(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_kernel(parser: argparse.ArgumentParser, kernels: Sequence[str]) -> None:
+def add_kernel_option(parser: argparse.ArgumentParser, kernels: Sequence[str]) -> None:
     """What a lab runs on."""
     parser.add_argument(
         "--kernel",
@@ -110,16 +110,16 @@ def add_kernel(parser: argparse.ArgumentParser, kernels: Sequence[str]) -> None:
     )
 
 
-def add_iptables(parser: argparse.ArgumentParser, text: str) -> None:
+def add_iptables_option(parser: argparse.ArgumentParser, text: str) -> None:
     """The variant of iptables."""
     parser.add_argument("--iptables", default="auto", choices=["auto", "nft", "legacy"], help=text)
 
 
-def add_patience(parser: argparse.ArgumentParser, text: str) -> None:
+def add_sync_timeout_option(parser: argparse.ArgumentParser, text: str) -> None:
     """How long a lab waits for a proxy."""
     parser.add_argument(
         "--patience",
-        type=seconds,
+        type=positive_seconds,
         default=0.0,
         metavar="SECONDS",
         help=f"{text} (default: 60, on an emulated kernel 240)",

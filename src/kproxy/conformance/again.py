@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import CheckHealth, Hold, Ping, Probe, Step, Use
+from kproxy.conformance.case import CheckHealth, Open, Ping, Probe, Send, Step
 from kproxy.conformance.testbed import Testbed
 
-SECONDS = 15.0
+REPROBE_SECONDS = 15.0
 """That a lab spends on it."""
 
-Askable = Probe | Ping | CheckHealth | Use
+ReprobableStep = Probe | Ping | CheckHealth | Send
 
 
-class Again:
+class Reprober:
     """What one lab has asked again."""
 
-    def __init__(self, testbed: Testbed, seconds: float = SECONDS) -> None:
+    def __init__(self, testbed: Testbed, seconds: float = REPROBE_SECONDS) -> None:
         self._testbed, self._left = testbed, seconds
         self._done: set[str] = set()
 
@@ -32,7 +32,7 @@ class Again:
 
         ``found``: numbers of steps, with the clauses that they broke.
         """
-        steps = (_askable(instance.case.steps[number - 1], clauses) for number, clauses in found)
+        steps = (_reprobable(instance.case.steps[number - 1], clauses) for number, clauses in found)
         step = next((step for step in steps if step is not None), None)
         if step is None or self._left <= 0 or instance.name in self._done:
             return
@@ -42,12 +42,12 @@ class Again:
         self._left -= time.monotonic() - begun
 
 
-def _askable(step: Step, clauses: tuple[str, ...]) -> Askable | None:
+def _reprobable(step: Step, clauses: tuple[str, ...]) -> ReprobableStep | None:
     """The step as a question that changes nothing for later ones: a flow to be held is asked for like any connection."""
     match step:
-        case Probe() | Ping() | CheckHealth() | Use():
+        case Probe() | Ping() | CheckHealth() | Send():
             return replace(step, clauses=clauses)
-        case Hold(sender=sender, to=to, expect=expect, from_port_of=from_port_of):
+        case Open(sender=sender, to=to, expect=expect, from_port_of=from_port_of):
             return Probe(sender=sender, to=to, expect=expect, clauses=clauses, from_port_of=from_port_of)
         case _:
             return None

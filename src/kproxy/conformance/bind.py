@@ -18,16 +18,16 @@ from zlib import crc32
 from kproxy.conformance.case import (
     Apply,
     Case,
+    CaseService,
     Delete,
+    DuringWatchFault,
     Lawful,
     Port,
     ReachedBackend,
     Restart,
-    Service,
     Target,
     TargetKind,
     Type,
-    Unheard,
     Vantage,
     VantageKind,
 )
@@ -46,7 +46,7 @@ FIRST_FOREIGN_OFFSET = 40000
 """Cluster IPs outside the ServiceCIDR start here in the range of external IPs."""
 FIRST_HEALTH_PORT = 50000
 UNDEFINED_PORT = 7777
-FIRST_OF_CROWD = 20
+FIRST_UNUSED_HOST = 20
 """A crowd has the numbers from here on in the routed client's network."""
 LOOPBACK_DAEMON_PORT = 7070
 LONGEST_LABEL = 63
@@ -58,12 +58,12 @@ LOOPBACK: dict[Family, Address] = {
 }
 
 
-class BadCase(Exception):
+class InvalidCase(Exception):
     """A case says something that cannot be bound: a mistake of its author."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BoundPacket:
     """A packet, and the node whose proxy is the first that may touch it."""
 
     judge: str
@@ -97,9 +97,9 @@ class Instance:
     # ---------------------------------------------------------------- declared services
 
     @cached_property
-    def services(self) -> tuple[Service, ...]:
+    def services(self) -> tuple[CaseService, ...]:
         """Every form of every Service that the case's steps declare, in order of appearance."""
-        return tuple(itertools.chain.from_iterable(_declared(step) for step in self.case.steps))
+        return tuple(itertools.chain.from_iterable(_declared_services(step) for step in self.case.steps))
 
     @cached_property
     def blocks(self) -> dict[tuple[str, int], int]:
@@ -107,21 +107,21 @@ class Instance:
         declared = dict.fromkeys((service.name, service.generation) for service in self.services)
         return {key: self.first_block + number for number, key in enumerate(declared)}
 
-    def block(self, service: Service) -> int:
+    def block(self, service: CaseService) -> int:
         """The Service's block."""
         return self.blocks[service.name, service.generation]
 
-    def _any_form(self, name: str, generation: int, port: str = "") -> Service:
+    def _any_form(self, name: str, generation: int, port: str = "") -> CaseService:
         """A declared form of a Service, one that has that port if any does."""
         forms = [s for s in self.services if (s.name, s.generation) == (name, generation)]
         if not forms:
-            raise BadCase(f"{self.case.id}: no step applies Service {name!r} (generation {generation})")
+            raise InvalidCase(f"{self.case.id}: no step applies Service {name!r} (generation {generation})")
         named = [s for s in forms if any(p.name == port for p in s.ports)]
         return (named or forms)[0]
 
     # ---------------------------------------------------------------- addresses and ports
 
-    def cluster_ip(self, service: Service, family: Family | None = None) -> Address:
+    def cluster_ip(self, service: CaseService, family: Family | None = None) -> Address:
         """The Service's cluster IP (of a family; the instance's own if not said)."""
         owner = service
         if service.share_cluster_ip_of:
@@ -138,35 +138,35 @@ class Instance:
         ranges = (topology.SERVICE_CIDR, topology.SECOND_SERVICE_CIDR)
         return ranges[index][self.family][FIRST_UNALLOCATED + self.number]
 
-    def external_ip(self, service: Service, index: int) -> Address:
+    def external_ip(self, service: CaseService, index: int) -> Address:
         """One of the Service's externalIPs."""
         if index < len(service.external_ips_of):
             return self.address_on(service.external_ips_of[index])
         return self._external(topology.EXTERNAL_IP_RANGE[self.family], service, index)
 
-    def vip(self, service: Service, index: int) -> Address:
+    def vip(self, service: CaseService, index: int) -> Address:
         """One of the Service's load balancer IPs."""
         if index < len(service.vips) and (node := service.vips[index].of):
             own = topology.SECOND_ADDRESS if service.vips[index].second else topology.NODE_ADDRESS
             return own[node][self.family]
         return self._external(topology.LOAD_BALANCER_RANGE[self.family], service, index)
 
-    def _external(self, network: Network, service: Service, index: int) -> Address:
+    def _external(self, network: Network, service: CaseService, index: int) -> Address:
         owner = self._any_form(service.share_vip_of, 0) if service.share_vip_of else service
         return network[256 + self.block(owner) * EXTERNALS_PER_SERVICE + index]
 
-    def node_port(self, service: Service, port: Port) -> int:
+    def node_port(self, service: CaseService, port: Port) -> int:
         """The node port of a service port; 0 when it has none."""
         if service.type not in {Type.NODE_PORT, Type.LOAD_BALANCER} or not port.node_port:
             return 0
         owner = port.same_node_port_as if port.same_node_port_as is not None else port.name
         return FIRST_NODE_PORT + self.block(service) * PORTS_PER_SERVICE + _port_slot(owner)
 
-    def health_check_port(self, service: Service) -> int:
+    def health_check_port(self, service: CaseService) -> int:
         """Where nodes tell load balancers whether they have endpoints of it."""
         return FIRST_HEALTH_PORT + self.block(service)
 
-    def target_port(self, service: Service, port: Port, shift: int = 0) -> int:
+    def target_port(self, service: CaseService, port: Port, shift: int = 0) -> int:
         """The port its endpoints listen on; unique to this instance, service port and shift."""
         slot = self.block(service) * PORTS_PER_SERVICE + _port_slot(port.name)
         return FIRST_TARGET_PORT + slot * 2 + shift
@@ -192,15 +192,15 @@ class Instance:
         other = next(family for family in Family if family is not self.family)
         return replace(self, family=other) if to.other_family else self
 
-    def passed(self, sender: Vantage, to: Target) -> Question | None:
+    def passed(self, sender: Vantage, to: Target) -> BoundPacket | None:
         """The packet at the sender's own node, where that is not the one that judges it; else None."""
         question = self.question(sender, to)
         if sender.kind not in {VantageKind.POD, VantageKind.HOST} or sender.node == question.judge:
             return None
         interface = topology.pod_interface(sender.name) if sender.kind is VantageKind.POD else None
-        return Question(sender.node, replace(question.packet, entry=Entry(interface)))
+        return BoundPacket(sender.node, replace(question.packet, entry=Entry(interface)))
 
-    def question(self, sender: Vantage, to: Target, source_port: int = 0) -> Question:
+    def question(self, sender: Vantage, to: Target, source_port: int = 0) -> BoundPacket:
         """The packet that a probe sends, and where it is judged."""
         if to.other_family:
             return self.facing(to).question(sender, replace(to, other_family=False), source_port)
@@ -208,7 +208,7 @@ class Instance:
         judge = self._judge(sender, to)
         source = self.source_address(sender, to)
         interface = self._entry(sender, to, judge)
-        return Question(judge, Packet(Entry(interface), source, destination, protocol, port, source_port))
+        return BoundPacket(judge, Packet(Entry(interface), source, destination, protocol, port, source_port))
 
     def destination(self, to: Target) -> tuple[Address, int, Protocol]:
         """Address, port and protocol that a target stands for."""
@@ -226,7 +226,7 @@ class Instance:
         named = [port for port in service.ports if port.name == to.port]
         return named[0] if named else service.ports[0]
 
-    def _address(self, service: Service, to: Target) -> Address:
+    def _address(self, service: CaseService, to: Target) -> Address:
         if (of_node := _NODE_ADDRESSES.get(to.kind)) is not None:
             return of_node[to.node][self.family]
         match to.kind:
@@ -243,7 +243,7 @@ class Instance:
             case _:
                 raise AssertionError(to.kind)
 
-    def _port_number(self, service: Service, port: Port, to: Target) -> int:
+    def _port_number(self, service: CaseService, port: Port, to: Target) -> int:
         if to.undefined:
             return UNDEFINED_PORT
         if to.kind is TargetKind.BACKEND:
@@ -282,7 +282,7 @@ class Instance:
 
     def _borrowed(self, whose: str, who: int) -> Address:
         if whose == "crowd":
-            return topology.REMOTE_NETWORK[self.family][FIRST_OF_CROWD + who]
+            return topology.REMOTE_NETWORK[self.family][FIRST_UNUSED_HOST + who]
         return LOOPBACK[self.family] if whose == "loopback" else self.address_on(whose)
 
     def _host_source(self, node: str, to: Target) -> Address:
@@ -317,12 +317,12 @@ class Instance:
         """What a case expects of a target, with addresses."""
         facing = self.facing(to)
         failures: set[Outcome] = {seen for seen in lawful if not isinstance(seen, ReachedBackend)}
-        return frozenset(failures.union(*(facing.delivered(seen, to) for seen in _reached(lawful))))
+        return frozenset(failures.union(*(facing.delivered(seen, to) for seen in _reached_backends(lawful))))
 
     def groups(self, lawful: Lawful, to: Target) -> frozenset[frozenset[tuple[Address, int]]]:
         """The endpoints that a case expects of a target, those together of which any will do."""
         facing = self.facing(to)
-        found = (facing.delivered(seen, to) for seen in _reached(lawful))
+        found = (facing.delivered(seen, to) for seen in _reached_backends(lawful))
         return frozenset(frozenset((one.address, one.port) for one in group) for group in found)
 
     def delivered(self, seen: ReachedBackend, to: Target) -> frozenset[Delivered]:
@@ -333,21 +333,21 @@ class Instance:
         return frozenset(Delivered(address, port, seen.source) for address in addresses)
 
 
-def _reached(lawful: Lawful) -> Iterator[ReachedBackend]:
+def _reached_backends(lawful: Lawful) -> Iterator[ReachedBackend]:
     return (seen for seen in lawful if isinstance(seen, ReachedBackend))
 
 
-def _declared(step: object) -> Iterator[Service]:
+def _declared_services(step: object) -> Iterator[CaseService]:
     match step:
         case Apply(services=services):
             yield from services
         case Delete(service=deleted):
             yield deleted
         case Restart(meanwhile=meanwhile) if meanwhile is not None:
-            yield from _declared(meanwhile)
-        case Unheard(changes=changes):
+            yield from _declared_services(meanwhile)
+        case DuringWatchFault(changes=changes):
             for change in changes:
-                yield from _declared(change)
+                yield from _declared_services(change)
         case _:
             return
 
@@ -355,7 +355,7 @@ def _declared(step: object) -> Iterator[Service]:
 def _port_slot(name: str) -> int:
     """A small number for a port name, the same in every form of the Service."""
     if name not in PORT_NAMES:
-        raise BadCase(f"port names of cases are {PORT_NAMES}, not {name!r}")
+        raise InvalidCase(f"port names of cases are {PORT_NAMES}, not {name!r}")
     return PORT_NAMES.index(name)
 
 
@@ -380,7 +380,7 @@ _SECOND_KINDS = frozenset({TargetKind.NODE_PORT_SECOND, TargetKind.HEALTH_CHECK_
 _ON_NODE_KINDS = NODE_PORT_KINDS | _HEALTH_CHECKS_ON_NODES | {TargetKind.LOOPBACK_DAEMON}
 
 
-def instances(cases: Sequence[Case]) -> tuple[Instance, ...]:
+def bind_cases(cases: Sequence[Case]) -> tuple[Instance, ...]:
     """Every case in each of its families, numbered, with blocks that do not overlap."""
     made: list[Instance] = []
     block = 0

@@ -12,40 +12,40 @@ from types import MappingProxyType
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
-    Bystanders,
     CheckHealth,
     CheckLatency,
     CheckProxy,
-    Hold,
+    ContinuousProbe,
+    Open,
     Ping,
     Probe,
     ReadSysctl,
     Reopen,
-    Steady,
-    Use,
+    Send,
+    UnrelatedEntries,
 )
 from kproxy.conformance.world import World
 from kproxy.spec.clauses import CLAUSES, SOURCE_CLAUSES, SOURCE_ONLY_CLAUSES, Level
 from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import ClauseId
 
-Judged = (
+JudgedStep = (
     Probe
-    | Steady
+    | ContinuousProbe
     | Ping
-    | Hold
-    | Use
+    | Open
+    | Send
     | Reopen
     | CheckHealth
     | CheckProxy
     | ReadSysctl
-    | Bystanders
+    | UnrelatedEntries
     | CheckLatency
 )
 """Steps that a finding may be of."""
 
 
-class Respect(enum.Enum):
+class MismatchKind(enum.Enum):
     """In which respect an observation differs from what its step expects."""
 
     OUTCOME = "what became of the packet"
@@ -60,14 +60,14 @@ class Respect(enum.Enum):
     OWN_MARK = "which bits were added to a mark"
 
 
-_SHOWN_BY: Mapping[Respect, tuple[str, ...]] = MappingProxyType(
+_CLAUSES_BY_KIND: Mapping[MismatchKind, tuple[str, ...]] = MappingProxyType(
     {
-        Respect.COVERAGE: ("balancing.every-endpoint-chosen",),
-        Respect.SHARES: ("balancing.even",),
-        Respect.AFFINITY: ("affinity.client-ip.sticks", "affinity.client-ip.by-original-source"),
-        Respect.SOURCE_PORT: ("masquerade.source-ports.redrawn",),
-        Respect.FOREIGN_MARK: ("masquerade.foreign-mark-bits.kept",),
-        Respect.OWN_MARK: ("masquerade.own-mark.cleared",),
+        MismatchKind.COVERAGE: ("balancing.every-endpoint-chosen",),
+        MismatchKind.SHARES: ("balancing.even",),
+        MismatchKind.AFFINITY: ("affinity.client-ip.sticks", "affinity.client-ip.by-original-source"),
+        MismatchKind.SOURCE_PORT: ("masquerade.source-ports.redrawn",),
+        MismatchKind.FOREIGN_MARK: ("masquerade.foreign-mark-bits.kept",),
+        MismatchKind.OWN_MARK: ("masquerade.own-mark.cleared",),
     }
 )
 """Clauses that one respect alone shows."""
@@ -83,37 +83,39 @@ _GENERAL = (
 )
 """Ends of clauses that say only that somebody answers, or nobody: where a step is about one thing, that says as much."""
 
-_OF_ONE_RESPECT = frozenset(name for names in _SHOWN_BY.values() for name in names)
+_OF_ONE_KIND = frozenset(name for names in _CLAUSES_BY_KIND.values() for name in names)
 
 
-def cited(instance: Instance, world: World, step: Judged, respect: Respect) -> tuple[str, ...]:
+def cited_clauses(
+    instance: Instance, world: World, step: JudgedStep, respect: MismatchKind
+) -> tuple[str, ...]:
     """The clauses that are broken when an observation of the step differs in that respect; never empty.
 
     ``world``: the objects as they are when the step is judged.
     """
     case = instance.case
-    shown = _SHOWN_BY.get(respect, ())
-    own = [name for name in step.clauses if name in shown or name not in _OF_ONE_RESPECT]
+    shown = _CLAUSES_BY_KIND.get(respect, ())
+    own = [name for name in step.clauses if name in shown or name not in _OF_ONE_KIND]
     special = own if set(shown).intersection(own) else [name for name in shown if name in case.clauses]
-    answered = _answered_by(instance, world, step)
+    answered = _oracle_clauses(instance, world, step)
     match respect:
-        case Respect.OUTCOME | Respect.ANSWER | Respect.ENDPOINT:
-            about = _about(respect, answered)
-            found = [*own, *particular(about)] if own else about
-        case Respect.SOURCE:
-            found = _about(respect, answered) or own
-        case Respect.COVERAGE:
-            found = [*own, *particular(_about(respect, answered)), *special]
-        case Respect.AFFINITY:
+        case MismatchKind.OUTCOME | MismatchKind.ANSWER | MismatchKind.ENDPOINT:
+            about = _clauses_on(respect, answered)
+            found = [*own, *specific_clauses(about)] if own else about
+        case MismatchKind.SOURCE:
+            found = _clauses_on(respect, answered) or own
+        case MismatchKind.COVERAGE:
+            found = [*own, *specific_clauses(_clauses_on(respect, answered)), *special]
+        case MismatchKind.AFFINITY:
             found = own or special
         case _:
             found = special or own
     return tuple(sorted(_breakable(found or answered or step.clauses or case.clauses)))
 
 
-def _answered_by(instance: Instance, world: World, step: Judged) -> list[str]:
+def _oracle_clauses(instance: Instance, world: World, step: JudgedStep) -> list[str]:
     """The clauses of the case that the oracle answers a new connection by; none for other steps."""
-    if not isinstance(step, Probe | Hold):
+    if not isinstance(step, Probe | Open):
         return []
     questions = (instance.question(step.sender, step.to), instance.passed(step.sender, step.to))
     return [
@@ -125,21 +127,21 @@ def _answered_by(instance: Instance, world: World, step: Judged) -> list[str]:
     ]
 
 
-def _about(respect: Respect, names: Collection[str]) -> list[str]:
+def _clauses_on(respect: MismatchKind, names: Collection[str]) -> list[str]:
     """Those of them on the source where that differs; all others where it cannot matter.
 
     Where an answer is lost it may: what is not rewritten is answered past the node.
     """
     match respect:
-        case Respect.SOURCE:
+        case MismatchKind.SOURCE:
             return [name for name in names if name in SOURCE_CLAUSES]
-        case Respect.ANSWER:
+        case MismatchKind.ANSWER:
             return list(names)
         case _:
             return [name for name in names if name not in SOURCE_ONLY_CLAUSES]
 
 
-def particular(names: Collection[str]) -> list[str]:
+def specific_clauses(names: Collection[str]) -> list[str]:
     """Those of the clauses that say more than that somebody answers, and from which source."""
     return [name for name in names if not name.endswith(_GENERAL) and name not in SOURCE_ONLY_CLAUSES]
 

@@ -19,7 +19,7 @@ INTERFACE_FIELDS = {"BridgeInterface": "bridgeInterface", "InterfaceNamePrefix":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class NodeConfiguration:
     """Where a subject's process finds things; paths are of the machine the lab runs on.
 
     ``hostname`` and ``cluster_cidrs``: the Node's name and the pods' ranges, if not those of the topology.
@@ -35,7 +35,7 @@ class Placement:
     cluster_cidrs: tuple[str, ...] = ()
 
 
-def kube_proxy_configuration(profile: Profile, place: Placement) -> str:
+def kube_proxy_configuration(profile: Profile, place: NodeConfiguration) -> str:
     """KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1) of a node under a profile, as YAML.
 
     ``conntrack.maxPerCore`` is 0 since nf_conntrack_max is read-only in a network namespace.

@@ -28,13 +28,13 @@ from kproxy.net import Family
 BOUND = 5.0
 """Seconds that 99 of 100 changes may take."""
 
-ALONE = "a change that comes alone"
+ISOLATED = "a change that comes alone"
 """All kinds together that are judged."""
 
 _PERCENTILE = 99
 
 
-class Kind(enum.Enum):
+class ChangeKind(enum.Enum):
     """A change; the values are those of reports."""
 
     CREATED = "a Service is created"
@@ -45,14 +45,14 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class LatencySample:
     """One change on one node, in one family; ``seconds``: from its commit until it was seen in effect.
 
     ``stalled``: how much of that the harness stood still; ``slowness``: how many times as long as it should a fixed
     piece of work took meanwhile, at least 1.
     """
 
-    kind: Kind
+    kind: ChangeKind
     node: str
     family: Family
     seconds: float
@@ -62,7 +62,7 @@ class Applied:
     @property
     def alone(self) -> bool:
         """Whether nothing else changed."""
-        return self.kind is not Kind.TOGETHER
+        return self.kind is not ChangeKind.TOGETHER
 
     @property
     def weighed(self) -> float:
@@ -86,7 +86,7 @@ class Distribution:
         return f"{numbers} of {self.number}"
 
 
-def distribution(seconds: Iterable[float]) -> Distribution:
+def summarise(seconds: Iterable[float]) -> Distribution:
     """Of some numbers, of which there is one at least; the percentile is the nearest rank."""
     values = sorted(seconds)
     return Distribution(
@@ -102,25 +102,25 @@ def _p99(values: Sequence[float]) -> float:
     return values[math.ceil(len(values) * _PERCENTILE / 100) - 1]
 
 
-def by_kind(applied: Sequence[Applied]) -> Mapping[str, Distribution]:
+def distributions_by_kind(applied: Sequence[LatencySample]) -> Mapping[str, Distribution]:
     """Of all that came alone together, and of each kind."""
     alone = [one.seconds for one in applied if one.alone]
-    kinds = {kind.value: [one.seconds for one in applied if one.kind is kind] for kind in Kind}
-    every = {ALONE: alone, **kinds}
-    return {name: distribution(seconds) for name, seconds in every.items() if seconds}
+    kinds = {kind.value: [one.seconds for one in applied if one.kind is kind] for kind in ChangeKind}
+    every = {ISOLATED: alone, **kinds}
+    return {name: summarise(seconds) for name, seconds in every.items() if seconds}
 
 
-def lawful() -> str:
+def latency_objective() -> str:
     """What is asked for, in words."""
     return f"99 of 100 changes that come alone in effect within {BOUND:g} s"
 
 
-def in_time(applied: Sequence[Applied]) -> bool:
+def meets_objective(applied: Sequence[LatencySample]) -> bool:
     """Whether those that came alone were in effect soon enough, of which there is one at least."""
     return _p99(sorted(one.weighed for one in applied if one.alone)) <= BOUND
 
 
-def describe(applied: Sequence[Applied]) -> str:
+def describe_latency(applied: Sequence[LatencySample]) -> str:
     """What was measured of changes that came alone, the slowest, and what the controls took off."""
     alone = [one for one in applied if one.alone]
     slowest = max(alone, key=lambda one: one.weighed)
@@ -128,4 +128,4 @@ def describe(applied: Sequence[Applied]) -> str:
     controls = ""
     if slowest.weighed < slowest.seconds:
         controls = f" ({slowest.weighed:.2f} s of them the subject's: the machine was {slowest.slowness:.1f} times slower than usual)"
-    return f"{distribution(one.seconds for one in alone)}; the slowest, {where}{controls}"
+    return f"{summarise(one.seconds for one in alone)}; the slowest, {where}{controls}"

@@ -69,13 +69,13 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return f"{self.text} ({self.link})"
 
 
-def excusing(deviations: Iterable[Deviation], mode: str, finding: Finding) -> Deviation | None:
+def find_excuse(deviations: Iterable[Deviation], mode: str, finding: Finding) -> Deviation | None:
     """The deviation that excuses a finding, if any."""
     case = finding.instance.case.id
     return next((d for d in deviations if any(e.covers(finding) for e in d.about(case, mode))), None)
 
 
-def needs(
+def excuse_usage(
     deviations: Iterable[Deviation], mode: str, case: str, findings: Sequence[Finding]
 ) -> Iterator[tuple[str, bool]]:
     """Each part of what is excused of a case that was judged, after the glob that it stands under, and whether it was needed."""

@@ -11,7 +11,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import Backend, Place, Policy, Port, Service, Type
+from kproxy.conformance.case import Backend, CaseService, Policy, Port, SourceRange, Type
 from kproxy.lab import topology
 from kproxy.net import Family, Network
 
@@ -22,13 +22,13 @@ SECONDARY_SLICES = 100
 """Numbers of slices of a dual-stack Service's second family start here."""
 
 
-def documents(instance: Instance, service: Service) -> tuple[Document, ...]:
+def kubernetes_objects(instance: Instance, service: CaseService) -> tuple[Document, ...]:
     """The Service and its EndpointSlices as JSON, Service first; then its Endpoints, if any."""
     legacy = (_endpoints(instance, service),) if service.legacy_endpoints else ()
     return (_service(instance, service), *_slices(instance, service), *legacy)
 
 
-def _service(instance: Instance, service: Service) -> Document:
+def _service(instance: Instance, service: CaseService) -> Document:
     spec: Document = {
         "type": service.type.value,
         "ports": [_service_port(instance, service, port) for port in service.ports],
@@ -62,13 +62,13 @@ def _service(instance: Instance, service: Service) -> Document:
     }
 
 
-def _families(instance: Instance, service: Service) -> tuple[Family, ...]:
+def _families(instance: Instance, service: CaseService) -> tuple[Family, ...]:
     """The Service's families, its primary one first."""
     others = tuple(family for family in Family if family is not instance.family)
     return (instance.family, *others) if service.dual_stack else (instance.family,)
 
 
-def _external_fields(instance: Instance, service: Service) -> Document:
+def _external_fields(instance: Instance, service: CaseService) -> Document:
     fields: Document = {}
     external_ips = [str(instance.external_ip(service, i)) for i in range(service.external_ips)]
     if external_ips or service.raw_external_ips:
@@ -79,13 +79,16 @@ def _external_fields(instance: Instance, service: Service) -> Document:
         fields["allocateLoadBalancerNodePorts"] = any(p.node_port for p in service.ports)
         if service.external_policy is Policy.LOCAL:
             fields["healthCheckNodePort"] = instance.health_check_port(service)
-    ranges = [*service.raw_source_ranges, *(str(range_of(instance, r)) for r in service.source_ranges)]
+    ranges = [
+        *service.raw_source_ranges,
+        *(str(source_range_network(instance, r)) for r in service.source_ranges),
+    ]
     if ranges:
         fields["loadBalancerSourceRanges"] = ranges
     return fields
 
 
-def _service_port(instance: Instance, service: Service, port: Port) -> Document:
+def _service_port(instance: Instance, service: CaseService, port: Port) -> Document:
     document: Document = {
         "protocol": port.protocol.value,
         "port": port.number,
@@ -100,7 +103,7 @@ def _service_port(instance: Instance, service: Service, port: Port) -> Document:
     return document
 
 
-def _load_balancer(instance: Instance, service: Service) -> Document:
+def _load_balancer(instance: Instance, service: CaseService) -> Document:
     ingress: list[Document] = [{"ip": text, "ipMode": "VIP"} for text in service.raw_vips]
     for index, vip in enumerate(service.vips):
         if vip.hostname_only:
@@ -113,9 +116,9 @@ def _load_balancer(instance: Instance, service: Service) -> Document:
     return {"ingress": ingress} if ingress else {}
 
 
-def range_of(instance: Instance, place: Place | str) -> Network:
+def source_range_network(instance: Instance, place: SourceRange | str) -> Network:
     """The network a source-range entry stands for."""
-    if isinstance(place, Place):
+    if isinstance(place, SourceRange):
         return _PLACES[place][instance.family]
     match place:
         case "client":
@@ -126,7 +129,7 @@ def range_of(instance: Instance, place: Place | str) -> Network:
             return ip_network(instance.address_on(place))
 
 
-def _slices(instance: Instance, service: Service) -> Iterator[Document]:
+def _slices(instance: Instance, service: CaseService) -> Iterator[Document]:
     groups: dict[tuple[int, int], list[Backend]] = {}
     for backend in service.backends:
         groups.setdefault((backend.slice, backend.shift), []).append(backend)
@@ -137,7 +140,9 @@ def _slices(instance: Instance, service: Service) -> Iterator[Document]:
             yield _slice(instance, service.but(address_type=family.value), name, shift, backends)
 
 
-def _slice(instance: Instance, service: Service, name: str, shift: int, backends: list[Backend]) -> Document:
+def _slice(
+    instance: Instance, service: CaseService, name: str, shift: int, backends: list[Backend]
+) -> Document:
     labels = dict(service.slice_labels)
     if service.slice_owner:
         labels["kubernetes.io/service-name"] = service.name
@@ -151,7 +156,7 @@ def _slice(instance: Instance, service: Service, name: str, shift: int, backends
     }
 
 
-def _slice_ports(instance: Instance, service: Service, shift: int) -> Iterator[Document]:
+def _slice_ports(instance: Instance, service: CaseService, shift: int) -> Iterator[Document]:
     for port in service.slice_ports or service.ports:
         number = instance.target_port(service, port, shift)
         if service.incomplete_slice_ports:
@@ -161,7 +166,7 @@ def _slice_ports(instance: Instance, service: Service, shift: int) -> Iterator[D
         yield {"name": port.name, "protocol": port.protocol.value, "port": number}
 
 
-def _endpoints(instance: Instance, service: Service) -> Document:
+def _endpoints(instance: Instance, service: CaseService) -> Document:
     ports = [
         {"name": p.name, "protocol": p.protocol.value, "port": instance.target_port(service, p)}
         for p in service.ports
@@ -175,7 +180,7 @@ def _endpoints(instance: Instance, service: Service) -> Document:
     }
 
 
-def _endpoints_of(instance: Instance, service: Service, backend: Backend) -> Iterator[Document]:
+def _endpoints_of(instance: Instance, service: CaseService, backend: Backend) -> Iterator[Document]:
     whole = _endpoint(instance, service, backend)
     if not backend.many:
         yield whole
@@ -185,7 +190,7 @@ def _endpoints_of(instance: Instance, service: Service, backend: Backend) -> Ite
         yield {**whole, "addresses": [str(address)]}
 
 
-def _endpoint(instance: Instance, service: Service, backend: Backend) -> Document:
+def _endpoint(instance: Instance, service: CaseService, backend: Backend) -> Document:
     node = backend.on if backend.on in topology.NODES else topology.node_of(backend.on)
     others = [str(instance.address_on(pod)) for pod in backend.also]
     document: Document = {"addresses": [_endpoint_address(instance, service, backend), *others]}
@@ -209,7 +214,7 @@ def _endpoint(instance: Instance, service: Service, backend: Backend) -> Documen
     return document
 
 
-def _endpoint_address(instance: Instance, service: Service, backend: Backend) -> str:
+def _endpoint_address(instance: Instance, service: CaseService, backend: Backend) -> str:
     match service.address_type:
         case None if backend.leading_zeros:
             return ".".join(f"0{part}" for part in str(instance.address_on(backend.on)).split("."))
@@ -229,12 +234,12 @@ def _both(v4: str, v6: str) -> dict[Family, Network]:
     return {Family.IPV4: ip_network(v4), Family.IPV6: ip_network(v6)}
 
 
-_PLACES: dict[Place, dict[Family, Network]] = {
-    Place.EVERYWHERE: _both("0.0.0.0/0", "::/0"),
-    Place.LOWER_HALF: _both("0.0.0.0/1", "::/1"),
-    Place.UPPER_HALF: _both("128.0.0.0/1", "8000::/1"),
-    Place.CLUSTER_CIDR: topology.CLUSTER_CIDR,
-    Place.NODE_NETWORK: topology.NODE_NETWORK,
-    Place.REMOTE_NETWORK: topology.REMOTE_NETWORK,
-    Place.NOWHERE: _both("192.0.2.128/25", "2001:db8:ffff::/64"),
+_PLACES: dict[SourceRange, dict[Family, Network]] = {
+    SourceRange.EVERYWHERE: _both("0.0.0.0/0", "::/0"),
+    SourceRange.LOWER_HALF: _both("0.0.0.0/1", "::/1"),
+    SourceRange.UPPER_HALF: _both("128.0.0.0/1", "8000::/1"),
+    SourceRange.CLUSTER_CIDR: topology.CLUSTER_CIDR,
+    SourceRange.NODE_NETWORK: topology.NODE_NETWORK,
+    SourceRange.REMOTE_NETWORK: topology.REMOTE_NETWORK,
+    SourceRange.NOWHERE: _both("192.0.2.128/25", "2001:db8:ffff::/64"),
 }

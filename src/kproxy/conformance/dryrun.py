@@ -11,18 +11,18 @@ from kproxy.conformance import every
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions
-from kproxy.conformance.session import labs
+from kproxy.conformance.session import group_into_labs
 from kproxy.conformance.subject import Subject
 
 
-def lines(
+def dryrun_lines(
     wanted: Sequence[RunOptions], subject: Subject, cases: Sequence[Case], lacks: Callable[[Case], str]
 ) -> Iterator[str]:
     """The run in words; the labs of each mode in the order in which they are opened.
 
     ``lacks``: why the testbed cannot run a case, whatever the kernel; empty when it can.
     """
-    for run in every.plan(wanted, cases):
+    for run in every.plan_runs(wanted, cases):
         yield f"{subject.name} {run.name}"
         if run.refused:
             yield f"  cannot be judged here: {run.refused}"
@@ -31,7 +31,7 @@ def lines(
         claimed = [case for case in cases if not subject.lacks(case, run.options.mode)]
         able = [case for case in claimed if not lacks(case)]
         sctp = [case for case in able if case.opens_sctp_sockets] if run.without else []
-        for profile, members in labs([case for case in able if case not in sctp], 0):
+        for profile, members in group_into_labs([case for case in able if case not in sctp], 0):
             yield f"  lab {profile.name}: {len(members)} cases"
             yield from (f"    {case.id}" for case in members)
         yield from _left_out(f"the kernel has no {run.without}", sctp)

@@ -19,9 +19,9 @@ from functools import partial
 
 from kproxy.conformance import modes, part, placement
 from kproxy.conformance.case import Case
-from kproxy.conformance.live import Board
-from kproxy.conformance.options import RunOptions, words
-from kproxy.conformance.reports.results import CANNOT_RUN, CaseResult, Outcome, Report, Result
+from kproxy.conformance.live import StatusBoard
+from kproxy.conformance.options import RunOptions, run_arguments
+from kproxy.conformance.reports.results import CANNOT_RUN, CaseResult, Report, Result, RunOutcome
 from kproxy.conformance.subject import Subject
 from kproxy.lab.kernels.abilities import Ability, KernelName
 from kproxy.lab.kernels.choice import Surveyors
@@ -33,7 +33,7 @@ _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class PlannedRun:
     """A run to be: ``place`` says where and why in words, ``refused`` why there is no place for it.
 
     ``without``: what its kernel lacks for some of the cases.
@@ -48,25 +48,25 @@ class Run:
     @property
     def name(self) -> str:
         """Which it is, for people."""
-        return modes.name(self.options)
+        return modes.run_name(self.options)
 
 
-def plan(wanted: Sequence[RunOptions], cases: Sequence[Case]) -> list[Run]:
+def plan_runs(wanted: Sequence[RunOptions], cases: Sequence[Case]) -> list[PlannedRun]:
     """Runs that differ in mode alone, with the kernels that they go to."""
-    runs = list(map(modes.apart, wanted))
+    runs = list(map(modes.as_child_run, wanted))
     if runs[0].testbed == "simulator":
-        return [Run(options=run) for run in runs]
+        return [PlannedRun(options=run) for run in runs]
     kernels = placement.surveyors(runs[0], Ability)
-    return [_placed(run, cases, kernels) for run in runs]
+    return [_place_run(run, cases, kernels) for run in runs]
 
 
-def _placed(options: RunOptions, cases: Sequence[Case], kernels: Surveyors) -> Run:
+def _place_run(options: RunOptions, cases: Sequence[Case], kernels: Surveyors) -> PlannedRun:
     try:
-        chosen = placement.choice(options, cases, kernels)
+        chosen = placement.kernel_for_run(options, cases, kernels)
     except placement.NoKernel as reason:
-        return Run(options=options, refused=str(reason))
+        return PlannedRun(options=options, refused=str(reason))
     name = chosen.survey.name
-    return Run(
+    return PlannedRun(
         options=replace(options, kernel=name.value),
         place=str(chosen),
         without=chosen.without,
@@ -74,7 +74,7 @@ def _placed(options: RunOptions, cases: Sequence[Case], kernels: Surveyors) -> R
     )
 
 
-def places(runs: Iterable[Run]) -> list[str]:
+def describe_placements(runs: Iterable[PlannedRun]) -> list[str]:
     """Where runs go, in words; those that go to the same place for the same reasons together."""
     names: dict[str, list[str]] = {}
     for run in runs:
@@ -83,29 +83,31 @@ def places(runs: Iterable[Run]) -> list[str]:
     return [f"{', '.join(those)}: {place}" for place, those in names.items()]
 
 
-def lacking_packages(wanted: Sequence[RunOptions], cases: Sequence[Case]) -> list[str]:
+def packages_to_install(wanted: Sequence[RunOptions], cases: Sequence[Case]) -> list[str]:
     """Debian packages for a kernel that a run of these needs and does not find."""
     if wanted[0].testbed == "simulator":
         return []
     kernels = placement.surveyors(wanted[0], Ability)
-    return sorted({name for run in wanted for name in placement.lacking_packages(run, cases, kernels)})
+    return sorted({name for run in wanted for name in placement.missing_kernel_packages(run, cases, kernels)})
 
 
-def conduct(runs: Sequence[Run], subject: Subject, cases: Sequence[Case], board: Board) -> list[Outcome]:
+def run_matrix(
+    runs: Sequence[PlannedRun], subject: Subject, cases: Sequence[Case], board: StatusBoard
+) -> list[RunOutcome]:
     """Do all runs; what came of each, in their order.  Raises KeyboardInterrupt when interrupted."""
-    return asyncio.run(_Conductor(subject.name, cases, board).conduct(runs))
+    return asyncio.run(_MatrixRunner(subject.name, cases, board).conduct(runs))
 
 
-class _Conductor:
+class _MatrixRunner:
     """Starts the processes and passes signals on to them: they have no terminal, so Ctrl-C comes here alone."""
 
-    def __init__(self, subject: str, cases: Sequence[Case], board: Board) -> None:
+    def __init__(self, subject: str, cases: Sequence[Case], board: StatusBoard) -> None:
         self._subject, self._cases, self._board = subject, cases, board
         self._running: set[Process] = set()
         self._interrupts = 0
 
-    async def conduct(self, runs: Sequence[Run]) -> list[Outcome]:
-        """See `kproxy.conformance.every.conduct`."""
+    async def conduct(self, runs: Sequence[PlannedRun]) -> list[RunOutcome]:
+        """See `kproxy.conformance.every.run_matrix`."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt, number)
@@ -113,49 +115,49 @@ class _Conductor:
         done = await asyncio.gather(*map(self._lane, lanes))
         if self._interrupts:
             raise KeyboardInterrupt
-        outcomes: Mapping[str, Outcome] = done[0] | done[1]
+        outcomes: Mapping[str, RunOutcome] = done[0] | done[1]
         return [outcomes[run.name] for run in runs]
 
-    async def _lane(self, runs: Iterable[Run]) -> dict[str, Outcome]:
+    async def _lane(self, runs: Iterable[PlannedRun]) -> dict[str, RunOutcome]:
         outcomes = {}
         for run in runs:
             if not self._interrupts:
                 outcomes[run.name] = await self._outcome(run)
         return outcomes
 
-    async def _outcome(self, run: Run) -> Outcome:
+    async def _outcome(self, run: PlannedRun) -> RunOutcome:
         if run.refused:
             return self._none(run, Result.NOT_RUNNABLE, run.refused, 0.0)
         begun = time.monotonic()
-        voice = part.Voice(partial(self._board.tell, run.name))
+        voice = part.LogTail(partial(self._board.tell, run.name))
         status, given = await self._finished(run, voice)
         if status == INTERRUPTED:
             self._interrupt(signal.SIGINT)
         try:
-            return Outcome(name=run.name, report=part.take(given))
+            return RunOutcome(name=run.name, report=part.receive_report(given))
         except part.NoReport:
             kind = Result.NOT_RUNNABLE if status == CANNOT_RUN else Result.BROKEN
             return self._none(run, kind, voice.reason() or f"exit {status}", time.monotonic() - begun)
 
-    async def _finished(self, run: Run, voice: part.Voice) -> tuple[int, bytes]:
+    async def _finished(self, run: PlannedRun, voice: part.LogTail) -> tuple[int, bytes]:
         """The exit status of a run's process, and what it gave."""
         process = await asyncio.create_subprocess_exec(
-            *(*DIE_WITH_PARENT, sys.executable, "-m", "kproxy", *words(run.options)),
+            *(*DIE_WITH_PARENT, sys.executable, "-m", "kproxy", *run_arguments(run.options)),
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
-            env=part.environment(os.environ),
+            env=part.child_environment(os.environ),
             start_new_session=True,
         )
         assert process.stdout
         assert process.stderr
         self._running.add(process)
-        given, _ = await asyncio.gather(process.stdout.read(), _listen(process.stderr, voice))
+        given, _ = await asyncio.gather(process.stdout.read(), _copy_stderr(process.stderr, voice))
         status = await process.wait()
         self._running.remove(process)
         return status, given
 
-    def _none(self, run: Run, kind: Result, reason: str, seconds: float) -> Outcome:
+    def _none(self, run: PlannedRun, kind: Result, reason: str, seconds: float) -> RunOutcome:
         """The outcome of a run without a report."""
         results = (CaseResult(case=case, result=kind, seconds=0.0, reason=reason) for case in self._cases)
         report = Report(
@@ -165,7 +167,7 @@ class _Conductor:
             results=tuple(results),
             seconds=seconds,
         )
-        return Outcome(name=run.name, report=report, refused=reason if kind is Result.NOT_RUNNABLE else "")
+        return RunOutcome(name=run.name, report=report, refused=reason if kind is Result.NOT_RUNNABLE else "")
 
     def _interrupt(self, number: int) -> None:
         """Once or twice runs may tidy up; then what they have started goes with them."""
@@ -178,6 +180,6 @@ class _Conductor:
                     process.send_signal(number)
 
 
-async def _listen(stream: asyncio.StreamReader, voice: part.Voice) -> None:
+async def _copy_stderr(stream: asyncio.StreamReader, voice: part.LogTail) -> None:
     while data := await stream.read(_CHUNK):
         voice.hear(data)

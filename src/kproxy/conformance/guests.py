@@ -12,26 +12,26 @@ from dataclasses import replace
 
 from kproxy.conformance import part
 from kproxy.conformance.case import Case
-from kproxy.conformance.options import RunOptions, words
-from kproxy.conformance.part import Tell
-from kproxy.conformance.placement import NoKernel, inside, job
+from kproxy.conformance.options import RunOptions, run_arguments
+from kproxy.conformance.part import LogLine
+from kproxy.conformance.placement import NoKernel, options_inside_kernel, uml_job
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.lab.kernels import boot
-from kproxy.lab.kernels.uml import Job
+from kproxy.lab.kernels.uml import UmlJob
 from kproxy.lab.namespaces import LabError
 
-FEWEST = 40
+FEWEST_CASES = 40
 """Cases that are worth a guest."""
-MOST = 4
+MOST_GUESTS = 4
 INTERRUPTED = 130
 
 
-def count(options: RunOptions, cases: Sequence[Case], processors: int) -> int:
+def guest_count(options: RunOptions, cases: Sequence[Case], processors: int) -> int:
     """How many guests are worth their while; an option that says it is right."""
-    return options.guests or max(1, min(MOST, processors, len(cases) // FEWEST))
+    return options.guests or max(1, min(MOST_GUESTS, processors, len(cases) // FEWEST_CASES))
 
 
-def shares(cases: Sequence[Case], guests: int) -> list[list[Case]]:
+def split_cases(cases: Sequence[Case], guests: int) -> list[list[Case]]:
     """The cases in parts of about one size; a profile that fits into one part is not torn apart.
 
     A profile is a lab: torn, it costs another.
@@ -51,18 +51,18 @@ def shares(cases: Sequence[Case], guests: int) -> list[list[Case]]:
     return [part for part in parts if part]
 
 
-def run(options: RunOptions, cases: Sequence[Case], guests: int, tell: Tell) -> Report:
+def run_in_guests(options: RunOptions, cases: Sequence[Case], guests: int, tell: LogLine) -> Report:
     """Run the cases in that many guests and put their reports together.
 
     The cases of a guest whose kernel died are `Result.BROKEN`.  Raises `NoKernel` when a guest gives no report
     otherwise or all have died, KeyboardInterrupt when they were interrupted.
     """
     begun = time.monotonic()
-    parts = shares(cases, guests)
+    parts = split_cases(cases, guests)
     given = [bytearray() for _ in parts]
-    voices = [part.Voice(_named(tell, number)) for number, _ in enumerate(parts, 1)]
+    voices = [part.LogTail(_prefixed(tell, number)) for number, _ in enumerate(parts, 1)]
     jobs = [
-        (_job(options, share), boot.Sinks(report.extend, voice.hear))
+        (_guest_job(options, share), boot.Sinks(report.extend, voice.hear))
         for share, report, voice in zip(parts, given, voices, strict=True)
     ]
     try:
@@ -72,13 +72,13 @@ def run(options: RunOptions, cases: Sequence[Case], guests: int, tell: Tell) -> 
         if all(isinstance(end, boot.GuestDied) for end in ends):
             raise NoKernel(str(ends[0]))
         reports = [
-            part.take(report)
+            part.receive_report(report)
             for report, end in zip(given, ends, strict=True)
             if not isinstance(end, boot.GuestDied)
         ]
-        lost = broken(parts, ends)
+        lost = results_of_dead_guests(parts, ends)
         dead = replace(reports[0], results=lost, convergence=())
-        return together([*reports, dead], cases, begun, len(parts))
+        return merge_reports([*reports, dead], cases, begun, len(parts))
     except LabError as reason:
         raise NoKernel(str(reason)) from reason
     except part.NoReport as nothing:
@@ -86,17 +86,19 @@ def run(options: RunOptions, cases: Sequence[Case], guests: int, tell: Tell) -> 
         raise NoKernel("a guest gave no report: " + "; ".join(reasons)) from nothing
 
 
-def _job(options: RunOptions, share: Sequence[Case]) -> Job:
-    mine = replace(inside(options.without_outputs()), globs=tuple(case.id for case in share))
-    whole = job(options, [sys.executable, "-m", "kproxy", *words(mine)])
-    return replace(whole, environment=part.environment(whole.environment))
+def _guest_job(options: RunOptions, share: Sequence[Case]) -> UmlJob:
+    mine = replace(options_inside_kernel(options.without_outputs()), globs=tuple(case.id for case in share))
+    whole = uml_job(options, [sys.executable, "-m", "kproxy", *run_arguments(mine)])
+    return replace(whole, environment=part.child_environment(whole.environment))
 
 
-def _named(tell: Tell, number: int) -> Tell:
+def _prefixed(tell: LogLine, number: int) -> LogLine:
     return lambda line: tell(f"guest {number}: {line}")
 
 
-def broken(parts: Sequence[Sequence[Case]], ends: Sequence[int | boot.GuestDied]) -> tuple[CaseResult, ...]:
+def results_of_dead_guests(
+    parts: Sequence[Sequence[Case]], ends: Sequence[int | boot.GuestDied]
+) -> tuple[CaseResult, ...]:
     """Results of the cases whose guests died."""
     return tuple(
         CaseResult(case=case, result=Result.BROKEN, seconds=0.0, reason=f"guest {number}: {end}")
@@ -106,7 +108,7 @@ def broken(parts: Sequence[Sequence[Case]], ends: Sequence[int | boot.GuestDied]
     )
 
 
-def together(parts: Sequence[Report], cases: Sequence[Case], begun: float, guests: int) -> Report:
+def merge_reports(parts: Sequence[Report], cases: Sequence[Case], begun: float, guests: int) -> Report:
     """One report of several, in the order of the cases; ``begun``: the monotonic clock at the start."""
     results = {entry.case.id: entry for part in parts for entry in part.results}
     environment: Mapping[str, str] = {**parts[0].environment, "guests": str(guests)}

@@ -17,9 +17,9 @@ from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.console import failure_lines
-from kproxy.conformance.reports.results import CaseResult, Outcome, Report, Result
-from kproxy.conformance.subject import BadSubject, Subject, has_mode, load
-from kproxy.conformance.xfails import BadXfails, read
+from kproxy.conformance.reports.results import CaseResult, Report, Result, RunOutcome
+from kproxy.conformance.subject import InvalidSubject, Subject, check_mode, load_subject
+from kproxy.conformance.xfails import InvalidXfails, read_xfails
 from kproxy.console import Console
 
 _HERE = Path(__file__).parent
@@ -29,7 +29,7 @@ _UNKNOWN_BINARY = "kproxy-binary-not-given"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CaseVerdict:
     """What came of a case; ``refused``: why its run could not be had here."""
 
     entry: CaseResult
@@ -42,7 +42,7 @@ class CaseItem(pytest.Item):
 
     case: Case
     run: str
-    verdict: Verdict | None = None
+    verdict: CaseVerdict | None = None
 
     def setup(self) -> None:
         """What could not be observed is an error, and no failure."""
@@ -69,35 +69,35 @@ class CaseItem(pytest.Item):
         return self.path, None, self.name
 
 
-class Catalogue(pytest.Directory):
+class CatalogueDirectory(pytest.Directory):
     """The package as pytest sees it: cases, and no files."""
 
     def collect(self) -> Iterator[CaseItem]:
         """An item for each case in each run."""
-        options = _options(self.config)
-        runs = modes.each(options, self.config.stash[_SUBJECT])
+        options = _run_options(self.config)
+        runs = modes.runs_by_mode(options, self.config.stash[_SUBJECT])
         for run in runs:
             for case in CATALOGUE:
-                name = f"{case.id}[{modes.name(run)}]" if len(runs) > 1 else case.id
+                name = f"{case.id}[{modes.run_name(run)}]" if len(runs) > 1 else case.id
                 item = CaseItem.from_parent(self, name=name, nodeid=f"kproxy.conformance::{name}")
-                item.case, item.run = case, modes.name(run)
+                item.case, item.run = case, modes.run_name(run)
                 for mark in _marks(case):
                     item.add_marker(getattr(pytest.mark, mark))
                 yield item
 
 
-class Conformance:
+class ConformancePlugin:
     """pytest's hooks, once somebody asks for the catalogue."""
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Groups and features are marks; what cannot be judged is refused before anything is collected."""
-        config.stash[_SUBJECT] = _subject(config, _options(config))
+        config.stash[_SUBJECT] = _subject(config, _run_options(config))
         for mark in sorted({mark for case in CATALOGUE for mark in _marks(case)}):
             config.addinivalue_line("markers", f"{mark}: cases of this group or feature")
 
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """The package is no folder of test files."""
-        return Catalogue.from_parent(parent, path=path) if path == _HERE else None
+        return CatalogueDirectory.from_parent(parent, path=path) if path == _HERE else None
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Slow cases are left out unless they are asked for."""
@@ -124,19 +124,19 @@ class Conformance:
         return report
 
 
-def wake(config: pytest.Config, parser: pytest.Parser) -> None:
+def register_plugin(config: pytest.Config, parser: pytest.Parser) -> None:
     """Add options and hooks."""
     group = parser.getgroup("kproxy", "kproxy conformance (the options of `kproxy conformance run`)")
-    for word, default in _WORDS.items():
+    for word, default in _VALUE_OPTIONS.items():
         group.addoption(
             f"--{word}", default=default, help=f"as of `kproxy conformance run` (default: {default!r})"
         )
     group.addoption("--slow", action="store_true", help="also cases that must wait for real time to pass")
     group.addoption("--patience", type=float, default=0.0, help="seconds the subject has to apply changes")
-    config.pluginmanager.register(Conformance(), "kproxy-conformance")
+    config.pluginmanager.register(ConformancePlugin(), "kproxy-conformance")
 
 
-_WORDS = {
+_VALUE_OPTIONS = {
     "proxy": "kproxy",
     "binary": "",
     "mode": "",
@@ -153,8 +153,8 @@ def _marks(case: Case) -> list[str]:
     return [case.group, *slow, *sorted(feature.value for feature in case.features)]
 
 
-def _options(config: pytest.Config) -> RunOptions:
-    given = {word: config.getoption(word) for word in _WORDS}
+def _run_options(config: pytest.Config) -> RunOptions:
+    given = {word: config.getoption(word) for word in _VALUE_OPTIONS}
     evidence = Path(given.pop("evidence"))
     return RunOptions(
         **given, evidence=evidence, patience=config.getoption("patience"), slow=config.getoption("slow")
@@ -165,32 +165,32 @@ def _subject(config: pytest.Config, options: RunOptions) -> Subject:
     """Who is judged; without its program if cases are only listed.  Raises `pytest.UsageError`."""
     listed = config.option.collectonly
     try:
-        read(options.xfails)
-        subject = load(options.proxy, options.binary or (_UNKNOWN_BINARY if listed else ""))
-        has_mode(subject, options.mode)
-    except (BadSubject, BadXfails) as reason:
+        read_xfails(options.xfails)
+        subject = load_subject(options.proxy, options.binary or (_UNKNOWN_BINARY if listed else ""))
+        check_mode(subject, options.mode)
+    except (InvalidSubject, InvalidXfails) as reason:
         raise pytest.UsageError(str(reason)) from reason
     return subject
 
 
 def _run(config: pytest.Config, chosen: Sequence[CaseItem]) -> None:
-    options = _options(config)
+    options = _run_options(config)
     subject = config.stash[_SUBJECT]
     cases = {name: [i.case for i in chosen if i.run == name] for name in dict.fromkeys(i.run for i in chosen)}
     wanted = [
-        replace(run, globs=_globs(cases[modes.name(run)], options))
-        for run in modes.each(options, subject)
-        if modes.name(run) in cases
+        replace(run, globs=_globs(cases[modes.run_name(run)], options))
+        for run in modes.runs_by_mode(options, subject)
+        if modes.run_name(run) in cases
     ]
     union = list({case.id: case for case in (item.case for item in chosen)}.values())
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         console = Console(quiet=config.option.verbose < 0 or not Console().is_interactive)
-        runs = every.plan(wanted, union)
-        for place in every.places(runs):
+        runs = every.plan_runs(wanted, union)
+        for place in every.describe_placements(runs):
             config.get_terminal_writer().line(f"\n{place}")
-        with live.live(console, [run.name for run in runs]) as board:
-            outcomes = every.conduct(runs, subject, union, board)
+        with live.live_status(console, [run.name for run in runs]) as board:
+            outcomes = every.run_matrix(runs, subject, union, board)
     verdicts = _verdicts(outcomes)
     for item in chosen:
         item.verdict = verdicts[item.run, item.case.id]
@@ -203,9 +203,9 @@ def _globs(cases: Sequence[Case], options: RunOptions) -> tuple[str, ...]:
     return () if ids == usual else tuple(ids)
 
 
-def _verdicts(outcomes: Iterable[Outcome]) -> Mapping[tuple[str, str], Verdict]:
+def _verdicts(outcomes: Iterable[RunOutcome]) -> Mapping[tuple[str, str], CaseVerdict]:
     return {
-        (outcome.name, entry.case.id): Verdict(entry, outcome.report, outcome.refused)
+        (outcome.name, entry.case.id): CaseVerdict(entry, outcome.report, outcome.refused)
         for outcome in outcomes
         for entry in outcome.report.results
     }

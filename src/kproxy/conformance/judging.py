@@ -14,28 +14,28 @@ from dataclasses import dataclass, field
 from kproxy.conformance import convergence
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
-    Bystanders,
     CheckHealth,
     CheckLatency,
     CheckProxy,
-    Hold,
+    ContinuousProbe,
     Lawful,
+    Open,
     Ping,
     Probe,
     ReadSysctl,
     Reopen,
-    Steady,
+    SameEndpoint,
+    Send,
     Step,
-    Still,
     Target,
-    Use,
+    UnrelatedEntries,
     Vantage,
 )
-from kproxy.conformance.chance import FALSE_ALARM, chi_square, tail
-from kproxy.conformance.citing import Judged, Respect, cited
-from kproxy.conformance.convergence import Applied
-from kproxy.conformance.testbed import Broken, Observation, Testbed
-from kproxy.conformance.wording import demands, describe, describe_lawful
+from kproxy.conformance.chance import FALSE_ALARM_RATE, chi_square, chi_square_tail
+from kproxy.conformance.citing import JudgedStep, MismatchKind, cited_clauses
+from kproxy.conformance.convergence import LatencySample
+from kproxy.conformance.testbed import HarnessError, Observation, Testbed
+from kproxy.conformance.wording import describe_expectation, describe_lawful, describe_step
 from kproxy.conformance.world import World
 from kproxy.lab.observation import Socket
 from kproxy.net import Address, Family
@@ -45,9 +45,9 @@ MOST_SHOWN = 3
 """Different observations that a text tells."""
 
 Endpoint = tuple[Address, int]
-Compared = CheckHealth | CheckProxy | ReadSysctl | Bystanders
+TextStep = CheckHealth | CheckProxy | ReadSysctl | UnrelatedEntries
 """Steps whose answer is a text."""
-Met = Probe | Steady | Ping | Hold | Use | Reopen
+OutcomeStep = Probe | ContinuousProbe | Ping | Open | Send | Reopen
 """Steps whose answer is an outcome."""
 
 
@@ -78,16 +78,16 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Mismatch:
     """What a step expects and what was seen instead."""
 
-    respect: Respect
+    respect: MismatchKind
     lawful: str
     seen: str
 
 
 @dataclass(slots=True)
-class Progress:
+class InstanceProgress:
     """One instance under way: its world, its findings, the time it took."""
 
     instance: Instance
@@ -101,47 +101,54 @@ class Progress:
     """Where each client that sticks was last; nowhere, if at several."""
     roamed: dict[str, dict[tuple[Vantage, Target], set[Endpoint]]] = field(default_factory=dict)
     held: dict[str, Observation] = field(default_factory=dict)
-    standing: list[tuple[int, Bystanders]] = field(default_factory=list)
+    standing: list[tuple[int, UnrelatedEntries]] = field(default_factory=list)
     """What is to be looked at after every change."""
 
 
-def judge(testbed: Testbed, progress: Progress, number: int, step: Step, seen: Sequence[Observation]) -> None:
+def judge_step(
+    testbed: Testbed, progress: InstanceProgress, number: int, step: Step, seen: Sequence[Observation]
+) -> None:
     """Judge what a step met, and note what is found."""
-    if isinstance(step, Bystanders) and (number, step) not in progress.standing:
+    if isinstance(step, UnrelatedEntries) and (number, step) not in progress.standing:
         progress.standing.append((number, step))
     match step:
         case Probe():
             _judge_probe(testbed, progress, number, step, seen)
-        case Hold():
+        case Open():
             progress.held[step.flow] = seen[0]
             judge_outcomes(progress, number, step, step.expect, seen)
-        case Use():
-            _judge_use(progress, number, step, seen[0])
+        case Send():
+            _judge_send(progress, number, step, seen[0])
         case Reopen():
             progress.held[step.flow] = seen[0]
             judge_outcomes(progress, number, step, step.expect, seen)
-        case Ping() | Steady():
+        case Ping() | ContinuousProbe():
             judge_outcomes(progress, number, step, step.expect, seen)
-        case CheckLatency() if not convergence.in_time(applied(testbed, progress)):
-            _find(progress, number, step, Difference(Respect.OUTCOME, convergence.lawful(), seen[0].text))
-        case CheckHealth() | CheckProxy() | ReadSysctl() | Bystanders() if seen[0].text != (
-            lawful := demands(step)
+        case CheckLatency() if not convergence.meets_objective(latency_samples(testbed, progress)):
+            _add_finding(
+                progress,
+                number,
+                step,
+                Mismatch(MismatchKind.OUTCOME, convergence.latency_objective(), seen[0].text),
+            )
+        case CheckHealth() | CheckProxy() | ReadSysctl() | UnrelatedEntries() if seen[0].text != (
+            lawful := describe_expectation(step)
         ):
-            _find(progress, number, step, Difference(Respect.OUTCOME, lawful, seen[0].text))
+            _add_finding(progress, number, step, Mismatch(MismatchKind.OUTCOME, lawful, seen[0].text))
         case _:
             pass
 
 
-def applied(testbed: Testbed, progress: Progress) -> Sequence[Applied]:
-    """What the lab has measured in the instance's family.  Raises `Broken` when that is nothing."""
+def latency_samples(testbed: Testbed, progress: InstanceProgress) -> Sequence[LatencySample]:
+    """What the lab has measured in the instance's family.  Raises `HarnessError` when that is nothing."""
     found = [one for one in testbed.convergence() if one.family is progress.instance.family]
     if not any(one.alone for one in found):
-        raise Broken("no change that came alone was timed")
+        raise HarnessError("no change that came alone was timed")
     return found
 
 
 def _judge_probe(
-    testbed: Testbed, progress: Progress, number: int, step: Probe, seen: Sequence[Observation]
+    testbed: Testbed, progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
 ) -> None:
     judge_outcomes(progress, number, step, step.expect, seen)
     if step.spread:
@@ -152,48 +159,50 @@ def _judge_probe(
         _judge_sticks(progress, number, step, seen)
     if step.redrawn and not testbed.exhaustive and not any(o.redrawn for o in seen):
         lawful, text = "another source port for some", f"{len(seen)} times the sender's own"
-        _find(progress, number, step, Difference(Respect.SOURCE_PORT, lawful, text))
+        _add_finding(progress, number, step, Mismatch(MismatchKind.SOURCE_PORT, lawful, text))
     if step.mark and not testbed.exhaustive:
         _judge_mark(progress, number, step, seen)
     if step.roams:
-        _judge_roams(progress, number, step, seen)
+        _judge_rebalancing(progress, number, step, seen)
 
 
 def judge_outcomes(
-    progress: Progress, number: int, step: Met, lawful: Lawful, seen: Sequence[Observation]
+    progress: InstanceProgress, number: int, step: OutcomeStep, lawful: Lawful, seen: Sequence[Observation]
 ) -> None:
     """Each respect in which observations differ is a finding: another clause is broken."""
     outcomes = progress.instance.outcomes(lawful, _target(progress, step))
-    strange: dict[Respect, list[str]] = {}
+    strange: dict[MismatchKind, list[str]] = {}
     for one in seen:
         if not one.outcomes & outcomes:
-            strange.setdefault(_respect(one, outcomes), []).append(one.text)
+            strange.setdefault(_mismatch_kind(one, outcomes), []).append(one.text)
     for respect, texts in strange.items():
-        _find(progress, number, step, Difference(respect, describe_lawful(lawful), _counted(iter(texts))))
+        _add_finding(
+            progress, number, step, Mismatch(respect, describe_lawful(lawful), _count_texts(iter(texts)))
+        )
 
 
-def _respect(seen: Observation, lawful: Collection[Outcome]) -> Respect:
+def _mismatch_kind(seen: Observation, lawful: Collection[Outcome]) -> MismatchKind:
     """In which respect an unlawful observation differs from all that is lawful."""
     endpoints = {(one.address, one.port) for one in lawful if isinstance(one, Delivered)}
     if seen.endpoint in endpoints:
-        return Respect.SOURCE
+        return MismatchKind.SOURCE
     if seen.endpoint is not None and endpoints:
-        return Respect.ENDPOINT
-    return Respect.OUTCOME if seen.outcomes else Respect.ANSWER
+        return MismatchKind.ENDPOINT
+    return MismatchKind.OUTCOME if seen.outcomes else MismatchKind.ANSWER
 
 
-def _judge_mark(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
+def _judge_mark(progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
     """A packet leaves with all bits that others set, and no other."""
     lawful = f"to leave the node with mark {step.mark:#x}"
     marks = [mark for one in seen for mark in one.marks]
-    strange: dict[Respect, list[int | None]] = {
-        Respect.FOREIGN_MARK: [mark for mark in marks if mark is None or step.mark & ~mark],
-        Respect.OWN_MARK: [mark for mark in marks if mark is not None and mark & ~step.mark],
+    strange: dict[MismatchKind, list[int | None]] = {
+        MismatchKind.FOREIGN_MARK: [mark for mark in marks if mark is None or step.mark & ~mark],
+        MismatchKind.OWN_MARK: [mark for mark in marks if mark is not None and mark & ~step.mark],
     }
     for respect, wrong in strange.items():
         if wrong:
-            text = _counted(map(_describe_mark, wrong))
-            _find(progress, number, step, Difference(respect, lawful, text))
+            text = _count_texts(map(_describe_mark, wrong))
+            _add_finding(progress, number, step, Mismatch(respect, lawful, text))
 
 
 def _describe_mark(mark: int | None) -> str:
@@ -204,15 +213,15 @@ def _describe_mark(mark: int | None) -> str:
     )
 
 
-def _target(progress: Progress, step: Met) -> Target:
-    if isinstance(step, Use | Reopen):
-        holds = (s for s in progress.instance.case.steps if isinstance(s, Hold) and s.flow == step.flow)
+def _target(progress: InstanceProgress, step: OutcomeStep) -> Target:
+    if isinstance(step, Send | Reopen):
+        holds = (s for s in progress.instance.case.steps if isinstance(s, Open) and s.flow == step.flow)
         return next(holds).to
     return step.to
 
 
 def _judge_spread(
-    testbed: Testbed, progress: Progress, number: int, step: Probe, seen: Sequence[Observation]
+    testbed: Testbed, progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
 ) -> None:
     """Of endpoints that stand together any will do, and all where every possible outcome is shown.
 
@@ -222,35 +231,38 @@ def _judge_spread(
     groups = progress.instance.groups(step.expect, step.to)
     short = [group for group in groups if (group - met if testbed.exhaustive else not group & met)]
     if met and short:
-        text = f"{len(seen)} tries never reached {'; '.join(sorted(map(_some_of, short)))}"
+        text = f"{len(seen)} tries never reached {'; '.join(sorted(map(_first_of, short)))}"
         lawful = f"every one of {describe_lawful(step.expect)}"
-        _find(progress, number, step, Difference(Respect.COVERAGE, lawful, text))
+        _add_finding(progress, number, step, Mismatch(MismatchKind.COVERAGE, lawful, text))
 
 
-def _wanted(progress: Progress, step: Probe) -> set[Endpoint]:
+def _lawful_endpoints(progress: InstanceProgress, step: Probe) -> set[Endpoint]:
     lawful = progress.instance.outcomes(step.expect, step.to)
     return {(o.address, o.port) for o in lawful if isinstance(o, Delivered)}
 
 
 def _judge_even(
-    testbed: Testbed, progress: Progress, number: int, step: Probe, seen: Sequence[Observation]
+    testbed: Testbed, progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
 ) -> None:
     """Where chances are known they must be equal; else counts must be such as equal chances give."""
-    wanted = sorted(_wanted(progress, step), key=str)
+    wanted = sorted(_lawful_endpoints(progress, step), key=str)
     lawful = f"each of {len(wanted)} endpoints as often as the others"
     if testbed.exhaustive:
         chances = {one: sum(o.chance for o in seen if o.endpoint == one) for one in wanted}
         if len(set(chances.values())) > 1:
-            _find(progress, number, step, Difference(Respect.SHARES, lawful, _shares(chances)))
+            _add_finding(progress, number, step, Mismatch(MismatchKind.SHARES, lawful, _shares(chances)))
         return
     met = Counter(o.endpoint for o in seen)
     counts = {one: met[one] for one in wanted}
-    if any(counts.values()) and (luck := tail(chi_square(counts.values()), len(wanted) - 1)) < FALSE_ALARM:
+    if (
+        any(counts.values())
+        and (luck := chi_square_tail(chi_square(counts.values()), len(wanted) - 1)) < FALSE_ALARM_RATE
+    ):
         text = f"{_shares(counts)} of {len(seen)}; chance does so once in {1 / luck:.0e} times"
-        _find(progress, number, step, Difference(Respect.SHARES, lawful, text))
+        _add_finding(progress, number, step, Mismatch(MismatchKind.SHARES, lawful, text))
 
 
-def _judge_sticks(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
+def _judge_sticks(progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
     """A client keeps the endpoint of its connection before; one that has moved is found where it moved, and only there."""
     key = (step.sender, step.sticks)
     held = progress.held.get(step.sticks)
@@ -259,11 +271,13 @@ def _judge_sticks(progress: Progress, number: int, step: Probe, seen: Sequence[O
     if len(before | met) > 1:
         lawful = f"{_names(before)}, as before" if before else "one endpoint each time"
         text = f"{len(seen)} connections reached {_names(met)}"
-        _find(progress, number, step, Difference(Respect.AFFINITY, lawful, text))
+        _add_finding(progress, number, step, Mismatch(MismatchKind.AFFINITY, lawful, text))
     progress.stuck[key] = met or before if len(met) < 2 else set()
 
 
-def _judge_roams(progress: Progress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
+def _judge_rebalancing(
+    progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
+) -> None:
     """The last probe of the name answers for all of them: not every client may have met one endpoint only."""
     met = progress.roamed.setdefault(step.roams, {})
     met.setdefault((step.sender, step.to), set()).update(_endpoints(seen))
@@ -272,22 +286,24 @@ def _judge_roams(progress: Progress, number: int, step: Probe, seen: Sequence[Ob
     if number == last and all(len(endpoints) == 1 for endpoints in met.values()):
         same = "; ".join(f"{sender} always {_names(ends)}" for (sender, _), ends in met.items())
         lawful = "another endpoint for some client, as time has run out between"
-        _find(progress, number, step, Difference(Respect.AFFINITY, lawful, same))
+        _add_finding(progress, number, step, Mismatch(MismatchKind.AFFINITY, lawful, same))
 
 
-def _judge_use(progress: Progress, number: int, step: Use, seen: Observation) -> None:
-    if not isinstance(step.expect, Still):
+def _judge_send(progress: InstanceProgress, number: int, step: Send, seen: Observation) -> None:
+    if not isinstance(step.expect, SameEndpoint):
         judge_outcomes(progress, number, step, step.expect, [seen])
         return
     before = progress.held[step.flow]
     if seen.endpoint is None or seen.endpoint != before.endpoint:
-        _find(progress, number, step, Difference(Respect.OUTCOME, f"still {before.text}", seen.text))
+        _add_finding(
+            progress, number, step, Mismatch(MismatchKind.OUTCOME, f"still {before.text}", seen.text)
+        )
 
 
-def _find(progress: Progress, number: int, step: Judged, found: Difference) -> None:
-    broken = cited(progress.instance, progress.world, step, found.respect)
+def _add_finding(progress: InstanceProgress, number: int, step: JudgedStep, found: Mismatch) -> None:
+    broken = cited_clauses(progress.instance, progress.world, step, found.respect)
     progress.findings.append(
-        Finding(progress.instance, number, describe(step), found.lawful, found.seen, broken)
+        Finding(progress.instance, number, describe_step(step), found.lawful, found.seen, broken)
     )
 
 
@@ -299,7 +315,7 @@ def _names(endpoints: Iterable[Endpoint]) -> str:
     return ", ".join(sorted(str(Socket(address, port)) for address, port in endpoints))
 
 
-def _some_of(group: Collection[Endpoint]) -> str:
+def _first_of(group: Collection[Endpoint]) -> str:
     """An endpoint, or the first and the number of many."""
     first = min(group, key=lambda endpoint: (endpoint[0].version, int(endpoint[0]), endpoint[1]))
     return _names([first]) if len(group) == 1 else f"any of {len(group)} from {_names([first])} on"
@@ -309,16 +325,16 @@ def _shares(shares: Mapping[Endpoint, object]) -> str:
     return ", ".join(f"{Socket(address, port)} {share}" for (address, port), share in shares.items())
 
 
-def gists(seen: Sequence[Observation]) -> str:
+def summarise_observations(seen: Sequence[Observation]) -> str:
     """What was met and how often, in an order that does not depend on when."""
-    return _most(sorted(Counter(o.gist or o.text for o in seen).items()))
+    return _shorten(sorted(Counter(o.gist or o.text for o in seen).items()))
 
 
-def _counted(texts: Iterator[str]) -> str:
-    return _most(list(Counter(texts).items()))
+def _count_texts(texts: Iterator[str]) -> str:
+    return _shorten(list(Counter(texts).items()))
 
 
-def _most(counts: Sequence[tuple[str, int]]) -> str:
+def _shorten(counts: Sequence[tuple[str, int]]) -> str:
     shown = [f"{n} x {text}" if n > 1 else text for text, n in counts]
     more = [f"and {len(shown) - MOST_SHOWN} more"] if len(shown) > MOST_SHOWN else []
     return "; ".join([*shown[:MOST_SHOWN], *more])

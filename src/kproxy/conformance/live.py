@@ -14,13 +14,13 @@ WAITING = "waiting"
 _WIDE = 140
 
 
-def console(*, stderr: bool) -> Console:
+def make_console(*, stderr: bool) -> Console:
     """A console; wide where a file or a log reads it."""
     made = Console(stderr=stderr)
     return made if made.is_terminal else Console(stderr=stderr, width=_WIDE)
 
 
-class Board:
+class StatusBoard:
     """What goes on, by the names of runs."""
 
     def __init__(self, out: Console, status: Status | None, names: Sequence[str]) -> None:
@@ -43,10 +43,10 @@ class Board:
 
 
 @contextmanager
-def live(out: Console, names: Sequence[str] = ("",)) -> Iterator[Board]:
+def live_status(out: Console, names: Sequence[str] = ("",)) -> Iterator[StatusBoard]:
     """A board that is shown until the end; a run without a name needs none."""
     if not out.is_interactive:
-        yield Board(out, None, names)
+        yield StatusBoard(out, None, names)
         return
     with out.status("starting") as status:
-        yield Board(out, status, names)
+        yield StatusBoard(out, status, names)

@@ -7,24 +7,24 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import yaml
 
-from kproxy.conformance.bind import instances
+from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import Case
-from kproxy.conformance.world import Change, Key, Put, Remove, RestartProxy, TellLater, World
+from kproxy.conformance.world import Change, Key, Put, Remove, RestartProxy, WithholdEvents, World
 
 
-def written(case: Case) -> Mapping[int, str]:
+def manifests_by_step(case: Case) -> Mapping[int, str]:
     """What the steps write that write something, by their numbers, in the case's first family."""
-    world = World(instances([case])[0])
+    world = World(bind_cases([case])[0])
     known: dict[Key, object] = dict(world.objects)
     texts = {}
     for number, step in enumerate(case.steps, 1):
-        if parts := list(_parts(world.change(step), known)):
+        if parts := list(_manifests(world.change(step), known)):
             texts[number] = "---\n".join(parts)
         known = dict(world.objects)
     return texts
 
 
-def _parts(changes: tuple[Change, ...], known: Mapping[Key, object]) -> Iterator[str]:
+def _manifests(changes: tuple[Change, ...], known: Mapping[Key, object]) -> Iterator[str]:
     """A text for each object; one that is written again as it was is left out."""
     for change in changes:
         match change:
@@ -36,9 +36,9 @@ def _parts(changes: tuple[Change, ...], known: Mapping[Key, object]) -> Iterator
             case Remove(key=(kind, namespace, name)):
                 yield f"# delete {kind} {namespace}/{name}\n"
             case RestartProxy(meanwhile=meanwhile):
-                yield from _parts(meanwhile, known)
-            case TellLater(changes=later):
-                yield from _parts(later, known)
+                yield from _manifests(meanwhile, known)
+            case WithholdEvents(changes=later):
+                yield from _manifests(later, known)
             case _:
                 pass
 

@@ -12,7 +12,7 @@ VARIANTS = ("nft", "legacy")
 """Of iptables, each a program and a part of the kernel of its own: a proxy can be right with one of them only."""
 
 
-def each(options: RunOptions, subject: Subject) -> tuple[RunOptions, ...]:
+def runs_by_mode(options: RunOptions, subject: Subject) -> tuple[RunOptions, ...]:
     """The mode that is asked for; if none is, all of the subject's, iptables mode with both variants of iptables."""
     if options.mode:
         return (options,)
@@ -23,9 +23,9 @@ def each(options: RunOptions, subject: Subject) -> tuple[RunOptions, ...]:
     )
 
 
-def apart(options: RunOptions) -> RunOptions:
+def as_child_run(options: RunOptions) -> RunOptions:
     """One run of several: evidence goes to a folder of its own, results to who put the run to work."""
-    return replace(options.without_outputs(), evidence=options.evidence / folder(options))
+    return replace(options.without_outputs(), evidence=options.evidence / run_folder(options))
 
 
 def _variants(options: RunOptions, mode: str) -> tuple[str, ...]:
@@ -33,14 +33,14 @@ def _variants(options: RunOptions, mode: str) -> tuple[str, ...]:
     return VARIANTS if several else (options.iptables,)
 
 
-def name(options: RunOptions) -> str:
+def run_name(options: RunOptions) -> str:
     """The mode, with the variant of iptables where that tells two runs apart."""
     return f"{options.mode} {options.iptables}" if _is_variant(options) else options.mode
 
 
-def folder(options: RunOptions) -> str:
+def run_folder(options: RunOptions) -> str:
     """The name as a file's."""
-    return name(options).replace(" ", "-")
+    return run_name(options).replace(" ", "-")
 
 
 def _is_variant(options: RunOptions) -> bool:

@@ -63,17 +63,17 @@ _ALWAYS = ("proxy", "mode")
 _FLAGS = {"globs": "--case", "case_files": "--case-file"}
 
 
-def words(options: RunOptions) -> list[str]:
+def run_arguments(options: RunOptions) -> list[str]:
     """The command that means these options; ``--kernel`` is always said, for its default there is ``auto``."""
     command = ["conformance", "run"]
     for name in [field.name for field in fields(options)]:
         value = getattr(options, name)
         if name in {*_ALWAYS, "kernel"} or value != getattr(_DEFAULTS, name):
-            command += _said(_FLAGS.get(name, "--" + name.replace("_", "-")), value)
+            command += _flag_arguments(_FLAGS.get(name, "--" + name.replace("_", "-")), value)
     return command
 
 
-def again(options: RunOptions, environment: Mapping[str, str]) -> list[str]:
+def reproduce_command(options: RunOptions, environment: Mapping[str, str]) -> list[str]:
     """The command that asks the same subject on the same kernel, without the choice of cases.
 
     ``environment``: the report's, where the kernel and the time that a run really had are noted.
@@ -91,14 +91,14 @@ def again(options: RunOptions, environment: Mapping[str, str]) -> list[str]:
     )
     same = RunOptions(**{name: getattr(options, name) for name in names})
     kernel, time = environment.get("kernel-choice", "host"), environment.get("time", "real")
-    said = ["kproxy", *words(replace(same, kernel=kernel, time=time))]
+    said = ["kproxy", *run_arguments(replace(same, kernel=kernel, time=time))]
     if kernel == "host":
         at = said.index("--kernel")
         del said[at : at + 2]
     return said
 
 
-def _said(flag: str, value: object) -> list[str]:
+def _flag_arguments(flag: str, value: object) -> list[str]:
     match value:
         case True:
             return [flag]

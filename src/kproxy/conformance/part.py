@@ -14,26 +14,26 @@ from collections.abc import Callable, Mapping
 
 from kproxy.conformance.reports.results import Report
 
-VARIABLE = "KPROXY_REPORT_PART"
+CHILD_VARIABLE = "KPROXY_REPORT_PART"
 """Set for a process whose report another process waits for."""
 
 
-REFUSAL = "kproxy conformance: "
+ERROR_PREFIX = "kproxy conformance: "
 """How a run begins to say why it cannot be done."""
 
 _LAST_LINES = 20
 
-Tell = Callable[[str], None]
+LogLine = Callable[[str], None]
 
 
 class NoReport(Exception):
     """A process ended and gave none."""
 
 
-class Voice:
+class LogTail:
     """What such a process says: whole lines go to ``tell`` as they come, the last of them are remembered."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: LogLine) -> None:
         self._tell = tell
         self._rest = b""
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
@@ -48,31 +48,31 @@ class Voice:
     def reason(self) -> str:
         """Why it gave no report: what it said of that, or else its last lines."""
         lines = [*self._last, self._rest.decode(errors="replace")]
-        refusals = [number for number, line in enumerate(lines) if line.startswith(REFUSAL)]
+        refusals = [number for number, line in enumerate(lines) if line.startswith(ERROR_PREFIX)]
         first = refusals[-1] if refusals else 0
-        return "\n".join(lines[first:]).removeprefix(REFUSAL).strip()
+        return "\n".join(lines[first:]).removeprefix(ERROR_PREFIX).strip()
 
 
-def environment(variables: Mapping[str, str]) -> dict[str, str]:
+def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """These variables for such a process; nothing in them makes it write as if to a terminal."""
     plain = {
         name: value for name, value in variables.items() if name not in {"FORCE_COLOR", "TTY_COMPATIBLE"}
     }
-    return {**plain, VARIABLE: "1"}
+    return {**plain, CHILD_VARIABLE: "1"}
 
 
-def wanted() -> bool:
+def is_child_process() -> bool:
     """Whether this is such a process."""
-    return VARIABLE in os.environ
+    return CHILD_VARIABLE in os.environ
 
 
-def give(report: Report) -> None:
+def send_report(report: Report) -> None:
     """Write the report for the process that waits for it."""
     sys.stdout.buffer.write(pickle.dumps(report))
     sys.stdout.buffer.flush()
 
 
-def take(data: bytes | bytearray) -> Report:
+def receive_report(data: bytes | bytearray) -> Report:
     """The report that was given, from a process that this one has started.  Raises `NoReport`."""
     try:
         report = pickle.loads(data)  # noqa: S301 (our own)

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 
 from kproxy.conformance.case import Case
-from kproxy.conformance.options import RunOptions, words
+from kproxy.conformance.options import RunOptions, run_arguments
 from kproxy.lab.kernels import boot, host, rootless, uml, vm
-from kproxy.lab.kernels.abilities import Ability, KernelName, Survey, find_system_programs
-from kproxy.lab.kernels.choice import Choice, Need, Needs, Surveyors, choose, reason_against
+from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey, find_system_programs
+from kproxy.lab.kernels.choice import KernelChoice, KernelNeeds, Need, Surveyors, pick_kernel, reason_against
 from kproxy.lab.namespaces import LabError
 
 
@@ -24,13 +24,13 @@ class NoKernel(Exception):
     """No kernel can run what was asked, or the chosen one failed; the message says what to do."""
 
 
-IPTABLES = {
+IPTABLES_NEEDS = {
     "auto": frozenset({Ability.IPTABLES_NFT, Ability.IPTABLES_LEGACY}),
     "nft": frozenset({Ability.IPTABLES_NFT}),
     "legacy": frozenset({Ability.IPTABLES_LEGACY}),
 }
 
-LAB: frozenset[Need] = frozenset(
+LAB_NEEDS: frozenset[Need] = frozenset(
     {
         frozenset({Ability.NAMESPACES}),
         frozenset({Ability.VETH}),
@@ -42,117 +42,119 @@ LAB: frozenset[Need] = frozenset(
 """What the lab itself needs, whoever is judged."""
 
 
-def needs(options: RunOptions, cases: Iterable[Case]) -> Needs:
+def kernel_needs(options: RunOptions, cases: Iterable[Case]) -> KernelNeeds:
     """What a run needs of its kernel: cases that were chosen by name should run, of all cases most may."""
-    always = set(LAB)
+    always = set(LAB_NEEDS)
     match options.mode:
         case "iptables":
-            always.add(IPTABLES[options.iptables])
+            always.add(IPTABLES_NEEDS[options.iptables])
         case "nftables":
             always.add(frozenset({Ability.NFTABLES}))
         case "ipvs":
             always |= {frozenset({ability}) for ability in (Ability.IP_VS, Ability.DUMMY, Ability.IPSET)}
-            always.add(IPTABLES[options.iptables])
+            always.add(IPTABLES_NEEDS[options.iptables])
         case _:
             pass
     if options.time == uml.Time.VIRTUAL.value:
         always.add(frozenset({Ability.TIME_TRAVEL}))
     sctp = any(case.opens_sctp_sockets for case in cases)
     fully = frozenset({frozenset({Ability.SCTP})} if sctp else ())
-    return Needs(always=frozenset(always), fully=fully, insist=bool(options.globs))
+    return KernelNeeds(always=frozenset(always), fully=fully, insist=bool(options.globs))
 
 
 def surveyors(options: RunOptions, asked: Iterable[Ability]) -> Surveyors:
     """How to look at each kernel that these options allow; none is looked at twice."""
     find_system_programs()
     abilities = sorted(set(asked), key=list(Ability).index)
-    every: dict[KernelName, Callable[[], Survey]] = {
-        KernelName.HOST: lambda: host.survey(abilities),
-        KernelName.ROOTLESS: lambda: rootless.survey(abilities),
-        KernelName.UML: lambda: uml.survey(options.uml_kernel),
-        KernelName.VM: vm.survey,
+    every: dict[KernelName, Callable[[], KernelSurvey]] = {
+        KernelName.HOST: lambda: host.survey_host(abilities),
+        KernelName.ROOTLESS: lambda: rootless.survey_rootless(abilities),
+        KernelName.UML: lambda: uml.survey_uml(options.uml_kernel),
+        KernelName.VM: vm.survey_vm,
     }
     return {name: cache(look) for name, look in every.items() if options.kernel in {"auto", name.value}}
 
 
-def choice(options: RunOptions, cases: Sequence[Case], kernels: Surveyors | None = None) -> Choice:
+def kernel_for_run(
+    options: RunOptions, cases: Sequence[Case], kernels: Surveyors | None = None
+) -> KernelChoice:
     """The kernel for a run; ``kernels``: what several runs look at together.
 
     Raises `NoKernel` when there is none.
     """
-    wanted = needs(options, cases)
+    wanted = kernel_needs(options, cases)
     asked = (ability for need in wanted.always | wanted.fully for ability in need)
     try:
-        return choose(kernels or surveyors(options, asked), wanted)
+        return pick_kernel(kernels or surveyors(options, asked), wanted)
     except LabError as reason:
         raise NoKernel(str(reason)) from reason
 
 
-def lacking_packages(options: RunOptions, cases: Sequence[Case], kernels: Surveyors) -> frozenset[str]:
+def missing_kernel_packages(options: RunOptions, cases: Sequence[Case], kernels: Surveyors) -> frozenset[str]:
     """Debian packages that give a run the kernel that it does not find; none when it finds one, or they do not help."""
     try:
-        choice(options, cases, kernels)
+        kernel_for_run(options, cases, kernels)
     except NoKernel:
-        stock = Survey(name=KernelName.UML, findings=uml.STOCK_FINDINGS)
-        helps = KernelName.UML in kernels and not reason_against(stock, needs(options, cases).always)
+        stock = KernelSurvey(name=KernelName.UML, findings=uml.STOCK_FINDINGS)
+        helps = KernelName.UML in kernels and not reason_against(stock, kernel_needs(options, cases).always)
         return uml.missing_packages(options.uml_kernel) if helps else frozenset()
     return frozenset()
 
 
-def shareable(chosen: Choice) -> bool:
+def can_share_run(chosen: KernelChoice) -> bool:
     """Whether several kernels of this kind can share a run."""
     return chosen.survey.name is KernelName.UML
 
 
-def go(place: KernelName, options: RunOptions, command: Sequence[str] = ()) -> int | None:
+def rerun_in_kernel(place: KernelName, options: RunOptions, command: Sequence[str] = ()) -> int | None:
     """Run these options, or a command, in that kernel and return the exit status; None for this process's own.
 
     Raises `NoKernel`, and KeyboardInterrupt when the user cannot wait for a guest.
     """
     if place is KernelName.HOST:
         return None
-    argv = list(command) or [sys.executable, "-m", "kproxy", *words(inside(options))]
+    argv = list(command) or [sys.executable, "-m", "kproxy", *run_arguments(options_inside_kernel(options))]
     if place is KernelName.ROOTLESS:
-        rootless.become(argv)
-    order = vm_job(options, argv) if place is KernelName.VM else job(options, argv)
+        rootless.exec_rootless(argv)
+    order = vm_job(options, argv) if place is KernelName.VM else uml_job(options, argv)
     try:
-        status = boot.run(order, boot.THROUGH)
+        status = boot.run_job(order, boot.THROUGH)
     except LabError as reason:
         raise NoKernel(str(reason)) from reason
     return status
 
 
-def inside(options: RunOptions) -> RunOptions:
+def options_inside_kernel(options: RunOptions) -> RunOptions:
     """The options that the process in the kernel gets; in virtual time slow cases cost nothing."""
     slow = options.slow or options.time == uml.Time.VIRTUAL.value
     return replace(options, kernel="host", time="real", uml_kernel="", guests=0, slow=slow)
 
 
-def job(options: RunOptions, argv: Sequence[str]) -> uml.Job:
+def uml_job(options: RunOptions, argv: Sequence[str]) -> uml.UmlJob:
     """A command as a guest's job.  Raises `NoKernel` when the guest could not write what it is asked to."""
     for path in (Path.cwd(), options.evidence, *options.outputs.files):
         if not uml.visible(path):
             raise NoKernel(
                 f"{path.absolute()}: a guest has its own {', '.join(uml.HIDDEN)}; choose another folder"
             )
-    return uml.Job(
-        kernel=uml.find(options.uml_kernel),
+    return uml.UmlJob(
+        kernel=uml.find_uml_kernel(options.uml_kernel),
         argv=argv,
-        environment={**os.environ, **terminal(options), "TMPDIR": uml.SCRATCH},
+        environment={**os.environ, **terminal_environment(options), "TMPDIR": uml.SCRATCH},
         cwd=Path.cwd(),
         memory=options.memory,
         time=uml.Time(options.time),
     )
 
 
-def vm_job(options: RunOptions, argv: Sequence[str]) -> vm.Job:
+def vm_job(options: RunOptions, argv: Sequence[str]) -> vm.VmJob:
     """A command as a virtual machine's job; the folders that it writes to are shared."""
     results = [path.absolute().parent for path in options.outputs.files]
     options.evidence.absolute().parent.mkdir(parents=True, exist_ok=True)
-    return vm.Job(
+    return vm.VmJob(
         kernel=vm.images_here()[0],
         argv=argv,
-        environment={**os.environ, **terminal(options)},
+        environment={**os.environ, **terminal_environment(options)},
         cwd=Path.cwd(),
         writable=[options.evidence.absolute().parent, *results],
         memory=options.memory,
@@ -160,7 +162,7 @@ def vm_job(options: RunOptions, argv: Sequence[str]) -> vm.Job:
     )
 
 
-def terminal(options: RunOptions) -> dict[str, str]:
+def terminal_environment(options: RunOptions) -> dict[str, str]:
     """What makes a guest's output, a file to it, look as it would here.
 
     In virtual time nothing may move by itself: a spinner would be drawn for every skipped moment.

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 
-class Shows(enum.Enum):
+class RegressionScope(enum.Enum):
     """What can show a bug."""
 
     NAMESPACES = "namespaces"
@@ -39,7 +39,7 @@ class Regression:
     reports: tuple[str, ...]
     proxy: str
     what: str
-    shows: Shows
+    shows: RegressionScope
     also: tuple[str, ...] = ()
     unheld: str = ""
 
@@ -55,7 +55,7 @@ class Regression:
     def reason(self) -> str:
         """Why no case holds it; empty when one should."""
         other = "needs another dataplane or a whole cluster"
-        return self.unheld or (other if self.shows is Shows.ELSEWHERE else "")
+        return self.unheld or (other if self.shows is RegressionScope.ELSEWHERE else "")
 
     def called(self, name: str) -> bool:
         """Whether somebody may mean this one: its id, its number with or without repository, its CVE."""
@@ -70,7 +70,7 @@ def _read(id: str, table: Mapping[str, Any]) -> Regression:
         reports=tuple(table["reports"]),
         proxy=table["proxy"],
         what=table["what"],
-        shows=Shows(table["shows"]),
+        shows=RegressionScope(table["shows"]),
         also=tuple(table.get("also", ())),
         unheld=table.get("unheld", ""),
     )

@@ -13,30 +13,37 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kproxy.conformance import convergence, steady
-from kproxy.conformance.again import Again
+from kproxy.conformance.again import Reprober
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
-    Bystanders,
     CheckHealth,
     CheckLatency,
     CheckProxy,
-    Deafen,
-    Hold,
+    ContinuousProbe,
     Mutation,
+    Open,
     OutOfWindow,
     Ping,
     Probe,
     ReadSysctl,
     Reopen,
-    Steady,
+    Send,
     Step,
-    Use,
+    StopListening,
+    UnrelatedEntries,
     Wait,
 )
-from kproxy.conformance.chance import coverage_sample, even_sample
-from kproxy.conformance.judging import Observed, Progress, applied, gists, judge, judge_outcomes
-from kproxy.conformance.testbed import Broken, Observation, Testbed
-from kproxy.conformance.wording import demands, describe
+from kproxy.conformance.chance import coverage_sample, uniformity_sample
+from kproxy.conformance.judging import (
+    InstanceProgress,
+    Observed,
+    judge_outcomes,
+    judge_step,
+    latency_samples,
+    summarise_observations,
+)
+from kproxy.conformance.testbed import HarnessError, Observation, Testbed
+from kproxy.conformance.wording import describe_expectation, describe_step
 from kproxy.conformance.world import Change, World
 from kproxy.lab.namespaces import LabError
 
@@ -49,7 +56,7 @@ class Round:
     questions: tuple[tuple[int, Step], ...]
 
 
-def rounds(steps: Sequence[Step]) -> Iterator[Round]:
+def split_rounds(steps: Sequence[Step]) -> Iterator[Round]:
     """Cut a case's steps where a change follows a question."""
     mutations: list[Mutation] = []
     questions: list[tuple[int, Step]] = []
@@ -64,59 +71,63 @@ def rounds(steps: Sequence[Step]) -> Iterator[Round]:
     yield Round(tuple(mutations), tuple(questions))
 
 
-async def run(
+async def run_instances(
     testbed: Testbed,
     instances: Sequence[Instance],
     tick: Callable[[str], None] = lambda _: None,
     *,
     again: bool = False,
-) -> list[Progress]:
-    """Run these instances side by side; one `Progress` each, in the same order.
+) -> list[InstanceProgress]:
+    """Run these instances side by side; one `InstanceProgress` each, in the same order.
 
     ``tick`` is told in words what goes on.  ``again``: what met something unlawful is asked once more after its
-    round, for the evidence (`kproxy.conformance.again`).  Never raises for what a subject does; `Broken` of a
-    single instance is noted in it, `Broken` of the testbed as a whole is raised.
+    round, for the evidence (`kproxy.conformance.again`).  Never raises for what a subject does; `HarnessError` of a
+    single instance is noted in it, `HarnessError` of the testbed as a whole is raised.
     """
-    running = [Progress(instance, World(instance)) for instance in instances]
-    plans = [list(rounds(instance.case.steps)) for instance in instances]
+    running = [InstanceProgress(instance, World(instance)) for instance in instances]
+    plans = [list(split_rounds(instance.case.steps)) for instance in instances]
     total = max(map(len, plans), default=0)
-    second = Again(testbed)
+    second = Reprober(testbed)
     for number in range(total):
         current = [(p, plan[number]) for p, plan in zip(running, plans, strict=True) if number < len(plan)]
         tick(f"round {number + 1}/{total}: changing objects of {len(current)} cases")
         changes = [change for p, r in current for step in r.mutations for change in p.world.change(step)]
         if changes:
-            clients = [(p, n, step) for p, r in current if r.mutations for n, step in _steady(p, r)]
-            await _change(testbed, changes, clients)
-            await asyncio.gather(*(_ask_bystanders(testbed, progress) for progress in running))
+            clients = [
+                (p, n, step) for p, r in current if r.mutations for n, step in _continuous_probes(p, r)
+            ]
+            await _apply_changes(testbed, changes, clients)
+            await asyncio.gather(*(_check_unrelated_entries(testbed, progress) for progress in running))
         tick(f"round {number + 1}/{total}: asking {sum(len(r.questions) for _, r in current)} questions")
-        await asyncio.gather(*(_ask(testbed, p, r.questions) for p, r in current))
+        await asyncio.gather(*(_run_checks(testbed, p, r.questions) for p, r in current))
         if again:
-            await _ask_again(second, [progress for progress, _ in current])
+            await _reprobe(second, [progress for progress, _ in current])
     return running
 
 
-async def _ask_again(second: Again, current: Sequence[Progress]) -> None:
+async def _reprobe(second: Reprober, current: Sequence[InstanceProgress]) -> None:
     """Each case in its first family before any in its second: time may run out."""
     for progress in sorted(current, key=lambda one: one.instance.family is not one.instance.case.families[0]):
         await second.ask(progress.instance, [(found.step, found.clauses) for found in progress.findings])
 
 
-def _steady(progress: Progress, coming: Round) -> Iterator[tuple[int, Steady]]:
+def _continuous_probes(progress: InstanceProgress, coming: Round) -> Iterator[tuple[int, ContinuousProbe]]:
     """The clients that a case has while it comes to a round: those of steps before it."""
     steps = enumerate(progress.instance.case.steps, 1)
     coming_ones = {number for number, _ in coming.questions}
     first = min(coming_ones, default=len(progress.instance.case.steps) + 1)
-    return ((number, step) for number, step in steps if isinstance(step, Steady) and number < first)
+    return ((number, step) for number, step in steps if isinstance(step, ContinuousProbe) and number < first)
 
 
-async def _change(
-    testbed: Testbed, changes: Sequence[Change], asked: Sequence[tuple[Progress, int, Steady]]
+async def _apply_changes(
+    testbed: Testbed,
+    changes: Sequence[Change],
+    asked: Sequence[tuple[InstanceProgress, int, ContinuousProbe]],
 ) -> None:
     """Make changes and wait till they are applied; judge what steady clients met meanwhile."""
     able = [entry for entry in asked if not entry[0].broken]
-    clients = [steady.Client(progress.instance, step) for progress, _, step in able]
-    async with steady.asking(testbed, clients):
+    clients = [steady.ContinuousClient(progress.instance, step) for progress, _, step in able]
+    async with steady.probing(testbed, clients):
         await testbed.change(changes)
         await testbed.settle()
     for (progress, number, step), client in zip(able, clients, strict=True):
@@ -124,16 +135,18 @@ async def _change(
         judge_outcomes(progress, number, step, step.expect, client.seen)
 
 
-async def _ask_bystanders(testbed: Testbed, progress: Progress) -> None:
+async def _check_unrelated_entries(testbed: Testbed, progress: InstanceProgress) -> None:
     """After every change, of this case or another: each is found once."""
     found = {finding.step for finding in progress.findings}
     for number, step in list(progress.standing):
         if not progress.broken and number not in found:
             seen = await testbed.watch_entries(progress.instance, step)
-            judge(testbed, progress, number, step, [seen])
+            judge_step(testbed, progress, number, step, [seen])
 
 
-async def _ask(testbed: Testbed, progress: Progress, questions: Sequence[tuple[int, Step]]) -> None:
+async def _run_checks(
+    testbed: Testbed, progress: InstanceProgress, questions: Sequence[tuple[int, Step]]
+) -> None:
     """Put one case's questions of one round: probes in a row together, all else in order.
 
     Once the harness could not observe a case, later answers would rest on nothing: it is asked no more.
@@ -146,8 +159,8 @@ async def _ask(testbed: Testbed, progress: Progress, questions: Sequence[tuple[i
         asked = [_observe(testbed, progress, step) for _, step in batch]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for (number, step), seen in zip(batch, answers, strict=True):
-            _note(testbed, progress, number, step, seen)
-            _remember(progress, number, step, seen, begun)
+            _judge_or_record_error(testbed, progress, number, step, seen)
+            _record_observed(progress, number, step, seen, begun)
     progress.seconds += time.monotonic() - started
 
 
@@ -165,15 +178,15 @@ def _batches(questions: Sequence[tuple[int, Step]]) -> Iterator[list[tuple[int, 
         yield batch
 
 
-async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence[Observation]:
+async def _observe(testbed: Testbed, progress: InstanceProgress, step: Step) -> Sequence[Observation]:
     match step:
-        case Probe() | Steady():
-            probe = steady.question(step)
+        case Probe() | ContinuousProbe():
+            probe = steady.as_probe(step)
             count = 1 if testbed.exhaustive else sample_size(probe)
             return await testbed.probe(progress.instance, probe, count)
-        case Hold():
+        case Open():
             return [await testbed.hold(progress.instance, step)]
-        case Use():
+        case Send():
             return [await testbed.use(progress.instance, step)]
         case Ping():
             return [await testbed.ping(progress.instance, step)]
@@ -181,11 +194,11 @@ async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence
             return [await testbed.check_health(progress.instance, step)]
         case Reopen():
             return [await testbed.reopen(progress.instance, step)]
-        case ReadSysctl() | Bystanders() | CheckLatency():
+        case ReadSysctl() | UnrelatedEntries() | CheckLatency():
             return [await _observe_node(testbed, progress, step)]
         case Wait(seconds=seconds):
             await asyncio.sleep(seconds)
-        case Deafen() | OutOfWindow():
+        case StopListening() | OutOfWindow():
             await testbed.act(progress.instance, step)
         case _:
             raise AssertionError(step)
@@ -193,40 +206,50 @@ async def _observe(testbed: Testbed, progress: Progress, step: Step) -> Sequence
 
 
 async def _observe_node(
-    testbed: Testbed, progress: Progress, step: ReadSysctl | CheckLatency | Bystanders
+    testbed: Testbed, progress: InstanceProgress, step: ReadSysctl | CheckLatency | UnrelatedEntries
 ) -> Observation:
     match step:
-        case Bystanders():
+        case UnrelatedEntries():
             return await testbed.watch_entries(progress.instance, step)
         case CheckLatency():
-            return Observation(frozenset(), convergence.describe(applied(testbed, progress)))
+            return Observation(frozenset(), convergence.describe_latency(latency_samples(testbed, progress)))
         case ReadSysctl():
             return Observation(frozenset(), await testbed.read_sysctl(step.node, step.name))
 
 
-def _note(
-    testbed: Testbed, progress: Progress, number: int, step: Step, seen: Sequence[Observation] | BaseException
+def _judge_or_record_error(
+    testbed: Testbed,
+    progress: InstanceProgress,
+    number: int,
+    step: Step,
+    seen: Sequence[Observation] | BaseException,
 ) -> None:
-    if isinstance(seen, Broken | LabError | OSError):
-        progress.broken = progress.broken or steady.unseen(seen, f"step {number}, {describe(step)}")
+    if isinstance(seen, HarnessError | LabError | OSError):
+        progress.broken = progress.broken or steady.describe_unobserved(
+            seen, f"step {number}, {describe_step(step)}"
+        )
         return
     if isinstance(seen, BaseException):
         raise seen
-    judge(testbed, progress, number, step, seen)
+    judge_step(testbed, progress, number, step, seen)
 
 
-def _remember(
-    progress: Progress, number: int, step: Step, seen: Sequence[Observation] | BaseException, begun: float
+def _record_observed(
+    progress: InstanceProgress,
+    number: int,
+    step: Step,
+    seen: Sequence[Observation] | BaseException,
+    begun: float,
 ) -> None:
-    texts = f"not observed: {seen}" if isinstance(seen, BaseException) else gists(seen)
+    texts = f"not observed: {seen}" if isinstance(seen, BaseException) else summarise_observations(seen)
     if not texts:
         return
     progress.observed.append(
         Observed(
             family=progress.instance.family,
             step=number,
-            what=describe(step),
-            lawful=demands(step),
+            what=describe_step(step),
+            lawful=describe_expectation(step),
             seen=texts,
             at=begun - progress.begun,
             seconds=time.monotonic() - begun,
@@ -240,4 +263,4 @@ def sample_size(probe: Probe) -> int:
     if ways < 2:
         return probe.count
     covering = coverage_sample(ways) if probe.spread else 1
-    return max(probe.count, covering, even_sample(ways) if probe.even else 1)
+    return max(probe.count, covering, uniformity_sample(ways) if probe.even else 1)

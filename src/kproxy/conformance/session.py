@@ -15,17 +15,17 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.bind import Instance, bind_cases
 from kproxy.conformance.case import Case, Profile
-from kproxy.conformance.convergence import Applied
-from kproxy.conformance.deviations import excusing, needs
-from kproxy.conformance.judging import Finding, Progress
+from kproxy.conformance.convergence import LatencySample
+from kproxy.conformance.deviations import excuse_usage, find_excuse
+from kproxy.conformance.judging import Finding, InstanceProgress
 from kproxy.conformance.reports.results import CaseResult, Report, Result
-from kproxy.conformance.run import run
+from kproxy.conformance.run import run_instances
 from kproxy.conformance.subject import Subject
-from kproxy.conformance.testbed import Broken, NeverServed, SubjectFailed, Testbed
+from kproxy.conformance.testbed import HarnessError, NothingServed, SubjectFailed, Testbed
 
-_ENOUGH = 2
+_LABS_TO_TRY = 2
 
 OpenTestbed = Callable[[Profile, Sequence[Instance]], AbstractAsyncContextManager[Testbed]]
 
@@ -52,20 +52,20 @@ class Session:
 
 
 @dataclass(slots=True)
-class Entrance:
+class LabSlots:
     """To labs: so many at once, and none any more when the subject has served nothing in the first two."""
 
     gate: asyncio.Semaphore
     served: bool = False
     unserved: dict[str, str] = field(default_factory=dict)
     """Why, by the names of the profiles."""
-    applied: list[Applied] = field(default_factory=list)
+    applied: list[LatencySample] = field(default_factory=list)
     """How long changes have taken in the labs that came to their end."""
 
     @property
     def closed(self) -> str:
         """Why no lab is opened any more; empty as long as one may be."""
-        if self.served or len(self.unserved) < _ENOUGH:
+        if self.served or len(self.unserved) < _LABS_TO_TRY:
             return ""
         first = next(iter(self.unserved.values()))
         return (
@@ -73,7 +73,7 @@ class Entrance:
         )
 
 
-async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[str], None]) -> Report:
+async def run_session(session: Session, open_testbed: OpenTestbed, tick: Callable[[str], None]) -> Report:
     """Run all cases of the session; never raises for what a subject does."""
     started = time.monotonic()
     results: dict[str, CaseResult] = {}
@@ -82,10 +82,10 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
             names = ", ".join(sorted(feature.value for feature in missing))
             reason = f"{session.subject.name} does not claim {names}"
             results[case.id] = CaseResult(case=case, result=Result.UNSUPPORTED, seconds=0.0, reason=reason)
-    entrance = Entrance(asyncio.Semaphore(session.parallel))
-    groups = labs([case for case in session.cases if case.id not in results], session.largest)
-    runs = [_profile(session, profile, cases, open_testbed, entrance, tick) for profile, cases in groups]
-    runs.insert(_ENOUGH, _unclaimed(session, open_testbed, entrance, tick))
+    entrance = LabSlots(asyncio.Semaphore(session.parallel))
+    groups = group_into_labs([case for case in session.cases if case.id not in results], session.largest)
+    runs = [_run_profile(session, profile, cases, open_testbed, entrance, tick) for profile, cases in groups]
+    runs.insert(_LABS_TO_TRY, _run_one_unclaimed(session, open_testbed, entrance, tick))
     done = await asyncio.gather(*runs)
     results.update({entry.case.id: entry for group in done for entry in group})
     return Report(
@@ -99,8 +99,8 @@ async def conduct(session: Session, open_testbed: OpenTestbed, tick: Callable[[s
     )
 
 
-async def _unclaimed(
-    session: Session, open_testbed: OpenTestbed, entrance: Entrance, tick: Callable[[str], None]
+async def _run_one_unclaimed(
+    session: Session, open_testbed: OpenTestbed, entrance: LabSlots, tick: Callable[[str], None]
 ) -> list[CaseResult]:
     """One case that the subject does not claim, run all the same: it stays unsupported, with what came of it.
 
@@ -116,14 +116,14 @@ async def _unclaimed(
         c for c in unclaimed if feature in {f.value for f in session.subject.lacks(c, session.mode)}
     ]
     case = session.chance.choice(candidates)
-    apart = Entrance(asyncio.Semaphore(1), served=True)  # its lab counts neither for nor against the subject
+    apart = LabSlots(asyncio.Semaphore(1), served=True)  # its lab counts neither for nor against the subject
     with tempfile.TemporaryDirectory() as nobody_looks_here:
         quiet = replace(session, evidence=Path(nobody_looks_here), ask_again=False)
         async with entrance.gate:
             if entrance.unserved:
                 return []
             tick(f"{case.profile.name}: running what is not claimed: {feature}")
-            (entry,) = await _profile(quiet, case.profile, [case], open_testbed, apart, lambda _: None)
+            (entry,) = await _run_profile(quiet, case.profile, [case], open_testbed, apart, lambda _: None)
     came = {Result.PASSED: "it passes", Result.FAILED: "it fails", Result.DEVIATION: "it fails"}
     what = came.get(entry.result, f"it is {entry.result.value}")
     seen = f": {entry.reason}" if entry.reason else ""
@@ -131,7 +131,7 @@ async def _unclaimed(
     return [CaseResult(case=case, result=Result.UNSUPPORTED, seconds=entry.seconds, reason=reason)]
 
 
-def labs(cases: Sequence[Case], largest: int) -> list[tuple[Profile, list[Case]]]:
+def group_into_labs(cases: Sequence[Case], largest: int) -> list[tuple[Profile, list[Case]]]:
     """A lab for each profile, or several of about one size where it has too many cases."""
     groups: dict[Profile, list[Case]] = {}
     for case in cases:
@@ -144,45 +144,45 @@ def labs(cases: Sequence[Case], largest: int) -> list[tuple[Profile, list[Case]]
     ]
 
 
-async def _profile(
+async def _run_profile(
     session: Session,
     profile: Profile,
     cases: Sequence[Case],
     open_testbed: OpenTestbed,
-    entrance: Entrance,
+    entrance: LabSlots,
     tick: Callable[[str], None],
 ) -> list[CaseResult]:
     """Cases of one profile in one testbed."""
     async with entrance.gate:
         if entrance.closed:
-            return [_without(case, Result.FAILED, entrance.closed) for case in cases]
-        bound = instances(cases)
+            return [_unobserved(case, Result.FAILED, entrance.closed) for case in cases]
+        bound = bind_cases(cases)
         try:
             async with open_testbed(profile, bound) as testbed:
                 lacking = {case.id: reason for case in cases if (reason := testbed.lacks(case))}
                 able = [instance for instance in bound if instance.case.id not in lacking]
-                progress = await run(
+                progress = await run_instances(
                     testbed, able, lambda text: tick(f"{profile.name}: {text}"), again=session.ask_again
                 )
                 entrance.applied += testbed.convergence()
                 folders = await _keep_evidence(session, testbed, progress, tick)
             entrance.served = True
         except SubjectFailed as reason:
-            if isinstance(reason, NeverServed):
+            if isinstance(reason, NothingServed):
                 entrance.unserved[profile.name] = str(reason).partition("\n")[0]
-            return [_without(case, Result.FAILED, f"profile {profile.name}: {reason}") for case in cases]
-        except Broken as reason:
-            return [_without(case, Result.BROKEN, f"profile {profile.name}: {reason}") for case in cases]
+            return [_unobserved(case, Result.FAILED, f"profile {profile.name}: {reason}") for case in cases]
+        except HarnessError as reason:
+            return [_unobserved(case, Result.BROKEN, f"profile {profile.name}: {reason}") for case in cases]
     return [_result(session, case, progress, lacking.get(case.id, ""), folders) for case in cases]
 
 
-def _without(case: Case, result: Result, reason: str) -> CaseResult:
+def _unobserved(case: Case, result: Result, reason: str) -> CaseResult:
     """The result of a case whose lab did not come to its end."""
     return CaseResult(case=case, result=result, seconds=0.0, reason=reason)
 
 
 async def _keep_evidence(
-    session: Session, testbed: Testbed, progress: Sequence[Progress], tick: Callable[[str], None]
+    session: Session, testbed: Testbed, progress: Sequence[InstanceProgress], tick: Callable[[str], None]
 ) -> Mapping[str, Path]:
     folders: dict[str, Path] = {}
     for entry in progress:
@@ -206,7 +206,11 @@ def _files(folder: Path) -> tuple[str, ...]:
 
 
 def _result(
-    session: Session, case: Case, progress: Sequence[Progress], lacking: str, folders: Mapping[str, Path]
+    session: Session,
+    case: Case,
+    progress: Sequence[InstanceProgress],
+    lacking: str,
+    folders: Mapping[str, Path],
 ) -> CaseResult:
     if lacking:
         return CaseResult(case=case, result=Result.NOT_RUNNABLE, seconds=0.0, reason=lacking)
@@ -240,9 +244,9 @@ def _result(
 def _with_deviations(session: Session, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """The findings, those that the subject's file excuses with its words."""
     known = session.subject.deviations
-    found = [(finding, excusing(known, session.mode, finding)) for finding in findings]
+    found = [(finding, find_excuse(known, session.mode, finding)) for finding in findings]
     return tuple(replace(finding, known=str(why)) if why else finding for finding, why in found)
 
 
 def _needs(session: Session, case: Case, findings: Sequence[Finding]) -> tuple[tuple[str, bool], ...]:
-    return tuple(needs(session.subject.deviations, session.mode, case.id, findings))
+    return tuple(excuse_usage(session.subject.deviations, session.mode, case.id, findings))

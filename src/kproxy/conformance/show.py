@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from kproxy.conformance.case import DEFAULT, Case, Profile
-from kproxy.conformance.manifests import written
+from kproxy.conformance.manifests import manifests_by_step
 from kproxy.conformance.regressions import REGRESSIONS
 from kproxy.conformance.subject import Subject
-from kproxy.conformance.wording import demands, describe
+from kproxy.conformance.wording import describe_expectation, describe_step
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId
 
 _WIDTH = 118
 
 
-def lines(case: Case, outside_simulator: str, subjects: Sequence[Subject]) -> Iterator[str]:
+def case_lines(case: Case, outside_simulator: str, subjects: Sequence[Subject]) -> Iterator[str]:
     """The case as lines of text.
 
     ``outside_simulator``: why the simulator cannot run it, if so; ``subjects``: whose claims are told.
@@ -75,9 +75,9 @@ def _table(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
 
 
 def _steps(case: Case) -> Iterator[str]:
-    objects = written(case)
+    objects = manifests_by_step(case)
     for number, step in enumerate(case.steps, 1):
-        yield f"  {number}. {': '.join(filter(None, (describe(step), demands(step))))}"
+        yield f"  {number}. {': '.join(filter(None, (describe_step(step), describe_expectation(step))))}"
         if number in objects:
             yield textwrap.indent(f"---\n{objects[number]}".rstrip(), "     ")
 

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import Probe, Steady
-from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.conformance.case import ContinuousProbe, Probe
+from kproxy.conformance.testbed import HarnessError, Observation, Testbed
 from kproxy.lab.namespaces import LabError
 
 PAUSE = 0.02
@@ -20,34 +20,36 @@ PAUSE = 0.02
 
 
 @dataclass(slots=True)
-class Client:
+class ContinuousClient:
     """Who asks, and all that was seen; ``broken``: why nothing more could be."""
 
     instance: Instance
-    step: Steady
+    step: ContinuousProbe
     seen: list[Observation] = field(default_factory=list)
     broken: str = ""
     enough: bool = False
 
     async def run(self, testbed: Testbed) -> None:
         """Ask until it is enough, and once at least."""
-        probe = question(self.step)
+        probe = as_probe(self.step)
         try:
             while True:
                 self.seen += await testbed.probe(self.instance, probe, 1)
                 if self.enough:
                     return
                 await asyncio.sleep(PAUSE)
-        except (Broken, LabError, OSError) as reason:
-            self.broken = unseen(reason, f"a steady client, {self.step.sender} -> {self.step.to.service}")
+        except (HarnessError, LabError, OSError) as reason:
+            self.broken = describe_unobserved(
+                reason, f"a steady client, {self.step.sender} -> {self.step.to.service}"
+            )
 
 
-def unseen(reason: Broken | LabError | OSError, what: str) -> str:
+def describe_unobserved(reason: HarnessError | LabError | OSError, what: str) -> str:
     """Why one thing could not be observed; a testbed says so itself, of a failing lab or socket ``what`` names it."""
-    return str(reason) if isinstance(reason, Broken) else f"{what}: {reason}"
+    return str(reason) if isinstance(reason, HarnessError) else f"{what}: {reason}"
 
 
-def question(step: Probe | Steady) -> Probe:
+def as_probe(step: Probe | ContinuousProbe) -> Probe:
     """What is asked: one connection of a steady client, whose first packet must not need to be sent again."""
     if isinstance(step, Probe):
         return step
@@ -55,7 +57,7 @@ def question(step: Probe | Steady) -> Probe:
 
 
 @asynccontextmanager
-async def asking(testbed: Testbed, clients: Sequence[Client]) -> AsyncIterator[None]:
+async def probing(testbed: Testbed, clients: Sequence[ContinuousClient]) -> AsyncIterator[None]:
     """Let these clients ask while the block lasts."""
     tasks = [asyncio.create_task(client.run(testbed)) for client in clients]
     try:

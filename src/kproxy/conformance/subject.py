@@ -35,7 +35,7 @@ PLACEHOLDERS = {
 }
 
 BUNDLED = ("kproxy", "kube-proxy", "kube-router")
-TOLD = ("kproxy", "kube-proxy")
+DOCUMENTED_SUBJECTS = ("kproxy", "kube-proxy")
 """Those whose standing the specification tells clause by clause."""
 
 
@@ -43,11 +43,11 @@ MODE_BEFORE = {"iptables": "nftables", "nftables": "iptables", "ipvs": "nftables
 """What kube-proxy cleans up after when it starts in a mode (KEP-3866): not between iptables and ipvs mode."""
 
 
-class BadSubject(Exception):
+class InvalidSubject(Exception):
     """A subject file that cannot be used; says what is wrong and where."""
 
 
-Words = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+Arguments = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
 class FileSystem(enum.Enum):
@@ -62,11 +62,11 @@ class FileSystem(enum.Enum):
 MountPoint = Annotated[str, msgspec.Meta(pattern="^/")]
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SubjectProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One process of a subject.  ``ready``: a command that ends with 0 when the next one may start."""
 
     name: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]+$")]
-    command: Words
+    command: Arguments
     ready: tuple[str, ...] = ()
 
 
@@ -75,9 +75,9 @@ class Subject:
     """A service proxy to be judged; a file's keys are these fields, with hyphens."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
-    modes: Words
-    command: Words = ()
-    processes: tuple[Program, ...] = ()
+    modes: Arguments
+    command: Arguments = ()
+    processes: tuple[SubjectProcess, ...] = ()
     version_command: tuple[str, ...] = ()
     binary: str = ""
     min_sync_period: str = "10ms"
@@ -89,9 +89,9 @@ class Subject:
     deviations: tuple[Deviation, ...] = ()
 
     @property
-    def programs(self) -> tuple[Program, ...]:
+    def programs(self) -> tuple[SubjectProcess, ...]:
         """What runs on each node, in the order in which it is started."""
-        return self.processes or (Program(name="proxy", command=self.command),)
+        return self.processes or (SubjectProcess(name="proxy", command=self.command),)
 
     def lacks(self, case: Case, mode: str) -> frozenset[Feature]:
         """Features of the case that the subject does not claim in that mode."""
@@ -106,10 +106,10 @@ class Subject:
         return before if before in self.modes else None
 
 
-def load(name_or_path: str, binary: str = "") -> Subject:
+def load_subject(name_or_path: str, binary: str = "") -> Subject:
     """A subject by the name of one that comes with the package, or from a TOML file.
 
-    Raises `BadSubject`.
+    Raises `InvalidSubject`.
     """
     if name_or_path in BUNDLED:
         text = (
@@ -123,28 +123,28 @@ def load(name_or_path: str, binary: str = "") -> Subject:
         except OSError as error:
             known = ", ".join(BUNDLED)
             message = f"--proxy {name_or_path}: {error.strerror}; give one of {known}, or the path of a subject file"
-            raise BadSubject(message) from error
+            raise InvalidSubject(message) from error
         except UnicodeDecodeError as error:
-            raise BadSubject(
+            raise InvalidSubject(
                 f"--proxy {name_or_path}: that is no text, and a subject file is TOML"
             ) from error
-    return parse(text, name_or_path, binary)
+    return subject_from_toml(text, name_or_path, binary)
 
 
-def has_mode(subject: Subject, mode: str) -> None:
-    """Raise `BadSubject` when a subject has no such mode; every one has the empty one."""
+def check_mode(subject: Subject, mode: str) -> None:
+    """Raise `InvalidSubject` when a subject has no such mode; every one has the empty one."""
     if mode and mode not in subject.modes:
-        raise BadSubject(f"--mode {mode}: {subject.name} has {', '.join(subject.modes)}")
+        raise InvalidSubject(f"--mode {mode}: {subject.name} has {', '.join(subject.modes)}")
 
 
-def parse(text: str, where: str, binary: str = "") -> Subject:
-    """A subject from TOML text; ``where`` is for messages.  Raises `BadSubject`."""
+def subject_from_toml(text: str, where: str, binary: str = "") -> Subject:
+    """A subject from TOML text; ``where`` is for messages.  Raises `InvalidSubject`."""
     try:
         subject = _convert(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise BadSubject(f"{where}: {error}{_hint(str(error))}") from error
+        raise InvalidSubject(f"{where}: {error}{_hint(str(error))}") from error
     if problem := _problem(subject, binary):
-        raise BadSubject(f"{where}: {problem}")
+        raise InvalidSubject(f"{where}: {problem}")
     return replace(subject, binary=binary) if binary else subject
 
 
@@ -160,14 +160,14 @@ def _problem(subject: Subject, binary: str) -> str:
         return f"several processes are called {', '.join(twice)}"
     if strange := sorted(subject.without.keys() - set(subject.modes)):
         return f"[without] {', '.join(strange)}: modes are {', '.join(subject.modes)}"
-    if problem := _misnamed(subject.deviations, subject.modes):
+    if problem := _unknown_name(subject.deviations, subject.modes):
         return problem
     if not (subject.binary or binary) and any("{binary}" in word for word in words):
         return "needs the program's path: give --binary PATH, or `binary` in the file"
     return ""
 
 
-def _misnamed(deviations: Iterable[Deviation], modes: Sequence[str]) -> str:
+def _unknown_name(deviations: Iterable[Deviation], modes: Sequence[str]) -> str:
     """Which deviation names a mode or a clause that there is not."""
     for number, deviation in enumerate(deviations):
         if deviation.mode not in {"", *modes}:
@@ -206,7 +206,7 @@ def _hint(problem: str) -> str:
     return ""
 
 
-def fill(template: str, values: Mapping[str, str]) -> str:
+def fill_placeholders(template: str, values: Mapping[str, str]) -> str:
     """A template with its placeholders replaced; other braces stay."""
     for name in PLACEHOLDERS:
         template = template.replace("{" + name + "}", values.get(name, ""))

@@ -21,12 +21,12 @@ def node_documents() -> tuple[Document, ...]:
     return tuple(node_document(node, topology.ZONES[node]) for node in topology.NODES)
 
 
-def nodes_without_zones() -> tuple[Document, ...]:
+def unlabelled_node_documents() -> tuple[Document, ...]:
     """The same as they are before a cloud's controller has labelled them."""
     return tuple(node_document(node, "") for node in topology.NODES)
 
 
-BEGAN_TO_LEAVE = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["node.example/wait"]}
+DELETION_METADATA = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["node.example/wait"]}
 
 
 def node_document(node: str, zone: str, taints: Sequence[str] = (), *, leaving: bool = False) -> Document:
@@ -43,7 +43,7 @@ def node_document(node: str, zone: str, taints: Sequence[str] = (), *, leaving: 
         "metadata": {
             "name": topology.HOSTNAMES[node],
             "labels": labels,
-            **(BEGAN_TO_LEAVE if leaving else {}),
+            **(DELETION_METADATA if leaving else {}),
         },
         "spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs, **tainted},
         "status": {"addresses": [{"type": "InternalIP", "address": text} for text in addresses]},

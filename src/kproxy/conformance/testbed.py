@@ -14,19 +14,19 @@ from typing import Protocol as Interface
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
-    Act,
-    Bystanders,
     Case,
     CheckHealth,
-    Checkup,
-    Hold,
+    EndpointCountLocation,
+    HealthRequest,
+    Open,
     Ping,
     Probe,
     Reopen,
-    Told,
-    Use,
+    Send,
+    UnjudgedAction,
+    UnrelatedEntries,
 )
-from kproxy.conformance.convergence import Applied
+from kproxy.conformance.convergence import LatencySample
 from kproxy.conformance.world import Change
 from kproxy.net import Address
 from kproxy.spec.outcome import Outcome
@@ -57,7 +57,7 @@ class Observation:
     """The text without what is another one each time, such as source ports, where that is not the text itself."""
 
 
-class Broken(Exception):
+class HarnessError(Exception):
     """The harness could not observe; says nothing about the subject."""
 
 
@@ -68,7 +68,7 @@ class SubjectFailed(Exception):
     """
 
 
-class NeverServed(SubjectFailed):
+class NothingServed(SubjectFailed):
     """It has not served a single Service in this testbed, on all nodes and in all families."""
 
 
@@ -88,19 +88,19 @@ class Testbed(Interface):
     async def settle(self) -> None:
         """Return when the subject has applied all that was written.
 
-        Raises `SubjectFailed` when it never does, `Broken` when what it serves could not be observed either way.
+        Raises `SubjectFailed` when it never does, `HarnessError` when what it serves could not be observed either way.
         """
 
-    def convergence(self) -> Sequence[Applied]:
+    def convergence(self) -> Sequence[LatencySample]:
         """How long the changes have taken that were waited for up to now; none where time does not pass."""
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Send ``count`` new connections."""
 
-    async def hold(self, instance: Instance, hold: Hold) -> Observation:
+    async def hold(self, instance: Instance, hold: Open) -> Observation:
         """Open a flow and exchange once."""
 
-    async def use(self, instance: Instance, use: Use) -> Observation:
+    async def use(self, instance: Instance, use: Send) -> Observation:
         """Exchange on a held flow."""
 
     async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
@@ -109,8 +109,8 @@ class Testbed(Interface):
     async def ping(self, instance: Instance, ping: Ping) -> Observation:
         """Send an ICMP echo request."""
 
-    async def check_health(self, instance: Instance, step: Checkup) -> Observation:
-        """Ask a health check node port; what came of it as `health_in_words` says it.
+    async def check_health(self, instance: Instance, step: HealthRequest) -> Observation:
+        """Ask a health check node port; what came of it as `expected_health` says it.
 
         Or a node's proxy, until its answer is the one expected or a while has passed; as `describe_status` says it.
         """
@@ -118,13 +118,13 @@ class Testbed(Interface):
     async def read_sysctl(self, node: str, name: str) -> str:
         """The value of a setting below ``net`` in a node's network namespace."""
 
-    async def watch_entries(self, instance: Instance, step: Bystanders) -> Observation:
+    async def watch_entries(self, instance: Instance, step: UnrelatedEntries) -> Observation:
         """Make connection tracking entries; asked again, whether they are still the same.  The text says it as `demands`."""
 
-    async def act(self, instance: Instance, act: Act) -> None:
+    async def act(self, instance: Instance, act: UnjudgedAction) -> None:
         """Let something happen that is not judged."""
 
-    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Use) -> None:
+    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
         """Ask once more what met something unlawful, and remember all that can be seen of it for `evidence`."""
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
@@ -136,14 +136,14 @@ def describe_status(status: int | None) -> str:
     return "refused" if status is None else f"status {status}"
 
 
-def describe_health(status: int, told: Told, count: int | str | None) -> str:
+def describe_health(status: int, told: EndpointCountLocation, count: int | str | None) -> str:
     """The same with the number of endpoints, where that is asked for; None: it is not told."""
-    if told is Told.BY_STATUS:
+    if told is EndpointCountLocation.BY_STATUS:
         return describe_status(status)
     return f"{describe_status(status)}, {'no number' if count is None else count} in {told.value}"
 
 
-def health_in_words(count: int | None, told: Told) -> str:
+def expected_health(count: int | None, told: EndpointCountLocation) -> str:
     """What a health check node port must answer where there are so many endpoints; None: refuse."""
     if count is None:
         return describe_status(None)

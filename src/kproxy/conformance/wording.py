@@ -6,134 +6,134 @@ from collections.abc import Iterator
 
 from kproxy.conformance import convergence
 from kproxy.conformance.case import (
-    Act,
+    AddNodeAddress,
     AddServiceCidr,
+    AllowWrites,
     Apply,
     Backend,
-    Bystanders,
+    CaseService,
     CheckHealth,
     CheckLatency,
     CheckProxy,
-    Checkup,
-    Deafen,
+    ContinuousProbe,
     Delete,
+    DuringWatchFault,
     FailWrites,
-    GainAddress,
-    Hold,
+    HealthRequest,
     Lawful,
-    Leave,
-    MendWrites,
     Mutation,
+    Open,
     OutOfWindow,
     Ping,
     Probe,
     ReachedBackend,
     ReadSysctl,
-    Relabel,
     Reopen,
     Restart,
-    Seen,
-    Service,
-    Steady,
+    SameEndpoint,
+    Send,
+    SetTaints,
+    SetZone,
+    StartNodeDeletion,
     Step,
-    Still,
-    Taint,
+    StopListening,
+    SymbolicOutcome,
     Target,
-    Unheard,
-    Use,
+    UnjudgedAction,
+    UnrelatedEntries,
     Wait,
 )
 from kproxy.conformance.case.steps import HEALTH_PATH
-from kproxy.conformance.testbed import describe_status, health_in_words
+from kproxy.conformance.testbed import describe_status, expected_health
 
-UNTOUCHED_ENTRIES = "each is there, and is the one that it was"
+SAME_ENTRIES = "each is there, and is the one that it was"
 
 
-def describe(step: Step) -> str:
+def describe_step(step: Step) -> str:
     """A step in words."""
     match step:
-        case Use(flow=flow):
+        case Send(flow=flow):
             return f"exchange on held flow {flow!r}"
-        case Hold(flow=flow, sender=sender, to=to):
+        case Open(flow=flow, sender=sender, to=to):
             return f"open flow {flow!r}: {sender} -> {describe_target(to)}"
         case Reopen(flow=flow):
             return f"open flow {flow!r} again from the same port"
-        case ReadSysctl() | Bystanders() | CheckLatency():
+        case ReadSysctl() | UnrelatedEntries() | CheckLatency():
             return _describe_setting(step)
         case CheckHealth() | CheckProxy():
             return _describe_checkup(step)
         case Ping(sender=sender, to=to):
             return f"ping: {sender} -> {describe_target(to)}"
-        case Probe(sender=sender, to=to) | Steady(sender=sender, to=to):
+        case Probe(sender=sender, to=to) | ContinuousProbe(sender=sender, to=to):
             pauses = "" if isinstance(step, Probe) else "without a pause: "
             return f"{pauses}{sender} -> {describe_target(to)}"
         case _:
             return _describe_event(step)
 
 
-def _describe_setting(step: ReadSysctl | Bystanders | CheckLatency) -> str:
+def _describe_setting(step: ReadSysctl | UnrelatedEntries | CheckLatency) -> str:
     match step:
         case CheckLatency():
             return "how long changes that come alone have taken in this lab"
         case ReadSysctl():
             return f"node {step.node}: sysctl {step.name}"
-        case Bystanders():
+        case UnrelatedEntries():
             return f"node {step.node}: connection tracking entries of others beside those of {step.near.name}"
 
 
-def _describe_checkup(step: Checkup) -> str:
+def _describe_checkup(step: HealthRequest) -> str:
     if isinstance(step, CheckProxy):
         return f"health of the proxy: {step.sender} -> {step.path} of node {step.node}"
     path = "" if step.path == HEALTH_PATH else f", path {step.path}"
     return f"health check: {step.sender} -> {describe_target(step.to)}{path}"
 
 
-def _describe_event(step: Mutation | Act | Wait) -> str:
+def _describe_event(step: Mutation | UnjudgedAction | Wait) -> str:
     """What happens and is not judged."""
     match step:
         case Apply(services=services):
             return "apply " + "; ".join(map(_describe_service, services))
         case Delete(service=service, keep_slices=keep):
             return f"delete Service {service.name}{' but not its EndpointSlices' if keep else ''}"
-        case Relabel() | Taint() | Leave():
+        case SetZone() | SetTaints() | StartNodeDeletion():
             return f"node {step.node}: {_describe_node(step)}"
         case AddServiceCidr():
             return "add a second ServiceCIDR"
-        case GainAddress(node=node):
+        case AddNodeAddress(node=node):
             return f"node {node} gains an address on the node network"
         case Restart():
             return _describe_restart(step)
         case _:
-            return _describe_trouble(step)
+            return _describe_fault(step)
 
 
-def _describe_node(step: Relabel | Taint | Leave) -> str:
+def _describe_node(step: SetZone | SetTaints | StartNodeDeletion) -> str:
     match step:
-        case Relabel(zone=zone):
+        case SetZone(zone=zone):
             return f"zone {zone}" if zone else "no zone"
-        case Taint(keys=keys):
+        case SetTaints(keys=keys):
             return f"taints {', '.join(keys)}" if keys else "no taints"
-        case Leave():
+        case StartNodeDeletion():
             return "its object is being deleted"
 
 
 def _describe_restart(restart: Restart) -> str:
     told = f" with masqueradeBit {restart.masquerade_bit}" if restart.masquerade_bit is not None else ""
     slices = f", without EndpointSlices for {restart.without_slices:g} s" if restart.without_slices else ""
-    between = f"; meanwhile {describe(restart.meanwhile)}" if restart.meanwhile else ""
+    between = f"; meanwhile {describe_step(restart.meanwhile)}" if restart.meanwhile else ""
     return f"kill the proxy of node {restart.node} and start it again{told}{slices}{between}"
 
 
-def _describe_trouble(step: FailWrites | MendWrites | Unheard | Act | Wait) -> str:
+def _describe_fault(step: FailWrites | AllowWrites | DuringWatchFault | UnjudgedAction | Wait) -> str:
     match step:
         case FailWrites(node=node):
             return f"the kernel refuses what the proxy of node {node} writes"
-        case MendWrites(node=node):
+        case AllowWrites(node=node):
             return f"the kernel takes what the proxy of node {node} writes"
-        case Unheard(deaf=deaf, changes=changes):
+        case DuringWatchFault(deaf=deaf, changes=changes):
             made = "; ".join(_describe_event(change) for change in changes)
             return f"while no proxy learns of it, as {deaf.value}: {made}"
-        case Deafen(flow=flow):
+        case StopListening(flow=flow):
             return f"the endpoint of flow {flow!r} stops listening"
         case OutOfWindow(flow=flow):
             return f"the endpoint of flow {flow!r} sends a segment far outside the window"
@@ -141,7 +141,7 @@ def _describe_trouble(step: FailWrites | MendWrites | Unheard | Act | Wait) -> s
             return f"let {seconds:g} s pass"
 
 
-def _describe_service(service: Service) -> str:
+def _describe_service(service: CaseService) -> str:
     endpoints = ", ".join(map(_describe_backend, service.backends)) or "none"
     return f"Service {service.name} ({service.type.value}; endpoints: {endpoints})"
 
@@ -161,40 +161,40 @@ def describe_target(to: Target) -> str:
 
 def describe_lawful(lawful: Lawful) -> str:
     """A set of lawful outcomes in words."""
-    return " or ".join(sorted(map(_describe_seen, lawful)))
+    return " or ".join(sorted(map(_describe_outcome, lawful)))
 
 
-def _describe_seen(seen: Seen) -> str:
+def _describe_outcome(seen: SymbolicOutcome) -> str:
     if isinstance(seen, ReachedBackend):
         who = f"one of {seen.many} endpoints on {seen.on}" if seen.many else seen.on
         return f"delivered to {who} (source {seen.source.value})"
     return seen.value
 
 
-def demands(step: Step) -> str:
+def describe_expectation(step: Step) -> str:
     """All that a step asks for, in words; empty for one that is not judged."""
     match step:
-        case Use(expect=expect):
-            return expect.value if isinstance(expect, Still) else describe_lawful(expect)
-        case Probe() | Steady() | Ping() | Hold() | Reopen():
-            return "; ".join((describe_lawful(step.expect), *_more(step)))
+        case Send(expect=expect):
+            return expect.value if isinstance(expect, SameEndpoint) else describe_lawful(expect)
+        case Probe() | ContinuousProbe() | Ping() | Open() | Reopen():
+            return "; ".join((describe_lawful(step.expect), *_probe_conditions(step)))
         case CheckHealth(expect=count, told=told):
-            return health_in_words(count, told)
+            return expected_health(count, told)
         case CheckProxy(expect=status):
             return describe_status(status)
         case CheckLatency():
-            return convergence.lawful()
+            return convergence.latency_objective()
         case ReadSysctl(expect=expect):
             return expect
-        case Bystanders():
-            return UNTOUCHED_ENTRIES
+        case UnrelatedEntries():
+            return SAME_ENTRIES
         case _:
             return ""
 
 
-def _more(step: Step) -> Iterator[str]:
+def _probe_conditions(step: Step) -> Iterator[str]:
     """What a probe asks for beyond where it may arrive."""
-    if isinstance(step, Steady):
+    if isinstance(step, ContinuousProbe):
         yield "at once, by every first packet"
     if not isinstance(step, Probe):
         return
@@ -212,10 +212,10 @@ def _more(step: Step) -> Iterator[str]:
         yield f"all of {step.oversize} bytes"
     if step.mark:
         yield f"leaving the node with mark {step.mark:#x}"
-    yield from _made(step)
+    yield from _packet_traits(step)
 
 
-def _made(step: Probe) -> Iterator[str]:
+def _packet_traits(step: Probe) -> Iterator[str]:
     """What is special about its packets."""
     if step.at_once:
         yield "its first packet answered"

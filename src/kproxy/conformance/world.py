@@ -13,22 +13,22 @@ import msgspec
 from kproxy import api
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
+    AddNodeAddress,
     AddServiceCidr,
+    AllowWrites,
     Apply,
-    Deaf,
+    CaseService,
     Delete,
+    DuringWatchFault,
     FailWrites,
-    GainAddress,
-    Leave,
-    MendWrites,
-    Relabel,
     Restart,
-    Service,
+    SetTaints,
+    SetZone,
+    StartNodeDeletion,
     Step,
-    Taint,
-    Unheard,
+    WatchFault,
 )
-from kproxy.conformance.documents import Document, documents
+from kproxy.conformance.documents import Document, kubernetes_objects
 from kproxy.conformance.surroundings import (
     node_document,
     node_documents,
@@ -75,17 +75,17 @@ class RefuseWrites:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeWrites:
+class AcceptWrites:
     """Let the kernel take what a node's proxy writes."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
-class TellLater:
+class WithholdEvents:
     """Make changes that proxies learn of only afterwards."""
 
-    deaf: Deaf
+    deaf: WatchFault
     changes: tuple[Change, ...]
 
 
@@ -97,18 +97,18 @@ class AddAddress:
     family: Family
 
 
-Change = Put | Remove | RestartProxy | AddAddress | RefuseWrites | TakeWrites | TellLater
+Change = Put | Remove | RestartProxy | AddAddress | RefuseWrites | AcceptWrites | WithholdEvents
 
 
-def key_of(document: Document) -> Key:
+def document_key(document: Document) -> Key:
     """The identity of an object."""
     metadata = document["metadata"]
     return (document["kind"], metadata.get("namespace", ""), metadata["name"])
 
 
-def surroundings() -> dict[Key, Document]:
+def lab_objects() -> dict[Key, Document]:
     """The objects every lab starts with: Nodes and the ServiceCIDR."""
-    return {key_of(document): document for document in (*node_documents(), service_cidr_document())}
+    return {document_key(document): document for document in (*node_documents(), service_cidr_document())}
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class World:
     """The objects of one instance, beside the lab's own."""
 
     instance: Instance
-    objects: dict[Key, Document] = field(default_factory=surroundings)
+    objects: dict[Key, Document] = field(default_factory=lab_objects)
     gained: set[str] = field(default_factory=set)
     """Nodes that have one more address than they started with."""
     surprised: set[str] = field(default_factory=set)
@@ -131,11 +131,11 @@ class World:
                 return tuple(change for service in services for change in self._apply(service))
             case Delete(service=service, keep_slices=keep_slices):
                 return self._delete(service, keep_slices=keep_slices)
-            case Relabel() | Taint() | Leave():
+            case SetZone() | SetTaints() | StartNodeDeletion():
                 return (self._put(_node(step)),)
             case AddServiceCidr():
                 return (self._put(service_cidr_document(second=True)),)
-            case GainAddress(node=node):
+            case AddNodeAddress(node=node):
                 self.gained.add(node)
                 self.surprised.add(node)
                 return (AddAddress(node, self.instance.family),)
@@ -151,21 +151,21 @@ class World:
             case FailWrites(node=node):
                 self.written.setdefault(node, dict(self.objects))
                 return (RefuseWrites(node),)
-            case MendWrites(node=node):
+            case AllowWrites(node=node):
                 self.written.pop(node, None)
-                return (TakeWrites(node),)
-            case Unheard(deaf=deaf, changes=steps):
-                return (TellLater(deaf, tuple(change for one in steps for change in self.change(one))),)
+                return (AcceptWrites(node),)
+            case DuringWatchFault(deaf=deaf, changes=steps):
+                return (WithholdEvents(deaf, tuple(change for one in steps for change in self.change(one))),)
             case _:
                 return ()
 
-    def _apply(self, service: Service) -> list[Change]:
-        wanted = documents(self.instance, service)
-        kept = set(map(key_of, wanted))
+    def _apply(self, service: CaseService) -> list[Change]:
+        wanted = kubernetes_objects(self.instance, service)
+        kept = set(map(document_key, wanted))
         stale = [key for key in self._slices_of(service.name) if key not in kept]
         return [*map(self._put, wanted), *map(self._remove, stale)]
 
-    def _delete(self, service: Service, *, keep_slices: bool) -> tuple[Change, ...]:
+    def _delete(self, service: CaseService, *, keep_slices: bool) -> tuple[Change, ...]:
         keys = [("Service", self.instance.namespace, service.name)]
         if not keep_slices:
             keys += self._slices_of(service.name)
@@ -180,7 +180,7 @@ class World:
         ]
 
     def _put(self, document: Document) -> Put:
-        self.objects[key_of(document)] = document
+        self.objects[document_key(document)] = document
         return Put(document)
 
     def _remove(self, key: Key) -> Remove:
@@ -204,14 +204,14 @@ class World:
     def cluster(self, node: str = "") -> api.Cluster:
         """The objects as the proxy and the oracle read them; of a node: those that its rules can be made of."""
         objects = self.written.get(node, self.objects)
-        return api.parse(msgspec.json.encode({"kind": "List", "items": list(objects.values())}))
+        return api.parse_cluster(msgspec.json.encode({"kind": "List", "items": list(objects.values())}))
 
 
-def _node(step: Relabel | Taint | Leave) -> Document:
+def _node(step: SetZone | SetTaints | StartNodeDeletion) -> Document:
     match step:
-        case Relabel(node=node, zone=zone):
+        case SetZone(node=node, zone=zone):
             return node_document(node, zone)
-        case Taint(node=node, keys=keys):
+        case SetTaints(node=node, keys=keys):
             return node_document(node, topology.ZONES[node], keys)
-        case Leave(node=node):
+        case StartNodeDeletion(node=node):
             return node_document(node, topology.ZONES[node], leaving=True)

@@ -21,10 +21,10 @@ from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 
 _LINE = re.compile(r"(?P<glob>\S+)(?:\s+(?P<mode>[^\s#]+))?\s+#\s*(?P<reason>\S.*)")
-FORM = "GLOB [MODE]  # REASON"
+LINE_FORMAT = "GLOB [MODE]  # REASON"
 
 
-class BadXfails(Exception):
+class InvalidXfails(Exception):
     """A file that cannot be used; says what is wrong and where."""
 
 
@@ -42,19 +42,19 @@ class Xfail:
         return self.mode in {"", mode} and fnmatch.fnmatchcase(case.id, self.glob)
 
 
-def read(path: str, attached: Sequence[Case] = ()) -> tuple[Xfail, ...]:
-    """The lines of a file; no path, no lines.  ``attached``: cases that are in no catalogue.  Raises `BadXfails`."""
+def read_xfails(path: str, attached: Sequence[Case] = ()) -> tuple[Xfail, ...]:
+    """The lines of a file; no path, no lines.  ``attached``: cases that are in no catalogue.  Raises `InvalidXfails`."""
     if not path:
         return ()
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadXfails(f"--xfails {path}: {getattr(error, 'strerror', '') or error}") from error
-    return parse(text, path, attached)
+        raise InvalidXfails(f"--xfails {path}: {getattr(error, 'strerror', '') or error}") from error
+    return parse_xfails(text, path, attached)
 
 
-def parse(text: str, name: str, attached: Sequence[Case] = ()) -> tuple[Xfail, ...]:
-    """The lines of a text; ``name`` is for messages.  Raises `BadXfails`."""
+def parse_xfails(text: str, name: str, attached: Sequence[Case] = ()) -> tuple[Xfail, ...]:
+    """The lines of a text; ``name`` is for messages.  Raises `InvalidXfails`."""
     known = {case.id for case in (*CATALOGUE, *attached)}
     lines = enumerate(map(str.strip, text.splitlines()), 1)
     return tuple(_xfail(line, f"{name}:{number}", known) for number, line in lines if line and line[0] != "#")
@@ -63,14 +63,16 @@ def parse(text: str, name: str, attached: Sequence[Case] = ()) -> tuple[Xfail, .
 def _xfail(line: str, where: str, known: Collection[str]) -> Xfail:
     match = _LINE.fullmatch(line)
     if not match:
-        raise BadXfails(f"{where}: {line!r} is not of the form {FORM}")
+        raise InvalidXfails(f"{where}: {line!r} is not of the form {LINE_FORMAT}")
     found = Xfail(glob=match["glob"], mode=match["mode"] or "", reason=match["reason"], where=where)
     if not any(fnmatch.fnmatchcase(id, found.glob) for id in known):
-        raise BadXfails(f"{where}: no case matches {found.glob}; `kproxy conformance list` shows them all")
+        raise InvalidXfails(
+            f"{where}: no case matches {found.glob}; `kproxy conformance list` shows them all"
+        )
     return found
 
 
-def applied(report: Report, xfails: Sequence[Xfail]) -> Report:
+def apply_xfails(report: Report, xfails: Sequence[Xfail]) -> Report:
     """The report where what was expected to fail may fail, and may not pass."""
     return replace(report, results=tuple(_expected(entry, report.mode, xfails) for entry in report.results))
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from kproxy import api
-from kproxy.explain.dump import CannotExplain, Dump, addresses_of, of_family
-from kproxy.explain.words import Sender, Target, family_between, node_named
+from kproxy.explain.dump import CannotExplain, Dump, first_of_family, listed_addresses
+from kproxy.explain.words import FlowSender, FlowTarget, common_family, find_node
 from kproxy.net import Address, Entry, Family, Network, Packet, parse_network
 from kproxy.spec.node import PRIMARY, DetectMode, NodeFacts, Primary
 from kproxy.spec.oracle import expect
@@ -19,7 +19,7 @@ POD_LINK, UPLINK = "a pod's link", "a link to other machines"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ProxySettings:
     """The proxy's configuration, as far as it matters and was said; ``mode`` settles that mode's defaults.
 
     Without ``cluster_cidrs`` pods are told by the Node's pod ranges (``detectLocalMode: NodeCIDR``).
@@ -42,62 +42,66 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Explanation:
     """Who asked what, the nodes in order (the second if the first must leave it alone), and what was assumed."""
 
-    sender: Sender
-    target: Target
+    sender: FlowSender
+    target: FlowTarget
     hops: tuple[Hop, ...]
     assumed: tuple[str, ...]
 
 
-def answer(dump: Dump, sender: Sender, target: Target, settings: Settings, node: str = "") -> Answer:
+def explain_packet(
+    dump: Dump, sender: FlowSender, target: FlowTarget, settings: ProxySettings, node: str = ""
+) -> Explanation:
     """What is lawful for the first packet of a connection.  Raises `CannotExplain`."""
-    family = family_between(sender, target)
-    destination = of_family(target.addresses, family)
+    family = common_family(sender, target)
+    destination = first_of_family(target.addresses, family)
     assert destination is not None
-    judge = _judge(dump, sender, destination, node)
+    judge = _first_node(dump, sender, destination, node)
     hop = _hop(dump, settings, judge, (sender, destination, target))
     hops = [hop]
     beyond = dump.node_with(destination)
     left_alone = hop.expectation.outcomes == {Failure.UNTOUCHED}
     if left_alone and beyond is not None and beyond is not judge:
         hops.append(_hop(dump, settings, beyond, (sender, destination, target)))
-    return Answer(sender, target, tuple(hops), tuple(_assumed(settings, judge, sender)))
+    return Explanation(sender, target, tuple(hops), tuple(_assumed(settings, judge, sender)))
 
 
-def _judge(dump: Dump, sender: Sender, destination: Address, node: str) -> api.Node:
+def _first_node(dump: Dump, sender: FlowSender, destination: Address, node: str) -> api.Node:
     """The first node whose proxy may touch it: the one said, the sender's own, the one asked, the only one."""
     asked = dump.node_with(destination)
-    return node_named(node or sender.node or (asked.metadata.name if asked else ""), dump)
+    return find_node(node or sender.node or (asked.metadata.name if asked else ""), dump)
 
 
-def _hop(dump: Dump, settings: Settings, node: api.Node, asked: tuple[Sender, Address, Target]) -> Hop:
+def _hop(
+    dump: Dump, settings: ProxySettings, node: api.Node, asked: tuple[FlowSender, Address, FlowTarget]
+) -> Hop:
     sender, destination, target = asked
     here = sender.node == node.metadata.name
     interface = None if here and sender.host else POD_LINK if here else UPLINK
     source = _source(sender, destination)
     packet = Packet(Entry(interface), source, destination, target.protocol, target.port)
-    return Hop(node.metadata.name, packet, expect(dump.cluster, facts(node, settings), packet))
+    return Hop(node.metadata.name, packet, expect(dump.cluster, dump_node_facts(node, settings), packet))
 
 
-def _source(sender: Sender, destination: Address) -> Address:
+def _source(sender: FlowSender, destination: Address) -> Address:
     """A node that asks itself does so from the address it asks, which is what the kernel picks."""
     if sender.host and (destination in sender.addresses or destination.is_loopback):
         return destination
-    source = of_family(sender.addresses, Family.IPV4 if destination.version == 4 else Family.IPV6)
+    source = first_of_family(sender.addresses, Family.IPV4 if destination.version == 4 else Family.IPV6)
     assert source is not None
     return source
 
 
-def facts(node: api.Node, settings: Settings) -> NodeFacts:
+def dump_node_facts(node: api.Node, settings: ProxySettings) -> NodeFacts:
     """What the oracle must know of a node: its object's addresses, the configuration, a mode's defaults."""
     ranges: tuple[Network, ...] | Primary = settings.node_port_addresses
     if not ranges and settings.mode == "nftables":
         ranges = PRIMARY
     return NodeFacts(
         name=node.metadata.name,
-        addresses=frozenset((*addresses_of(node), *settings.more_addresses)) | LOOPBACK,
+        addresses=frozenset((*listed_addresses(node), *settings.more_addresses)) | LOOPBACK,
         detect_mode=DetectMode.CLUSTER_CIDR if settings.cluster_cidrs else DetectMode.NODE_CIDR,
         cluster_cidrs=settings.cluster_cidrs,
         masquerade_all=settings.masquerade_all,
@@ -106,7 +110,7 @@ def facts(node: api.Node, settings: Settings) -> NodeFacts:
     )
 
 
-def _assumed(settings: Settings, node: api.Node, sender: Sender) -> list[str]:
+def _assumed(settings: ProxySettings, node: api.Node, sender: FlowSender) -> list[str]:
     """What no object says and nobody has said."""
     found = []
     if not settings.cluster_cidrs:
@@ -123,7 +127,7 @@ def _assumed(settings: Settings, node: api.Node, sender: Sender) -> list[str]:
     return found
 
 
-def networks(text: str, option: str) -> tuple[Network, ...]:
+def parse_networks(text: str, option: str) -> tuple[Network, ...]:
     """Ranges separated by commas.  Raises `CannotExplain`."""
     found = []
     for part in filter(None, text.split(",")):

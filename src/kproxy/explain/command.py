@@ -10,17 +10,17 @@ from pathlib import Path
 import msgspec
 
 from kproxy.explain import show
-from kproxy.explain.answer import Settings, answer, networks
-from kproxy.explain.dump import KUBECTL, CannotExplain, read
-from kproxy.explain.words import sender, target
+from kproxy.explain.answer import ProxySettings, explain_packet, parse_networks
+from kproxy.explain.dump import KUBECTL, CannotExplain, parse_dump
+from kproxy.explain.words import parse_sender, parse_target
 from kproxy.net import Address, parse_address
 from kproxy.spec.node import PRIMARY
 
-CANNOT = 2
+EXIT_CANNOT_EXPLAIN = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ExplainOptions:
     """The words of the command line."""
 
     files: Sequence[str]
@@ -35,23 +35,25 @@ class Question:
     masquerade_all: bool
 
 
-def explain(question: Question) -> int:
+def explain(question: ExplainOptions) -> int:
     """Print what is lawful; 0, or 2 when the question cannot be put."""
     try:
-        dump = read(_texts(question.files))
+        dump = parse_dump(_texts(question.files))
         settings = _settings(question)
-        asked = sender(question.sender, dump, question.node), target(question.target, dump)
-        found = answer(dump, *asked, settings, question.node)
+        asked = parse_sender(question.sender, dump, question.node), parse_target(question.target, dump)
+        found = explain_packet(dump, *asked, settings, question.node)
     except CannotExplain as reason:
         sys.stderr.write(f"kproxy spec explain: {reason}\n")
-        return CANNOT
+        return EXIT_CANNOT_EXPLAIN
     for rejected in dump.cluster.rejected:
         name = "/".join(filter(None, rejected.key)) or "without a name"
         sys.stderr.write(f"kproxy spec explain: {rejected.kind} {name} is left out: {rejected.reason}\n")
     if question.output == "json":
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(show.document(found, dump))).decode() + "\n")
+        sys.stdout.write(
+            msgspec.json.format(msgspec.json.encode(show.explanation_document(found, dump))).decode() + "\n"
+        )
     else:
-        sys.stdout.write(show.text(found, dump))
+        sys.stdout.write(show.format_explanation(found, dump))
     return 0
 
 
@@ -63,14 +65,14 @@ def _texts(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
             raise CannotExplain(f"-f {name}: {error.strerror}; `{KUBECTL}` prints what is needed") from error
 
 
-def _settings(question: Question) -> Settings:
+def _settings(question: ExplainOptions) -> ProxySettings:
     ranges = question.node_port_addresses
     primary = ranges == "primary"
-    return Settings(
+    return ProxySettings(
         mode=question.mode,
-        cluster_cidrs=networks(question.cluster_cidr, "--cluster-cidr"),
+        cluster_cidrs=parse_networks(question.cluster_cidr, "--cluster-cidr"),
         masquerade_all=question.masquerade_all,
-        node_port_addresses=PRIMARY if primary else networks(ranges, "--node-port-addresses"),
+        node_port_addresses=PRIMARY if primary else parse_networks(ranges, "--node-port-addresses"),
         more_addresses=tuple(map(_address, question.node_address)),
     )
 

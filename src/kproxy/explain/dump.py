@@ -56,27 +56,27 @@ class Dump:
 
     def node_with(self, address: Address) -> api.Node | None:
         """The node that lists an address as its own."""
-        return next((n for n in self.cluster.nodes.values() if address in addresses_of(n)), None)
+        return next((n for n in self.cluster.nodes.values() if address in listed_addresses(n)), None)
 
 
-def addresses_of(node: api.Node) -> tuple[Address, ...]:
+def listed_addresses(node: api.Node) -> tuple[Address, ...]:
     """The addresses that a Node object lists."""
     found = (parse_address(entry.address) for entry in node.status.addresses or [])
     return tuple(address for address in found if address is not None)
 
 
-def of_family(addresses: Iterable[Address], family: Family) -> Address | None:
+def first_of_family(addresses: Iterable[Address], family: Family) -> Address | None:
     """The first address of a family."""
     return next((address for address in addresses if family_of(address) is family), None)
 
 
-def read(texts: Iterable[tuple[str, bytes]]) -> Dump:
+def parse_dump(texts: Iterable[tuple[str, bytes]]) -> Dump:
     """The objects of some files, given as (name, contents); of one that is there twice the last counts.
 
     Raises `CannotExplain` for what is neither YAML nor JSON, and when Services or Nodes are missing.
     """
     items = [item for name, text in texts for item in _items(name, text)]
-    cluster = api.parse(msgspec.json.encode({"kind": "List", "items": items}))
+    cluster = api.parse_cluster(msgspec.json.encode({"kind": "List", "items": items}))
     for missing, found in (("Service", cluster.services), ("Node", cluster.nodes)):
         if not found:
             raise CannotExplain(f"there is no {missing} in it; `{KUBECTL}` prints all that is needed")
@@ -111,7 +111,7 @@ def _flattened(name: str, document: object) -> Iterator[Document]:
         case list(members):
             parts: list[object] = members
         case {"kind": str(kind), "items": list(members)} if kind.endswith("List"):
-            parts = [_kinded(member, kind.removesuffix("List")) for member in members]
+            parts = [_with_kind(member, kind.removesuffix("List")) for member in members]
         case {"kind": str()}:
             yield document  # type: ignore[misc]
             return
@@ -121,7 +121,7 @@ def _flattened(name: str, document: object) -> Iterator[Document]:
         yield from _flattened(name, part)
 
 
-def _kinded(member: object, kind: str) -> object:
+def _with_kind(member: object, kind: str) -> object:
     """A list's member; in a ServiceList and its like the members' kind may be left out."""
     return {"kind": kind, **member} if kind and isinstance(member, dict) else member
 
@@ -142,7 +142,7 @@ def _named(items: Iterable[Document]) -> Iterator[Pod]:
     for item in items:
         reader = _READERS.get(item["kind"])
         if reader is not None:
-            with suppress(msgspec.ValidationError):  # `api.parse` has told of it
+            with suppress(msgspec.ValidationError):  # `api.parse_cluster` has told of it
                 yield from reader(item)
 
 

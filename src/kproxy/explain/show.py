@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from kproxy.explain.answer import Answer, Hop
+from kproxy.explain.answer import Explanation, Hop
 from kproxy.explain.dump import Dump
 from kproxy.net import Address
 from kproxy.spec.clauses import CLAUSES
-from kproxy.spec.outcome import ClauseId, Delivered, Failure, Outcome, Source
+from kproxy.spec.outcome import ClauseId, Delivered, Failure, Outcome, SourceIP
 
 WIDTH = 110
 
@@ -22,7 +22,7 @@ FAILURES = {
 }
 
 
-def text(answer: Answer, dump: Dump) -> str:
+def format_explanation(answer: Explanation, dump: Dump) -> str:
     """The answer in lines."""
     lines = [_question(answer)]
     for hop in answer.hops:
@@ -37,7 +37,7 @@ def text(answer: Answer, dump: Dump) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _question(answer: Answer) -> str:
+def _question(answer: Explanation) -> str:
     packet = answer.hops[0].packet
     at = f" on {answer.sender.node}" if answer.sender.node and not answer.sender.host else ""
     to = f" ({answer.target.label})" if answer.target.label else ""
@@ -52,7 +52,7 @@ def _with_port(address: Address, port: int) -> str:
 def _outcome(outcome: Outcome, hop: Hop, dump: Dump) -> str:
     if isinstance(outcome, Failure):
         return FAILURES[outcome]
-    sees = str(hop.packet.source) if outcome.source is Source.PRESERVED else f"an address of {hop.node}"
+    sees = str(hop.packet.source) if outcome.source is SourceIP.PRESERVED else f"an address of {hop.node}"
     where = _where(outcome, dump)
     return f"delivered to {_with_port(outcome.address, outcome.port)}{where}, which sees {sees}"
 
@@ -72,7 +72,7 @@ def _clause(id: ClauseId) -> Iterator[str]:
     yield from (f"           {link}" for link in clause.source)
 
 
-def document(answer: Answer, dump: Dump) -> dict[str, Any]:
+def explanation_document(answer: Explanation, dump: Dump) -> dict[str, Any]:
     """The answer as JSON."""
     first = answer.hops[0].packet
     return {

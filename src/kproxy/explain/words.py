@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import TypeVar
 
 from kproxy import api
-from kproxy.explain.dump import CannotExplain, Dump, Pod, addresses_of
+from kproxy.explain.dump import CannotExplain, Dump, Pod, listed_addresses
 from kproxy.net import Address, Family, Protocol, family_of, parse_address, parse_network
 
 OUTSIDE: tuple[Address, ...] = (ip_address("203.0.113.1"), ip_address("2001:db8::1"))
@@ -22,7 +22,7 @@ Named = TypeVar("Named", Pod, api.Service, api.Node)
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class FlowSender:
     """Who sends.  ``node``: where it runs, empty when it is no part of the cluster.
 
     ``host``: it sends from the node's own network; then its address is left to the kernel.
@@ -35,7 +35,7 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FlowTarget:
     """What is asked, in every family it has an address in; ``primary`` is the first of them."""
 
     label: str
@@ -44,71 +44,73 @@ class Target:
     protocol: Protocol
 
 
-def sender(text: str, dump: Dump, node: str = "") -> Sender:
+def parse_sender(text: str, dump: Dump, node: str = "") -> FlowSender:
     """Who ``--from`` means; ``node``: where ``host`` is, if it does not say.  Raises `CannotExplain`."""
     kind, _, rest = text.partition("/")
     match kind:
         case "pod" if rest:
-            return _pod(_one(rest, dump.pods, "pod", _PODS_WITHOUT), dump)
+            return _pod(_find_one(rest, dump.pods, "pod", _PODS_WITHOUT), dump)
         case "host" | "node":
-            found = node_named(rest or node, dump)
-            return Sender(f"node {found.metadata.name}", found.metadata.name, addresses_of(found), host=True)
+            found = find_node(rest or node, dump)
+            return FlowSender(
+                f"node {found.metadata.name}", found.metadata.name, listed_addresses(found), host=True
+            )
         case "client" | "outside":
-            return Sender("a client outside", "", (_address(rest, "--from"),) if rest else OUTSIDE)
+            return FlowSender("a client outside", "", (_address(rest, "--from"),) if rest else OUTSIDE)
         case _:
-            return _at(_address(text, "--from"), dump)
+            return _sender_at(_address(text, "--from"), dump)
 
 
-def _at(address: Address, dump: Dump) -> Sender:
+def _sender_at(address: Address, dump: Dump) -> FlowSender:
     """Whoever has an address: a pod by name, a node, a pod of a node's range, or somebody outside."""
     if (pod := dump.pod_at(address)) is not None:
         return _pod(pod, dump, address)
     if (node := dump.node_with(address)) is not None:
-        return Sender(f"node {node.metadata.name}", node.metadata.name, (address,), host=True)
+        return FlowSender(f"node {node.metadata.name}", node.metadata.name, (address,), host=True)
     for node in dump.cluster.nodes.values():
         ranges = [parse_network(cidr) for cidr in node.spec.pod_cidrs or [node.spec.pod_cidr]]
         if any(address in found for found in ranges if found is not None):
-            return Sender("a pod", node.metadata.name, (address,))
-    return Sender("a client outside", "", (address,))
+            return FlowSender("a pod", node.metadata.name, (address,))
+    return FlowSender("a client outside", "", (address,))
 
 
 _PODS_WITHOUT = "; pods are known by EndpointSlices (targetRef) and by Pod objects: give its address instead"
 
 
-def _pod(pod: Pod, dump: Dump, address: Address | None = None) -> Sender:
+def _pod(pod: Pod, dump: Dump, address: Address | None = None) -> FlowSender:
     """A pod; one on the node's own network sends as the node does."""
     addresses = (address,) if address else pod.addresses
     if not addresses:
         raise CannotExplain(f"{pod} has no address in the dump")
     node = dump.node_with(addresses[0])
     if node is not None:
-        return Sender(f"{pod} (host network)", node.metadata.name, addresses_of(node), host=True)
-    return Sender(str(pod), pod.node, addresses)
+        return FlowSender(f"{pod} (host network)", node.metadata.name, listed_addresses(node), host=True)
+    return FlowSender(str(pod), pod.node, addresses)
 
 
 _TARGET = re.compile(r"(?P<what>.+?)(:(?P<port>[^:/\]]+)(/(?P<protocol>[^/]+))?)?")
 
 
-def target(text: str, dump: Dump) -> Target:
+def parse_target(text: str, dump: Dump) -> FlowTarget:
     """What ``--to`` means.  Raises `CannotExplain`."""
     found = _TARGET.fullmatch(text)
     what, port, protocol = (found["what"], found["port"], found["protocol"]) if found else (text, None, None)
     kind, _, rest = what.partition("/")
     if kind in {"svc", "service"} and rest:
-        return _service_port(_one(rest, dump.cluster.services.values(), "Service"), port, protocol)
+        return _service_port(_find_one(rest, dump.cluster.services.values(), "Service"), port, protocol)
     if port is None or parse_address(text) is not None:
         raise CannotExplain(f"--to {text}: give {TO}")
     asked = _protocol(protocol) or Protocol.TCP
     if kind == "node" and rest:
-        node = node_named(rest, dump)
-        return Target(f"node {node.metadata.name}", addresses_of(node), _number(port), asked)
+        node = find_node(rest, dump)
+        return FlowTarget(f"node {node.metadata.name}", listed_addresses(node), _number(port), asked)
     if kind == "pod" and rest:
-        pod = _one(rest, dump.pods, "pod", _PODS_WITHOUT)
-        return Target(str(pod), pod.addresses, _number(port), asked)
-    return Target("", (_address(what.removeprefix("[").removesuffix("]"), "--to"),), _number(port), asked)
+        pod = _find_one(rest, dump.pods, "pod", _PODS_WITHOUT)
+        return FlowTarget(str(pod), pod.addresses, _number(port), asked)
+    return FlowTarget("", (_address(what.removeprefix("[").removesuffix("]"), "--to"),), _number(port), asked)
 
 
-def _service_port(service: api.Service, port: str | None, protocol: str | None) -> Target:
+def _service_port(service: api.Service, port: str | None, protocol: str | None) -> FlowTarget:
     label = f"cluster IP of {_named(service)}"
     texts = service.spec.cluster_ips or [service.spec.cluster_ip]
     found = tuple(address for text in texts if (address := parse_address(text)) is not None)
@@ -117,7 +119,7 @@ def _service_port(service: api.Service, port: str | None, protocol: str | None) 
         raise CannotExplain(f"{_named(service)} has no cluster IP ({kind}): no packet can be sent to one")
     ports = _matching(service, port, _protocol(protocol))
     if not ports and port is not None and port.isdigit():
-        return Target(label, found, _number(port), _protocol(protocol) or Protocol.TCP)
+        return FlowTarget(label, found, _number(port), _protocol(protocol) or Protocol.TCP)
     if len(ports) != 1:
         listed = ", ".join(
             f"{p.name + ' ' if p.name else ''}{p.port}/{p.protocol.lower()}" for p in _ports(service)
@@ -125,7 +127,7 @@ def _service_port(service: api.Service, port: str | None, protocol: str | None) 
         raise CannotExplain(f"--to: which port of {_named(service)}? It has {listed or 'none'}")
     name = f", port {ports[0].name}" if ports[0].name else ""
     asked = _protocol(protocol) or _protocol(ports[0].protocol) or Protocol.TCP
-    return Target(label + name, found, ports[0].port, asked)
+    return FlowTarget(label + name, found, ports[0].port, asked)
 
 
 def _ports(service: api.Service) -> list[api.ServicePort]:
@@ -162,7 +164,7 @@ def _address(text: str, option: str) -> Address:
     return address
 
 
-def node_named(name: str, dump: Dump) -> api.Node:
+def find_node(name: str, dump: Dump) -> api.Node:
     """The node of a name; with no name the only one there is.  Raises `CannotExplain`."""
     nodes = list(dump.cluster.nodes.values())
     if not name and len(nodes) == 1:
@@ -175,7 +177,7 @@ def node_named(name: str, dump: Dump) -> api.Node:
     return found
 
 
-def _one(text: str, items: Iterable[Named], what: str, hint: str = "") -> Named:
+def _find_one(text: str, items: Iterable[Named], what: str, hint: str = "") -> Named:
     """The item that ``NAME`` or ``NAMESPACE/NAME`` means."""
     namespace, _, name = text.rpartition("/")
     alike = [item for item in items if _key(item)[1] == name and namespace in {"", _key(item)[0]}]
@@ -195,7 +197,7 @@ def _named(service: api.Service) -> str:
     return f"Service {service.metadata.namespace}/{service.metadata.name}"
 
 
-def family_between(sender: Sender, target: Target) -> Family:
+def common_family(sender: FlowSender, target: FlowTarget) -> Family:
     """The target's first family that the sender has an address of.  Raises `CannotExplain`."""
     own = {family_of(address) for address in sender.addresses}
     for address in target.addresses:

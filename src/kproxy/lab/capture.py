@@ -27,7 +27,7 @@ class _Captured:
     namespace: str
     interface: str
     outgoing: bool
-    kind: packets.Kind
+    kind: packets.PacketKind
     data: bytes
 
 
@@ -80,7 +80,7 @@ class Captures:
 
     def sightings(self, number: int) -> tuple[Sighting, ...]:
         """The first packets of this probe seen so far; `drain` first."""
-        return tuple(_sighting(c) for c in self._seen.get(number, ()) if c.kind is packets.Kind.FIRST)
+        return tuple(_sighting(c) for c in self._seen.get(number, ()) if c.kind is packets.PacketKind.FIRST)
 
     def expect_sctp(self, namespace: str, port: int, number: int) -> None:
         """Call the association begun here from this port by this number; its INIT tells the tag it drew."""
@@ -130,7 +130,7 @@ class Captures:
 
     def _take(self, number: int, captured: _Captured) -> None:
         self._seen.setdefault(number, []).append(captured)
-        if captured.kind is packets.Kind.FIRST or captured.outgoing:
+        if captured.kind is packets.PacketKind.FIRST or captured.outgoing:
             return
         namespace, about, refused = self._watchers.get(number, ("", None, None))
         if refused is None or namespace != captured.namespace:
@@ -160,21 +160,21 @@ def attach(capture: socket.socket, program: bytes) -> None:
 
 def _sighting(captured: _Captured) -> Sighting:
     direction = Direction.OUT if captured.outgoing else Direction.IN
-    return Sighting(captured.namespace, captured.interface, direction, *packets.ends(captured.data))
+    return Sighting(captured.namespace, captured.interface, direction, *packets.packet_sockets(captured.data))
 
 
 def _association(captured: _Captured) -> tuple[str, int] | None:
     """Where an SCTP association begins, if this is its INIT leaving: namespace and source port."""
-    if captured.kind is not packets.Kind.FIRST or not captured.outgoing:
+    if captured.kind is not packets.PacketKind.FIRST or not captured.outgoing:
         return None
     found = packets.transport(captured.data)
     if found is None or found[0] != packets.SCTP:
         return None
-    return captured.namespace, packets.ends(captured.data)[0].port
+    return captured.namespace, packets.packet_sockets(captured.data)[0].port
 
 
 def _refusal(captured: _Captured) -> Refused | Reset:
-    if captured.kind is packets.Kind.RESET:
+    if captured.kind is packets.PacketKind.RESET:
         return Reset()
-    by, about = packets.addresses(captured.data)[0], packets.quoted_destination(captured.data)
+    by, about = packets.packet_addresses(captured.data)[0], packets.quoted_destination(captured.data)
     return Refused(packets.icmp_of(captured.data), by, about)

@@ -16,7 +16,7 @@ from kproxy.lab.observation import Answered, Direction, Sighting, Silent, Socket
 from kproxy.net import Address, Protocol
 
 if TYPE_CHECKING:
-    from kproxy.lab.lab import Flow, Lab
+    from kproxy.lab.lab import Lab, LabFlow
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Martian:
     delivered: bool
 
 
-async def martian(
+async def send_martian(
     lab: Lab, node: str, source: Address, daemon: Socket, protocol: Protocol, patience: float
 ) -> Martian:
     """From the on-link client, send a packet to a loopback address at the node's link address.
@@ -55,7 +55,9 @@ async def martian(
     return Martian(delivered)
 
 
-async def spoofed(lab: Lab, node: str, source: Address, to: Socket, patience: float) -> Answered | Silent:
+async def send_spoofed(
+    lab: Lab, node: str, source: Address, to: Socket, patience: float
+) -> Answered | Silent:
     """From the on-link client, send a node a UDP request whose source is not the client's.
 
     Whoever gets it answers the owner of that address, so the record of the servers is what counts:
@@ -73,7 +75,9 @@ async def spoofed(lab: Lab, node: str, source: Address, to: Socket, patience: fl
     return Answered(who=met.who, at=met.at, peer=met.peer, own=sender)
 
 
-async def association(lab: Lab, who: str, source: Address, to: Socket, patience: float) -> Answered | Silent:
+async def send_sctp_init(
+    lab: Lab, who: str, source: Address, to: Socket, patience: float
+) -> Answered | Silent:
     """Send the packet that begins an SCTP association, from a namespace of the lab that needs no SCTP for it.
 
     "Answered" is whose namespace it came into, and as from whom: the endpoint need not understand it either.
@@ -123,7 +127,7 @@ def _martian_packet(source: Socket, daemon: Socket, protocol: Protocol, number: 
             raise LabError("martians are UDP or TCP")
 
 
-async def out_of_window(lab: Lab, flow: Flow) -> None:
+async def send_out_of_window(lab: Lab, flow: LabFlow) -> None:
     """From the endpoint of a held TCP flow, send a segment far ahead of the window.
 
     Connection tracking calls it INVALID and does not translate it.  A node that forwards it all
@@ -172,9 +176,9 @@ def _delivered(lab: Lab, node: str, number: int, source: Socket, daemon: Socket,
 
 def _proc_form(end: Socket) -> str:
     """As ``/proc/net/tcp`` writes an address: words in the machine's byte order, in hexadecimal."""
-    return f"{_words(end.address)}:{end.port:04X}"
+    return f"{_native_integers(end.address)}:{end.port:04X}"
 
 
-def _words(address: Address) -> str:
+def _native_integers(address: Address) -> str:
     words = memoryview(address.packed).cast("I")
     return "".join(f"{word:08X}" for word in words)

@@ -25,14 +25,14 @@ _GRACE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Echoed:
+class EchoReply:
     """Somebody answered."""
 
 
-Ping = Observation | Echoed
+Ping = Observation | EchoReply
 
 
-async def ping(lab: Lab, request: ProbeRequest) -> tuple[Ping, int]:
+async def send_ping(lab: Lab, request: ProbeRequest) -> tuple[Ping, int]:
     """One ping; what came of it, and its number, by which `Lab.evidence` knows it.
 
     Of the request, sender, destination, source and patience count.
@@ -73,4 +73,4 @@ def _read(raw: socket.socket, family: Family, number: int, end: Callable[[Ping],
             data = raw.recv(1 << 12)
             message = data[(data[0] & 0xF) * 4 :] if family is Family.IPV4 else data
             if packets.is_echo_reply(message, number):
-                end(Echoed())
+                end(EchoReply())

@@ -16,11 +16,11 @@ from kproxy.net import Protocol
 
 _LASTS = 3600
 _FIELD = re.compile(r"(src|dst|sport|dport|id)=(\S+)")
-_WORDS = {Protocol.TCP: ("--state", "ESTABLISHED"), Protocol.UDP: ()}
+_STATE_ARGUMENTS = {Protocol.TCP: ("--state", "ESTABLISHED"), Protocol.UDP: ()}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InsertedEntry:
     """One: who sent to whom, and who answers, the same or, where the destination was translated, another."""
 
     protocol: Protocol
@@ -33,7 +33,7 @@ class Entry:
         return f"{self.protocol.value} {self.sender} -> {self.to}{by}"
 
 
-async def insert(namespace: Namespace, entry: Entry) -> None:
+async def insert_entry(namespace: Namespace, entry: InsertedEntry) -> None:
     """Make an entry that outlasts every run."""
     argv = (
         *("conntrack", "-I", "-p", entry.protocol.value.lower(), "-t", str(_LASTS)),
@@ -41,15 +41,17 @@ async def insert(namespace: Namespace, entry: Entry) -> None:
         *("-d", str(entry.to.address), "--dport", str(entry.to.port)),
         *("-r", str(entry.answered_by.address), "--reply-port-src", str(entry.answered_by.port)),
         *("-q", str(entry.sender.address), "--reply-port-dst", str(entry.sender.port)),
-        *_WORDS[entry.protocol],
+        *_STATE_ARGUMENTS[entry.protocol],
     )
     await run_in(namespace, argv)
 
 
-async def identities(namespace: Namespace, entries: Iterable[Entry]) -> Mapping[Entry, str]:
+async def entry_identities(
+    namespace: Namespace, entries: Iterable[InsertedEntry]
+) -> Mapping[InsertedEntry, str]:
     """Of those of these entries that are there."""
     wanted = {_key(entry): entry for entry in entries}
-    found: dict[Entry, str] = {}
+    found: dict[InsertedEntry, str] = {}
     for family in sorted({entry.to.address.version for entry in wanted.values()}):
         listed = await run_in(namespace, ("conntrack", "-L", "-f", f"ipv{family}", "-o", "id"))
         for line in listed.splitlines():
@@ -60,6 +62,6 @@ async def identities(namespace: Namespace, entries: Iterable[Entry]) -> Mapping[
     return found
 
 
-def _key(entry: Entry) -> tuple[str, ...]:
+def _key(entry: InsertedEntry) -> tuple[str, ...]:
     parts = (entry.sender.address, entry.to.address, entry.sender.port, entry.to.port)
     return (entry.protocol.value, *map(str, parts))

@@ -23,7 +23,7 @@ class Response:
     headers: dict[str, str]
 
 
-async def get(lab: Lab, request: ProbeRequest, path: str = "/") -> Response | Silent | None:
+async def http_get(lab: Lab, request: ProbeRequest, path: str = "/") -> Response | Silent | None:
     """GET a path at a request's destination; None: the connection was refused, or whoever took it speaks no HTTP."""
     family = socket.AF_INET if request.family is Family.IPV4 else socket.AF_INET6
     with lab.network[request.sender].socket(family, socket.SOCK_STREAM) as end:

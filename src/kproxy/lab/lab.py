@@ -18,7 +18,7 @@ from kproxy.lab import topology, wiring
 from kproxy.lab.capture import Captures
 from kproxy.lab.channel import Channel, unsupported
 from kproxy.lab.namespaces import LabError, Namespace
-from kproxy.lab.network import Network, build
+from kproxy.lab.network import Network, build_network
 from kproxy.lab.observation import Evidence, NetworkError, Observation, ProbeRequest, Silent, Socket
 from kproxy.lab.servers import Servers
 from kproxy.lab.source_ports import SourcePorts
@@ -39,7 +39,7 @@ class Traced:
     number: int = 0
 
 
-class Flow:
+class LabFlow:
     """A held TCP (or SCTP) connection, or a UDP socket that keeps its port."""
 
     def __init__(self, lab: Lab, channel: Channel) -> None:
@@ -89,7 +89,7 @@ class Lab:
         self.network = network
         self.servers = Servers()
         self.captures = Captures(network[name] for name in watched)
-        self._flows: list[Flow] = []
+        self._flows: list[LabFlow] = []
         self._source_ports = SourcePorts()
         self._count = first_number
         self._wire: socket.socket | None = None
@@ -138,14 +138,14 @@ class Lab:
             channel.close()
             self.forget(number)
 
-    async def open_flow(self, request: ProbeRequest) -> tuple[Flow | None, Observation]:
+    async def open_flow(self, request: ProbeRequest) -> tuple[LabFlow | None, Observation]:
         """Connect (or bind), exchange once, and keep the socket; None when it could not even be made."""
         number = self.next_number()
         try:
             channel = self._channel(request, number)
         except OSError as error:
             return None, unsupported(request, error)
-        flow = Flow(self, channel)
+        flow = LabFlow(self, channel)
         self._flows.append(flow)
         return flow, await self.asked(channel, number, request.size, request.patience)
 
@@ -160,7 +160,7 @@ class Lab:
             return bind(request.source_port)
         return self._source_ports.bound(request.sender, bind)
 
-    async def reopen(self, flow: Flow, patience: float) -> tuple[Flow | None, Observation]:
+    async def reopen(self, flow: LabFlow, patience: float) -> tuple[LabFlow | None, Observation]:
         """Have the server close a flow's connection, and connect again from the same port.
 
         The side that closes first keeps the pair of ports for a while: were it the client, it could
@@ -175,7 +175,7 @@ class Lab:
         if connection is not None:
             connection.close()
 
-    async def opened_anew(self, flow: Flow, patience: float) -> tuple[Flow | None, Observation]:
+    async def opened_anew(self, flow: LabFlow, patience: float) -> tuple[LabFlow | None, Observation]:
         """Connect again from the same port, once the server has closed a flow's connection."""
         request = await flow.closed_by_server(patience)
         for _ in range(_REOPENINGS):
@@ -230,7 +230,7 @@ async def open_lab(existing: Mapping[str, Namespace] = MappingProxyType({})) -> 
     Raises `kproxy.lab.namespaces.LabError` when a prerequisite is missing.
     """
     allow_many_files()
-    lab = Lab(build(existing=existing))
+    lab = Lab(build_network(existing=existing))
     try:
         yield lab
     finally:

@@ -18,7 +18,7 @@ from kproxy.lab import namespaces
 
 OWN, INHERITED = "sysctl ", "new network namespaces: sysctl "
 
-Machine = Mapping[str, str]
+MachineState = Mapping[str, str]
 """What there is, by where it is."""
 
 _RULES = {
@@ -31,7 +31,7 @@ _RULES = {
     "virtual servers": ("ipvsadm", "--save", "--numeric"),
 }
 _SYSCTLS = "/proc/sys"
-_ROOMS = ("fs", "kernel", "net", "vm")
+_SYSCTL_TREES = ("fs", "kernel", "net", "vm")
 _RESTLESS = re.compile(
     r"kernel/(ns_last_pid|random/|sched_domain)|net/\w+/(tcp|udp)_mem$|kernel/pty/nr$|kernel/perf_\w+$"
 )
@@ -39,21 +39,21 @@ _COUNTED = re.compile(r"^#.*\n|\[\d+:\d+\]", re.MULTILINE)
 _MOST_SHOWN = 5
 
 
-def look() -> Machine:
+def read_machine_state() -> MachineState:
     """What there is now, in this process's own network namespace and in a new one."""
     own = {f"{OWN}{name}": text for name, text in _sysctls()}
     rules = {name: _output(command) for name, command in _RULES.items() if shutil.which(command[0])}
     return {**rules, **own, **_inherited(own)}
 
 
-def _inherited(own: Machine) -> Machine:
+def _inherited(own: MachineState) -> MachineState:
     """The network's sysctls that can be set here as a new namespace has them; none where no namespace can be made.
 
     Some, such as nf_conntrack_max, hold for all namespaces and can only be read in a new one.
     """
     names = [place.removeprefix(OWN) for place in own if place.startswith(f"{OWN}net/")]
     try:
-        new = namespaces.create("new")
+        new = namespaces.create_namespace("new")
     except namespaces.LabError:
         return {}
     try:
@@ -64,13 +64,13 @@ def _inherited(own: Machine) -> Machine:
     return {place: text for place, text in texts.items() if text is not None}
 
 
-def of_labs(machine: Machine) -> Machine:
+def inherited_by_labs(machine: MachineState) -> MachineState:
     """The part that answers in a lab may depend on."""
     inherited = {place: text for place, text in machine.items() if place.startswith(INHERITED)}
     return inherited or {place: text for place, text in machine.items() if place.startswith(f"{OWN}net/")}
 
 
-def changes(before: Machine, after: Machine) -> list[str]:
+def machine_state_changes(before: MachineState, after: MachineState) -> list[str]:
     """What has changed, in words, a line for each place; what has come or gone as a whole with a device is none."""
     both = sorted(before.keys() & after.keys())
     return [
@@ -97,7 +97,7 @@ def _output(command: tuple[str, ...]) -> str:
 
 
 def _sysctls() -> Iterator[tuple[str, str]]:
-    for room in _ROOMS:
+    for room in _SYSCTL_TREES:
         for folder, _, names in os.walk(f"{_SYSCTLS}/{room}"):
             for name in names:
                 path = f"{folder}/{name}"

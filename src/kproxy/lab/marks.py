@@ -24,7 +24,7 @@ Mark = int | None
 """None: another than was set, on a kernel that does not report which."""
 
 
-async def probe(lab: Lab, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[Mark, ...]]:
+async def probe_marked(lab: Lab, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[Mark, ...]]:
     """A probe whose packets its own kernel marks, and the marks that its first ones left with."""
     with open_capture(lab.network[request.sender], bpf.PROBES) as capture:
         reported = _reports_marks(capture)
@@ -54,6 +54,6 @@ def _leaving(capture: socket.socket, otherwise: int) -> Iterator[tuple[_Ends, in
         while True:
             data, extra, _, address = capture.recvmsg(bpf.SNAP, socket.CMSG_SPACE(_MARK.size))
             known = packets.identify(data)
-            if address[2] == socket.PACKET_OUTGOING and known and known[0] is packets.Kind.FIRST:
+            if address[2] == socket.PACKET_OUTGOING and known and known[0] is packets.PacketKind.FIRST:
                 marks = [_MARK.unpack(value)[0] for _, kind, value in extra if kind == socket.SO_MARK]
-                yield packets.ends(data), marks[0] if marks else otherwise
+                yield packets.packet_sockets(data), marks[0] if marks else otherwise

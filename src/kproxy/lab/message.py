@@ -11,7 +11,7 @@ import struct
 
 import msgspec
 
-from kproxy.lab.observation import Reception, Socket, address_of
+from kproxy.lab.observation import Reception, Socket, address_from_text
 
 MAGIC = b"kpx1"
 _HEADER = struct.Struct("!4sII")
@@ -34,8 +34,8 @@ class Reply(msgspec.Struct):
     @property
     def reception(self) -> Reception:
         """The same as a value."""
-        at = Socket(address_of(self.address), self.port)
-        return Reception(self.who, at, Socket(address_of(self.peer), self.peer_port))
+        at = Socket(address_from_text(self.address), self.port)
+        return Reception(self.who, at, Socket(address_from_text(self.peer), self.peer_port))
 
 
 _encoder = msgspec.json.Encoder()

@@ -77,7 +77,7 @@ class Namespace:
         Raises `LabError` with its error text when it fails.  It blocks: meant for short commands.
         """
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return finish(self.start(argv, **pipes), stdin)
+        return communicate(self.start(argv, **pipes), stdin)
 
     def read(self, path: str) -> str:
         """The text of a file whose content depends on the namespace (``/proc/thread-self/net/...``)."""
@@ -129,7 +129,7 @@ class Namespace:
             self.descriptor = -1
 
 
-def finish(process: subprocess.Popen[bytes], stdin: str = "") -> str:
+def communicate(process: subprocess.Popen[bytes], stdin: str = "") -> str:
     """Feed a started program, wait for its end, return what it printed; `LabError` when it fails."""
     out, err = process.communicate(stdin.encode())
     if process.returncode:
@@ -138,7 +138,7 @@ def finish(process: subprocess.Popen[bytes], stdin: str = "") -> str:
     return out.decode(errors="replace")
 
 
-def create(name: str) -> Namespace:
+def create_namespace(name: str) -> Namespace:
     """Make an empty network namespace; ``name`` is only how the lab calls it.
 
     Raises `LabError` without CAP_SYS_ADMIN.
@@ -154,12 +154,12 @@ def create(name: str) -> Namespace:
         os.close(home)
 
 
-def of_process(name: str, pid: int) -> Namespace:
+def process_namespace(name: str, pid: int) -> Namespace:
     """The network namespace of a process, such as a container's first; ``name`` is only how the lab calls it."""
     return Namespace(name, os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC))
 
 
-class Here(Namespace):
+class CurrentNamespace(Namespace):
     """The network namespace that this process is in anyway: nothing is entered, so no right to enter is needed."""
 
     def __init__(self, name: str) -> None:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Self
 
 from kproxy.lab import wiring
-from kproxy.lab.namespaces import LabError, Namespace, create, finish
+from kproxy.lab.namespaces import LabError, Namespace, communicate, create_namespace
 from kproxy.net import Family
 
 _SETTLING_SECONDS, _POLL = 10.0, 0.002
@@ -79,14 +79,16 @@ class Network:
             namespace.close()
 
 
-def build(wires: Wiring = TOPOLOGY, existing: Mapping[str, Namespace] = MappingProxyType({})) -> Network:
+def build_network(
+    wires: Wiring = TOPOLOGY, existing: Mapping[str, Namespace] = MappingProxyType({})
+) -> Network:
     """Build the topology (or another network), ready for packets of both families when this returns (about 0.1 s).
 
     ``existing``: namespaces to take as those of that name, with no link in them but loopback (a container's, for
     instance); the network closes them.  Raises `LabError` when a prerequisite is missing, naming it.
     """
     _require_root()
-    network = Network(existing.get(name) or create(name) for name in wires.namespaces)
+    network = Network(existing.get(name) or create_namespace(name) for name in wires.namespaces)
     try:
         _wire(network, wires)
     except BaseException:
@@ -112,7 +114,7 @@ def _wire(network: Network, wires: Wiring) -> None:
         for family, flag in ((Family.IPV4, "-4"), (Family.IPV6, "-6"))
     ]
     for process, text in started:
-        finish(process, text)
+        communicate(process, text)
     for name in wires.namespaces:
         network[name].activate_links()
     _wait_for_addresses(network, wires.namespaces)

@@ -17,7 +17,7 @@ PortNumber = int
 
 
 @lru_cache(maxsize=4096)
-def address_of(text: str) -> Address:
+def address_from_text(text: str) -> Address:
     """An address from its text; a lab has few, and meets each of them often."""
     return ip_address(text)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from kproxy.lab.message import MAGIC
-from kproxy.lab.observation import Icmp, Socket, address_of
+from kproxy.lab.observation import Icmp, Socket, address_from_text
 from kproxy.net import Address, Family, Protocol
 
 TCP, UDP, SCTP, ICMP, ICMPV6 = 6, 17, 132, 1, 58
@@ -36,7 +36,7 @@ _FRAGMENT = 44
 _FRAGMENTATION_NEEDED = (3, 4)
 
 
-class Kind(enum.Enum):
+class PacketKind(enum.Enum):
     """What a captured packet is to a probe."""
 
     FIRST = enum.auto()
@@ -47,7 +47,7 @@ class Kind(enum.Enum):
     """An ICMP error that quotes it."""
 
 
-def identify(packet: bytes) -> tuple[Kind, int] | None:
+def identify(packet: bytes) -> tuple[PacketKind, int] | None:
     """Which probe a packet belongs to, and how; None for anything else, or when cut too short."""
     try:
         return _identify(packet)
@@ -55,7 +55,7 @@ def identify(packet: bytes) -> tuple[Kind, int] | None:
         return None
 
 
-def _identify(packet: bytes) -> tuple[Kind, int] | None:
+def _identify(packet: bytes) -> tuple[PacketKind, int] | None:
     found = transport(packet)
     if found is None:
         return None
@@ -84,30 +84,30 @@ def transport(packet: bytes) -> tuple[int, int] | None:
             return None
 
 
-def _identify_tcp(packet: bytes, at: int) -> tuple[Kind, int] | None:
+def _identify_tcp(packet: bytes, at: int) -> tuple[PacketKind, int] | None:
     flags = packet[at + 13]
     if flags & RST:
-        return Kind.RESET, (_word(packet, at + 8) - 1) & 0xFFFFFFFF
+        return PacketKind.RESET, (_word(packet, at + 8) - 1) & 0xFFFFFFFF
     if flags & (SYN | ACK) == SYN:
-        return Kind.FIRST, _word(packet, at + 4)
+        return PacketKind.FIRST, _word(packet, at + 4)
     return None
 
 
-def _identify_udp(packet: bytes, at: int) -> tuple[Kind, int] | None:
+def _identify_udp(packet: bytes, at: int) -> tuple[PacketKind, int] | None:
     if packet[at + 8 : at + 12] != MAGIC:
         return None
-    return Kind.FIRST, _word(packet, at + 12)
+    return PacketKind.FIRST, _word(packet, at + 12)
 
 
-def _identify_sctp(packet: bytes, at: int) -> tuple[Kind, int] | None:
+def _identify_sctp(packet: bytes, at: int) -> tuple[PacketKind, int] | None:
     if packet[at + 12] == INIT:
-        return Kind.FIRST, _word(packet, at + 16)
+        return PacketKind.FIRST, _word(packet, at + 16)
     if packet[at + 12] == ABORT:
-        return Kind.RESET, _word(packet, at + 4)
+        return PacketKind.RESET, _word(packet, at + 4)
     return None
 
 
-def _identify_echo(packet: bytes, at: int) -> tuple[Kind, int] | None:
+def _identify_echo(packet: bytes, at: int) -> tuple[PacketKind, int] | None:
     """A ping is known by its payload, as a datagram is, and both headers have eight bytes."""
     return _identify_udp(packet, at) if packet[at] in ECHO_REQUEST else None
 
@@ -121,25 +121,25 @@ _READERS = {
 }
 
 
-def _quoted(packet: bytes) -> tuple[Kind, int] | None:
+def _quoted(packet: bytes) -> tuple[PacketKind, int] | None:
     found = transport(packet)
     if found is None:
         return None
     protocol, at = found
     if protocol == TCP:
-        return Kind.ICMP, _word(packet, at + 4)
+        return PacketKind.ICMP, _word(packet, at + 4)
     reader = _READERS.get(protocol)
     known = reader(packet, at) if reader else None
-    return (Kind.ICMP, known[1]) if known else None
+    return (PacketKind.ICMP, known[1]) if known else None
 
 
 def _word(packet: bytes, at: int) -> int:
     return int(struct.unpack_from("!I", packet, at)[0])
 
 
-def ends(packet: bytes) -> tuple[Socket, Socket]:
+def packet_sockets(packet: bytes) -> tuple[Socket, Socket]:
     """Source and destination of a packet that `identify` knows (port 0 for ICMP)."""
-    source, destination = addresses(packet)
+    source, destination = packet_addresses(packet)
     found = transport(packet)
     if found is None or found[0] in {ICMP, ICMPV6}:
         return Socket(source, 0), Socket(destination, 0)
@@ -147,7 +147,7 @@ def ends(packet: bytes) -> tuple[Socket, Socket]:
     return Socket(source, ports[0]), Socket(destination, ports[1])
 
 
-def addresses(packet: bytes) -> tuple[Address, Address]:
+def packet_addresses(packet: bytes) -> tuple[Address, Address]:
     """Source and destination address."""
     if packet[0] >> 4 == 4:
         return IPv4Address(packet[12:16]), IPv4Address(packet[16:20])
@@ -155,14 +155,14 @@ def addresses(packet: bytes) -> tuple[Address, Address]:
 
 
 def quoted_destination(packet: bytes) -> Socket:
-    """Where the packet was sent that a packet of `Kind.ICMP` quotes (port 0 for a ping)."""
+    """Where the packet was sent that a packet of `PacketKind.ICMP` quotes (port 0 for a ping)."""
     found = transport(packet)
     assert found is not None
-    return ends(packet[found[1] + 8 :])[1]
+    return packet_sockets(packet[found[1] + 8 :])[1]
 
 
 def icmp_of(packet: bytes) -> Icmp:
-    """Type and code of a packet that `identify` calls `Kind.ICMP`."""
+    """Type and code of a packet that `identify` calls `PacketKind.ICMP`."""
     found = transport(packet)
     assert found is not None
     family = Family.IPV4 if packet[0] >> 4 == 4 else Family.IPV6
@@ -259,4 +259,4 @@ def checksum(data: bytes) -> int:
 def socket_of(address: tuple[object, ...]) -> Socket:
     """A `Socket` from what Python's socket module calls an address."""
     host, port = address[:2]
-    return Socket(address_of(str(host).partition("%")[0]), int(str(port)))
+    return Socket(address_from_text(str(host).partition("%")[0]), int(str(port)))

@@ -22,7 +22,7 @@ _NANOSECONDS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Packet:
+class PacketBlock:
     """A packet from its link-layer header on; ``at``: nanoseconds since the epoch."""
 
     interface: str
@@ -31,7 +31,7 @@ class Packet:
     data: bytes
 
 
-class Recorder:
+class PacketRecorder:
     """What passes in a namespace from now on; the kernel keeps it until `packets` reads it."""
 
     def __init__(self, namespace: Namespace) -> None:
@@ -43,9 +43,9 @@ class Recorder:
         except PermissionError:  # root of a user namespace only: as much as the machine allows
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
 
-    def packets(self) -> list[Packet]:
+    def packets(self) -> list[PacketBlock]:
         """All packets since the start, or since this was called before."""
-        found: list[Packet] = []
+        found: list[PacketBlock] = []
         while True:
             try:
                 data, told, _, address = self._socket.recvmsg(_SNAP, socket.CMSG_SPACE(16))
@@ -54,20 +54,20 @@ class Recorder:
             except OSError:  # an interface went down
                 continue
             outgoing = address[2] == socket.PACKET_OUTGOING
-            found.append(Packet(address[0], outgoing, _time(told), data))
+            found.append(PacketBlock(address[0], outgoing, _time(told), data))
 
     def close(self) -> None:
         """Stop."""
         self._socket.close()
 
 
-def close_all(recorders: list[Recorder]) -> None:
+def close_recorders(recorders: list[PacketRecorder]) -> None:
     """Stop them all at once: each close waits for an RCU grace period."""
     with ThreadPoolExecutor(len(recorders) or 1) as pool:
-        list(pool.map(Recorder.close, recorders))
+        list(pool.map(PacketRecorder.close, recorders))
 
 
-def encode(packets: list[Packet], comment: str = "") -> bytes:
+def encode_pcapng(packets: list[PacketBlock], comment: str = "") -> bytes:
     """A pcapng file with these packets."""
     names = list(dict.fromkeys(packet.interface for packet in packets))
     section = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + _options((1, comment.encode()))
@@ -80,7 +80,7 @@ def _interface(name: str) -> bytes:
     return _block(_INTERFACE, struct.pack("<HHI", _ETHERNET, 0, 0) + options)
 
 
-def _packet(packet: Packet, interface: int) -> bytes:
+def _packet(packet: PacketBlock, interface: int) -> bytes:
     size = len(packet.data)
     head = struct.pack("<IIIII", interface, packet.at >> 32, packet.at & 0xFFFFFFFF, size, size)
     direction = struct.pack("<I", _OUTBOUND if packet.outgoing else _INBOUND)

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kproxy.lab.namespaces import LabError, Namespace, finish
+from kproxy.lab.namespaces import LabError, Namespace, communicate
 from kproxy.net import Address
 
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
@@ -70,10 +70,10 @@ class Process:
 
     async def wait(self) -> int:
         """Wait for its end; the exit status."""
-        return await finished(self._popen)
+        return await wait_finished(self._popen)
 
 
-async def finished(popen: subprocess.Popen[bytes]) -> int:
+async def wait_finished(popen: subprocess.Popen[bytes]) -> int:
     """Wait for a program's end without holding up the loop; its exit status."""
     loop = asyncio.get_running_loop()
     descriptor = os.pidfd_open(popen.pid) if popen.poll() is None else -1
@@ -148,10 +148,10 @@ async def run_in(namespace: Namespace, argv: Sequence[str], stdin: str = "", **o
 
     Raises `LabError` with its error text when it fails.
     """
-    return await asyncio.to_thread(finish, namespace.start(argv, **_PIPES, **options), stdin)
+    return await asyncio.to_thread(communicate, namespace.start(argv, **_PIPES, **options), stdin)
 
 
-def listen(namespace: Namespace, address: Address, port: int = 0) -> socket.socket:
+def listen_in(namespace: Namespace, address: Address, port: int = 0) -> socket.socket:
     """A listening TCP socket inside, for a server of this process to serve (port 0: a free one)."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     server = namespace.socket(family, socket.SOCK_STREAM)

@@ -42,7 +42,7 @@ _ROUTE_READS = 2
 """What types of rtnetlink messages that only read are modulo 4 (rtnetlink(7))."""
 _TYPE = 4
 """Where a netlink message has its type, the subsystem of netfilter in the second byte."""
-_IPSET, _NOBODY = 6, 0xFE
+_IPSET, _INVALID_TYPE = 6, 0xFE
 _SOL_IP, _SOL_IPV6 = 0, 41
 _TABLES = range(64, 66)
 """What replaces a table of legacy iptables, and counters in it (IPT_SO_SET_REPLACE, IPT_SO_SET_ADD_COUNTERS)."""
@@ -100,7 +100,7 @@ def _ptrace(request: int, thread: int, address: int = 0, data: int = 0) -> None:
         raise OSError(number, f"ptrace of {thread}: {os.strerror(number)}")
 
 
-class Sockets:
+class NetlinkSockets:
     """Which netlink protocol a descriptor of a thread speaks, if it is netlink at all."""
 
     def __init__(self) -> None:
@@ -167,19 +167,19 @@ def _kind(thread: int, message: int) -> int:
 
 def _spoilt(thread: int, message: int) -> bool:
     """Libipset takes no notice of what cannot be sent: its messages get a type that the kernel refuses (EINVAL)."""
-    if _kind(thread, message) >> 8 not in {_IPSET, _NOBODY}:
+    if _kind(thread, message) >> 8 not in {_IPSET, _INVALID_TYPE}:
         return False
     with Path(f"/proc/{thread}/mem").open("r+b", buffering=0) as memory:
         memory.seek(message + _TYPE + 1)
-        memory.write(bytes([_NOBODY]))
+        memory.write(bytes([_INVALID_TYPE]))
     return True
 
 
-class Judge:
+class SyscallFilter:
     """Tells of a call whether it is to be refused."""
 
     def __init__(self) -> None:
-        self._sockets = Sockets()
+        self._sockets = NetlinkSockets()
         self._calls: Mapping[int, Callable[[int, _Registers], bool]] = {
             1: self._written,
             20: self._vectors,
@@ -226,7 +226,7 @@ def _threads(process: int) -> list[int]:
     return []
 
 
-def _family(roots: Iterable[int]) -> set[int]:
+def _process_tree(roots: Iterable[int]) -> set[int]:
     """These processes, their descendants and all of their sessions."""
     parents: dict[int, tuple[int, int]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208
@@ -249,13 +249,13 @@ class Tracer:
 
     def __init__(self, number: int) -> None:
         self._number = number
-        self._refused = Judge()
+        self._refused = SyscallFilter()
         self._traced: set[int] = set()
 
     def seize(self, roots: Iterable[int]) -> None:
         """Trace all there are, those too that begin meanwhile; returns when each goes on under our eyes."""
         seen: set[int] = set()
-        while new := {t for process in _family(roots) for t in _threads(process)} - seen:
+        while new := {t for process in _process_tree(roots) for t in _threads(process)} - seen:
             for thread in new:
                 self._seize(thread)
             seen |= new
@@ -319,7 +319,7 @@ def _steps(tracer: Tracer) -> Iterator[int]:
         yield tracer.step()
 
 
-def main(arguments: list[str]) -> int:
+def trace_syscalls(arguments: list[str]) -> int:
     """Trace until killed, or until nobody is left."""
     number, *roots = map(int, arguments)
     tracer = Tracer(number)
@@ -337,4 +337,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(trace_syscalls(sys.argv[1:]))

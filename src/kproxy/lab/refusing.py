@@ -16,11 +16,11 @@ from functools import cache
 
 from kproxy.lab import refusal
 from kproxy.lab.namespaces import LabError
-from kproxy.lab.processes import DIE_WITH_PARENT, finished
+from kproxy.lab.processes import DIE_WITH_PARENT, wait_finished
 
 
-class Refusing:
-    """The kernel refuses what these programs write; made by `refuse`."""
+class WriteFault:
+    """The kernel refuses what these programs write; made by `inject_write_errors`."""
 
     def __init__(self, tracer: subprocess.Popen[bytes]) -> None:
         self._tracer = tracer
@@ -28,13 +28,13 @@ class Refusing:
     async def end(self) -> None:
         """From now on it takes what they write."""
         self._tracer.kill()
-        await finished(self._tracer)
+        await wait_finished(self._tracer)
         for stream in (self._tracer.stdout, self._tracer.stderr):
             assert stream
             stream.close()
 
 
-async def refuse(processes: Iterable[int], number: int) -> Refusing:
+async def inject_write_errors(processes: Iterable[int], number: int) -> WriteFault:
     """Let the kernel refuse with this errno what they, and all that they start, write to it.
 
     Call it from a thread that lives as long.  Raises `LabError`.
@@ -43,14 +43,14 @@ async def refuse(processes: Iterable[int], number: int) -> Refusing:
     tracer = _start(argv)
     assert tracer.stdout
     if await asyncio.to_thread(tracer.stdout.readline) == refusal.READY:
-        return Refusing(tracer)
+        return WriteFault(tracer)
     _, error = await asyncio.to_thread(tracer.communicate)
     reason = error.decode(errors="replace").strip() or "its tracer has ended"
     raise LabError(f"the kernel cannot be made to refuse what a program writes: {reason}")
 
 
 @cache
-def unavailable() -> str:
+def write_faults_unavailable() -> str:
     """Why no kernel can be made to refuse here; empty when it can."""
     if platform.machine() != refusal.MACHINE:
         return f"writes are made to fail on {refusal.MACHINE} only, this is {platform.machine()}"
@@ -65,7 +65,7 @@ def unavailable() -> str:
 async def _try() -> None:
     idle = _start([*DIE_WITH_PARENT, "sleep", "60"])
     try:
-        await (await refuse([idle.pid], errno.EPERM)).end()
+        await (await inject_write_errors([idle.pid], errno.EPERM)).end()
     finally:
         idle.kill()
         idle.communicate()

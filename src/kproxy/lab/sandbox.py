@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from kproxy.lab.namespaces import LabError, Namespace, create
-from kproxy.lab.processes import DIE_WITH_PARENT, Process, finished
+from kproxy.lab.namespaces import LabError, Namespace, create_namespace
+from kproxy.lab.processes import DIE_WITH_PARENT, Process, wait_finished
 
 LARGEST_FILE = 256 << 20
 """Bytes; who writes more into one file gets SIGXFSZ (setrlimit(2), RLIMIT_FSIZE)."""
@@ -57,7 +57,7 @@ class Sandbox:
     async def clear(self) -> None:
         """SIGKILL whatever runs in the room."""
         everybody = self._namespace.start([*self._enter(), "sh", "-c", "kill -KILL -1"], **_SILENT)
-        await finished(everybody)
+        await wait_finished(everybody)
 
     async def end(self, processes: Iterable[Process]) -> None:
         """SIGKILL whatever runs in the room, until these (whose commands `command` made) have ended.
@@ -75,7 +75,7 @@ class Sandbox:
         """End all that is in the room: the kernel does so with the room's first process."""
         assert self._first.stdin
         self._first.stdin.close()
-        if not await _within(_ENDS_WITHIN, finished(self._first)):
+        if not await _within(_ENDS_WITHIN, wait_finished(self._first)):
             self._first.kill()
         for stream in (self._first.stdout, self._first.stderr):
             assert stream
@@ -123,7 +123,7 @@ async def open_sandbox(namespace: Namespace, folder: Path, mounts: Mapping[str, 
 
 
 @cache
-def unavailable() -> str:
+def sandbox_unavailable() -> str:
     """Why no room can be made here; empty when it can.  In a thread, as whoever asks may have an event loop of its own."""
     with ThreadPoolExecutor(1) as thread:
         try:
@@ -134,7 +134,7 @@ def unavailable() -> str:
 
 
 async def _try() -> None:
-    namespace = create("sandbox")
+    namespace = create_namespace("sandbox")
     try:
         with tempfile.TemporaryDirectory() as folder:
             await (await open_sandbox(namespace, Path(folder), {})).close()

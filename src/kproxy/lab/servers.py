@@ -23,7 +23,7 @@ _BACKLOG = 1024
 _BATCH = 64
 _ANYWHERE = (ip_address("0.0.0.0"), ip_address("::"))  # noqa: S104 (in a namespace of the lab)
 
-Ear = socket.socket
+ListeningSocket = socket.socket
 
 
 class Servers:
@@ -31,9 +31,9 @@ class Servers:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._ears: dict[tuple[str, int, Protocol], list[Ear]] = {}
-        self._connections: set[Connection] = set()
-        self._by_number: dict[int, Connection] = {}
+        self._ears: dict[tuple[str, int, Protocol], list[ListeningSocket]] = {}
+        self._connections: set[ServerConnection] = set()
+        self._by_number: dict[int, ServerConnection] = {}
         self._receptions: dict[int, list[Reception]] = {}
         self.greet: Callable[[Reception], str] | None = None
         """What people's programs (curl, nc) are answered; None: only the lab's own messages are."""
@@ -83,14 +83,14 @@ class Servers:
         """Drop the record of a probe that has been judged."""
         self._receptions.pop(number, None)
 
-    def connection(self, number: int) -> Connection | None:
+    def connection(self, number: int) -> ServerConnection | None:
         """The open connection over which this probe's request came."""
         return self._by_number.get(number)
 
     def _record(self, number: int, reception: Reception) -> None:
         self._receptions.setdefault(number, []).append(reception)
 
-    def _accept(self, ear: Ear, who: str, namespace: str) -> None:
+    def _accept(self, ear: ListeningSocket, who: str, namespace: str) -> None:
         for _ in range(_BATCH):
             try:
                 end, peer = ear.accept()
@@ -100,21 +100,21 @@ class Servers:
                 continue
             reception = Reception(who, packets.socket_of(end.getsockname()), packets.socket_of(peer))
             self._connections.add(
-                Connection(end, namespace, reception, self._connected, self._closed, self.greet)
+                ServerConnection(end, namespace, reception, self._connected, self._closed, self.greet)
             )
 
-    def _connected(self, connection: Connection, number: int) -> None:
+    def _connected(self, connection: ServerConnection, number: int) -> None:
         self._by_number[number] = connection
         connection.numbers.add(number)
         self._record(number, connection.reception)
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: ServerConnection) -> None:
         self._connections.discard(connection)
         for number in connection.numbers:
             if self._by_number.get(number) is connection:
                 del self._by_number[number]
 
-    def _datagrams(self, ear: Ear, who: str) -> None:
+    def _datagrams(self, ear: ListeningSocket, who: str) -> None:
         for _ in range(_BATCH):
             try:
                 data, ancillary, _, peer = ear.recvmsg(1 << 16, 64)
@@ -125,7 +125,12 @@ class Servers:
             self._answer_datagram(ear, who, data, _packet_info(ancillary), peer)
 
     def _answer_datagram(
-        self, ear: Ear, who: str, data: bytes, info: tuple[int, int, bytes], peer: tuple[object, ...]
+        self,
+        ear: ListeningSocket,
+        who: str,
+        data: bytes,
+        info: tuple[int, int, bytes],
+        peer: tuple[object, ...],
     ) -> None:
         asked = _decode(data)
         if asked is None:
@@ -142,7 +147,7 @@ class Servers:
             return
 
     def _greet_datagram(
-        self, ear: Ear, who: str, info: tuple[int, int, bytes], peer: tuple[object, ...]
+        self, ear: ListeningSocket, who: str, info: tuple[int, int, bytes], peer: tuple[object, ...]
     ) -> None:
         if self.greet is not None:
             at = Socket(_own_address(info), ear.getsockname()[1])
@@ -151,7 +156,7 @@ class Servers:
                 ear.sendmsg([text.encode()], [_answer_from(info)], 0, peer)
 
 
-class Connection:
+class ServerConnection:
     """A server's end of a stream connection."""
 
     def __init__(
@@ -159,8 +164,8 @@ class Connection:
         end: socket.socket,
         namespace: str,
         reception: Reception,
-        received: Callable[[Connection, int], None],
-        closed: Callable[[Connection], None],
+        received: Callable[[ServerConnection, int], None],
+        closed: Callable[[ServerConnection], None],
         greet: Callable[[Reception], str] | None = None,
     ) -> None:
         end.setblocking(False)
@@ -239,7 +244,7 @@ def _greeting(asked: bytes, text: str) -> bytes:
     return head.encode() + body
 
 
-def _listening(namespace: Namespace, address: Address, port: int, protocol: Protocol) -> Ear:
+def _listening(namespace: Namespace, address: Address, port: int, protocol: Protocol) -> ListeningSocket:
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     kind = socket.SOCK_DGRAM if protocol is Protocol.UDP else socket.SOCK_STREAM
     ear = namespace.socket(family, kind, packets.NUMBERS[protocol])
@@ -255,7 +260,7 @@ def _listening(namespace: Namespace, address: Address, port: int, protocol: Prot
     return ear
 
 
-def _want_packet_info(ear: Ear, family: int) -> None:
+def _want_packet_info(ear: ListeningSocket, family: int) -> None:
     """So that the answer goes out from the address that was asked, whatever the routes prefer."""
     ear.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 21)
     if family == socket.AF_INET:

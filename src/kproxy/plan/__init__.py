@@ -10,29 +10,29 @@ Sits between `kproxy.state` (endpoints merged per service port) and the backends
     snapshot = normalise(cluster, Family.IPV4, snapshot)
     current = plan(snapshot, settings, current)
 
-With the previous plan as an argument, only Services whose `kproxy.state.Service` is another object
+With the previous plan as an argument, only Services whose `kproxy.state.ServiceInfo` is another object
 cost work.  A `ServicePlan` equal to the one before is the *same object*; when all are, ``services``
 is the same tuple; when the whole plan is, the plan is the same object.
 """
 
-from kproxy.plan.planner import plan
+from kproxy.plan.planner import make_plan
 from kproxy.plan.values import (
     DetectByCIDR,
     DetectByInterface,
     DetectByInterfacePrefix,
-    Endpoint,
     Exposure,
     Frontend,
     HealthCheck,
     LocalDetector,
-    Masquerade,
+    MasqueradePolicy,
     NodePorts,
     OnEmpty,
     Plan,
+    PlanSettings,
     Pool,
-    Scope,
+    PoolEndpoint,
+    PoolScope,
     ServicePlan,
-    Settings,
 )
 from kproxy.state import Note, ServicePortName
 
@@ -40,20 +40,20 @@ __all__ = [
     "DetectByCIDR",
     "DetectByInterface",
     "DetectByInterfacePrefix",
-    "Endpoint",
     "Exposure",
     "Frontend",
     "HealthCheck",
     "LocalDetector",
-    "Masquerade",
+    "MasqueradePolicy",
     "NodePorts",
     "Note",
     "OnEmpty",
     "Plan",
+    "PlanSettings",
     "Pool",
-    "Scope",
+    "PoolEndpoint",
+    "PoolScope",
     "ServicePlan",
     "ServicePortName",
-    "Settings",
-    "plan",
+    "make_plan",
 ]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec.structs import replace
 
 from kproxy.api import Key
-from kproxy.plan.memo import Claim, Claims
+from kproxy.plan.memo import Claim, FrontendClaims
 from kproxy.plan.values import Exposure, Frontend, ServicePlan
 from kproxy.state import Note
 
@@ -27,9 +27,11 @@ _RANK = {
 Drafts = Mapping[Key, tuple[ServicePlan, ...]]
 
 
-def updated(claims: Claims, before: Drafts, after: Drafts, changed: Iterable[Key]) -> Claims:
+def update_claims(
+    claims: FrontendClaims, before: Drafts, after: Drafts, changed: Iterable[Key]
+) -> FrontendClaims:
     """The claims with those of the changed Services renewed; the same object when they want what they wanted."""
-    moves = [(key, _moved(before.get(key), after.get(key, ()))) for key in changed]
+    moves = [(key, _changed_claims(before.get(key), after.get(key, ()))) for key in changed]
     if not any(different for _, different in moves):
         return claims
     claimants, contested = dict(claims.claimants), set(claims.contested)
@@ -43,10 +45,12 @@ def updated(claims: Claims, before: Drafts, after: Drafts, changed: Iterable[Key
                 contested.add(claim)
             else:
                 contested.discard(claim)
-    return Claims(claimants, frozenset(contested))
+    return FrontendClaims(claimants, frozenset(contested))
 
 
-def settle(claims: Claims, drafts: Drafts) -> tuple[dict[Key, tuple[ServicePlan, ...]], tuple[Note, ...]]:
+def resolve_conflicts(
+    claims: FrontendClaims, drafts: Drafts
+) -> tuple[dict[Key, tuple[ServicePlan, ...]], tuple[Note, ...]]:
     """The plans of the Services that do not get all they claim, without the rest, and a note for each loss."""
     lost: dict[Key, set[Claim]] = {}
     notes: list[Note] = []
@@ -56,12 +60,12 @@ def settle(claims: Claims, drafts: Drafts) -> tuple[dict[Key, tuple[ServicePlan,
         )
         for loser in losers:
             lost.setdefault(loser, set()).add(claim)
-            notes.append(Note("Service", loser, f"{_text(claim)} belongs to {'/'.join(winner)}"))
+            notes.append(Note("Service", loser, f"{_format_claim(claim)} belongs to {'/'.join(winner)}"))
     settled = {key: tuple(_without(plan, lost[key]) for plan in drafts[key]) for key in lost}
     return settled, tuple(sorted(notes, key=lambda note: (note.key, note.text)))
 
 
-def _moved(before: Iterable[ServicePlan] | None, after: Iterable[ServicePlan]) -> Collection[Claim]:
+def _changed_claims(before: Iterable[ServicePlan] | None, after: Iterable[ServicePlan]) -> Collection[Claim]:
     """What is wanted anew or no more."""
     if before is None:
         return _wanted(after)
@@ -92,6 +96,6 @@ def _without(plan: ServicePlan, lost: set[Claim]) -> ServicePlan:
     return plan if len(kept) == len(plan.frontends) else replace(plan, frontends=kept)
 
 
-def _text(claim: Claim) -> str:
+def _format_claim(claim: Claim) -> str:
     address, port, protocol = claim
     return f"{protocol.value} {'node port' if address is None else address} {port}"

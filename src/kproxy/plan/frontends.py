@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 from kproxy import state
 from kproxy.net import Address, Protocol
-from kproxy.plan.pools import cluster_pool, local_pool, serving
-from kproxy.plan.values import Exposure, Frontend, Masquerade, OnEmpty, Pool, ServicePlan, Settings
+from kproxy.plan.pools import cluster_pool, local_pool, serving_endpoints
+from kproxy.plan.values import Exposure, Frontend, MasqueradePolicy, OnEmpty, PlanSettings, Pool, ServicePlan
 from kproxy.state import Note, TrafficPolicy
 
 Place = tuple[Address | None, int, Protocol]
 
 
-def draft(service: state.Service, settings: Settings) -> tuple[tuple[ServicePlan, ...], tuple[Note, ...]]:
+def plan_service(
+    service: state.ServiceInfo, settings: PlanSettings
+) -> tuple[tuple[ServicePlan, ...], tuple[Note, ...]]:
     """The plans of a Service's ports as if no other Service existed, and what there is to tell."""
     notes: list[Note] = []
     taken: set[Place] = set()
@@ -23,7 +25,11 @@ def draft(service: state.Service, settings: Settings) -> tuple[tuple[ServicePlan
 
 
 def _service_plan(
-    service: state.Service, port: state.ServicePort, settings: Settings, taken: set[Place], notes: list[Note]
+    service: state.ServiceInfo,
+    port: state.ServicePortInfo,
+    settings: PlanSettings,
+    taken: set[Place],
+    notes: list[Note],
 ) -> ServicePlan:
     frontends = []
     for frontend in _Port(service, port, settings, *_pools(service, port, settings, notes)).frontends():
@@ -36,12 +42,12 @@ def _service_plan(
         protocol=port.protocol,
         frontends=tuple(frontends),
         affinity_seconds=service.affinity_seconds,
-        serving=serving(port.endpoints, settings.node) if port.protocol is Protocol.UDP else (),
+        serving=serving_endpoints(port.endpoints, settings.node) if port.protocol is Protocol.UDP else (),
     )
 
 
 def _pools(
-    service: state.Service, port: state.ServicePort, settings: Settings, notes: list[Note]
+    service: state.ServiceInfo, port: state.ServicePortInfo, settings: PlanSettings, notes: list[Note]
 ) -> tuple[Pool, Pool]:
     """The pools of scope CLUSTER and LOCAL; without a Local policy there is no need of the second."""
     cluster, reason = cluster_pool(port.endpoints, settings.node, settings.zone)
@@ -56,9 +62,9 @@ def _pools(
 class _Port:
     """One service port with its pools, and the settings it is planned for."""
 
-    service: state.Service
-    port: state.ServicePort
-    settings: Settings
+    service: state.ServiceInfo
+    port: state.ServicePortInfo
+    settings: PlanSettings
     cluster: Pool
     local: Pool
 
@@ -84,7 +90,7 @@ class _Port:
             port=self.port.port,
             pool=self.local if self.service.internal_policy is TrafficPolicy.LOCAL else self.cluster,
             on_empty=self._on_empty(),
-            masquerade=cluster_ip_masquerade(self.settings),
+            masquerade=masquerade_of_cluster_ips(self.settings),
         )
 
     def _external(self, exposure: Exposure, address: Address | None, port: int) -> Frontend:
@@ -98,7 +104,7 @@ class _Port:
             pool=self.local if local else self.cluster,
             shortcut=self.cluster if local else None,
             on_empty=self._on_empty(),
-            masquerade=Masquerade.NEVER if local else Masquerade.ALWAYS,
+            masquerade=MasqueradePolicy.NEVER if local else MasqueradePolicy.ALWAYS,
             sources=ranges,
             admit_self=any(ip in network for network in ranges or () for ip in self.settings.node_ips),
         )
@@ -108,8 +114,8 @@ class _Port:
         return OnEmpty.DROP if self.cluster.endpoints else OnEmpty.REJECT
 
 
-def cluster_ip_masquerade(settings: Settings) -> Masquerade:
+def masquerade_of_cluster_ips(settings: PlanSettings) -> MasqueradePolicy:
     """Of every cluster IP: ``masq.all``, ``masq.cip.offcluster``, ``det.none``."""
     if settings.masquerade_all:
-        return Masquerade.ALWAYS
-    return Masquerade.NEVER if settings.detector is None else Masquerade.OFF_CLUSTER
+        return MasqueradePolicy.ALWAYS
+    return MasqueradePolicy.NEVER if settings.detector is None else MasqueradePolicy.OFF_CLUSTER

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 V = TypeVar("V")
 
 
-class Growing(Generic[V]):
+class IncrementalResult(Generic[V]):
     """At least one value, each of which takes the place of the one before; the last is the whole.  Not for threads."""
 
     def __init__(self, values: Iterable[V]) -> None:

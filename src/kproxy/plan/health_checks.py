@@ -16,7 +16,7 @@ def health_checks(snapshot: Snapshot, node: str) -> tuple[HealthCheck, ...]:
     )
 
 
-def _local_ready(service: state.Service, node: str) -> int:
+def _local_ready(service: state.ServiceInfo, node: str) -> int:
     """``hcnp.count-ips``: one that terminates counts as long as it is called ready (publishNotReadyAddresses)."""
     addresses = {
         endpoint.address

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from kproxy.api import Key
 from kproxy.net import Address, Protocol
-from kproxy.state import Note, Service
+from kproxy.state import Note, ServiceInfo
 
 if TYPE_CHECKING:
-    from kproxy.plan.values import ServicePlan, Settings
+    from kproxy.plan.values import PlanSettings, ServicePlan
 
 Claim = tuple[Address | None, int, Protocol]
 """What only one Service can have: address (None: node port), port and protocol."""
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class FrontendClaims:
     """Who wants what; ``contested`` is what several Services want."""
 
     claimants: Mapping[Claim, tuple[Key, ...]] = field(default_factory=dict)
@@ -26,16 +26,16 @@ class Claims:
 
 
 @dataclass(frozen=True, slots=True)
-class Memo:
+class PlanCache:
     """The input of a plan and its intermediate values.
 
     ``drafts`` are what each Service would get if it were alone, in the order of ``services``; ``notes``
     what they had to tell.  ``settled`` holds the plans of those that do not get all they claim.
     """
 
-    services: Mapping[Key, Service] = field(default_factory=dict)
-    settings: Settings | None = None
+    services: Mapping[Key, ServiceInfo] = field(default_factory=dict)
+    settings: PlanSettings | None = None
     drafts: Mapping[Key, tuple[ServicePlan, ...]] = field(default_factory=dict)
     notes: Mapping[Key, tuple[Note, ...]] = field(default_factory=dict)
-    claims: Claims = field(default_factory=Claims)
+    claims: FrontendClaims = field(default_factory=FrontendClaims)
     settled: Mapping[Key, tuple[ServicePlan, ...]] = field(default_factory=dict)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ipaddress import IPv4Address
 
 from kproxy.net import Address, Family, Network, family_of
-from kproxy.plan.values import NodePorts, Settings
+from kproxy.plan.values import NodePorts, PlanSettings
 
 _LOCALHOST = IPv4Address("127.0.0.1")
 
 
-def node_ports(settings: Settings) -> NodePorts:
+def node_ports(settings: PlanSettings) -> NodePorts:
     """The addresses of the settings' family that accept node ports now."""
     cidrs = _restriction(settings)
     return NodePorts(
@@ -21,7 +21,7 @@ def node_ports(settings: Settings) -> NodePorts:
     )
 
 
-def _restriction(settings: Settings) -> tuple[Network, ...] | None:
+def _restriction(settings: PlanSettings) -> tuple[Network, ...] | None:
     """The CIDRs that hold for the family, None for all (``np.addresses.family-fallback``, ``np.addresses.zero``)."""
     cidrs = [cidr for cidr in settings.node_port_cidrs or () if family_of(cidr) is settings.family]
     if not cidrs or any(cidr.prefixlen == 0 for cidr in cidrs):
@@ -29,6 +29,6 @@ def _restriction(settings: Settings) -> tuple[Network, ...] | None:
     return tuple(cidrs)
 
 
-def _inside(cidrs: tuple[Network, ...], settings: Settings) -> tuple[Address, ...]:
+def _inside(cidrs: tuple[Network, ...], settings: PlanSettings) -> tuple[Address, ...]:
     accepted = {a for a in settings.node_addresses if not a.is_loopback and any(a in cidr for cidr in cidrs)}
     return tuple(sorted(accepted, key=int))

@@ -8,18 +8,18 @@ from itertools import chain
 from operator import is_
 
 from kproxy.api import Key
-from kproxy.plan.claims import settle, updated
-from kproxy.plan.frontends import cluster_ip_masquerade, draft
+from kproxy.plan.claims import resolve_conflicts, update_claims
+from kproxy.plan.frontends import masquerade_of_cluster_ips, plan_service
 from kproxy.plan.health_checks import health_checks
-from kproxy.plan.memo import Memo
+from kproxy.plan.memo import PlanCache
 from kproxy.plan.node_ports import node_ports
-from kproxy.plan.values import Plan, ServicePlan, Settings
+from kproxy.plan.values import Plan, PlanSettings, ServicePlan
 from kproxy.state import Note, Snapshot, changed_keys
 
 Plans = tuple[ServicePlan, ...]
 
 
-def plan(snapshot: Snapshot, settings: Settings, previous: Plan | None = None) -> Plan:
+def make_plan(snapshot: Snapshot, settings: PlanSettings, previous: Plan | None = None) -> Plan:
     """What the node of ``settings`` must do for the Services of ``snapshot``, sorted by namespace and name.
 
     Equal to a fresh computation whatever ``previous`` is.  With the last plan of the same family as
@@ -34,16 +34,16 @@ def plan(snapshot: Snapshot, settings: Settings, previous: Plan | None = None) -
             f"settings are for {settings.family.value}, the snapshot for {snapshot.family.value}"
         )
     if previous is None or previous.family is not snapshot.family:
-        previous = _nothing(settings)
-    memo = _drafted(snapshot, settings, previous.memo)
-    settled, losses = settle(memo.claims, memo.drafts)
+        previous = _empty_plan(settings)
+    memo = _update_per_service(snapshot, settings, previous.memo)
+    settled, losses = resolve_conflicts(memo.claims, memo.drafts)
     memo = replace(memo, settled={k: _kept(_effective(previous.memo, k), v) for k, v in settled.items()})
     return Plan(
         family=snapshot.family,
         services=_same(previous.services, chain.from_iterable({**memo.drafts, **memo.settled}.values())),
         node_ports=node_ports(settings),
         detector=settings.detector,
-        cluster_ips=cluster_ip_masquerade(settings),
+        cluster_ips=masquerade_of_cluster_ips(settings),
         service_cidrs=settings.service_cidrs,
         health_checks=health_checks(snapshot, settings.node),
         notes=(
@@ -56,18 +56,18 @@ def plan(snapshot: Snapshot, settings: Settings, previous: Plan | None = None) -
     )
 
 
-def _nothing(settings: Settings) -> Plan:
+def _empty_plan(settings: PlanSettings) -> Plan:
     """What is known before the first plan."""
     return Plan(
         family=settings.family,
         services=(),
         node_ports=node_ports(settings),
         detector=settings.detector,
-        cluster_ips=cluster_ip_masquerade(settings),
+        cluster_ips=masquerade_of_cluster_ips(settings),
     )
 
 
-def _drafted(snapshot: Snapshot, settings: Settings, memo: Memo) -> Memo:
+def _update_per_service(snapshot: Snapshot, settings: PlanSettings, memo: PlanCache) -> PlanCache:
     """The memo with drafts, their notes and their claims as the snapshot has it."""
     policy = _without_node_ports(settings)
     changed = changed_keys(memo.services, snapshot.services)
@@ -75,25 +75,25 @@ def _drafted(snapshot: Snapshot, settings: Settings, memo: Memo) -> Memo:
         changed.update(snapshot.services)
     drafts, notes = dict(memo.drafts), dict(memo.notes)
     for key in changed:
-        _redraft(key, snapshot, settings, drafts, notes)
+        _replan(key, snapshot, settings, drafts, notes)
         if key in drafts:
             drafts[key] = _kept(_effective(memo, key), drafts[key])
     if any(key not in memo.drafts for key in changed):
         drafts = {key: drafts[key] for key in snapshot.services}
-    return Memo(
+    return PlanCache(
         services=snapshot.services,
         settings=policy,
         drafts=drafts,
         notes=notes,
-        claims=updated(memo.claims, memo.drafts, drafts, changed),
+        claims=update_claims(memo.claims, memo.drafts, drafts, changed),
         settled=memo.settled,
     )
 
 
-def _redraft(
+def _replan(
     key: Key,
     snapshot: Snapshot,
-    settings: Settings,
+    settings: PlanSettings,
     drafts: dict[Key, Plans],
     notes: dict[Key, tuple[Note, ...]],
 ) -> None:
@@ -101,13 +101,13 @@ def _redraft(
     if key not in snapshot.services:
         drafts.pop(key, None)
         return
-    plans, remarks = draft(snapshot.services[key], settings)
+    plans, remarks = plan_service(snapshot.services[key], settings)
     drafts[key] = plans
     if remarks:
         notes[key] = remarks
 
 
-def _without_node_ports(settings: Settings) -> Settings:
+def _without_node_ports(settings: PlanSettings) -> PlanSettings:
     """The settings that matter to a single Service."""
     return replace(
         settings,
@@ -119,7 +119,7 @@ def _without_node_ports(settings: Settings) -> Settings:
     )
 
 
-def _effective(memo: Memo, key: Key) -> Plans:
+def _effective(memo: PlanCache, key: Key) -> Plans:
     """A Service's plans as they were given out: settled with other Services where that was needed."""
     return memo.settled.get(key) or memo.drafts.get(key, ())
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kproxy import state
-from kproxy.plan.values import Endpoint, Pool, Scope
+from kproxy.plan.values import Pool, PoolEndpoint, PoolScope
 
-Hints = Callable[[state.Endpoint], frozenset[str]]
+Hints = Callable[[state.EndpointInfo], frozenset[str]]
 
 
-def cluster_pool(endpoints: Iterable[state.Endpoint], node: str, zone: str) -> tuple[Pool, str | None]:
+def cluster_pool(endpoints: Iterable[state.EndpointInfo], node: str, zone: str) -> tuple[Pool, str | None]:
     """The pool for traffic policy Cluster, and why hints were not followed, if so.
 
     Empty only when no endpoint is usable anywhere (``ready.single-dead``).
@@ -21,40 +21,42 @@ def cluster_pool(endpoints: Iterable[state.Endpoint], node: str, zone: str) -> t
     endpoints = tuple(endpoints)
     ready = [endpoint for endpoint in endpoints if endpoint.ready]
     if not ready:
-        return _pool(Scope.CLUSTER, filter(_lingers, endpoints), node), None
-    near, reason = _nearest(ready, node, zone)
-    return _pool(Scope.CLUSTER, near, node), reason
+        return _pool(PoolScope.CLUSTER, filter(_is_serving_terminating, endpoints), node), None
+    near, reason = _closest(ready, node, zone)
+    return _pool(PoolScope.CLUSTER, near, node), reason
 
 
-def local_pool(endpoints: Iterable[state.Endpoint], node: str) -> Pool:
+def local_pool(endpoints: Iterable[state.EndpointInfo], node: str) -> Pool:
     """The pool for traffic policy Local: this node's own endpoints (``term.local.fallback``).
 
     Hints do not matter here (``topo.local-policy``).
     """
     own = [endpoint for endpoint in endpoints if endpoint.node == node]
     ready = [endpoint for endpoint in own if endpoint.ready]
-    return _pool(Scope.LOCAL, ready or filter(_lingers, own), node)
+    return _pool(PoolScope.LOCAL, ready or filter(_is_serving_terminating, own), node)
 
 
-def serving(endpoints: Iterable[state.Endpoint], node: str) -> tuple[Endpoint, ...]:
+def serving_endpoints(endpoints: Iterable[state.EndpointInfo], node: str) -> tuple[PoolEndpoint, ...]:
     """Every endpoint that still answers, whether or not new connections may choose it."""
     return _endpoints((endpoint for endpoint in endpoints if endpoint.serving or endpoint.ready), node)
 
 
-def _lingers(endpoint: state.Endpoint) -> bool:
+def _is_serving_terminating(endpoint: state.EndpointInfo) -> bool:
     """Terminating but still serving: the second choice, when there is no ready one."""
     return endpoint.serving and endpoint.terminating
 
 
-def _pool(scope: Scope, chosen: Iterable[state.Endpoint], node: str) -> Pool:
+def _pool(scope: PoolScope, chosen: Iterable[state.EndpointInfo], node: str) -> Pool:
     return Pool(scope, _endpoints(chosen, node))
 
 
-def _endpoints(chosen: Iterable[state.Endpoint], node: str) -> tuple[Endpoint, ...]:
-    return tuple([Endpoint(e.address, e.port, e.node == node) for e in chosen])
+def _endpoints(chosen: Iterable[state.EndpointInfo], node: str) -> tuple[PoolEndpoint, ...]:
+    return tuple([PoolEndpoint(e.address, e.port, e.node == node) for e in chosen])
 
 
-def _nearest(ready: list[state.Endpoint], node: str, zone: str) -> tuple[list[state.Endpoint], str | None]:
+def _closest(
+    ready: list[state.EndpointInfo], node: str, zone: str
+) -> tuple[list[state.EndpointInfo], str | None]:
     """Those meant for this node, else for its zone, else all (``topo.node``, ``topo.zone``)."""
     if not any(endpoint.nodes or endpoint.zones for endpoint in ready):
         return ready, None
@@ -65,17 +67,17 @@ def _nearest(ready: list[state.Endpoint], node: str, zone: str) -> tuple[list[st
     return same_zone or ready, why_not_node or (None if same_zone else why_not_zone)
 
 
-def _nodes(endpoint: state.Endpoint) -> frozenset[str]:
+def _nodes(endpoint: state.EndpointInfo) -> frozenset[str]:
     return endpoint.nodes
 
 
-def _zones(endpoint: state.Endpoint) -> frozenset[str]:
+def _zones(endpoint: state.EndpointInfo) -> frozenset[str]:
     return endpoint.zones
 
 
 def _hinted(
-    ready: list[state.Endpoint], hints: Hints, here: str, kind: str
-) -> tuple[list[state.Endpoint], str | None]:
+    ready: list[state.EndpointInfo], hints: Hints, here: str, kind: str
+) -> tuple[list[state.EndpointInfo], str | None]:
     """Endpoints hinted for ``here``, or none and the reason, if it is worth a note.
 
     One endpoint without the hint makes the hints of its kind void (``topo.missing-hint``).

@@ -9,7 +9,7 @@ import msgspec
 
 from kproxy.api import Key
 from kproxy.net import Address, Family, Network, Protocol
-from kproxy.plan.memo import Memo
+from kproxy.plan.memo import PlanCache
 from kproxy.state import Note, ServicePortName
 
 
@@ -22,7 +22,7 @@ class Exposure(enum.Enum):
     LOAD_BALANCER = "load balancer IP"
 
 
-class Masquerade(enum.Enum):
+class MasqueradePolicy(enum.Enum):
     """Whose packets get the node's address as their source."""
 
     NEVER = enum.auto()
@@ -40,14 +40,14 @@ class OnEmpty(enum.Enum):
     """Silence: endpoints exist, none of them allowed here."""
 
 
-class Scope(enum.Enum):
+class PoolScope(enum.Enum):
     """Which endpoints a pool was chosen from; names the pool within its service port."""
 
     CLUSTER = enum.auto()
     LOCAL = enum.auto()
 
 
-class Endpoint(msgspec.Struct, frozen=True, gc=False):
+class PoolEndpoint(msgspec.Struct, frozen=True, gc=False):
     """A backend of a service port; ``local`` means on this node (by nodeName, never by address)."""
 
     address: Address
@@ -58,8 +58,8 @@ class Endpoint(msgspec.Struct, frozen=True, gc=False):
 class Pool(msgspec.Struct, frozen=True, gc=False):
     """The endpoints new connections are spread over, in stable order; may be empty."""
 
-    scope: Scope
-    endpoints: tuple[Endpoint, ...]
+    scope: PoolScope
+    endpoints: tuple[PoolEndpoint, ...]
 
 
 class Frontend(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -77,7 +77,7 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     port: int
     pool: Pool
     on_empty: OnEmpty
-    masquerade: Masquerade
+    masquerade: MasqueradePolicy
     shortcut: Pool | None = None
     sources: tuple[Network, ...] | None = None
     admit_self: bool = False
@@ -96,7 +96,7 @@ class ServicePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     protocol: Protocol
     frontends: tuple[Frontend, ...]
     affinity_seconds: int | None
-    serving: tuple[Endpoint, ...] = ()
+    serving: tuple[PoolEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class HealthCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class PlanSettings:
     """The part of the configuration that decides policy, one family's view of it.
 
     ``node`` is this node's name.  ``node_addresses`` are the addresses of its interfaces now,
@@ -187,8 +187,8 @@ class Plan:
     services: tuple[ServicePlan, ...]
     node_ports: NodePorts
     detector: LocalDetector
-    cluster_ips: Masquerade
+    cluster_ips: MasqueradePolicy
     service_cidrs: tuple[Network, ...] = ()
     health_checks: tuple[HealthCheck, ...] = ()
     notes: tuple[Note, ...] = ()
-    memo: Memo = field(default_factory=Memo, compare=False, repr=False)
+    memo: PlanCache = field(default_factory=PlanCache, compare=False, repr=False)

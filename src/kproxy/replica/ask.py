@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 
 from kproxy.conformance.testbed import Observation
-from kproxy.replica.differences import Difference, difference, looks_different
-from kproxy.replica.questions import Question
-from kproxy.replica.side import Asking, Failed, Ready, Seen, Side
+from kproxy.replica.differences import ProxyDifference, looks_different, proxy_difference
+from kproxy.replica.questions import FrontendProbe
+from kproxy.replica.side import ProbeBatch, ReplicaWorker, WorkerFailed, WorkerReady, WorkerResults
 from kproxy.spec.outcome import Expectation, Failure
 
 QUIET, SHORT, LONG = 0.5, 1.5, 4.0
 """Seconds of silence that are believed: where it is lawful; where it is not, the first time and the second time."""
 
-AGAIN = 12
+REPROBES = 12
 """How often each side is asked again what looks different: so that chance is seen to be chance."""
 
 Progress = Callable[[str], None]
@@ -30,7 +30,7 @@ class CannotCompare(Exception):
 
 
 @dataclass(slots=True)
-class Record:
+class WorkerRecord:
     """What one side has answered, by the question's number; ``broken``: what could not be observed, and why."""
 
     answers: dict[int, list[Observation]] = field(default_factory=lambda: defaultdict(list))
@@ -38,75 +38,78 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparisonResult:
     """Every difference; ``broken``: questions that a side could not observe; ``unserved``: deaf endpoints."""
 
     asked: int
-    differences: tuple[Difference, ...]
+    differences: tuple[ProxyDifference, ...]
     broken: Mapping[int, str]
     unserved: tuple[str, ...]
 
 
-def compare(
-    sides: tuple[Side, Side],
-    questions: Sequence[Question],
+def compare_proxies(
+    sides: tuple[ReplicaWorker, ReplicaWorker],
+    questions: Sequence[FrontendProbe],
     expectations: Sequence[Expectation],
-    settled: Callable[[Difference], bool],
+    settled: Callable[[ProxyDifference], bool],
     progress: Progress,
-) -> Compared:
+) -> ComparisonResult:
     """Hold two sides against each other; what is not ``settled`` is asked again, to leave chance out.
 
     Raises `CannotCompare`.
     """
     progress("both proxies apply the objects")
     unserved = _ready(sides)
-    records = (Record(), Record())
-    first = [Asking(number, _patience(expectations[number], SHORT)) for number in range(len(questions))]
-    _ask(sides, records, first, progress)
+    records = (WorkerRecord(), WorkerRecord())
+    first = [ProbeBatch(number, _patience(expectations[number], SHORT)) for number in range(len(questions))]
+    _query(sides, records, first, progress)
     numbers = [number for number in range(len(questions)) if _complete(records, number)]
 
-    def held(number: int) -> Difference | None:
+    def held(number: int) -> ProxyDifference | None:
         one, other = (record.answers[number] for record in records)
-        return difference(questions[number], expectations[number], one, other)
+        return proxy_difference(questions[number], expectations[number], one, other)
 
     def doubtful(number: int) -> bool:
         one, other = (record.answers[number] for record in records)
         found = held(number)
         return looks_different(one, other, expectations[number]) and not (found and settled(found))
 
-    doubts = [Asking(n, _patience(expectations[n], LONG), AGAIN) for n in numbers if doubtful(n)]
+    doubts = [ProbeBatch(n, _patience(expectations[n], LONG), REPROBES) for n in numbers if doubtful(n)]
     for record in records:
         for doubt in doubts:
             record.answers[doubt.number].clear()  # on a busy machine an answer may have come too late
-    _ask(sides, records, doubts, progress)
+    _query(sides, records, doubts, progress)
     found = (held(number) for number in numbers if _complete(records, number))
     broken = {**records[0].broken, **records[1].broken}
-    return Compared(len(questions), tuple(one for one in found if one is not None), broken, unserved)
+    return ComparisonResult(len(questions), tuple(one for one in found if one is not None), broken, unserved)
 
 
 def _patience(expectation: Expectation, otherwise: float) -> float:
     return QUIET if Failure.DROPPED in expectation.outcomes else otherwise
 
 
-def _complete(records: tuple[Record, Record], number: int) -> bool:
+def _complete(records: tuple[WorkerRecord, WorkerRecord], number: int) -> bool:
     return all(record.answers[number] and number not in record.broken for record in records)
 
 
-def _ready(sides: tuple[Side, Side]) -> tuple[str, ...]:
+def _ready(sides: tuple[ReplicaWorker, ReplicaWorker]) -> tuple[str, ...]:
     unserved: tuple[str, ...] = ()
     for side in sides:
         match side.told():
-            case Ready(unserved=deaf):
+            case WorkerReady(unserved=deaf):
                 unserved = deaf
-            case Failed(reason=reason):
+            case WorkerFailed(reason=reason):
                 raise CannotCompare(f"{side.name}: {reason}")
-            case Seen():
+            case WorkerResults():
                 raise AssertionError("an answer before a question")
     return unserved
 
 
-def _ask(
-    sides: tuple[Side, Side], records: tuple[Record, Record], asking: Sequence[Asking], progress: Progress
+def _query(
+    sides: tuple[ReplicaWorker, ReplicaWorker],
+    records: tuple[WorkerRecord, WorkerRecord],
+    asking: Sequence[ProbeBatch],
+    progress: Progress,
 ) -> None:
     total = sum(ask.count for ask in asking)
     left = [total, total]
@@ -122,16 +125,16 @@ def _ask(
         progress(f"{2 * total - sum(left)} of {2 * total} packets")
 
 
-def _take(side: Side, record: Record) -> int:
+def _take(side: ReplicaWorker, record: WorkerRecord) -> int:
     match side.told():
-        case Seen(answers=answers):
+        case WorkerResults(answers=answers):
             for number, seen in answers:
                 if isinstance(seen, str):
                     record.broken[number] = seen
                 else:
                     record.answers[number].append(seen)
             return len(answers)
-        case Failed(reason=reason):
+        case WorkerFailed(reason=reason):
             raise CannotCompare(f"{side.name}: {reason}")
-        case Ready():
+        case WorkerReady():
             raise AssertionError("ready twice")

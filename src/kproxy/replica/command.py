@@ -12,25 +12,25 @@ from pathlib import Path
 
 import msgspec
 
-from kproxy.conformance.subject import BadSubject, Subject
+from kproxy.conformance.subject import InvalidSubject, Subject
 from kproxy.explain.dump import Dump
 from kproxy.net import Protocol
 from kproxy.replica import export, show
-from kproxy.replica.ask import CannotCompare, compare
-from kproxy.replica.documented import documented
-from kproxy.replica.judge import oracle
+from kproxy.replica.ask import CannotCompare, compare_proxies
+from kproxy.replica.documented import documented_difference
+from kproxy.replica.judge import replica_oracle
 from kproxy.replica.layout import CannotCopy, layout
 from kproxy.replica.options import (
-    Cluster,
-    dump_of,
-    order_of,
+    ReplicaOptions,
+    load_dump,
+    oracle_settings,
+    proxy_setup,
     require_tools,
-    settings_of,
-    subject_of,
+    resolve_subject,
 )
-from kproxy.replica.place import elsewhere
-from kproxy.replica.questions import Question, questions
-from kproxy.replica.side import Job, Side
+from kproxy.replica.place import restart_in_kernel
+from kproxy.replica.questions import FrontendProbe, frontend_probes
+from kproxy.replica.side import ReplicaWorker, WorkerJob
 
 SAME, DIFFERENT, CANNOT = 0, 1, 2
 
@@ -42,27 +42,27 @@ class CompareOptions:
     one: str
     other: str
     binaries: tuple[str, str]
-    cluster: Cluster
+    cluster: ReplicaOptions
     kernel: str = "auto"
     json: str = ""
     export: Path | None = None
     words: Sequence[str] = ()
 
 
-def run(options: CompareOptions) -> int:
+def run_compare(options: CompareOptions) -> int:
     """Compare and tell; 0: no unknown difference, 1: one at least, 2: it cannot be done."""
     begun = time.monotonic()
     try:
         subjects = (
-            subject_of(options.one, options.binaries[0]),
-            subject_of(options.other, options.binaries[1]),
+            resolve_subject(options.one, options.binaries[0]),
+            resolve_subject(options.other, options.binaries[1]),
         )
         modes = [mode for _, mode in subjects]
-        away = elsewhere(options.kernel, modes, options.words, options.cluster.iptables)
+        away = restart_in_kernel(options.kernel, modes, options.words, options.cluster.iptables)
         if away is not None:
             return away
         return _compare(options, subjects, begun)
-    except (CannotCopy, CannotCompare, BadSubject) as reason:
+    except (CannotCopy, CannotCompare, InvalidSubject) as reason:
         sys.stderr.write(f"kproxy compare: {reason}\n")
         return CANNOT
 
@@ -74,35 +74,39 @@ def _compare(
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     require_tools()
     _can_write(options)
-    dump = dump_of(options.cluster)
+    dump = load_dump(options.cluster)
     lab = layout(dump, options.cluster.nodes, together=True)
-    asked = _askable(questions(dump, lab))
-    judge = oracle(dump, lab, settings_of(options.cluster))
-    job = Job(dump, lab, asked)
-    one, other = (order_of(options.cluster, *subject) for subject in subjects)
-    line = show.Line(sys.stderr)
-    left = Side(job, one)
+    asked = _probeable(frontend_probes(dump, lab))
+    judge = replica_oracle(dump, lab, oracle_settings(options.cluster))
+    job = WorkerJob(dump, lab, asked)
+    one, other = (proxy_setup(options.cluster, *subject) for subject in subjects)
+    line = show.StatusLine(sys.stderr)
+    left = ReplicaWorker(job, one)
     try:
-        right = Side(job, other)
+        right = ReplicaWorker(job, other)
         try:
             expectations = [judge.expect(question) for question in asked]
             modes = (one.mode, other.mode)
-            found = compare(
-                (left, right), asked, expectations, lambda d: documented(d, modes) is not None, line
+            found = compare_proxies(
+                (left, right),
+                asked,
+                expectations,
+                lambda d: documented_difference(d, modes) is not None,
+                line,
             )
         finally:
             right.close()
     finally:
         left.close()
         line.close()
-    told = show.Told(
+    told = show.ComparisonReport(
         names=(left.name, right.name),
         modes=(one.mode, other.mode),
         layout=lab,
         compared=found,
         seconds=time.monotonic() - begun,
     )
-    return _tell(options, dump, told)
+    return _report(options, dump, told)
 
 
 def _can_write(options: CompareOptions) -> None:
@@ -117,15 +121,15 @@ def _can_write(options: CompareOptions) -> None:
             raise CannotCopy(f"--export {options.export}: {error.strerror}") from error
 
 
-def _tell(options: CompareOptions, dump: Dump, told: show.Told) -> int:
+def _report(options: CompareOptions, dump: Dump, told: show.ComparisonReport) -> int:
     if options.json:
-        data = msgspec.json.format(msgspec.json.encode(show.document(told)), indent=2) + b"\n"
+        data = msgspec.json.format(msgspec.json.encode(show.comparison_document(told)), indent=2) + b"\n"
         if options.json == "-":
             sys.stdout.buffer.write(data)
         else:
             Path(options.json).write_bytes(data)
     if options.json != "-":
-        sys.stdout.write(show.text(told))
+        sys.stdout.write(show.comparison_text(told))
     for path in _export(options, dump, told):
         sys.stderr.write(f"kproxy conformance run --case-file {path}\n")
     if told.compared.broken and not told.unknown:
@@ -133,18 +137,20 @@ def _tell(options: CompareOptions, dump: Dump, told: show.Told) -> int:
     return DIFFERENT if told.unknown else SAME
 
 
-def _export(options: CompareOptions, dump: Dump, told: show.Told) -> Iterator[Path]:
+def _export(options: CompareOptions, dump: Dump, told: show.ComparisonReport) -> Iterator[Path]:
     """Write one difference of each kind as a case."""
     if options.export is None:
         return
     said = f"`kproxy compare --a {told.names[0]} --b {told.names[1]}`"
     for name, found in told.samples():
         path = options.export / f"{name.replace('-', '_')}.py"
-        path.write_text(export.module(dump, told.layout, found, f"compare.{name}", f"Differs in {said}."))
+        path.write_text(
+            export.case_module(dump, told.layout, found, f"compare.{name}", f"Differs in {said}.")
+        )
         yield path
 
 
-def _askable(every: Sequence[Question]) -> tuple[Question, ...]:
+def _probeable(every: Sequence[FrontendProbe]) -> tuple[FrontendProbe, ...]:
     """Those whose protocol this kernel can send."""
     if _has_sctp():
         return tuple(every)

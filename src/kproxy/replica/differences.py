@@ -11,25 +11,25 @@ from dataclasses import dataclass
 
 from kproxy.conformance.testbed import Observation
 from kproxy.net import Address
-from kproxy.replica.questions import Question
-from kproxy.spec.outcome import Delivered, Expectation, Source
+from kproxy.replica.questions import FrontendProbe
+from kproxy.spec.outcome import Delivered, Expectation, SourceIP
 
 Answers = Sequence[Observation]
-Reading = frozenset[Source]
+Reading = frozenset[SourceIP]
 """The sources that an endpoint may have seen, as far as the evidence goes; empty: a strange one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ProxyDifference:
     """A question that two sides answer otherwise; ``unlawful``: who of the two does what the specification forbids."""
 
-    question: Question
+    question: FrontendProbe
     expectation: Expectation
     seen: tuple[Answers, Answers]
     unlawful: tuple[bool, bool]
 
 
-def kinds(answers: Iterable[Observation]) -> frozenset[str]:
+def outcome_kinds(answers: Iterable[Observation]) -> frozenset[str]:
     """What became of packets, in words that chance does not change; the text of what can never be lawful."""
     return frozenset(_kind(one) for one in answers)
 
@@ -41,7 +41,7 @@ def _kind(seen: Observation) -> str:
     return " or ".join(sorted(found)) or seen.text
 
 
-def sources(answers: Iterable[Observation]) -> Mapping[tuple[Address, int], frozenset[Reading]]:
+def seen_sources(answers: Iterable[Observation]) -> Mapping[tuple[Address, int], frozenset[Reading]]:
     """What each endpoint that answered saw as source."""
     found: dict[tuple[Address, int], set[Reading]] = {}
     for one in answers:
@@ -68,17 +68,17 @@ def looks_different(one: Answers, other: Answers, expectation: Expectation) -> b
 
 
 def _summary(side: Answers, expectation: Expectation) -> tuple[frozenset[str], frozenset[Reading], bool]:
-    seen = frozenset(reading for readings in sources(side).values() for reading in readings)
-    return kinds(side), seen, is_unlawful(side, expectation)
+    seen = frozenset(reading for readings in seen_sources(side).values() for reading in readings)
+    return outcome_kinds(side), seen, is_unlawful(side, expectation)
 
 
-def difference(
-    question: Question, expectation: Expectation, one: Answers, other: Answers
-) -> Difference | None:
+def proxy_difference(
+    question: FrontendProbe, expectation: Expectation, one: Answers, other: Answers
+) -> ProxyDifference | None:
     """How two sides differ, chance left out; None if they do not."""
     unlawful = (is_unlawful(one, expectation), is_unlawful(other, expectation))
-    mine, theirs = sources(one), sources(other)
+    mine, theirs = seen_sources(one), seen_sources(other)
     same_sources = all(_alike(mine[endpoint], theirs[endpoint]) for endpoint in mine.keys() & theirs.keys())
-    if kinds(one) == kinds(other) and same_sources and unlawful[0] == unlawful[1]:
+    if outcome_kinds(one) == outcome_kinds(other) and same_sources and unlawful[0] == unlawful[1]:
         return None
-    return Difference(question, expectation, (one, other), unlawful)
+    return ProxyDifference(question, expectation, (one, other), unlawful)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kproxy.replica.differences import Answers, Difference, kinds
-from kproxy.replica.questions import Front
+from kproxy.replica.differences import Answers, ProxyDifference, outcome_kinds
+from kproxy.replica.questions import ProbedAddressKind
 
 VIRTUAL_IPS = "https://kubernetes.io/docs/reference/networking/virtual-ips/"
 MIGRATING = f"{VIRTUAL_IPS}#migrating-from-iptables-mode-to-nftables"
@@ -30,11 +30,11 @@ LOST = "silence; it left node"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Documented:
+class DocumentedDifference:
     """A difference that is meant.
 
     ``clauses``: the specification's, one of which it names for such packets; ``does``: the outcomes of each mode, in the
-    words of `kproxy.replica.differences.kinds`; ``fronts``: only these, if not empty.
+    words of `kproxy.replica.differences.outcome_kinds`; ``fronts``: only these, if not empty.
     ``unlawful``: modes whose way is known and not lawful; of the others nothing unlawful is ever meant.
     """
 
@@ -43,14 +43,14 @@ class Documented:
     links: tuple[str, ...]
     clauses: frozenset[str]
     does: Mapping[str, frozenset[str]]
-    fronts: frozenset[Front] = frozenset()
+    fronts: frozenset[ProbedAddressKind] = frozenset()
     unlawful: frozenset[str] = frozenset()
 
-    def covers(self, found: Difference, modes: tuple[str, str]) -> bool:
+    def covers(self, found: ProxyDifference, modes: tuple[str, str]) -> bool:
         """Whether it is this one: its clause, and what each of the two modes is known to do."""
         named = self.clauses & set(found.expectation.clauses)
         front = not self.fronts or found.question.front in self.fronts
-        other = kinds(found.seen[0]) != kinds(found.seen[1])
+        other = outcome_kinds(found.seen[0]) != outcome_kinds(found.seen[1])
         bad = {mode for mode, unlawful in zip(modes, found.unlawful, strict=True) if unlawful}
         return (
             bool(named)
@@ -63,29 +63,30 @@ class Documented:
     def _does(self, mode: str, seen: Answers) -> bool:
         known = self.does.get(mode)
         return known is not None and all(
-            kind in known or any(k == LOST and kind.startswith(LOST) for k in known) for kind in kinds(seen)
+            kind in known or any(k == LOST and kind.startswith(LOST) for k in known)
+            for kind in outcome_kinds(seen)
         )
 
 
-DOCUMENTED = (
-    Documented(
+DOCUMENTED_DIFFERENCES = (
+    DocumentedDifference(
         id="node-ports-on-primary-addresses",
         text="nftables mode serves node ports at a node's primary addresses only, iptables and ipvs mode at all of its "
         "addresses (nodePortAddresses changes both)",
         links=(MIGRATING, CONFIGURATION, NFTABLES_KEP),
         clauses=frozenset({"node-port.addresses.default-not-primary.either"}),
         does={IPTABLES: AS_ANY, IPVS: AS_ANY, NFTABLES: LEFT_ALONE | REFUSED | SILENT},
-        fronts=frozenset({Front.NODE_PORT_OTHER_ADDRESS}),
+        fronts=frozenset({ProbedAddressKind.NODE_PORT_OTHER_ADDRESS}),
     ),
-    Documented(
+    DocumentedDifference(
         id="node-ports-on-localhost",
         text="iptables mode serves node ports at 127.0.0.1 too, the others do not (localhostNodePorts)",
         links=(MIGRATING, CONFIGURATION, NFTABLES_KEP),
         clauses=frozenset({"node-port.localhost.default.either"}),
         does={IPTABLES: AS_ANY, NFTABLES: LEFT_ALONE | REFUSED | SILENT, IPVS: LEFT_ALONE | REFUSED | SILENT},
-        fronts=frozenset({Front.NODE_PORT_LOCALHOST}),
+        fronts=frozenset({ProbedAddressKind.NODE_PORT_LOCALHOST}),
     ),
-    Documented(
+    DocumentedDifference(
         id="undefined-ports-are-refused",
         text="a port that a Service does not have at its cluster IP is refused in nftables and ipvs mode; iptables mode "
         "leaves the packet to routing, where it usually gets lost",
@@ -95,14 +96,14 @@ DOCUMENTED = (
         ),
         does={IPTABLES: LEFT_ALONE, NFTABLES: REFUSED, IPVS: REFUSED},
     ),
-    Documented(
+    DocumentedDifference(
         id="unallocated-cluster-ips-are-dropped",
         text="a cluster IP that no Service has is dropped in nftables mode, and left to routing in the others",
         links=(NFTABLES_KEP, UNIT_NFTABLES),
         clauses=frozenset({"cluster-ip.unallocated.not-served"}),
         does={IPTABLES: LEFT_ALONE, NFTABLES: SILENT, IPVS: LEFT_ALONE},
     ),
-    Documented(
+    DocumentedDifference(
         id="nobody-behind-an-external-address",
         text="a node that asks an external address without endpoints is refused in nftables and ipvs mode; in iptables "
         "mode its packet leaves the node",
@@ -110,7 +111,7 @@ DOCUMENTED = (
         clauses=frozenset({"endpoints.none.host-to-external-address.either"}),
         does={IPTABLES: LEFT_ALONE, NFTABLES: REFUSED, IPVS: REFUSED},
     ),
-    Documented(
+    DocumentedDifference(
         id="source-ranges-without-endpoints",
         text="without endpoints a source outside loadBalancerSourceRanges is refused in iptables mode, and gets silence in "
         "the others",
@@ -118,14 +119,14 @@ DOCUMENTED = (
         clauses=frozenset({"source-ranges.no-endpoint.either"}),
         does={IPTABLES: REFUSED | LEFT_ALONE, NFTABLES: SILENT, IPVS: SILENT | REFUSED},
     ),
-    Documented(
+    DocumentedDifference(
         id="where-nobody-answers-node-ports",
         text="refusals and silence of node ports without endpoints hold in some modes at addresses that serve none, too",
         links=(UNIT_IPTABLES, NFTABLES_KEP),
         clauses=frozenset({"node-port.addresses.reject-scope.either"}),
         does=dict.fromkeys((IPTABLES, NFTABLES, IPVS), LEFT_ALONE | REFUSED | SILENT),
     ),
-    Documented(
+    DocumentedDifference(
         id="ipvs-internal-policy-local",
         text="without a local endpoint, internalTrafficPolicy Local refuses in ipvs mode, or leads to other nodes where the "
         "Service has external addresses",
@@ -134,7 +135,7 @@ DOCUMENTED = (
         does={IPVS: REFUSED | SERVED | {LOST}, IPTABLES: SILENT, NFTABLES: SILENT},
         unlawful=frozenset({IPVS}),
     ),
-    Documented(
+    DocumentedDifference(
         id="ipvs-external-policy-local",
         text="without a local endpoint, externalTrafficPolicy Local leads to other nodes in ipvs mode, whose endpoints see "
         "the client's address and cannot answer",
@@ -146,6 +147,6 @@ DOCUMENTED = (
 )
 
 
-def documented(found: Difference, modes: tuple[str, str]) -> Documented | None:
+def documented_difference(found: ProxyDifference, modes: tuple[str, str]) -> DocumentedDifference | None:
     """The entry that a difference is an instance of; None: unknown."""
-    return next((entry for entry in DOCUMENTED if entry.covers(found, modes)), None)
+    return next((entry for entry in DOCUMENTED_DIFFERENCES if entry.covers(found, modes)), None)

@@ -14,12 +14,12 @@ from kproxy.conformance.case import (
     Apply,
     Backend,
     Case,
-    Place,
+    CaseService,
     Policy,
     Port,
     Probe,
     Profile,
-    Service,
+    SourceRange,
     Target,
     TargetKind,
     Type,
@@ -33,14 +33,14 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.case import service as declare
 from kproxy.conformance.cases import profiles
-from kproxy.conformance.fuzz.answers import answered
-from kproxy.conformance.fuzz.source import source
+from kproxy.conformance.fuzz.answers import with_oracle_answers
+from kproxy.conformance.fuzz.source import case_source
 from kproxy.explain.dump import Dump
 from kproxy.lab.topology import NODES, ZONES
 from kproxy.net import Address, Protocol, family_of, parse_address, parse_network
-from kproxy.replica.differences import Difference
+from kproxy.replica.differences import ProxyDifference
 from kproxy.replica.layout import Layout
-from kproxy.replica.questions import Front, Question, Who
+from kproxy.replica.questions import ClientKind, FrontendProbe, ProbedAddressKind
 
 NAME = "web"
 _PORT_NAMES = ("a", "b", "c")
@@ -49,13 +49,13 @@ _PLACES = 2
 _DEFAULT_AFFINITY = 10800
 
 
-def module(dump: Dump, layout: Layout, found: Difference, id: str, told: str) -> str:
+def case_module(dump: Dump, layout: Layout, found: ProxyDifference, id: str, told: str) -> str:
     """The case of a difference as a Python module; ``told``: where it comes from, a sentence."""
-    return source(case_of(dump, layout, found.question, id), told)
+    return case_source(case_of(dump, layout, found.question, id), told)
 
 
 def case_of(
-    dump: Dump, layout: Layout, question: Question, id: str, profile: Profile = profiles.NODE_CIDR
+    dump: Dump, layout: Layout, question: FrontendProbe, id: str, profile: Profile = profiles.NODE_CIDR
 ) -> Case:
     """The question as a case, with the oracle's answer."""
     writer = _Writer(dump, layout, question)
@@ -64,7 +64,7 @@ def case_of(
     about = "From a cluster that was printed by kubectl; names and addresses are the lab's."
     family = family_of(question.packet.destination)
     draft = Case(id=id, about=about, clauses=frozenset(), steps=steps, profile=profile, families=(family,))
-    return answered(draft)
+    return with_oracle_answers(draft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class _Writer:
 
     dump: Dump
     layout: Layout
-    question: Question
+    question: FrontendProbe
 
     @property
     def _own(self) -> api.Service:
         return self.dump.cluster.services.get(self.question.service, api.Service(metadata=api.Metadata()))
 
-    def service(self) -> Service:
+    def service(self) -> CaseService:
         spec, status = self._own.spec, self._own.status
         exposed = spec.type in {"NodePort", "LoadBalancer"} or bool(spec.external_ips)
         kind = Type(spec.type) if spec.type in {"NodePort", "LoadBalancer"} else Type.CLUSTER_IP
@@ -129,14 +129,14 @@ class _Writer:
         same = port.node_port == number if number else port.port == packet.port
         return same and port.protocol == packet.protocol.value
 
-    def _ranges(self) -> tuple[Place | str, ...]:
+    def _ranges(self) -> tuple[SourceRange | str, ...]:
         """The asker alone, if it is let in; else nobody."""
         texts = self._own.spec.load_balancer_source_ranges or []
         ranges = [network for text in texts if (network := parse_network(text)) is not None]
         if not texts:
             return ()
         let_in = any(self.question.packet.source in network for network in ranges)
-        return (self.sender().name,) if let_in else (Place.NOWHERE,)
+        return (self.sender().name,) if let_in else (SourceRange.NOWHERE,)
 
     # ----------------------------------------------------------------------- endpoints
 
@@ -197,15 +197,15 @@ class _Writer:
     def sender(self) -> Vantage:
         who = self.question.sender
         match who.who:
-            case Who.POD:
+            case ClientKind.POD:
                 return pod(f"{who.node}3")
-            case Who.HOST:
+            case ClientKind.HOST:
                 return host(who.node)
-            case Who.ON_LINK:
+            case ClientKind.ON_LINK:
                 return client(who.node)
-            case Who.ROUTED | Who.GUEST:
+            case ClientKind.ROUTED | ClientKind.GUEST:
                 return remote(who.node)
-            case Who.ENDPOINT:
+            case ClientKind.ENDPOINT:
                 return pod(self._asking_endpoint())
 
     def _asking_endpoint(self) -> str:
@@ -217,30 +217,30 @@ class _Writer:
                 return on
         return f"{self.question.judge}3"
 
-    def target(self, web: Service) -> Target:
+    def target(self, web: CaseService) -> Target:
         """What is asked, of the Service in names."""
         judge = self.question.judge
         match self.question.front:
-            case Front.CLUSTER_IP:
+            case ProbedAddressKind.CLUSTER_IP:
                 return web.cluster_ip.at(self._port_name(web))
-            case Front.EXTERNAL_IP:
+            case ProbedAddressKind.EXTERNAL_IP:
                 return web.external_ip().at(self._port_name(web))
-            case Front.LOAD_BALANCER_IP:
+            case ProbedAddressKind.LOAD_BALANCER_IP:
                 return web.vip().at(self._port_name(web))
-            case Front.NODE_PORT:
+            case ProbedAddressKind.NODE_PORT:
                 return web.node_port(judge).at(self._port_name(web))
-            case Front.NODE_PORT_OTHER_ADDRESS:
+            case ProbedAddressKind.NODE_PORT_OTHER_ADDRESS:
                 return replace(
                     web.node_port(judge).at(self._port_name(web)), kind=TargetKind.NODE_PORT_SECOND
                 )
-            case Front.NODE_PORT_LOCALHOST:
+            case ProbedAddressKind.NODE_PORT_LOCALHOST:
                 return web.localhost(judge).at(self._port_name(web))
-            case Front.UNDEFINED_PORT:
+            case ProbedAddressKind.UNDEFINED_PORT:
                 return web.cluster_ip.at_undefined_port()
-            case Front.UNALLOCATED:
+            case ProbedAddressKind.UNALLOCATED:
                 return unallocated()
 
-    def _port_name(self, web: Service) -> str:
+    def _port_name(self, web: CaseService) -> str:
         """Of the port that is asked, which `_own_ports` has kept."""
         pairs = zip(web.ports, self._own_ports(), strict=True)
         return next(declared.name for declared, own in pairs if self._is_asked(own))

@@ -1,6 +1,6 @@
 """What the specification says to a question, about no mode in particular.  Pure.
 
-The oracle looks through all Services for each packet. A `Focus` gives it those alone that have the address or the node port
+The oracle looks through all Services for each packet. A `ServiceIndex` gives it those alone that have the address or the node port
 that is asked: nothing else can matter to it.
 """
 
@@ -10,16 +10,16 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from kproxy import api
-from kproxy.explain.answer import Settings, facts
+from kproxy.explain.answer import ProxySettings, dump_node_facts
 from kproxy.explain.dump import Dump
 from kproxy.net import Address, parse_address
 from kproxy.replica.layout import Layout
-from kproxy.replica.questions import Question
+from kproxy.replica.questions import FrontendProbe
 from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import Expectation
 
 
-class Focus:
+class ServiceIndex:
     """The cluster's objects by what they are asked at."""
 
     def __init__(self, cluster: api.Cluster) -> None:
@@ -48,14 +48,14 @@ def _places(service: api.Service) -> set[Address | int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Oracle:
+class ReplicaOracle:
     """The specification for one lab."""
 
-    focus: Focus
+    focus: ServiceIndex
     layout: Layout
-    settings: Settings
+    settings: ProxySettings
 
-    def expect(self, question: Question) -> Expectation:
+    def expect(self, question: FrontendProbe) -> Expectation:
         """What is lawful, with the clauses."""
         packet = question.packet
         cluster = self.focus.on(packet.destination, packet.port)
@@ -64,9 +64,9 @@ class Oracle:
         assert known is not None
         more = tuple(node.gateway.values())
         settings = replace(self.settings, more_addresses=(*self.settings.more_addresses, *more))
-        return expect(cluster, facts(known, settings), packet)
+        return expect(cluster, dump_node_facts(known, settings), packet)
 
 
-def oracle(dump: Dump, layout: Layout, settings: Settings) -> Oracle:
+def replica_oracle(dump: Dump, layout: Layout, settings: ProxySettings) -> ReplicaOracle:
     """The specification for a lab of this cluster."""
-    return Oracle(Focus(dump.cluster), layout, settings)
+    return ReplicaOracle(ServiceIndex(dump.cluster), layout, settings)

@@ -18,32 +18,40 @@ from kproxy.conformance.case import Profile
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds.asking import PATIENCE
-from kproxy.conformance.testbeds.barrier import Place, served
-from kproxy.conformance.testbeds.gate import Gate
-from kproxy.conformance.testbeds.ground import AT_ONCE
+from kproxy.conformance.testbeds.barrier import Place, wait_until_served
+from kproxy.conformance.testbeds.gate import FifoSemaphore
+from kproxy.conformance.testbeds.ground import MAX_CONCURRENT_PROBES
 from kproxy.conformance.testbeds.netns import (
     BARRIER,
     SLOW_BARRIER,
     SLOW_PATIENCE,
 )
-from kproxy.conformance.testbeds.proxies import Identity, Proxies
-from kproxy.conformance.testbeds.reading import HOST, Asked, interpret
+from kproxy.conformance.testbeds.proxies import NodeIdentity, Proxies
+from kproxy.conformance.testbeds.reading import HOST, ProbeContext, interpret_observation
 from kproxy.explain.dump import Dump
-from kproxy.lab.apiserver import ApiServer, Kind
+from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
 from kproxy.lab.lab import Lab, allow_many_files
-from kproxy.lab.network import build
+from kproxy.lab.network import build_network
 from kproxy.lab.observation import Answered, ProbeRequest
 from kproxy.lab.processes import Xtables
 from kproxy.lab.wiring import CLIENT, REMOTE
 from kproxy.net import Address, Family, Protocol, parse_address
-from kproxy.replica.layout import VISITOR, Layout
-from kproxy.replica.questions import LOCALHOST, Question, Who
-from kproxy.replica.sentinel import SENTINEL_PORT, Sentinel
-from kproxy.replica.wires import Wires, wiring_of
+from kproxy.replica.layout import PROBE_POD, Layout
+from kproxy.replica.questions import LOCALHOST, ClientKind, FrontendProbe
+from kproxy.replica.sentinel import SENTINEL_PORT, ReplicaSentinel
+from kproxy.replica.wires import ReplicaWiring, wiring_of
 
-_KINDS = {kind.value: kind for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE, Kind.NODE, Kind.SERVICE_CIDR)}
+_KINDS = {
+    kind.value: kind
+    for kind in (
+        ResourceKind.SERVICE,
+        ResourceKind.ENDPOINT_SLICE,
+        ResourceKind.NODE,
+        ResourceKind.SERVICE_CIDR,
+    )
+}
 _SENTINELS = 2
 """The second one's answer proves that the sync that served the first has ended (`kproxy.conformance.testbeds.netns`)."""
 
@@ -51,7 +59,7 @@ _ANYWHERE = (ip_address("0.0.0.0"), ip_address("::"))  # noqa: S104 (in a namesp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class ProxySetup:
     """What to run on the nodes: a subject in a mode, its configuration, seconds it has (0: as many as suit the kernel).
 
     ``daemons``: whether something on each node answers at every node port's number, so that what a proxy leaves alone is
@@ -70,19 +78,21 @@ class Order:
 class Replica:
     """The running lab."""
 
-    def __init__(self, dump: Dump, layout: Layout, lab: Lab, order: Order, directory: Path) -> None:
+    def __init__(self, dump: Dump, layout: Layout, lab: Lab, order: ProxySetup, directory: Path) -> None:
         self.layout, self.lab, self.order, self.directory = layout, lab, order, directory
         slow = kernel_here() in {KernelName.UML, KernelName.VM}
         self._barrier = order.patience or (SLOW_BARRIER if slow else BARRIER)
         self._slowness = SLOW_PATIENCE / PATIENCE if slow else 1.0
         self._dump = dump
-        self._gate = Gate(AT_ONCE)
+        self._gate = FifoSemaphore(MAX_CONCURRENT_PROBES)
         self.server = ApiServer()
         self.proxies = Proxies(
             lab.network, order.subject, order.mode, order.profile, order.variant, directory
         )
         self.proxies.nodes = {
-            node.name: Identity(node.hostname, str(next(iter(node.address.values()))), order.cluster_cidrs)
+            node.name: NodeIdentity(
+                node.hostname, str(next(iter(node.address.values()))), order.cluster_cidrs
+            )
             for node in layout.nodes
         }
         self.unserved: list[str] = []
@@ -101,7 +111,7 @@ class Replica:
                 self.lab.servers.serve(self.lab.network[where], port, protocol, who, addresses)
             except OSError as error:
                 self.unserved.append(f"{who} {port}/{protocol.value}: {error.strerror}")
-        visitor = VISITOR[self.layout.nodes[0].name]
+        visitor = PROBE_POD[self.layout.nodes[0].name]
         self.lab.servers.serve(self.lab.network[visitor], SENTINEL_PORT, Protocol.TCP, visitor)
 
     def _listeners(self) -> Iterator[tuple[str, int, Protocol, str, tuple[Address, ...]]]:
@@ -134,7 +144,7 @@ class Replica:
     async def settle(self) -> None:
         """Return when the proxy of every node has applied all objects.  Raises `SubjectFailed` when it never does."""
         for number in range(_SENTINELS):
-            sentinel = Sentinel(number, self.layout)
+            sentinel = ReplicaSentinel(number, self.layout)
             for kind, document in sentinel.documents:
                 self.server.store.put(kind, document)
             await self._answered(sentinel)
@@ -142,18 +152,20 @@ class Replica:
     def tidy(self) -> None:
         """Take the sentinels away again."""
         for number in range(_SENTINELS):
-            for kind, document in Sentinel(number, self.layout).documents:
+            for kind, document in ReplicaSentinel(number, self.layout).documents:
                 metadata = document["metadata"]
                 self.server.store.delete(kind, metadata["namespace"], metadata["name"])
 
-    async def _answered(self, sentinel: Sentinel) -> None:
+    async def _answered(self, sentinel: ReplicaSentinel) -> None:
         places = itertools.product((n.name for n in self.layout.nodes), self.layout.families)
-        await served(places, partial(self._ask, sentinel), self.proxies.check, self._overdue, self._barrier)
+        await wait_until_served(
+            places, partial(self._ask, sentinel), self.proxies.check, self._overdue, self._barrier
+        )
 
-    async def _ask(self, sentinel: Sentinel, node: str, family: Family) -> bool:
+    async def _ask(self, sentinel: ReplicaSentinel, node: str, family: Family) -> bool:
         address = sentinel.cluster_ip(family)
         seen = await self.lab.probe(ProbeRequest(sender=node, destination=address, port=80, patience=0.3))
-        return isinstance(seen, Answered) and seen.who == VISITOR[self.layout.nodes[0].name]
+        return isinstance(seen, Answered) and seen.who == PROBE_POD[self.layout.nodes[0].name]
 
     def _overdue(self, waiting: Sequence[Place]) -> str:
         missing = ", ".join(f"{self.layout.node(name).hostname} {family.value}" for name, family in waiting)
@@ -163,45 +175,47 @@ class Replica:
 
     # ----------------------------------------------------------------------- questions
 
-    async def ask(self, question: Question, patience: float) -> Observation:
+    async def ask(self, question: FrontendProbe, patience: float) -> Observation:
         """Send one packet of a new connection; ``patience``: seconds, on an emulated kernel four times as many."""
         async with self._gate:
-            return interpret(await self.lab.probe(self._request(question, patience)), self._asked(question))
+            return interpret_observation(
+                await self.lab.probe(self._request(question, patience)), self._asked(question)
+            )
 
-    def _request(self, question: Question, patience: float) -> ProbeRequest:
+    def _request(self, question: FrontendProbe, patience: float) -> ProbeRequest:
         packet, sender = question.packet, question.sender
         return ProbeRequest(
             sender=sender.namespace,
             destination=packet.destination,
             port=packet.port,
             protocol=packet.protocol,
-            source=None if sender.who is Who.HOST else packet.source,
+            source=None if sender.who is ClientKind.HOST else packet.source,
             patience=patience * self._slowness,
         )
 
-    def _asked(self, question: Question) -> Asked:
-        return Asked(
+    def _asked(self, question: FrontendProbe) -> ProbeContext:
+        return ProbeContext(
             sender=question.sender.who.value,
             judge=question.judge,
             packet=question.packet,
             own=self.layout.own_addresses(question.judge) | set(LOCALHOST.values()),
-            by_host=question.sender.who is Who.HOST,
+            by_host=question.sender.who is ClientKind.HOST,
             port=question.packet.port,
         )
 
 
 @asynccontextmanager
-async def open_replica(dump: Dump, layout: Layout, order: Order) -> AsyncIterator[Replica]:
+async def open_replica(dump: Dump, layout: Layout, order: ProxySetup) -> AsyncIterator[Replica]:
     """Build a lab, start the proxies and wait until they have applied everything; all is gone after the block.
 
     Raises `LabError` when a prerequisite is missing, `SubjectFailed` when a proxy ends or does not get ready.
     """
     allow_many_files()
-    wires = Wires(layout)
+    wires = ReplicaWiring(layout)
     senders = (h.name for h in wires.houses if len(h.addresses) > 2 or h.name in layout.visitors)
     watched = (*(node.name for node in layout.nodes), CLIENT, REMOTE, *senders)
     with tempfile.TemporaryDirectory(prefix="kproxy-lab-") as directory:
-        lab = Lab(build(wiring_of(layout)), watched)
+        lab = Lab(build_network(wiring_of(layout)), watched)
         try:
             replica = Replica(dump, layout, lab, order, Path(directory))
             replica.prepare()

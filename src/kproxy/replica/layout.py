@@ -33,7 +33,7 @@ SPARE: Mapping[Family, Network] = {
 }
 """What the lab adds has addresses for benchmarks (RFC 2544, RFC 5180), but for those that the cluster has."""
 
-VISITOR = {"a": "a1", "b": "b1"}
+PROBE_POD = {"a": "a1", "b": "b1"}
 BEYOND = "beyond"
 
 Pair = Mapping[Family, Address]
@@ -54,7 +54,7 @@ class LabNode:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class PodNamespace:
     """A network namespace behind a node, and the addresses of the pods that live there."""
 
     name: str
@@ -63,7 +63,7 @@ class House:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class OutsideAddresses:
     """Addresses of the clients, by the node that their packets go through; ``router`` and what is behind it."""
 
     client: Mapping[str, Pair]
@@ -82,10 +82,10 @@ class Layout:
 
     families: tuple[Family, ...]
     nodes: tuple[LabNode, ...]
-    houses: tuple[House, ...]
+    houses: tuple[PodNamespace, ...]
     visitors: Mapping[str, Pair]
     beyond: tuple[Address, ...]
-    outside: Outside
+    outside: OutsideAddresses
     spare: Mapping[Family, tuple[Address, ...]]
 
     def node(self, name: str) -> LabNode:
@@ -119,13 +119,13 @@ def layout(dump: Dump, names: Sequence[str] = (), *, together: bool) -> Layout:
     spare = _Spare(dump)
     nodes = tuple(_lab_node(name, node, families, spare) for name, node in zip(NODES, chosen, strict=False))
     placed = _placed(dump, nodes)
-    houses = tuple(_houses(dump, nodes, placed, together=together))
-    visitors = {VISITOR[n.name]: _visitor(dump, n, families, spare) for n in nodes}
+    houses = tuple(_pod_namespaces(dump, nodes, placed, together=together))
+    visitors = {PROBE_POD[n.name]: _probe_pod(dump, n, families, spare) for n in nodes}
     beyond = tuple(address for address, where in placed.items() if where == BEYOND)
-    outside = Outside(
+    outside = OutsideAddresses(
         client={node.name: spare.pair(families) for node in nodes},
         remote={node.name: spare.pair(families) for node in nodes},
-        guests={node.name: _guests(dump, families, spare) for node in nodes},
+        guests={node.name: _range_clients(dump, families, spare) for node in nodes},
         router=spare.pair(families),
         elsewhere=spare.pair(families),
         gate=spare.pair(families),
@@ -140,7 +140,7 @@ def layout(dump: Dump, names: Sequence[str] = (), *, together: bool) -> Layout:
 def _chosen(dump: Dump, names: Sequence[str]) -> tuple[api.Node, ...]:
     if len(names) > len(NODES):
         raise CannotCopy(f"the lab has {len(NODES)} nodes: give --node that often at most")
-    known = {node.metadata.name: node for node in dump.cluster.nodes.values() if internal(node)}
+    known = {node.metadata.name: node for node in dump.cluster.nodes.values() if internal_addresses(node)}
     for name in names:
         if name not in known:
             raise CannotCopy(
@@ -166,14 +166,14 @@ def _endpoints(dump: Dump) -> Counter[str]:
     )
 
 
-def internal(node: api.Node) -> Pair:
+def internal_addresses(node: api.Node) -> Pair:
     """A Node's first InternalIP of each family."""
     listed = [parse_address(e.address) for e in node.status.addresses or [] if e.type == "InternalIP"]
     return {family_of(address): address for address in reversed(listed) if address is not None}
 
 
 def _families(nodes: Sequence[api.Node]) -> tuple[Family, ...]:
-    found = tuple(family for family in Family if all(family in internal(node) for node in nodes))
+    found = tuple(family for family in Family if all(family in internal_addresses(node) for node in nodes))
     if not found:
         names = " and ".join(node.metadata.name for node in nodes)
         raise CannotCopy(f"Nodes {names} have InternalIPs of no family in common: choose others with --node")
@@ -190,10 +190,10 @@ def pod_ranges(node: api.Node) -> Mapping[Family, Network]:
 def _lab_node(name: str, node: api.Node, families: Iterable[Family], spare: _Spare) -> LabNode:
     ranges = pod_ranges(node)
     gateway = {family: spare.within(ranges.get(family), family) for family in families}
-    return LabNode(name, node.metadata.name, {f: internal(node)[f] for f in families}, gateway)
+    return LabNode(name, node.metadata.name, {f: internal_addresses(node)[f] for f in families}, gateway)
 
 
-def _visitor(dump: Dump, node: LabNode, families: Iterable[Family], spare: _Spare) -> Pair:
+def _probe_pod(dump: Dump, node: LabNode, families: Iterable[Family], spare: _Spare) -> Pair:
     known = dump.cluster.node(node.hostname)
     ranges = pod_ranges(known) if known else {}
     return {family: spare.within(ranges.get(family), family) for family in families}
@@ -213,21 +213,21 @@ def _placed(dump: Dump, nodes: Sequence[LabNode]) -> dict[Address, str]:
             found.setdefault(address, lab.get(hostname, BEYOND))
     for other in dump.cluster.nodes.values():
         if other.metadata.name not in lab:
-            found.update(dict.fromkeys(internal(other).values(), BEYOND))
+            found.update(dict.fromkeys(internal_addresses(other).values(), BEYOND))
     return found
 
 
 def _located(dump: Dump) -> Iterator[tuple[Address, str]]:
     for piece in dump.cluster.slices.values():
         for endpoint in piece.endpoints or []:
-            for address in parsed(endpoint.addresses or []):
+            for address in parse_addresses(endpoint.addresses or []):
                 yield address, endpoint.node_name or _node_by_range(dump, address)
     for pod in dump.pods:
         for address in pod.addresses:
             yield address, pod.node or _node_by_range(dump, address)
 
 
-def parsed(texts: Iterable[str]) -> Iterator[Address]:
+def parse_addresses(texts: Iterable[str]) -> Iterator[Address]:
     """Those that are addresses."""
     return (address for text in texts if (address := parse_address(text)) is not None)
 
@@ -240,30 +240,30 @@ def _node_by_range(dump: Dump, address: Address) -> str:
     return ""
 
 
-def _houses(
+def _pod_namespaces(
     dump: Dump, nodes: Sequence[LabNode], placed: Mapping[Address, str], *, together: bool
-) -> Iterator[House]:
+) -> Iterator[PodNamespace]:
     if not together:
-        yield from _pod_houses(dump, placed)
+        yield from _one_namespace_each(dump, placed)
         return
     for node in nodes:
         here = tuple(address for address, where in placed.items() if where == node.name)
-        yield House(f"{node.name}-pods", node.name, here)
+        yield PodNamespace(f"{node.name}-pods", node.name, here)
 
 
-def _pod_houses(dump: Dump, placed: Mapping[Address, str]) -> Iterator[House]:
+def _one_namespace_each(dump: Dump, placed: Mapping[Address, str]) -> Iterator[PodNamespace]:
     """A namespace for each pod; addresses of endpoints without a pod have one each too."""
     rest = dict(placed)
     for pod in dump.pods:
         own = tuple(address for address in pod.addresses if rest.pop(address, BEYOND) != BEYOND)
         if own:
-            yield House(label(pod), placed[own[0]], own)
+            yield PodNamespace(pod_label(pod), placed[own[0]], own)
     for address, where in rest.items():
         if where != BEYOND:
-            yield House(f"pod/{address}", where, (address,))
+            yield PodNamespace(f"pod/{address}", where, (address,))
 
 
-def label(pod: Pod) -> str:
+def pod_label(pod: Pod) -> str:
     """How a pod is called on the command line."""
     return f"pod/{pod.namespace}/{pod.name}"
 
@@ -271,7 +271,7 @@ def label(pod: Pod) -> str:
 # --------------------------------------------------------------------------- what the lab adds
 
 
-def _guests(dump: Dump, families: Iterable[Family], spare: _Spare) -> tuple[Address, ...]:
+def _range_clients(dump: Dump, families: Iterable[Family], spare: _Spare) -> tuple[Address, ...]:
     """An address of each range that a Service lets in."""
     texts = {
         text for s in dump.cluster.services.values() for text in s.spec.load_balancer_source_ranges or []
@@ -319,7 +319,7 @@ class _Spare:
 
 def _mentioned(dump: Dump) -> Iterator[Address]:
     for node in dump.cluster.nodes.values():
-        yield from parsed(e.address for e in node.status.addresses or [])
+        yield from parse_addresses(e.address for e in node.status.addresses or [])
     for address, _ in _located(dump):
         yield address
     for service in dump.cluster.services.values():
@@ -330,4 +330,4 @@ def _mentioned(dump: Dump) -> Iterator[Address]:
             *(spec.external_ips or []),
             *(e.ip for e in ingress),
         ]
-        yield from parsed(texts)
+        yield from parse_addresses(texts)

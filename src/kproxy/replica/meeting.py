@@ -7,6 +7,6 @@ import os
 DEFAULT_NAME = "default"
 
 
-def address_of(name: str) -> str:
+def control_address(name: str) -> str:
     """The abstract socket (unix(7)) on which a lab of this user listens."""
     return f"\0kproxy-lab-{os.getuid()}-{name}"

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kproxy.conformance.case import Profile
-from kproxy.conformance.subject import Subject, load
+from kproxy.conformance.subject import Subject, load_subject
 from kproxy.conformance.testbeds import environment
-from kproxy.explain.answer import Settings, networks
-from kproxy.explain.dump import KUBECTL, CannotExplain, Dump, read
+from kproxy.explain.answer import ProxySettings, parse_networks
+from kproxy.explain.dump import KUBECTL, CannotExplain, Dump, parse_dump
 from kproxy.net import Family
-from kproxy.replica.lab import Order
+from kproxy.replica.lab import ProxySetup
 from kproxy.replica.layout import CannotCopy
 from kproxy.spec.node import PRIMARY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ReplicaOptions:
     """The dump and how the proxies of that cluster are configured: as `kproxy spec explain` has it."""
 
     files: Sequence[str]
@@ -33,14 +33,14 @@ class Cluster:
 
 def require_tools() -> None:
     """Raise `CannotCopy` with the fix when this machine lacks something."""
-    if problems := environment.problems():
+    if problems := environment.missing_prerequisites():
         raise CannotCopy("; ".join(problems))
 
 
-def dump_of(cluster: Cluster) -> Dump:
+def load_dump(cluster: ReplicaOptions) -> Dump:
     """Read the dump.  Raises `CannotCopy`."""
     try:
-        return read(_texts(cluster.files))
+        return parse_dump(_texts(cluster.files))
     except CannotExplain as reason:
         raise CannotCopy(str(reason)) from reason
 
@@ -53,27 +53,29 @@ def _texts(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
             raise CannotCopy(f"-f {name}: {error.strerror}; `{KUBECTL}` prints what is needed") from error
 
 
-def settings_of(cluster: Cluster) -> Settings:
+def oracle_settings(cluster: ReplicaOptions) -> ProxySettings:
     """The configuration as the oracle takes it: of no mode in particular.  Raises `CannotCopy`."""
     ranges = cluster.node_port_addresses
     try:
-        return Settings(
-            cluster_cidrs=networks(cluster.cluster_cidr, "--cluster-cidr"),
+        return ProxySettings(
+            cluster_cidrs=parse_networks(cluster.cluster_cidr, "--cluster-cidr"),
             masquerade_all=cluster.masquerade_all,
-            node_port_addresses=PRIMARY if ranges == "primary" else networks(ranges, "--node-port-addresses"),
+            node_port_addresses=PRIMARY
+            if ranges == "primary"
+            else parse_networks(ranges, "--node-port-addresses"),
         )
     except CannotExplain as reason:
         raise CannotCopy(str(reason)) from reason
 
 
-def order_of(cluster: Cluster, subject: Subject, mode: str) -> Order:
+def proxy_setup(cluster: ReplicaOptions, subject: Subject, mode: str) -> ProxySetup:
     """What runs on the nodes.  Pods are told by the Nodes' pod ranges, or by --cluster-cidr."""
     ranges = tuple(filter(None, cluster.cluster_cidr.split(",")))
     addresses = tuple(filter(None, cluster.node_port_addresses.split(",")))
-    return Order(
+    return ProxySetup(
         subject=subject,
         mode=mode,
-        variant=environment.variant(cluster.iptables),
+        variant=environment.iptables_variant(cluster.iptables),
         profile=Profile(
             name="replica",
             detect="ClusterCIDR" if ranges else "NodeCIDR",
@@ -86,13 +88,13 @@ def order_of(cluster: Cluster, subject: Subject, mode: str) -> Order:
     )
 
 
-def subject_of(text: str, binary: str) -> tuple[Subject, str]:
+def resolve_subject(text: str, binary: str) -> tuple[Subject, str]:
     """``NAME:MODE``, ``FILE.toml:MODE``, or either without a mode, which is then the first one it has.
 
-    Raises `CannotCopy` and `kproxy.conformance.subject.BadSubject`.
+    Raises `CannotCopy` and `kproxy.conformance.subject.InvalidSubject`.
     """
     name, _, mode = text.rpartition(":") if ":" in text else (text, "", "")
-    subject = load(name, binary)
+    subject = load_subject(name, binary)
     if mode and mode not in subject.modes:
         raise CannotCopy(f"{text}: {subject.name} has the modes {', '.join(subject.modes)}")
     problem = environment.missing_program(subject)

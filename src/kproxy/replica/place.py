@@ -8,12 +8,12 @@ from collections.abc import Collection, Sequence
 from kproxy.conformance import placement
 from kproxy.conformance.options import RunOptions
 from kproxy.lab.kernels.abilities import KernelName
-from kproxy.lab.kernels.choice import Needs, choose
+from kproxy.lab.kernels.choice import KernelNeeds, pick_kernel
 from kproxy.lab.namespaces import LabError
 from kproxy.replica.layout import CannotCopy
 
 
-def elsewhere(
+def restart_in_kernel(
     kernel: str,
     modes: Sequence[str],
     words: Sequence[str],
@@ -27,12 +27,14 @@ def elsewhere(
     if kernel == "host":
         return None
     runs = [RunOptions(mode=mode, kernel=kernel, iptables=iptables) for mode in modes]
-    always = frozenset(need for run in runs for need in placement.needs(run, ()).always)
+    always = frozenset(need for run in runs for need in placement.kernel_needs(run, ()).always)
     try:
         asked = (ability for need in always for ability in need)
         every = placement.surveyors(runs[0], asked)
-        chosen = choose({k: look for k, look in every.items() if k in allowed}, Needs(always=always))
+        chosen = pick_kernel(
+            {k: look for k, look in every.items() if k in allowed}, KernelNeeds(always=always)
+        )
         argv = [sys.executable, "-m", "kproxy", *words, "--kernel", "host"]
-        return placement.go(chosen.survey.name, RunOptions(mode=modes[0], kernel=kernel), argv)
+        return placement.rerun_in_kernel(chosen.survey.name, RunOptions(mode=modes[0], kernel=kernel), argv)
     except (LabError, placement.NoKernel) as reason:
         raise CannotCopy(str(reason)) from reason

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kproxy.lab.apiserver import Kind
+from kproxy.lab.apiserver import ResourceKind
 from kproxy.net import Address, Family
-from kproxy.replica.layout import VISITOR, Layout
+from kproxy.replica.layout import PROBE_POD, Layout
 
 SENTINEL_PORT = 9999
 NAMESPACE = "kproxy-lab"
 
 
 @dataclass(frozen=True, slots=True)
-class Sentinel:
+class ReplicaSentinel:
     """The ``number``-th one: a Service whose endpoint is the first node's visitor."""
 
     number: int
@@ -25,10 +25,10 @@ class Sentinel:
         return self.layout.spare[family][self.number]
 
     @property
-    def documents(self) -> tuple[tuple[Kind, dict[str, Any]], ...]:
+    def documents(self) -> tuple[tuple[ResourceKind, dict[str, Any]], ...]:
         """Service first, then its EndpointSlices."""
-        slices = ((Kind.ENDPOINT_SLICE, self._slice(family)) for family in self.layout.families)
-        return ((Kind.SERVICE, self._service()), *slices)
+        slices = ((ResourceKind.ENDPOINT_SLICE, self._slice(family)) for family in self.layout.families)
+        return ((ResourceKind.SERVICE, self._service()), *slices)
 
     @property
     def _name(self) -> str:
@@ -54,7 +54,7 @@ class Sentinel:
 
     def _slice(self, family: Family) -> dict[str, Any]:
         node = self.layout.nodes[0]
-        address = self.layout.visitors[VISITOR[node.name]][family]
+        address = self.layout.visitors[PROBE_POD[node.name]][family]
         return {
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",

@@ -9,18 +9,18 @@ from functools import cached_property
 from typing import Any, TextIO
 
 from kproxy.conformance.testbed import Observation
-from kproxy.replica.ask import Compared
-from kproxy.replica.differences import Difference, kinds
-from kproxy.replica.documented import Documented, documented
+from kproxy.replica.ask import ComparisonResult
+from kproxy.replica.differences import ProxyDifference, outcome_kinds
+from kproxy.replica.documented import DocumentedDifference, documented_difference
 from kproxy.replica.layout import Layout
-from kproxy.replica.questions import Question, Sender, Who
+from kproxy.replica.questions import ClientKind, FrontendProbe, ProbeSender
 from kproxy.spec.outcome import Delivered
 
 _EXAMPLES = 3
 _PAUSE = 0.2
 
 
-class Line:
+class StatusLine:
     """One line on a terminal that is written over; nothing where it would be kept."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -42,31 +42,31 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Told:
+class ComparisonReport:
     """What there is to tell."""
 
     names: tuple[str, str]
     modes: tuple[str, str]
     layout: Layout
-    compared: Compared
+    compared: ComparisonResult
     seconds: float
 
     @cached_property
-    def intended(self) -> dict[str, tuple[Documented, list[Difference]]]:
+    def intended(self) -> dict[str, tuple[DocumentedDifference, list[ProxyDifference]]]:
         """Differences that are documented, by the entry's id."""
-        found: dict[str, tuple[Documented, list[Difference]]] = {}
+        found: dict[str, tuple[DocumentedDifference, list[ProxyDifference]]] = {}
         for one in self.compared.differences:
-            entry = documented(one, self.modes)
+            entry = documented_difference(one, self.modes)
             if entry is not None:
                 found.setdefault(entry.id, (entry, []))[1].append(one)
         return found
 
     @cached_property
-    def unknown(self) -> list[Difference]:
+    def unknown(self) -> list[ProxyDifference]:
         """The others."""
-        return [one for one in self.compared.differences if documented(one, self.modes) is None]
+        return [one for one in self.compared.differences if documented_difference(one, self.modes) is None]
 
-    def samples(self) -> Iterator[tuple[str, Difference]]:
+    def samples(self) -> Iterator[tuple[str, ProxyDifference]]:
         """One difference of each kind, with a name: what somebody who was not there must see."""
         for id, (_, found) in self.intended.items():
             yield f"intended-{id}", found[0]
@@ -74,7 +74,7 @@ class Told:
             yield f"unknown-{number}", alike[0]
 
 
-def text(told: Told) -> str:
+def comparison_text(told: ComparisonReport) -> str:
     """The comparison in lines."""
     nodes = " and ".join(f"{node.hostname}" for node in told.layout.nodes)
     lines = [f"{told.names[0]} against {told.names[1]} on {nodes}"]
@@ -88,7 +88,9 @@ def text(told: Told) -> str:
     return "\n".join([*lines, "", _sum(told)]) + "\n"
 
 
-def _intended(told: Told, entry: Documented, found: Sequence[Difference]) -> Iterator[str]:
+def _intended(
+    told: ComparisonReport, entry: DocumentedDifference, found: Sequence[ProxyDifference]
+) -> Iterator[str]:
     yield f"intended: {entry.text}"
     yield from (f"  {link}" for link in entry.links)
     for id in sorted(entry.clauses & {id for one in found for id in one.expectation.clauses}):
@@ -99,7 +101,7 @@ def _intended(told: Told, entry: Documented, found: Sequence[Difference]) -> Ite
         yield f"    {_what(told.layout, one.question)}: {_both(told, one)}"
 
 
-def _samples(found: Sequence[Difference]) -> Sequence[Difference]:
+def _samples(found: Sequence[ProxyDifference]) -> Sequence[ProxyDifference]:
     """A few, of different Services."""
     by_service = {one.question.name: one for one in reversed(found)}
     return list(reversed(by_service.values()))[:_EXAMPLES]
@@ -108,18 +110,18 @@ def _samples(found: Sequence[Difference]) -> Sequence[Difference]:
 Key = tuple[object, ...]
 
 
-def _alike(unknown: Sequence[Difference]) -> dict[Key, list[Difference]]:
+def _alike(unknown: Sequence[ProxyDifference]) -> dict[Key, list[ProxyDifference]]:
     """Unknown differences put together that say the same of the same Service's port."""
-    found: dict[Key, list[Difference]] = {}
+    found: dict[Key, list[ProxyDifference]] = {}
     for one in unknown:
-        shown = tuple(", ".join(sorted(kinds(side))) for side in one.seen)
+        shown = tuple(", ".join(sorted(outcome_kinds(side))) for side in one.seen)
         question = one.question
         key = ((question.service, question.packet.protocol, question.front, shown), shown)
         found.setdefault(key, []).append(one)
     return found
 
 
-def _unknown(told: Told, alike: Sequence[Difference], _: object) -> Iterator[str]:
+def _unknown(told: ComparisonReport, alike: Sequence[ProxyDifference], _: object) -> Iterator[str]:
     first = alike[0]
     yield f"unknown: {first.question.name}, {first.question.front.value}"
     for one in alike[:_EXAMPLES]:
@@ -132,36 +134,37 @@ def _unknown(told: Told, alike: Sequence[Difference], _: object) -> Iterator[str
     yield f"  clauses: {', '.join(first.expectation.clauses)}"
 
 
-def _what(layout: Layout, question: Question) -> str:
+def _what(layout: Layout, question: FrontendProbe) -> str:
     return f"{_sender(layout, question.sender)} -> {question.to} ({question.name}, {question.front.value})"
 
 
-def _sender(layout: Layout, sender: Sender) -> str:
+def _sender(layout: Layout, sender: ProbeSender) -> str:
     node = layout.node(sender.node).hostname
     match sender.who:
-        case Who.HOST:
+        case ClientKind.HOST:
             return f"node {node}"
-        case Who.POD:
+        case ClientKind.POD:
             return f"a pod on {node}"
-        case Who.ENDPOINT:
+        case ClientKind.ENDPOINT:
             return f"endpoint {sender.source} on {node}"
         case _:
             return f"{sender.who.value} {sender.source} through {node}"
 
 
-def _both(told: Told, one: Difference) -> str:
+def _both(told: ComparisonReport, one: ProxyDifference) -> str:
     return "; ".join(
-        f"{name} {', '.join(sorted(kinds(side)))}" for name, side in zip(told.names, one.seen, strict=True)
+        f"{name} {', '.join(sorted(outcome_kinds(side)))}"
+        for name, side in zip(told.names, one.seen, strict=True)
     )
 
 
 def _seen(answers: Sequence[Observation]) -> str:
     """What was seen, one example of each kind."""
-    shown = {", ".join(sorted(kinds([one]))): one.text for one in reversed(answers)}
+    shown = {", ".join(sorted(outcome_kinds([one]))): one.text for one in reversed(answers)}
     return "; ".join(f"{kind}: {text}" if kind != text else kind for kind, text in sorted(shown.items()))
 
 
-def _lawful(one: Difference) -> str:
+def _lawful(one: ProxyDifference) -> str:
     found = {
         f"delivered (source {o.source.value})" if isinstance(o, Delivered) else o.value
         for o in one.expectation.outcomes
@@ -169,14 +172,14 @@ def _lawful(one: Difference) -> str:
     return " or ".join(sorted(found))
 
 
-def _reasons(compared: Compared) -> dict[str, list[int]]:
+def _reasons(compared: ComparisonResult) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for number, reason in compared.broken.items():
         found.setdefault(reason, []).append(number)
     return found
 
 
-def _sum(told: Told) -> str:
+def _sum(told: ComparisonReport) -> str:
     known = sum(len(found) for _, found in told.intended.values())
     bad = [sum(one.unlawful[side] for one in told.compared.differences) for side in (0, 1)]
     unlawful = "".join(
@@ -188,7 +191,7 @@ def _sum(told: Told) -> str:
     )
 
 
-def document(told: Told) -> dict[str, Any]:
+def comparison_document(told: ComparisonReport) -> dict[str, Any]:
     """The comparison as JSON."""
     return {
         "version": 1,
@@ -210,7 +213,7 @@ def document(told: Told) -> dict[str, Any]:
     }
 
 
-def _packet(told: Told, one: Difference) -> dict[str, Any]:
+def _packet(told: ComparisonReport, one: ProxyDifference) -> dict[str, Any]:
     question = one.question
     return {
         "service": question.name,
@@ -218,7 +221,7 @@ def _packet(told: Told, one: Difference) -> dict[str, Any]:
         "to": question.to,
         "from": _sender(told.layout, question.sender),
         "node": told.layout.node(question.judge).hostname,
-        "seen": [sorted(kinds(side)) for side in one.seen],
+        "seen": [sorted(outcome_kinds(side)) for side in one.seen],
         "unlawful": list(one.unlawful),
         "lawful": _lawful(one),
         "clauses": list(one.expectation.clauses),

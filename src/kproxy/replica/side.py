@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from kproxy.conformance.testbed import Broken, Observation, SubjectFailed
+from kproxy.conformance.testbed import HarnessError, Observation, SubjectFailed
 from kproxy.explain.dump import Dump
 from kproxy.lab.namespaces import LabError
-from kproxy.replica.lab import Order, Replica, open_replica
+from kproxy.replica.lab import ProxySetup, Replica, open_replica
 from kproxy.replica.layout import Layout
-from kproxy.replica.questions import Question
+from kproxy.replica.questions import FrontendProbe
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _BATCH = 100
@@ -31,16 +31,16 @@ _FORK = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WorkerJob:
     """What both sides have in common: the cluster, its lab and the questions."""
 
     dump: Dump
     layout: Layout
-    questions: Sequence[Question]
+    questions: Sequence[FrontendProbe]
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ProbeBatch:
     """One question, as often as ``count`` says; ``patience``: seconds without any answer that are silence."""
 
     number: int
@@ -49,52 +49,52 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class WorkerReady:
     """The proxies have applied everything; ``unserved``: endpoints that nothing could listen for."""
 
     unserved: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WorkerResults:
     """What came of some questions; a text: why it could not be observed."""
 
     answers: tuple[tuple[int, Observation | str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class WorkerFailed:
     """The lab could not be built, or the proxy did not run."""
 
     reason: str
 
 
-Told = Ready | Seen | Failed
+WorkerMessage = WorkerReady | WorkerResults | WorkerFailed
 
-Orders = asyncio.Queue[tuple[Asking, ...]]
+BatchQueue = asyncio.Queue[tuple[ProbeBatch, ...]]
 
 
-class Side:
+class ReplicaWorker:
     """The process and the pipe to it."""
 
-    def __init__(self, job: Job, order: Order) -> None:
+    def __init__(self, job: WorkerJob, order: ProxySetup) -> None:
         self.name = f"{order.subject.name}:{order.mode}"
         self.pipe, theirs = _FORK.Pipe()
         self._process = _FORK.Process(target=_main, args=(os.getpid(), self.pipe, theirs, job, order))
         self._process.start()
         theirs.close()
 
-    def ask(self, asking: Sequence[Asking]) -> None:
-        """Have questions asked; `Seen` comes by the pipe."""
+    def ask(self, asking: Sequence[ProbeBatch]) -> None:
+        """Have questions asked; `WorkerResults` comes by the pipe."""
         self.pipe.send(tuple(asking))
 
-    def told(self) -> Told:
+    def told(self) -> WorkerMessage:
         """What it has to say next; waits."""
         try:
-            told: Told = self.pipe.recv()
+            told: WorkerMessage = self.pipe.recv()
         except (EOFError, ConnectionResetError):
             self._process.join(timeout=5)
-            return Failed(f"{self.name}: its process has ended (exit status {self._process.exitcode})")
+            return WorkerFailed(f"{self.name}: its process has ended (exit status {self._process.exitcode})")
         return told
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Side:
             self._process.join()
 
 
-def _main(parent: int, ours: Connection, pipe: Connection, job: Job, order: Order) -> None:
+def _main(parent: int, ours: Connection, pipe: Connection, job: WorkerJob, order: ProxySetup) -> None:
     """The process: its end comes when the pipe is closed, or when the parent dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     ours.close()
@@ -116,24 +116,24 @@ def _main(parent: int, ours: Connection, pipe: Connection, job: Job, order: Orde
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         asyncio.run(_serve(pipe, job, order))
-    except (LabError, Broken, SubjectFailed) as reason:
-        _tell(pipe, Failed(str(reason)))
+    except (LabError, HarnessError, SubjectFailed) as reason:
+        _send_message(pipe, WorkerFailed(str(reason)))
     except BaseException:  # noqa: BLE001 (the parent must not wait for a word that never comes)
-        _tell(pipe, Failed(traceback.format_exc()))
+        _send_message(pipe, WorkerFailed(traceback.format_exc()))
     finally:
         os._exit(0)
 
 
-def _tell(pipe: Connection, told: Told) -> None:
+def _send_message(pipe: Connection, told: WorkerMessage) -> None:
     try:
         pipe.send(told)
     except OSError:  # nobody listens any more
         return
 
 
-async def _serve(pipe: Connection, job: Job, order: Order) -> None:
+async def _serve(pipe: Connection, job: WorkerJob, order: ProxySetup) -> None:
     """Build the lab, then answer until the pipe is closed, which may be at any time."""
-    orders: Orders = asyncio.Queue()
+    orders: BatchQueue = asyncio.Queue()
     work = asyncio.create_task(_work(pipe, orders, job, order))
 
     def read() -> None:
@@ -150,27 +150,27 @@ async def _serve(pipe: Connection, job: Job, order: Order) -> None:
         return
 
 
-async def _work(pipe: Connection, orders: Orders, job: Job, order: Order) -> None:
+async def _work(pipe: Connection, orders: BatchQueue, job: WorkerJob, order: ProxySetup) -> None:
     async with open_replica(job.dump, job.layout, order) as replica:
-        pipe.send(Ready(tuple(replica.unserved)))
+        pipe.send(WorkerReady(tuple(replica.unserved)))
         while True:
-            await _ask_all(replica, pipe, await orders.get(), job.questions)
+            await _probe_all(replica, pipe, await orders.get(), job.questions)
 
 
-async def _ask_all(
-    replica: Replica, pipe: Connection, asking: Sequence[Asking], questions: Sequence[Question]
+async def _probe_all(
+    replica: Replica, pipe: Connection, asking: Sequence[ProbeBatch], questions: Sequence[FrontendProbe]
 ) -> None:
     found: list[tuple[int, Observation | str]] = []
 
-    async def one(ask: Asking) -> None:
+    async def one(ask: ProbeBatch) -> None:
         try:
             seen: Observation | str = await replica.ask(questions[ask.number], patience=ask.patience)
-        except Broken as reason:
+        except HarnessError as reason:
             seen = str(reason)
         found.append((ask.number, seen))
         if len(found) >= _BATCH:
-            pipe.send(Seen(tuple(found)))
+            pipe.send(WorkerResults(tuple(found)))
             found.clear()
 
     await asyncio.gather(*(one(ask) for ask in asking for _ in range(ask.count)))
-    pipe.send(Seen(tuple(found)))
+    pipe.send(WorkerResults(tuple(found)))

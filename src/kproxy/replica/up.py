@@ -18,19 +18,19 @@ from typing import Any
 
 import msgspec
 
-from kproxy.conformance.subject import BadSubject
-from kproxy.conformance.testbed import Broken, SubjectFailed
+from kproxy.conformance.subject import InvalidSubject
+from kproxy.conformance.testbed import HarnessError, SubjectFailed
 from kproxy.explain.dump import Dump
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.observation import Reception
 from kproxy.lab.wiring import CLIENT, ELSEWHERE, REMOTE
-from kproxy.replica.lab import Order, Replica, open_replica
-from kproxy.replica.layout import CannotCopy, Layout, Pair, label, layout
-from kproxy.replica.meeting import DEFAULT_NAME, address_of
-from kproxy.replica.options import Cluster, dump_of, order_of, require_tools, subject_of
-from kproxy.replica.place import elsewhere
+from kproxy.replica.lab import ProxySetup, Replica, open_replica
+from kproxy.replica.layout import CannotCopy, Layout, Pair, layout, pod_label
+from kproxy.replica.meeting import DEFAULT_NAME, control_address
+from kproxy.replica.options import ReplicaOptions, load_dump, proxy_setup, require_tools, resolve_subject
+from kproxy.replica.place import restart_in_kernel
 
 CANNOT = 2
 CONTROL = "KPROXY_LAB_CONTROL"
@@ -45,26 +45,26 @@ class UpOptions:
 
     proxy: str
     binary: str
-    cluster: Cluster
+    cluster: ReplicaOptions
     name: str = DEFAULT_NAME
     kernel: str = "auto"
     words: Sequence[str] = ()
 
 
-def run(options: UpOptions) -> int:
+def run_lab_up(options: UpOptions) -> int:
     """Build the lab and stay; 0 when it was told to end, 2 when it cannot be built."""
     try:
-        subject, mode = subject_of(options.proxy, options.binary)
+        subject, mode = resolve_subject(options.proxy, options.binary)
         control = _control(options.name)
         allowed = {KernelName.HOST, KernelName.ROOTLESS}
-        away = elsewhere(options.kernel, [mode], options.words, options.cluster.iptables, allowed)
+        away = restart_in_kernel(options.kernel, [mode], options.words, options.cluster.iptables, allowed)
         assert away is None  # these two kernels are this process's own
         require_tools()
-        dump = dump_of(options.cluster)
+        dump = load_dump(options.cluster)
         place = layout(dump, options.cluster.nodes, together=False)
-        order = replace(order_of(options.cluster, subject, mode), daemons=False)
+        order = replace(proxy_setup(options.cluster, subject, mode), daemons=False)
         asyncio.run(_stay(dump, place, order, control))
-    except (CannotCopy, BadSubject, LabError, Broken, SubjectFailed) as reason:
+    except (CannotCopy, InvalidSubject, LabError, HarnessError, SubjectFailed) as reason:
         sys.stderr.write(f"kproxy lab up: {reason}\n")
         return CANNOT
     return 0
@@ -76,7 +76,7 @@ def _control(name: str) -> socket.socket:
         return socket.socket(fileno=int(os.environ.pop(CONTROL)))
     control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        control.bind(address_of(name))
+        control.bind(control_address(name))
     except OSError as error:
         raise CannotCopy(
             f"a lab called {name} runs already: `kproxy lab down` ends it, --name gives this one another name"
@@ -90,7 +90,7 @@ def _control(name: str) -> socket.socket:
 # --------------------------------------------------------------------------- staying
 
 
-async def _stay(dump: Dump, place: Layout, order: Order, control: socket.socket) -> None:
+async def _stay(dump: Dump, place: Layout, order: ProxySetup, control: socket.socket) -> None:
     os.environ.pop(CONTROL, None)
     control.setblocking(False)
     ended = asyncio.Event()
@@ -112,16 +112,16 @@ async def _stay(dump: Dump, place: Layout, order: Order, control: socket.socket)
 async def _open(
     dump: Dump,
     place: Layout,
-    order: Order,
+    order: ProxySetup,
     control: socket.socket,
     ended: asyncio.Event,
 ) -> None:
     async with open_replica(dump, place, order) as replica:
         replica.tidy()
-        replica.lab.servers.greet = Greeting(dump, place)
-        desk = Desk(dump, replica, ended)
+        replica.lab.servers.greet = CurlReply(dump, place)
+        desk = ControlServer(dump, replica, ended)
         serving = asyncio.create_task(desk.serve(control))
-        sys.stdout.write(summary(dump, replica))
+        sys.stdout.write(lab_summary(dump, replica))
         sys.stdout.flush()
         try:
             await _watch(replica)
@@ -135,13 +135,13 @@ async def _watch(replica: Replica) -> None:
         await asyncio.sleep(_WATCH_SECONDS)
         try:
             replica.proxies.check()
-        except (Broken, SubjectFailed) as reason:
+        except (HarnessError, SubjectFailed) as reason:
             sys.stderr.write(f"kproxy lab up: {reason}\n")
             await asyncio.Event().wait()
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class CurlReply:
     """What curl is answered: who it is, and whom it saw."""
 
     dump: Dump
@@ -156,7 +156,7 @@ class Greeting:
         return f"{who} at {seen.at}, asked by {seen.peer}\n"
 
 
-def summary(dump: Dump, replica: Replica) -> str:
+def lab_summary(dump: Dump, replica: Replica) -> str:
     """What there is, and how to use it."""
     place, order = replica.layout, replica.order
     nodes = [f"  node/{n.hostname}  {', '.join(map(str, n.address.values()))}" for n in place.nodes]
@@ -187,7 +187,7 @@ def _text(pair: Pair) -> str:
 # --------------------------------------------------------------------------- answering
 
 
-class Desk:
+class ControlServer:
     """Who answers other commands."""
 
     def __init__(self, dump: Dump, replica: Replica, ended: asyncio.Event) -> None:
@@ -259,12 +259,12 @@ class Desk:
         if f"pod/{text}" in here:  # an endpoint without a pod, by its address
             return f"pod/{text}"
         if len(alike) > 1:
-            raise CannotCopy(f"pod/{text}: say which: {' or '.join(sorted(label(pod) for pod in alike))}")
+            raise CannotCopy(f"pod/{text}: say which: {' or '.join(sorted(pod_label(pod) for pod in alike))}")
         if not alike:
             known = ", ".join(sorted(here)[:5])
             raise CannotCopy(f"pod/{text}: there is no such pod in the dump; there are {known} ...")
-        if label(alike[0]) in here:
-            return label(alike[0])
+        if pod_label(alike[0]) in here:
+            return pod_label(alike[0])
         node = self._replica.layout.home(alike[0].addresses[0]) if alike[0].addresses else ""
         if node in {n.name for n in self._replica.layout.nodes}:
             return node  # a pod of the host's network

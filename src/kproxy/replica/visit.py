@@ -1,4 +1,4 @@
-"""``kproxy lab exec``, ``kubectl`` and ``down``: the other end of a running lab's socket.
+"""``kproxy lab exec``, ``run_kubectl`` and ``stop_lab``: the other end of a running lab's socket.
 
 A program is started here, as this command's child with its terminal and its files, inside the namespaces that the lab hands
 over; when the lab ends, so does the program.
@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from kproxy.replica.meeting import address_of
+from kproxy.replica.meeting import control_address
 
 CANNOT = 2
 _MOST = 3
@@ -33,69 +33,69 @@ KUBECTL_HINT = (
 )
 
 
-class NoLab(Exception):
+class LabUnavailable(Exception):
     """There is nobody to ask, or the lab said no; the message says what to do."""
 
 
-def execute(name: str, where: str, argv: Sequence[str]) -> int:
+def run_in_lab(name: str, where: str, argv: Sequence[str]) -> int:
     """Run a program in a place of the lab; its exit status, 2 when it cannot be asked for."""
     try:
-        with _asked(name) as lab:
-            answer, descriptors = _ask(lab, {"do": "exec", "where": where})
+        with _connect(name) as lab:
+            answer, descriptors = _request(lab, {"do": "exec", "where": where})
             try:
                 return _run(lab, argv, answer, descriptors)
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
-    except NoLab as reason:
+    except LabUnavailable as reason:
         sys.stderr.write(f"kproxy lab: {reason}\n")
         return CANNOT
 
 
-def kubectl(name: str, words: Sequence[str]) -> int:
+def run_kubectl(name: str, words: Sequence[str]) -> int:
     """Run kubectl against the lab's API server."""
     if shutil.which("kubectl") is None:
         sys.stderr.write(f"kproxy lab kubectl: {KUBECTL_HINT}\n")
         return CANNOT
-    return execute(name, "node/a", ["kubectl", *words])
+    return run_in_lab(name, "node/a", ["kubectl", *words])
 
 
-def down(name: str) -> int:
+def stop_lab(name: str) -> int:
     """End a lab, and wait until it is gone."""
     try:
-        with _asked(name) as lab:
-            _ask(lab, {"do": "down"})
+        with _connect(name) as lab:
+            _request(lab, {"do": "down"})
             lab.setblocking(True)
             while lab.recv(1):
                 pass
     except ConnectionResetError:
         return 0
-    except NoLab as reason:
+    except LabUnavailable as reason:
         sys.stderr.write(f"kproxy lab down: {reason}\n")
         return CANNOT
     return 0
 
 
-def _asked(name: str) -> socket.socket:
+def _connect(name: str) -> socket.socket:
     lab = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        lab.connect(address_of(name))
+        lab.connect(control_address(name))
     except OSError as error:
         lab.close()
-        raise NoLab(
+        raise LabUnavailable(
             f"no lab called {name} is running here: `kproxy lab up -f dump.yaml` starts one"
         ) from error
     return lab
 
 
-def _ask(lab: socket.socket, question: Mapping[str, str]) -> tuple[dict[str, Any], list[int]]:
+def _request(lab: socket.socket, question: Mapping[str, str]) -> tuple[dict[str, Any], list[int]]:
     lab.send(msgspec.json.encode(question))
     text, descriptors, _, _ = socket.recv_fds(lab, 1 << 16, _MOST)
     if not text:
-        raise NoLab("the lab did not answer: it is another user's, or it is ending")
+        raise LabUnavailable("the lab did not answer: it is another user's, or it is ending")
     answer: dict[str, Any] = msgspec.json.decode(text)
     if "error" in answer:
-        raise NoLab(answer["error"])
+        raise LabUnavailable(answer["error"])
     return answer, list(descriptors)
 
 
@@ -118,9 +118,9 @@ def _run(
     try:
         child = subprocess.Popen(list(argv), env=environment, preexec_fn=enter)  # noqa: PLW1509, S603
     except FileNotFoundError:
-        raise NoLab(f"{argv[0]}: there is no such program") from None
+        raise LabUnavailable(f"{argv[0]}: there is no such program") from None
     except subprocess.SubprocessError as error:
-        raise NoLab(f"cannot enter the lab: is it root's? ({error})") from error
+        raise LabUnavailable(f"cannot enter the lab: is it root's? ({error})") from error
     try:
         return _wait(lab, child)
     finally:
@@ -140,6 +140,6 @@ def _wait(lab: socket.socket, child: subprocess.Popen[bytes]) -> int:
             child.wait(_GOODBYE_SECONDS)
         except subprocess.TimeoutExpired:
             child.kill()
-        raise NoLab("the lab has ended, and the program with it")
+        raise LabUnavailable("the lab has ended, and the program with it")
     status = child.wait()
     return status if status >= 0 else 128 - status

@@ -14,7 +14,7 @@ from kproxy.lab.network import Wiring
 from kproxy.lab.topology import UPLINK
 from kproxy.lab.wiring import BRIDGE, CLIENT, ELSEWHERE, REMOTE, ROUTER, SWITCH
 from kproxy.net import Address, Family, family_of
-from kproxy.replica.layout import BEYOND, VISITOR, House, LabNode, Layout
+from kproxy.replica.layout import BEYOND, PROBE_POD, LabNode, Layout, PodNamespace
 
 _FIRST_TABLE = 101
 _CROWD_TABLE = 100
@@ -23,22 +23,22 @@ _BEHIND = (REMOTE, ELSEWHERE, BEYOND)
 
 
 def wiring_of(layout: Layout) -> Wiring:
-    """The network of a layout, as `kproxy.lab.network.build` takes it."""
-    wires = Wires(layout)
+    """The network of a layout, as `kproxy.lab.network.build_network` takes it."""
+    wires = ReplicaWiring(layout)
     return Wiring(wires.namespaces, wires.sysctls, wires.links, wires.addressing)
 
 
 @dataclass(frozen=True, slots=True)
-class Wires:
+class ReplicaWiring:
     """The texts for one layout."""
 
     layout: Layout
 
     @property
-    def houses(self) -> tuple[House, ...]:
+    def houses(self) -> tuple[PodNamespace, ...]:
         """All houses, visitors' included."""
         visitors = (
-            House(VISITOR[n.name], n.name, tuple(self.layout.visitors[VISITOR[n.name]].values()))
+            PodNamespace(PROBE_POD[n.name], n.name, tuple(self.layout.visitors[PROBE_POD[n.name]].values()))
             for n in self.layout.nodes
         )
         return (*self.layout.houses, *visitors)
@@ -74,7 +74,7 @@ class Wires:
     def _on_bridge(self) -> tuple[str, ...]:
         return (*(node.name for node in self.layout.nodes), CLIENT, ROUTER)
 
-    def _interface(self, house: House) -> str:
+    def _interface(self, house: PodNamespace) -> str:
         return f"veth-{self.houses.index(house)}"
 
     def _interfaces(self, name: str) -> Iterator[str]:
@@ -126,7 +126,7 @@ class Wires:
                     yield f"route add {address} dev {self._interface(house)}"
         yield _default(self.layout.outside.router[family], UPLINK)
 
-    def _house(self, house: House, family: Family) -> Iterator[str]:
+    def _house(self, house: PodNamespace, family: Family) -> Iterator[str]:
         gateway = self.layout.node(house.node).gateway[family]
         own = [address for address in house.addresses if family_of(address) is family]
         yield from (_address(address, UPLINK) for address in own)

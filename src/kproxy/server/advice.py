@@ -14,7 +14,7 @@ from kproxy.server.validate import PRIMARY
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class NodeNetworking:
     """The node: its primary family, those it serves, and the networks of its pods by the Node object."""
 
     primary: Family
@@ -28,59 +28,63 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class ConfigWarning:
     """A line for the log; ``fatal`` is one that a proxy must not start with."""
 
     text: str
     fatal: bool = False
 
 
-def advice(config: Configuration, node: Situation) -> tuple[Advice, ...]:
+def config_warnings(config: Configuration, node: NodeNetworking) -> tuple[ConfigWarning, ...]:
     """Everything to be said about running ``config`` there."""
     return (*_node_ports(config, node), *_wrong_families(config, node))
 
 
-def _node_ports(config: Configuration, node: Situation) -> Iterable[Advice]:
+def _node_ports(config: Configuration, node: NodeNetworking) -> Iterable[ConfigWarning]:
     given = _networks(config.node_port_addresses)
     primary = node.primary.value
     ours = [network for network in given if family_of(network) is node.primary]
     if not config.node_port_addresses:
-        yield Advice("nodePortAddresses is unset: node ports are accepted on all local IPs; consider primary")
+        yield ConfigWarning(
+            "nodePortAddresses is unset: node ports are accepted on all local IPs; consider primary"
+        )
     elif config.node_port_addresses == (PRIMARY,):
         return
     elif not ours:
-        yield Advice(
+        yield ConfigWarning(
             f"nodePortAddresses has no {primary} network: they are accepted on all local {primary} IPs"
         )
-    elif len(ours) == len(given) and _dual(config, node):
+    elif len(ours) == len(given) and _needs_both_families(config, node):
         other = _other(node.primary).value
-        yield Advice(f"nodePortAddresses has no {other} network: they are accepted on all local {other} IPs")
+        yield ConfigWarning(
+            f"nodePortAddresses has no {other} network: they are accepted on all local {other} IPs"
+        )
 
 
-def _wrong_families(config: Configuration, node: Situation) -> Iterable[Advice]:
+def _wrong_families(config: Configuration, node: NodeNetworking) -> Iterable[ConfigWarning]:
     other = _other(node.primary)
     kind = f"{node.primary.value}-{'primary' if node.both else 'only'}"
     cluster = _networks(config.cluster_cidr.split(","))
     if _all_of(other, cluster):
         fatal = config.detect_local_mode == DetectLocal.CLUSTER_CIDR.value and not node.both
-        yield Advice(f"the node is {kind} but clusterCIDR has only {other.value} networks", fatal)
+        yield ConfigWarning(f"the node is {kind} but clusterCIDR has only {other.value} networks", fatal)
     if _all_of(other, node.pod_networks):
         fatal = config.detect_local_mode == DetectLocal.NODE_CIDR.value
-        yield Advice(f"the node is {kind} but spec.podCIDRs has only {other.value} networks", fatal)
+        yield ConfigWarning(f"the node is {kind} but spec.podCIDRs has only {other.value} networks", fatal)
     if node.both:
         return
     if config.mode == Mode.IPVS.value and _all_of(other, _networks(config.ipvs.exclude_cidrs)):
-        yield Advice(f"the node is {kind} but ipvs.excludeCIDRs has only {other.value} networks")
+        yield ConfigWarning(f"the node is {kind} but ipvs.excludeCIDRs has only {other.value} networks")
     for name, text in (
         ("healthzBindAddress", config.healthz_bind_address),
         ("metricsBindAddress", config.metrics_bind_address),
     ):
         listens = split_host_port(text)
         if listens and family_of(listens[0]) is other and not listens[0].is_unspecified:
-            yield Advice(f"the node is {kind} but {name} is {other.value}")
+            yield ConfigWarning(f"the node is {kind} but {name} is {other.value}")
 
 
-def _dual(config: Configuration, node: Situation) -> bool:
+def _needs_both_families(config: Configuration, node: NodeNetworking) -> bool:
     """Whether anything says that the cluster has both families."""
     groups = (
         _networks(config.cluster_cidr.split(",")),

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from kproxy.api import Key, Service
 from kproxy.server.config import Configuration, Mode
 from kproxy.server.ports_set_up import HEALTH, CannotListen
-from kproxy.server.recorder import START, Event, EventType, Recorder, Reference, service_reference
-from kproxy.server.store import Store
+from kproxy.server.recorder import START, Event, EventRecorder, EventType, ObjectReference, service_reference
+from kproxy.server.store import ClusterStore
 
-LAST_WORDS_SECONDS = 3.0
+FINAL_EVENT_TIMEOUT_SECONDS = 3.0
 """How long an event may hold up the end of the daemon."""
 
 _SYNC = "SyncServices"
@@ -22,12 +22,12 @@ _IPVS_NOTE = "ipvs mode is deprecated and may be removed in a future release; co
 
 
 @dataclass(frozen=True, slots=True)
-class Announcer:
+class DaemonEvents:
     """``node`` is this node; ``store`` knows the Services."""
 
-    recorder: Recorder
-    node: Reference
-    store: Store
+    recorder: EventRecorder
+    node: ObjectReference
+    store: ClusterStore
 
     def started(self, config: Configuration) -> None:
         """The proxy runs."""
@@ -39,7 +39,7 @@ class Announcer:
         """The daemon ends for want of an address (``hz.bind-retry``, ``met.bind``); waits a little to be heard."""
         what = "FailedToStartProxierHealthcheck" if error.what == HEALTH else "FailedToStartMetricServer"
         self._of_node(EventType.WARNING, what, str(error))
-        deadline = time.monotonic() + LAST_WORDS_SECONDS
+        deadline = time.monotonic() + FINAL_EVENT_TIMEOUT_SECONDS
         while not self.recorder.idle and time.monotonic() < deadline:
             time.sleep(0.01)
 

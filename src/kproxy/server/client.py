@@ -19,9 +19,9 @@ import msgspec
 from kproxy import descriptors
 from kproxy.descriptors import Purpose
 from kproxy.server.credentials import Authorizer
-from kproxy.server.kubeconfig import Connection
-from kproxy.server.requests import NO_ANSWER, Requests
-from kproxy.server.trust import Trust
+from kproxy.server.kubeconfig import ClientConfig
+from kproxy.server.requests import NO_RESPONSE, RequestStats
+from kproxy.server.trust import TlsContextCache
 
 CONNECT_TIMEOUT = 10.0
 LIST_TIMEOUT = 60.0
@@ -55,19 +55,19 @@ class ApiClient:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ClientConfig,
         authorizer: Authorizer,
-        reread: Callable[[], Connection] | None = None,
+        reread: Callable[[], ClientConfig] | None = None,
     ) -> None:
         """``reread`` reads the connection again, for the certificates that were renewed.
 
         Raises `ssl.SSLError` (an `OSError`) when a certificate cannot be read.
         """
         self._url = urlsplit(connection.server)
-        self.requests = Requests(self._url.netloc.rpartition("@")[2])
+        self.requests = RequestStats(self._url.netloc.rpartition("@")[2])
         self._server_name = connection.server_name
         self._authorizer = authorizer
-        self._trust = Trust(connection, reread) if self._url.scheme == "https" else None
+        self._trust = TlsContextCache(connection, reread) if self._url.scheme == "https" else None
 
     def get(self, path: str, parameters: Mapping[str, str]) -> bytes:
         """The body of an answer.  Raises `ApiError`, `OSError` or `http.client.HTTPException`."""
@@ -80,12 +80,12 @@ class ApiClient:
             return self._ask(connection, path, {}, LIST_TIMEOUT, body)[0].read()
 
     @contextmanager
-    def stream(self, path: str, parameters: Mapping[str, str], silence: float) -> Iterator[Stream]:
+    def stream(self, path: str, parameters: Mapping[str, str], silence: float) -> Iterator[ResponseStream]:
         """An answer that keeps coming; the connection ends with the context.  Raises as `get`."""
         with closing(self._connect()) as connection:
             response, sock = self._ask(connection, path, parameters, silence)
             with response:
-                yield Stream(response, sock)
+                yield ResponseStream(response, sock)
 
     def _connect(self) -> http.client.HTTPConnection:
         host = self._url.hostname or ""
@@ -114,9 +114,9 @@ class ApiClient:
             connection.request(method, target, body, headers)
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
-            self.requests.answered(method, NO_ANSWER)
+            self.requests.answered(method, NO_RESPONSE)
             if isinstance(error, OSError):
-                descriptors.count(error, Purpose.API_SERVER)
+                descriptors.count_shortage(error, Purpose.API_SERVER)
             raise
         self.requests.answered(method, str(response.status))
         if response.status not in _DONE:
@@ -145,7 +145,7 @@ def _open(connection: http.client.HTTPConnection, silence: float) -> socket.sock
     return sock
 
 
-class Stream:
+class ResponseStream:
     """The body of an answer in pieces, as they arrive."""
 
     def __init__(self, response: http.client.HTTPResponse, connection: socket.socket) -> None:

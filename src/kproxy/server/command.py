@@ -16,79 +16,79 @@ from kproxy.host import HostError
 from kproxy.net import Family
 from kproxy.server import logs, tuning
 from kproxy.server.config import Configuration, Mode
-from kproxy.server.flag_table import FLAGS, GONE
-from kproxy.server.flags import BadFlags, Given, parse, usage
+from kproxy.server.flag_table import FLAGS, REMOVED_FLAGS
+from kproxy.server.flags import FlagError, ParsedFlags, flag_usage, parse_flags
 from kproxy.server.load import InvalidConfiguration
-from kproxy.server.resolve import Resolved, lost_in_writing, resolve
-from kproxy.server.run import Options, run_proxy
+from kproxy.server.resolve import Resolved, resolve, unwritable_fields
+from kproxy.server.run import DaemonOptions, run_proxy
 from kproxy.server.watch_file import WatchedFile
 from kproxy.server.write import to_yaml
 
-DONE, FAILED = 0, 1
+EXIT_OK, EXIT_FAILURE = 0, 1
 
 log = logging.getLogger(__name__)
 
 
-def run(words: Sequence[str]) -> int:
+def run_daemon_command(words: Sequence[str]) -> int:
     """Do what the words after ``kproxy run`` say; the exit code: 0, or 1 when anything is wrong."""
     try:
-        given = parse(words, FLAGS, GONE)
+        given = parse_flags(words, FLAGS, REMOVED_FLAGS)
         if given.says("help"):
-            return _say(f"kproxy run [flags]\n\nBe this node's service proxy.\n\n{usage(FLAGS)}")
+            return _print(f"kproxy run [flags]\n\nBe this node's service proxy.\n\n{flag_usage(FLAGS)}")
         if given.text("version"):
-            return _say(f"kproxy {__version__}")
-        file = _watched(given)
+            return _print(f"kproxy {__version__}")
+        file = _watched_config_file(given)
         resolved = resolve(given, file.content if file else None)
-    except (BadFlags, InvalidConfiguration, OSError) as error:
+    except (FlagError, InvalidConfiguration, OSError) as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"kproxy run: {line}\n")
-        return FAILED
-    return _act(given, resolved, file)
+        return EXIT_FAILURE
+    return _execute(given, resolved, file)
 
 
-def _act(given: Given, resolved: Resolved, file: WatchedFile | None) -> int:
+def _execute(given: ParsedFlags, resolved: Resolved, file: WatchedFile | None) -> int:
     config = resolved.config
-    logs.set_up(config.logging)
+    logs.configure_logging(config.logging)
     for warning in resolved.warnings:
         log.warning("configuration: %s", warning)
     if target := given.text("write-config-to"):
         return write_configuration(config, Path(target))
     if given.says("cleanup"):
-        return clean_up()
+        return cleanup_node()
     if given.says("init-only"):
-        return prepare(config)
-    return run_proxy(Options(config, given, file))
+        return prepare_node(config)
+    return run_proxy(DaemonOptions(config, given, file))
 
 
 def write_configuration(config: Configuration, path: Path) -> int:
     """``--write-config-to``: all fields, as a file that is the same configuration (``cfg.write-config-to``)."""
-    for line in lost_in_writing(config):
+    for line in unwritable_fields(config):
         log.warning("a file cannot say it: %s", line)
     try:
         path.write_text(to_yaml(config), encoding="utf-8")
     except OSError as error:
         log.error("cannot write %s: %s", path, error.strerror)  # noqa: TRY400 - the reason is all there is
-        return FAILED
-    log.info("wrote configuration", extra=logs.values(file=str(path)))
-    return DONE
+        return EXIT_FAILURE
+    log.info("wrote configuration", extra=logs.key_values(file=str(path)))
+    return EXIT_OK
 
 
-def clean_up() -> int:
+def cleanup_node() -> int:
     """``--cleanup``: remove what any mode left here (``life.cleanup``)."""
     try:
         host.require_net_admin()
     except HostError as error:
         log.error("nothing removed: %s", error)  # noqa: TRY400 - the reason is all there is
-        return FAILED
-    from kproxy.server.leftovers import remove_everything  # noqa: PLC0415 - the backends of all modes
+        return EXIT_FAILURE
+    from kproxy.server.leftovers import remove_all_modes  # noqa: PLC0415 - the backends of all modes
 
-    problems = remove_everything()
+    problems = remove_all_modes()
     for problem in problems:
         log.error("not removed: %s", problem)
-    return FAILED if problems else DONE
+    return EXIT_FAILURE if problems else EXIT_OK
 
 
-def prepare(config: Configuration) -> int:
+def prepare_node(config: Configuration) -> int:
     """``--init-only``: what needs more than CAP_NET_ADMIN (``cfg.init-only``); no API server is asked for it."""
     try:
         tuning.set_conntrack(config.conntrack)
@@ -97,22 +97,22 @@ def prepare(config: Configuration) -> int:
             _prepare_ipvs(config)
     except HostError as error:
         log.error("cannot prepare the node: %s", error)  # noqa: TRY400 - the reason is all there is
-        return FAILED
-    return DONE
+        return EXIT_FAILURE
+    return EXIT_OK
 
 
 def _prepare_ipvs(config: Configuration) -> None:
     from kproxy.backends.ipvs.kernel import check_kernel, machine  # noqa: PLC0415 - not every mode's
 
     check_kernel(Family.IPV4, config.ipvs.scheduler or "rr")
-    machine.set_up(strict_arp=config.ipvs.strict_arp)
+    machine.set_sysctls(strict_arp=config.ipvs.strict_arp)
 
 
-def _watched(given: Given) -> WatchedFile | None:
+def _watched_config_file(given: ParsedFlags) -> WatchedFile | None:
     path = given.text("config")
     return WatchedFile(Path(path), Path(path).read_bytes()) if path else None
 
 
-def _say(text: str) -> int:
+def _print(text: str) -> int:
     sys.stdout.write(text + "\n")
-    return DONE
+    return EXIT_OK

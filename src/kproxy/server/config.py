@@ -120,7 +120,7 @@ class DetectLocalSection(Section, frozen=True):
     interface_name_prefix: str = ""
 
 
-class Conntrack(Section, frozen=True):
+class ConntrackSection(Section, frozen=True):
     """The ``conntrack`` section: kernel settings; zero leaves the kernel's own."""
 
     max_per_core: int = 32_768
@@ -155,7 +155,7 @@ class Configuration(Section, frozen=True):
     cluster_cidr: str = msgspec.field(name="clusterCIDR", default="")
     node_port_addresses: tuple[str, ...] = ()
     oom_score_adj: int = -999
-    conntrack: Conntrack = Conntrack()
+    conntrack: ConntrackSection = ConntrackSection()
     config_sync_period: Duration = Duration.of(15 * 60)
     port_range: str = ""
     windows_run_as_service: bool = False

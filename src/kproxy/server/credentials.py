@@ -29,8 +29,8 @@ EXPIRY_MARGIN = 30.0
 """Seconds before its end at which a plugin is asked anew."""
 
 
-class Runner(Protocol):
-    """Runs a command and gives what it printed (`kproxy.host.run`)."""
+class CommandRunner(Protocol):
+    """Runs a command and gives what it printed (`kproxy.host.run_tool`)."""
 
     def __call__(self, argv: Sequence[str], *, environment: Mapping[str, str] | None = ...) -> str:
         """What it printed; raises when the command fails."""
@@ -48,7 +48,7 @@ class _ExecCredential(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _CachedCredential:
     """What a plugin gave, and until when it holds (seconds since the epoch)."""
 
     token: str = ""
@@ -59,13 +59,15 @@ class _Given:
 class Authorizer:
     """Makes ``Authorization`` headers, and has the certificate of a plugin; shared by threads."""
 
-    def __init__(self, credentials: Credentials, run: Runner, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, credentials: Credentials, run: CommandRunner, clock: Callable[[], float] = time.time
+    ) -> None:
         """``run`` is only used for a credential plugin; ``clock`` gives seconds since the epoch."""
         self._credentials = credentials
         self._run = run
         self._clock = clock
         self._lock = threading.Lock()
-        self._given = _Given()
+        self._given = _CachedCredential()
 
     def headers(self) -> dict[str, str]:
         """The headers of one request; raises `OSError` or the runner's error when there is no token now."""
@@ -91,15 +93,15 @@ class Authorizer:
     def refused(self) -> None:
         """The server did not accept it (401): a plugin is asked again next time."""
         with self._lock:
-            self._given = _Given()
+            self._given = _CachedCredential()
 
-    def _plugin(self, plugin: ExecPlugin) -> _Given:
+    def _plugin(self, plugin: ExecPlugin) -> _CachedCredential:
         with self._lock:
             if self._clock() >= self._given.until:
                 self._given = self._ask(plugin)
             return self._given
 
-    def _ask(self, plugin: ExecPlugin) -> _Given:
+    def _ask(self, plugin: ExecPlugin) -> _CachedCredential:
         spec: dict[str, object] = {"interactive": False}
         if plugin.cluster is not None:
             spec["cluster"] = plugin.cluster
@@ -116,7 +118,7 @@ class Authorizer:
             raise KubeconfigError(f"{plugin.argv[0]} gave neither a token nor a certificate with its key")
         ends = status.expiration_timestamp
         until = ends.timestamp() - EXPIRY_MARGIN if ends else float("inf")
-        return _Given(status.token, pair if whole else None, until)
+        return _CachedCredential(status.token, pair if whole else None, until)
 
 
 def _bearer(token: str) -> dict[str, str]:

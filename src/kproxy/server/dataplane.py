@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kproxy import host
-from kproxy.addresses import NodeAddresses
+from kproxy.addresses import AddressMonitor
 from kproxy.host import HostError, Reason
 from kproxy.net import Family, family_of, parse_network
 from kproxy.plan import Plan
-from kproxy.plan.growing import Growing
+from kproxy.plan.growing import IncrementalResult
 from kproxy.server.config import Configuration, Mode
-from kproxy.server.lifecycle import CannotRun
-from kproxy.server.sync import Dataplane, Rules, Written
+from kproxy.server.lifecycle import StartupError
+from kproxy.server.sync import ApplyResult, Dataplane, RuleCounts
 
 if TYPE_CHECKING:
     from kproxy.backends.iptables.kernel import Applied
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 _IPV6_DISABLED = "net/ipv6/conf/all/disable_ipv6"
 
-_COUNTED = frozenset({"filter", "nat"})
+_RULE_METRIC_TABLES = frozenset({"filter", "nat"})
 """The tables whose rules are worth a metric: mangle has a chain of ours, and no rule."""
 
 log = logging.getLogger(__name__)
 
 
-class UnusableMode(CannotRun):
+class UnusableMode(StartupError):
     """The configured mode cannot work here; there is no falling back to another (``cfg.mode-unusable``)."""
 
 
-def load_mode(config: Configuration) -> None:
-    """Import the backend that `dataplanes` will need, before there is a hurry."""
+def import_backend(config: Configuration) -> None:
+    """Import the backend that `open_dataplanes` will need, before there is a hurry."""
     importlib.import_module(f"kproxy.backends.{Mode(config.mode).value}.kernel")
 
 
-def dataplanes(config: Configuration, primary: Family) -> dict[Family, Dataplane]:
+def open_dataplanes(config: Configuration, primary: Family) -> dict[Family, Dataplane]:
     """One kernel for each family this machine has; the ``primary`` one must work (``ds.capability``).
 
     Raises `UnusableMode`.
@@ -75,14 +75,14 @@ def ipv6_enabled() -> bool:
         return False
 
 
-def follow_addresses(family: Family) -> NodeAddresses:
+def monitor_addresses(family: Family) -> AddressMonitor:
     """The node's addresses, without those that ipvs mode makes local, also where it ran before; `HostError`."""
     from kproxy.backends.ipvs.names import DEVICE  # noqa: PLC0415
 
-    return NodeAddresses(family, DEVICE)
+    return AddressMonitor(family, DEVICE)
 
 
-def packets_counted() -> Mapping[str, int]:
+def read_packet_counters() -> Mapping[str, int]:
     """What rules of iptables mode have counted so far, by metric; empty where they do not count."""
     from kproxy.backends.iptables.kernel import accounting  # noqa: PLC0415
     from kproxy.backends.iptables.rules import PacketCounter  # noqa: PLC0415
@@ -92,7 +92,7 @@ def packets_counted() -> Mapping[str, int]:
         PacketCounter.LOCALHOST_ACCEPTED: "iptables_localhost_nodeports_accepted_packets_total",
     }
     try:
-        counted = accounting.packets()
+        counted = accounting.read_packet_counts()
     except HostError as error:
         log.debug("no counters of packets: %s", error)
         return {}
@@ -107,23 +107,23 @@ class _Iptables:
             IptablesKernel,
             find_tools,
             machine_options,
-            reread,
+            refresh_options,
             without_broken_counters,
         )
 
         tools = find_tools(family)
         self._kernel = IptablesKernel(tools)
         self._options = machine_options(tools, config.iptables.masquerade_bit)
-        self._reread = reread
+        self._reread = refresh_options
         self._without_broken_counters = partial(without_broken_counters, tools)
 
-    def apply(self, plan: Plan) -> Written:
+    def apply(self, plan: Plan) -> ApplyResult:
         return self._written(plan.family, lambda: self._kernel.apply(plan, self._options))
 
-    def begin(self, plans: Growing[Plan]) -> Written:
+    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
         return self._written(plans.latest.family, lambda: self._kernel.begin(plans, self._options))
 
-    def _written(self, family: Family, write: Callable[[], Applied]) -> Written:
+    def _written(self, family: Family, write: Callable[[], Applied]) -> ApplyResult:
         """Where rules are refused for a counter, they are written without (``met.nfacct-optional``)."""
         try:
             applied = write()
@@ -134,13 +134,13 @@ class _Iptables:
             log.warning("%s: rules count no packets: the kernel or its tools cannot", family.value)
             applied = write()
         texts = ", ".join(f"{count} of {table.value}" for table, count in applied.written.items() if count)
-        return Written(
+        return ApplyResult(
             f"{'all written' if applied.rewritten else 'rules written'}: {texts or 'none'}",
             full=applied.rewritten,
             rules={
-                table.value: Rules(applied.written.get(table, 0), total)
+                table.value: RuleCounts(applied.written.get(table, 0), total)
                 for table, total in applied.total.items()
-                if table.value in _COUNTED
+                if table.value in _RULE_METRIC_TABLES
             },
         )
 
@@ -163,19 +163,19 @@ class _Nftables:
 
         self._kernel = NftablesKernel(family, machine_options(config.nftables.masquerade_bit))
 
-    def apply(self, plan: Plan) -> Written:
+    def apply(self, plan: Plan) -> ApplyResult:
         applied = self._kernel.apply(plan)
         if applied.refused is not None:
             log.warning(
                 "%s: a change was refused, so all was written: %s", plan.family.value, applied.refused
             )
-        return Written(
+        return ApplyResult(
             f"{'all written' if applied.rewritten else 'changed'}: {applied.elements} elements",
             full=applied.rewritten,
             refused=applied.refused is not None,
         )
 
-    def begin(self, plans: Growing[Plan]) -> Written:
+    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
         return self.apply(plans.whole())
 
     def missing(self, *, closely: bool) -> tuple[str, ...]:  # noqa: ARG002 - costs next to nothing
@@ -192,8 +192,8 @@ class _Ipvs:
     """`kproxy.backends.ipvs` of one family; it reads the masquerade bit of the iptables section (``cfg.mode-sections``)."""
 
     def __init__(self, config: Configuration, family: Family) -> None:
-        from kproxy.backends.ipvs.kernel import Configuration as IpvsConfiguration  # noqa: PLC0415
         from kproxy.backends.ipvs.kernel import IpvsKernel  # noqa: PLC0415
+        from kproxy.backends.ipvs.kernel import IpvsSettings as IpvsConfiguration  # noqa: PLC0415
 
         section = config.ipvs
         excluded = (parse_network(text) for text in section.exclude_cidrs)
@@ -208,14 +208,14 @@ class _Ipvs:
         )
         self._kernel = IpvsKernel(family, given)
 
-    def apply(self, plan: Plan) -> Written:
+    def apply(self, plan: Plan) -> ApplyResult:
         applied = self._kernel.apply(plan)
         text = f"{applied.messages} messages to IPVS, {applied.members} set members, {applied.addresses} addresses"
-        return Written(
+        return ApplyResult(
             f"{'all compared' if applied.rewritten else 'changed'}: {text}", full=applied.rewritten
         )
 
-    def begin(self, plans: Growing[Plan]) -> Written:
+    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
         return self.apply(plans.whole())
 
     def missing(self, *, closely: bool) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ class _Ipvs:
         self._kernel.forget()
 
 
-class _Successor:
+class _TakeoverDataplane:
     """A data plane that takes over from another mode: what that left goes once its own rules stand.
 
     In this order no connection finds neither (``life.mode-switch``), and at once, since until then the old rules serve
@@ -239,13 +239,13 @@ class _Successor:
         self._plane, self._clear = plane, clear
         self._cleared = False
 
-    def apply(self, plan: Plan) -> Written:
+    def apply(self, plan: Plan) -> ApplyResult:
         return self._cleared_after(self._plane.apply(plan), plan.family)
 
-    def begin(self, plans: Growing[Plan]) -> Written:
+    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
         return self._cleared_after(self._plane.begin(plans), plans.latest.family)
 
-    def _cleared_after(self, written: Written, family: Family) -> Written:
+    def _cleared_after(self, written: ApplyResult, family: Family) -> ApplyResult:
         if not self._cleared:
             self._cleared = True
             self._clear_now(family)
@@ -277,17 +277,17 @@ def _plane(config: Configuration, family: Family) -> Dataplane:
         case Mode.IPTABLES:
             return _iptables(config, family)
         case Mode.IPVS:
-            return _Successor(_Ipvs(config, family), lambda: _clear_beside_ipvs(family))
+            return _TakeoverDataplane(_Ipvs(config, family), lambda: _clear_beside_ipvs(family))
         case Mode.NFTABLES:
             return _nftables(config, family)
 
 
 def _iptables(config: Configuration, family: Family) -> Dataplane:
-    return _Successor(_Iptables(config, family), lambda: _clear_beside_iptables(family))
+    return _TakeoverDataplane(_Iptables(config, family), lambda: _clear_beside_iptables(family))
 
 
 def _nftables(config: Configuration, family: Family) -> Dataplane:
-    return _Successor(_Nftables(config, family), lambda: _clear_iptables(family))
+    return _TakeoverDataplane(_Nftables(config, family), lambda: _clear_iptables(family))
 
 
 def _clear_iptables(family: Family) -> Iterable[HostError]:

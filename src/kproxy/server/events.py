@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kproxy.api import Key, Rejected, decode, key_of, well_named
+from kproxy.api import Key, Rejected, decode_object, has_valid_names, key_of
 from kproxy.server.store import Change, Kind, Removed, Watched
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -25,7 +25,7 @@ _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListResult:
     """A whole list: its objects, those that could not be read, and the version a watch may start from."""
 
     objects: Sequence[Watched]
@@ -33,7 +33,7 @@ class Listed:
     version: str
 
 
-class Changed(msgspec.Struct, frozen=True, gc=False):
+class WatchedChange(msgspec.Struct, frozen=True, gc=False):
     """A change, and the version after it (empty when it could not be read)."""
 
     change: Change
@@ -49,14 +49,14 @@ class Bookmark:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class WatchError:
     """The server ends the watch; ``code`` 410 means that the version is too old to go on from."""
 
     code: int
     message: str
 
 
-Event = Changed | Bookmark | Failure
+WatchEvent = WatchedChange | Bookmark | WatchError
 
 
 class _ListMetadata(msgspec.Struct, rename="camel"):
@@ -93,7 +93,7 @@ _object = msgspec.json.Decoder(_Object)
 _status = msgspec.json.Decoder(_Status)
 
 
-class Decoder:
+class WatchDecoder:
     """Decodes the lists and events of one kind."""
 
     def __init__(self, kind: Kind) -> None:
@@ -102,30 +102,30 @@ class Decoder:
         self._list = msgspec.json.Decoder(_List[kind])  # type: ignore[valid-type]
         self._event = msgspec.json.Decoder(_Event[kind])  # type: ignore[valid-type]
 
-    def listed(self, body: bytes) -> Listed:
+    def listed(self, body: bytes) -> ListResult:
         """A list; raises `msgspec.DecodeError` when it is none at all."""
         try:
             whole = self._list.decode(body)
         except (msgspec.ValidationError, UnicodeDecodeError):
             return self._listed_one_by_one(body)
         items = whole.items or ()
-        if not well_named(items):
+        if not has_valid_names(items):
             return self._listed_one_by_one(body)
-        return Listed(items, (), whole.metadata.resource_version)
+        return ListResult(items, (), whole.metadata.resource_version)
 
-    def _listed_one_by_one(self, body: bytes) -> Listed:
+    def _listed_one_by_one(self, body: bytes) -> ListResult:
         whole = _raw_list.decode(body)
         objects: list[Watched] = []
         rejected: list[Rejected] = []
         for raw in whole.items or ():
-            match decode(raw, self._kind):
+            match decode_object(raw, self._kind):
                 case Rejected() as bad:
                     rejected.append(bad)
                 case item:
                     objects.append(item)
-        return Listed(objects, tuple(rejected), whole.metadata.resource_version)
+        return ListResult(objects, tuple(rejected), whole.metadata.resource_version)
 
-    def events(self, lines: bytes) -> list[Event]:
+    def events(self, lines: bytes) -> list[WatchEvent]:
         """The events of some whole lines of a watch; raises `msgspec.DecodeError` when they are none."""
         whole = self._all_well(lines)
         if whole is not None and all(event.type in _CHANGES for event in whole):
@@ -145,9 +145,9 @@ class Decoder:
             whole: list[_Event[Watched]] = self._event.decode_lines(lines)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
-        return whole if well_named([event.object for event in whole]) else None
+        return whole if has_valid_names([event.object for event in whole]) else None
 
-    def _event_of(self, event: _Event[msgspec.Raw]) -> Event:
+    def _event_of(self, event: _Event[msgspec.Raw]) -> WatchEvent:
         match event.type:
             case "BOOKMARK":
                 metadata = _object.decode(event.object).metadata
@@ -156,26 +156,27 @@ class Decoder:
                 return self._change_of(event)
             case "ERROR":
                 status = _status.decode(event.object)
-                return Failure(status.code, status.message)
+                return WatchError(status.code, status.message)
             case other:
-                return Failure(0, f"unknown event {other!r}")
+                return WatchError(0, f"unknown event {other!r}")
 
-    def _change_of(self, event: _Event[msgspec.Raw]) -> Changed:
-        match decode(event.object, self._kind):
+    def _change_of(self, event: _Event[msgspec.Raw]) -> WatchedChange:
+        match decode_object(event.object, self._kind):
             case Rejected() as bad:
-                return Changed(
-                    Removed(bad.key) if event.type == "DELETED" else bad, _version_of_broken(event.object)
+                return WatchedChange(
+                    Removed(bad.key) if event.type == "DELETED" else bad,
+                    _version_of_undecodable(event.object),
                 )
             case item:
                 return _changed(event.type, item)
 
 
-def _changed(event_type: str, item: Watched) -> Changed:
+def _changed(event_type: str, item: Watched) -> WatchedChange:
     change = Removed(key_of(item)) if event_type == "DELETED" else item
-    return Changed(change, item.metadata.resource_version)
+    return WatchedChange(change, item.metadata.resource_version)
 
 
-def _version_of_broken(raw: msgspec.Raw) -> str:
+def _version_of_undecodable(raw: msgspec.Raw) -> str:
     try:
         return _object.decode(raw).metadata.resource_version
     except (msgspec.DecodeError, UnicodeDecodeError):

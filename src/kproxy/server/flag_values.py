@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kproxy.server.config import HEALTHZ_PORT, METRICS_PORT
-from kproxy.server.flag_table import MASQUERADE, PACED, ROWS, Row
-from kproxy.server.flags import Given, Kind
+from kproxy.server.flag_table import MASQUERADE, ROWS, SYNC_SECTION, FlagRow
+from kproxy.server.flags import FlagType, ParsedFlags
 from kproxy.server.resolve import resolve
-from kproxy.server.write import fields
+from kproxy.server.write import section_fields
 
 _OWN_DEFAULTS: Mapping[str, object] = {
     "healthz-port": HEALTHZ_PORT,
@@ -25,26 +25,26 @@ _OWN_DEFAULTS: Mapping[str, object] = {
 }
 
 
-def flag_values(given: Given) -> dict[str, str]:
+def flag_values(given: ParsedFlags) -> dict[str, str]:
     """By name, in alphabetical order, in pflag's words."""
-    defaults = fields(resolve(Given(), None).config)
+    defaults = section_fields(resolve(ParsedFlags(), None).config)
     found = {row.flag.name: given.values.get(row.flag.name, _default(row, defaults)) for row in ROWS}
-    return {name: _text(found[name]) for name in sorted(found)}
+    return {name: _format_value(found[name]) for name in sorted(found)}
 
 
-def _default(row: Row, config: dict[str, Any]) -> object:
+def _default(row: FlagRow, config: dict[str, Any]) -> object:
     if row.flag.name in _OWN_DEFAULTS:
         return _OWN_DEFAULTS[row.flag.name]
     if not row.field:
-        return False if row.flag.kind in {Kind.BOOL, Kind.VERSION} else ""
-    path = row.field.replace(PACED, "iptables").replace(MASQUERADE, "iptables").split(".")
+        return False if row.flag.kind in {FlagType.BOOL, FlagType.VERSION} else ""
+    path = row.field.replace(SYNC_SECTION, "iptables").replace(MASQUERADE, "iptables").split(".")
     found: Any = config
     for name in path:
         found = found.get(name, {})
-    return found or {Kind.BOOL: False, Kind.LIST: [], Kind.INT: 0}.get(row.flag.kind, found or "")
+    return found or {FlagType.BOOL: False, FlagType.LIST: [], FlagType.INT: 0}.get(row.flag.kind, found or "")
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     match value:
         case bool():
             return str(value).lower()
@@ -53,6 +53,6 @@ def _text(value: object) -> str:
         case list() | tuple():
             return f"[{','.join(map(str, value))}]"
         case Mapping():
-            return ",".join(f"{name}={_text(one)}" for name, one in sorted(value.items()))
+            return ",".join(f"{name}={_format_value(one)}" for name, one in sorted(value.items()))
         case _:
             return str(value)

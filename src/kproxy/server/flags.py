@@ -20,7 +20,7 @@ from kproxy.server.duration import Duration
 Value = str | bool | int | float | Duration | tuple[str, ...] | Mapping[str, bool] | Mapping[str, int]
 
 
-class Kind(enum.Enum):
+class FlagType(enum.Enum):
     """What a flag takes; the value is how usage names it."""
 
     STRING = "string"
@@ -39,13 +39,13 @@ class Flag:
     """``--name``; ``about`` is its line of help, ``deprecated`` what to use instead."""
 
     name: str
-    kind: Kind
+    kind: FlagType
     about: str
     short: str = ""
     deprecated: str = ""
 
 
-class BadFlags(Exception):
+class FlagError(Exception):
     """A command line that cannot be run; ``problems`` holds every reason, ``str()`` one per line."""
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -54,7 +54,7 @@ class BadFlags(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ParsedFlags:
     """The flags that were given, by name, and what is to be said about them."""
 
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -69,19 +69,19 @@ class Given:
         return self.values.get(name, False) is not False
 
 
-def parse(words: Sequence[str], flags: Sequence[Flag], gone: Mapping[str, str]) -> Given:
+def parse_flags(words: Sequence[str], flags: Sequence[Flag], gone: Mapping[str, str]) -> ParsedFlags:
     """The values of ``words`` by the table ``flags``.
 
-    ``gone`` says of flags that are no more what replaces them.  Raises `BadFlags`.
+    ``gone`` says of flags that are no more what replaces them.  Raises `FlagError`.
     """
-    reader = _Reader(flags, gone)
+    reader = _FlagParser(flags, gone)
     reader.read(list(words))
     if reader.problems:
-        raise BadFlags(reader.problems)
-    return Given(reader.values, tuple(reader.warnings))
+        raise FlagError(reader.problems)
+    return ParsedFlags(reader.values, tuple(reader.warnings))
 
 
-class _Reader:
+class _FlagParser:
     """One walk over a command line."""
 
     def __init__(self, flags: Sequence[Flag], gone: Mapping[str, str]) -> None:
@@ -160,11 +160,11 @@ class _Reader:
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _INT32 = range(-(2**31), 2**31)
-_ALONE = frozenset({Kind.BOOL, Kind.VERSION})
+_ALONE = frozenset({FlagType.BOOL, FlagType.VERSION})
 """Kinds that take a value only after ``=``."""
 
 
-def boolean(text: str) -> bool:
+def parse_bool(text: str) -> bool:
     """Go's reading of a truth value (https://pkg.go.dev/strconv#ParseBool); raises `ValueError`."""
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
@@ -204,7 +204,7 @@ def _pairs(text: str, what: str) -> list[tuple[str, str]]:
 
 
 def _gates(text: str) -> dict[str, bool]:
-    return {name: boolean(value) for name, value in _pairs(text, "Gate=true")}
+    return {name: parse_bool(value) for name, value in _pairs(text, "Gate=true")}
 
 
 def _patterns(text: str) -> dict[str, int]:
@@ -215,20 +215,20 @@ def _version(text: str) -> str:
     return "" if text in _FALSE else text
 
 
-_READERS: Mapping[Kind, Callable[[str], Value]] = {
-    Kind.STRING: str,
-    Kind.BOOL: boolean,
-    Kind.INT: _integer,
-    Kind.FLOAT: _float,
-    Kind.DURATION: Duration.parse,
-    Kind.LIST: _list,
-    Kind.GATES: _gates,
-    Kind.PATTERNS: _patterns,
-    Kind.VERSION: _version,
+_READERS: Mapping[FlagType, Callable[[str], Value]] = {
+    FlagType.STRING: str,
+    FlagType.BOOL: parse_bool,
+    FlagType.INT: _integer,
+    FlagType.FLOAT: _float,
+    FlagType.DURATION: Duration.parse,
+    FlagType.LIST: _list,
+    FlagType.GATES: _gates,
+    FlagType.PATTERNS: _patterns,
+    FlagType.VERSION: _version,
 }
 
 
-def usage(flags: Sequence[Flag]) -> str:
+def flag_usage(flags: Sequence[Flag]) -> str:
     """All flags with what they take and what they do, one per line, deprecated ones left out."""
     shown = [
         (f"  -{f.short}, --{f.name}" if f.short else f"      --{f.name}", f)

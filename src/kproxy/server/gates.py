@@ -15,7 +15,7 @@ from dataclasses import dataclass
 ALL_ALPHA, ALL_BETA = "AllAlpha", "AllBeta"
 
 
-class Stage(enum.Enum):
+class FeatureStage(enum.Enum):
     """How far a feature is."""
 
     ALPHA = "ALPHA"
@@ -25,23 +25,23 @@ class Stage(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class FeatureGate:
     """A gate's state without configuration; one that is ``locked`` keeps it."""
 
-    stage: Stage
+    stage: FeatureStage
     default: bool
     locked: bool = False
 
 
-def _gates(gate: Gate, names: str) -> dict[str, Gate]:
+def _gates(gate: FeatureGate, names: str) -> dict[str, FeatureGate]:
     return dict.fromkeys(names.split(), gate)
 
 
-GATES: Mapping[str, Gate] = {
-    ALL_ALPHA: Gate(Stage.ALPHA, default=False),
-    ALL_BETA: Gate(Stage.BETA, default=False),
+FEATURE_GATES: Mapping[str, FeatureGate] = {
+    ALL_ALPHA: FeatureGate(FeatureStage.ALPHA, default=False),
+    ALL_BETA: FeatureGate(FeatureStage.BETA, default=False),
     **_gates(
-        Gate(Stage.ALPHA, default=False),
+        FeatureGate(FeatureStage.ALPHA, default=False),
         """
         APIServingWithRoutine AllowUnsafeMalformedObjectDeletion CBORServingAndStorage
         CPUManagerPolicyAlphaOptions CRIListStreaming CSIVolumeHealth ClientsAllowCBOR
@@ -61,7 +61,7 @@ GATES: Mapping[str, Gate] = {
         """,
     ),
     **_gates(
-        Gate(Stage.BETA, default=False),
+        FeatureGate(FeatureStage.BETA, default=False),
         """
         ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode
         CoordinatedLeaderElection DRADeviceTaintRules LocalStorageCapacityIsolationFSQuotaMonitoring
@@ -70,7 +70,7 @@ GATES: Mapping[str, Gate] = {
         """,
     ),
     **_gates(
-        Gate(Stage.BETA, default=True),
+        FeatureGate(FeatureStage.BETA, default=True),
         """
         APIResponseCompression APIServerIdentity AllowParsingUserUIDFromCertAuth AtomicFIFO
         AuthorizePodWebsocketUpgradeCreatePermission CPUManagerPolicyBetaOptions
@@ -107,7 +107,7 @@ GATES: Mapping[str, Gate] = {
         """,
     ),
     **_gates(
-        Gate(Stage.DEPRECATED, default=False),
+        FeatureGate(FeatureStage.DEPRECATED, default=False),
         """
         AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
         ChangeContainerStatusOnKubeletRestart DeclarativeValidationTakeover KMSv1
@@ -115,28 +115,28 @@ GATES: Mapping[str, Gate] = {
         """,
     ),
     **_gates(
-        Gate(Stage.DEPRECATED, default=True),
+        FeatureGate(FeatureStage.DEPRECATED, default=True),
         """
         DisableCPUQuotaWithExclusiveCPUs KubeletPodResourcesListUseActivePods
         ServiceCIDRStatusFieldWiping StorageNamespaceIndex
         """,
     ),
     **_gates(
-        Gate(Stage.DEPRECATED, default=True, locked=True),
+        FeatureGate(FeatureStage.DEPRECATED, default=True, locked=True),
         """
         AggregatedDiscoveryRemoveBetaType AllowOverwriteTerminationGracePeriodSeconds
         DisableNodeKubeProxyVersion GitRepoVolumeDriver SeparateCacheWatchRPC
         """,
     ),
     **_gates(
-        Gate(Stage.GA, default=True),
+        FeatureGate(FeatureStage.GA, default=True),
         """
         AllowServiceExternalIPs CustomCPUCFSQuotaPeriod DRAPrioritizedList InformerResourceVersion
         MutatingAdmissionPolicy
         """,
     ),
     **_gates(
-        Gate(Stage.GA, default=True, locked=True),
+        FeatureGate(FeatureStage.GA, default=True, locked=True),
         """
         APIServerTracing AnonymousAuthConfigurableEndpoints AnyVolumeDataSource
         AuthorizeNodeWithSelectors AuthorizeWithSelectors BtreeWatchCache CPUManagerPolicyOptions
@@ -165,13 +165,13 @@ GATES: Mapping[str, Gate] = {
 }
 
 
-def enabled(given: Mapping[str, bool], name: str) -> bool:
+def gate_enabled(given: Mapping[str, bool], name: str) -> bool:
     """Whether a gate is on, where ``given`` is a configuration's ``featureGates``.
 
     The gate's own word beats AllAlpha and AllBeta.  Raises `KeyError` for a gate that nobody knows.
     """
-    gate = GATES[name]
+    gate = FEATURE_GATES[name]
     if gate.locked or name in given:
         return gate.default if gate.locked else given[name]
-    together = {Stage.ALPHA: ALL_ALPHA, Stage.BETA: ALL_BETA}.get(gate.stage)
+    together = {FeatureStage.ALPHA: ALL_ALPHA, FeatureStage.BETA: ALL_BETA}.get(gate.stage)
     return given.get(together, gate.default) if together else gate.default

@@ -16,8 +16,8 @@ import msgspec
 
 from kproxy.api import Node
 from kproxy.net import Family
-from kproxy.server.ports_http import NOT_FOUND, Answer, Request
-from kproxy.server.sync import Progress
+from kproxy.server.ports_http import NOT_FOUND, HttpRequest, HttpResponse
+from kproxy.server.sync import SyncProgress
 
 DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 
@@ -45,19 +45,19 @@ class _Payload(msgspec.Struct, rename="camel", omit_defaults=True):
     node_eligible: bool | None = None
 
 
-def livez(families: Mapping[Family, FamilyHealth], patience: float, now: float) -> Answer:
+def livez(families: Mapping[Family, FamilyHealth], patience: float, now: float) -> HttpResponse:
     """Whether any change has waited for ``patience`` seconds (``hz.stale``); ``now`` is seconds since the epoch."""
     return _answer(families, patience, now)
 
 
 def healthz(
     families: Mapping[Family, FamilyHealth], patience: float, now: float, node: Node | None
-) -> Answer:
+) -> HttpResponse:
     """The same, and whether the node is there to stay (``hz.node-taint``)."""
-    return _answer(families, patience, now, node_eligible=eligible(node))
+    return _answer(families, patience, now, node_eligible=is_eligible(node))
 
 
-def eligible(node: Node | None) -> bool:
+def is_eligible(node: Node | None) -> bool:
     """Whether load balancers may send the node new connections."""
     if node is None or node.metadata.deletion_timestamp is not None:
         return False
@@ -70,7 +70,7 @@ def _answer(
     now: float,
     *,
     node_eligible: bool | None = None,
-) -> Answer:
+) -> HttpResponse:
     """``hz.payload``; who answers 200 says that all was updated just now (``hz.ok``), another when any family last was.
 
     ``healthy`` is of the proxy alone, whatever becomes of the node.
@@ -81,14 +81,16 @@ def _answer(
     ages = [state.updated for state in families.values() if state.updated is not None]
     last = _updated(0.0 if well else min(ages, default=None), now)
     payload = _Payload(last, _timestamp(now), healthy, status, node_eligible)
-    return Answer(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, msgspec.json.encode(payload))
+    return HttpResponse(
+        HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, msgspec.json.encode(payload)
+    )
 
 
 def _status(state: FamilyHealth, patience: float, now: float) -> _Status:
-    return _Status(_updated(state.updated, now), healthy=not _late(state, patience))
+    return _Status(_updated(state.updated, now), healthy=not _is_stale(state, patience))
 
 
-def _late(state: FamilyHealth, patience: float) -> bool:
+def _is_stale(state: FamilyHealth, patience: float) -> bool:
     return state.waiting is not None and state.waiting >= patience
 
 
@@ -102,18 +104,18 @@ def _timestamp(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Answers probes from the progress of the families that run; ``clock`` is the one `Progress` is dated by.
+    """Answers probes from the progress of the families that run; ``clock`` is the one `SyncProgress` is dated by.
 
     ``count`` is told each probe's path and answer (``hz.counters``).
     """
 
-    families: Mapping[Family, Progress]
+    families: Mapping[Family, SyncProgress]
     patience: float
     node: Callable[[], Node | None]
     clock: Callable[[], float]
     count: Callable[[str, HTTPStatus], None] = lambda _path, _status: None
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: HttpRequest) -> HttpResponse:
         """What a probe is told."""
         match request.path:
             case "/healthz":
@@ -127,7 +129,7 @@ class Health:
 
     def up_to_date(self) -> bool:
         """Whether no change has waited too long, whatever becomes of the node (``hcnp.proxy-unhealthy``)."""
-        return all(not _late(state, self.patience) for state in self._states().values())
+        return all(not _is_stale(state, self.patience) for state in self._states().values())
 
     def _states(self) -> dict[Family, FamilyHealth]:
         now = self.clock()

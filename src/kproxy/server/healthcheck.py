@@ -1,7 +1,7 @@
 """Health check node ports: load balancers ask here whether this node has endpoints of a Service.
 
 Fed by `kproxy.server.sync` with each plan that is in the kernel (``hcnp.sync-order``), served by
-`kproxy.server.ports`.  One `HealthChecks` a family, since each has its own addresses and endpoints.
+`kproxy.server.ports`.  One `ServiceHealthServer` a family, since each has its own addresses and endpoints.
 Behaviours ``hcnp.*``; the deletion taint does not matter here (``hcnp.no-taint``).
 """
 
@@ -19,8 +19,8 @@ from kproxy.api import Key
 from kproxy.descriptors import Purpose
 from kproxy.net import Address, Family
 from kproxy.plan import HealthCheck, NodePorts, Plan
-from kproxy.server.ports import Listener, Ports
-from kproxy.server.ports_http import Answer, Request
+from kproxy.server.ports import HttpServer, ListeningPort
+from kproxy.server.ports_http import HttpRequest, HttpResponse
 
 WEIGHT_HEADER = "X-Load-Balancing-Endpoint-Weight"
 
@@ -29,7 +29,7 @@ _LOCALHOST = IPv4Address("127.0.0.1")
 
 log = logging.getLogger(__name__)
 
-_Place = tuple[Key, int]
+_ServiceNodePort = tuple[Key, int]
 
 
 class _Service(msgspec.Struct):
@@ -43,35 +43,35 @@ class _Payload(msgspec.Struct, rename="camel"):
     service_proxy_healthy: bool
 
 
-def health_check_answer(check: HealthCheck, *, up_to_date: bool) -> Answer:
+def health_check_response(check: HealthCheck, *, up_to_date: bool) -> HttpResponse:
     """What a load balancer is told (``hcnp.200``, ``hcnp.payload``, ``hcnp.headers``).
 
     ``up_to_date`` says whether the proxy is (``hcnp.proxy-unhealthy``).
     """
     well = check.endpoints > 0 and up_to_date
     payload = _Payload(_Service(*check.service), check.endpoints, up_to_date)
-    return Answer(
+    return HttpResponse(
         HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE,
         msgspec.json.encode(payload),
         headers={WEIGHT_HEADER: str(check.endpoints)},
     )
 
 
-class HealthChecks:
+class ServiceHealthServer:
     """The health check node ports of one family."""
 
     def __init__(
         self,
         family: Family,
-        ports: Ports,
+        ports: HttpServer,
         up_to_date: Callable[[], bool],
         failed: Callable[[Key, str], None] = lambda _service, _why: None,
     ) -> None:
         """``failed`` is told once when a Service's port cannot be had, and why (``hcnp.bind-fail``)."""
         self._family, self._ports, self._up_to_date, self._failed = family, ports, up_to_date, failed
         self._checks: dict[Key, HealthCheck] = {}
-        self._listening: dict[tuple[_Place, Address], Listener] = {}
-        self._told: set[_Place] = set()
+        self._listening: dict[tuple[_ServiceNodePort, Address], ListeningPort] = {}
+        self._told: set[_ServiceNodePort] = set()
         self._short = False
         self._served: Plan | None = None
         """The plan all ports of which are open; None while some are not."""
@@ -98,7 +98,7 @@ class HealthChecks:
         self._tell_shortage(closed, shortage)
         self._served = None if closed else plan
 
-    def _open(self, place: _Place, addresses: tuple[Address, ...]) -> OSError | None:
+    def _open(self, place: _ServiceNodePort, addresses: tuple[Address, ...]) -> OSError | None:
         """What can be had; an address that is not ready yet takes nothing from the others.
 
         Returns the error where descriptors ran out: then there is none for other Services' ports either.
@@ -111,28 +111,28 @@ class HealthChecks:
             self._told.discard(place)
         return shortage
 
-    def _listen(self, place: _Place, address: Address) -> OSError | None:
+    def _listen(self, place: _ServiceNodePort, address: Address) -> OSError | None:
         if (place, address) in self._listening:
             return None
         service, port = place
         try:
             listener = self._ports.listen(address, port, self._handler(service))
-            if descriptors.is_kept(listener.socket.fileno(), Purpose.LISTENER):
+            if descriptors.is_reserved(listener.socket.fileno(), Purpose.LISTENER):
                 self._ports.close(listener)
-                raise descriptors.none_left()
+                raise descriptors.reserved_error()
         except OSError as error:
-            descriptors.count(error, Purpose.LISTENER)
+            descriptors.count_shortage(error, Purpose.LISTENER)
             return error
         self._listening[place, address] = listener
         return None
 
-    def _tell_shortage(self, closed: Sequence[_Place], shortage: OSError | None) -> None:
+    def _tell_shortage(self, closed: Sequence[_ServiceNodePort], shortage: OSError | None) -> None:
         """Once until it ends, and as an event of the first Service: there may be a thousand."""
         if shortage is not None and not self._short:
             service, port = closed[0]
             text = (
                 f"cannot listen on {len(closed)} health check node ports ({self._family.value}), "
-                f"the first {port}: {shortage.strerror}{descriptors.cure(shortage)}"
+                f"the first {port}: {shortage.strerror}{descriptors.shortage_hint(shortage)}"
             )
             log.error("%s, of Service %s/%s", text, *service)
             self._failed(service, text)
@@ -140,7 +140,7 @@ class HealthChecks:
             log.info("%s: there are descriptors for all health check node ports again", self._family.value)
         self._short = shortage is not None
 
-    def _tell(self, place: _Place, why: str) -> None:
+    def _tell(self, place: _ServiceNodePort, why: str) -> None:
         if place not in self._told:
             self._told.add(place)
             service, port = place
@@ -148,12 +148,12 @@ class HealthChecks:
             log.error("Service %s/%s: %s", *service, text)
             self._failed(service, text)
 
-    def _handler(self, service: Key) -> Callable[[Request], Answer]:
+    def _handler(self, service: Key) -> Callable[[HttpRequest], HttpResponse]:
         """``hcnp.any-path``; a probe that arrives as its port closes is told of no endpoints."""
 
-        def handle(_: Request) -> Answer:
+        def handle(_: HttpRequest) -> HttpResponse:
             check = self._checks.get(service, HealthCheck(service, 0, 0))
-            return health_check_answer(check, up_to_date=self._up_to_date())
+            return health_check_response(check, up_to_date=self._up_to_date())
 
         return handle
 

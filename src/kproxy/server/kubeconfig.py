@@ -69,7 +69,7 @@ class ClientCertificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class ClientConfig:
     """How to reach an API server.
 
     ``server`` is a URL.  ``authority`` is a PEM bundle, None for the system's own; ``insecure`` accepts any
@@ -151,7 +151,7 @@ class _Kubeconfig(_Part, frozen=True):
     current_context: str = ""
 
 
-def from_file(path: Path) -> Connection:
+def load_kubeconfig(path: Path) -> ClientConfig:
     """The connection of a kubeconfig's current context; relative paths in it start at its folder.
 
     Raises `KubeconfigError`.
@@ -167,7 +167,7 @@ def from_file(path: Path) -> Connection:
         raise KubeconfigError(f"kubeconfig {path}: {error}") from error
 
 
-def _connection(parsed: _Kubeconfig, folder: Path) -> Connection:
+def _connection(parsed: _Kubeconfig, folder: Path) -> ClientConfig:
     context = {item.name: item.context for item in parsed.contexts or ()}.get(parsed.current_context)
     if context is None:
         raise KubeconfigError(f"no context {parsed.current_context!r}")
@@ -177,7 +177,7 @@ def _connection(parsed: _Kubeconfig, folder: Path) -> Connection:
     if cluster.proxy_url:
         raise KubeconfigError("proxy-url is not supported")
     user = {item.name: item.user for item in parsed.users or ()}.get(context.user) or _User()
-    return Connection(
+    return ClientConfig(
         server=cluster.server,
         authority=_pem(cluster.certificate_authority_data, cluster.certificate_authority, folder),
         insecure=cluster.insecure_skip_tls_verify,
@@ -222,7 +222,7 @@ def _credentials(user: _User, cluster: _Cluster, folder: Path) -> Credentials:
     if user.exec is not None:
         argv = (_command(user.exec.command, folder), *(user.exec.args or ()))
         environment = {item.name: item.value for item in user.exec.env or ()}
-        told = _told(cluster, folder) if user.exec.provide_cluster_info else None
+        told = _exec_cluster_info(cluster, folder) if user.exec.provide_cluster_info else None
         return ExecPlugin(argv, environment, user.exec.api_version, told)
     if user.token_file:
         return TokenFile(folder / user.token_file)
@@ -231,7 +231,7 @@ def _credentials(user: _User, cluster: _Cluster, folder: Path) -> Credentials:
     return Password(user.username, user.password) if user.username else None
 
 
-def _told(cluster: _Cluster, folder: Path) -> Mapping[str, object]:
+def _exec_cluster_info(cluster: _Cluster, folder: Path) -> Mapping[str, object]:
     """The cluster as a plugin is told of it."""
     authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, folder)
     told = {
@@ -248,7 +248,7 @@ def _command(command: str, folder: Path) -> str:
     return str(folder / command) if "/" in command else command
 
 
-def in_cluster(environment: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Connection:
+def load_in_cluster_config(environment: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> ClientConfig:
     """The connection of a pod's own service account (``cfg.in-cluster``).
 
     Raises `KubeconfigError` outside of a pod.
@@ -264,6 +264,6 @@ def in_cluster(environment: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -
     except OSError as error:
         raise KubeconfigError(f"service account: {error}") from error
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Connection(
+    return ClientConfig(
         server=server, authority=authority, credentials=TokenFile(folder / "token"), files=(authority_file,)
     )

@@ -13,7 +13,7 @@ from functools import partial
 from kproxy.backends.iptables import names
 from kproxy.backends.iptables.kernel import Tools, Variant, accounting, find_tools
 from kproxy.backends.iptables.kernel.removal import remove_chains
-from kproxy.backends.iptables.kernel.tools import chains_without_tools, command_of
+from kproxy.backends.iptables.kernel.tools import command_of, list_chains_by_netlink
 from kproxy.backends.iptables.rules import Table
 from kproxy.backends.ipvs import kernel as ipvs
 from kproxy.backends.nftables.kernel import remove_table
@@ -45,7 +45,7 @@ Problems = tuple[HostError, ...]
 log = logging.getLogger(__name__)
 
 
-def remove_everything() -> Problems:
+def remove_all_modes() -> Problems:
     """Remove what all modes left, of both families; every refusal, none when the node is clean now."""
     removals = (remove_iptables, remove_ipvs, remove_nftables)
     return tuple(problem for family in Family for remove in removals for problem in remove(family))
@@ -54,7 +54,7 @@ def remove_everything() -> Problems:
 def remove_iptables(family: Family) -> Problems:
     """Remove chains and jumps of iptables and ipvs mode, by both variants of the tools, and the counters of packets."""
     problems = [problem for variant in Variant for problem in _remove_variant(family, variant)]
-    accounting.remove()
+    accounting.delete_counters()
     return tuple(problems)
 
 
@@ -84,16 +84,16 @@ def remove_ipvs(family: Family) -> Problems:
     Where nothing tells of ipvs mode no kernel module is loaded to look for it, and virtual servers
     that are not a proxy's stay (kube-proxy does otherwise, ``life.mode-switch.ipvs-flush``).
     """
-    return tuple(_tried(partial(ipvs.remove_all, family)))
+    return tuple(_collect_errors(partial(ipvs.remove_ipvs_objects, family)))
 
 
 def remove_nftables(family: Family) -> Problems:
     """Remove the table of nftables mode.  A kernel that cannot have one needs no removal."""
-    found = _tried(partial(remove_table, family))
+    found = _collect_errors(partial(remove_table, family))
     return tuple(error for error in found if error.reason is not Reason.UNSUPPORTED)
 
 
-def _tried(remove: Callable[[], object]) -> list[HostError]:
+def _collect_errors(remove: Callable[[], object]) -> list[HostError]:
     try:
         remove()
     except HostError as error:
@@ -112,13 +112,13 @@ def _is_of_ipvs(table: Table, name: str) -> bool:
 def _remove_variant(family: Family, variant: Variant) -> Problems:
     """All of one variant, by its tools; without them its chains stay, and that is reported."""
     try:
-        tools = _tools_of(family, variant)
+        tools = _find_tools(family, variant)
     except HostError as error:
-        return _stays(family, variant, error)
+        return _report_remaining(family, variant, error)
     return _remove_chains(tools, _is_ours)
 
 
-def _tools_of(family: Family, variant: Variant) -> Tools:
+def _find_tools(family: Family, variant: Variant) -> Tools:
     """The variant's tools by their own name, or by the plain one where it stands for them."""
     try:
         return find_tools(family, variant)
@@ -129,10 +129,10 @@ def _tools_of(family: Family, variant: Variant) -> Tools:
         return plain
 
 
-def _stays(family: Family, variant: Variant, absence: HostError) -> Problems:
+def _report_remaining(family: Family, variant: Variant, absence: HostError) -> Problems:
     """What there may be of a variant whose tools are not installed: reported as far as the kernel tells it."""
     try:
-        found = chains_without_tools(family, variant)
+        found = list_chains_by_netlink(family, variant)
     except HostError:
         found = {}
     told = sorted({f"{t.value} {n}" for t, there in (found or {}).items() for n in there if _is_ours(t, n)})
@@ -156,7 +156,9 @@ def _stays(family: Family, variant: Variant, absence: HostError) -> Problems:
 
 
 def _remove_chains(tools: Tools, is_ours: Callable[[Table, str], bool]) -> Problems:
-    problems = [error for table in Table for error in _tried(partial(_remove_of, tools, table, is_ours))]
+    problems = [
+        error for table in Table for error in _collect_errors(partial(_remove_of, tools, table, is_ours))
+    ]
     return tuple(problems)
 
 

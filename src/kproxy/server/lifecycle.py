@@ -11,34 +11,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kproxy.server.config import Configuration
-from kproxy.server.flags import Given
-from kproxy.server.requests import Requests
-from kproxy.server.store import Store
+from kproxy.server.flags import ParsedFlags
+from kproxy.server.requests import RequestStats
+from kproxy.server.store import ClusterStore
 
 
 @dataclass(frozen=True, slots=True)
-class Daemon:
+class DaemonContext:
     """What all parts share: the configuration, this node's name, what is known of the cluster, the flags, what was asked."""
 
     config: Configuration
     name: str
-    store: Store
-    given: Given
-    requests: Requests
+    store: ClusterStore
+    given: ParsedFlags
+    requests: RequestStats
 
 
-class CannotRun(Exception):
+class StartupError(Exception):
     """The daemon cannot run with what it was given; ``str()`` says why."""
 
 
-class MustRestart(Exception):
+class RestartRequired(Exception):
     """What the daemon was set up by has changed; ``str()`` says what."""
 
 
-Ending = queue.SimpleQueue[Exception]
+ExitQueue = queue.SimpleQueue[Exception]
 """Takes what ends the daemon, from any thread."""
 
 
-def begin(body: Callable[[], None], name: str) -> None:
+def start_thread(body: Callable[[], None], name: str) -> None:
     """Run ``body`` in a thread that does not keep the process alive."""
     threading.Thread(target=body, name=name, daemon=True).start()

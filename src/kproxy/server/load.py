@@ -16,7 +16,7 @@ import yaml
 
 from kproxy.server.config import API_VERSION, KIND, Configuration, Section, with_addresses
 from kproxy.server.duration import Duration
-from kproxy.server.validate import Problem, problems
+from kproxy.server.validate import FieldError, validation_errors
 
 S = TypeVar("S", bound=Section)
 
@@ -37,9 +37,9 @@ _ZERO_IS_A_VALUE = frozenset(
 
 
 class InvalidConfiguration(Exception):
-    """A configuration that must not be run; ``problems`` holds every reason, ``str()`` one per line."""
+    """A configuration that must not be run; ``validation_errors`` holds every reason, ``str()`` one per line."""
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, problems: tuple[FieldError, ...]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
@@ -52,31 +52,31 @@ class Loaded:
     warnings: tuple[str, ...]
 
 
-def load(text: str | bytes) -> Loaded:
+def load_configuration(text: str | bytes) -> Loaded:
     """A valid `Configuration` from YAML or JSON text, defaults filled in.
 
     Raises `InvalidConfiguration`.
     """
-    loaded = read(text)
-    if found := problems(loaded.config):
+    loaded = read_configuration(text)
+    if found := validation_errors(loaded.config):
         raise InvalidConfiguration(found)
     return loaded
 
 
-def read(text: str | bytes) -> Loaded:
+def read_configuration(text: str | bytes) -> Loaded:
     """What the text says, defaults filled in; it may still break rules of `kproxy.server.validate`.
 
     Raises `InvalidConfiguration` when it is no configuration at all.
     """
     document, duplicates = parse_yaml(text)
     decoder = _Decoder()
-    config = decoder.section(_body(document), Configuration, "")
+    config = decoder.section(_document_fields(document), Configuration, "")
     if decoder.errors:
         raise InvalidConfiguration(tuple(decoder.errors))
     return Loaded(with_addresses(config), (*duplicates, *decoder.unknown))
 
 
-def decode(fields: dict[str, Any]) -> Configuration:
+def decode_configuration(fields: dict[str, Any]) -> Configuration:
     """A `Configuration` of values in the file's form where every one was meant, zeros included.
 
     Raises `InvalidConfiguration` when one is not of its field's type.
@@ -98,7 +98,7 @@ def parse_yaml(text: str | bytes) -> tuple[object, tuple[str, ...]]:
         document = loader.get_data() if loader.check_data() else None
         warnings = [*loader.duplicates, *_further_documents(loader)]
     except yaml.YAMLError as error:
-        raise InvalidConfiguration((Problem("", "", " ".join(str(error).split())),)) from error
+        raise InvalidConfiguration((FieldError("", "", " ".join(str(error).split())),)) from error
     finally:
         loader.dispose()
     return document, tuple(warnings)
@@ -130,13 +130,13 @@ class _DuplicateAware(_Loader):  # type: ignore[valid-type, misc]
         return found
 
 
-def _body(document: object) -> dict[str, Any]:
+def _document_fields(document: object) -> dict[str, Any]:
     """The fields of a document of the right kind (``cfg.api``)."""
     if not isinstance(document, dict):
-        raise InvalidConfiguration((Problem("", "", f"must be a {KIND} ({API_VERSION})"),))
+        raise InvalidConfiguration((FieldError("", "", f"must be a {KIND} ({API_VERSION})"),))
     kind, version = document.pop("kind", None), document.pop("apiVersion", None)
     if (kind, version) != (KIND, API_VERSION):
-        problem = Problem(
+        problem = FieldError(
             "", "", f'no kind "{kind}" is registered for version "{version}": need {KIND} of {API_VERSION}'
         )
         raise InvalidConfiguration((problem,))
@@ -148,7 +148,7 @@ class _Decoder:
     """Fills sections in; notes what does not fit instead of stopping at the first."""
 
     zeros_are_meant: bool = False
-    errors: list[Problem] = field(default_factory=list)
+    errors: list[FieldError] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
     def section(self, given: dict[str, Any], kind: type[S], path: str) -> S:
@@ -166,12 +166,12 @@ class _Decoder:
             if isinstance(raw, dict):
                 values[info.name] = self.section(raw, info.type, path + ".")
             else:
-                self.errors.append(Problem(path, raw, "must be an object"))
+                self.errors.append(FieldError(path, raw, "must be an object"))
             return
         try:
             value = _convert(raw, info.type)
         except ValueError as error:
-            self.errors.append(Problem(path, raw, str(error)))
+            self.errors.append(FieldError(path, raw, str(error)))
             return
         if value or self.zeros_are_meant or info.name in _ZERO_IS_A_VALUE:
             values[info.name] = value

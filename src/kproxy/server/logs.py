@@ -26,12 +26,12 @@ _VALUES = "kproxy_values"
 _LETTERS = {"DEBUG": "I", "INFO": "I", "WARNING": "W", "ERROR": "E", "CRITICAL": "F"}
 
 
-def values(**given: object) -> Mapping[str, object]:
+def key_values(**given: object) -> Mapping[str, object]:
     """The ``extra`` of a log call that gives the line values of its own."""
     return {_VALUES: given}
 
 
-def set_up(config: Logging) -> None:
+def configure_logging(config: Logging) -> None:
     """From now on the root logger writes as a configuration's logging section says.
 
     Nothing is buffered: flushFrequency and infoBufferSize have no meaning here.
@@ -44,7 +44,7 @@ def set_up(config: Logging) -> None:
         handlers[0].setLevel(logging.WARNING)
         handlers.append(_handler(sys.stdout, make()))
         handlers[1].addFilter(lambda record: record.levelno < logging.WARNING)
-    threshold = Threshold(config)
+    threshold = VerbosityFilter(config)
     for handler in handlers:
         handler.addFilter(threshold)
     logging.basicConfig(level=threshold.lowest, handlers=handlers, force=True)
@@ -54,13 +54,13 @@ def set_verbosity(verbosity: int) -> None:
     """From now on the root logger is so verbose, but for modules that have a pattern of their own."""
     root = logging.getLogger()
     for threshold in {
-        each for handler in root.handlers for each in handler.filters if isinstance(each, Threshold)
+        each for handler in root.handlers for each in handler.filters if isinstance(each, VerbosityFilter)
     }:
         threshold.general = _level(verbosity)
         root.setLevel(threshold.lowest)
 
 
-class Threshold(logging.Filter):
+class VerbosityFilter(logging.Filter):
     """Lets a record pass by the verbosity, or by that of the first pattern its module matches (``--vmodule``)."""
 
     def __init__(self, config: Logging) -> None:

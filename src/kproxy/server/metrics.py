@@ -17,7 +17,7 @@ from prometheus_client.metrics import disable_created_metrics
 
 from kproxy.net import Family
 from kproxy.server.config import Mode
-from kproxy.server.sync import Written
+from kproxy.server.sync import ApplyResult
 
 PREFIX = "kubeproxy_"
 OWN_PREFIX = "kproxy_"
@@ -37,7 +37,7 @@ PROGRAMMING_BUCKETS = (
 """Seconds, of ``met.network_programming_duration_seconds``."""
 
 IPTABLES, NFTABLES, IPVS = Mode.IPTABLES.value, Mode.NFTABLES.value, Mode.IPVS.value
-EVERY = frozenset({IPTABLES, NFTABLES, IPVS})
+ALL_MODES = frozenset({IPTABLES, NFTABLES, IPVS})
 
 Instrument = Counter | Gauge | Histogram
 
@@ -50,7 +50,7 @@ class Metric:
     name: str
     text: str
     labels: tuple[str, ...] = ("ip_family",)
-    modes: frozenset[str] = EVERY
+    modes: frozenset[str] = ALL_MODES
     buckets: tuple[float, ...] = ()
     prefix: str = PREFIX
 
@@ -198,7 +198,7 @@ class FamilyMetrics:
         self._add("sync_proxy_rules_iptables_partial_restore_failures_total", not full)
         self._add("sync_proxy_rules_nftables_sync_failures_total", 1)
 
-    def applied(self, written: Written | None, triggers: Sequence[float]) -> None:
+    def applied(self, written: ApplyResult | None, triggers: Sequence[float]) -> None:
         """The kernel is up to date."""
         now = time.time()
         self.metrics.set("sync_proxy_rules_last_timestamp_seconds", now, ip_family=self.family.value)
@@ -216,7 +216,7 @@ class FamilyMetrics:
         """Somebody else changed what was written."""
         self._add("foreign_rule_changes_total", 1)
 
-    def _written(self, written: Written) -> None:
+    def _written(self, written: ApplyResult) -> None:
         if written.refused:
             self._add("sync_proxy_rules_nftables_sync_failures_total", 1)
         for table, rules in written.rules.items():

@@ -16,11 +16,11 @@ from prometheus_client.exposition import generate_latest
 
 from kproxy.server.config import Configuration
 from kproxy.server.flag_values import flag_values
-from kproxy.server.flags import Given
-from kproxy.server.gates import enabled
-from kproxy.server.ports_http import NOT_FOUND, Answer, Handler, Request, text
+from kproxy.server.flags import ParsedFlags
+from kproxy.server.gates import gate_enabled
+from kproxy.server.ports_http import NOT_FOUND, Handler, HttpRequest, HttpResponse, text_response
 from kproxy.server.profiling import PROFILING
-from kproxy.server.write import document
+from kproxy.server.write import configuration_document
 from kproxy.server.zpages import flagz, statusz
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -31,21 +31,21 @@ CONFIG_NAME = "kubeproxy.config.k8s.io"
 
 
 def metrics_port(
-    config: Configuration, registry: CollectorRegistry, started: float, given: Given | None = None
+    config: Configuration, registry: CollectorRegistry, started: float, given: ParsedFlags | None = None
 ) -> Handler:
     """The handler of the port; ``started`` is when the daemon did, in seconds since the epoch, ``given`` its flags."""
     paths: dict[str, Handler] = {
-        "/healthz": lambda _: text("ok"),
+        "/healthz": lambda _: text_response("ok"),
         "/metrics": partial(exposition, registry),
         "/metrics/slis": partial(exposition, indicators(started)),
-        "/proxyMode": lambda _: text(config.mode),
+        "/proxyMode": lambda _: text_response(config.mode),
         "/configz": lambda _: configz(config),
     }
     if config.enable_profiling:
         paths |= PROFILING
-    if enabled(config.feature_gates, "ComponentFlagz"):
-        paths["/flagz"] = flagz(partial(flag_values, given or Given()))
-    if enabled(config.feature_gates, "ComponentStatusz"):
+    if gate_enabled(config.feature_gates, "ComponentFlagz"):
+        paths["/flagz"] = flagz(partial(flag_values, given or ParsedFlags()))
+    if gate_enabled(config.feature_gates, "ComponentStatusz"):
         paths["/statusz"] = statusz(started, (*paths, "/statusz"))
     return router(paths)
 
@@ -53,7 +53,7 @@ def metrics_port(
 def router(paths: Mapping[str, Handler]) -> Handler:
     """One handler of several paths; all others are not found."""
 
-    def handle(request: Request) -> Answer:
+    def handle(request: HttpRequest) -> HttpResponse:
         handler = paths.get(request.path)
         return NOT_FOUND if handler is None else handler(request)
 
@@ -68,14 +68,14 @@ def indicators(started: float) -> CollectorRegistry:
     return registry
 
 
-def exposition(registry: CollectorRegistry, request: Request) -> Answer:
+def exposition(registry: CollectorRegistry, request: HttpRequest) -> HttpResponse:
     """All metrics of a registry, compressed for those who can read it."""
     body = generate_latest(registry)
     if "gzip" not in request.headers.get("accept-encoding", ""):
-        return Answer(HTTPStatus.OK, body, METRICS_TYPE)
-    return Answer(HTTPStatus.OK, gzip.compress(body, 1), METRICS_TYPE, {"Content-Encoding": "gzip"})
+        return HttpResponse(HTTPStatus.OK, body, METRICS_TYPE)
+    return HttpResponse(HTTPStatus.OK, gzip.compress(body, 1), METRICS_TYPE, {"Content-Encoding": "gzip"})
 
 
-def configz(config: Configuration) -> Answer:
+def configz(config: Configuration) -> HttpResponse:
     """``met.configz``: what is in force, defaults filled in."""
-    return Answer(HTTPStatus.OK, msgspec.json.encode({CONFIG_NAME: document(config)}))
+    return HttpResponse(HTTPStatus.OK, msgspec.json.encode({CONFIG_NAME: configuration_document(config)}))

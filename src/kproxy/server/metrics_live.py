@@ -12,9 +12,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from kproxy.api import Cluster, EndpointSlice, Key, Service
 from kproxy.descriptors import Purpose, shortages
-from kproxy.plan import Exposure, Frontend, OnEmpty, Plan, Scope, ServicePortName
+from kproxy.plan import Exposure, Frontend, OnEmpty, Plan, PoolScope, ServicePortName
 from kproxy.server.metrics import IPVS, PREFIX
-from kproxy.server.store import Store
+from kproxy.server.store import ClusterStore
 from kproxy.server.sync import FamilySync
 from kproxy.state import changed_keys
 
@@ -24,13 +24,13 @@ _PACKETS = {
 }
 
 
-class LiveMetrics:
+class StateCollector:
     """Collects; a registry calls `collect` in the thread of whoever asks."""
 
     def __init__(
         self,
         mode: str,
-        store: Store,
+        store: ClusterStore,
         syncs: Sequence[FamilySync],
         clock: Callable[[], float],
         packets: Callable[[], Mapping[str, int]] = dict,
@@ -124,7 +124,7 @@ def without_local_endpoints(plan: Plan) -> dict[str, list[ServicePortName]]:
     """
     found: dict[str, list[ServicePortName]] = {"internal": [], "external": []}
     for service in plan.services:
-        for policy in {_policy(f) for f in service.frontends if _only_elsewhere(f)}:
+        for policy in {_policy(f) for f in service.frontends if _has_only_remote_endpoints(f)}:
             found[policy].append(service.name)
     return found
 
@@ -133,10 +133,10 @@ def _policy(frontend: Frontend) -> str:
     return "internal" if frontend.exposure is Exposure.CLUSTER_IP else "external"
 
 
-def _only_elsewhere(frontend: Frontend) -> bool:
+def _has_only_remote_endpoints(frontend: Frontend) -> bool:
     """An empty pool of this node's endpoints is refused in silence just if there are others (`OnEmpty`)."""
     return (
-        frontend.pool.scope is Scope.LOCAL
+        frontend.pool.scope is PoolScope.LOCAL
         and not frontend.pool.endpoints
         and frontend.on_empty is OnEmpty.DROP
     )

@@ -11,13 +11,13 @@ from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
-from kproxy.server.requests import BOUNDS, Requests
+from kproxy.server.requests import BOUNDS, RequestStats
 
 
-class RequestMetrics:
+class RequestCollector:
     """Collects; a registry calls `collect` in the thread of whoever asks."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: RequestStats) -> None:
         self._requests = requests
 
     def collect(self) -> Iterator[Metric]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from kproxy.api import Node
 from kproxy.server.config import Configuration, DetectLocal
-from kproxy.server.lifecycle import CannotRun
+from kproxy.server.lifecycle import StartupError
 from kproxy.server.settings import node_addresses, pod_networks
-from kproxy.server.store import Store
+from kproxy.server.store import ClusterStore
 
 NODE_SECONDS = 30.0
 """How long to wait for the Node object before going on without it (``life.no-node``)."""
@@ -26,21 +26,21 @@ POD_NETWORK_SECONDS = 300.0
 log = logging.getLogger(__name__)
 
 
-class NoPodNetworks(CannotRun):
+class PodCIDRsMissing(StartupError):
     """The Node has no ``spec.podCIDRs`` in time."""
 
 
-def by_node_networks(config: Configuration) -> bool:
+def needs_pod_cidrs(config: Configuration) -> bool:
     """Whether the detector needs the networks of this node's pods."""
     return config.detect_local_mode == DetectLocal.NODE_CIDR.value
 
 
-def wait_for_node(config: Configuration, store: Store, name: str) -> Node | None:
+def wait_for_node(config: Configuration, store: ClusterStore, name: str) -> Node | None:
     """The Node, with its pods' networks where they are needed, or None when it does not come in time.
 
-    Raises `NoPodNetworks`.
+    Raises `PodCIDRsMissing`.
     """
-    by_node = by_node_networks(config)
+    by_node = needs_pod_cidrs(config)
     feed = store.subscribe()
     deadline = time.monotonic() + (POD_NETWORK_SECONDS if by_node else NODE_SECONDS)
     try:
@@ -53,7 +53,7 @@ def wait_for_node(config: Configuration, store: Store, name: str) -> Node | None
     finally:
         store.unsubscribe(feed)
     if by_node:
-        raise NoPodNetworks(f"Node {name} has no spec.podCIDRs after {POD_NETWORK_SECONDS:g} s")
+        raise PodCIDRsMissing(f"Node {name} has no spec.podCIDRs after {POD_NETWORK_SECONDS:g} s")
     log.warning("Node %s is not known after %g s; going on without it", name, NODE_SECONDS)
     return None
 
@@ -67,7 +67,7 @@ class NodeWatch:
     ended: Callable[[str], None]
     """Told why the daemon must be started again."""
 
-    def run(self, store: Store, name: str) -> None:
+    def run(self, store: ClusterStore, name: str) -> None:
         """Look at the Node after every change of the cluster, until its change ends the daemon."""
         feed = store.subscribe()
         while True:
@@ -82,7 +82,7 @@ class NodeWatch:
         known, self.node = self.node, node
         if known is None or known is node:
             return False
-        if by_node_networks(self.config) and pod_networks(known) != pod_networks(node):
+        if needs_pod_cidrs(self.config) and pod_networks(known) != pod_networks(node):
             networks = ", ".join(map(str, pod_networks(node))) or "none"
             self.ended(f"spec.podCIDRs of Node {node.metadata.name} changed: {networks} now")
             return True

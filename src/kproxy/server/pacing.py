@@ -39,7 +39,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class SyncPeriods:
     """The bounds, in seconds.
 
     ``shortest`` is the least time from the end of one sync to the next (minSyncPeriod), ``longest`` the time
@@ -58,10 +58,10 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pacer:
+class SyncScheduler:
     """What has happened so far, as far as it decides what comes next; each method gives the next state."""
 
-    pace: Pace
+    pace: SyncPeriods
     ended: float | None = None
     """End of the last sync that wrote to the kernel or failed to."""
     failures: int = 0
@@ -92,11 +92,11 @@ class Pacer:
             candidates.append(Due(max(self.repair_at, self._earliest()), Action.REPAIR))
         return min(reversed(candidates), key=lambda due: due.at)
 
-    def want(self, now: float) -> Pacer:
+    def want(self, now: float) -> SyncScheduler:
         """A sync is wanted, as soon as may be."""
         return self if self.wanted is not None else replace(self, wanted=now)
 
-    def found_damage(self, now: float) -> Pacer:
+    def found_damage(self, now: float) -> SyncScheduler:
         """Somebody else changed what was written; a repair is due, the later the more of them did not last."""
         if self.damaged is not None:
             return self
@@ -113,23 +113,23 @@ class Pacer:
         wait = min(LONGEST_REPAIR_WAIT, FIRST_REPAIR_WAIT * 2.0 ** min(self.repairs - 1, 30))
         return max(self.damaged, self.repaired + wait)
 
-    def looked(self, now: float) -> Pacer:
+    def looked(self, now: float) -> SyncScheduler:
         """The kernel was looked at."""
         return replace(self, checked=now)
 
-    def wrote(self, now: float, *, full: bool = False) -> Pacer:
+    def wrote(self, now: float, *, full: bool = False) -> SyncScheduler:
         """A sync ended well, and wrote to the kernel; ``full``: everything, so that whatever was damaged is repaired."""
         wrote = replace(self.idled(now), ended=now)
         if not full or self.damaged is None:
             return wrote
         return replace(wrote, damaged=None, repaired=now, repairs=self.repairs + 1)
 
-    def idled(self, now: float) -> Pacer:
+    def idled(self, now: float) -> SyncScheduler:
         """A sync ended well and had nothing to write: it delays no other."""
         checked = now if self.checked is None else self.checked
         return replace(self, failures=0, wanted=None, checked=checked)
 
-    def failed(self, now: float) -> Pacer:
+    def failed(self, now: float) -> SyncScheduler:
         """A sync failed."""
         checked = now if self.checked is None else self.checked
         return replace(self, ended=now, failures=self.failures + 1, wanted=None, checked=checked)

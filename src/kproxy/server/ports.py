@@ -1,7 +1,7 @@
 """The daemon's listening sockets: all are served by one thread, which never waits for a client.
 
 Used for health, metrics and health check node ports; what is answered is the handlers' business.  The last are
-open to the whole world, so a client can cost no thread, and no more than a place among `MOST_AT_ONCE`.
+open to the whole world, so a client can cost no thread, and no more than a place among `MAX_CONNECTIONS`.
 """
 
 from __future__ import annotations
@@ -20,32 +20,39 @@ from typing import NoReturn
 from kproxy import descriptors
 from kproxy.descriptors import Purpose
 from kproxy.net import Address
-from kproxy.server.ports_http import BROKEN, Answer, Handler, Request, encode, receive
+from kproxy.server.ports_http import (
+    INTERNAL_ERROR,
+    Handler,
+    HttpRequest,
+    HttpResponse,
+    encode_response,
+    parse_received,
+)
 
 BIND_RETRY_SECONDS = 5.0
 """``hz.bind-retry``, ``met.bind``."""
 
-PATIENCE_SECONDS = 10.0
+CLIENT_TIMEOUT_SECONDS = 10.0
 """What a client has from its first byte to our last."""
 
-MOST_AT_ONCE = 256
+MAX_CONNECTIONS = 256
 """Connections; the oldest goes when one more comes."""
 
 _SWEEP_SECONDS = 1.0
 _BACKLOG = 128
 _CHUNK = 1 << 16
-_NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_SHORTAGE_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_SECONDS = 0.01
 """After what cannot be accepted now, or an error that nobody foresaw."""
 
-_TOLD_EVERY_SECONDS = 10.0
+_LOG_INTERVAL_SECONDS = 10.0
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Listener:
-    """A socket that listens; `Ports.close` ends that."""
+class ListeningPort:
+    """A socket that listens; `HttpServer.close` ends that."""
 
     socket: socket.socket
     handler: Handler
@@ -58,7 +65,7 @@ class Listener:
 
 
 @dataclass(slots=True, eq=False)
-class _Conversation:
+class _HttpConnection:
     socket: socket.socket
     handler: Handler
     deadline: float
@@ -66,7 +73,7 @@ class _Conversation:
     answer: memoryview | None = None
 
 
-class Ports:
+class HttpServer:
     """Listening sockets and the conversations at them; `listen` and `close` may be called by any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -74,7 +81,7 @@ class Ports:
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
-        self._conversations: dict[_Conversation, None] = {}
+        self._conversations: dict[_HttpConnection, None] = {}
         self._tell_at = 0.0
 
     def start(self) -> None:
@@ -90,13 +97,13 @@ class Ports:
                 log.exception("a round of the ports failed")
                 time.sleep(_PAUSE_SECONDS)
 
-    def listen(self, address: Address, port: int, handler: Handler, *, both: bool = False) -> Listener:
+    def listen(self, address: Address, port: int, handler: Handler, *, both: bool = False) -> ListeningPort:
         """Listen there from now on; raises `OSError`.  ``both``: a wildcard is one of both families."""
-        listener = Listener(_bound(address, port, both=both), handler)
+        listener = ListeningPort(_bound(address, port, both=both), handler)
         self._register(listener.socket, listener)
         return listener
 
-    def close(self, listener: Listener) -> None:
+    def close(self, listener: ListeningPort) -> None:
         """Stop listening; the port is free when this returns.  Conversations go on to their end."""
         with self._lock:
             self._selector.unregister(listener.socket)
@@ -107,7 +114,7 @@ class Ports:
         if seconds is None and self._conversations:
             seconds = _SWEEP_SECONDS
         for key, _ in self._selector.select(seconds):
-            if isinstance(key.data, Listener):
+            if isinstance(key.data, ListeningPort):
                 self._accept(key.data)
             else:
                 self._go_on(key.data)
@@ -115,22 +122,22 @@ class Ports:
         for late in [each for each in self._conversations if each.deadline <= now]:
             self._end(late)
 
-    def _accept(self, listener: Listener) -> None:
+    def _accept(self, listener: ListeningPort) -> None:
         try:
             accepted, _ = listener.socket.accept()
         except OSError as error:
-            if error.errno in _NO_ROOM:
+            if error.errno in _SHORTAGE_ERRNOS:
                 self._no_room(error)
             return  # it hung up again, or the listener was closed meanwhile
         accepted.setblocking(False)
-        conversation = _Conversation(accepted, listener.handler, self._clock() + PATIENCE_SECONDS)
-        few = descriptors.is_kept(accepted.fileno(), Purpose.CONNECTION)
-        if few or len(self._conversations) >= MOST_AT_ONCE:
+        conversation = _HttpConnection(accepted, listener.handler, self._clock() + CLIENT_TIMEOUT_SECONDS)
+        few = descriptors.is_reserved(accepted.fileno(), Purpose.CONNECTION)
+        if few or len(self._conversations) >= MAX_CONNECTIONS:
             self._end_oldest()
         self._register(accepted, conversation)
         self._conversations[conversation] = None
 
-    def _register(self, made: socket.socket, what: Listener | _Conversation) -> None:
+    def _register(self, made: socket.socket, what: ListeningPort | _HttpConnection) -> None:
         """Have a socket served; it is closed where that cannot be."""
         try:
             with self._lock:
@@ -141,15 +148,15 @@ class Ports:
 
     def _no_room(self, error: OSError) -> None:
         """The client stays in the listener's queue, and is accepted when there is room again."""
-        descriptors.count(error, Purpose.CONNECTION)
+        descriptors.count_shortage(error, Purpose.CONNECTION)
         now = self._clock()
         if now >= self._tell_at:
-            self._tell_at = now + _TOLD_EVERY_SECONDS
-            log.warning("cannot accept a connection: %s%s", error, descriptors.cure(error))
+            self._tell_at = now + _LOG_INTERVAL_SECONDS
+            log.warning("cannot accept a connection: %s%s", error, descriptors.shortage_hint(error))
         self._end_oldest()
         time.sleep(_PAUSE_SECONDS)
 
-    def _go_on(self, conversation: _Conversation) -> None:
+    def _go_on(self, conversation: _HttpConnection) -> None:
         if conversation not in self._conversations:
             return
         try:
@@ -164,7 +171,7 @@ class Ports:
         if ended:
             self._end(conversation)
 
-    def _write(self, conversation: _Conversation) -> bool:
+    def _write(self, conversation: _HttpConnection) -> bool:
         """Send what the socket takes; whether that was all."""
         assert conversation.answer is not None
         sent = conversation.socket.send(conversation.answer)
@@ -180,7 +187,7 @@ class Ports:
         if oldest is not None:
             self._end(oldest)
 
-    def _end(self, conversation: _Conversation) -> None:
+    def _end(self, conversation: _HttpConnection) -> None:
         del self._conversations[conversation]
         with self._lock:
             self._selector.unregister(conversation.socket)
@@ -189,8 +196,8 @@ class Ports:
         conversation.socket.close()
 
 
-def keep_listening(
-    ports: Ports, what: str, place: tuple[Address, int], handler: Handler, *, hard_fail: bool
+def listen_with_retry(
+    ports: HttpServer, what: str, place: tuple[Address, int], handler: Handler, *, hard_fail: bool
 ) -> None:
     """Listen at the ``place`` (address, port), in both families where it is a wildcard, as in Go.
 
@@ -204,10 +211,12 @@ def keep_listening(
                 error.errno, f"cannot serve {what} on {place[0]} port {place[1]}: {error}"
             ) from error
         log.error("cannot serve %s on %s port %d, trying on: %s", what, *place, error)  # noqa: TRY400
-        threading.Thread(target=_try_on, args=(ports, what, place, handler), name=what, daemon=True).start()
+        threading.Thread(
+            target=_retry_listen, args=(ports, what, place, handler), name=what, daemon=True
+        ).start()
 
 
-def _try_on(ports: Ports, what: str, place: tuple[Address, int], handler: Handler) -> None:
+def _retry_listen(ports: HttpServer, what: str, place: tuple[Address, int], handler: Handler) -> None:
     while True:
         time.sleep(BIND_RETRY_SECONDS)
         try:
@@ -235,26 +244,26 @@ def _bound(address: Address, port: int, *, both: bool) -> socket.socket:
     return bound
 
 
-def _read(conversation: _Conversation) -> bool:
+def _read(conversation: _HttpConnection) -> bool:
     """Take what came, and make the answer when the request is complete; whether the client is gone."""
     chunk = conversation.socket.recv(_CHUNK)
     if not chunk:
         return True
     conversation.received += chunk
-    match receive(bytes(conversation.received)):
-        case Request() as request:
+    match parse_received(bytes(conversation.received)):
+        case HttpRequest() as request:
             answer = _answer(conversation.handler, request)
-            conversation.answer = memoryview(encode(answer, request, time.time()))
-        case Answer() as refusal:
-            conversation.answer = memoryview(encode(refusal, None, time.time()))
+            conversation.answer = memoryview(encode_response(answer, request, time.time()))
+        case HttpResponse() as refusal:
+            conversation.answer = memoryview(encode_response(refusal, None, time.time()))
         case None:
             pass
     return False
 
 
-def _answer(handler: Handler, request: Request) -> Answer:
+def _answer(handler: Handler, request: HttpRequest) -> HttpResponse:
     try:
         return handler(request)
     except Exception:  # whatever one request does, the port must answer the next
         log.exception("cannot answer %s", request.path)
-        return BROKEN
+        return INTERNAL_ERROR

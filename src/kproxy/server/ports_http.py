@@ -12,15 +12,15 @@ from http import HTTPStatus
 from urllib.parse import unquote, urlsplit
 
 END_OF_HEAD = b"\r\n\r\n"
-LONGEST_HEAD = 16 * 1024
+MAX_HEAD_BYTES = 16 * 1024
 """Bytes; a request line with a longer head is refused."""
 
-LONGEST_BODY = 1024
+MAX_BODY_BYTES = 1024
 """Bytes; all that is ever sent here is a number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """What is asked; ``path`` is without the query and unquoted, names of ``headers`` are in lower case."""
 
     method: str
@@ -31,7 +31,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What is told; ``Content-Type`` also says that nobody shall guess another (``nosniff``)."""
 
     status: HTTPStatus
@@ -40,36 +40,36 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Handler = Callable[[Request], Answer]
+Handler = Callable[[HttpRequest], HttpResponse]
 
 
-def text(words: str, status: HTTPStatus = HTTPStatus.OK) -> Answer:
+def text_response(words: str, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:
     """Plain text."""
-    return Answer(status, words.encode(), "text/plain; charset=utf-8")
+    return HttpResponse(status, words.encode(), "text/plain; charset=utf-8")
 
 
-NOT_FOUND = text("404 page not found\n", HTTPStatus.NOT_FOUND)
-BAD_REQUEST = text("400 bad request\n", HTTPStatus.BAD_REQUEST)
-TOO_LONG = text("431 request header fields too large\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-TOO_LARGE = text("413 request entity too large\n", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-BROKEN = text("500 internal server error\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+NOT_FOUND = text_response("404 page not found\n", HTTPStatus.NOT_FOUND)
+BAD_REQUEST = text_response("400 bad request\n", HTTPStatus.BAD_REQUEST)
+TOO_LONG = text_response("431 request header fields too large\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+TOO_LARGE = text_response("413 request entity too large\n", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+INTERNAL_ERROR = text_response("500 internal server error\n", HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def receive(received: bytes) -> Request | Answer | None:
+def parse_received(received: bytes) -> HttpRequest | HttpResponse | None:
     """What came so far: a request, the answer to what can be none, or None while more must come."""
     head, end, body = received.partition(END_OF_HEAD)
     if not end:
-        return TOO_LONG if len(received) > LONGEST_HEAD else None
-    request = parse(head)
+        return TOO_LONG if len(received) > MAX_HEAD_BYTES else None
+    request = parse_request(head)
     length = request.headers.get("content-length", "0") if request else ""
     if request is None or not (length.isascii() and length.isdigit()):
         return BAD_REQUEST
-    if len(length) > len(str(LONGEST_BODY)) or int(length) > LONGEST_BODY:
+    if len(length) > len(str(MAX_BODY_BYTES)) or int(length) > MAX_BODY_BYTES:
         return TOO_LARGE
     return replace(request, body=body[: int(length)]) if len(body) >= int(length) else None
 
 
-def parse(head: bytes) -> Request | None:
+def parse_request(head: bytes) -> HttpRequest | None:
     """The request of a head (all up to the empty line), or None when it is none."""
     first, *rest = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
@@ -81,10 +81,10 @@ def parse(head: bytes) -> Request | None:
         target = urlsplit(words[1])
     except ValueError:
         return None
-    return Request(words[0], unquote(target.path) or "/", target.query, headers)
+    return HttpRequest(words[0], unquote(target.path) or "/", target.query, headers)
 
 
-def encode(answer: Answer, request: Request | None, now: float) -> bytes:
+def encode_response(answer: HttpResponse, request: HttpRequest | None, now: float) -> bytes:
     """The bytes of an answer; ``now`` is seconds since the epoch.  HEAD gets no body."""
     lines = [
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",

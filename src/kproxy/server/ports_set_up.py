@@ -10,22 +10,22 @@ from collections.abc import Callable, Sequence
 
 from kproxy.api import Key
 from kproxy.server.config import Mode, split_host_port
-from kproxy.server.dataplane import packets_counted
+from kproxy.server.dataplane import read_packet_counters
 from kproxy.server.health import Health
-from kproxy.server.healthcheck import HealthChecks
-from kproxy.server.lifecycle import CannotRun, Daemon
+from kproxy.server.healthcheck import ServiceHealthServer
+from kproxy.server.lifecycle import DaemonContext, StartupError
 from kproxy.server.metrics import Metrics
 from kproxy.server.metrics_endpoints import metrics_port
-from kproxy.server.metrics_live import LiveMetrics
-from kproxy.server.metrics_requests import RequestMetrics
-from kproxy.server.ports import Ports, keep_listening
+from kproxy.server.metrics_live import StateCollector
+from kproxy.server.metrics_requests import RequestCollector
+from kproxy.server.ports import HttpServer, listen_with_retry
 from kproxy.server.ports_http import Handler
 from kproxy.server.sync import FamilySync
 
 HEALTH, METRICS = "health", "metrics"
 
 
-class CannotListen(CannotRun):
+class CannotListen(StartupError):
     """An address is taken and ``bindAddressHardFail`` is set; ``what`` is `HEALTH` or `METRICS`."""
 
     def __init__(self, what: str, reason: OSError) -> None:
@@ -34,7 +34,7 @@ class CannotListen(CannotRun):
 
 
 def open_ports(
-    daemon: Daemon,
+    daemon: DaemonContext,
     syncs: Sequence[FamilySync],
     health_check_failed: Callable[[Key, str], None] = lambda _service, _why: None,
 ) -> None:
@@ -43,10 +43,10 @@ def open_ports(
     ``health_check_failed`` is told once when a Service's health check node port cannot be had, and why.
     """
     config, store = daemon.config, daemon.store
-    ports, metrics = Ports(), Metrics(config.mode)
-    counted = packets_counted if config.mode == Mode.IPTABLES.value else dict
-    metrics.registry.register(LiveMetrics(config.mode, store, syncs, time.monotonic, counted))
-    metrics.registry.register(RequestMetrics(daemon.requests))
+    ports, metrics = HttpServer(), Metrics(config.mode)
+    counted = read_packet_counters if config.mode == Mode.IPTABLES.value else dict
+    metrics.registry.register(StateCollector(config.mode, store, syncs, time.monotonic, counted))
+    metrics.registry.register(RequestCollector(daemon.requests))
     health = Health(
         families={sync.family: sync.progress for sync in syncs},
         patience=2 * config.paced_by.sync_period.seconds,
@@ -56,7 +56,9 @@ def open_ports(
     )
     for sync in syncs:
         sync.observer = metrics.family(sync.family)
-        sync.in_kernel = HealthChecks(sync.family, ports, health.up_to_date, health_check_failed).update
+        sync.in_kernel = ServiceHealthServer(
+            sync.family, ports, health.up_to_date, health_check_failed
+        ).update
     hard_fail = config.bind_address_hard_fail
     _open(ports, HEALTH, config.healthz_bind_address, health, hard_fail=hard_fail)
     handler = metrics_port(config, metrics.registry, time.time(), daemon.given)
@@ -64,12 +66,12 @@ def open_ports(
     ports.start()
 
 
-def _open(ports: Ports, what: str, address: str, handler: Handler, *, hard_fail: bool) -> None:
+def _open(ports: HttpServer, what: str, address: str, handler: Handler, *, hard_fail: bool) -> None:
     """Nothing where no address is given (``cfg.metrics-cannot-disable``)."""
     place = split_host_port(address)
     if place is None:
         return
     try:
-        keep_listening(ports, what, place, handler, hard_fail=hard_fail)
+        listen_with_retry(ports, what, place, handler, hard_fail=hard_fail)
     except OSError as error:
         raise CannotListen(what, error) from error

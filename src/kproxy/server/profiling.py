@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from http import HTTPStatus
 
 from kproxy.server import logs
-from kproxy.server.ports_http import Answer, Handler, Request, text
+from kproxy.server.ports_http import Handler, HttpRequest, HttpResponse, text_response
 
 _HIGHEST = 2**31 - 1
 
 
-def thread_stacks(_: Request) -> Answer:
+def thread_stacks(_: HttpRequest) -> HttpResponse:
     """Where each thread is."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = sys._current_frames()  # noqa: SLF001 - the documented way to another thread's stack
@@ -26,34 +26,34 @@ def thread_stacks(_: Request) -> Answer:
         f"thread {names.get(ident, '?')} ({ident}):\n{''.join(traceback.format_stack(frame))}"
         for ident, frame in frames.items()
     )
-    return text("\n".join(stacks))
+    return text_response("\n".join(stacks))
 
 
-def command_line(_: Request) -> Answer:
+def cmdline(_: HttpRequest) -> HttpResponse:
     """The process's arguments, a zero byte between them, as Go's pprof has it."""
-    return text("\0".join(sys.argv))
+    return text_response("\0".join(sys.argv))
 
 
-def index(_: Request) -> Answer:
+def pprof_index(_: HttpRequest) -> HttpResponse:
     """What there is."""
-    return text("".join(f"{path}\n" for path in PROFILING))
+    return text_response("".join(f"{path}\n" for path in PROFILING))
 
 
-def verbosity(request: Request) -> Answer:
+def set_log_verbosity(request: HttpRequest) -> HttpResponse:
     """PUT a number: from now on the log is so verbose."""
     if request.method != "PUT":
-        return text("unsupported http method\n", HTTPStatus.NOT_ACCEPTABLE)
+        return text_response("unsupported http method\n", HTTPStatus.NOT_ACCEPTABLE)
     given = request.body.decode(errors="replace")
     if not (given.isascii() and given.isdigit()) or int(given) > _HIGHEST:
-        return text(f"{given!r} is no verbosity: a whole number is needed\n", HTTPStatus.BAD_REQUEST)
+        return text_response(f"{given!r} is no verbosity: a whole number is needed\n", HTTPStatus.BAD_REQUEST)
     logs.set_verbosity(int(given))
-    return text(f"successfully set klog.logging.verbosity to {given}\n")
+    return text_response(f"successfully set klog.logging.verbosity to {given}\n")
 
 
 PROFILING: Mapping[str, Handler] = {
-    "/debug/flags": index,
-    "/debug/flags/v": verbosity,
-    "/debug/pprof/": index,
-    "/debug/pprof/cmdline": command_line,
+    "/debug/flags": pprof_index,
+    "/debug/flags/v": set_log_verbosity,
+    "/debug/pprof/": pprof_index,
+    "/debug/pprof/cmdline": cmdline,
     "/debug/pprof/goroutine": thread_stacks,
 }

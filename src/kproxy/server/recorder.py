@@ -30,9 +30,9 @@ CONTROLLER = "kube-proxy"
 START = "StartKubeProxy"
 """The action during which most events happen."""
 
-TRIES = 5
+MAX_TRIES = 5
 FIRST_WAIT = 2.0
-WAITING = 100
+QUEUE_SIZE = 100
 _NOTE_BYTES = 1024
 _SHARED_NAMESPACE = "default"
 
@@ -46,7 +46,7 @@ class EventType(enum.Enum):
     WARNING = "Warning"
 
 
-class Reference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The object that an event is about."""
 
     kind: str
@@ -60,36 +60,36 @@ class Reference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 class Event:
     """What happened to what, during which action."""
 
-    regarding: Reference
+    regarding: ObjectReference
     type: EventType
     reason: str
     action: str
     note: str = ""
 
 
-class Poster(Protocol):
+class EventClient(Protocol):
     """The part of `kproxy.server.client.ApiClient` that events need."""
 
     def post(self, path: str, body: bytes) -> bytes:
         """Raises `ApiError`, `OSError` or `http.client.HTTPException`."""
 
 
-def node_reference(name: str, uid: str = "") -> Reference:
+def node_reference(name: str, uid: str = "") -> ObjectReference:
     """A Node, as an event's object."""
-    return Reference(kind="Node", api_version="v1", name=name, uid=uid)
+    return ObjectReference(kind="Node", api_version="v1", name=name, uid=uid)
 
 
-def service_reference(namespace: str, name: str, uid: str = "") -> Reference:
+def service_reference(namespace: str, name: str, uid: str = "") -> ObjectReference:
     """A Service, as an event's object."""
-    return Reference(kind="Service", api_version="v1", namespace=namespace, name=name, uid=uid)
+    return ObjectReference(kind="Service", api_version="v1", namespace=namespace, name=name, uid=uid)
 
 
-def place(event: Event) -> str:
+def event_path(event: Event) -> str:
     """Where an event is posted: in its object's namespace, or the default one."""
     return f"/apis/events.k8s.io/v1/namespaces/{event.regarding.namespace or _SHARED_NAMESPACE}/events"
 
 
-def body(event: Event, node: str, nanoseconds: int) -> bytes:
+def encode_event(event: Event, node: str, nanoseconds: int) -> bytes:
     """The Event (events.k8s.io/v1) as JSON; ``nanoseconds`` since the epoch date and name it."""
     when = datetime.fromtimestamp(nanoseconds // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return msgspec.json.encode(
@@ -112,13 +112,13 @@ def body(event: Event, node: str, nanoseconds: int) -> bytes:
     )
 
 
-class Recorder:
+class EventRecorder:
     """Takes events from any thread; `run` is the body of the one that sends them."""
 
-    def __init__(self, poster: Poster, node: str, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, poster: EventClient, node: str, sleep: Callable[[float], None] = time.sleep) -> None:
         """``node`` is this node's name."""
         self._poster, self._node, self._sleep = poster, node, sleep
-        self._waiting: queue.Queue[tuple[Event, int]] = queue.Queue(WAITING)
+        self._waiting: queue.Queue[tuple[Event, int]] = queue.Queue(QUEUE_SIZE)
 
     def record(self, event: Event) -> None:
         """Have an event sent; returns at once."""
@@ -146,9 +146,9 @@ class Recorder:
         return self._waiting.unfinished_tasks == 0
 
     def _send(self, event: Event, when: int) -> None:
-        for attempt in range(TRIES):
+        for attempt in range(MAX_TRIES):
             try:
-                self._poster.post(place(event), body(event, self._node, when))
+                self._poster.post(event_path(event), encode_event(event, self._node, when))
             except ApiError as error:
                 if error.code < 500 and error.code != http.client.TOO_MANY_REQUESTS:
                     log.info("event %s was refused: %s", event.reason, error)

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 BOUNDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 """Seconds, client-go's."""
 
-NO_ANSWER = "<error>"
+NO_RESPONSE = "<error>"
 """In place of a status, as client-go says it."""
 
 
-class Durations:
+class DurationHistogram:
     """A histogram: how many fell below each of `BOUNDS` but not the one before, the last those above all; and their sum."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Durations:
         self.total += seconds
 
 
-class Requests:
+class RequestStats:
     """Those to one API server; may be shared by threads."""
 
     def __init__(self, host: str) -> None:
@@ -41,12 +41,12 @@ class Requests:
         self.host = host
         self.answers: Counter[tuple[str, str]] = Counter()
         """By method and status."""
-        self.durations: dict[str, Durations] = {}
+        self.durations: dict[str, DurationHistogram] = {}
         """By method, of those that are answered as a whole: a watch has none."""
         self._lock = threading.Lock()
 
     def answered(self, method: str, status: str) -> None:
-        """A status came, or `NO_ANSWER`."""
+        """A status came, or `NO_RESPONSE`."""
         with self._lock:
             self.answers[method, status] += 1
 
@@ -58,4 +58,4 @@ class Requests:
             yield
         finally:
             with self._lock:
-                self.durations.setdefault(method, Durations()).add(time.monotonic() - begun)
+                self.durations.setdefault(method, DurationHistogram()).add(time.monotonic() - begun)

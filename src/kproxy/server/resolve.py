@@ -21,11 +21,11 @@ from kproxy.server.config import (
     with_addresses,
 )
 from kproxy.server.duration import Duration
-from kproxy.server.flag_table import HOSTNAME_OVERRIDE, LOGGING, MASQUERADE, PACED, SETTINGS, Row
-from kproxy.server.flags import Given, Value
-from kproxy.server.load import InvalidConfiguration, decode, read
-from kproxy.server.validate import PRIMARY, Problem, problems
-from kproxy.server.write import fields, to_yaml
+from kproxy.server.flag_table import HOSTNAME_OVERRIDE, LOGGING, MASQUERADE, SETTINGS, SYNC_SECTION, FlagRow
+from kproxy.server.flags import ParsedFlags, Value
+from kproxy.server.load import InvalidConfiguration, decode_configuration, read_configuration
+from kproxy.server.validate import PRIMARY, FieldError, validation_errors
+from kproxy.server.write import section_fields, to_yaml
 
 HOST_NAME = HOSTNAME_OVERRIDE.flag.name
 _FLAG_PERIODS = {"syncPeriod": "30s", "minSyncPeriod": "1s"}
@@ -40,19 +40,19 @@ class Resolved:
     warnings: tuple[str, ...] = ()
 
 
-def resolve(given: Given, file: bytes | None) -> Resolved:
+def resolve(given: ParsedFlags, file: bytes | None) -> Resolved:
     """The configuration of a command line; ``file`` is what ``--config`` names.
 
     Raises `InvalidConfiguration`, with everything that is wrong.
     """
-    config, warnings = (_of_flags(given), ()) if file is None else _of_file(given, file)
-    config = filled_in(with_name(config, given))
-    if found := problems(config):
+    config, warnings = (_resolve_flags(given), ()) if file is None else _resolve_file(given, file)
+    config = with_mode_defaults(with_name(config, given))
+    if found := validation_errors(config):
         raise InvalidConfiguration(found)
     return Resolved(config, (*given.warnings, *warnings))
 
 
-def with_name(config: Configuration, given: Given) -> Configuration:
+def with_name(config: Configuration, given: ParsedFlags) -> Configuration:
     """The node's name by its flag, where there is one (``cfg.hostname-override``).
 
     Raises `InvalidConfiguration` for a blank one; an empty one is as none.
@@ -62,37 +62,37 @@ def with_name(config: Configuration, given: Given) -> Configuration:
         return config
     name = text.strip().lower()
     if not name:
-        raise InvalidConfiguration((Problem("--" + HOST_NAME, text, "must not be blank"),))
+        raise InvalidConfiguration((FieldError("--" + HOST_NAME, text, "must not be blank"),))
     return msgspec.structs.replace(config, hostname_override=name)
 
 
-def filled_in(config: Configuration) -> Configuration:
+def with_mode_defaults(config: Configuration) -> Configuration:
     """What the mode decides where nothing is said: nftables mode takes node ports at the primary addresses alone."""
     if config.mode == Mode.NFTABLES.value and not config.node_port_addresses:
         return msgspec.structs.replace(config, node_port_addresses=(PRIMARY,))
     return config
 
 
-def lost_in_writing(config: Configuration) -> tuple[str, ...]:
+def unwritable_fields(config: Configuration) -> tuple[str, ...]:
     """The fields that will not be read back as they are: v1alpha1 takes a zero for "not given" in most of them."""
-    again = filled_in(read(to_yaml(config)).config)
-    return tuple(_differences(fields(config), fields(again), ""))
+    again = with_mode_defaults(read_configuration(to_yaml(config)).config)
+    return tuple(_differences(section_fields(config), section_fields(again), ""))
 
 
-def _of_file(given: Given, file: bytes) -> tuple[Configuration, tuple[str, ...]]:
-    loaded = read(file)
-    config = _with(loaded.config, given, LOGGING)
+def _resolve_file(given: ParsedFlags, file: bytes) -> tuple[Configuration, tuple[str, ...]]:
+    loaded = read_configuration(file)
+    config = _with_flags(loaded.config, given, LOGGING)
     ignored = sorted(row.flag.name for row in SETTINGS if row.flag.name in given.values)
     beside = [f"--{name} does not count beside --config" for name in ignored]
     return config, (*loaded.warnings, *beside)
 
 
-def _of_flags(given: Given) -> Configuration:
+def _resolve_flags(given: ParsedFlags) -> Configuration:
     mode = given.text("proxy-mode") or Mode.IPTABLES.value
-    start = fields(with_addresses(Configuration(mode=mode)))
+    start = section_fields(with_addresses(Configuration(mode=mode)))
     if mode == Mode.IPVS.value:
         start["ipvs"].update(_FLAG_PERIODS)
-    config = _with(decode(start), given, (*SETTINGS, *LOGGING))
+    config = _with_flags(decode_configuration(start), given, (*SETTINGS, *LOGGING))
     return msgspec.structs.replace(
         config,
         mode=mode,
@@ -102,28 +102,28 @@ def _of_flags(given: Given) -> Configuration:
     )
 
 
-def _address(text: str, given: Given, flag: str, port: int) -> str:
+def _address(text: str, given: ParsedFlags, flag: str, port: int) -> str:
     """An address with its port; none for port 0 (``cfg.legacy-flags``)."""
     wanted = given.values.get(flag, port)
     return append_port(text, int(wanted)) if isinstance(wanted, int) and wanted else ""
 
 
-def _with(config: Configuration, given: Given, rows: Sequence[Row]) -> Configuration:
+def _with_flags(config: Configuration, given: ParsedFlags, rows: Sequence[FlagRow]) -> Configuration:
     """The configuration with the fields of those flags set that were given."""
-    found = fields(config)
+    found = section_fields(config)
     for row in rows:
         path = _field(row, config.mode)
         if row.flag.name in given.values and path:
             _set(found, path.split("."), given.values[row.flag.name])
-    return decode(found)
+    return decode_configuration(found)
 
 
-def _field(row: Row, mode: str) -> str:
+def _field(row: FlagRow, mode: str) -> str:
     """The field of a flag in a mode; empty where it has none."""
-    if PACED in row.field and mode == Mode.IPVS.value:
+    if SYNC_SECTION in row.field and mode == Mode.IPVS.value:
         return ""
     own = Mode.NFTABLES.value if mode == Mode.NFTABLES.value else Mode.IPTABLES.value
-    return row.field.replace(PACED, own).replace(MASQUERADE, own)
+    return row.field.replace(SYNC_SECTION, own).replace(MASQUERADE, own)
 
 
 def _set(found: dict[str, Any], path: list[str], value: Value) -> None:

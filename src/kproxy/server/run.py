@@ -25,28 +25,35 @@ from kproxy.server import tuning
 from kproxy.server.client import ApiClient
 from kproxy.server.config import Configuration, Mode
 from kproxy.server.credentials import Authorizer
-from kproxy.server.flags import Given
-from kproxy.server.kubeconfig import Connection, KubeconfigError, from_file, in_cluster
-from kproxy.server.lifecycle import CannotRun, Daemon, Ending, MustRestart, begin
-from kproxy.server.store import Store
-from kproxy.server.watch import ENDPOINT_SLICES, SERVICE_CIDRS, SERVICES, Resource, Watcher, node_named
+from kproxy.server.flags import ParsedFlags
+from kproxy.server.kubeconfig import ClientConfig, KubeconfigError, load_in_cluster_config, load_kubeconfig
+from kproxy.server.lifecycle import DaemonContext, ExitQueue, RestartRequired, StartupError, start_thread
+from kproxy.server.store import ClusterStore
+from kproxy.server.watch import (
+    ENDPOINT_SLICES,
+    SERVICE_CIDRS,
+    SERVICES,
+    Reflector,
+    WatchedResource,
+    node_resource,
+)
 from kproxy.server.watch_file import WatchedFile
 
-COLLECT_SELDOM = (50_000, 20, 100)
+GC_THRESHOLDS = (50_000, 20, 100)
 """Thresholds of the garbage collector, once it works: not before the first sync, which keeps what it makes."""
 
-_REASONS = (CannotRun, HostError, KubeconfigError)
+_REASONS = (StartupError, HostError, KubeconfigError)
 """Why the daemon cannot run with what it was given."""
 
 log = logging.getLogger("kproxy")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class DaemonOptions:
     """What to run: ``file`` is where the configuration is from, ``given`` are the flags."""
 
     config: Configuration
-    given: Given
+    given: ParsedFlags
     file: WatchedFile | None = None
 
 
@@ -54,7 +61,7 @@ class _Stop(BaseException):
     """A signal asks us to end."""
 
 
-def run_proxy(options: Options) -> int:
+def run_proxy(options: DaemonOptions) -> int:
     """Be this node's service proxy; returns the exit code: 0 when told to stop, 1 when it cannot run (on)."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
@@ -63,7 +70,7 @@ def run_proxy(options: Options) -> int:
     except _Stop:
         log.info("stopped; the rules stay")
         return 0
-    except MustRestart as change:
+    except RestartRequired as change:
         log.error("ending, to be started again: %s", change)  # noqa: TRY400 - not a fault
         return 1
     except (*_REASONS, OSError) as error:
@@ -72,29 +79,31 @@ def run_proxy(options: Options) -> int:
         return 1
 
 
-def _run(options: Options) -> NoReturn:
+def _run(options: DaemonOptions) -> NoReturn:
     """All work is done by threads: this one waits for a signal, or for what ends the daemon."""
-    gc.set_threshold(*COLLECT_SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
     gc.disable()
-    ending: Ending = queue.SimpleQueue()
+    ending: ExitQueue = queue.SimpleQueue()
     if options.file is not None:
-        begin(partial(options.file.wait, partial(ending.put, _changed(options.file))), "configuration")
-    begin(partial(_set_up_or_tell, options, ending), "start")
+        start_thread(
+            partial(options.file.wait, partial(ending.put, _config_changed(options.file))), "configuration"
+        )
+    start_thread(partial(_set_up_or_exit, options, ending), "start")
     raise ending.get()
 
 
-def _changed(file: WatchedFile) -> MustRestart:
-    return MustRestart(f"the configuration file {file.path} changed")
+def _config_changed(file: WatchedFile) -> RestartRequired:
+    return RestartRequired(f"the configuration file {file.path} changed")
 
 
-def _set_up_or_tell(options: Options, ending: Ending) -> None:
+def _set_up_or_exit(options: DaemonOptions, ending: ExitQueue) -> None:
     try:
         _set_up(options, ending)
     except Exception as error:  # noqa: BLE001 - raised again by the main thread
         ending.put(error)
 
 
-def _set_up(options: Options, ending: Ending) -> None:
+def _set_up(options: DaemonOptions, ending: ExitQueue) -> None:
     config = options.config
     name = node_name(config)
     log.info("kproxy on node %s, mode %s", name, config.mode)
@@ -102,20 +111,20 @@ def _set_up(options: Options, ending: Ending) -> None:
     descriptors.raise_limit()
     tuning.set_oom_score(config.oom_score_adj)
     tuning.set_conntrack(config.conntrack)
-    from kproxy.server.serve import load_mode, serve  # noqa: PLC0415 - who asks for help need not wait for it
+    from kproxy.server.serve import import_backend, start_daemon  # noqa: PLC0415 - who asks for help need not wait for it
 
-    load_mode(config)
-    store = Store(time.monotonic)
+    import_backend(config)
+    store = ClusterStore(time.monotonic)
     _watch_cluster(config, client, store, name)
-    serve(Daemon(config, name, store, options.given, client.requests), client, ending)
+    start_daemon(DaemonContext(config, name, store, options.given, client.requests), client, ending)
 
 
-def _watch_cluster(config: Configuration, client: ApiClient, store: Store, name: str) -> None:
-    resources = [node_named(name), SERVICES, ENDPOINT_SLICES]
+def _watch_cluster(config: Configuration, client: ApiClient, store: ClusterStore, name: str) -> None:
+    resources = [node_resource(name), SERVICES, ENDPOINT_SLICES]
     if config.mode == Mode.NFTABLES.value:
         resources.append(SERVICE_CIDRS)
     for resource in resources:
-        begin(Watcher(client, resource, store).run, f"watch {_plural(resource)}")
+        start_thread(Reflector(client, resource, store).run, f"watch {_plural(resource)}")
 
 
 def node_name(config: Configuration) -> str:
@@ -126,20 +135,20 @@ def node_name(config: Configuration) -> str:
 def _client(config: Configuration, master: str) -> ApiClient:
     read = partial(_connection, config.client_connection.kubeconfig, master)
     connection = read()
-    return ApiClient(connection, Authorizer(connection.credentials, host.run), read)
+    return ApiClient(connection, Authorizer(connection.credentials, host.run_tool), read)
 
 
-def _connection(path: str, master: str) -> Connection:
+def _connection(path: str, master: str) -> ClientConfig:
     if path or not master:
-        connection = from_file(Path(path)) if path else in_cluster(os.environ)
+        connection = load_kubeconfig(Path(path)) if path else load_in_cluster_config(os.environ)
     else:
-        connection = Connection(server=master)
+        connection = ClientConfig(server=master)
     if master:
         connection = replace(connection, server=master if "://" in master else f"http://{master}")
     return connection
 
 
-def _plural(resource: Resource) -> str:
+def _plural(resource: WatchedResource) -> str:
     return resource.path.rpartition("/")[2]
 
 

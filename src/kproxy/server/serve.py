@@ -13,54 +13,56 @@ from functools import partial
 
 from kproxy.api import Cluster, Node
 from kproxy.net import Family, family_of
-from kproxy.plan import Settings
-from kproxy.server.advice import Situation, advice
-from kproxy.server.announce import Announcer
+from kproxy.plan import PlanSettings
+from kproxy.server.advice import NodeNetworking, config_warnings
+from kproxy.server.announce import DaemonEvents
 from kproxy.server.client import ApiClient
 from kproxy.server.config import Configuration, Mode
-from kproxy.server.dataplane import UnusableMode, dataplanes, follow_addresses, load_mode
-from kproxy.server.lifecycle import Daemon, Ending, MustRestart, begin
+from kproxy.server.dataplane import UnusableMode, import_backend, monitor_addresses, open_dataplanes
+from kproxy.server.lifecycle import DaemonContext, ExitQueue, RestartRequired, start_thread
 from kproxy.server.node_watch import NodeWatch, wait_for_node
-from kproxy.server.pacing import Pace
+from kproxy.server.pacing import SyncPeriods
 from kproxy.server.ports_set_up import CannotListen, open_ports
-from kproxy.server.recorder import Recorder, node_reference
-from kproxy.server.settings import node_addresses, pod_networks, settings_for
-from kproxy.server.stale import StaleFlows
+from kproxy.server.recorder import EventRecorder, node_reference
+from kproxy.server.settings import node_addresses, plan_settings, pod_networks
+from kproxy.server.stale import ConntrackCleaner
 from kproxy.server.sync import Dataplane, FamilySync
 
-__all__ = ["load_mode", "serve"]
+__all__ = ["import_backend", "start_daemon"]
 
-SETTLE_AFTER_SECONDS = 2.0
+GC_DELAY_SECONDS = 2.0
 """How long after a family's first sync the garbage collector begins its work."""
 
-LOOK_SECONDS = 0.5
+DRIFT_CHECK_SECONDS = 0.5
 """How often to look whether somebody changed our rules, where the kernel tells that of its own accord."""
 
 log = logging.getLogger(__name__)
 
 
-def serve(daemon: Daemon, client: ApiClient, ending: Ending) -> None:
+def start_daemon(daemon: DaemonContext, client: ApiClient, ending: ExitQueue) -> None:
     """Wait for the Node, then begin; returns when all threads run.
 
-    Raises `kproxy.server.lifecycle.CannotRun` or `HostError` for a reason not to.  ``ending`` is told what ends the
+    Raises `kproxy.server.lifecycle.StartupError` or `HostError` for a reason not to.  ``ending`` is told what ends the
     daemon later.
     """
     config, name, store = daemon.config, daemon.name, daemon.store
     node = wait_for_node(config, store, name)
-    watch = NodeWatch(config, node, lambda why: ending.put(MustRestart(why)))
-    begin(partial(watch.run, store, name), "node")
-    events = Announcer(Recorder(client, name), node_reference(name, node.metadata.uid if node else ""), store)
-    begin(events.recorder.run, "events")
-    _sync(daemon, node, events)
+    watch = NodeWatch(config, node, lambda why: ending.put(RestartRequired(why)))
+    start_thread(partial(watch.run, store, name), "node")
+    events = DaemonEvents(
+        EventRecorder(client, name), node_reference(name, node.metadata.uid if node else ""), store
+    )
+    start_thread(events.recorder.run, "events")
+    _start_syncs(daemon, node, events)
     events.started(config)
 
 
-def _sync(daemon: Daemon, node: Node | None, events: Announcer) -> None:
+def _start_syncs(daemon: DaemonContext, node: Node | None, events: DaemonEvents) -> None:
     config = daemon.config
     known = node_addresses(config, node)
     primary = family_of(known[0]) if known else Family.IPV4
-    planes = dataplanes(config, primary)
-    _advise(config, Situation(primary, frozenset(planes), pod_networks(node)))
+    planes = open_dataplanes(config, primary)
+    _log_config_warnings(config, NodeNetworking(primary, frozenset(planes), pod_networks(node)))
     syncs = [_family_sync(daemon, family, plane) for family, plane in planes.items()]
     try:
         open_ports(daemon, syncs, events.health_check_failed)
@@ -68,21 +70,21 @@ def _sync(daemon: Daemon, node: Node | None, events: Announcer) -> None:
         events.cannot_listen(error)
         raise
     for sync in syncs:
-        begin(sync.run, f"sync {sync.family.value}")
+        start_thread(sync.run, f"sync {sync.family.value}")
 
 
-def _advise(config: Configuration, situation: Situation) -> None:
-    for each in advice(config, situation):
+def _log_config_warnings(config: Configuration, situation: NodeNetworking) -> None:
+    for each in config_warnings(config, situation):
         if each.fatal:
             raise UnusableMode(each.text)
         log.warning("configuration: %s", each.text)
 
 
-def _family_sync(daemon: Daemon, family: Family, plane: Dataplane) -> FamilySync:
-    config, addresses = daemon.config, follow_addresses(family)
+def _family_sync(daemon: DaemonContext, family: Family, plane: Dataplane) -> FamilySync:
+    config, addresses = daemon.config, monitor_addresses(family)
 
-    def settings(cluster: Cluster) -> Settings:
-        return settings_for(
+    def settings(cluster: Cluster) -> PlanSettings:
+        return plan_settings(
             config,
             family,
             daemon.name,
@@ -92,20 +94,22 @@ def _family_sync(daemon: Daemon, family: Family, plane: Dataplane) -> FamilySync
         )
 
     section = config.paced_by
-    look = None if config.mode == Mode.IPVS.value else LOOK_SECONDS
-    pace = Pace(shortest=section.min_sync_period.seconds, longest=section.sync_period.seconds, look=look)
-    stale = StaleFlows(family, addresses.current)
-    return FamilySync(family, daemon.store, plane, stale, settings, pace, time.monotonic, _settle_memory_soon)
+    look = None if config.mode == Mode.IPVS.value else DRIFT_CHECK_SECONDS
+    pace = SyncPeriods(
+        shortest=section.min_sync_period.seconds, longest=section.sync_period.seconds, look=look
+    )
+    stale = ConntrackCleaner(family, addresses.current)
+    return FamilySync(family, daemon.store, plane, stale, settings, pace, time.monotonic, _freeze_heap_soon)
 
 
-def _settle_memory_soon() -> None:
+def _freeze_heap_soon() -> None:
     """A moment after a first sync, so as not to hold up another family's."""
-    later = threading.Timer(SETTLE_AFTER_SECONDS, _settle_memory)
+    later = threading.Timer(GC_DELAY_SECONDS, _freeze_heap)
     later.daemon = True
     later.start()
 
 
-def _settle_memory() -> None:
+def _freeze_heap() -> None:
     """After the first sync nearly everything in memory is there to stay: the collector need not look at it again."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Configuration, Node and the machine's addresses become the plan's `Settings` of one family.
+"""Configuration, Node and the machine's addresses become the plan's `PlanSettings` of one family.
 
 Used by `kproxy.server.sync` before each plan.  Pure.
 """
@@ -15,7 +15,7 @@ from kproxy.plan import (
     DetectByInterfacePrefix,
     LocalDetector,
     Note,
-    Settings,
+    PlanSettings,
 )
 from kproxy.server.config import Configuration, DetectLocal, Mode
 from kproxy.server.validate import PRIMARY
@@ -23,14 +23,14 @@ from kproxy.server.validate import PRIMARY
 _BY_PREFERENCE = ("InternalIP", "ExternalIP")
 
 
-def settings_for(
+def plan_settings(
     config: Configuration,
     family: Family,
     name: str,
     node: Node | None,
     addresses: tuple[Address, ...],
     service_cidrs: Collection[ServiceCIDR] = (),
-) -> Settings:
+) -> PlanSettings:
     """What the plan of one family needs to know.
 
     ``name`` is this node's name, ``node`` the Node object when there is one, ``addresses`` those of the
@@ -39,7 +39,7 @@ def settings_for(
     section = config.nftables if config.mode == Mode.NFTABLES.value else config.iptables
     localhost = config.mode == Mode.IPTABLES.value and config.iptables.localhost_node_ports
     node_ips = node_addresses(config, node)
-    return Settings(
+    return PlanSettings(
         family=family,
         node=name,
         zone=node.metadata.labels.get(ZONE_LABEL, "") if node else "",
@@ -51,7 +51,7 @@ def settings_for(
         localhost_node_ports=localhost,
         allow_external_ips=config.feature_gates.get("AllowServiceExternalIPs", True),
         service_cidrs=_networks(service_cidrs, family),
-        notes=(*(_doubts_of_node(node) if node else ()), *_doubts_of_networks(service_cidrs)),
+        notes=(*(_node_notes(node) if node else ()), *_service_cidr_notes(service_cidrs)),
     )
 
 
@@ -89,7 +89,7 @@ def _networks(service_cidrs: Iterable[ServiceCIDR], family: Family) -> tuple[Net
     return tuple(network for network in parsed if network is not None and family_of(network) is family)
 
 
-def _doubts_of_node(node: Node) -> Iterator[Note]:
+def _node_notes(node: Node) -> Iterator[Note]:
     for item in node.status.addresses or ():
         if item.type in _BY_PREFERENCE and parse_address(item.address) is None:
             yield Note("Node", key_of(node), f"{item.type} {item.address!r} is not an IP address")
@@ -98,7 +98,7 @@ def _doubts_of_node(node: Node) -> Iterator[Note]:
             yield Note("Node", key_of(node), f"network of pods {text!r} is not a CIDR")
 
 
-def _doubts_of_networks(service_cidrs: Iterable[ServiceCIDR]) -> Iterator[Note]:
+def _service_cidr_notes(service_cidrs: Iterable[ServiceCIDR]) -> Iterator[Note]:
     for each in service_cidrs:
         for text in each.spec.cidrs or ():
             if parse_network(text) is None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kproxy import conntrack
-from kproxy.conntrack import Flow, Socket
+from kproxy.conntrack import Socket, UdpFlow
 from kproxy.net import Address, Family, Protocol, family_of
 from kproxy.plan import NodePorts, Plan, ServicePlan
 
@@ -68,7 +68,7 @@ def udp_frontends(plan: Plan, local: Iterable[Address]) -> UdpFrontends:
     return UdpFrontends(by_socket, by_node_port, addresses, plan.node_ports.localhost)
 
 
-def is_stale(flow: Flow, before: UdpFrontends, now: UdpFrontends) -> bool:
+def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
     """Whether a flow contradicts what should be; ``before`` is what was so until now.
 
     A frontend's flow must be answered by one of its serving endpoints.  So an entry made before there
@@ -81,13 +81,13 @@ def is_stale(flow: Flow, before: UdpFrontends, now: UdpFrontends) -> bool:
     return flow.translated and before.serving(flow.destination) is not None
 
 
-class StaleFlows:
+class ConntrackCleaner:
     """Removes one family's stale entries whenever UDP frontends or endpoints changed, and at first."""
 
     def __init__(self, family: Family, node_addresses: Callable[[], Iterable[Address]]) -> None:
         """Remember nothing: the first `remove` looks at all entries (``ct.udp.startup``).
 
-        ``node_addresses`` returns those of this node's interfaces now, as `kproxy.addresses.NodeAddresses.current`.
+        ``node_addresses`` returns those of this node's interfaces now, as `kproxy.addresses.AddressMonitor.current`.
         """
         self._family, self._node_addresses = family, node_addresses
         self._handled: tuple[NodePorts, tuple[ServicePlan, ...]] | None = None
@@ -110,8 +110,8 @@ class StaleFlows:
         def wanted(destination: Socket) -> bool:
             return now.serving(destination) is not None or before.serving(destination) is not None
 
-        flows = conntrack.udp_flows(self._family, wanted)
-        return conntrack.delete([flow for flow in flows if is_stale(flow, before, now)])
+        flows = conntrack.list_udp_flows(self._family, wanted)
+        return conntrack.delete_flows([flow for flow in flows if is_stale(flow, before, now)])
 
     def _local_addresses(self, services: Iterable[ServicePlan]) -> Iterable[Address]:
         """Only node ports need them."""

@@ -32,7 +32,7 @@ from kproxy.api import (
     key_of,
 )
 from kproxy.net import Family
-from kproxy.server.triggers import Triggers
+from kproxy.server.triggers import TriggerTimes
 
 _LABELS = frozenset({SERVICE_NAME_LABEL, HEADLESS_LABEL, PROXY_NAME_LABEL, ZONE_LABEL})
 
@@ -64,13 +64,13 @@ class Pending:
     last: float
 
 
-class Feed:
-    """One reader's view of a `Store`: it is woken by changes, and is answerable for applying them."""
+class Subscription:
+    """One reader's view of a `ClusterStore`: it is woken by changes, and is answerable for applying them."""
 
-    def __init__(self, store: Store, triggers: Triggers | None = None) -> None:
-        """Made by `Store.subscribe`."""
+    def __init__(self, store: ClusterStore, triggers: TriggerTimes | None = None) -> None:
+        """Made by `ClusterStore.subscribe`."""
         self._store = store
-        self._triggers = triggers or Triggers(Family.IPV4)
+        self._triggers = triggers or TriggerTimes(Family.IPV4)
         self._heeded = triggers
         self.woken: float | None = None
         """When something last changed, on the store's clock."""
@@ -148,7 +148,7 @@ class Feed:
             return self._triggers.applied()
 
 
-class Store:
+class ClusterStore:
     """The objects of the cluster by kind and key; shared by threads."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -164,23 +164,23 @@ class Store:
         self._views: dict[Kind, Mapping[Key, Watched]] = {}
         self._rejected: dict[tuple[str, Key], Rejected] = {}
         self._listed: set[Kind] = set()
-        self._feeds: list[Feed] = []
+        self._feeds: list[Subscription] = []
         self.events: Counter[str] = Counter()
         """How many events came so far, by the name of the kind; those that made no difference count too."""
 
-    def subscribe(self, triggers: Triggers | None = None) -> Feed:
+    def subscribe(self, triggers: TriggerTimes | None = None) -> Subscription:
         """A new reader, who has not seen anything yet.
 
         ``triggers`` is told when what it reads had changed; the reader of one family's is not woken by slices of
         another.
         """
-        feed = Feed(self, triggers)
+        feed = Subscription(self, triggers)
         with self._lock:
             self._feeds.append(feed)
         feed.wake(self._clock())
         return feed
 
-    def unsubscribe(self, feed: Feed) -> None:
+    def unsubscribe(self, feed: Subscription) -> None:
         """The reader has gone."""
         with self._lock:
             self._feeds.remove(feed)
@@ -200,7 +200,7 @@ class Store:
         with self._lock:
             self.events[kind.__name__] += len(given)
             old = self._objects[kind]
-            new = {key: _essence(item) for key, item in given.items()}
+            new = {key: _strip_metadata(item) for key, item in given.items()}
             if kind is Node:
                 new = old | new
             for key in old.keys() & new.keys():
@@ -249,7 +249,7 @@ class Store:
                 self._rejected[kind.__name__, key] = change
                 return kind is not Node and objects.pop(key, None) is not None
             case item:
-                key, new = key_of(item), _essence(item)
+                key, new = key_of(item), _strip_metadata(item)
                 self._rejected.pop((kind.__name__, key), None)
                 if objects.get(key) == new:
                     return False
@@ -271,7 +271,7 @@ class Store:
         return self._views[kind]
 
 
-def _essence(item: V) -> V:
+def _strip_metadata(item: V) -> V:
     """The object without the metadata that no proxy reads: version, annotations, most labels."""
     metadata, labels = item.metadata, item.metadata.labels
     kept = Metadata(

@@ -2,7 +2,7 @@
 
 The last stage of the daemon, above `kproxy.server.store` and a backend's kernel.  One thread a family, so that
 trouble in one never holds up the other (``ds.independent-sync``).  Always the whole plan is made and compared;
-that unchanged Services cost nothing is the business of `normalise`, `plan` and the backend.
+that unchanged Services cost nothing is the business of `normalise`, `make_plan` and the backend.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Protocol
 from kproxy.api import Cluster, EndpointSlice, Service
 from kproxy.host import HostError
 from kproxy.net import Family
-from kproxy.plan import Note, Plan, Settings, plan
-from kproxy.plan.growing import Growing
-from kproxy.server.pacing import Action, Pace, Pacer
-from kproxy.server.store import Feed, Store
-from kproxy.server.triggers import Triggers
+from kproxy.plan import Note, Plan, PlanSettings, make_plan
+from kproxy.plan.growing import IncrementalResult
+from kproxy.server.pacing import Action, SyncPeriods, SyncScheduler
+from kproxy.server.store import ClusterStore, Subscription
+from kproxy.server.triggers import TriggerTimes
 from kproxy.state import Snapshot, normalise
-from kproxy.state.parts import parts
+from kproxy.state.parts import cluster_increments
 
 FULL_SYNC_SECONDS = 3600.0
 """After so long the kernel is not believed any more, and all is written again (``life.max-sync``)."""
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RuleCounts:
     """Of one iptables table: how many rules were written, and how many of ours there are now."""
 
     written: int
@@ -39,7 +39,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ApplyResult:
     """What one `Dataplane.apply` did.
 
     ``text`` is a few words for the log.  ``full``: everything was written, not only what differs.  ``refused``: so
@@ -49,16 +49,16 @@ class Written:
     text: str
     full: bool = True
     refused: bool = False
-    rules: Mapping[str, Rules] = field(default_factory=dict)
+    rules: Mapping[str, RuleCounts] = field(default_factory=dict)
 
 
 class Dataplane(Protocol):
     """The kernel of one family, as a backend programs it; failures are `HostError`."""
 
-    def apply(self, plan: Plan) -> Written:
+    def apply(self, plan: Plan) -> ApplyResult:
         """Make the kernel do what the plan says."""
 
-    def begin(self, plans: Growing[Plan]) -> Written:
+    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
         """The same for the last of them, when the kernel is not known to hold anything; work may begin before it is made."""
 
     def missing(self, *, closely: bool) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ class Dataplane(Protocol):
 
 
 class Cleaner(Protocol):
-    """Ends connections that contradict a plan (`kproxy.server.stale.StaleFlows`)."""
+    """Ends connections that contradict a plan (`kproxy.server.stale.ConntrackCleaner`)."""
 
     def remove(self, plan: Plan) -> int:
         """Call when the plan is in the kernel; how many went.  `HostError` when it could not be done."""
@@ -87,7 +87,7 @@ class Observer(Protocol):
     def refused(self, *, full: bool) -> None:
         """The kernel did not take what was written."""
 
-    def applied(self, written: Written | None, triggers: Sequence[float]) -> None:
+    def applied(self, written: ApplyResult | None, triggers: Sequence[float]) -> None:
         """The kernel is up to date; None: it was so before.
 
         ``triggers``: when (seconds since the epoch) the changes happened that it now knows of.
@@ -100,7 +100,7 @@ class Observer(Protocol):
         """Somebody else changed what was written."""
 
 
-class Unobserved:
+class NullObserver:
     """An `Observer` that does not look."""
 
     def attempted(self, seconds: float, *, full: bool) -> None:
@@ -109,7 +109,7 @@ class Unobserved:
     def refused(self, *, full: bool) -> None:
         """Nothing."""
 
-    def applied(self, written: Written | None, triggers: Sequence[float]) -> None:
+    def applied(self, written: ApplyResult | None, triggers: Sequence[float]) -> None:
         """Nothing."""
 
     def cleaned(self, seconds: float, removed: int) -> None:
@@ -120,10 +120,10 @@ class Unobserved:
 
 
 @dataclass(slots=True)
-class Progress:
+class SyncProgress:
     """What health wants to know of one family; times on the sync's clock."""
 
-    feed: Feed
+    feed: Subscription
     updated: float | None = None
     """When the kernel was last known to be up to date."""
 
@@ -138,29 +138,29 @@ class FamilySync:
     """
 
     family: Family
-    store: Store
+    store: ClusterStore
     dataplane: Dataplane
     cleaner: Cleaner
-    settings: Callable[[Cluster], Settings]
-    pace: Pace
+    settings: Callable[[Cluster], PlanSettings]
+    pace: SyncPeriods
     clock: Callable[[], float]
     synced: Callable[[], None] = lambda: None
-    observer: Observer = field(default_factory=Unobserved)
+    observer: Observer = field(default_factory=NullObserver)
     in_kernel: Callable[[Plan], None] = lambda _: None
-    progress: Progress = field(init=False)
-    _pacer: Pacer = field(init=False)
+    progress: SyncProgress = field(init=False)
+    _pacer: SyncScheduler = field(init=False)
     _snapshot: Snapshot | None = None
     _plan: Plan | None = None
     _applied: Plan | None = None
-    _settings: Settings | None = None
+    _settings: PlanSettings | None = None
     _rewritten_at: float = 0.0
     _told: frozenset[Note] = frozenset()
     _clean_due: bool = False
     _looked_closely: float = 0.0
 
     def __post_init__(self) -> None:
-        self.progress = Progress(self.store.subscribe(Triggers(self.family, time.time())))
-        self._pacer = Pacer(pace=self.pace)
+        self.progress = SyncProgress(self.store.subscribe(TriggerTimes(self.family, time.time())))
+        self._pacer = SyncScheduler(pace=self.pace)
 
     @property
     def applied(self) -> Plan | None:
@@ -239,10 +239,10 @@ class FamilySync:
             return
         self._succeeded(written, self.clock() - started)
 
-    def _bring_up_to_date(self, cluster: Cluster) -> Written | None:
+    def _bring_up_to_date(self, cluster: Cluster) -> ApplyResult | None:
         """What was written; None when the kernel holds this plan already."""
         self._settings = self.settings(cluster)
-        plans = Growing(self._plans(cluster, self._settings))
+        plans = IncrementalResult(self._plans(cluster, self._settings))
         first = self._applied is None
         if not first and plans.whole() == self._applied:
             return None
@@ -257,11 +257,11 @@ class FamilySync:
             self._rewritten_at = self.clock()
         return written
 
-    def _plans(self, cluster: Cluster, settings: Settings) -> Iterator[Plan]:
+    def _plans(self, cluster: Cluster, settings: PlanSettings) -> Iterator[Plan]:
         """The cluster's; before the first one, of ever more of its Services."""
-        for part in (cluster,) if self._plan else parts(cluster, self.family):
+        for part in (cluster,) if self._plan else cluster_increments(cluster, self.family):
             self._snapshot = normalise(part, self.family, self._snapshot)
-            self._plan = plan(self._snapshot, settings, self._plan)
+            self._plan = make_plan(self._snapshot, settings, self._plan)
             yield self._plan
 
     def _failed(self, started: float, *, full: bool) -> None:
@@ -269,7 +269,7 @@ class FamilySync:
         self._forget()
         self._pacer = self._pacer.failed(self.clock())
 
-    def _succeeded(self, written: Written | None, seconds: float) -> None:
+    def _succeeded(self, written: ApplyResult | None, seconds: float) -> None:
         now = self.clock()
         self.observer.attempted(seconds, full=written is not None and written.full)
         self.observer.applied(written, self.progress.feed.applied())

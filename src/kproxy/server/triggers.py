@@ -1,6 +1,6 @@
 """When the changes happened that a family has yet to apply: what its network programming latency is counted from.
 
-Written by a `kproxy.server.store.Feed`, which also says when they are applied.  The controller that makes
+Written by a `kproxy.server.store.Subscription`, which also says when they are applied.  The controller that makes
 EndpointSlices dates each change in an annotation (``met.network_programming_duration_seconds``).
 """
 
@@ -15,7 +15,7 @@ from kproxy.net import Family
 ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time"
 
 
-class Triggers:
+class TriggerTimes:
     """The change times of one family's slices; not locked, for a feed is."""
 
     def __init__(self, family: Family, started: float = 0.0) -> None:

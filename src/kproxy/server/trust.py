@@ -11,7 +11,7 @@ import ssl
 import threading
 from collections.abc import Callable
 
-from kproxy.server.kubeconfig import ClientCertificate, Connection, KubeconfigError
+from kproxy.server.kubeconfig import ClientCertificate, ClientConfig, KubeconfigError
 from kproxy.tls import client_context
 
 _Stamp = tuple[tuple[int, int, int], ...]
@@ -19,10 +19,10 @@ _Stamp = tuple[tuple[int, int, int], ...]
 log = logging.getLogger(__name__)
 
 
-class Trust:
+class TlsContextCache:
     """Whom to believe and how to prove who we are; shared by threads."""
 
-    def __init__(self, connection: Connection, reread: Callable[[], Connection] | None = None) -> None:
+    def __init__(self, connection: ClientConfig, reread: Callable[[], ClientConfig] | None = None) -> None:
         """``reread`` reads the connection again.  Raises `ssl.SSLError` (an `OSError`) for a certificate that is none."""
         self._connection = connection
         self._reread = reread
@@ -55,7 +55,7 @@ class Trust:
         log.info("certificates were renewed")
 
 
-def _stamp(connection: Connection) -> _Stamp:
+def _stamp(connection: ClientConfig) -> _Stamp:
     try:
         found = [os.stat(path) for path in connection.files]  # noqa: PTH116 - three numbers of it
     except OSError:
@@ -63,7 +63,7 @@ def _stamp(connection: Connection) -> _Stamp:
     return tuple((one.st_ino, one.st_size, one.st_mtime_ns) for one in found)
 
 
-def _context(connection: Connection, given: ClientCertificate | None) -> ssl.SSLContext:
+def _context(connection: ClientConfig, given: ClientCertificate | None) -> ssl.SSLContext:
     authority = connection.authority.decode() if connection.authority is not None else None
     context = client_context(cadata=authority)
     if connection.insecure:

@@ -16,13 +16,13 @@ from typing import NamedTuple
 from kproxy import host
 from kproxy.host import HostError, Reason
 from kproxy.net import parse_network
-from kproxy.server.config import Configuration, Conntrack, Mode
+from kproxy.server.config import Configuration, ConntrackSection, Mode
 from kproxy.server.validate import PRIMARY
 
 CONNTRACK_LIMIT = 1_048_576
 """Of ``maxPerCore`` times cores; ``min`` may be more (``ct.sysctls``)."""
 
-LEAVE_THE_LIMIT = (
+CONNTRACK_LIMIT_HINT = (
     "run with the right to write /proc/sys (a privileged container, `kproxy run --init-only` in one before),"
     " or leave the kernel's limit as it is: conntrack: {maxPerCore: 0, min: 0}"
 )
@@ -45,7 +45,7 @@ class Sysctl(NamedTuple):
     value: int
 
 
-def conntrack_max(config: Conntrack, cores: int) -> int:
+def conntrack_max(config: ConntrackSection, cores: int) -> int:
     """The number of connections to allow; 0 leaves the kernel's own (``ct.sysctls``)."""
     if config.max_per_core <= 0:
         return 0
@@ -53,7 +53,7 @@ def conntrack_max(config: Conntrack, cores: int) -> int:
     return CONNTRACK_LIMIT if scaled > CONNTRACK_LIMIT else max(scaled, config.min)
 
 
-def conntrack_sysctls(config: Conntrack, cores: int) -> Iterator[Sysctl]:
+def conntrack_sysctls(config: ConntrackSection, cores: int) -> Iterator[Sysctl]:
     """What is to be set, the limit first; whole seconds, as the kernel counts them, and one at least."""
     limit = conntrack_max(config, cores)
     if limit:
@@ -71,7 +71,7 @@ def conntrack_sysctls(config: Conntrack, cores: int) -> Iterator[Sysctl]:
             yield Sysctl(_CONNTRACK + name, max(1, int(timeout.seconds)))
 
 
-def set_conntrack(config: Conntrack) -> None:
+def set_conntrack(config: ConntrackSection) -> None:
     """Set up connection tracking; `HostError` when the kernel refuses any of it (``ct.sysctls``)."""
     for setting in conntrack_sysctls(config, os.cpu_count() or 1):
         if setting.name == _MAX:
@@ -88,7 +88,7 @@ def _set_limit(setting: Sysctl) -> None:
     except HostError as error:
         if error.reason is not Reason.DENIED:
             raise
-        raise HostError(error.what, f"{error.detail}; {LEAVE_THE_LIMIT}", error.reason) from error
+        raise HostError(error.what, f"{error.detail}; {CONNTRACK_LIMIT_HINT}", error.reason) from error
 
 
 def _set(setting: Sysctl) -> None:
@@ -99,7 +99,7 @@ def _set(setting: Sysctl) -> None:
         if error.reason is not Reason.MISSING:
             raise
         with suppress(HostError):
-            host.run(("modprobe", "--", "nf_conntrack"))
+            host.run_tool(("modprobe", "--", "nf_conntrack"))
         host.write_sysctl(setting.name, str(setting.value))
     log.debug("%s is %d", setting.name, setting.value)
 
@@ -134,12 +134,12 @@ def routes_loopback(config: Configuration) -> bool:
         return True
     networks = [parse_network(text) for text in given if text != PRIMARY]
     return any(
-        n is not None and n.version == 4 and _meets_loopback(n.network_address.packed, n.prefixlen)
+        n is not None and n.version == 4 and _overlaps_loopback(n.network_address.packed, n.prefixlen)
         for n in networks
     )
 
 
-def _meets_loopback(address: bytes, prefix: int) -> bool:
+def _overlaps_loopback(address: bytes, prefix: int) -> bool:
     """Whether a network shares an address with 127.0.0.0/8."""
     bits = min(prefix, 8)
     return address[0] >> (8 - bits) == 127 >> (8 - bits)

@@ -16,7 +16,7 @@ import msgspec
 from kproxy.net import Network, family_of, parse_address, parse_network
 from kproxy.server.config import Configuration, DetectLocal, Mode, split_host_port
 from kproxy.server.duration import Duration
-from kproxy.server.gates import GATES
+from kproxy.server.gates import FEATURE_GATES
 
 PRIMARY = "primary"
 """The word that stands for the node's own addresses in ``nodePortAddresses`` (``np.primary-default``)."""
@@ -26,7 +26,7 @@ _SCHEDULER = re.compile(r"[\w-]{0,15}", re.ASCII)
 
 LOG_FORMATS = ("text", "json")
 
-LARGEST = 2**31 - 1
+MAX_INT32 = 2**31 - 1
 """The API has whole numbers of 32 bits."""
 
 PREVIOUS_VERSION = "1.35"
@@ -34,7 +34,7 @@ PREVIOUS_VERSION = "1.35"
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FieldError:
     """One bad field: its path in the file, what it holds, and what it must be."""
 
     path: str
@@ -42,7 +42,7 @@ class Problem:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {_shown(self.value)}: {self.text}" if self.path else self.text
+        return f"{self.path}: {_format_value(self.value)}: {self.text}" if self.path else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
             _listens("healthz_bind_address", may_be_empty=True),
             _listens("metrics_bind_address"),
             _positive("config_sync_period"),
-            _within("client_connection.burst", 0, LARGEST),
+            _within("client_connection.burst", 0, MAX_INT32),
             _Rule(
                 "show_hidden_metrics_for_version",
                 f"must be empty or {PREVIOUS_VERSION}",
@@ -188,8 +188,8 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
             _not_negative("logging.verbosity"),
             _Rule("logging.vmodule", "must have patterns, and is for the text format only", _vmodule),
             _within("iptables.masquerade_bit", 0, 31),
-            _within("conntrack.max_per_core", 0, LARGEST),
-            _within("conntrack.min", 0, LARGEST),
+            _within("conntrack.max_per_core", 0, MAX_INT32),
+            _within("conntrack.min", 0, MAX_INT32),
             *map(
                 _not_negative,
                 (
@@ -249,27 +249,27 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
 )
 
 
-def problems(config: Configuration) -> tuple[Problem, ...]:
+def validation_errors(config: Configuration) -> tuple[FieldError, ...]:
     """Everything that is wrong with a configuration, in the order of the table; empty when it is valid."""
     return (*_broken_rules(config), *_bad_gates(config))
 
 
-def _broken_rules(config: Configuration) -> Iterator[Problem]:
+def _broken_rules(config: Configuration) -> Iterator[FieldError]:
     for applies, rules in _RULES:
         if not applies(config):
             continue
         for rule in rules:
             if not rule.holds(config):
-                yield Problem(_file_path(rule.path), attrgetter(rule.path)(config), rule.must)
+                yield FieldError(_file_path(rule.path), attrgetter(rule.path)(config), rule.must)
 
 
-def _bad_gates(config: Configuration) -> Iterator[Problem]:
+def _bad_gates(config: Configuration) -> Iterator[FieldError]:
     for name, wanted in config.feature_gates.items():
-        gate = GATES.get(name)
+        gate = FEATURE_GATES.get(name)
         if gate is None:
-            yield Problem(f"featureGates.{name}", wanted, "unknown feature gate")
+            yield FieldError(f"featureGates.{name}", wanted, "unknown feature gate")
         elif gate.locked and wanted != gate.default:
-            yield Problem(f"featureGates.{name}", wanted, f"is locked to {_shown(gate.default)}")
+            yield FieldError(f"featureGates.{name}", wanted, f"is locked to {_format_value(gate.default)}")
 
 
 def _file_path(path: str) -> str:
@@ -283,7 +283,7 @@ def _file_path(path: str) -> str:
     return ".".join(words)
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     match value:
         case Duration():
             return str(value)

@@ -1,4 +1,4 @@
-"""Keeps a `Store` equal to the API server: list and watch, one thread a resource.
+"""Keeps a `ClusterStore` equal to the API server: list and watch, one thread a resource.
 
 A new watch asks for everything there is as its first events (WatchList, KEP-3157); a server that does not
 offer that is listed.  When the connection is lost, what is known stays (``life.apiserver-down``) and the watch
@@ -21,24 +21,24 @@ import msgspec
 from kproxy.api import EndpointSlice, Key, Node, Rejected, Service, ServiceCIDR, key_of
 from kproxy.host import HostError
 from kproxy.server.client import ApiError
-from kproxy.server.events import Bookmark, Changed, Decoder, Event, Failure
+from kproxy.server.events import Bookmark, WatchDecoder, WatchedChange, WatchError, WatchEvent
 from kproxy.server.kubeconfig import KubeconfigError
-from kproxy.server.store import Change, Kind, Removed, Store, Watched
+from kproxy.server.store import Change, ClusterStore, Kind, Removed, Watched
 
-INITIAL_SILENCE = 15.0
+INITIAL_TIMEOUT_SECONDS = 15.0
 """Seconds until an answer begins, and that a WatchList may pause before its end.
 
 A server too old to know of WatchList would stay silent for ever.
 """
 
-SILENCE = 75.0
+IDLE_TIMEOUT_SECONDS = 75.0
 """Seconds after which a watch that says nothing is asked for anew, from where it was.
 
 A server tells how far it is every minute (bookmarks), so this is a connection that is dead though nobody says so, or a server
 without bookmarks, which it costs one request.
 """
 
-SHORT_WATCH = 1.0
+MIN_WATCH_SECONDS = 1.0
 """Seconds below which a watch that ended without a change did not work, however politely it ended (as client-go)."""
 
 WATCH_SECONDS = (300.0, 600.0)
@@ -53,8 +53,8 @@ _NOT_ALLOWED = frozenset({http.client.UNAUTHORIZED, http.client.FORBIDDEN})
 log = logging.getLogger(__name__)
 
 
-class Stream(Protocol):
-    """An answer that keeps coming (`kproxy.server.client.Stream`)."""
+class WatchStream(Protocol):
+    """An answer that keeps coming (`kproxy.server.client.ResponseStream`)."""
 
     def __iter__(self) -> Iterator[bytes]:
         """Its pieces."""
@@ -63,7 +63,7 @@ class Stream(Protocol):
         """How long it may pause from now on."""
 
 
-class Source(Protocol):
+class ListerWatcher(Protocol):
     """What a watch needs of `kproxy.server.client.ApiClient`."""
 
     def get(self, path: str, parameters: Mapping[str, str]) -> bytes:
@@ -71,12 +71,12 @@ class Source(Protocol):
 
     def stream(
         self, path: str, parameters: Mapping[str, str], silence: float
-    ) -> AbstractContextManager[Stream]:
+    ) -> AbstractContextManager[WatchStream]:
         """An answer that keeps coming."""
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class WatchedResource:
     """What is asked for: a kind, where it is served, and which of its objects."""
 
     kind: Kind
@@ -84,14 +84,14 @@ class Resource:
     selectors: Mapping[str, str]
 
 
-SERVICES = Resource(
+SERVICES = WatchedResource(
     Service,
     "/api/v1/services",
     {"fieldSelector": "spec.clusterIP!=None", "labelSelector": "!service.kubernetes.io/service-proxy-name"},
 )
 """``obj.headless``, ``obj.service-proxy-name``."""
 
-ENDPOINT_SLICES = Resource(
+ENDPOINT_SLICES = WatchedResource(
     EndpointSlice,
     "/apis/discovery.k8s.io/v1/endpointslices",
     {"labelSelector": "!service.kubernetes.io/headless"},
@@ -99,13 +99,13 @@ ENDPOINT_SLICES = Resource(
 """``obj.headless-label``."""
 
 
-SERVICE_CIDRS = Resource(ServiceCIDR, "/apis/networking.k8s.io/v1/servicecidrs", {})
+SERVICE_CIDRS = WatchedResource(ServiceCIDR, "/apis/networking.k8s.io/v1/servicecidrs", {})
 """``undef.unallocated``."""
 
 
-def node_named(name: str) -> Resource:
+def node_resource(name: str) -> WatchedResource:
     """The one Node of that name."""
-    return Resource(Node, "/api/v1/nodes", {"fieldSelector": f"metadata.name={name}"})
+    return WatchedResource(Node, "/api/v1/nodes", {"fieldSelector": f"metadata.name={name}"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +132,28 @@ BACKOFF = Backoff()
 NOT_ALLOWED = Backoff(longest=60.0)
 """For a resource that this proxy may not read: somebody may grant it, but not every few seconds."""
 
-_TROUBLE = (ApiError, OSError, http.client.HTTPException, msgspec.DecodeError, HostError, KubeconfigError)
+_WATCH_ERRORS = (
+    ApiError,
+    OSError,
+    http.client.HTTPException,
+    msgspec.DecodeError,
+    HostError,
+    KubeconfigError,
+)
 
 
 class _CannotWatchList(ApiError):
     """The server began a WatchList and then could not: kube-apiserver on an etcd before 3.4.25 or 3.5.8."""
 
 
-class Watcher:
-    """Keeps one resource of a `Store` up to date; `run` is the body of its thread."""
+class Reflector:
+    """Keeps one resource of a `ClusterStore` up to date; `run` is the body of its thread."""
 
     def __init__(
         self,
-        source: Source,
-        resource: Resource,
-        store: Store,
+        source: ListerWatcher,
+        resource: WatchedResource,
+        store: ClusterStore,
         *,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -156,7 +163,7 @@ class Watcher:
         self._resource = resource
         self._store = store
         self._sleep, self._clock = sleep, clock
-        self._decoder = Decoder(resource.kind)
+        self._decoder = WatchDecoder(resource.kind)
         self._name = resource.path.rpartition("/")[2]
         self._version = ""
         self._ever_listed = False
@@ -177,7 +184,7 @@ class Watcher:
         asked_for, backoff = 0.0, BACKOFF
         try:
             self._step()
-        except _TROUBLE as error:
+        except _WATCH_ERRORS as error:
             self._failed(str(error))
             if isinstance(error, ApiError):
                 asked_for = error.retry_after
@@ -242,11 +249,11 @@ class Watcher:
             "timeoutSeconds": str(int(length)),
         }
         self._worked = False
-        with self._source.stream(self._resource.path, asked, INITIAL_SILENCE) as stream:
+        with self._source.stream(self._resource.path, asked, INITIAL_TIMEOUT_SECONDS) as stream:
             lines = _whole_lines(stream)
             if initial:
                 self._take_initial(lines)
-            stream.allow_silence(SILENCE)
+            stream.allow_silence(IDLE_TIMEOUT_SECONDS)
             self._follow(lines)
 
     def _follow(self, lines: Iterator[bytes]) -> None:
@@ -255,12 +262,12 @@ class Watcher:
             for some in lines:
                 self._take(self._decoder.events(some))
         except TimeoutError:
-            log.info("%s: silent for %g s, asking anew", self._name, SILENCE)
+            log.info("%s: silent for %g s, asking anew", self._name, IDLE_TIMEOUT_SECONDS)
         finally:
-            if self._clock() - began >= SHORT_WATCH:
+            if self._clock() - began >= MIN_WATCH_SECONDS:
                 self._works()
         if not self._worked:
-            raise ConnectionError(f"closed by the server within {SHORT_WATCH:g} s, without an event")
+            raise ConnectionError(f"closed by the server within {MIN_WATCH_SECONDS:g} s, without an event")
 
     def _take_initial(self, lines: Iterator[bytes]) -> None:
         """All objects there are, up to the bookmark that says so; nothing is believed before that."""
@@ -273,7 +280,7 @@ class Watcher:
             events = self._decoder.events(some)
             for index, event in enumerate(events):
                 match event:
-                    case Changed(change):
+                    case WatchedChange(change):
                         found[_key(change)] = change
                     case Bookmark(version, complete=True):
                         rejected = [item for item in found.values() if isinstance(item, Rejected)]
@@ -284,22 +291,22 @@ class Watcher:
                         return
                     case Bookmark():
                         pass
-                    case Failure(code, message):
+                    case WatchError(code, message):
                         raise _CannotWatchList(code, message)
         raise ConnectionError("closed before the end of the initial events")
 
-    def _take(self, events: Sequence[Event]) -> None:
+    def _take(self, events: Sequence[WatchEvent]) -> None:
         """Later events.  They are applied together, so that a burst is one change."""
         changes: list[Change] = []
-        failure: Failure | None = None
+        failure: WatchError | None = None
         for event in events:
             match event:
-                case Changed(change, version):
+                case WatchedChange(change, version):
                     changes.append(change)
                     self._version = version or self._version
                 case Bookmark(version):
                     self._version = version
-                case Failure():
+                case WatchError():
                     failure = event
                     break
         if changes:

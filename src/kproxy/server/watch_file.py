@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 Stamp = tuple[int, int, int]
 
@@ -40,5 +40,5 @@ class WatchedFile:
     def wait(self, then: Callable[[], None]) -> None:
         """Call ``then`` once it has changed."""
         while not self.changed():
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         then()

@@ -14,25 +14,25 @@ from kproxy.server.config import API_VERSION, KIND, Configuration, Section
 from kproxy.server.duration import Duration
 
 
-def document(config: Configuration) -> dict[str, Any]:
+def configuration_document(config: Configuration) -> dict[str, Any]:
     """A whole KubeProxyConfiguration (v1alpha1), every field given, ready for JSON or YAML."""
-    return {"apiVersion": API_VERSION, "kind": KIND, **fields(config)}
+    return {"apiVersion": API_VERSION, "kind": KIND, **section_fields(config)}
 
 
-def fields(section: Section) -> dict[str, Any]:
+def section_fields(section: Section) -> dict[str, Any]:
     """The fields of a section under the file's names, in plain types: text for durations, lists for tuples."""
     return {info.encode_name: _plain(getattr(section, info.name)) for info in msgspec.structs.fields(section)}
 
 
 def to_yaml(config: Configuration) -> str:
     """The document as YAML, keys in alphabetical order as kube-proxy writes them (``cfg.write-config-to``)."""
-    return str(yaml.safe_dump(document(config), sort_keys=True, default_flow_style=False))
+    return str(yaml.safe_dump(configuration_document(config), sort_keys=True, default_flow_style=False))
 
 
 def _plain(value: object) -> object:
     match value:
         case Section():
-            return fields(value)
+            return section_fields(value)
         case Duration():
             return str(value)
         case tuple():

@@ -14,9 +14,9 @@ from http import HTTPStatus
 import msgspec
 
 from kproxy import __version__
-from kproxy.server.ports_http import Answer, Handler, Request, text
+from kproxy.server.ports_http import Handler, HttpRequest, HttpResponse, text_response
 
-EMULATED = "1.36"
+EMULATED_RELEASE = "1.36"
 """The release of Kubernetes whose kube-proxy this is like."""
 
 _GROUP = "config.k8s.io"
@@ -44,7 +44,7 @@ def statusz(started: float, paths: tuple[str, ...]) -> Handler:
             "Up": f"{minutes // 60} hr {minutes % 60:02} min {rest:02} sec",
             "Python version": platform.python_version(),
             "Binary version": f"kproxy {__version__}",
-            "Emulation version": EMULATED,
+            "Emulation version": EMULATED_RELEASE,
             "Paths": " ".join(listed),
         }
 
@@ -53,7 +53,7 @@ def statusz(started: float, paths: tuple[str, ...]) -> Handler:
             "startTime": begun.isoformat(timespec="seconds").replace("+00:00", "Z"),
             "uptimeSeconds": int(time.time() - started),
             "binaryVersion": __version__,
-            "emulationVersion": EMULATED,
+            "emulationVersion": EMULATED_RELEASE,
             "paths": listed,
         }
 
@@ -66,20 +66,20 @@ def flagz(flags: Callable[[], Lines]) -> Handler:
 
 
 def _page(kind: str, plain: Callable[[], Lines], structured: Callable[[], Members]) -> Handler:
-    def handle(request: Request) -> Answer:
-        version = _wanted(request.headers.get("accept", ""), kind)
+    def handle(request: HttpRequest) -> HttpResponse:
+        version = _accepted_version(request.headers.get("accept", ""), kind)
         if version is None:
             return _not_acceptable()
         if not version:
             head = f"\nkube-proxy {kind.lower()}\n{_WARNING}\n\n"
-            return text(head + "".join(f"{name}: {value}\n" for name, value in plain().items()))
+            return text_response(head + "".join(f"{name}: {value}\n" for name, value in plain().items()))
         body = {
             "kind": kind,
             "apiVersion": f"{_GROUP}/{version}",
             "metadata": {"name": "kube-proxy"},
             **structured(),
         }
-        return Answer(
+        return HttpResponse(
             HTTPStatus.OK,
             msgspec.json.encode(body),
             f"application/json;g={_GROUP};v={version};as={kind}",
@@ -89,7 +89,7 @@ def _page(kind: str, plain: Callable[[], Lines], structured: Callable[[], Member
     return handle
 
 
-def _wanted(accept: str, kind: str) -> str | None:
+def _accepted_version(accept: str, kind: str) -> str | None:
     """The version of the JSON that an ``Accept`` header asks for, empty for plain text, None for neither."""
     for choice in accept.split(","):
         media, *parameters = (part.strip() for part in choice.split(";"))
@@ -103,7 +103,7 @@ def _wanted(accept: str, kind: str) -> str | None:
     return None
 
 
-def _not_acceptable() -> Answer:
+def _not_acceptable() -> HttpResponse:
     status = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -113,4 +113,4 @@ def _not_acceptable() -> Answer:
         "reason": "NotAcceptable",
         "code": HTTPStatus.NOT_ACCEPTABLE.value,
     }
-    return Answer(HTTPStatus.NOT_ACCEPTABLE, msgspec.json.encode(status))
+    return HttpResponse(HTTPStatus.NOT_ACCEPTABLE, msgspec.json.encode(status))

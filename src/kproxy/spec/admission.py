@@ -12,8 +12,8 @@ from kproxy.net import Address, Network, Packet, family_of, parse_network
 from kproxy.spec.clauses import clause
 from kproxy.spec.node import NodeFacts
 from kproxy.spec.node_addresses import primary_address
-from kproxy.spec.sender import Sender, Who
-from kproxy.spec.services import Kind, Reasons, load_balancer_ips
+from kproxy.spec.sender import Sender, SenderKind
+from kproxy.spec.services import Reasons, ServiceAddressKind, load_balancer_ips
 
 
 class Admission(enum.Enum):
@@ -24,24 +24,29 @@ class Admission(enum.Enum):
     EITHER = "either is lawful"
 
 
-Ruling = tuple[Admission, Reasons]
+AdmissionDecision = tuple[Admission, Reasons]
 
 _EXEMPT = {
-    Kind.CLUSTER_IP: "source-ranges.cluster-ip-exempt",
-    Kind.NODE_PORT: "source-ranges.node-port-exempt",
-    Kind.EXTERNAL_IP: "source-ranges.external-ip-exempt",
+    ServiceAddressKind.CLUSTER_IP: "source-ranges.cluster-ip-exempt",
+    ServiceAddressKind.NODE_PORT: "source-ranges.node-port-exempt",
+    ServiceAddressKind.EXTERNAL_IP: "source-ranges.external-ip-exempt",
 }
 
 
-def admit(
-    cluster: api.Cluster, node: NodeFacts, packet: Packet, service: api.Service, kind: Kind, sender: Sender
-) -> Ruling:
+def check_source_ranges(
+    cluster: api.Cluster,
+    node: NodeFacts,
+    packet: Packet,
+    service: api.Service,
+    kind: ServiceAddressKind,
+    sender: Sender,
+) -> AdmissionDecision:
     """Whether loadBalancerSourceRanges let a packet in, and what says so."""
     texts = service.spec.load_balancer_source_ranges or []
     if not texts:
         return Admission.ALLOWED, ()
     ranges = _of_family(texts, packet)
-    if kind is not Kind.LOAD_BALANCER_IP:
+    if kind is not ServiceAddressKind.LOAD_BALANCER_IP:
         barred_there = not _inside(packet.source, ranges)
         return Admission.ALLOWED, (clause(_EXEMPT[kind]),) if barred_there else ()
     if not ranges:
@@ -74,11 +79,11 @@ def _inside_reasons(texts: list[str]) -> Reasons:
 def _outside_reasons(sender: Sender) -> Reasons:
     reasons: Reasons = (clause("source-ranges.outside-dropped"),)
     match sender.who:
-        case Who.HOST:
+        case SenderKind.HOST:
             reasons += (clause("source-ranges.apply-to-host"),)
-        case Who.POD | Who.OTHER_NODES_POD:
+        case SenderKind.POD | SenderKind.OTHER_NODES_POD:
             reasons += (clause("source-ranges.apply-to-pods"),)
-        case Who.OUTSIDE:
+        case SenderKind.OUTSIDE:
             pass
     return reasons
 

@@ -49,7 +49,7 @@ class Candidates:
     reasons: Reasons
 
 
-def candidates(
+def endpoint_candidates(
     cluster: api.Cluster, service: api.Service, port: api.ServicePort, family: Family
 ) -> Candidates:
     """The endpoints that a service port has in a family."""
@@ -64,7 +64,10 @@ def candidates(
     for found in sorted(listed, key=_precedence):
         merged[found.address, found.port] = found
     endpoints = tuple(merged.values())
-    reasons = (*_merging(listed, endpoints), *_set_aside(cluster, service, port, family, endpoints))
+    reasons = (
+        *_merge_reasons(listed, endpoints),
+        *_exclusion_reasons(cluster, service, port, family, endpoints),
+    )
     return Candidates(endpoints, reasons)
 
 
@@ -120,7 +123,7 @@ def _precedence(found: Candidate) -> tuple[bool, bool, bool, bool]:
     return (not found.terminating, found.ready, found.serving, found.node is not None)
 
 
-def _merging(listed: list[Candidate], endpoints: tuple[Candidate, ...]) -> Reasons:
+def _merge_reasons(listed: list[Candidate], endpoints: tuple[Candidate, ...]) -> Reasons:
     """What made one set of endpoints out of several entries."""
     reasons = []
     if len({found.slice for found in endpoints if found.usable}) > 1:
@@ -136,7 +139,7 @@ def _merging(listed: list[Candidate], endpoints: tuple[Candidate, ...]) -> Reaso
     return tuple(reasons)
 
 
-def _set_aside(
+def _exclusion_reasons(
     cluster: api.Cluster,
     service: api.Service,
     port: api.ServicePort,

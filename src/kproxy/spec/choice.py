@@ -15,7 +15,7 @@ from kproxy.spec.outcome import ClauseId
 from kproxy.spec.services import Reasons
 
 
-class Scope(enum.Enum):
+class EndpointScope(enum.Enum):
     """Where an endpoint may be."""
 
     CLUSTER = "anywhere in the cluster"
@@ -23,7 +23,7 @@ class Scope(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeLocality:
     """The node a packet is at: its name and its zone (empty: no zone label)."""
 
     node: str
@@ -31,37 +31,39 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class EndpointChoice:
     """The endpoints that may answer (maybe none), and what settled it."""
 
     endpoints: tuple[Candidate, ...]
     reasons: Reasons = ()
 
 
-def choose(endpoints: Iterable[Candidate], scope: Scope, place: Place) -> Choice:
+def choose_endpoints(
+    endpoints: Iterable[Candidate], scope: EndpointScope, place: NodeLocality
+) -> EndpointChoice:
     """The endpoints that may answer a new connection in a scope."""
     everywhere = tuple(endpoints)
-    if scope is Scope.CLUSTER:
+    if scope is EndpointScope.CLUSTER:
         return _choose_in_cluster(everywhere, place)
     return _choose_on_node(everywhere, place)
 
 
-def _choose_in_cluster(endpoints: tuple[Candidate, ...], place: Place) -> Choice:
+def _choose_in_cluster(endpoints: tuple[Candidate, ...], place: NodeLocality) -> EndpointChoice:
     """The ready ones that hints leave; with none ready, those that serve while they terminate."""
     ready = _ready(endpoints)
     if ready.endpoints:
         hinted = _by_hints(ready.endpoints, place)
-        return Choice(
+        return EndpointChoice(
             hinted.endpoints, (*ready.reasons, *_unready_hints(endpoints, hinted, place), *hinted.reasons)
         )
     last = _terminating(endpoints)
     reasons: Reasons = (clause("endpoints.terminating.used-when-none-ready"),) if last else ()
     if last and _any_hints(endpoints):
         reasons += (clause("topology.terminating.hints-ignored"),)
-    return Choice(last, reasons)
+    return EndpointChoice(last, reasons)
 
 
-def _choose_on_node(endpoints: tuple[Candidate, ...], place: Place) -> Choice:
+def _choose_on_node(endpoints: tuple[Candidate, ...], place: NodeLocality) -> EndpointChoice:
     """The node's own ready ones; with none ready here, its own that serve while they terminate."""
     here = tuple(e for e in endpoints if e.node == place.node)
     nowhere = any(e.usable and e.node is None for e in endpoints)
@@ -70,14 +72,14 @@ def _choose_on_node(endpoints: tuple[Candidate, ...], place: Place) -> Choice:
         reasons += (clause("topology.local-policy.hints-ignored"),)
     ready = _ready(here)
     if ready.endpoints:
-        return Choice(ready.endpoints, (*ready.reasons, *reasons))
+        return EndpointChoice(ready.endpoints, (*ready.reasons, *reasons))
     last = _terminating(here)
     if last:
         reasons += (clause("endpoints.terminating.used-when-none-ready-on-node"),)
-    return Choice(last, reasons)
+    return EndpointChoice(last, reasons)
 
 
-def _ready(endpoints: tuple[Candidate, ...]) -> Choice:
+def _ready(endpoints: tuple[Candidate, ...]) -> EndpointChoice:
     """Those marked ready, and what the mark or the lack of it decided."""
     ready = tuple(e for e in endpoints if e.ready)
     passed_over = [e for e in endpoints if not e.ready]
@@ -87,7 +89,7 @@ def _ready(endpoints: tuple[Candidate, ...]) -> Choice:
         "endpoints.ready-only": any(not e.usable for e in passed_over),
         "endpoints.terminating.not-used-beside-ready": any(e.usable for e in passed_over),
     }
-    return Choice(ready, tuple(clause(id) for id, holds in signs.items() if holds))
+    return EndpointChoice(ready, tuple(clause(id) for id, holds in signs.items() if holds))
 
 
 def _terminating(endpoints: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
@@ -98,15 +100,15 @@ def _any_hints(endpoints: Iterable[Candidate]) -> bool:
     return any(e.zones or e.nodes for e in endpoints)
 
 
-def _by_hints(ready: tuple[Candidate, ...], place: Place) -> Choice:
+def _by_hints(ready: tuple[Candidate, ...], place: NodeLocality) -> EndpointChoice:
     """Node hints first, then zone hints; a hint counts only if every ready endpoint has one of its kind."""
     on_node = tuple(e for e in ready if place.node in e.nodes)
     if on_node and all(e.nodes for e in ready):
-        return Choice(on_node, (clause("topology.same-node"),))
+        return EndpointChoice(on_node, (clause("topology.same-node"),))
     in_zone = tuple(e for e in ready if place.zone and place.zone in e.zones)
     if in_zone and all(e.zones for e in ready):
-        return Choice(in_zone, _zone_reasons(ready, in_zone))
-    return Choice(ready, _why_all(ready, place))
+        return EndpointChoice(in_zone, _zone_reasons(ready, in_zone))
+    return EndpointChoice(ready, _hints_not_followed(ready, place))
 
 
 def _zone_reasons(ready: tuple[Candidate, ...], in_zone: tuple[Candidate, ...]) -> Reasons:
@@ -118,22 +120,24 @@ def _zone_reasons(ready: tuple[Candidate, ...], in_zone: tuple[Candidate, ...]) 
     return tuple(reasons)
 
 
-def _why_all(ready: tuple[Candidate, ...], place: Place) -> Reasons:
+def _hints_not_followed(ready: tuple[Candidate, ...], place: NodeLocality) -> Reasons:
     """Why hints that are there leave nobody out."""
     if not _any_hints(ready):
         return ()
     if any(e.zones for e in ready) and not place.zone:
         return (clause("topology.no-zone-label.all-endpoints"),)
-    mixed = any(_some_lack(getattr(e, kind) for e in ready) for kind in ("zones", "nodes"))
+    mixed = any(_some_without(getattr(e, kind) for e in ready) for kind in ("zones", "nodes"))
     return (clause("topology.missing-hint.all-endpoints" if mixed else "topology.no-match.all-endpoints"),)
 
 
-def _some_lack(hints: Iterable[frozenset[str]]) -> bool:
+def _some_without(hints: Iterable[frozenset[str]]) -> bool:
     given = [bool(hint) for hint in hints]
     return any(given) and not all(given)
 
 
-def _unready_hints(endpoints: tuple[Candidate, ...], hinted: Choice, place: Place) -> tuple[ClauseId, ...]:
+def _unready_hints(
+    endpoints: tuple[Candidate, ...], hinted: EndpointChoice, place: NodeLocality
+) -> tuple[ClauseId, ...]:
     """Named only where hints of endpoints that are not ready would have changed the choice."""
     counted = tuple(e for e in _by_hints(endpoints, place).endpoints if e.ready)
     return (clause("topology.unready-hints-ignored"),) if counted != hinted.endpoints else ()

@@ -29,13 +29,13 @@ __all__ = [
 PACKET_TABLE = (*inside.TABLE, *outside.TABLE, *endpoints.TABLE, *policies.TABLE, *sources.TABLE)
 """Clauses that the outcome of one first packet shows."""
 
-HISTORY_TABLE = (*changes.TABLE, *flows.TABLE, *wire.TABLE)
+TRANSITION_TABLE = (*changes.TABLE, *flows.TABLE, *wire.TABLE)
 """Clauses that only several connections, a flow, a change or time can show."""
 
-CLAUSES: Clauses = MappingProxyType({row.id: row for row in (*PACKET_TABLE, *HISTORY_TABLE)})
+CLAUSES: Clauses = MappingProxyType({row.id: row for row in (*PACKET_TABLE, *TRANSITION_TABLE)})
 """Every clause by its ID."""
 
-TRANSITION_CLAUSES: frozenset[ClauseId] = frozenset(row.id for row in HISTORY_TABLE)
+TRANSITION_CLAUSES: frozenset[ClauseId] = frozenset(row.id for row in TRANSITION_TABLE)
 """What only histories can judge: the oracle names none of these."""
 
 SOURCE_ONLY_CLAUSES: frozenset[ClauseId] = frozenset(row.id for row in sources.MASQUERADE)

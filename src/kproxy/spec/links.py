@@ -79,7 +79,7 @@ TRAFFIC_DISTRIBUTION_KEP = kep("4444-service-traffic-distribution")
 EXTERNAL_IPS_KEP = kep("5707-deprecate-service-externalips")
 
 
-def end_to_end(file: str) -> str:
+def e2e_test(file: str) -> str:
     """A file of upstream's end-to-end network tests."""
     return f"{_KUBERNETES}/blob/master/test/e2e/network/{file}.go"
 
@@ -89,27 +89,27 @@ def unit_test(file: str) -> str:
     return f"{_KUBERNETES}/blob/master/pkg/proxy/{file}_test.go"
 
 
-def source(file: str) -> str:
+def kube_proxy_source(file: str) -> str:
     """A file of upstream's proxy, for what only it says."""
     return f"{_KUBERNETES}/blob/v1.36.0/{file}.go"
 
 
-def issue(number: int) -> str:
+def kubernetes_issue(number: int) -> str:
     """An upstream issue or pull request."""
     return f"{_KUBERNETES}/issues/{number}"
 
 
-E2E_SERVICE = end_to_end("service")
-E2E_NETWORKING = end_to_end("networking")
-E2E_CONNTRACK = end_to_end("conntrack")
-E2E_KUBE_PROXY = end_to_end("kube_proxy")
-E2E_DUAL_STACK = end_to_end("dual_stack")
-E2E_SLICES = end_to_end("endpointslice")
-E2E_LOAD_BALANCER = end_to_end("loadbalancer")
-E2E_TRAFFIC_DISTRIBUTION = end_to_end("traffic_distribution")
-E2E_NO_SNAT = end_to_end("no_snat")
-E2E_SERVICE_CIDRS = end_to_end("service_cidrs")
-E2E_LEADING_ZEROS = end_to_end("funny_ips")
+E2E_SERVICE = e2e_test("service")
+E2E_NETWORKING = e2e_test("networking")
+E2E_CONNTRACK = e2e_test("conntrack")
+E2E_KUBE_PROXY = e2e_test("kube_proxy")
+E2E_DUAL_STACK = e2e_test("dual_stack")
+E2E_SLICES = e2e_test("endpointslice")
+E2E_LOAD_BALANCER = e2e_test("loadbalancer")
+E2E_TRAFFIC_DISTRIBUTION = e2e_test("traffic_distribution")
+E2E_NO_SNAT = e2e_test("no_snat")
+E2E_SERVICE_CIDRS = e2e_test("service_cidrs")
+E2E_LEADING_ZEROS = e2e_test("funny_ips")
 UNIT_IPTABLES = unit_test("iptables/proxier")
 UNIT_NFTABLES = unit_test("nftables/proxier")
 UNIT_TOPOLOGY = unit_test("topology")
@@ -119,11 +119,11 @@ UNIT_CONNTRACK = unit_test("conntrack/cleanup")
 UNIT_HEALTH = unit_test("healthcheck/healthcheck")
 UNIT_RUNNER = unit_test("runner/bounded_frequency_runner")
 UNIT_DETECT_LOCAL = unit_test("util/localdetector")
-SOURCE_NODE_PORT_ADDRESSES = source("pkg/proxy/util/nodeport_addresses")
-SOURCE_IPTABLES = source("pkg/proxy/iptables/proxier")
-SOURCE_NFTABLES = source("pkg/proxy/nftables/proxier")
-SOURCE_HEALTH = source("pkg/proxy/healthcheck/service_health")
-SOURCE_PROXY_HEALTH = source("pkg/proxy/healthcheck/proxy_health")
-SOURCE_ENDPOINTS_MAP = source("pkg/proxy/endpointschangetracker")
-SOURCE_IPVS = source("pkg/proxy/ipvs/proxier")
+SOURCE_NODE_PORT_ADDRESSES = kube_proxy_source("pkg/proxy/util/nodeport_addresses")
+SOURCE_IPTABLES = kube_proxy_source("pkg/proxy/iptables/proxier")
+SOURCE_NFTABLES = kube_proxy_source("pkg/proxy/nftables/proxier")
+SOURCE_HEALTH = kube_proxy_source("pkg/proxy/healthcheck/service_health")
+SOURCE_PROXY_HEALTH = kube_proxy_source("pkg/proxy/healthcheck/proxy_health")
+SOURCE_ENDPOINTS_MAP = kube_proxy_source("pkg/proxy/endpointschangetracker")
+SOURCE_IPVS = kube_proxy_source("pkg/proxy/ipvs/proxier")
 UNIT_NODE_PORT_ADDRESSES = unit_test("util/nodeport_addresses")

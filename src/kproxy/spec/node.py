@@ -1,6 +1,6 @@
 """Facts about the judged node that no API object carries: its addresses and the proxy's settings.
 
-Pure values for the oracle; deliberately not the proxy's own `kproxy.plan.Settings`.
+Pure values for the oracle; deliberately not the proxy's own `kproxy.plan.PlanSettings`.
 """
 
 from __future__ import annotations

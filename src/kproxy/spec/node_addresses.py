@@ -23,10 +23,10 @@ class Serves(enum.Enum):
     EITHER = "either is lawful"
 
 
-Answer = tuple[Serves, Reasons]
+ServedDecision = tuple[Serves, Reasons]
 
 
-def serves_node_ports(cluster: api.Cluster, node: NodeFacts, address: Address) -> Answer:
+def check_node_port_address(cluster: api.Cluster, node: NodeFacts, address: Address) -> ServedDecision:
     """Whether an address, one of the node's own, serves node ports, and what says so."""
     if address.is_loopback:
         return _loopback_serves(node, address)
@@ -41,7 +41,7 @@ def serves_node_ports(cluster: api.Cluster, node: NodeFacts, address: Address) -
             return _ranges_serve(ranges, address)
 
 
-def _loopback_serves(node: NodeFacts, address: Address) -> Answer:
+def _loopback_serves(node: NodeFacts, address: Address) -> ServedDecision:
     """127.0.0.1 serves if it may at all, and if nodePortAddresses takes it in; ::1 never."""
     if not isinstance(address, IPv4Address):
         return Serves.NO, (clause("node-port.localhost.ipv6.untouched"),)
@@ -57,7 +57,7 @@ def _loopback_serves(node: NodeFacts, address: Address) -> Answer:
     return Serves.EITHER, (clause("node-port.localhost.default.either"),)
 
 
-def _primary_serves(cluster: api.Cluster, node: NodeFacts, address: Address) -> Answer:
+def _primary_serves(cluster: api.Cluster, node: NodeFacts, address: Address) -> ServedDecision:
     primary = primary_address(cluster, node, family_of(address))
     if primary is None:
         return Serves.EITHER, (clause("node-port.addresses.primary-unknown.either"),)
@@ -66,13 +66,13 @@ def _primary_serves(cluster: api.Cluster, node: NodeFacts, address: Address) -> 
     return Serves.NO, (clause("node-port.addresses.not-primary.untouched"),)
 
 
-def _serves_by_default(cluster: api.Cluster, node: NodeFacts, address: Address) -> Answer:
+def _serves_by_default(cluster: api.Cluster, node: NodeFacts, address: Address) -> ServedDecision:
     if address == primary_address(cluster, node, family_of(address)):
         return Serves.YES, ()
     return Serves.EITHER, (clause("node-port.addresses.default-not-primary.either"),)
 
 
-def _ranges_serve(ranges: tuple[Network, ...], address: Address) -> Answer:
+def _ranges_serve(ranges: tuple[Network, ...], address: Address) -> ServedDecision:
     own = [r for r in ranges if family_of(r) is family_of(address)]
     if not own:
         return Serves.YES, (clause("node-port.addresses.family-not-listed.served"),)
@@ -83,7 +83,9 @@ def _ranges_serve(ranges: tuple[Network, ...], address: Address) -> Answer:
     return Serves.NO, (clause("node-port.addresses.outside-configured.untouched"),)
 
 
-def _ranges_serve_late(answer: Answer, ranges: tuple[Network, ...], address: Address) -> Answer:
+def _ranges_serve_late(
+    answer: ServedDecision, ranges: tuple[Network, ...], address: Address
+) -> ServedDecision:
     """An address that the node got later: all are all, but a list may have been looked through at the start."""
     serves, reasons = answer
     if serves is Serves.NO:

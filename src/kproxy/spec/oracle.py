@@ -13,18 +13,26 @@ from functools import reduce
 
 from kproxy import api
 from kproxy.net import Address, Family, Packet
-from kproxy.spec.admission import Admission, admit
-from kproxy.spec.candidates import Candidate, Candidates, candidates
-from kproxy.spec.choice import Choice, Place, Scope, choose
+from kproxy.spec.admission import Admission, check_source_ranges
+from kproxy.spec.candidates import Candidate, Candidates, endpoint_candidates
+from kproxy.spec.choice import EndpointChoice, EndpointScope, NodeLocality, choose_endpoints
 from kproxy.spec.clauses import clause
 from kproxy.spec.node import NodeFacts
-from kproxy.spec.node_addresses import Serves, serves_node_ports
-from kproxy.spec.outcome import Delivered, Expectation, Failure, Outcome, Source
-from kproxy.spec.particulars import of_address, of_endpoints
-from kproxy.spec.policy import LOCAL, MASQUERADED, PRESERVED, Promise, Sources, promise_to
-from kproxy.spec.sender import Sender, Who, sender_of
-from kproxy.spec.services import Door, Kind, Reasons, doors, ports, protocol_of, proxied
-from kproxy.spec.unserved import unserved
+from kproxy.spec.node_addresses import Serves, check_node_port_address
+from kproxy.spec.outcome import Delivered, Expectation, Failure, Outcome, SourceIP
+from kproxy.spec.particulars import address_clauses, endpoint_clauses
+from kproxy.spec.policy import LOCAL, MASQUERADED, PRESERVED, PolicyDecision, SourceIPs, decide_policy
+from kproxy.spec.sender import Sender, SenderKind, sender_of
+from kproxy.spec.services import (
+    Reasons,
+    ServiceAddress,
+    ServiceAddressKind,
+    protocol_of,
+    proxied_services,
+    service_addresses,
+    service_ports,
+)
+from kproxy.spec.unserved import expect_unserved
 
 UNTOUCHED, REJECTED, DROPPED = Failure.UNTOUCHED, Failure.REJECTED, Failure.DROPPED
 
@@ -36,18 +44,18 @@ def expect(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation
     """
     if packet.destination.is_loopback and not packet.entry.from_host:
         return Expectation(frozenset({DROPPED}), (clause("node-port.localhost.martian-dropped"),))
-    if _claims_to_be_the_node(node, packet):
+    if _spoofs_node_address(node, packet):
         return Expectation(frozenset({DROPPED}), (clause("traffic.own-source-from-outside.dropped"),))
-    asked = list(_asked(cluster, node, packet))
+    asked = list(_matched_ports(cluster, node, packet))
     if not asked:
-        return unserved(cluster, node, packet)
-    answers = [_answer(cluster, node, packet, one) for one in asked]
+        return expect_unserved(cluster, node, packet)
+    answers = [_expect_at_port(cluster, node, packet, one) for one in asked]
     if len(answers) > 1:
-        answers.append(_only((), (clause("traffic.two-services-one-address.either"),)))
-    return reduce(lambda so_far, one: _also(so_far, one.outcomes, one.clauses), answers)
+        answers.append(_expectation((), (clause("traffic.two-services-one-address.either"),)))
+    return reduce(lambda so_far, one: _with_outcomes(so_far, one.outcomes, one.clauses), answers)
 
 
-def _claims_to_be_the_node(node: NodeFacts, packet: Packet) -> bool:
+def _spoofs_node_address(node: NodeFacts, packet: Packet) -> bool:
     """A packet from outside whose source is the node's own address; IPv6 kernels let that pass."""
     own = packet.source.is_loopback or packet.source in node.addresses
     return packet.family is Family.IPV4 and own and not packet.entry.from_host
@@ -57,28 +65,28 @@ def _claims_to_be_the_node(node: NodeFacts, packet: Packet) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MatchedPort:
     """A Service's port, at one of its addresses."""
 
     service: api.Service
     port: api.ServicePort
-    door: Door
+    door: ServiceAddress
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ServiceAddressKind:
         """The kind of address."""
         return self.door.kind
 
 
-def _asked(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Iterator[Asked]:
+def _matched_ports(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Iterator[MatchedPort]:
     """The Services' ports that a packet asks for: a Service's own address before a node port."""
-    own = list(_asked_at_own_address(cluster, node, packet))
+    own = list(_matched_at_service_address(cluster, node, packet))
     if own or packet.destination not in _own_addresses(node, packet):
         yield from own
         return
     for service, port in _served_ports(cluster, packet):
         if port.node_port == packet.port:
-            yield Asked(service, port, Door(Kind.NODE_PORT, None))
+            yield MatchedPort(service, port, ServiceAddress(ServiceAddressKind.NODE_PORT, None))
 
 
 def _own_addresses(node: NodeFacts, packet: Packet) -> frozenset[Address]:
@@ -87,18 +95,20 @@ def _own_addresses(node: NodeFacts, packet: Packet) -> frozenset[Address]:
     return node.addresses | loopback
 
 
-def _asked_at_own_address(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Iterator[Asked]:
+def _matched_at_service_address(
+    cluster: api.Cluster, node: NodeFacts, packet: Packet
+) -> Iterator[MatchedPort]:
     for service, port in _served_ports(cluster, packet):
-        listed = doors(service, packet.family, allow_external_ips=node.allow_external_ips)
+        listed = service_addresses(service, packet.family, allow_external_ips=node.allow_external_ips)
         for door in dict.fromkeys(listed):
             if door.address == packet.destination and port.port == packet.port:
-                yield Asked(service, port, door)
+                yield MatchedPort(service, port, door)
 
 
 def _served_ports(cluster: api.Cluster, packet: Packet) -> Iterator[tuple[api.Service, api.ServicePort]]:
     """Every port of the packet's protocol, of every Service served in its family."""
-    for service in proxied(cluster, packet.family):
-        for port in ports(service):
+    for service in proxied_services(cluster, packet.family):
+        for port in service_ports(service):
             if protocol_of(port.protocol) is packet.protocol:
                 yield service, port
 
@@ -106,59 +116,59 @@ def _served_ports(cluster: api.Cluster, packet: Packet) -> Iterator[tuple[api.Se
 # --------------------------------------------------------------------------- what becomes of it?
 
 _REACHES = {
-    Kind.CLUSTER_IP: "cluster-ip.reaches-ready-endpoint",
-    Kind.NODE_PORT: "node-port.reaches-ready-endpoint",
-    Kind.EXTERNAL_IP: "external-ip.reaches-ready-endpoint",
-    Kind.LOAD_BALANCER_IP: "load-balancer.reaches-ready-endpoint",
+    ServiceAddressKind.CLUSTER_IP: "cluster-ip.reaches-ready-endpoint",
+    ServiceAddressKind.NODE_PORT: "node-port.reaches-ready-endpoint",
+    ServiceAddressKind.EXTERNAL_IP: "external-ip.reaches-ready-endpoint",
+    ServiceAddressKind.LOAD_BALANCER_IP: "load-balancer.reaches-ready-endpoint",
 }
 
 
-def _answer(cluster: api.Cluster, node: NodeFacts, packet: Packet, asked: Asked) -> Expectation:
+def _expect_at_port(cluster: api.Cluster, node: NodeFacts, packet: Packet, asked: MatchedPort) -> Expectation:
     """The lawful outcomes of a packet that asks for a Service's port.
 
     Is it served at this address?  Is there an endpoint?  Is the source let in?  Who may answer?
     """
-    found = candidates(cluster, asked.service, asked.port, packet.family)
+    found = endpoint_candidates(cluster, asked.service, asked.port, packet.family)
     serves, here = _served_here(cluster, node, packet, asked)
     if serves is Serves.NO:
         return _not_served_here(cluster, node, asked, here, found)
     sender = sender_of(cluster, node, packet)
-    admission, let_in = admit(cluster, node, packet, asked.service, asked.kind, sender)
+    admission, let_in = check_source_ranges(cluster, node, packet, asked.service, asked.kind, sender)
     if not _usable(found):
-        answer = _refused(node, packet, asked, found)
+        answer = _expect_rejection(node, packet, asked, found)
         if admission is not Admission.ALLOWED:
-            answer = _also(answer, {DROPPED}, (clause("source-ranges.no-endpoint.either"),))
+            answer = _with_outcomes(answer, {DROPPED}, (clause("source-ranges.no-endpoint.either"),))
     elif admission is Admission.BARRED:
-        answer = _only({DROPPED}, let_in)
+        answer = _expectation({DROPPED}, let_in)
     else:
-        answer = _chosen(cluster, node, packet, Request(asked, sender, found))
-        answer = _also(answer, {DROPPED} if admission is Admission.EITHER else set(), let_in)
-    return _also(answer, {UNTOUCHED} if serves is Serves.EITHER else set(), here)
+        answer = _expect_delivery(cluster, node, packet, AdmittedConnection(asked, sender, found))
+        answer = _with_outcomes(answer, {DROPPED} if admission is Admission.EITHER else set(), let_in)
+    return _with_outcomes(answer, {UNTOUCHED} if serves is Serves.EITHER else set(), here)
 
 
 def _served_here(
-    cluster: api.Cluster, node: NodeFacts, packet: Packet, asked: Asked
+    cluster: api.Cluster, node: NodeFacts, packet: Packet, asked: MatchedPort
 ) -> tuple[Serves, Reasons]:
     """A Service's own address is served on every node, a node port on some of the node's addresses."""
-    if asked.kind is Kind.NODE_PORT:
-        return serves_node_ports(cluster, node, packet.destination)
+    if asked.kind is ServiceAddressKind.NODE_PORT:
+        return check_node_port_address(cluster, node, packet.destination)
     return Serves.YES, ()
 
 
 def _not_served_here(
-    cluster: api.Cluster, node: NodeFacts, asked: Asked, reasons: Reasons, found: Candidates
+    cluster: api.Cluster, node: NodeFacts, asked: MatchedPort, reasons: Reasons, found: Candidates
 ) -> Expectation:
     """A node port at an address that does not serve them: the node's own port of that number.
 
     Unless nobody could answer: then the refusal, or the silence of policy Local, may hold here too.
     """
-    answer = _only({UNTOUCHED}, reasons)
+    answer = _expectation({UNTOUCHED}, reasons)
     either = (clause("node-port.addresses.reject-scope.either"),)
     if not _usable(found):
-        return _also(answer, {REJECTED}, either)
+        return _with_outcomes(answer, {REJECTED}, either)
     local = asked.service.spec.external_traffic_policy == LOCAL
-    if local and not choose(found.endpoints, Scope.NODE, _place(cluster, node)).endpoints:
-        return _also(answer, {DROPPED}, either)
+    if local and not choose_endpoints(found.endpoints, EndpointScope.NODE, _place(cluster, node)).endpoints:
+        return _with_outcomes(answer, {DROPPED}, either)
     return answer
 
 
@@ -169,71 +179,79 @@ def _usable(found: Candidates) -> bool:
 # --------------------------------------------------------------------------- nobody can answer
 
 
-def _refused(node: NodeFacts, packet: Packet, asked: Asked, found: Candidates) -> Expectation:
+def _expect_rejection(node: NodeFacts, packet: Packet, asked: MatchedPort, found: Candidates) -> Expectation:
     """No endpoint anywhere: refused, and told so."""
     reasons = (clause("endpoints.none.rejected"), *found.reasons)
     if found.endpoints:
         reasons += (clause("endpoints.not-serving.never-used"),)
-    answer = _only({REJECTED}, reasons)
-    external = asked.kind in {Kind.EXTERNAL_IP, Kind.LOAD_BALANCER_IP}
+    answer = _expectation({REJECTED}, reasons)
+    external = asked.kind in {ServiceAddressKind.EXTERNAL_IP, ServiceAddressKind.LOAD_BALANCER_IP}
     if external and packet.entry.from_host and packet.destination not in node.addresses:
-        return _also(answer, {UNTOUCHED}, (clause("endpoints.none.host-to-external-address.either"),))
+        return _with_outcomes(
+            answer, {UNTOUCHED}, (clause("endpoints.none.host-to-external-address.either"),)
+        )
     return answer
 
 
-def _none_in_scope(kind: Kind, found: Candidates) -> Expectation:
+def _expect_drop(kind: ServiceAddressKind, found: Candidates) -> Expectation:
     """Policy Local, endpoints elsewhere only: silence."""
-    if kind is not Kind.CLUSTER_IP:
-        return _only({DROPPED}, (clause("external-policy.local.drop-without-local-endpoint"),))
-    answer = _only({DROPPED}, (clause("internal-policy.local.drop-without-local-endpoint"),))
+    if kind is not ServiceAddressKind.CLUSTER_IP:
+        return _expectation({DROPPED}, (clause("external-policy.local.drop-without-local-endpoint"),))
+    answer = _expectation({DROPPED}, (clause("internal-policy.local.drop-without-local-endpoint"),))
     if any(endpoint.ready for endpoint in found.endpoints):
         return answer
     either = clause("internal-policy.local.only-terminating-elsewhere.either")
-    return _also(answer, {REJECTED}, (either,))
+    return _with_outcomes(answer, {REJECTED}, (either,))
 
 
 # --------------------------------------------------------------------------- somebody may answer
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AdmittedConnection:
     """A packet's Service port, its sender, and the endpoints there are (at least one usable)."""
 
-    asked: Asked
+    asked: MatchedPort
     sender: Sender
     found: Candidates
 
 
-def _chosen(cluster: api.Cluster, node: NodeFacts, packet: Packet, request: Request) -> Expectation:
+def _expect_delivery(
+    cluster: api.Cluster, node: NodeFacts, packet: Packet, request: AdmittedConnection
+) -> Expectation:
     """Any endpoint of a scope that the sender is promised; silence for a scope that has none."""
     asked, sender, found = request.asked, request.sender, request.found
-    promise = promise_to(sender, asked.kind, asked.service, node)
-    answer = _only(promise.broken, ())
+    promise = decide_policy(sender, asked.kind, asked.service, node)
+    answer = _expectation(promise.broken, ())
     for scope in promise.scopes:
-        choice = choose(found.endpoints, scope, _place(cluster, node))
+        choice = choose_endpoints(found.endpoints, scope, _place(cluster, node))
         if choice.endpoints:
             reached = _delivered(node, packet, request, promise, choice)
-            about = of_endpoints(cluster, node, asked.service, asked.kind, choice.endpoints)
-            answer = _also(answer, reached.outcomes, (*reached.clauses, *found.reasons, *about))
+            about = endpoint_clauses(cluster, node, asked.service, asked.kind, choice.endpoints)
+            answer = _with_outcomes(answer, reached.outcomes, (*reached.clauses, *found.reasons, *about))
         else:
-            none = _none_in_scope(asked.kind, found)
-            answer = _also(answer, none.outcomes, (*promise.reasons, *none.clauses, *choice.reasons))
+            none = _expect_drop(asked.kind, found)
+            answer = _with_outcomes(answer, none.outcomes, (*promise.reasons, *none.clauses, *choice.reasons))
     if any(isinstance(outcome, Delivered) for outcome in answer.outcomes):
-        about_address = of_address(cluster, packet, asked.service, asked.port, asked.door)
-        answer = _also(
-            _only((), (clause(_REACHES[asked.kind]), *about_address)), answer.outcomes, answer.clauses
+        about_address = address_clauses(cluster, packet, asked.service, asked.port, asked.door)
+        answer = _with_outcomes(
+            _expectation((), (clause(_REACHES[asked.kind]), *about_address)), answer.outcomes, answer.clauses
         )
     return answer
 
 
-def _place(cluster: api.Cluster, node: NodeFacts) -> Place:
+def _place(cluster: api.Cluster, node: NodeFacts) -> NodeLocality:
     """The node, and its zone as the Node object's label says."""
     known = cluster.node(node.name)
-    return Place(node.name, known.metadata.labels.get(api.ZONE_LABEL, "") if known else "")
+    return NodeLocality(node.name, known.metadata.labels.get(api.ZONE_LABEL, "") if known else "")
 
 
 def _delivered(
-    node: NodeFacts, packet: Packet, request: Request, promise: Promise, choice: Choice
+    node: NodeFacts,
+    packet: Packet,
+    request: AdmittedConnection,
+    promise: PolicyDecision,
+    choice: EndpointChoice,
 ) -> Expectation:
     """Each endpoint of the choice, with each source it may see."""
     kind, sender = request.asked.kind, request.sender
@@ -244,24 +262,24 @@ def _delivered(
         for source in (PRESERVED if endpoint in own else _sources(packet, sender, promise, endpoint))
     }
     reasons = (*promise.reasons, *choice.reasons)
-    if kind is not Kind.CLUSTER_IP and any(reason in _HINTED for reason in choice.reasons):
+    if kind is not ServiceAddressKind.CLUSTER_IP and any(reason in _HINTED for reason in choice.reasons):
         reasons += (clause("topology.external-traffic.hints-followed"),)
-    if Source.PRESERVED in promise.sources and any(_hairpin(packet, e) for e in choice.endpoints):
+    if SourceIP.PRESERVED in promise.sources and any(_hairpin(packet, e) for e in choice.endpoints):
         reasons += (clause("masquerade.hairpin.rewritten"),)
-    if own and Source.MASQUERADED in promise.sources:
+    if own and SourceIP.MASQUERADED in promise.sources:
         reasons += (clause("masquerade.endpoint-of-the-node-itself.preserved"),)
-    return _only(outcomes, reasons)
+    return _expectation(outcomes, reasons)
 
 
 def _stays_on_node(node: NodeFacts, sender: Sender, endpoint: Candidate) -> bool:
     """Whether the packet comes in and is for a process of this very node: sources are rewritten on the way out."""
-    return sender.who is not Who.HOST and endpoint.address in node.addresses
+    return sender.who is not SenderKind.HOST and endpoint.address in node.addresses
 
 
 _HINTED = {clause("topology.same-zone"), clause("topology.same-node")}
 
 
-def _sources(packet: Packet, sender: Sender, promise: Promise, endpoint: Candidate) -> Sources:
+def _sources(packet: Packet, sender: Sender, promise: PolicyDecision, endpoint: Candidate) -> SourceIPs:
     """What an endpoint may see: as promised, but never its own address as if another's.
 
     The node itself can answer itself from any of its addresses; and of a pod that asks through
@@ -269,7 +287,7 @@ def _sources(packet: Packet, sender: Sender, promise: Promise, endpoint: Candida
     """
     if not _hairpin(packet, endpoint):
         return promise.sources
-    if sender.who is Who.HOST or promise.broken:
+    if sender.who is SenderKind.HOST or promise.broken:
         return promise.sources | MASQUERADED
     return MASQUERADED
 
@@ -281,10 +299,10 @@ def _hairpin(packet: Packet, endpoint: Candidate) -> bool:
 # --------------------------------------------------------------------------- putting answers together
 
 
-def _only(outcomes: Iterable[Outcome], reasons: Reasons) -> Expectation:
+def _expectation(outcomes: Iterable[Outcome], reasons: Reasons) -> Expectation:
     return Expectation(frozenset(outcomes), tuple(dict.fromkeys(reasons)))
 
 
-def _also(answer: Expectation, outcomes: Iterable[Outcome], reasons: Reasons) -> Expectation:
+def _with_outcomes(answer: Expectation, outcomes: Iterable[Outcome], reasons: Reasons) -> Expectation:
     """The same answer with more lawful outcomes and more clauses behind it."""
-    return _only((*answer.outcomes, *outcomes), (*answer.clauses, *reasons))
+    return _expectation((*answer.outcomes, *outcomes), (*answer.clauses, *reasons))

@@ -14,7 +14,7 @@ from kproxy.net import Address
 ClauseId = NewType("ClauseId", str)
 
 
-class Source(enum.Enum):
+class SourceIP(enum.Enum):
     """Which source address the endpoint sees."""
 
     PRESERVED = "preserved"
@@ -27,7 +27,7 @@ class Delivered:
 
     address: Address
     port: int
-    source: Source
+    source: SourceIP
 
 
 class Failure(enum.Enum):

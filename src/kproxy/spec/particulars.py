@@ -15,29 +15,29 @@ from kproxy.spec.clauses import clause
 from kproxy.spec.node import NodeFacts
 from kproxy.spec.policy import LOCAL
 from kproxy.spec.services import (
-    Door,
-    Kind,
     Reasons,
+    ServiceAddress,
+    ServiceAddressKind,
     cluster_ip,
     load_balancer_ips,
-    ports,
     protocol_of,
+    service_ports,
 )
 
 
-def of_address(
-    cluster: api.Cluster, packet: Packet, service: api.Service, port: api.ServicePort, door: Door
+def address_clauses(
+    cluster: api.Cluster, packet: Packet, service: api.Service, port: api.ServicePort, door: ServiceAddress
 ) -> Reasons:
     """Clauses on the address and port that were asked."""
     several_ips = len(set(load_balancer_ips(service, packet.family))) > 1
-    at_load_balancer = door.kind is Kind.LOAD_BALANCER_IP
+    at_load_balancer = door.kind is ServiceAddressKind.LOAD_BALANCER_IP
     signs = {
         "protocol.udp.served": packet.protocol is Protocol.UDP,
         "protocol.sctp.served": packet.protocol is Protocol.SCTP,
         "protocol.same-number.independent": _number_shared(service, port, door.kind),
-        "cluster-ip.any-range.served": door.kind is Kind.CLUSTER_IP
+        "cluster-ip.any-range.served": door.kind is ServiceAddressKind.CLUSTER_IP
         and _outside_known_ranges(cluster, packet),
-        "node-port.both-families.served": door.kind is Kind.NODE_PORT and _dual_stack(service),
+        "node-port.both-families.served": door.kind is ServiceAddressKind.NODE_PORT and _dual_stack(service),
         "load-balancer.every-ip.served": at_load_balancer and several_ips,
         "load-balancer.without-node-port.served": at_load_balancer and not port.node_port,
         "load-balancer.hostname-only.ignored": _hostname_only(service),
@@ -48,15 +48,19 @@ def of_address(
     return tuple(clause(id) for id, holds in signs.items() if holds)
 
 
-def of_endpoints(
-    cluster: api.Cluster, node: NodeFacts, service: api.Service, kind: Kind, endpoints: tuple[Candidate, ...]
+def endpoint_clauses(
+    cluster: api.Cluster,
+    node: NodeFacts,
+    service: api.Service,
+    kind: ServiceAddressKind,
+    endpoints: tuple[Candidate, ...],
 ) -> Reasons:
     """Clauses on the endpoints that may answer."""
     nodes = _node_addresses(cluster) | node.addresses
     elsewhere = all(endpoint.node != node.name for endpoint in endpoints)
     cluster_policy = service.spec.external_traffic_policy != LOCAL
     signs = {
-        "node-port.every-node.served": kind is Kind.NODE_PORT and cluster_policy and elsewhere,
+        "node-port.every-node.served": kind is ServiceAddressKind.NODE_PORT and cluster_policy and elsewhere,
         "slices.target-port.per-endpoint": len({endpoint.port for endpoint in endpoints}) > 1,
         "slices.endpoint.host-network.reached": any(endpoint.address in nodes for endpoint in endpoints),
         "objects.dual-stack.node-of-one-family.served": len(node.families) == 1,
@@ -73,14 +77,14 @@ def has_leading_zeros(text: str, address: Address | None) -> bool:
     return isinstance(address, IPv4Address) and bool(text) and ":" not in text and text != str(address)
 
 
-def _number_shared(service: api.Service, port: api.ServicePort, kind: Kind) -> bool:
+def _number_shared(service: api.Service, port: api.ServicePort, kind: ServiceAddressKind) -> bool:
     number = _number(port, kind)
-    twins = [other for other in ports(service) if _number(other, kind) == number]
+    twins = [other for other in service_ports(service) if _number(other, kind) == number]
     return len({protocol_of(twin.protocol) for twin in twins}) > 1
 
 
-def _number(port: api.ServicePort, kind: Kind) -> int:
-    return port.node_port if kind is Kind.NODE_PORT else port.port
+def _number(port: api.ServicePort, kind: ServiceAddressKind) -> int:
+    return port.node_port if kind is ServiceAddressKind.NODE_PORT else port.port
 
 
 def _outside_known_ranges(cluster: api.Cluster, packet: Packet) -> bool:

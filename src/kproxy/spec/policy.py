@@ -8,87 +8,91 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kproxy import api
-from kproxy.spec.choice import Scope
+from kproxy.spec.choice import EndpointScope
 from kproxy.spec.clauses import clause
 from kproxy.spec.node import NodeFacts
-from kproxy.spec.outcome import ClauseId, Failure, Source
-from kproxy.spec.sender import Sender, Who
-from kproxy.spec.services import Kind, Reasons
+from kproxy.spec.outcome import ClauseId, Failure, SourceIP
+from kproxy.spec.sender import Sender, SenderKind
+from kproxy.spec.services import Reasons, ServiceAddressKind
 
 LOCAL = "Local"
-PRESERVED = frozenset({Source.PRESERVED})
-MASQUERADED = frozenset({Source.MASQUERADED})
+PRESERVED = frozenset({SourceIP.PRESERVED})
+MASQUERADED = frozenset({SourceIP.MASQUERADED})
 EITHER_SOURCE = PRESERVED | MASQUERADED
 
-Sources = frozenset[Source]
+SourceIPs = frozenset[SourceIP]
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class PolicyDecision:
     """What a sender may count on.
 
     ``scopes``: where the endpoint may be, any of them; ``sources``: what it may see, any of them;
     ``broken``: failures that are lawful besides.
     """
 
-    scopes: tuple[Scope, ...]
-    sources: Sources
+    scopes: tuple[EndpointScope, ...]
+    sources: SourceIPs
     reasons: Reasons
     broken: frozenset[Failure] = frozenset()
 
 
-def promise_to(sender: Sender, kind: Kind, service: api.Service, node: NodeFacts) -> Promise:
+def decide_policy(
+    sender: Sender, kind: ServiceAddressKind, service: api.Service, node: NodeFacts
+) -> PolicyDecision:
     """What a sender may count on who asks for one kind of a Service's addresses."""
-    if kind is Kind.CLUSTER_IP:
+    if kind is ServiceAddressKind.CLUSTER_IP:
         return _at_cluster_ip(sender, service, node)
     exempt = service.spec.internal_traffic_policy == LOCAL
     reasons: Reasons = (clause("internal-policy.external-addresses-exempt"),) if exempt else ()
     if service.spec.external_traffic_policy != LOCAL:
         rewritten = clause("masquerade.external-policy-cluster.rewritten")
-        return Promise((Scope.CLUSTER,), MASQUERADED, (*reasons, rewritten))
-    promise = _under_external_local(sender)
-    if node.masquerade_all and Source.PRESERVED in promise.sources:
+        return PolicyDecision((EndpointScope.CLUSTER,), MASQUERADED, (*reasons, rewritten))
+    promise = _with_external_policy_local(sender)
+    if node.masquerade_all and SourceIP.PRESERVED in promise.sources:
         reasons += (clause("masquerade.all.external-local-exempt"),)
-    return Promise(promise.scopes, promise.sources, (*promise.reasons, *reasons), promise.broken)
+    return PolicyDecision(promise.scopes, promise.sources, (*promise.reasons, *reasons), promise.broken)
 
 
 # --------------------------------------------------------------------------- cluster IP
 
 
-def _at_cluster_ip(sender: Sender, service: api.Service, node: NodeFacts) -> Promise:
+def _at_cluster_ip(sender: Sender, service: api.Service, node: NodeFacts) -> PolicyDecision:
     """Policy internalTrafficPolicy settles where, the sender settles the source."""
     sources, reasons = _cluster_ip_source(sender, node)
-    if sender.who is Who.OUTSIDE:
+    if sender.who is SenderKind.OUTSIDE:
         reasons = (clause("cluster-ip.from-outside.served"), *reasons)
     if service.spec.external_traffic_policy == LOCAL:
         reasons = (clause("external-policy.cluster-ip-exempt"), *reasons)
     if service.spec.internal_traffic_policy == LOCAL:
-        return Promise((Scope.NODE,), sources, (clause("internal-policy.local.same-node"), *reasons))
-    return Promise((Scope.CLUSTER,), sources, reasons)
+        return PolicyDecision(
+            (EndpointScope.NODE,), sources, (clause("internal-policy.local.same-node"), *reasons)
+        )
+    return PolicyDecision((EndpointScope.CLUSTER,), sources, reasons)
 
 
-def _cluster_ip_source(sender: Sender, node: NodeFacts) -> tuple[Sources, Reasons]:
+def _cluster_ip_source(sender: Sender, node: NodeFacts) -> tuple[SourceIPs, Reasons]:
     if node.masquerade_all:
         return MASQUERADED, (clause("masquerade.all.cluster-ip-rewritten"),)
     if not sender.detector:
         return _source_without_detector(sender)
     match sender.who:
-        case Who.POD | Who.OTHER_NODES_POD:
+        case SenderKind.POD | SenderKind.OTHER_NODES_POD:
             sources, reason = PRESERVED, clause("masquerade.cluster-ip.pod-source-preserved")
-        case Who.HOST:
+        case SenderKind.HOST:
             sources, reason = _host_source(sender, clause("masquerade.cluster-ip.host-rewritten"))
-        case Who.OUTSIDE:
+        case SenderKind.OUTSIDE:
             sources, reason = MASQUERADED, clause("masquerade.cluster-ip.outside-rewritten")
     return sources, (reason, *sender.reasons)
 
 
-def _source_without_detector(sender: Sender) -> tuple[Sources, Reasons]:
-    if sender.who is Who.HOST:
+def _source_without_detector(sender: Sender) -> tuple[SourceIPs, Reasons]:
+    if sender.who is SenderKind.HOST:
         return EITHER_SOURCE, (clause("masquerade.cluster-ip.no-detector.host.either"), *sender.reasons)
     return PRESERVED, (clause("masquerade.cluster-ip.no-detector.preserved"), *sender.reasons)
 
 
-def _host_source(sender: Sender, rewritten: ClauseId) -> tuple[Sources, ClauseId]:
+def _host_source(sender: Sender, rewritten: ClauseId) -> tuple[SourceIPs, ClauseId]:
     """The node is no pod, but it may send from an address that its detector takes for one."""
     if sender.looks_like_pod:
         return EITHER_SOURCE, clause("masquerade.host-with-pod-source.either")
@@ -98,24 +102,26 @@ def _host_source(sender: Sender, rewritten: ClauseId) -> tuple[Sources, ClauseId
 # --------------------------------------------------------------------------- node port and external addresses
 
 
-def _under_external_local(sender: Sender) -> Promise:
+def _with_external_policy_local(sender: Sender) -> PolicyDecision:
     """From outside: this node's endpoints, source kept.  From inside: as policy Cluster."""
     match sender.who:
-        case Who.OUTSIDE:
+        case SenderKind.OUTSIDE:
             kept = clause("external-policy.local.local-endpoints-source-preserved")
             reasons = (kept, *_pods_as_outside(sender), *sender.reasons)
-            return Promise((Scope.NODE,), PRESERVED, reasons)
-        case Who.POD:
+            return PolicyDecision((EndpointScope.NODE,), PRESERVED, reasons)
+        case SenderKind.POD:
             reasons = (clause("external-policy.local.pods-reach-all-endpoints"), *sender.reasons)
-            return Promise((Scope.CLUSTER,), PRESERVED, reasons)
-        case Who.HOST:
+            return PolicyDecision((EndpointScope.CLUSTER,), PRESERVED, reasons)
+        case SenderKind.HOST:
             all_endpoints = clause("external-policy.local.host-reaches-all-endpoints")
             sources, reason = _host_source(sender, all_endpoints)
-            return Promise((Scope.CLUSTER,), sources, tuple(dict.fromkeys((all_endpoints, reason))))
-        case Who.OTHER_NODES_POD:
+            return PolicyDecision(
+                (EndpointScope.CLUSTER,), sources, tuple(dict.fromkeys((all_endpoints, reason)))
+            )
+        case SenderKind.OTHER_NODES_POD:
             reasons = (clause("external-policy.local.other-nodes-pod.either"), *sender.reasons)
-            both = (Scope.CLUSTER, Scope.NODE)
-            return Promise(both, PRESERVED, reasons, frozenset({Failure.DROPPED}))
+            both = (EndpointScope.CLUSTER, EndpointScope.NODE)
+            return PolicyDecision(both, PRESERVED, reasons, frozenset({Failure.DROPPED}))
 
 
 def _pods_as_outside(sender: Sender) -> Reasons:

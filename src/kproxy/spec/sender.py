@@ -15,7 +15,7 @@ from kproxy.spec.node import DetectMode, NodeFacts
 from kproxy.spec.services import Reasons
 
 
-class Who(enum.Enum):
+class SenderKind(enum.Enum):
     """The kinds of sender that rules tell apart."""
 
     POD = "a pod of this node, as the detector has it"
@@ -32,7 +32,7 @@ class Sender:
     ``in_pod_range``: whether the source is in the Node's podCIDR, which without a detector tells nobody.
     """
 
-    who: Who
+    who: SenderKind
     detector: bool
     looks_like_pod: bool
     reasons: Reasons = ()
@@ -41,7 +41,7 @@ class Sender:
 
 def sender_of(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Sender:
     """Who sent a packet that is at this node."""
-    pods = _first(_pod_ranges(cluster, node), packet.family)
+    pods = _of_family(_pod_ranges(cluster, node), packet.family)
     in_pod_range = pods is not None and packet.source in pods
     return replace(_detected(cluster, node, packet), in_pod_range=in_pod_range)
 
@@ -52,7 +52,7 @@ def _detected(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Sender:
             return _by_interface(node, packet)
         case DetectMode.NODE_CIDR:
             reasons = (clause("detect-local.node-cidr"),)
-            return _by_source(_first(_pod_ranges(cluster, node), packet.family), reasons, packet)
+            return _by_source(_of_family(_pod_ranges(cluster, node), packet.family), reasons, packet)
         case DetectMode.CLUSTER_CIDR:
             return _by_cluster_cidr(cluster, node, packet)
 
@@ -75,11 +75,11 @@ def _by_cluster_cidr(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> S
         per_family = (clause("detect-local.cluster-cidr.per-family"),)
         return replace(_by_source(None, (), packet), reasons=per_family)
     reasons: Reasons = (clause("detect-local.cluster-cidr.first-of-family"),) if len(configured) > 1 else ()
-    sender = _by_source(_first(node.cluster_cidrs, packet.family), reasons, packet)
-    here = _first(_pod_ranges(cluster, node), packet.family)
-    if sender.who is Who.POD and here is not None and packet.source not in here:
+    sender = _by_source(_of_family(node.cluster_cidrs, packet.family), reasons, packet)
+    here = _of_family(_pod_ranges(cluster, node), packet.family)
+    if sender.who is SenderKind.POD and here is not None and packet.source not in here:
         reasons += (clause("detect-local.cluster-cidr"),)
-        return Sender(Who.OTHER_NODES_POD, detector=True, looks_like_pod=True, reasons=reasons)
+        return Sender(SenderKind.OTHER_NODES_POD, detector=True, looks_like_pod=True, reasons=reasons)
     return sender
 
 
@@ -89,8 +89,8 @@ def _by_source(pods: Network | None, reasons: Reasons, packet: Packet) -> Sender
 
 
 def _sender(packet: Packet, *, detector: bool, pod: bool, reasons: Reasons) -> Sender:
-    outside = Who.POD if pod else Who.OUTSIDE
-    who = Who.HOST if packet.entry.from_host else outside
+    outside = SenderKind.POD if pod else SenderKind.OUTSIDE
+    who = SenderKind.HOST if packet.entry.from_host else outside
     return Sender(who, detector, pod, reasons if detector else ())
 
 
@@ -103,5 +103,5 @@ def _pod_ranges(cluster: api.Cluster, node: NodeFacts) -> tuple[Network, ...]:
     return tuple(found for text in texts if (found := parse_network(text)) is not None)
 
 
-def _first(ranges: tuple[Network, ...], family: Family) -> Network | None:
+def _of_family(ranges: tuple[Network, ...], family: Family) -> Network | None:
     return next((r for r in ranges if family_of(r) is family), None)

@@ -17,7 +17,7 @@ from kproxy.spec.outcome import ClauseId
 Reasons = tuple[ClauseId, ...]
 
 
-class Kind(enum.Enum):
+class ServiceAddressKind(enum.Enum):
     """The kinds of address a Service is asked at."""
 
     CLUSTER_IP = "cluster IP"
@@ -27,15 +27,15 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ServiceAddress:
     """One address of a Service (None: any node's own, for a node port), and how it was written."""
 
-    kind: Kind
+    kind: ServiceAddressKind
     address: Address | None
     text: str = ""
 
 
-def not_proxied(service: api.Service, family: Family) -> ClauseId | None:
+def why_not_proxied(service: api.Service, family: Family) -> ClauseId | None:
     """Why a Service is not served in a family, or None if it is."""
     if api.PROXY_NAME_LABEL in service.metadata.labels:
         return clause("objects.proxy-name-label.untouched")
@@ -50,47 +50,51 @@ def not_proxied(service: api.Service, family: Family) -> ClauseId | None:
     return None
 
 
-def proxied(cluster: api.Cluster, family: Family) -> Iterator[api.Service]:
+def proxied_services(cluster: api.Cluster, family: Family) -> Iterator[api.Service]:
     """The Services a proxy serves in a family."""
-    return (s for s in cluster.services.values() if not_proxied(s, family) is None)
+    return (s for s in cluster.services.values() if why_not_proxied(s, family) is None)
 
 
-def cluster_ip(service: api.Service, family: Family) -> Door | None:
+def cluster_ip(service: api.Service, family: Family) -> ServiceAddress | None:
     """The Service's cluster IP of a family."""
-    return next(_doors(Kind.CLUSTER_IP, _cluster_ip_texts(service), family), None)
+    return next(_addresses_of_kind(ServiceAddressKind.CLUSTER_IP, _cluster_ip_texts(service), family), None)
 
 
 def _cluster_ip_texts(service: api.Service) -> list[str]:
     return service.spec.cluster_ips or [service.spec.cluster_ip]
 
 
-def external_ips(service: api.Service, family: Family) -> Iterator[Door]:
+def external_ips(service: api.Service, family: Family) -> Iterator[ServiceAddress]:
     """The Service's external IPs of a family; text that is no address is passed over."""
-    return _doors(Kind.EXTERNAL_IP, service.spec.external_ips or [], family)
+    return _addresses_of_kind(ServiceAddressKind.EXTERNAL_IP, service.spec.external_ips or [], family)
 
 
-def load_balancer_ips(service: api.Service, family: Family) -> Iterator[Door]:
+def load_balancer_ips(service: api.Service, family: Family) -> Iterator[ServiceAddress]:
     """The Service's load balancer IPs of a family that nodes serve: those of mode VIP."""
     ingress = service.status.load_balancer.ingress or []
     served = [entry.ip for entry in ingress if entry.ip and entry.ip_mode in {None, "VIP"}]
-    return _doors(Kind.LOAD_BALANCER_IP, served, family)
+    return _addresses_of_kind(ServiceAddressKind.LOAD_BALANCER_IP, served, family)
 
 
-def proxy_mode_ips(service: api.Service) -> Iterator[Address]:
+def ip_mode_proxy_addresses(service: api.Service) -> Iterator[Address]:
     """The Service's load balancer IPs that nodes must leave alone: those of mode Proxy."""
     ingress = service.status.load_balancer.ingress or []
     found = (parse_address(entry.ip) for entry in ingress if entry.ip_mode == "Proxy")
     return (address for address in found if address is not None)
 
 
-def _doors(kind: Kind, texts: list[str], family: Family) -> Iterator[Door]:
+def _addresses_of_kind(
+    kind: ServiceAddressKind, texts: list[str], family: Family
+) -> Iterator[ServiceAddress]:
     for text in texts:
         address = parse_address(text)
         if address is not None and family_of(address) is family:
-            yield Door(kind, address, text)
+            yield ServiceAddress(kind, address, text)
 
 
-def doors(service: api.Service, family: Family, *, allow_external_ips: bool) -> Iterator[Door]:
+def service_addresses(
+    service: api.Service, family: Family, *, allow_external_ips: bool
+) -> Iterator[ServiceAddress]:
     """Every address of a Service that is its own: all but the nodes' addresses."""
     own = cluster_ip(service, family)
     if own is not None:
@@ -100,7 +104,7 @@ def doors(service: api.Service, family: Family, *, allow_external_ips: bool) -> 
     yield from load_balancer_ips(service, family)
 
 
-def ports(service: api.Service) -> list[api.ServicePort]:
+def service_ports(service: api.Service) -> list[api.ServicePort]:
     """The Service's ports."""
     return service.spec.ports or []
 

@@ -13,49 +13,53 @@ from kproxy.spec.clauses import clause
 from kproxy.spec.node import NodeFacts
 from kproxy.spec.outcome import ClauseId, Expectation, Failure
 from kproxy.spec.services import (
-    Kind,
     Reasons,
-    doors,
+    ServiceAddressKind,
     external_ips,
-    not_proxied,
-    ports,
+    ip_mode_proxy_addresses,
     protocol_of,
-    proxied,
-    proxy_mode_ips,
+    proxied_services,
+    service_addresses,
+    service_ports,
+    why_not_proxied,
 )
 
 
-def unserved(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation:
+def expect_unserved(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation:
     """The lawful outcomes of a packet that asks for no port of a Service."""
     asked = _served_address(cluster, node, packet)
     if asked is not None:
         kind, service = asked
         if _another_nodes_address(cluster, node, packet):
-            return Expectation(frozenset({Failure.UNTOUCHED}), tuple(_of_that_node(service, packet)))
+            return Expectation(frozenset({Failure.UNTOUCHED}), tuple(_other_node_reasons(service, packet)))
         return _undefined_port(node, packet, kind, service)
     if _unallocated(cluster, packet):
-        reasons = (*_why_not(cluster, node, packet), clause("cluster-ip.unallocated.not-served"))
+        reasons = (*_unserved_reasons(cluster, node, packet), clause("cluster-ip.unallocated.not-served"))
         return Expectation(frozenset({Failure.UNTOUCHED, Failure.DROPPED}), reasons)
-    reasons = _why_not(cluster, node, packet) or (clause("traffic.not-for-a-service.untouched"),)
+    reasons = _unserved_reasons(cluster, node, packet) or (clause("traffic.not-for-a-service.untouched"),)
     return Expectation(frozenset({Failure.UNTOUCHED}), reasons)
 
 
-def _served_address(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> tuple[Kind, api.Service] | None:
+def _served_address(
+    cluster: api.Cluster, node: NodeFacts, packet: Packet
+) -> tuple[ServiceAddressKind, api.Service] | None:
     """The Service whose own address a packet asks for."""
-    for service in proxied(cluster, packet.family):
-        for door in doors(service, packet.family, allow_external_ips=node.allow_external_ips):
+    for service in proxied_services(cluster, packet.family):
+        for door in service_addresses(service, packet.family, allow_external_ips=node.allow_external_ips):
             if door.address == packet.destination:
                 return door.kind, service
     return None
 
 
-def _of_that_node(service: api.Service, packet: Packet) -> Iterator[ClauseId]:
+def _other_node_reasons(service: api.Service, packet: Packet) -> Iterator[ClauseId]:
     yield clause("external-ip.node-address.node-in-reach")
     if _is_node_port(service, packet):
         yield clause("node-port.other-node.untouched")
 
 
-def _undefined_port(node: NodeFacts, packet: Packet, kind: Kind, service: api.Service) -> Expectation:
+def _undefined_port(
+    node: NodeFacts, packet: Packet, kind: ServiceAddressKind, service: api.Service
+) -> Expectation:
     """A Service's address, a port it does not have: no endpoint, but refusing it is no duty.
 
     An address that is also the node's own is the node's at other ports.
@@ -66,13 +70,13 @@ def _undefined_port(node: NodeFacts, packet: Packet, kind: Kind, service: api.Se
     return Expectation(frozenset({Failure.UNTOUCHED, Failure.REJECTED}), reasons)
 
 
-def _which_undefined(packet: Packet, kind: Kind, service: api.Service) -> ClauseId:
-    same_protocol = [p for p in ports(service) if protocol_of(p.protocol) is packet.protocol]
+def _which_undefined(packet: Packet, kind: ServiceAddressKind, service: api.Service) -> ClauseId:
+    same_protocol = [p for p in service_ports(service) if protocol_of(p.protocol) is packet.protocol]
     if any(p.node_port == packet.port for p in same_protocol):
         return clause("node-port.number-on-service-address.not-served")
-    if kind is not Kind.CLUSTER_IP:
+    if kind is not ServiceAddressKind.CLUSTER_IP:
         return clause("external-address.undefined-port.not-served")
-    if any(p.port == packet.port for p in ports(service)):
+    if any(p.port == packet.port for p in service_ports(service)):
         return clause("cluster-ip.undefined-protocol.not-served")
     return clause("cluster-ip.undefined-port.not-served")
 
@@ -84,20 +88,20 @@ def _unallocated(cluster: api.Cluster, packet: Packet) -> bool:
     return any(packet.destination in r for r in ranges if r is not None)
 
 
-def _why_not(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Reasons:
+def _unserved_reasons(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Reasons:
     """Why things that look like the address that is asked do not count."""
-    found = dict.fromkeys(_signs(cluster, node, packet))
+    found = dict.fromkeys(_exclusion_reasons(cluster, node, packet))
     return tuple(found)
 
 
-def _signs(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Iterator[ClauseId]:
+def _exclusion_reasons(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Iterator[ClauseId]:
     for service in cluster.services.values():
-        reason = not_proxied(service, packet.family)
+        reason = why_not_proxied(service, packet.family)
         if reason is not None:
             if _mentions(service, node, packet):
                 yield reason
             continue
-        if packet.destination in proxy_mode_ips(service):
+        if packet.destination in ip_mode_proxy_addresses(service):
             yield clause("load-balancer.ip-mode-proxy.untouched")
         if packet.destination in {door.address for door in external_ips(service, packet.family)}:
             yield clause("external-ip.disabled.untouched")
@@ -121,7 +125,7 @@ def _mentions(service: api.Service, node: NodeFacts, packet: Packet) -> bool:
 def _is_node_port(service: api.Service, packet: Packet) -> bool:
     return any(
         port.node_port == packet.port and protocol_of(port.protocol) is packet.protocol
-        for port in ports(service)
+        for port in service_ports(service)
     )
 
 

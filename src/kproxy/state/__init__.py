@@ -18,24 +18,24 @@ Nothing in here opens anything, logs anything or reads a clock.
 
 from kproxy.state.snapshot import changed_keys, normalise
 from kproxy.state.values import (
-    Endpoint,
-    Memo,
+    EndpointInfo,
     Note,
-    Service,
-    ServicePort,
+    ServiceInfo,
+    ServicePortInfo,
     ServicePortName,
     Snapshot,
+    SnapshotCache,
     TrafficPolicy,
 )
 
 __all__ = [
-    "Endpoint",
-    "Memo",
+    "EndpointInfo",
     "Note",
-    "Service",
-    "ServicePort",
+    "ServiceInfo",
+    "ServicePortInfo",
     "ServicePortName",
     "Snapshot",
+    "SnapshotCache",
     "TrafficPolicy",
     "changed_keys",
     "normalise",

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kproxy import api
 from kproxy.net import Address, Family, Protocol, parse_address
-from kproxy.state.reading import Complain, complainer, is_port
-from kproxy.state.values import Endpoint, Note
+from kproxy.state.reading import Complain, is_port, note_reporter
+from kproxy.state.values import EndpointInfo, Note
 
 PROTOCOLS: Mapping[str | None, Protocol] = {None: Protocol.TCP, **{p.value: p for p in Protocol}}
 """By the API's word; an EndpointSlice may leave it out."""
@@ -19,16 +19,16 @@ PROTOCOLS: Mapping[str | None, Protocol] = {None: Protocol.TCP, **{p.value: p fo
 PortKey = tuple[str, Protocol]
 """Port name and protocol."""
 
-_Merged = dict[tuple[int, int], Endpoint]
+_Merged = dict[tuple[int, int], EndpointInfo]
 """By address (as a number) and port."""
 
 _NO_HINTS: frozenset[str] = frozenset()
 _UNCONDITIONAL = api.EndpointConditions()
 
 
-def merge(
+def merge_endpoints(
     slices: Iterable[api.EndpointSlice], wanted: Collection[PortKey], family: Family, notes: list[Note]
-) -> dict[PortKey, tuple[Endpoint, ...]]:
+) -> dict[PortKey, tuple[EndpointInfo, ...]]:
     """The endpoints of each wanted port, sorted by address and port, whatever the order of the slices.
 
     Of several entries for one address and port one is kept, see `_rank` (``cip.multi-slice``,
@@ -36,7 +36,7 @@ def merge(
     """
     merged: dict[PortKey, _Merged] = {key: {} for key in wanted}
     for item in slices:
-        complain = complainer(item, notes)
+        complain = note_reporter(item, notes)
         targets = _targets(item.ports or (), merged, complain)
         if targets:
             _add(item.endpoints or (), targets, family, complain)
@@ -79,9 +79,9 @@ def _add(
                 found[number, port] = endpoint
 
 
-def _endpoint(item: api.Endpoint, address: Address, port: int) -> Endpoint:
+def _endpoint(item: api.Endpoint, address: Address, port: int) -> EndpointInfo:
     conditions, hints = item.conditions or _UNCONDITIONAL, item.hints
-    return Endpoint(
+    return EndpointInfo(
         address=address,
         port=port,
         node=item.node_name or None,
@@ -97,7 +97,7 @@ def _names(hints: Iterable[api.ForZone] | Iterable[api.ForNode] | None) -> froze
     return frozenset(hint.name for hint in hints) if hints else _NO_HINTS
 
 
-def _rank(endpoint: Endpoint) -> tuple[object, ...]:
+def _rank(endpoint: EndpointInfo) -> tuple[object, ...]:
     """Which of two entries for one address and port is kept: the greater.
 
     A pod that is not terminating owns its address, one that is has lost it to the other, even if

@@ -9,15 +9,15 @@ from kproxy.api import Cluster, EndpointSlice, Key
 from kproxy.net import Family
 from kproxy.state.snapshot import owner_of
 
-FIRST, MORE = 256, 1024
+FIRST, GROWTH = 256, 1024
 """Services of the first part, and by how many the parts grow."""
 
 
-def parts(cluster: Cluster, family: Family) -> Iterator[Cluster]:
+def cluster_increments(cluster: Cluster, family: Family) -> Iterator[Cluster]:
     """Ever more of the Services whose first address is the family's, with their slices, by name; then the cluster itself."""
     six = family is Family.IPV6
     names = sorted(key for key, item in cluster.services.items() if (":" in item.spec.cluster_ip) is six)
-    ends = range(FIRST, len(names), MORE)
+    ends = range(FIRST, len(names), GROWTH)
     slices = _by_service(cluster, family) if ends else {}
     for end in ends:
         some = names[:end]

@@ -13,7 +13,7 @@ Complain = Callable[[str], None]
 """Takes the text of a note about the object at hand."""
 
 
-def complainer(item: api.Object, notes: list[Note]) -> Complain:
+def note_reporter(item: api.Object, notes: list[Note]) -> Complain:
     """A `Complain` that appends to ``notes``."""
 
     def complain(text: str) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from kproxy import api
 from kproxy.api import key_of
 from kproxy.net import Address, Family, Network, family_of, parse_address, parse_network
-from kproxy.state.endpoints import PROTOCOLS, PortKey, merge
-from kproxy.state.reading import Complain, complainer, is_port, is_port_name
-from kproxy.state.values import Note, Service, ServicePort, ServicePortName, TrafficPolicy
+from kproxy.state.endpoints import PROTOCOLS, PortKey, merge_endpoints
+from kproxy.state.reading import Complain, is_port, is_port_name, note_reporter
+from kproxy.state.values import Note, ServiceInfo, ServicePortInfo, ServicePortName, TrafficPolicy
 
 DEFAULT_AFFINITY_SECONDS = 10800
 """The API's default of ``sessionAffinityConfig.clientIP.timeoutSeconds``: three hours."""
@@ -21,20 +21,20 @@ MAX_AFFINITY_SECONDS = 86400
 """The API's upper bound of the same: one day."""
 
 
-def service_of(
+def normalise_service(
     item: api.Service | None, slices: tuple[api.EndpointSlice, ...], family: Family
-) -> tuple[Service | None, tuple[Note, ...]]:
+) -> tuple[ServiceInfo | None, tuple[Note, ...]]:
     """The Service's value and what there is to tell; no value when it is not proxied in this family."""
-    if item is None or not _is_proxied(item) or _is_foreign(item.spec, family):
+    if item is None or not _is_proxied(item) or _has_no_family_address(item.spec, family):
         return None, ()
     notes: list[Note] = []
-    complain = complainer(item, notes)
+    complain = note_reporter(item, notes)
     spec = item.spec
     cluster_ips = _addresses(spec.cluster_ips or [spec.cluster_ip], family, complain)
     if not cluster_ips:
         return None, tuple(notes)
     external = _policy(spec.external_traffic_policy, complain)
-    service = Service(
+    service = ServiceInfo(
         key=key_of(item),
         cluster_ip=cluster_ips[0],
         external_ips=_addresses(spec.external_ips or (), family, complain),
@@ -58,7 +58,7 @@ def _is_proxied(item: api.Service) -> bool:
     )
 
 
-def _is_foreign(spec: api.ServiceSpec, family: Family) -> bool:
+def _has_no_family_address(spec: api.ServiceSpec, family: Family) -> bool:
     """Whether it plainly has no IPv6 address, as most Services; of what it has instead the other family tells."""
     return family is Family.IPV6 and ":" not in spec.cluster_ip and ":" not in "".join(spec.cluster_ips or ())
 
@@ -130,11 +130,11 @@ def _health_check_port(spec: api.ServiceSpec, policy: TrafficPolicy) -> int | No
 
 def _ports(
     item: api.Service, slices: tuple[api.EndpointSlice, ...], family: Family, notes: list[Note]
-) -> tuple[ServicePort, ...]:
-    wanted = _wanted_ports(item, complainer(item, notes))
-    merged = merge(slices, wanted, family, notes)
+) -> tuple[ServicePortInfo, ...]:
+    wanted = _wanted_ports(item, note_reporter(item, notes))
+    merged = merge_endpoints(slices, wanted, family, notes)
     return tuple(
-        ServicePort(
+        ServicePortInfo(
             name=ServicePortName(*key_of(item), name),
             protocol=protocol,
             port=port.port,

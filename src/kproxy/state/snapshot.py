@@ -10,8 +10,8 @@ from typing import TypeVar
 from kproxy import api
 from kproxy.api import Cluster, Key, key_of
 from kproxy.net import Family
-from kproxy.state.services import service_of
-from kproxy.state.values import Memo, Service, Snapshot
+from kproxy.state.services import normalise_service
+from kproxy.state.values import ServiceInfo, Snapshot, SnapshotCache
 
 V = TypeVar("V")
 
@@ -21,27 +21,27 @@ def normalise(cluster: Cluster, family: Family, previous: Snapshot | None = None
 
     Equal to a fresh computation whatever ``previous`` is.  With the last snapshot of the same
     family as ``previous`` it costs a few identity comparisons per object, and work only for Services whose own object or
-    slices are other objects than before; unchanged `Service` values are the same objects, and
+    slices are other objects than before; unchanged `ServiceInfo` values are the same objects, and
     ``services`` is the same mapping when none changed.  So: keep one snapshot per family, make each new
     `Cluster` by replacing objects in copies of its mappings, and call
     ``snapshot = normalise(cluster, family, snapshot)``.
     """
     if previous is None or previous.family is not family:
-        previous = _nothing(family)
+        previous = _empty_cache(family)
     memo = previous.memo
     index, touched = _reindex(memo, cluster.slices, family)
     touched = {key for key in touched if key in cluster.services}
     touched |= changed_keys(memo.source.services, cluster.services)
     services, notes = dict(previous.services), dict(memo.notes)
     for key in touched:
-        service, remarks = service_of(cluster.services.get(key), index.get(key, ()), family)
+        service, remarks = normalise_service(cluster.services.get(key), index.get(key, ()), family)
         _put(services, key, service)
         _put(notes, key, remarks or None)
     return Snapshot(
         family=family,
         services=_in_order(services, previous.services, touched),
         notes=tuple(chain.from_iterable(notes[key] for key in sorted(notes))),
-        memo=Memo(cluster, index, notes),
+        memo=SnapshotCache(cluster, index, notes),
     )
 
 
@@ -55,8 +55,8 @@ def changed_keys(old: Mapping[Key, V], new: Mapping[Key, V]) -> set[Key]:
     return changed.union(key for key in old if key not in new)
 
 
-def _nothing(family: Family) -> Snapshot:
-    return Snapshot(family=family, services={}, notes=(), memo=Memo(Cluster(), {}, {}))
+def _empty_cache(family: Family) -> Snapshot:
+    return Snapshot(family=family, services={}, notes=(), memo=SnapshotCache(Cluster(), {}, {}))
 
 
 def _put(mapping: dict[Key, V], key: Key, value: V | None) -> None:
@@ -68,8 +68,8 @@ def _put(mapping: dict[Key, V], key: Key, value: V | None) -> None:
 
 
 def _in_order(
-    services: dict[Key, Service], before: Mapping[Key, Service], touched: Collection[Key]
-) -> Mapping[Key, Service]:
+    services: dict[Key, ServiceInfo], before: Mapping[Key, ServiceInfo], touched: Collection[Key]
+) -> Mapping[Key, ServiceInfo]:
     """The mapping sorted by key, or ``before`` itself when nothing differs from it."""
     if all(services.get(key) is before.get(key) for key in touched):
         return before
@@ -79,7 +79,7 @@ def _in_order(
 
 
 def _reindex(
-    memo: Memo, slices: Mapping[Key, api.EndpointSlice], family: Family
+    memo: SnapshotCache, slices: Mapping[Key, api.EndpointSlice], family: Family
 ) -> tuple[Mapping[Key, tuple[api.EndpointSlice, ...]], set[Key]]:
     """The family's slices by Service, brought up to date, and the Services whose slices changed."""
     before = memo.source.slices

@@ -55,7 +55,7 @@ class TrafficPolicy(enum.Enum):
     LOCAL = "Local"
 
 
-class Endpoint(msgspec.Struct, frozen=True, gc=False):
+class EndpointInfo(msgspec.Struct, frozen=True, gc=False):
     """One address and port behind a service port, as the EndpointSlices tell it.
 
     ``node`` is the name of the node it runs on, None when the slice does not say.  The conditions have the API's
@@ -72,7 +72,7 @@ class Endpoint(msgspec.Struct, frozen=True, gc=False):
     nodes: frozenset[str]
 
 
-class ServicePort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ServicePortInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One port of a Service with its endpoints, sorted by address and port, each once.
 
     ``node_port`` is None when none is allocated.
@@ -82,10 +82,10 @@ class ServicePort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     protocol: Protocol
     port: int
     node_port: int | None
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[EndpointInfo, ...]
 
 
-class Service(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A Service that is proxied in the snapshot's family; all addresses and ranges are of that family.
 
     ``source_ranges`` None admits everybody.  ``affinity_seconds`` None means no ClientIP affinity.
@@ -101,11 +101,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     external_policy: TrafficPolicy
     affinity_seconds: int | None
     health_check_port: int | None
-    ports: tuple[ServicePort, ...]
+    ports: tuple[ServicePortInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Memo:
+class SnapshotCache:
     """What the next `normalise` compares with: the source, its slices by Service, the notes by Service."""
 
     source: Cluster
@@ -118,6 +118,6 @@ class Snapshot:
     """All proxied Services of one family, by (namespace, name) in that order."""
 
     family: Family
-    services: Mapping[Key, Service]
+    services: Mapping[Key, ServiceInfo]
     notes: tuple[Note, ...]
-    memo: Memo = field(compare=False, repr=False)
+    memo: SnapshotCache = field(compare=False, repr=False)

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from kproxy.net import Address
 from kproxy.trace import service
-from kproxy.trace.journey import Way, journey
-from kproxy.trace.node import Node
-from kproxy.trace.state import Effect, Note, Packet
-from kproxy.trace.walk import Fate
+from kproxy.trace.journey import PacketPath, follow_packet
+from kproxy.trace.node import TracedNode
+from kproxy.trace.state import Effect, TracedPacket, TraceStep
+from kproxy.trace.walk import PathFate
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Decision:
     ``destination`` and ``port`` as it goes on; ``delivered``: to the node's own sockets; ``how`` it was refused.
     """
 
-    fate: Fate
+    fate: PathFate
     destination: Address
     port: int
     translated: bool
@@ -36,17 +36,17 @@ class Decision:
     @property
     def kind(self) -> str:
         """``translated``, ``rejected``, ``dropped``, ``untouched``: neither of these; or ``unknown``: it cannot be told."""
-        refused = {Fate.REJECTED: "rejected", Fate.DROPPED: "dropped", Fate.UNKNOWN: "unknown"}
+        refused = {PathFate.REJECTED: "rejected", PathFate.DROPPED: "dropped", PathFate.UNKNOWN: "unknown"}
         return refused.get(self.fate, "translated" if self.translated else "untouched")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TraceResult:
     """The packet, what may become of it, the ways it may take, and the Service ports that rules on them name."""
 
-    packet: Packet
+    packet: TracedPacket
     decisions: tuple[Decision, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[PacketPath, ...]
     services: tuple[str, ...]
     assumed: tuple[str, ...]
 
@@ -54,13 +54,13 @@ class Answer:
     def taken(self) -> bool:
         """Whether any rule does anything about it."""
         return any(
-            one.translated or one.masqueraded or one.fate is not Fate.THROUGH for one in self.decisions
+            one.translated or one.masqueraded or one.fate is not PathFate.THROUGH for one in self.decisions
         )
 
 
-def answer(node: Node, packet: Packet, assumed: Sequence[str] = ()) -> Answer:
+def trace_packet(node: TracedNode, packet: TracedPacket, assumed: Sequence[str] = ()) -> TraceResult:
     """What a node's rules do to the first packet of a connection."""
-    ways = tuple(journey(node, packet))
+    ways = tuple(follow_packet(node, packet))
     decisions: dict[tuple[object, ...], Decision] = {}
     for way in ways:
         made = _decision(way)
@@ -84,7 +84,9 @@ def answer(node: Node, packet: Packet, assumed: Sequence[str] = ()) -> Answer:
     ordered = sorted(
         decisions.values(), key=lambda one: (sorted(one.conditions), one.destination.packed, one.port)
     )
-    return Answer(packet, tuple(ordered), ways, service.names(way.state for way in ways), tuple(told))
+    return TraceResult(
+        packet, tuple(ordered), ways, service.service_names(way.state for way in ways), tuple(told)
+    )
 
 
 def _more(known: Decision, made: Decision) -> Decision:
@@ -92,9 +94,9 @@ def _more(known: Decision, made: Decision) -> Decision:
     return replace(known, by=by, chance=known.chance + made.chance)
 
 
-def _decision(way: Way) -> Decision:
+def _decision(way: PacketPath) -> Decision:
     state = way.state
-    wanted = Effect.DISCARDED if way.fate is not Fate.THROUGH else Effect.TRANSLATED
+    wanted = Effect.DISCARDED if way.fate is not PathFate.THROUGH else Effect.TRANSLATED
     decisive = next((note for note in reversed(state.notes) if note.effect is wanted), None)
     return Decision(
         way.fate,
@@ -104,13 +106,13 @@ def _decision(way: Way) -> Decision:
         state.masqueraded,
         way.delivered,
         state.out,
-        decisive.words if decisive is not None and way.fate is not Fate.THROUGH else "",
-        "" if decisive is None else place(decisive),
+        decisive.words if decisive is not None and way.fate is not PathFate.THROUGH else "",
+        "" if decisive is None else step_location(decisive),
         state.conditions,
         state.chance,
     )
 
 
-def place(note: Note) -> str:
+def step_location(note: TraceStep) -> str:
     """Where a step stands."""
     return f"{note.chain} {note.rule}".strip()

@@ -10,22 +10,22 @@ from pathlib import Path
 import msgspec
 
 from kproxy.explain.dump import CannotExplain, Dump
-from kproxy.explain.dump import read as read_objects
+from kproxy.explain.dump import parse_dump as read_objects
 from kproxy.net import Address, parse_address
 from kproxy.trace import live, service, show
-from kproxy.trace.answer import answer
-from kproxy.trace.node import Node
-from kproxy.trace.question import CannotTrace, Question, asked
+from kproxy.trace.answer import trace_packet
+from kproxy.trace.node import TracedNode
+from kproxy.trace.question import CannotTrace, TraceQuery, resolve_query
 from kproxy.trace.readers.problem import CannotRead
-from kproxy.trace.sources import Kind, Known, Source, kind_of, together
-from kproxy.trace.state import Packet
+from kproxy.trace.sources import SourceKind, TraceInputs, TraceSource, merge_sources, source_kind
+from kproxy.trace.state import TracedPacket
 
 CANNOT = 2
-RULES = frozenset({Kind.IPTABLES, Kind.NFTABLES, Kind.IPVS, Kind.IPVS_PROC})
+RULES = frozenset({SourceKind.IPTABLES, SourceKind.NFTABLES, SourceKind.IPVS, SourceKind.IPVS_PROC})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class TraceOptions:
     """The words of the command line."""
 
     files: Sequence[str]
@@ -36,26 +36,26 @@ class Words:
     output: str
 
 
-def trace(words: Words) -> int:
+def run_trace(words: TraceOptions) -> int:
     """Print what a node's rules do to a packet; 0, or 2 when the question cannot be put or rules cannot be read."""
     try:
         known = _known(words)
         dump = read_objects(known.objects) if known.objects else None
-        question = asked(Question(words.sender, words.target, words.via), known.node, dump)
-        found = answer(known.node, question.packet)  # rules are read when the packet comes to them
+        question = resolve_query(TraceQuery(words.sender, words.target, words.via), known.node, dump)
+        found = trace_packet(known.node, question.packet)  # rules are read when the packet comes to them
     except (CannotTrace, CannotRead, CannotExplain) as reason:
         sys.stderr.write(f"kproxy trace: {reason}\n")
         return CANNOT
     names = _names(dump, known.node, question.packet) if dump is not None else None
     if words.output == "json":
-        document = show.document(found, question, known.read, names)
+        document = show.trace_document(found, question, known.read, names)
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
     else:
-        sys.stdout.write(show.text(found, question, known.read, names, rules=words.output == "text"))
+        sys.stdout.write(show.trace_text(found, question, known.read, names, rules=words.output == "text"))
     return 0
 
 
-def _names(dump: Dump, node: Node, packet: Packet) -> show.Names:
+def _names(dump: Dump, node: TracedNode, packet: TracedPacket) -> show.ObjectNames:
     """What the objects say of this packet."""
 
     def owner(address: Address) -> str:
@@ -63,26 +63,26 @@ def _names(dump: Dump, node: Node, packet: Packet) -> show.Names:
         return "" if pod is None else str(pod)
 
     local = bool(node.is_local(packet.destination))
-    return show.Names(owner, service.of_objects(dump.cluster, packet, local=local))
+    return show.ObjectNames(owner, service.services_at(dump.cluster, packet, local=local))
 
 
-def _known(words: Words) -> Known:
+def _known(words: TraceOptions) -> TraceInputs:
     """From the files; from the live node where no file holds rules."""
     files = [_file(name) for name in words.files]
     addresses = [_address(text) for text in words.node_address]
     if any(one.kind in RULES for one in files):
-        return together(files, addresses)
-    if files and all(one.kind is Kind.EMPTY for one in files):
+        return merge_sources(files, addresses)
+    if files and all(one.kind is SourceKind.EMPTY for one in files):
         raise CannotTrace("the files are empty: there are no rules to ask")
-    return live.read(files, addresses)
+    return live.read_live_node(files, addresses)
 
 
-def _file(name: str) -> Source:
+def _file(name: str) -> TraceSource:
     try:
         content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
         raise CannotTrace(f"-f {name}: {error.strerror}") from error
-    return Source(name, content, kind_of(f"-f {name}", content))
+    return TraceSource(name, content, source_kind(f"-f {name}", content))
 
 
 def _address(text: str) -> Address:

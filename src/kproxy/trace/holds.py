@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kproxy.trace.node import Node
-from kproxy.trace.patterns import Random, Selector, Value, fits
+from kproxy.trace.node import TracedNode
+from kproxy.trace.patterns import RandomNumber, Selector, Value, fits
 from kproxy.trace.rules import Chance, Collection, InSet, Is, Match, Recent, Unknown
-from kproxy.trace.state import Absent, State, read
+from kproxy.trace.state import FieldAbsent, PacketState, read_selector
 
 
-def holds(match: Match, state: State, node: Node, sets: Mapping[str, Collection]) -> bool | None:
+def match_holds(
+    match: Match, state: PacketState, node: TracedNode, sets: Mapping[str, Collection]
+) -> bool | None:
     """None: it is not modelled, or asks for what nobody has said.  `Chance` is not asked here."""
     try:
         return _holds(match, state, node, sets)
-    except Absent:
+    except FieldAbsent:
         return False
 
 
-def _holds(match: Match, state: State, node: Node, sets: Mapping[str, Collection]) -> bool | None:
+def _holds(match: Match, state: PacketState, node: TracedNode, sets: Mapping[str, Collection]) -> bool | None:
     match match:
         case Is(key, pattern, negated):
             found = _is(key, pattern, state, node)
@@ -32,19 +34,23 @@ def _holds(match: Match, state: State, node: Node, sets: Mapping[str, Collection
     return None if found is None else found is not negated
 
 
-def _is(key: tuple[Selector, ...], pattern: tuple[object, ...], state: State, node: Node) -> bool | None:
+def _is(
+    key: tuple[Selector, ...], pattern: tuple[object, ...], state: PacketState, node: TracedNode
+) -> bool | None:
     """Each selector against its pattern: no if one is no, else not known if one is not."""
     answers: list[bool | None] = []
     for selector, wanted in zip(key, pattern, strict=False):
-        value = read(selector, state, node)
+        value = read_selector(selector, state, node)
         answers.append(None if value is None else fits(wanted, value))  # type: ignore[arg-type]
     return False if False in answers else None if None in answers else True
 
 
-def _in_set(key: tuple[Selector, ...], which: Collection | None, state: State, node: Node) -> bool | None:
+def _in_set(
+    key: tuple[Selector, ...], which: Collection | None, state: PacketState, node: TracedNode
+) -> bool | None:
     if which is None:
         return None
-    values = next(keys(key, state, node))
+    values = next(selector_keys(key, state, node))
     if values is None:
         return None
     found = which.find(values)
@@ -53,17 +59,20 @@ def _in_set(key: tuple[Selector, ...], which: Collection | None, state: State, n
     return not found.excluded
 
 
-def keys(key: tuple[Selector, ...], state: State, node: Node) -> Iterator[tuple[Value, ...] | None]:
-    """What the selectors read, once for each number that may be drawn; None: not known.  Raises `Absent`."""
-    drawn = next((one for one in key if isinstance(one, Random)), None)
-    read_values = [None if isinstance(one, Random) else read(one, state, node) for one in key]
+def selector_keys(
+    key: tuple[Selector, ...], state: PacketState, node: TracedNode
+) -> Iterator[tuple[Value, ...] | None]:
+    """What the selectors read, once for each number that may be drawn; None: not known.  Raises `FieldAbsent`."""
+    drawn = next((one for one in key if isinstance(one, RandomNumber)), None)
+    read_values = [None if isinstance(one, RandomNumber) else read_selector(one, state, node) for one in key]
     if any(
-        value is None and not isinstance(one, Random) for one, value in zip(key, read_values, strict=True)
+        value is None and not isinstance(one, RandomNumber)
+        for one, value in zip(key, read_values, strict=True)
     ):
         yield None
         return
     for number in range(drawn.modulus if drawn else 1):
         yield tuple(
-            (one.offset + number) % (1 << 32) if isinstance(one, Random) else value  # type: ignore[misc]
+            (one.offset + number) % (1 << 32) if isinstance(one, RandomNumber) else value  # type: ignore[misc]
             for one, value in zip(key, read_values, strict=True)
         )

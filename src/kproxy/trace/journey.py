@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kproxy.net import Address, Family
-from kproxy.trace.node import Node, Server, Virtual, VirtualKey, shares
+from kproxy.trace.node import IpvsRealServer, IpvsVirtualServer, TracedNode, VirtualKey, server_shares
 from kproxy.trace.rules import Chain, Point, Table
-from kproxy.trace.state import Effect, Note, Packet, State, Tracked
-from kproxy.trace.walk import FINAL, Fate, Walk, Ways, merged
-from kproxy.trace.words import socket
+from kproxy.trace.state import Effect, PacketState, TracedPacket, TraceStep, Tracking
+from kproxy.trace.walk import FINAL, PathFate, Paths, Walk, merged
+from kproxy.trace.words import format_socket
 
 NAT_PRIORITY = {
     Point.PREROUTING: -100,
@@ -34,24 +34,24 @@ IPVS = "ipvs"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PacketPath:
     """One thing that may become of the packet; ``delivered``: to the node's own sockets, else it leaves."""
 
-    fate: Fate
-    state: State
+    fate: PathFate
+    state: PacketState
     delivered: bool
 
 
-def journey(node: Node, packet: Packet) -> list[Way]:
+def follow_packet(node: TracedNode, packet: TracedPacket) -> list[PacketPath]:
     """All ways that the first packet of a connection may go."""
-    return _Journey(node).go(State(packet, packet))
+    return _Journey(node).go(PacketState(packet, packet))
 
 
 @dataclass(frozen=True, slots=True)
 class _Journey:
-    node: Node
+    node: TracedNode
 
-    def go(self, state: State) -> list[Way]:
+    def go(self, state: PacketState) -> list[PacketPath]:
         packet = state.packet
         if packet.own:
             if (refused := self._unroutable(state)) is not None:
@@ -60,18 +60,18 @@ class _Journey:
             return self._sent(self._hook(Point.OUTPUT, sent))
         if packet.destination.is_loopback and packet.family is Family.IPV6:
             return [
-                _refused(state, Fate.DROPPED, "dropped", _ALIEN)
+                _refused(state, PathFate.DROPPED, "dropped", _ALIEN)
             ]  # before any rule (net/ipv6/ip6_input.c)
         return self._after(self._hook(Point.PREROUTING, state), self._routed)
 
-    def _after(self, ways: Ways, then: Callable[[State], list[Way]]) -> list[Way]:
+    def _after(self, ways: Paths, then: Callable[[PacketState], list[PacketPath]]) -> list[PacketPath]:
         """On with those that were not discarded."""
-        found: list[Way] = []
+        found: list[PacketPath] = []
         for fate, state in ways:
-            found += [Way(fate, state, delivered=False)] if fate in FINAL else then(state)
+            found += [PacketPath(fate, state, delivered=False)] if fate in FINAL else then(state)
         return found
 
-    def _routed(self, state: State) -> list[Way]:
+    def _routed(self, state: PacketState) -> list[PacketPath]:
         """By the destination it has now; where nobody has said what is local, what was translated is not."""
         destination = state.packet.destination
         if destination.is_loopback and not state.to_node:
@@ -83,7 +83,7 @@ class _Journey:
             return self._forwarded(state)
         return self._after(self._hook(Point.INPUT, state), self._arrived)
 
-    def _unroutable(self, state: State) -> Way | None:
+    def _unroutable(self, state: PacketState) -> PacketPath | None:
         """What routing refuses; where no route is known at all it refuses nothing."""
         destination = state.packet.destination
         if self.node.is_local(destination) or not self.node.knows_routes(state.packet.family):
@@ -97,7 +97,7 @@ class _Journey:
             return None
         return _refused(state, fate, said, f"the node has {kind} to {destination}")
 
-    def _forwarded(self, state: State) -> list[Way]:
+    def _forwarded(self, state: PacketState) -> list[PacketPath]:
         if (refused := self._unroutable(state)) is not None:
             return [refused]
         for table in self.node.other_tables(state.packet.destination):
@@ -105,17 +105,17 @@ class _Journey:
         state = replace(state, out=self._out(state.packet.destination))
         return self._after(self._hook(Point.FORWARD, state), self._leaving)
 
-    def _arrived(self, state: State) -> list[Way]:
-        return self._taken(state) if state.by_ipvs else [Way(Fate.THROUGH, state, delivered=True)]
+    def _arrived(self, state: PacketState) -> list[PacketPath]:
+        return self._taken(state) if state.by_ipvs else [PacketPath(PathFate.THROUGH, state, delivered=True)]
 
-    def _leaving(self, state: State) -> list[Way]:
+    def _leaving(self, state: PacketState) -> list[PacketPath]:
         return self._after(self._hook(Point.POSTROUTING, state), _left)
 
-    def _sent(self, ways: Ways) -> list[Way]:
+    def _sent(self, ways: Paths) -> list[PacketPath]:
         """What the node itself sends; what it sends to itself comes in by loopback."""
         return self._after(ways, self._sent_on)
 
-    def _sent_on(self, state: State) -> list[Way]:
+    def _sent_on(self, state: PacketState) -> list[PacketPath]:
         if state.by_ipvs:
             return self._taken(state)
         destination = state.packet.destination
@@ -126,18 +126,18 @@ class _Journey:
             return self._leaving(state)
         return self._after(self._hook(Point.POSTROUTING, state), self._looped)
 
-    def _looped(self, state: State) -> list[Way]:
+    def _looped(self, state: PacketState) -> list[PacketPath]:
         """By loopback to the node itself: its translation is decided already."""
         inward = replace(state, packet=replace(state.packet, interface="lo"), out="")
         again = self._hook(Point.PREROUTING, inward, nat=False)
         return self._after(again, lambda one: self._after(self._hook(Point.INPUT, one, nat=False), _stays))
 
-    def _taken(self, state: State) -> list[Way]:
+    def _taken(self, state: PacketState) -> list[PacketPath]:
         """What IPVS has translated: through OUTPUT again, but not its nat, and out."""
         state = replace(state, by_ipvs=False, out=self._out(state.packet.destination))
         local = self.node.is_local(state.packet.destination)
         if local and not state.packet.own:
-            return [Way(Fate.THROUGH, state, delivered=True)]
+            return [PacketPath(PathFate.THROUGH, state, delivered=True)]
         again = self._hook(Point.OUTPUT, state, nat=False, ipvs=False)
         return self._after(again, self._sent_on if local else self._leaving)
 
@@ -150,15 +150,15 @@ class _Journey:
 
     # ------------------------------------------------------------------ hooks
 
-    def _hook(self, point: Point, state: State, *, nat: bool = True, ipvs: bool = True) -> Ways:
+    def _hook(self, point: Point, state: PacketState, *, nat: bool = True, ipvs: bool = True) -> Paths:
         """Through all that stands there, in order; a packet that IPVS takes sees no more of it."""
-        ways: Ways = [(Fate.THROUGH, state)]
+        ways: Paths = [(PathFate.THROUGH, state)]
         for station in self._stations(point, nat=nat, ipvs=ipvs):
             ways = _through(station, ways)
         return ways
 
-    def _stations(self, point: Point, *, nat: bool, ipvs: bool) -> list[Callable[[State], Ways]]:
-        found: list[tuple[int, Callable[[State], Ways]]] = []
+    def _stations(self, point: Point, *, nat: bool, ipvs: bool) -> list[Callable[[PacketState], Paths]]:
+        found: list[tuple[int, Callable[[PacketState], Paths]]] = []
         dispatched: list[tuple[int, Table, Chain]] = []
         for table in self.node.tables:
             for chain in table.chains.values():
@@ -177,20 +177,20 @@ class _Journey:
             found.append((IPVS_PRIORITY[point], self._ipvs))
         return [station for _, station in sorted(found, key=lambda one: one[0])]
 
-    def _station(self, table: Table, chain: Chain) -> Callable[[State], Ways]:
-        def station(state: State) -> Ways:
+    def _station(self, table: Table, chain: Chain) -> Callable[[PacketState], Paths]:
+        def station(state: PacketState) -> Paths:
             if state.packet.family not in table.families:
-                return [(Fate.THROUGH, state)]
+                return [(PathFate.THROUGH, state)]
             return Walk(self.node, table).base(chain, state)
 
         return station
 
-    def _nat(self, chains: Sequence[tuple[Table, Chain]]) -> Callable[[State], Ways]:
+    def _nat(self, chains: Sequence[tuple[Table, Chain]]) -> Callable[[PacketState], Paths]:
         """One chain after another, until one has translated."""
 
-        def station(state: State) -> Ways:
-            ways: Ways = [(Fate.THROUGH, state)]
-            for table, chain in chains if state.tracked is Tracked.YES else ():
+        def station(state: PacketState) -> Paths:
+            ways: Paths = [(PathFate.THROUGH, state)]
+            for table, chain in chains if state.tracked is Tracking.YES else ():
                 ask = self._station(table, chain)
                 ways = _through(lambda one, ask=ask: _undecided(one, state, ask), ways)  # type: ignore[misc]
             return ways
@@ -199,16 +199,16 @@ class _Journey:
 
     # ------------------------------------------------------------------ IPVS
 
-    def _ipvs(self, state: State) -> Ways:
+    def _ipvs(self, state: PacketState) -> Paths:
         found = self._virtual(state)
         if found is None:
-            return [(Fate.THROUGH, state)]
+            return [(PathFate.THROUGH, state)]
         key, virtual = found
-        taking = shares(virtual)
+        taking = server_shares(virtual)
         name = _name(key)
         if not taking:
             said = f"virtual server {name} has no server to send to: rejected with icmp port unreachable"
-            return [(Fate.REJECTED, state.noted(Note(IPVS, "", said, effect=Effect.DISCARDED)))]
+            return [(PathFate.REJECTED, state.noted(TraceStep(IPVS, "", said, effect=Effect.DISCARDED)))]
         if virtual.persistent is not None:
             state = state.assuming(
                 f"virtual server {name} has no connection of {state.packet.source} in the last {virtual.persistent}"
@@ -218,7 +218,7 @@ class _Journey:
             for server, share in taking
         ]
 
-    def _virtual(self, state: State) -> tuple[VirtualKey, Virtual] | None:
+    def _virtual(self, state: PacketState) -> tuple[VirtualKey, IpvsVirtualServer] | None:
         """That of the packet's mark, else that of its destination, else one for all ports of it."""
         packet = state.packet
         wanted: Iterable[VirtualKey] = (
@@ -229,29 +229,33 @@ class _Journey:
         return next(((key, self.node.virtuals[key]) for key in wanted if key in self.node.virtuals), None)
 
 
-def _served(state: State, name: str, virtual: Virtual, server: Server) -> tuple[Fate, State]:
+def _served(
+    state: PacketState, name: str, virtual: IpvsVirtualServer, server: IpvsRealServer
+) -> tuple[PathFate, PacketState]:
     packet = state.packet
-    said = f"virtual server {name} ({virtual.scheduler}) sends it to {socket(server.address, server.port)} ({server.method})"
+    said = f"virtual server {name} ({virtual.scheduler}) sends it to {format_socket(server.address, server.port)} ({server.method})"
     if server.method != "masquerading":
-        note = Note(IPVS, "", f"not known, because this is not modelled: {said}", effect=Effect.DISCARDED)
-        return Fate.UNKNOWN, state.noted(note)
+        note = TraceStep(
+            IPVS, "", f"not known, because this is not modelled: {said}", effect=Effect.DISCARDED
+        )
+        return PathFate.UNKNOWN, state.noted(note)
     packet = replace(packet, destination=server.address, port=server.port or packet.port)
     served = replace(state, packet=packet, translated=True, by_ipvs=True)
-    return Fate.THROUGH, served.noted(Note(IPVS, "", said, effect=Effect.TRANSLATED))
+    return PathFate.THROUGH, served.noted(TraceStep(IPVS, "", said, effect=Effect.TRANSLATED))
 
 
 def _name(key: VirtualKey) -> str:
     if isinstance(key, int):
         return f"of mark {key:#x}"
     address, protocol, port = key
-    return f"{socket(address, port)}/{protocol}"
+    return f"{format_socket(address, port)}/{protocol}"
 
 
 _REFUSALS = {
-    "no route": (Fate.REJECTED, "rejected with icmp net-unreachable"),
-    "unreachable": (Fate.REJECTED, "rejected with icmp host-unreachable"),
-    "prohibit": (Fate.REJECTED, "rejected with icmp admin-prohibited"),
-    "blackhole": (Fate.DROPPED, "dropped"),
+    "no route": (PathFate.REJECTED, "rejected with icmp net-unreachable"),
+    "unreachable": (PathFate.REJECTED, "rejected with icmp host-unreachable"),
+    "prohibit": (PathFate.REJECTED, "rejected with icmp admin-prohibited"),
+    "blackhole": (PathFate.DROPPED, "dropped"),
 }
 """What comes of types of routes (man 8 ip-route)."""
 
@@ -259,44 +263,48 @@ _REFUSALS = {
 _ALIEN = "it comes from elsewhere for a loopback address"
 
 
-def _alien(state: State) -> Way:
+def _alien(state: PacketState) -> PacketPath:
     """IPv4 takes it for a martian; IPv6, which a rule alone has brought here, has no route to it (seen: Linux 6.18)."""
     if state.packet.family is Family.IPV6:
-        return _refused(state, Fate.REJECTED, "rejected with icmpv6 no-route", _ALIEN)
+        return _refused(state, PathFate.REJECTED, "rejected with icmpv6 no-route", _ALIEN)
     known = state.assuming("net.ipv4.conf.*.route_localnet is 0")
-    return _refused(known, Fate.DROPPED, "dropped", _ALIEN)
+    return _refused(known, PathFate.DROPPED, "dropped", _ALIEN)
 
 
-def _refused(state: State, fate: Fate, said: str, reason: str) -> Way:
+def _refused(state: PacketState, fate: PathFate, said: str, reason: str) -> PacketPath:
     """What routing does not let through."""
-    note = Note("routing", "", f"{said}: {reason}", effect=Effect.DISCARDED)
-    return Way(fate, state.noted(note), delivered=False)
+    note = TraceStep("routing", "", f"{said}: {reason}", effect=Effect.DISCARDED)
+    return PacketPath(fate, state.noted(note), delivered=False)
 
 
-def _seen(state: State) -> Ways:
+def _seen(state: PacketState) -> Paths:
     """By connection tracking, to which this is the first packet of a connection."""
-    known = state if state.tracked is Tracked.NEVER else replace(state, tracked=Tracked.YES)
-    return [(Fate.THROUGH, known)]
+    known = state if state.tracked is Tracking.NEVER else replace(state, tracked=Tracking.YES)
+    return [(PathFate.THROUGH, known)]
 
 
-def _left(state: State) -> list[Way]:
-    return [Way(Fate.THROUGH, state, delivered=False)]
+def _left(state: PacketState) -> list[PacketPath]:
+    return [PacketPath(PathFate.THROUGH, state, delivered=False)]
 
 
-def _stays(state: State) -> list[Way]:
-    return [Way(Fate.THROUGH, state, delivered=True)]
+def _stays(state: PacketState) -> list[PacketPath]:
+    return [PacketPath(PathFate.THROUGH, state, delivered=True)]
 
 
-def _undecided(state: State, before: State, ask: Callable[[State], Ways]) -> Ways:
+def _undecided(state: PacketState, before: PacketState, ask: Callable[[PacketState], Paths]) -> Paths:
     """A chain of nat is not asked once another one of its hook has decided."""
     decided = (state.translated, state.masqueraded) != (before.translated, before.masqueraded)
-    return [(Fate.THROUGH, state)] if decided else ask(state)
+    return [(PathFate.THROUGH, state)] if decided else ask(state)
 
 
-def _through(station: Callable[[State], Ways], ways: Ways) -> Ways:
+def _through(station: Callable[[PacketState], Paths], ways: Paths) -> Paths:
     """Those that were not discarded go on, each through the station; equal ones as one."""
-    ended: Ways = [(fate, state) for fate, state in ways if fate in FINAL or state.by_ipvs]
+    ended: Paths = [(fate, state) for fate, state in ways if fate in FINAL or state.by_ipvs]
     going = [state for fate, state in ways if fate not in FINAL and not state.by_ipvs]
     after = [one for state in going for one in station(state)]
     passed = [state for fate, state in after if fate not in FINAL]
-    return [*ended, *((f, s) for f, s in after if f in FINAL), *((Fate.THROUGH, s) for s in merged(passed))]
+    return [
+        *ended,
+        *((f, s) for f, s in after if f in FINAL),
+        *((PathFate.THROUGH, s) for s in merged(passed)),
+    ]

@@ -13,17 +13,17 @@ from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
-from kproxy.host import HostError, read_file, run
+from kproxy.host import HostError, read_file, run_tool
 from kproxy.net import Address
-from kproxy.trace.node import Node
+from kproxy.trace.node import TracedNode
 from kproxy.trace.question import CannotTrace
-from kproxy.trace.sources import Kind, Known, Source, kind_of, together
+from kproxy.trace.sources import SourceKind, TraceInputs, TraceSource, merge_sources, source_kind
 
 NET = "/proc/thread-self/net"
 """Of the network namespace of this thread."""
 
 
-def read(files: Sequence[Source], more_addresses: Sequence[Address]) -> Known:
+def read_live_node(files: Sequence[TraceSource], more_addresses: Sequence[Address]) -> TraceInputs:
     """What the node says, and what files say beside.  Raises `CannotTrace`, `CannotRead`."""
     if os.geteuid() != 0:
         raise CannotTrace(
@@ -32,15 +32,15 @@ def read(files: Sequence[Source], more_addresses: Sequence[Address]) -> Known:
         )
     problems: list[str] = []
     sources = [*files, *_sources(problems)]
-    rules = {Kind.IPTABLES, Kind.NFTABLES, Kind.IPVS, Kind.IPVS_PROC}
+    rules = {SourceKind.IPTABLES, SourceKind.NFTABLES, SourceKind.IPVS, SourceKind.IPVS_PROC}
     if problems and not any(one.kind in rules for one in sources):
         raise CannotTrace("no rules could be read: " + "; ".join(problems))
-    known = together(sources, more_addresses)
-    clients = Node(clients=_recent_lists())
+    known = merge_sources(sources, more_addresses)
+    clients = TracedNode(clients=_recent_lists())
     return replace(known, node=known.node.merged(clients), read=(*known.read, *problems))
 
 
-def _sources(problems: list[str]) -> Iterator[Source]:
+def _sources(problems: list[str]) -> Iterator[TraceSource]:
     saves = [one for command in _saves() for one in _printed(command, problems)]
     yield from saves
     yield from _printed(("nft", "-j", "list", "ruleset"), problems)
@@ -52,7 +52,7 @@ def _sources(problems: list[str]) -> Iterator[Source]:
         yield from _printed(("ip", "-j", family, "route", "show", "table", "all"), problems)
 
 
-def _virtual_servers(problems: list[str]) -> Iterator[Source]:
+def _virtual_servers(problems: list[str]) -> Iterator[TraceSource]:
     """By ``ipvsadm``, which asks by netlink: kernels (seen: 6.1) leave some out of a ``/proc/net/ip_vs`` of several pages."""
     listed = _file(f"{NET}/ip_vs")
     if listed and shutil.which("ipvsadm"):
@@ -60,7 +60,7 @@ def _virtual_servers(problems: list[str]) -> Iterator[Source]:
     elif listed:
         if len(listed) > _WHOLE:
             problems.append(f"{NET}/ip_vs: the kernel may leave virtual servers out of it; install ipvsadm")
-        yield Source(f"{NET}/ip_vs", listed.encode(), Kind.IPVS_PROC)
+        yield TraceSource(f"{NET}/ip_vs", listed.encode(), SourceKind.IPVS_PROC)
 
 
 _WHOLE = 3500
@@ -76,15 +76,15 @@ def _saves() -> Iterator[tuple[str, ...]]:
             yield (legacy,)
 
 
-def _printed(command: tuple[str, ...], problems: list[str]) -> list[Source]:
+def _printed(command: tuple[str, ...], problems: list[str]) -> list[TraceSource]:
     name = " ".join(command)
     try:
-        content = run(command).encode()
+        content = run_tool(command).encode()
     except HostError as error:
         problems.append(f"{name}: {error.detail}: what it would show is not in the answer")
         return []
-    kind = kind_of(name, content)
-    return [] if kind is Kind.EMPTY else [Source(name, content, kind)]
+    kind = source_kind(name, content)
+    return [] if kind is SourceKind.EMPTY else [TraceSource(name, content, kind)]
 
 
 def _file(path: str) -> str:

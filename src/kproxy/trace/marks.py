@@ -7,20 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kproxy.trace.holds import keys
-from kproxy.trace.node import Node
+from kproxy.trace.holds import selector_keys
+from kproxy.trace.node import TracedNode
 from kproxy.trace.rules import Collection, CopyMark, LoseMark, MapMark, SetMark
-from kproxy.trace.state import State, Tracked
+from kproxy.trace.state import PacketState, Tracking
 
 Marks = tuple[int | None, int | None]
 
 
-def changed(
-    step: SetMark | CopyMark | MapMark | LoseMark, state: State, node: Node, sets: Mapping[str, Collection]
+def changed_marks(
+    step: SetMark | CopyMark | MapMark | LoseMark,
+    state: PacketState,
+    node: TracedNode,
+    sets: Mapping[str, Collection],
 ) -> Marks:
     """Both marks after a statement."""
     mark, connection = state.mark, state.connection_mark
-    tracked = state.tracked is Tracked.YES
+    tracked = state.tracked is Tracking.YES
     match step:
         case SetMark(keep, flip, True):
             return mark, _flipped(connection, keep, flip) if tracked else connection
@@ -36,9 +39,11 @@ def changed(
             return _mapped(step, state, node, sets), connection
 
 
-def _mapped(step: MapMark, state: State, node: Node, sets: Mapping[str, Collection]) -> int | None:
+def _mapped(
+    step: MapMark, state: PacketState, node: TracedNode, sets: Mapping[str, Collection]
+) -> int | None:
     collection = sets.get(step.name)
-    wanted = next(keys(step.key, state, node))
+    wanted = next(selector_keys(step.key, state, node))
     if collection is None or wanted is None:
         return None
     element = collection.find(wanted)

@@ -27,7 +27,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class IpvsRealServer:
     """One server behind a virtual one."""
 
     address: Address
@@ -37,12 +37,12 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Virtual:
+class IpvsVirtualServer:
     """A virtual server of IPVS; ``persistent``: how long it remembers a client, in words; None: it does not."""
 
     scheduler: str
     persistent: str | None
-    servers: tuple[Server, ...]
+    servers: tuple[IpvsRealServer, ...]
 
 
 VirtualKey = tuple[Address, str, int] | int
@@ -50,17 +50,17 @@ VirtualKey = tuple[Address, str, int] | int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class TracedNode:
     """All that a packet meets on a node."""
 
     tables: tuple[Table, ...] = ()
-    virtuals: Mapping[VirtualKey, Virtual] = field(default_factory=dict)
+    virtuals: Mapping[VirtualKey, IpvsVirtualServer] = field(default_factory=dict)
     addresses: frozenset[Address] | None = None
     routes: tuple[Route, ...] = ()
     clients: Mapping[str, frozenset[Address]] | None = None
     """Who is in which list of the ``recent`` match."""
 
-    def merged(self, other: Node) -> Node:
+    def merged(self, other: TracedNode) -> TracedNode:
         """What both know."""
         known = [one for one in (self.addresses, other.addresses) if one is not None]
         return replace(
@@ -133,12 +133,12 @@ PLAIN_TABLES = ("local", "main", "default")
 """Those that are asked in this order where nobody has changed the rules for routing."""
 
 
-def whole(family: Family) -> Network:
+def any_network(family: Family) -> Network:
     """The network of all addresses."""
     return ip_network("0.0.0.0/0" if family is Family.IPV4 else "::/0")
 
 
-def shares(virtual: Virtual) -> Sequence[tuple[Server, Fraction]]:
+def server_shares(virtual: IpvsVirtualServer) -> Sequence[tuple[IpvsRealServer, Fraction]]:
     """The servers that take new connections, each with its share in the long run."""
     taking = [server for server in virtual.servers if server.weight]
     if virtual.scheduler in {"fo", "ovf"}:  # the heaviest as long as it is there, and is not overloaded

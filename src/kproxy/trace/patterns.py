@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from kproxy.net import Address, Family, Network
 
 
-class Field(enum.Enum):
+class FieldName(enum.Enum):
     """Something of a packet, or of what the node knows about it; the value is its name in nftables."""
 
     SOURCE = "saddr"
@@ -38,35 +38,35 @@ class Field(enum.Enum):
 class Masked:
     """A number's bits under a mask."""
 
-    field: Field
+    field: FieldName
     mask: int
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnmodelledField:
     """Something of a packet that is not modelled."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Of:
+class FieldOf:
     """A field that only packets of this protocol or family have; of others a rule that asks for it does not hold."""
 
-    field: Field | Unread
+    field: FieldName | UnmodelledField
     protocol: str = ""
     family: Family | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Random:
+class RandomNumber:
     """A number from ``offset``, one of ``modulus``; ``random`` or one after the other."""
 
     modulus: int
     offset: int = 0
 
 
-Selector = Field | Masked | Of | Random | Unread
+Selector = FieldName | Masked | FieldOf | RandomNumber | UnmodelledField
 
 Value = Address | int | str | frozenset[str]
 
@@ -83,14 +83,14 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Begins:
+class Prefix:
     """A name that begins so."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
+class AnyFlag:
     """One of these flags is there."""
 
     any_of: frozenset[str]
@@ -103,11 +103,11 @@ class AnyOf:
     patterns: tuple[Pattern, ...]
 
 
-Pattern = Address | Network | int | str | Span | Begins | Flags | AnyOf
+Pattern = Address | Network | int | str | Span | Prefix | AnyFlag | AnyOf
 KeyPattern = tuple[Pattern, ...]
 
 
-WIDE = (IPv4Network, IPv6Network, Span, Begins, Flags, AnyOf)
+WIDE = (IPv4Network, IPv6Network, Span, Prefix, AnyFlag, AnyOf)
 """Patterns that fit more than one value."""
 
 
@@ -118,9 +118,9 @@ def fits(pattern: Pattern, value: Value) -> bool:
             return any(fits(one, value) for one in patterns)
         case Span(first, last):
             return type(value) is type(first) and first <= value <= last  # type: ignore[operator]
-        case Begins(text):
+        case Prefix(text):
             return isinstance(value, str) and value.startswith(text)
-        case Flags(any_of):
+        case AnyFlag(any_of):
             return isinstance(value, frozenset) and bool(value & any_of)
         case str() | int():
             return value == pattern or (isinstance(value, frozenset) and pattern in value)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from kproxy.explain import words
 from kproxy.explain.dump import KUBECTL, CannotExplain, Dump
 from kproxy.net import Address, Family, Protocol, family_of, parse_address
-from kproxy.trace.node import Node
-from kproxy.trace.state import Packet
+from kproxy.trace.node import TracedNode
+from kproxy.trace.state import TracedPacket
 
 FROM = "an address, host, or pod/NAME"
 TO = "ADDRESS:PORT, [ADDRESS]:PORT or svc/NAME:PORT, then /udp or /sctp"
@@ -24,7 +24,7 @@ class CannotTrace(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TraceQuery:
     """A packet as words; ``via``: the interface it comes in by."""
 
     sender: str
@@ -33,19 +33,19 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResolvedQuery:
     """The packet, who sends it, what it is sent to, and what had to be assumed for that."""
 
-    packet: Packet
+    packet: TracedPacket
     sender: str
     target: str
     assumed: tuple[str, ...]
 
 
-Target = tuple[str, tuple[Address, ...], int, Protocol]
+ResolvedTarget = tuple[str, tuple[Address, ...], int, Protocol]
 
 
-def asked(question: Question, node: Node, dump: Dump | None) -> Asked:
+def resolve_query(question: TraceQuery, node: TracedNode, dump: Dump | None) -> ResolvedQuery:
     """The packet that is meant.  Raises `CannotTrace`."""
     try:
         return _sent(question, node, dump, _target(question.target, dump))
@@ -53,9 +53,9 @@ def asked(question: Question, node: Node, dump: Dump | None) -> Asked:
         raise CannotTrace(str(problem)) from problem
 
 
-def _target(text: str, dump: Dump | None) -> Target:
+def _target(text: str, dump: Dump | None) -> ResolvedTarget:
     if dump is not None:
-        found = words.target(text, dump)
+        found = words.parse_target(text, dump)
         return found.label, found.addresses, found.port, found.protocol
     parsed = _SOCKET.fullmatch(text)
     address = parse_address((parsed["six"] or parsed["four"]) if parsed else "")
@@ -72,7 +72,7 @@ _SOCKET = re.compile(
 )
 
 
-def _sent(question: Question, node: Node, dump: Dump | None, to: Target) -> Asked:
+def _sent(question: TraceQuery, node: TracedNode, dump: Dump | None, to: ResolvedTarget) -> ResolvedQuery:
     target, destinations, port, protocol = to
     sender, addresses = _sender(question.sender, dump)
     if addresses:
@@ -82,13 +82,13 @@ def _sent(question: Question, node: Node, dump: Dump | None, to: Target) -> Aske
         source = node.source_for(destination) or _own(node, family_of(destination))
     own = not addresses or (node.is_local(source) and not question.via)
     interface = "" if own else question.via or _interface(node, source)
-    packet = Packet(source, destination, protocol.value.lower(), port, interface)
-    return Asked(
+    packet = TracedPacket(source, destination, protocol.value.lower(), port, interface)
+    return ResolvedQuery(
         packet, sender or ("the node itself" if own else ""), target, tuple(_assumed(packet, question))
     )
 
 
-def _assumed(packet: Packet, question: Question) -> list[str]:
+def _assumed(packet: TracedPacket, question: TraceQuery) -> list[str]:
     if packet.own or question.via:
         return []
     if packet.interface is None:
@@ -106,11 +106,11 @@ def _sender(text: str, dump: Dump | None) -> tuple[str, tuple[Address, ...]]:
     if dump is None:
         needs = f"; names of pods need the objects: -f FILE of `{KUBECTL}`" if text.startswith("pod/") else ""
         raise CannotTrace(f"--from {text}: give {FROM}{needs}")
-    found = words.sender(text, dump)
+    found = words.parse_sender(text, dump)
     return found.label, found.addresses
 
 
-def _own(node: Node, family: Family) -> Address:
+def _own(node: TracedNode, family: Family) -> Address:
     found = sorted((a for a in node.addresses or () if family_of(a) is family and not a.is_loopback), key=int)
     if not found:
         raise CannotTrace(
@@ -129,6 +129,6 @@ def _pair(sources: Sequence[Address], destinations: Sequence[Address]) -> tuple[
     raise CannotTrace(f"{sources[0]} and {destinations[0]} have no family in common")
 
 
-def _interface(node: Node, source: Address) -> str | None:
+def _interface(node: TracedNode, source: Address) -> str | None:
     route = node.route(source)
     return route.interface if route is not None and route.interface else None

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from kproxy import api
 from kproxy.net import parse_address
-from kproxy.trace.state import Note, Packet, State
+from kproxy.trace.state import PacketState, TracedPacket, TraceStep
 
 _COMMENT = re.compile(r"(?P<name>[a-z0-9-]+/[a-z0-9.-]+(:[a-z0-9-]*)?)(?= |$)")
 _OWN = re.compile(r"(^| )(KUBE-|kube-proxy )")
@@ -22,13 +22,13 @@ _CHAIN = re.compile(
 )
 
 
-def names(states: Iterable[State]) -> tuple[str, ...]:
+def service_names(states: Iterable[PacketState]) -> tuple[str, ...]:
     """The Service ports that the steps of these ways name, in the order of the ways."""
     found = (name for state in states for note in state.notes for name in _of(note))
     return tuple(dict.fromkeys(found))
 
 
-def _of(note: Note) -> Iterable[str]:
+def _of(note: TraceStep) -> Iterable[str]:
     own = _OWN.search(note.chain) is not None
     if own and (comment := _COMMENT.match(note.comment)) is not None:
         yield comment["name"].removesuffix(":")
@@ -37,7 +37,7 @@ def _of(note: Note) -> Iterable[str]:
         yield f"{chain['namespace']}/{chain['service']}{port}"
 
 
-def of_objects(cluster: api.Cluster, packet: Packet, *, local: bool) -> tuple[str, ...]:
+def services_at(cluster: api.Cluster, packet: TracedPacket, *, local: bool) -> tuple[str, ...]:
     """The Service ports whose objects have the packet's destination; ``local``: it is an address of the node."""
     found = []
     for service in cluster.services.values():

@@ -1,4 +1,4 @@
-"""An `Answer` as text for people, or as JSON for programs.  Pure.
+"""An `TraceResult` as text for people, or as JSON for programs.  Pure.
 
 Ways that differ only in the middle, as those to different endpoints do, are shown with what they share once.
 """
@@ -11,30 +11,35 @@ from itertools import groupby
 from typing import Any
 
 from kproxy.net import Address
-from kproxy.trace.answer import Answer, Decision, place
-from kproxy.trace.journey import Way
-from kproxy.trace.question import Asked
-from kproxy.trace.state import Effect, Note
-from kproxy.trace.walk import Fate
-from kproxy.trace.words import socket
+from kproxy.trace.answer import Decision, TraceResult, step_location
+from kproxy.trace.journey import PacketPath
+from kproxy.trace.question import ResolvedQuery
+from kproxy.trace.state import Effect, TraceStep
+from kproxy.trace.walk import PathFate
+from kproxy.trace.words import format_socket
 
 MOST_BRANCHES = 6
 """Shown of equal ones; all are in the JSON."""
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ObjectNames:
     """What the objects of the cluster say beside: whose address it is, and which Service ports are asked."""
 
     owner: Callable[[Address], str] = lambda _: ""
     services: tuple[str, ...] = ()
 
 
-def text(
-    answer: Answer, asked: Asked, read: Sequence[str] = (), names: Names | None = None, *, rules: bool = True
+def trace_text(
+    answer: TraceResult,
+    asked: ResolvedQuery,
+    read: Sequence[str] = (),
+    names: ObjectNames | None = None,
+    *,
+    rules: bool = True,
 ) -> str:
     """The answer in lines; ``rules``: with each rule as its tool writes it."""
-    known = names or Names()
+    known = names or ObjectNames()
     lines = [_question(asked), "", "decision:", *_decisions(answer, known)]
     lines += [f"Service: {_service(answer, known)}", "", "way:"]
     lines += _tree([[*way.state.notes] for way in answer.ways], "  ", rules=rules)
@@ -44,16 +49,16 @@ def text(
     return "\n".join(lines) + "\n"
 
 
-def _question(asked: Asked) -> str:
+def _question(asked: ResolvedQuery) -> str:
     packet = asked.packet
     sender = f" ({asked.sender})" if asked.sender else ""
     target = f" ({asked.target})" if asked.target else ""
     by = f", in by {packet.interface}" if packet.interface else ""
-    to = socket(packet.destination, packet.port)
+    to = format_socket(packet.destination, packet.port)
     return f"{packet.protocol.upper()} {packet.source}{sender} -> {to}{target}{by}"
 
 
-def _service(answer: Answer, names: Names) -> str:
+def _service(answer: TraceResult, names: ObjectNames) -> str:
     if answer.services:
         return ", ".join(answer.services)
     if names.services:
@@ -62,32 +67,32 @@ def _service(answer: Answer, names: Names) -> str:
     return "the rules name none" if answer.taken else "none: no rule takes the packet"
 
 
-def _assumed(answer: Answer, asked: Asked) -> list[str]:
+def _assumed(answer: TraceResult, asked: ResolvedQuery) -> list[str]:
     return ["it is the first packet of a connection (conntrack knows none)", *asked.assumed, *answer.assumed]
 
 
 # ---------------------------------------------------------------------- what becomes of it
 
 
-def _decisions(answer: Answer, names: Names) -> Iterator[str]:
+def _decisions(answer: TraceResult, names: ObjectNames) -> Iterator[str]:
     for conditions, grouped in groupby(answer.decisions, key=lambda one: sorted(one.conditions)):
         for asked, held in conditions:
             yield f"  if this {'holds' if held else 'does not hold'}: {asked}"
         indent = "    " if conditions else "  "
-        yield from (f"{indent}{decision(one, names.owner(one.destination))}" for one in grouped)
+        yield from (f"{indent}{decision_text(one, names.owner(one.destination))}" for one in grouped)
 
 
-def decision(one: Decision, owner: str = "") -> str:
+def decision_text(one: Decision, owner: str = "") -> str:
     """What becomes of the packet, in a line; ``owner``: who has the address it is sent to."""
     chance = "" if one.chance == 1 else f"  ({float(one.chance) * 100:.3g} % of connections)"
     by = f", by {one.by}" if one.by else ""
-    if one.fate is not Fate.THROUGH:
+    if one.fate is not PathFate.THROUGH:
         return f"{one.how}{by}{chance}"
     where = (
         "to the node itself" if one.delivered else f"leaves by {one.out}" if one.out else "leaves the node"
     )
     source = f"source masqueraded as {one.masqueraded}" if one.masqueraded else "source kept"
-    to = socket(one.destination, one.port) + (f" ({owner})" if owner else "")
+    to = format_socket(one.destination, one.port) + (f" ({owner})" if owner else "")
     if one.translated:
         return f"DNAT to {to}, {source}, {where}{by}{chance}"
     if one.masqueraded:
@@ -100,7 +105,7 @@ def decision(one: Decision, owner: str = "") -> str:
 # ---------------------------------------------------------------------- the way
 
 
-def _tree(ways: Sequence[list[Note]], indent: str, *, rules: bool) -> Iterator[str]:
+def _tree(ways: Sequence[list[TraceStep]], indent: str, *, rules: bool) -> Iterator[str]:
     """What all share before, the branches, what all share after."""
     first = _shared(ways)
     yield from _lines(ways[0][:first], indent, rules=rules)
@@ -108,7 +113,7 @@ def _tree(ways: Sequence[list[Note]], indent: str, *, rules: bool) -> Iterator[s
     if len(ways) == 1 or not any(rest):
         return
     last = _shared([way[::-1] for way in rest])
-    branches: dict[Note | None, list[list[Note]]] = {}
+    branches: dict[TraceStep | None, list[list[TraceStep]]] = {}
     for way in rest:
         middle = way[: len(way) - last]
         branches.setdefault(middle[0] if middle else None, []).append(middle)
@@ -118,7 +123,7 @@ def _tree(ways: Sequence[list[Note]], indent: str, *, rules: bool) -> Iterator[s
     yield from _lines(rest[0][len(rest[0]) - last :], indent, rules=rules)
 
 
-def _branches(branches: Sequence[list[list[Note]]], indent: str, *, rules: bool) -> Iterator[str]:
+def _branches(branches: Sequence[list[list[TraceStep]]], indent: str, *, rules: bool) -> Iterator[str]:
     for number, held in enumerate(branches):
         if number == MOST_BRANCHES:
             yield f"{indent}... and {len(branches) - MOST_BRANCHES} more (all with -o json)"
@@ -127,7 +132,7 @@ def _branches(branches: Sequence[list[list[Note]]], indent: str, *, rules: bool)
         yield from _tree(held, indent + "  ", rules=rules) if any(held) else [f"{indent}  straight on"]
 
 
-def _shared(ways: Sequence[list[Note]]) -> int:
+def _shared(ways: Sequence[list[TraceStep]]) -> int:
     """How many first steps are the same in all."""
     count = 0
     for steps in zip(*ways, strict=False):
@@ -137,9 +142,9 @@ def _shared(ways: Sequence[list[Note]]) -> int:
     return count
 
 
-def _lines(notes: Sequence[Note], indent: str, *, rules: bool) -> Iterator[str]:
+def _lines(notes: Sequence[TraceStep], indent: str, *, rules: bool) -> Iterator[str]:
     for note in notes:
-        yield f"{indent}{place(note)}: {note.words}"
+        yield f"{indent}{step_location(note)}: {note.words}"
         if rules and note.text and note.effect is not Effect.IDLE:
             comment = f"  # {note.comment}" if note.comment and note.comment not in note.text else ""
             yield f"{indent}    {note.text}{comment}"
@@ -148,11 +153,11 @@ def _lines(notes: Sequence[Note], indent: str, *, rules: bool) -> Iterator[str]:
 # ---------------------------------------------------------------------- JSON
 
 
-def document(
-    answer: Answer, asked: Asked, read: Sequence[str] = (), names: Names | None = None
+def trace_document(
+    answer: TraceResult, asked: ResolvedQuery, read: Sequence[str] = (), names: ObjectNames | None = None
 ) -> dict[str, Any]:
     """The answer as JSON."""
-    known = names or Names()
+    known = names or ObjectNames()
     packet = asked.packet
     return {
         "packet": {
@@ -192,7 +197,7 @@ def _conditions(conditions: frozenset[tuple[str, bool]]) -> list[dict[str, Any]]
     return [{"asked": asked, "holds": held} for asked, held in sorted(conditions)]
 
 
-def _way(way: Way) -> dict[str, Any]:
+def _way(way: PacketPath) -> dict[str, Any]:
     return {
         "chance": float(way.state.chance),
         "conditions": _conditions(way.state.conditions),

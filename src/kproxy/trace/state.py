@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from kproxy.net import Address, Family, family_of
-from kproxy.trace.node import Node
-from kproxy.trace.patterns import Field, Masked, Of, Selector, Value
+from kproxy.trace.node import TracedNode
+from kproxy.trace.patterns import FieldName, FieldOf, Masked, Selector, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Packet:
+class TracedPacket:
     """The first packet of a connection.
 
     ``interface``: by which it comes in; empty: the node itself sends it; None: nobody has said which.
@@ -49,7 +49,7 @@ class Effect(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class TraceStep:
     """One step of the way.  `Effect.IDLE`: a chain that was asked and did nothing."""
 
     chain: str
@@ -60,7 +60,7 @@ class Note:
     effect: Effect = Effect.NONE
 
 
-class Tracked(enum.Enum):
+class Tracking(enum.Enum):
     """What connection tracking has to do with a packet; it meets it at priority -200 of PREROUTING and OUTPUT."""
 
     NOT_YET = "not yet"
@@ -69,7 +69,7 @@ class Tracked(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PacketState:
     """A packet somewhere on its way.
 
     ``out``: the interface it leaves by; empty: routing has not been asked; None: no route is known.  ``mark``: None:
@@ -77,123 +77,123 @@ class State:
     taken for granted.  ``chance``: the share of connections that go this way, among those of the same conditions.
     """
 
-    packet: Packet
-    original: Packet
+    packet: TracedPacket
+    original: TracedPacket
     out: str | None = ""
     mark: int | None = 0
     connection_mark: int | None = 0
     translated: bool = False
     to_node: bool = False
     masqueraded: str = ""
-    tracked: Tracked = Tracked.NOT_YET
+    tracked: Tracking = Tracking.NOT_YET
     by_ipvs: bool = False
     chance: Fraction = Fraction(1)
-    notes: tuple[Note, ...] = ()
+    notes: tuple[TraceStep, ...] = ()
     conditions: frozenset[tuple[str, bool]] = frozenset()
     assumed: frozenset[str] = frozenset()
 
-    def noted(self, note: Note) -> State:
+    def noted(self, note: TraceStep) -> PacketState:
         """With one more step."""
         return replace(self, notes=(*self.notes, note))
 
-    def assuming(self, what: str) -> State:
+    def assuming(self, what: str) -> PacketState:
         """Taking one more thing for granted."""
         return replace(self, assumed=self.assumed | {what})
 
-    def where(self, asked: str, held: bool) -> State:  # noqa: FBT001 (which of both it is)
+    def where(self, asked: str, held: bool) -> PacketState:  # noqa: FBT001 (which of both it is)
         """One of both ways of what is not known."""
         return replace(self, conditions=self.conditions | {(asked, held)})
 
-    def effect(self) -> State:
+    def effect(self) -> PacketState:
         """Without how it came about: to tell whether anything was done."""
         return replace(self, notes=(), conditions=frozenset(), assumed=frozenset(), chance=Fraction(1))
 
 
-class Absent(Exception):
+class FieldAbsent(Exception):
     """No error: the packet has no such field, and a rule that asks for it does not hold."""
 
 
-def read(selector: Selector, state: State, node: Node) -> Value | None:
-    """What a rule reads; None: that is not known.  Raises `Absent`."""
+def read_selector(selector: Selector, state: PacketState, node: TracedNode) -> Value | None:
+    """What a rule reads; None: that is not known.  Raises `FieldAbsent`."""
     match selector:
-        case Of(field, protocol, family):
+        case FieldOf(field, protocol, family):
             if (protocol and state.packet.protocol != protocol) or (
                 family is not None and state.packet.family is not family
             ):
-                raise Absent
-            return read(field, state, node)
+                raise FieldAbsent
+            return read_selector(field, state, node)
         case Masked(field, mask):
-            value = read(field, state, node)
+            value = read_selector(field, state, node)
             return value & mask if isinstance(value, int) else None
-        case Field():
-            if selector in _OF_CONNECTION and state.tracked is not Tracked.YES:
-                raise Absent
+        case FieldName():
+            if selector in _OF_CONNECTION and state.tracked is not Tracking.YES:
+                raise FieldAbsent
             return _field(selector, state, node)
         case _:
             return None
 
 
-def _field(field: Field, state: State, node: Node) -> Value | None:
+def _field(field: FieldName, state: PacketState, node: TracedNode) -> Value | None:
     match field:
-        case Field.SOURCE_TYPE:
+        case FieldName.SOURCE_TYPE:
             return node.type_of(state.packet.source)
-        case Field.DESTINATION_TYPE:
+        case FieldName.DESTINATION_TYPE:
             return node.type_of(state.packet.destination)
         case _:
             return _PLAIN[field](state)
 
 
-def _status(state: State) -> frozenset[str]:
+def _status(state: PacketState) -> frozenset[str]:
     translated = {"dnat"} if state.translated else set()
     return frozenset({"snat", *translated} if state.masqueraded else translated)
 
 
-def _state(state: State) -> Value:
+def _state(state: PacketState) -> Value:
     """The states; iptables counts DNAT and SNAT among them (man 8 iptables-extensions, conntrack).
 
     What conntrack has not seen yet counts as invalid (linux/net/netfilter/nft_ct.c, xt_conntrack.c).
     """
     match state.tracked:
-        case Tracked.YES:
+        case Tracking.YES:
             return frozenset({"new"}) | _status(state)
-        case Tracked.NEVER:
+        case Tracking.NEVER:
             return frozenset({"untracked"})
-        case Tracked.NOT_YET:
+        case Tracking.NOT_YET:
             return frozenset({"invalid"})
 
 
 _OF_CONNECTION = frozenset(
     {
-        Field.STATUS,
-        Field.DIRECTION,
-        Field.CONNECTION_MARK,
-        Field.ORIGINAL_SOURCE,
-        Field.ORIGINAL_DESTINATION,
-        Field.ORIGINAL_PORT,
-        Field.ORIGINAL_PROTOCOL,
+        FieldName.STATUS,
+        FieldName.DIRECTION,
+        FieldName.CONNECTION_MARK,
+        FieldName.ORIGINAL_SOURCE,
+        FieldName.ORIGINAL_DESTINATION,
+        FieldName.ORIGINAL_PORT,
+        FieldName.ORIGINAL_PROTOCOL,
     }
 )
 """What a packet without a connection does not have."""
 
 
-_PLAIN: dict[Field, Callable[[State], Value | None]] = {
-    Field.STATE: _state,
-    Field.STATUS: _status,
-    Field.OUT: lambda state: state.out,
-    Field.IN: lambda state: state.packet.interface,
-    Field.SOURCE: lambda state: state.packet.source,
-    Field.DESTINATION: lambda state: state.packet.destination,
-    Field.PROTOCOL: lambda state: state.packet.protocol,
-    Field.SOURCE_PORT: lambda state: state.packet.source_port,
-    Field.PORT: lambda state: state.packet.port,
-    Field.MARK: lambda state: state.mark,
-    Field.CONNECTION_MARK: lambda state: state.connection_mark,
-    Field.FAMILY: lambda state: "ipv4" if state.packet.family is Family.IPV4 else "ipv6",
-    Field.DIRECTION: lambda _: "original",
-    Field.ORIGINAL_SOURCE: lambda state: state.original.source,
-    Field.ORIGINAL_DESTINATION: lambda state: state.original.destination,
-    Field.ORIGINAL_PORT: lambda state: state.original.port,
-    Field.ORIGINAL_PROTOCOL: lambda state: state.original.protocol,
-    Field.TCP_FLAGS: lambda _: frozenset({"syn"}),
+_PLAIN: dict[FieldName, Callable[[PacketState], Value | None]] = {
+    FieldName.STATE: _state,
+    FieldName.STATUS: _status,
+    FieldName.OUT: lambda state: state.out,
+    FieldName.IN: lambda state: state.packet.interface,
+    FieldName.SOURCE: lambda state: state.packet.source,
+    FieldName.DESTINATION: lambda state: state.packet.destination,
+    FieldName.PROTOCOL: lambda state: state.packet.protocol,
+    FieldName.SOURCE_PORT: lambda state: state.packet.source_port,
+    FieldName.PORT: lambda state: state.packet.port,
+    FieldName.MARK: lambda state: state.mark,
+    FieldName.CONNECTION_MARK: lambda state: state.connection_mark,
+    FieldName.FAMILY: lambda state: "ipv4" if state.packet.family is Family.IPV4 else "ipv6",
+    FieldName.DIRECTION: lambda _: "original",
+    FieldName.ORIGINAL_SOURCE: lambda state: state.original.source,
+    FieldName.ORIGINAL_DESTINATION: lambda state: state.original.destination,
+    FieldName.ORIGINAL_PORT: lambda state: state.original.port,
+    FieldName.ORIGINAL_PROTOCOL: lambda state: state.original.protocol,
+    FieldName.TCP_FLAGS: lambda _: frozenset({"syn"}),
 }
 """A connection's first packet: new, in the original direction, a SYN."""

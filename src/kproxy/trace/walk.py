@@ -14,9 +14,9 @@ from ipaddress import ip_address
 
 from kproxy.net import Address
 from kproxy.trace import words
-from kproxy.trace.holds import holds, keys
-from kproxy.trace.marks import changed
-from kproxy.trace.node import Node
+from kproxy.trace.holds import match_holds, selector_keys
+from kproxy.trace.marks import changed_marks
+from kproxy.trace.node import TracedNode
 from kproxy.trace.patterns import Span
 from kproxy.trace.rules import (
     Chain,
@@ -48,13 +48,13 @@ from kproxy.trace.rules import (
     Unknown,
     Unmodelled,
 )
-from kproxy.trace.state import Absent, Effect, Note, State, Tracked
+from kproxy.trace.state import Effect, FieldAbsent, PacketState, TraceStep, Tracking
 
 MOST_CONDITIONS = 6
 """On one way; what is not known beyond is assumed not to hold, lest ways double for ever."""
 
 
-class Fate(enum.Enum):
+class PathFate(enum.Enum):
     """How a walk through a chain, or a whole way, ended."""
 
     THROUGH = "goes on"
@@ -65,10 +65,10 @@ class Fate(enum.Enum):
     UNKNOWN = "not known"
 
 
-FINAL = frozenset({Fate.REJECTED, Fate.DROPPED, Fate.UNKNOWN})
+FINAL = frozenset({PathFate.REJECTED, PathFate.DROPPED, PathFate.UNKNOWN})
 
-Ways = list[tuple[Fate, State]]
-Tried = Iterator[tuple[Fate | None, State]]
+Paths = list[tuple[PathFate, PacketState]]
+Tried = Iterator[tuple[PathFate | None, PacketState]]
 """How a rule ends; None: on to the next."""
 
 MATCHES = (Is, InSet, Chance, Recent, Unknown)
@@ -78,34 +78,34 @@ MATCHES = (Is, InSet, Chance, Recent, Unknown)
 class Walk:
     """Through the chains of one table."""
 
-    node: Node
+    node: TracedNode
     table: Table
 
-    def base(self, chain: Chain, state: State) -> Ways:
+    def base(self, chain: Chain, state: PacketState) -> Paths:
         """Through a base chain, to its policy at the end."""
-        ended: Ways = []
+        ended: Paths = []
         for fate, after in self._chain(chain, state):
-            if fate in {Fate.THROUGH, Fate.RETURN}:
+            if fate in {PathFate.THROUGH, PathFate.RETURN}:
                 ended.append(self._policy(chain, after))
             else:
                 ended.append((fate, after))
         return ended
 
-    def _policy(self, chain: Chain, state: State) -> tuple[Fate, State]:
+    def _policy(self, chain: Chain, state: PacketState) -> tuple[PathFate, PacketState]:
         if chain.hook is None or chain.hook.policy is not End.DROP:
-            return Fate.THROUGH, state
-        return Fate.DROPPED, state.noted(
-            Note(self._place(chain), "policy", "dropped: no rule accepts it", effect=Effect.DISCARDED)
+            return PathFate.THROUGH, state
+        return PathFate.DROPPED, state.noted(
+            TraceStep(self._place(chain), "policy", "dropped: no rule accepts it", effect=Effect.DISCARDED)
         )
 
     def _place(self, chain: Chain) -> str:
         return f"{self.table.label} {chain.name}"
 
-    def _chain(self, chain: Chain, state: State) -> Ways:
-        ended: Ways = []
+    def _chain(self, chain: Chain, state: PacketState) -> Paths:
+        ended: Paths = []
         states = [state]
         for rule in chain.rules:
-            going_on: list[State] = []
+            going_on: list[PacketState] = []
             for current in states:
                 for fate, after in self._rule(chain, rule, current):
                     if fate is None:
@@ -115,28 +115,28 @@ class Walk:
             states = merged(going_on)
             if not states:
                 break
-        return [*ended, *((Fate.THROUGH, left) for left in states)]
+        return [*ended, *((PathFate.THROUGH, left) for left in states)]
 
-    def _rule(self, chain: Chain, rule: Rule, state: State) -> Tried:
+    def _rule(self, chain: Chain, rule: Rule, state: PacketState) -> Tried:
         """A rule none of whose known matches fails is gone through step by step."""
         for step in rule.steps:
             if isinstance(step, MATCHES):
-                if holds(step, state, self.node, self.table.collections) is False:
+                if match_holds(step, state, self.node, self.table.collections) is False:
                     if isinstance(step, Recent) and self.node.clients is None:
-                        state = state.assuming(words.never_seen(step, state))
+                        state = state.assuming(words.describe_unseen_client(step, state))
                     yield None, state
                     return
             elif isinstance(step, SetMark | CopyMark | MapMark | LoseMark):
                 break  # what comes after may ask for the mark
         yield from self._steps((chain, rule), rule.steps, state)
 
-    def _steps(self, place: tuple[Chain, Rule], steps: Sequence[Step], state: State) -> Tried:
+    def _steps(self, place: tuple[Chain, Rule], steps: Sequence[Step], state: PacketState) -> Tried:
         for number, step in enumerate(steps):
             if isinstance(step, Chance):
                 yield None, replace(state, chance=state.chance * (1 - step.share))
                 state = replace(state, chance=state.chance * step.share)
             elif isinstance(step, MATCHES):
-                held = holds(step, state, self.node, self.table.collections)
+                held = match_holds(step, state, self.node, self.table.collections)
                 if held is None:
                     yield from self._either((place, steps[number + 1 :]), step, state)
                     return
@@ -150,10 +150,12 @@ class Walk:
                 return
         yield None, state
 
-    def _either(self, rest: tuple[tuple[Chain, Rule], Sequence[Step]], match: Match, state: State) -> Tried:
+    def _either(
+        self, rest: tuple[tuple[Chain, Rule], Sequence[Step]], match: Match, state: PacketState
+    ) -> Tried:
         """Both ways of what is not known."""
         place, steps = rest
-        asked = words.asked(match, self._place(place[0]), place[1])
+        asked = words.describe_match(match, self._place(place[0]), place[1])
         while state.conditions & {(asked, True), (asked, False)}:
             asked = f"{asked}, asked again"  # of a packet that may be another one by now
         if all(isinstance(step, Remember) for step in steps):
@@ -167,27 +169,27 @@ class Walk:
 
     # ------------------------------------------------------------------ statements
 
-    def _note(self, place: tuple[Chain, Rule], said: str, effect: Effect = Effect.NONE) -> Note:
+    def _note(self, place: tuple[Chain, Rule], said: str, effect: Effect = Effect.NONE) -> TraceStep:
         chain, rule = place
-        return Note(self._place(chain), rule.label, said, rule.text, rule.comment, effect)
+        return TraceStep(self._place(chain), rule.label, said, rule.text, rule.comment, effect)
 
-    def _done(self, place: tuple[Chain, Rule], step: Change, state: State) -> State:
+    def _done(self, place: tuple[Chain, Rule], step: Change, state: PacketState) -> PacketState:
         """A statement after which the rule goes on."""
         match step:
             case Remember(name):
                 return state.noted(self._note(place, f"puts the client in list {name}"))
             case NoTrack():
-                if state.tracked is not Tracked.NOT_YET:
+                if state.tracked is not Tracking.NOT_YET:
                     return state
-                untracked = replace(state, tracked=Tracked.NEVER)
+                untracked = replace(state, tracked=Tracking.NEVER)
                 return untracked.noted(self._note(place, "connection tracking, and NAT, leave it alone"))
             case _:
                 return self._marked(place, step, state)
 
     def _marked(
-        self, place: tuple[Chain, Rule], step: SetMark | CopyMark | MapMark | LoseMark, state: State
-    ) -> State:
-        mark, connection = changed(step, state, self.node, self.table.collections)
+        self, place: tuple[Chain, Rule], step: SetMark | CopyMark | MapMark | LoseMark, state: PacketState
+    ) -> PacketState:
+        mark, connection = changed_marks(step, state, self.node, self.table.collections)
         if (mark, connection) == (state.mark, state.connection_mark):
             return state
         marked = replace(state, mark=mark, connection_mark=connection)
@@ -198,7 +200,7 @@ class Walk:
         said = "not known" if mark is None else f"{mark:#x}"
         return marked.noted(self._note(place, f"the packet's mark becomes {said}", Effect.MARK))
 
-    def _ending(self, place: tuple[Chain, Rule], step: Statement, state: State) -> Tried:
+    def _ending(self, place: tuple[Chain, Rule], step: Statement, state: PacketState) -> Tried:
         match step:
             case Look():
                 yield from self._look(place, step, state)
@@ -207,32 +209,34 @@ class Walk:
             case End.CONTINUE:
                 yield None, state
             case End.RETURN:
-                yield Fate.RETURN, state.noted(self._note(place, step.value))
+                yield PathFate.RETURN, state.noted(self._note(place, step.value))
             case End.ACCEPT:
-                yield Fate.ACCEPT, state.noted(self._note(place, step.value))
+                yield PathFate.ACCEPT, state.noted(self._note(place, step.value))
             case End.DROP:
-                yield Fate.DROPPED, state.noted(self._note(place, step.value, Effect.DISCARDED))
+                yield PathFate.DROPPED, state.noted(self._note(place, step.value, Effect.DISCARDED))
             case Reject(how):
                 said = f"rejected with {how}"
-                yield Fate.REJECTED, state.noted(self._note(place, said, Effect.DISCARDED))
+                yield PathFate.REJECTED, state.noted(self._note(place, said, Effect.DISCARDED))
             case Unmodelled(text):
                 yield self._untold(place, text, state)
             case _:
-                yield Fate.ACCEPT, self._translated(place, step, state)
+                yield PathFate.ACCEPT, self._translated(place, step, state)
 
-    def _untold(self, place: tuple[Chain, Rule], text: str, state: State) -> tuple[Fate, State]:
+    def _untold(
+        self, place: tuple[Chain, Rule], text: str, state: PacketState
+    ) -> tuple[PathFate, PacketState]:
         said = f"not known, because this is not modelled: {text}"
-        return Fate.UNKNOWN, state.noted(self._note(place, said, Effect.DISCARDED))
+        return PathFate.UNKNOWN, state.noted(self._note(place, said, Effect.DISCARDED))
 
-    def _other(self, place: tuple[Chain, Rule], step: Jump | Goto, name: str, state: State) -> Tried:
+    def _other(self, place: tuple[Chain, Rule], step: Jump | Goto, name: str, state: PacketState) -> Tried:
         chain = self.table.chains.get(name)
         if chain is None:
             yield None, state.assuming(f"chain {name}, which is not in what was read, does nothing")
             return
         entered = state.noted(self._note(place, f"goes through chain {name}"))
-        through = Fate.RETURN if isinstance(step, Goto) else None
+        through = PathFate.RETURN if isinstance(step, Goto) else None
         for fate, after in self._chain(chain, entered):
-            if fate not in {Fate.THROUGH, Fate.RETURN}:
+            if fate not in {PathFate.THROUGH, PathFate.RETURN}:
                 yield fate, after
             elif after.effect() == entered.effect():
                 note = self._note(place, f"asks chain {name}, where nothing is for it", Effect.IDLE)
@@ -240,12 +244,12 @@ class Walk:
             else:
                 yield through, after
 
-    def _look(self, place: tuple[Chain, Rule], step: Look, state: State) -> Tried:
+    def _look(self, place: tuple[Chain, Rule], step: Look, state: PacketState) -> Tried:
         """Each element that may be found, each with its share."""
         collection = step.inline or self.table.collections.get(step.name)
         try:
-            asked = list(keys(step.key, state, self.node))
-        except Absent:
+            asked = list(selector_keys(step.key, state, self.node))
+        except FieldAbsent:
             yield None, state
             return
         if collection is None or None in asked:
@@ -265,26 +269,26 @@ class Walk:
             else:
                 yield self._untold(place, f"an element of the map: {step.name or place[1].text}", share)
 
-    def _take(self, place: tuple[Chain, Rule], step: Look, element: Element, state: State) -> Tried:
-        has = words.element(step, element)
+    def _take(self, place: tuple[Chain, Rule], step: Look, element: Element, state: PacketState) -> Tried:
+        has = words.describe_element(step, element)
         chain, rule = place
         place = chain, replace(rule, comment=element.comment or rule.comment)
         match element.data:
             case Translate(address, port) as target:
                 wanted = target if step.port is None else Translate(address, step.port or port)
-                yield Fate.ACCEPT, _to(wanted, state).noted(self._note(place, has, Effect.TRANSLATED))
+                yield PathFate.ACCEPT, _to(wanted, state).noted(self._note(place, has, Effect.TRANSLATED))
             case Jump() | Goto() | End():
                 for fate, after in self._ending(place, element.data, state):
-                    yield fate, words.renoted(after, len(state.notes), has)
+                    yield fate, words.redescribed(after, len(state.notes), has)
             case _:
                 yield self._untold(place, f"what the map has for it: {has}", state)
 
-    def _translated(self, place: tuple[Chain, Rule], step: Statement, state: State) -> State:
+    def _translated(self, place: tuple[Chain, Rule], step: Statement, state: PacketState) -> PacketState:
         effect = Effect.TRANSLATED
         match step:
             case Translate():
                 changed = _to(step, state)
-                said = f"the destination becomes {words.destination(step, changed.packet)}"
+                said = f"the destination becomes {words.format_destination(step, changed.packet)}"
             case Redirect(port):
                 changed = replace(_to(Translate(self._own(state), port), state), to_node=True)
                 said = "the destination becomes the node itself"
@@ -296,7 +300,7 @@ class Walk:
                 return state
         return changed.noted(self._note(place, said, effect))
 
-    def _own(self, state: State) -> Address | None:
+    def _own(self, state: PacketState) -> Address | None:
         """Where `Redirect` sends: to loopback what the node sends, else to an address of the interface it came by."""
         packet = state.packet
         if packet.own:
@@ -304,10 +308,10 @@ class Walk:
         return self.node.address_of(packet.interface or "", packet.family)
 
 
-def _to(step: Translate, state: State) -> State:
+def _to(step: Translate, state: PacketState) -> PacketState:
     """Of a range the first stands for all."""
     if isinstance(step.address, Span) or isinstance(step.port, Span):
-        state = state.assuming(f"of {words.range_of(step)} the first is taken; any may be")
+        state = state.assuming(f"of {words.format_range(step)} the first is taken; any may be")
     address = step.address.first if isinstance(step.address, Span) else step.address
     port = step.port.first if isinstance(step.port, Span) else step.port
     packet = replace(
@@ -318,16 +322,16 @@ def _to(step: Translate, state: State) -> State:
     return replace(state, packet=packet, translated=True)
 
 
-def merged(states: list[State]) -> list[State]:
+def merged(states: list[PacketState]) -> list[PacketState]:
     """Those that differ in nothing but how they came about once, with all their chances."""
     if len(states) < 2:
         return states
-    kept: dict[tuple[State, frozenset[tuple[str, bool]]], State] = {}
+    kept: dict[tuple[PacketState, frozenset[tuple[str, bool]]], PacketState] = {}
     for state in states:
         key = state.effect(), state.conditions
         known = kept.get(key)
         kept[key] = state if known is None else _both(known, state, known.chance + state.chance)
-    found: list[State] = []
+    found: list[PacketState] = []
     for state in kept.values():
         for at, other in enumerate(found):
             if _same_either_way(state, other):
@@ -338,11 +342,11 @@ def merged(states: list[State]) -> list[State]:
     return found
 
 
-def _both(one: State, other: State, chance: Fraction) -> State:
+def _both(one: PacketState, other: PacketState, chance: Fraction) -> PacketState:
     return replace(one, chance=chance, assumed=one.assumed | other.assumed)
 
 
-def _either_way(one: State, other: State) -> State:
+def _either_way(one: PacketState, other: PacketState) -> PacketState:
     """The way on which it does not hold stands for both."""
     ((asked, held),) = one.conditions - other.conditions
     kept = other if held else one
@@ -352,7 +356,7 @@ def _either_way(one: State, other: State) -> State:
     return shared.assuming(f"the same comes of it whether this holds or not: {asked}")
 
 
-def _same_either_way(one: State, other: State) -> bool:
+def _same_either_way(one: PacketState, other: PacketState) -> bool:
     """Whether they differ in one condition only, which the one takes to hold and the other not to."""
     apart = one.conditions ^ other.conditions
     return (

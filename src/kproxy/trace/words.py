@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kproxy.net import Address
-from kproxy.trace.patterns import Masked, Of, Pattern, Span, Unread
+from kproxy.trace.patterns import FieldOf, Masked, Pattern, Span, UnmodelledField
 from kproxy.trace.rules import (
     Element,
     End,
@@ -22,22 +22,22 @@ from kproxy.trace.rules import (
     Unknown,
     Unmodelled,
 )
-from kproxy.trace.state import Effect, Packet, State
+from kproxy.trace.state import Effect, PacketState, TracedPacket
 
 
-def socket(address: Address, port: int) -> str:
+def format_socket(address: Address, port: int) -> str:
     """An address and a port, as URLs write them."""
     return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
 
 
-def destination(step: Translate, packet: Packet) -> str:
+def format_destination(step: Translate, packet: TracedPacket) -> str:
     """Where DNAT sends; of a range all of it."""
     if isinstance(step.address, Span) or isinstance(step.port, Span):
         return f"{_part(step.address) or packet.destination} port {_part(step.port) or packet.port}, any of these"
-    return socket(packet.destination, packet.port)
+    return format_socket(packet.destination, packet.port)
 
 
-def range_of(step: Translate) -> str:
+def format_range(step: Translate) -> str:
     """Addresses and ports of which one is taken."""
     return " port ".join(part for part in (_part(step.address), _part(step.port)) if part)
 
@@ -46,7 +46,7 @@ def _part(value: object) -> str:
     return f"{value.first}-{value.last}" if isinstance(value, Span) else "" if value is None else str(value)
 
 
-def asked(match: Match, place: str, rule: Rule) -> str:
+def describe_match(match: Match, place: str, rule: Rule) -> str:
     """A match that is not known, and where it stands."""
     match match:
         case Unknown(text):
@@ -56,8 +56,8 @@ def asked(match: Match, place: str, rule: Rule) -> str:
         case Recent(name):
             what = f"list {name} has the client, which may have been too long ago"
         case Is(key):
-            plain = [one.field if isinstance(one, Of | Masked) else one for one in key]
-            unread = [one.text for one in plain if isinstance(one, Unread)]
+            plain = [one.field if isinstance(one, FieldOf | Masked) else one for one in key]
+            unread = [one.text for one in plain if isinstance(one, UnmodelledField)]
             names = unread or [getattr(one, "value", str(one)) for one in plain]
             what = f"what is not known: {', '.join(names)}"
         case _:
@@ -65,19 +65,19 @@ def asked(match: Match, place: str, rule: Rule) -> str:
     return f"{what} ({place} {rule.label}: {rule.text})"
 
 
-def never_seen(match: Recent, state: State) -> str:
+def describe_unseen_client(match: Recent, state: PacketState) -> str:
     """What is assumed of session affinity."""
     seconds = f" in the last {match.seconds} s" if match.seconds else ""
     return f"no list of the `recent` match (session affinity) has {state.packet.source}{seconds}"
 
 
-def element(step: Look, found: Element) -> str:
+def describe_element(step: Look, found: Element) -> str:
     """What a map has for the packet."""
     where = f"map {step.name}" if step.name else "the map in the rule"
-    return f"{where} has {key(found.key)} : {data(found)}"
+    return f"{where} has {format_key(found.key)} : {format_data(found)}"
 
 
-def key(pattern: tuple[Pattern, ...]) -> str:
+def format_key(pattern: tuple[Pattern, ...]) -> str:
     """An element's key as nft writes it."""
     return " . ".join(_pattern(part) for part in pattern)
 
@@ -86,7 +86,7 @@ def _pattern(pattern: Pattern) -> str:
     return f"{pattern.first}-{pattern.last}" if isinstance(pattern, Span) else str(pattern)
 
 
-def data(found: Element) -> str:
+def format_data(found: Element) -> str:
     """What is under a key."""
     match found.data:
         case Jump(name):
@@ -105,7 +105,7 @@ def data(found: Element) -> str:
             return ""
 
 
-def renoted(state: State, at: int, said: str) -> State:
+def redescribed(state: PacketState, at: int, said: str) -> PacketState:
     """The step at a place of the way told in other words."""
     if at >= len(state.notes):
         return state

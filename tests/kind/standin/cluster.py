@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from kproxy.conformance.case import DEFAULT
-from kproxy.conformance.subject import Subject, load
+from kproxy.conformance.subject import Subject, load_subject
 from kproxy.conformance.testbeds.cluster.agent import KEY
 from kproxy.conformance.testbeds.cluster.pods import MODULE
 from kproxy.conformance.testbeds.cluster.pods import PORT as AGENTS_PORT
-from kproxy.conformance.testbeds.proxies import API_ADDRESS, Identity, Proxies
+from kproxy.conformance.testbeds.proxies import API_ADDRESS, NodeIdentity, Proxies
 from kproxy.lab.kube.relay import Relay
 from kproxy.lab.kube.server import PORT
 from kproxy.lab.namespaces import Namespace
-from kproxy.lab.network import Network, build
-from kproxy.lab.processes import Xtables, listen, spawn
+from kproxy.lab.network import Network, build_network
+from kproxy.lab.processes import Xtables, listen_in, spawn
 from kproxy.net import Family
 from tests.kind.cluster import Cluster
 from tests.kind.standin import wires
@@ -39,7 +39,7 @@ from tests.kind.standin.programs import ControlPlane, Programs, programs
 
 NO_IMAGE = "none"
 IDENTITIES = {
-    node: Identity(
+    node: NodeIdentity(
         node,
         str(wires.node_address(node, Family.IPV4)),
         tuple(str(pods) for pods in wires.POD_RANGES.values()),
@@ -113,7 +113,7 @@ def standin_cluster(mode: str, subject: Subject | None = None) -> Iterator[Stand
 
         async def hold() -> None:
             try:
-                async with _opened(mode, subject or load("kproxy"), found, Path(name)) as cluster:
+                async with _opened(mode, subject or load_subject("kproxy"), found, Path(name)) as cluster:
                     opened.set_result(cluster)
                     await asyncio.wrap_future(closing)
             except BaseException as error:
@@ -137,11 +137,13 @@ async def _opened(mode: str, subject: Subject, found: Programs, folder: Path) ->
         server = ControlPlane(found, folder / "control-plane")
         stack.push_async_callback(server.close)
         room = Namespace(wires.CONTROL_PLANE, os.dup(server.namespace.descriptor))
-        network = stack.enter_context(build(wires.WIRING, {wires.CONTROL_PLANE: room}))
+        network = stack.enter_context(build_network(wires.WIRING, {wires.CONTROL_PLANE: room}))
         await stack.enter_async_context(server)
         server.start_others()
         here = socket.create_server(("127.0.0.1", 0))
-        await server.listen([here, listen(room, wires.node_address(wires.CONTROL_PLANE, Family.IPV4), PORT)])
+        await server.listen(
+            [here, listen_in(room, wires.node_address(wires.CONTROL_PLANE, Family.IPV4), PORT)]
+        )
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(server.kubeconfig(f"127.0.0.1:{here.getsockname()[1]}"))
         proxies = Proxies(network, subject, mode, DEFAULT, Xtables.NFT, folder)

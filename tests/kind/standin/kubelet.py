@@ -18,7 +18,7 @@ import aiohttp
 from aiohttp import web
 
 from kproxy.lab.namespaces import Namespace
-from kproxy.lab.processes import listen
+from kproxy.lab.processes import listen_in
 from kproxy.net import Family
 from tests.kind.standin import wires
 from tests.kind.standin.api import Api, Document, session
@@ -136,7 +136,7 @@ async def _serve(made: Kubelet, certificates: Path) -> Callable[[], Awaitable[No
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     address = wires.node_address(made.name, Family.IPV4)
-    await web.SockSite(runner, listen(made.namespace, address, PORT), ssl_context=tls).start()
+    await web.SockSite(runner, listen_in(made.namespace, address, PORT), ssl_context=tls).start()
     return runner.cleanup
 
 

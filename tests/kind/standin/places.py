@@ -46,7 +46,7 @@ class Places:
         """A new namespace with the lowest free address, ready for packets."""
         number = next(n for n in range(2, 255) if n not in self._taken)
         addresses = tuple(wires.pod_address(self._node, number, family) for family in Family)
-        place = self._taken[number] = Place(number, namespaces.create(f"pod-{number}"), addresses)
+        place = self._taken[number] = Place(number, namespaces.create_namespace(f"pod-{number}"), addresses)
         pod, interface = place.namespace, _interface(number)
         pod.set(wiring.sysctls(ELSEWHERE))
         await run_in(self._namespace, ("ip", "-batch", "-"), wires.pod_links(interface, pod.path))

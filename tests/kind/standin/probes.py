@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from kproxy.lab.namespaces import Namespace
-from kproxy.lab.processes import finished
+from kproxy.lab.processes import wait_finished
 from tests.kind.standin.api import Document
 from tests.kind.standin.places import Place
 
@@ -71,7 +71,7 @@ class Prober:
             case {"exec": asked}:
                 process = self.place.namespace.start(self.command(asked["command"]), **_SILENT)
                 try:
-                    return await finished(process) == 0
+                    return await wait_finished(process) == 0
                 finally:
                     process.kill()
                     process.wait()

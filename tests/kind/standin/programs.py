@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kproxy.lab.kube import KubeApiServer, MissingAssets, find
+from kproxy.lab.kube import KubeApiServer, MissingAssets, find_assets
 from kproxy.lab.kube.assets import VARIABLE, Assets
 from kproxy.lab.kube.server import PORT
 from kproxy.lab.namespaces import LabError, Namespace
@@ -55,7 +55,7 @@ class Programs:
 def programs(environment: Mapping[str, str] = os.environ) -> Programs:
     """All programs of a stand-in cluster.  Raises `MissingAssets`, with what to do."""
     try:
-        server = find(environment)
+        server = find_assets(environment)
     except MissingAssets as reason:
         raise MissingAssets(f"{reason}; put {' and '.join(_OTHERS[:2])} of {_SERVERS} beside them") from None
     path = f"{environment[VARIABLE]}:{environment.get('PATH', os.defpath)}"

@@ -15,12 +15,12 @@ import pytest
 from msgspec import structs
 
 from kproxy import host
-from kproxy.addresses import NodeAddresses, addresses
+from kproxy.addresses import AddressMonitor, list_addresses
 from kproxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
 from kproxy.backends.ipvs.diff import RemoveDestination, RemoveServer, SetDestination, SetServer
-from kproxy.backends.ipvs.kernel import Configuration, IpvsKernel, device, remove_all
+from kproxy.backends.ipvs.kernel import IpvsKernel, IpvsSettings, device, remove_ipvs_objects
 from kproxy.backends.ipvs.kernel.virtual import Ipvs
-from kproxy.backends.ipvs.kernel.wire import Found
+from kproxy.backends.ipvs.kernel.wire import ListedServer
 from kproxy.backends.ipvs.names import DEVICE
 from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
 from kproxy.conformance.testbeds import environment
@@ -28,7 +28,7 @@ from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
 from kproxy.lab.processes import xtables_directory
 from kproxy.net import Family, Protocol
-from kproxy.plan import Exposure, HealthCheck, Plan, Scope, ServicePlan
+from kproxy.plan import Exposure, HealthCheck, Plan, PoolScope, ServicePlan
 from kproxy.server import leftovers
 from tests.unit.iptables.plans import frontend, plan_of, pool, service
 
@@ -50,7 +50,7 @@ PODS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 def what_this_kernel_has(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """IPv6, which is a module of the packaged kernel that a socket loads, and ``iptables`` of a variant that works."""
     socket.socket(socket.AF_INET6).close()
-    links = xtables_directory(tmp_path_factory.mktemp("tools"), environment.variant("auto"))
+    links = xtables_directory(tmp_path_factory.mktemp("tools"), environment.iptables_variant("auto"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{links}:{os.environ['PATH']}")
         yield
@@ -59,7 +59,7 @@ def what_this_kernel_has(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 @pytest.fixture(autouse=True)
 def node() -> Iterator[None]:
     """A namespace with a node address, and pods' addresses on loopback so that connections can be held."""
-    namespace = namespaces.create("ipvs")
+    namespace = namespaces.create_namespace("ipvs")
     with namespace.entered():
         lines = (
             "link set lo up",
@@ -68,7 +68,7 @@ def node() -> Iterator[None]:
             f"addr add {NODE}/24 dev uplink",
             "addr add 2001:db8::7/64 dev uplink nodad",
         )
-        host.run(("ip", "-batch", "-"), ["\n".join(lines).encode()])
+        host.run_tool(("ip", "-batch", "-"), ["\n".join(lines).encode()])
         yield
         for machine in _open:
             machine.close()
@@ -80,7 +80,7 @@ _open: list[IpvsKernel] = []
 
 
 def kernel(family: Family = V4, **configuration: object) -> IpvsKernel:
-    machine = IpvsKernel(family, replace(Configuration(), **configuration))  # type: ignore[arg-type]
+    machine = IpvsKernel(family, replace(IpvsSettings(), **configuration))  # type: ignore[arg-type]
     _open.append(machine)
     return machine
 
@@ -102,7 +102,7 @@ def weights(one: AddressKey | None = None) -> dict[str, int]:
         return {str(d.destination.address): d.weight for d in ipvs.destinations(one or key(), V4)}
 
 
-def found_servers() -> list[Found]:
+def found_servers() -> list[ListedServer]:
     with Ipvs() as ipvs:
         return ipvs.servers(V4)
 
@@ -112,12 +112,12 @@ def servers() -> set[Key]:
 
 
 def bound() -> set[str]:
-    shown = host.run(("ip", "-o", "addr", "show", "dev", "kube-ipvs0"))
+    shown = host.run_tool(("ip", "-o", "addr", "show", "dev", "kube-ipvs0"))
     return {line.split()[3] for line in shown.splitlines() if line}
 
 
 def saved_sets() -> str:
-    return host.run(("ipset", "save"))
+    return host.run_tool(("ipset", "save"))
 
 
 def put(*orders: SetServer | SetDestination | RemoveServer | RemoveDestination) -> None:
@@ -135,7 +135,7 @@ def test_the_plan_is_in_the_kernel() -> None:
     assert "add KUBE-CLUSTER-IP 10.96.0.1,tcp:80\n" in sets
     assert "add KUBE-NODE-PORT-TCP 30080\n" in sets
     assert "create KUBE-LOAD-BALANCER-SOURCE-CIDR hash:ip,port,net " in sets
-    link = host.run(("ip", "-o", "link", "show", "kube-ipvs0"))
+    link = host.run_tool(("ip", "-o", "link", "show", "kube-ipvs0"))
     assert "NOARP" in link
     assert "state DOWN" in link
 
@@ -178,7 +178,8 @@ def test_an_endpoint_change_costs_the_same_few_messages_at_any_size(size: int) -
     assert weights(key("10.96.0.4")).keys() == {*endpoints[:4], "10.0.9.9"}
     here = [
         service(
-            frontend(Exposure.CLUSTER_IP, "10.96.0.4", 80, pool(at, scope=Scope.LOCAL)), name="ns/web4:http"
+            frontend(Exposure.CLUSTER_IP, "10.96.0.4", 80, pool(at, scope=PoolScope.LOCAL)),
+            name="ns/web4:http",
         )
         for at in ("10.0.8.1:8080", "10.0.8.2:8080")
     ]
@@ -253,20 +254,20 @@ def test_a_look_finds_what_is_not_as_it_was_and_all_is_mended(harm: tuple[str, .
     plan = plan_of(web(PODS[0], node_port=30080))
     machine.apply(plan)
     assert machine.missing() == ()
-    host.run(harm)
+    host.run_tool(harm)
     assert any(text.startswith(complaint) for text in machine.missing())
     mended(machine, plan)
 
 
 def test_the_devices_addresses_are_never_the_nodes() -> None:
-    device.ensure()
-    followed = NodeAddresses(V4, DEVICE)
+    device.create_device()
+    followed = AddressMonitor(V4, DEVICE)
     before = followed.current()
-    device.bind([ip_address("10.96.0.9")])
+    device.add_addresses([ip_address("10.96.0.9")])
     assert followed.current() is before, "what the proxy does itself is no reason to list them again"
-    assert addresses(V4, DEVICE).device == {ip_address("10.96.0.9")}
-    device.unbind([ip_address("10.96.0.9")])
-    host.run(("ip", "addr", "add", "192.0.2.8/24", "dev", "uplink"))
+    assert list_addresses(V4, DEVICE).device == {ip_address("10.96.0.9")}
+    device.remove_addresses([ip_address("10.96.0.9")])
+    host.run_tool(("ip", "addr", "add", "192.0.2.8/24", "dev", "uplink"))
     assert set(followed.current()) - set(before) == {ip_address("192.0.2.8")}
 
 
@@ -275,7 +276,7 @@ def test_node_ports_are_served_at_an_address_that_came_and_no_more_at_one_that_w
     machine.apply(plan := plan_of(web(PODS[0], node_port=30080)))
     came = key("192.0.2.8", 30080)
     for harm, expected in (("add", {came}), ("del", set())):
-        host.run(("ip", "addr", harm, "192.0.2.8/24", "dev", "uplink"))
+        host.run_tool(("ip", "addr", harm, "192.0.2.8/24", "dev", "uplink"))
         assert not machine.apply(plan).rewritten
         assert servers() & {came} == expected
 
@@ -303,30 +304,30 @@ def test_cleaning_up_leaves_nothing_of_ours_and_everything_else() -> None:
     foreign = key("203.0.113.1")
     kernel().apply(plan_of(web(PODS[0], node_port=30080)))
     put(SetServer(foreign, Server("rr"), new=True))
-    host.run(("ipset", "create", "FOREIGN", "hash:ip"))
-    host.run(("iptables", "-A", "INPUT", "-i", "foreign0", "-j", "DROP"))
-    remove_all(V4)
+    host.run_tool(("ipset", "create", "FOREIGN", "hash:ip"))
+    host.run_tool(("iptables", "-A", "INPUT", "-i", "foreign0", "-j", "DROP"))
+    remove_ipvs_objects(V4)
     assert servers() == {foreign}
-    assert host.run(("ipset", "list", "-name")).split() == ["FOREIGN"]
-    assert "kube-ipvs0" not in host.run(("ip", "link"))
-    filter_table = host.run(("iptables-save", "-t", "filter"))
+    assert host.run_tool(("ipset", "list", "-name")).split() == ["FOREIGN"]
+    assert "kube-ipvs0" not in host.run_tool(("ip", "link"))
+    filter_table = host.run_tool(("iptables-save", "-t", "filter"))
     assert "-A INPUT -i foreign0 -j DROP" in filter_table
     assert "KUBE-IPVS-FILTER" not in filter_table
-    assert "KUBE-" not in host.run(("iptables-save", "-t", "mangle"))
-    remove_all(V4)
+    assert "KUBE-" not in host.run_tool(("iptables-save", "-t", "mangle"))
+    remove_ipvs_objects(V4)
 
 
 def test_cleanup_removes_what_ipvs_mode_left_in_both_families_and_nothing_else() -> None:
     """``--cleanup`` itself, of a kubelet's node; ``life.cleanup``, ``life.mode-switch.ipvs-flush``."""
     put(SetServer(key("203.0.113.1"), Server("rr"), new=True))
     for restore in ("iptables-restore", "ip6tables-restore"):
-        host.run((restore, "--noflush"), stdin=[OF_OTHERS])
+        host.run_tool((restore, "--noflush"), stdin=[OF_OTHERS])
     before = everything()
     kernel().apply(plan_of(web(PODS[0], node_port=30080)))
     kernel(Family.IPV6).apply(six())
     assert everything() != before
     for _ in range(2):
-        host.run((sys.executable, "-m", "kproxy", "run", "--cleanup"))
+        host.run_tool((sys.executable, "-m", "kproxy", "run", "--cleanup"))
         assert everything() == before
 
 
@@ -334,15 +335,17 @@ def everything() -> tuple[set[Key], str, str, list[str]]:
     """Virtual servers of both families, sets, devices, and rules of both."""
     with Ipvs() as ipvs:
         found = {each.key for family in Family for each in ipvs.servers(family)}
-    rules = [rule for save in ("iptables-save", "ip6tables-save") for rule in rules_of(host.run((save,)))]
-    return found, saved_sets(), host.run(("ip", "-br", "link")), rules
+    rules = [
+        rule for save in ("iptables-save", "ip6tables-save") for rule in rules_of(host.run_tool((save,)))
+    ]
+    return found, saved_sets(), host.run_tool(("ip", "-br", "link")), rules
 
 
 def test_a_health_check_node_port_is_let_in_though_the_firewall_drops() -> None:
     """``hcnp.firewall-accept``."""
     checked = replace(plan_of(), health_checks=(HealthCheck(("ns", "web"), 30999, 1),))
     for command in ("-P INPUT DROP", "-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT"):
-        host.run(("iptables", *command.split()))
+        host.run_tool(("iptables", *command.split()))
     machine = kernel()
     with closing(socket.create_server((NODE, 30999))):
         machine.apply(plan_of())
@@ -382,7 +385,7 @@ def test_later_rules_of_nat_do_not_grab_what_is_a_services() -> None:
     """``ipvs.accept``; that the rule grabs all else shows that it is there."""
     redirect = "-t nat -A OUTPUT -p tcp --dport 80 -j REDIRECT --to-ports 9999"
     kernel().apply(plan_of(web(PODS[0])))
-    host.run(("iptables", *redirect.split()))
+    host.run_tool(("iptables", *redirect.split()))
     with closing(serving(PODS[0])) as pod, closing(socket.create_server(("0.0.0.0", 9999))) as grabbed:
         grabbed.settimeout(5)
         with closing(socket.create_connection((NODE, 80), timeout=5)):
@@ -400,7 +403,7 @@ def test_a_scheduler_that_the_kernel_lacks_is_an_error_and_one_it_has_is_used() 
 
 
 def saved_rules() -> str:
-    return host.run(("iptables-save",))
+    return host.run_tool(("iptables-save",))
 
 
 def test_iptables_mode_and_ipvs_mode_take_over_from_each_other() -> None:
@@ -426,7 +429,7 @@ def test_iptables_mode_and_ipvs_mode_take_over_from_each_other() -> None:
     iptables.apply(plan, machine_options(tools, 14))
     assert leftovers.remove_ipvs(V4) == ()
     assert servers() == set()
-    assert "kube-ipvs0" not in host.run(("ip", "link"))
+    assert "kube-ipvs0" not in host.run_tool(("ip", "link"))
     assert sorted(rules_of(saved_rules())) == sorted(rules_of(alone))
 
 

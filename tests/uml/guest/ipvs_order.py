@@ -17,7 +17,7 @@ from itertools import filterfalse
 from pathlib import Path
 from unittest import mock
 
-from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.bind import Instance, bind_cases
 from kproxy.conformance.case import (
     DEFAULT,
     DROPPED,
@@ -25,12 +25,12 @@ from kproxy.conformance.case import (
     REJECTED,
     UNTOUCHED,
     Apply,
+    CaseService,
     Delete,
     Lawful,
-    Place,
     Policy,
     Probe,
-    Service,
+    SourceRange,
     Target,
     Type,
     Vantage,
@@ -43,7 +43,7 @@ from kproxy.conformance.case import (
     pods,
     service,
 )
-from kproxy.conformance.subject import Subject, load
+from kproxy.conformance.subject import Subject, load_subject
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds import netns
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
@@ -52,7 +52,7 @@ from kproxy.conformance.world import Change, Put, Remove, World
 from kproxy.lab import topology
 from kproxy.lab.processes import Xtables
 from kproxy.net import Family
-from kproxy.spec.outcome import Delivered, Source
+from kproxy.spec.outcome import Delivered, SourceIP
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 600.0
@@ -68,8 +68,8 @@ class Turn:
 
     sender: Vantage
     to: Target
-    first: Service | None
-    then: Service
+    first: CaseService | None
+    then: CaseService
     before: Lawful
     after: Lawful
 
@@ -80,7 +80,7 @@ FROM_BOTH_HIDDEN = delivered_to("a1", "b1", source=MASQUERADED)
 FROM_A1_HIDDEN = delivered_to("a1", source=MASQUERADED)
 
 
-def named(name: str, **fields: object) -> Service:
+def named(name: str, **fields: object) -> CaseService:
     return BALANCED.but(name=name, **fields)
 
 
@@ -88,7 +88,7 @@ WEB = named("web")
 LOCAL = named("local", external_policy=Policy.LOCAL)
 AWAY = named("away", external_policy=Policy.LOCAL, backends=pods("b1"))
 INWARD = named("inward", internal_policy=Policy.LOCAL, backends=pods("b1"))
-RANGES = named("ranges", source_ranges=(Place.CLUSTER_CIDR,))
+RANGES = named("ranges", source_ranges=(SourceRange.CLUSTER_CIDR,))
 
 COMING = [
     Turn(sender, to, None, whole, UNTOUCHED, lawful)
@@ -128,7 +128,7 @@ def changing(
 
 LOCALLY: dict[str, object] = {"external_policy": Policy.LOCAL}
 CLUSTERWIDE: dict[str, object] = {"external_policy": Policy.CLUSTER}
-GUARDED: dict[str, object] = {"source_ranges": (Place.CLUSTER_CIDR,)}
+GUARDED: dict[str, object] = {"source_ranges": (SourceRange.CLUSTER_CIDR,)}
 
 CHANGING = [
     changing("to-local", client("a"), "vip", CLUSTERWIDE, LOCALLY, FROM_BOTH_HIDDEN, delivered_to("a1")),
@@ -258,7 +258,7 @@ async def played(order: str, place: Path, patience: float) -> Play:
     forms = [each for turn in TURNS for each in (turn.first, turn.then) if each]
     probes = [Probe(sender=turn.sender, to=turn.to, expect=turn.before) for turn in TURNS]
     steps = case("order.steps", "No third.", Apply(*forms), *probes, clauses=set(), families=(Family.IPV4,))
-    (instance,) = instances([steps])
+    (instance,) = bind_cases([steps])
     gate = place / "gate"
     open_bed = opener(stepwise(order, gate), "ipvs", Xtables.LEGACY, barrier=PATIENCE)
     with mock.patch.multiple(netns, SLOW_QUIET=SILENCE, SLOW_PATIENCE=patience):
@@ -282,7 +282,7 @@ def stepwise(order: str, gate: Path) -> Subject:
         "--config",
         "{config}",
     )
-    return replace(load("kproxy"), command=command, environment={"PYTHONPATH": str(ROOT)})
+    return replace(load_subject("kproxy"), command=command, environment={"PYTHONPATH": str(ROOT)})
 
 
 def test_between_two_steps_everybody_gets_the_old_answer_or_the_new_one(tmp_path: Path) -> None:
@@ -303,5 +303,5 @@ def test_who_reaches_a_service_before_its_sets_is_refused_or_seen_with_his_own_a
     wrong = [one.outcomes for _, _, one in play.wrong]
     assert REJECTED in wrong
     assert any(
-        isinstance(o, Delivered) and o.source is Source.PRESERVED for outcomes in wrong for o in outcomes
+        isinstance(o, Delivered) and o.source is SourceIP.PRESERVED for outcomes in wrong for o in outcomes
     )

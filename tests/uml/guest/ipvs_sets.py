@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from kproxy import host
-from kproxy.backends.ipvs.diff import Members
+from kproxy.backends.ipvs.diff import ChangeMembers
 from kproxy.backends.ipvs.kernel import sets
-from kproxy.backends.ipvs.names import Set
+from kproxy.backends.ipvs.names import IpSet
 from kproxy.backends.ipvs.rules import Member
 from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
@@ -18,7 +18,7 @@ from kproxy.net import Family
 
 @pytest.fixture(autouse=True)
 def node() -> Iterator[None]:
-    namespace = namespaces.create("ipsets")
+    namespace = namespaces.create_namespace("ipsets")
     with namespace.entered():
         yield
     namespace.close()
@@ -26,22 +26,22 @@ def node() -> Iterator[None]:
 
 MEMBERS = {
     Family.IPV4: {
-        Set.CLUSTER_IP: "10.96.0.1,tcp:80",
-        Set.NODE_PORT_SCTP: "192.0.2.7,sctp:30080",
-        Set.EXTERNAL_IP: "203.0.113.1,udp:53",
-        Set.LOOP_BACK: "10.0.0.1,tcp:8080,10.0.0.1",
-        Set.LOAD_BALANCER_SOURCE_CIDR: "203.0.113.2,tcp:80,10.0.0.0/8",
-        Set.NODE_PORT_TCP: "30080",
-        Set.IPVS_IPS: "10.96.0.1",
-        Set.SHORTCUT: "203.0.113.2,tcp:80 skbmark 0x4b000001/0xffffbfff",
+        IpSet.CLUSTER_IP: "10.96.0.1,tcp:80",
+        IpSet.NODE_PORT_SCTP: "192.0.2.7,sctp:30080",
+        IpSet.EXTERNAL_IP: "203.0.113.1,udp:53",
+        IpSet.LOOP_BACK: "10.0.0.1,tcp:8080,10.0.0.1",
+        IpSet.LOAD_BALANCER_SOURCE_CIDR: "203.0.113.2,tcp:80,10.0.0.0/8",
+        IpSet.NODE_PORT_TCP: "30080",
+        IpSet.IPVS_IPS: "10.96.0.1",
+        IpSet.SHORTCUT: "203.0.113.2,tcp:80 skbmark 0x4b000001/0xffffbfff",
     },
     Family.IPV6: {
-        Set.CLUSTER_IP: "fd00:96::1,tcp:80",
-        Set.LOOP_BACK: "fd00:10::1,sctp:8080,fd00:10::1",
-        Set.LOAD_BALANCER_SOURCE_CIDR: "fd00:96::2,udp:80,2001:db8::/32",
-        Set.HEALTH_CHECK_NODE_PORT: "30999",
-        Set.IPVS_IPS: "fd00:96::1",
-        Set.SHORTCUT: "fd00:96::2,tcp:80 skbmark 0x4b000001/0xffffbfff",
+        IpSet.CLUSTER_IP: "fd00:96::1,tcp:80",
+        IpSet.LOOP_BACK: "fd00:10::1,sctp:8080,fd00:10::1",
+        IpSet.LOAD_BALANCER_SOURCE_CIDR: "fd00:96::2,udp:80,2001:db8::/32",
+        IpSet.HEALTH_CHECK_NODE_PORT: "30999",
+        IpSet.IPVS_IPS: "fd00:96::1",
+        IpSet.SHORTCUT: "fd00:96::2,tcp:80 skbmark 0x4b000001/0xffffbfff",
     },
 }
 """Of each type one member, as the ``ipset`` tool prints it."""
@@ -49,27 +49,27 @@ MEMBERS = {
 
 @pytest.mark.parametrize("family", Family)
 def test_members_of_each_type_are_what_the_tool_reads(family: Family) -> None:
-    sets.ensure(family)
+    sets.create_missing_sets(family)
     members = tuple(Member(which, text) for which, text in MEMBERS[family].items())
     for _ in range(2):
-        sets.change(Members(family, (), members))
-        assert sets.read(family) == set(members)
-    marked = Member(Set.SHORTCUT, members[-1].element + " skbmark 0x4b000002/0xffffbfff")
-    sets.change(Members(family, (), (marked,)))
-    assert sets.read(family) == {*members[:-1], marked}
+        sets.change_members(ChangeMembers(family, (), members))
+        assert sets.read_members(family) == set(members)
+    marked = Member(IpSet.SHORTCUT, members[-1].element + " skbmark 0x4b000002/0xffffbfff")
+    sets.change_members(ChangeMembers(family, (), (marked,)))
+    assert sets.read_members(family) == {*members[:-1], marked}
     for _ in range(2):
-        sets.change(Members(family, (*members[:-1], marked), ()))
-        assert sets.read(family) == set()
+        sets.change_members(ChangeMembers(family, (*members[:-1], marked), ()))
+        assert sets.read_members(family) == set()
 
 
 def test_a_set_that_is_gone_or_full_is_an_error() -> None:
-    sets.ensure(Family.IPV4)
-    host.run(("ipset", "destroy", "KUBE-EXTERNAL-IP"))
-    host.run(("ipset", "create", "KUBE-EXTERNAL-IP", "hash:ip,port", "maxelem", "1"))
-    first, second = (Member(Set.EXTERNAL_IP, f"203.0.113.{n},tcp:80") for n in (1, 2))
+    sets.create_missing_sets(Family.IPV4)
+    host.run_tool(("ipset", "destroy", "KUBE-EXTERNAL-IP"))
+    host.run_tool(("ipset", "create", "KUBE-EXTERNAL-IP", "hash:ip,port", "maxelem", "1"))
+    first, second = (Member(IpSet.EXTERNAL_IP, f"203.0.113.{n},tcp:80") for n in (1, 2))
     with pytest.raises(HostError, match=r"add KUBE-EXTERNAL-IP 203\.0\.113\.2,tcp:80.*full"):
-        sets.change(Members(Family.IPV4, (), (first, second)))
-    host.run(("ipset", "destroy", "KUBE-EXTERNAL-IP"))
+        sets.change_members(ChangeMembers(Family.IPV4, (), (first, second)))
+    host.run_tool(("ipset", "destroy", "KUBE-EXTERNAL-IP"))
     with pytest.raises(HostError, match="No such file") as caught:
-        sets.change(Members(Family.IPV4, (first,), ()))
+        sets.change_members(ChangeMembers(Family.IPV4, (first,), ()))
     assert caught.value.reason is Reason.MISSING

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kproxy.conformance.subject import load
+from kproxy.conformance.subject import load_subject
 from kproxy.lab.processes import Xtables
 from tests.netns.foretelling import foretold, read_inside
 
 
 def test_packets_meet_what_trace_says() -> None:
-    found = foretold(load("kproxy"), "ipvs", Xtables.LEGACY, read_inside)
+    found = foretold(load_subject("kproxy"), "ipvs", Xtables.LEGACY, read_inside)
     assert not found.otherwise, "\n".join(found.otherwise[:8])
     assert found.asked > 40

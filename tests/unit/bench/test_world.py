@@ -13,7 +13,7 @@ SIZE = Size(30, 4)
 
 
 def parsed(size: Size) -> api.Cluster:
-    return api.parse(msgspec.json.encode({"kind": "List", "items": list(world.documents(size))}))
+    return api.parse_cluster(msgspec.json.encode({"kind": "List", "items": list(world.documents(size))}))
 
 
 def test_every_object_is_accepted() -> None:

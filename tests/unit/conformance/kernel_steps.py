@@ -3,31 +3,43 @@
 from collections.abc import Iterator
 
 from kproxy.conformance.case import (
-    Bystanders,
+    AllowWrites,
     Case,
     CheckHealth,
     CheckLatency,
     CheckProxy,
-    Deafen,
+    ContinuousProbe,
+    DuringWatchFault,
     FailWrites,
     Feature,
-    Hold,
-    MendWrites,
+    Open,
     OutOfWindow,
     Ping,
     Probe,
     ReadSysctl,
     Reopen,
     Restart,
-    Steady,
-    Unheard,
-    Use,
+    Send,
+    StopListening,
+    UnrelatedEntries,
     Wait,
 )
 
 NEEDS_KERNEL = {
-    *(Hold, Use, Reopen, Ping, CheckHealth, CheckProxy, ReadSysctl, Deafen, OutOfWindow, Wait, Restart),
-    *(Steady, FailWrites, MendWrites, Unheard, Bystanders, CheckLatency),
+    *(
+        Open,
+        Send,
+        Reopen,
+        Ping,
+        CheckHealth,
+        CheckProxy,
+        ReadSysctl,
+        StopListening,
+        OutOfWindow,
+        Wait,
+        Restart,
+    ),
+    *(ContinuousProbe, FailWrites, AllowWrites, DuringWatchFault, UnrelatedEntries, CheckLatency),
 }
 
 

@@ -6,45 +6,45 @@ from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
-from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.bind import Instance, bind_cases
 from kproxy.conformance.case import (
-    Act,
-    Bystanders,
     Case,
     CheckHealth,
     CheckProxy,
-    Checkup,
     Feature,
-    Hold,
+    HealthRequest,
+    Open,
     OutOfWindow,
     Ping,
     Probe,
     Profile,
     Reopen,
+    Send,
     Step,
-    Use,
+    UnjudgedAction,
+    UnrelatedEntries,
     case,
     delivered_to,
     pod,
     service,
 )
-from kproxy.conformance.convergence import Applied
-from kproxy.conformance.judging import Finding, Progress
+from kproxy.conformance.convergence import LatencySample
+from kproxy.conformance.judging import Finding, InstanceProgress
 from kproxy.conformance.reports.results import Report
-from kproxy.conformance.run import run
-from kproxy.conformance.session import OpenTestbed, Session, conduct
+from kproxy.conformance.run import run_instances
+from kproxy.conformance.session import OpenTestbed, Session, run_session
 from kproxy.conformance.subject import Subject
-from kproxy.conformance.testbed import Broken, Observation, Testbed
-from kproxy.conformance.wording import UNTOUCHED_ENTRIES
+from kproxy.conformance.testbed import HarnessError, Observation, Testbed
+from kproxy.conformance.wording import SAME_ENTRIES
 from kproxy.conformance.world import Change
 from kproxy.net import Family
-from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 
 WEB = service("web", "a1", "b1")
 TO_WEB = Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"))
-ELSEWHERE = Delivered(ip_address("192.0.2.1"), 9, Source.PRESERVED)
+ELSEWHERE = Delivered(ip_address("192.0.2.1"), 9, SourceIP.PRESERVED)
 
-Question = Probe | Ping | Hold | Use | Reopen
+Question = Probe | Ping | Open | Send | Reopen
 
 Answer = Callable[[Instance, Question, int], Observation]
 """What the ``int``-th of several connections of a step meets."""
@@ -66,8 +66,8 @@ def met(outcome: Outcome) -> Observation:
 
 def lawful_outcomes(instance: Instance, step: Question) -> list[Outcome]:
     """What the step allows, in an order of its own; of a flow, what opening it allows."""
-    if isinstance(step, Use | Reopen):
-        step = next(s for s in instance.case.steps if isinstance(s, Hold) and s.flow == step.flow)
+    if isinstance(step, Send | Reopen):
+        step = next(s for s in instance.case.steps if isinstance(s, Open) and s.flow == step.flow)
     return sorted(instance.outcomes(step.expect, step.to), key=str)
 
 
@@ -94,7 +94,7 @@ class Scripted:
         self.log: list[str] = []
         self.entries: list[str] = []
         self.counts: list[int] = []
-        self.applied: Sequence[Applied] = ()
+        self.applied: Sequence[LatencySample] = ()
 
     def lacks(self, case: Case) -> str | None:
         return self.lacking.get(case.id)
@@ -105,7 +105,7 @@ class Scripted:
     async def settle(self) -> None:
         self.log.append("settle")
 
-    def convergence(self) -> Sequence[Applied]:
+    def convergence(self) -> Sequence[LatencySample]:
         return self.applied
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
@@ -114,11 +114,11 @@ class Scripted:
         await asyncio.sleep(0)
         return [self.answer(instance, probe, number) for number in range(count)]
 
-    async def hold(self, instance: Instance, hold: Hold) -> Observation:
+    async def hold(self, instance: Instance, hold: Open) -> Observation:
         self.log.append("hold")
         return self.answer(instance, hold, 0)
 
-    async def use(self, instance: Instance, use: Use) -> Observation:
+    async def use(self, instance: Instance, use: Send) -> Observation:
         self.log.append("use")
         return self.answer(instance, use, 0)
 
@@ -126,7 +126,7 @@ class Scripted:
         self.log.append("reopen")
         return self.answer(instance, reopen, 0)
 
-    async def check_health(self, instance: Instance, step: Checkup) -> Observation:
+    async def check_health(self, instance: Instance, step: HealthRequest) -> Observation:
         whose = step.node if isinstance(step, CheckProxy) else instance.destination(step.to)[0]
         self.log.append(f"check health of {whose}")
         return Observation(frozenset(), "refused")
@@ -139,12 +139,12 @@ class Scripted:
         self.log.append("sysctl")
         return f"{node} {name}"
 
-    async def watch_entries(self, _: Instance, __: Bystanders) -> Observation:
+    async def watch_entries(self, _: Instance, __: UnrelatedEntries) -> Observation:
         self.log.append("entries")
-        text = self.entries.pop(0) if self.entries else UNTOUCHED_ENTRIES
+        text = self.entries.pop(0) if self.entries else SAME_ENTRIES
         return Observation(frozenset(), text)
 
-    async def act(self, _: Instance, act: Act) -> None:
+    async def act(self, _: Instance, act: UnjudgedAction) -> None:
         self.log.append("out of window" if isinstance(act, OutOfWindow) else type(act).__name__.lower())
 
     async def ask_again(self, instance: Instance, step: Question | CheckHealth) -> None:
@@ -154,8 +154,8 @@ class Scripted:
         folder.joinpath("evidence.txt").write_text(instance.name, encoding="utf-8")
 
 
-def run_all(testbed: Scripted, *cases: Case) -> list[Progress]:
-    return asyncio.run(run(testbed, instances(cases)))
+def run_all(testbed: Scripted, *cases: Case) -> list[InstanceProgress]:
+    return asyncio.run(run_instances(testbed, bind_cases(cases)))
 
 
 def findings(testbed: Scripted, *steps: Step) -> list[Finding]:
@@ -175,7 +175,7 @@ def opener(
         if opened is not None:
             opened.append(profile.name)
         if broken and profile.name in broken:
-            raise Broken(broken[profile.name])
+            raise HarnessError(broken[profile.name])
         yield testbed
 
     return open_scripted
@@ -193,7 +193,7 @@ def report_on(
     session = Session(
         subject=who, mode=who.modes[0], cases=cases, evidence=evidence, environment={"kernel": "6"}
     )
-    return asyncio.run(conduct(session, open_testbed, lambda _: None))
+    return asyncio.run(run_session(session, open_testbed, lambda _: None))
 
 
 __all__ = [

@@ -4,20 +4,20 @@ import asyncio
 
 import pytest
 
-from kproxy.conformance.again import Again
-from kproxy.conformance.bind import Instance, instances
-from kproxy.conformance.case import Apply, Hold, ReadSysctl, Step, Use, delivered_to, pod
-from kproxy.conformance.run import run
+from kproxy.conformance.again import Reprober
+from kproxy.conformance.bind import Instance, bind_cases
+from kproxy.conformance.case import Apply, Open, ReadSysctl, Send, Step, delivered_to, pod
+from kproxy.conformance.run import run_instances
 from tests.unit.conformance.scripted import ELSEWHERE, TO_WEB, WEB, Scripted, always, fairly, small_case
 
-HELD = Hold(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"))
+HELD = Open(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"))
 SYSCTL = ReadSysctl(node="a", name="ipv4/x", expect="1")
 
 
 def asked(testbed: Scripted, *steps: Step, again: bool = True) -> list[str]:
     """What is asked again in a run of two like cases."""
     cases = [small_case(*steps, id=f"group.n{number}") for number in (1, 2)]
-    asyncio.run(run(testbed, instances(cases), again=again))
+    asyncio.run(run_instances(testbed, bind_cases(cases), again=again))
     return [line for line in testbed.log if line.startswith("again")]
 
 
@@ -44,7 +44,7 @@ def test_lawful_answers_are_not_and_nothing_is_where_no_evidence_is_wanted() -> 
     ("steps", "kind"),
     [
         ((Apply(WEB), HELD), "probe"),
-        ((Apply(WEB), HELD, Use(flow="f", expect=delivered_to("a1"))), "probe"),
+        ((Apply(WEB), HELD, Send(flow="f", expect=delivered_to("a1"))), "probe"),
         ((SYSCTL, Apply(WEB), TO_WEB), "probe"),
     ],
 )
@@ -62,10 +62,10 @@ class Slow(Scripted):
 
 def test_a_lab_spends_only_so_long_on_it() -> None:
     testbed = Slow()
-    cases = instances([small_case(Apply(WEB), TO_WEB, id=f"group.n{number}") for number in range(9)])
+    cases = bind_cases([small_case(Apply(WEB), TO_WEB, id=f"group.n{number}") for number in range(9)])
 
     async def ask_all() -> None:
-        second = Again(testbed, seconds=0.001)
+        second = Reprober(testbed, seconds=0.001)
         for instance in cases:
             await second.ask(instance, [(2, ())])
 
@@ -75,6 +75,6 @@ def test_a_lab_spends_only_so_long_on_it() -> None:
 
 def test_a_step_that_cannot_be_asked_again_is_left() -> None:
     testbed = Scripted()
-    (instance,) = instances([small_case(SYSCTL)])
-    asyncio.run(Again(testbed).ask(instance, [(1, ())]))
+    (instance,) = bind_cases([small_case(SYSCTL)])
+    asyncio.run(Reprober(testbed).ask(instance, [(1, ())]))
     assert testbed.log == []

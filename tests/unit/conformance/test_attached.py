@@ -5,25 +5,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from kproxy.conformance.attached import BadCaseFile, read
+from kproxy.conformance.attached import InvalidCaseFile, parse_case_file
 from kproxy.conformance.case import (
     DROPPED,
     MASQUERADED,
     REJECTED,
-    STILL,
+    SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
     Case,
     Delete,
-    Hold,
     Lawful,
+    Open,
     Ping,
     Port,
     Probe,
     Reopen,
+    Send,
     Step,
     Type,
-    Use,
     Wait,
     case,
     client,
@@ -32,7 +32,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.fuzz.source import source
+from kproxy.conformance.fuzz.source import case_source
 from kproxy.net import Family
 
 WEB = service("web", "a1", "b1", type=Type.NODE_PORT)
@@ -53,21 +53,21 @@ def lawful_sets() -> Iterator[Lawful]:
 def test_a_held_flow_is_read_as_it_was_written(lawful: Lawful) -> None:
     made = world(
         Apply(WEB),
-        Hold(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=lawful),
-        Hold(flow="g", sender=client("a"), to=WEB.node_port("a"), expect=lawful, port_of="f"),
-        Use(flow="f", expect=STILL, clauses=("established.survives-endpoint-change",)),
-        Use(flow="g", expect=lawful),
+        Open(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=lawful),
+        Open(flow="g", sender=client("a"), to=WEB.node_port("a"), expect=lawful, port_of="f"),
+        Send(flow="f", expect=SAME_ENDPOINT, clauses=("established.survives-endpoint-change",)),
+        Send(flow="g", expect=lawful),
         Reopen(flow="f", expect=lawful),
         Ping(sender=pod("a2"), to=WEB.cluster_ip, expect=lawful),
         Wait(0.5),
         Delete(WEB),
     )
-    assert read(source(made, "Told."), "file") == made
+    assert parse_case_file(case_source(made, "Told."), "file") == made
 
 
 @pytest.mark.parametrize("made", [pytest.param(one, id=one.id) for one in CATALOGUE])
 def test_every_case_of_the_catalogue_is_read_as_it_was_written(made: Case) -> None:
-    kept = read(source(made, "Told."), "file")
+    kept = parse_case_file(case_source(made, "Told."), "file")
     assert (kept.steps, kept.clauses, kept.families) == (made.steps, made.clauses, made.families)
 
 
@@ -84,10 +84,10 @@ def test_every_case_of_the_catalogue_is_read_as_it_was_written(made: Case) -> No
         ),
         (world(Apply(service("web", "z9"))), "'z9'"),
         (world(Apply(WEB), Probe(sender=pod("z9"), to=WEB.cluster_ip, expect=DROPPED)), "'z9'"),
-        (world(Apply(WEB), Use(flow="f", expect=STILL)), "flow 'f' is not opened before it is used"),
+        (world(Apply(WEB), Send(flow="f", expect=SAME_ENDPOINT)), "flow 'f' is not opened before it is used"),
         (world(Delete(WEB)), "deletes Service 'web', which no step before it applies"),
     ],
 )
 def test_a_case_that_cannot_be_bound_is_refused_with_its_file_and_why(made: Case, reason: str) -> None:
-    with pytest.raises(BadCaseFile, match=f"^my.py: .*{re.escape(reason)}"):
-        read(source(made, "Told."), "my.py")
+    with pytest.raises(InvalidCaseFile, match=f"^my.py: .*{re.escape(reason)}"):
+        parse_case_file(case_source(made, "Told."), "my.py")

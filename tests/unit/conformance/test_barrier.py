@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kproxy.conformance.testbed import SubjectFailed
-from kproxy.conformance.testbeds.barrier import Overdue, Place, served
+from kproxy.conformance.testbeds.barrier import Overdue, Place, wait_until_served
 from kproxy.net import Family
 
 A, B = ("a", Family.IPV4), ("b", Family.IPV4)
@@ -25,7 +25,7 @@ def wait(
         asked[node, family] += 1
         return asked[node, family] >= needed[node, family]
 
-    asyncio.run(served(needed, ask, check, lambda left: f"left: {left}", seconds))
+    asyncio.run(wait_until_served(needed, ask, check, lambda left: f"left: {left}", seconds))
     return asked
 
 

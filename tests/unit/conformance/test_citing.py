@@ -5,25 +5,25 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.bind import Instance, bind_cases
 from kproxy.conformance.case import (
     MASQUERADED,
     Apply,
     Case,
-    Hold,
+    ContinuousProbe,
     Lawful,
+    Open,
     Probe,
     ReachedBackend,
     Reopen,
-    Steady,
-    Use,
+    Send,
     client,
     delivered_to,
     pod,
     service,
 )
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.citing import Judged, Respect, cited, particular
+from kproxy.conformance.citing import JudgedStep, MismatchKind, cited_clauses, specific_clauses
 from kproxy.conformance.judging import Finding
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.world import World
@@ -43,41 +43,41 @@ from tests.unit.conformance.scripted import (
 MOST, MOST_WITHOUT_ANSWER = 4, 5
 """Clauses that one finding may cite; where an answer is lost the source may be why."""
 
-ALL = instances(CATALOGUE)
+ALL = bind_cases(CATALOGUE)
 INSTANCES = [instance for instance in ALL if instance.family is instance.case.families[0]]
 
 
-def respects(whole: Case, step: Judged) -> Iterator[Respect]:
+def respects(whole: Case, step: JudgedStep) -> Iterator[MismatchKind]:
     """In which respects something may be found at a step."""
-    yield from (Respect.OUTCOME, Respect.ANSWER)
+    yield from (MismatchKind.OUTCOME, MismatchKind.ANSWER)
     delivers = not isinstance(getattr(step, "expect", None), frozenset) or any(
         isinstance(seen, ReachedBackend)
         for seen in step.expect  # type: ignore[union-attr]
     )
-    if isinstance(step, Probe | Hold | Steady | Use | Reopen) and delivers:
-        yield from (Respect.ENDPOINT, Respect.SOURCE)
+    if isinstance(step, Probe | Open | ContinuousProbe | Send | Reopen) and delivers:
+        yield from (MismatchKind.ENDPOINT, MismatchKind.SOURCE)
     if not isinstance(step, Probe):
         return
     last = [other for other in whole.steps if isinstance(other, Probe) and other.roams == step.roams][-1]
     asked = {
-        Respect.COVERAGE: step.spread,
-        Respect.SHARES: step.even,
-        Respect.AFFINITY: step.sticks or (step.roams and last is step),
-        Respect.SOURCE_PORT: step.redrawn,
-        Respect.FOREIGN_MARK: step.mark,
-        Respect.OWN_MARK: step.mark,
+        MismatchKind.COVERAGE: step.spread,
+        MismatchKind.SHARES: step.even,
+        MismatchKind.AFFINITY: step.sticks or (step.roams and last is step),
+        MismatchKind.SOURCE_PORT: step.redrawn,
+        MismatchKind.FOREIGN_MARK: step.mark,
+        MismatchKind.OWN_MARK: step.mark,
     }
     yield from (respect for respect, it_is in asked.items() if it_is)
 
 
-def citations(instance: Instance) -> Iterator[tuple[int, Respect, tuple[str, ...]]]:
+def citations(instance: Instance) -> Iterator[tuple[int, MismatchKind, tuple[str, ...]]]:
     """All that findings of a case may cite."""
     world = World(instance)
     for number, step in enumerate(instance.case.steps, 1):
         world.change(step)
-        if isinstance(step, Judged):
+        if isinstance(step, JudgedStep):
             for respect in respects(instance.case, step):
-                yield number, respect, cited(instance, world, step, respect)
+                yield number, respect, cited_clauses(instance, world, step, respect)
 
 
 @pytest.mark.parametrize("instance", [pytest.param(one, id=one.case.id) for one in INSTANCES])
@@ -85,7 +85,7 @@ def test_what_a_step_finds_cites_few_clauses(instance: Instance) -> None:
     many = {
         f"step {number}, {respect.value}": names
         for number, respect, names in citations(instance)
-        if len(names) > (MOST_WITHOUT_ANSWER if respect is Respect.ANSWER else MOST)
+        if len(names) > (MOST_WITHOUT_ANSWER if respect is MismatchKind.ANSWER else MOST)
     }
     assert not many, "give the step its own `clauses`: those that it is about"
 
@@ -95,12 +95,12 @@ def test_every_particular_clause_of_a_case_that_binds_may_be_cited_at_a_step(cas
     own = [instance for instance in ALL if instance.case is case]
     found = {name for instance in own for _, _, names in citations(instance) for name in names}
     binding = {name for name in case.clauses if CLAUSES[ClauseId(name)].level is not Level.MAY}
-    assert not set(particular(binding)) - found, "name it in `clauses` of the steps that show it"
+    assert not set(specific_clauses(binding)) - found, "name it in `clauses` of the steps that show it"
 
 
 def test_every_step_of_the_catalogue_that_names_clauses_can_be_cited() -> None:
     steps = [step for case in CATALOGUE for step in case.steps if hasattr(step, "clauses")]
-    assert {type(step).__name__ for step in steps if not isinstance(step, Judged)} == set()
+    assert {type(step).__name__ for step in steps if not isinstance(step, JudgedStep)} == set()
 
 
 # ------------------------------------------------------------------------------ one finding
@@ -124,7 +124,7 @@ def found(answer: Answer, *steps: object) -> list[Finding]:
 
 def answering(lawful: Lawful) -> Answer:
     def answer(instance: Instance, step: Question, _: int) -> Observation:
-        assert isinstance(step, Probe | Hold)
+        assert isinstance(step, Probe | Open)
         outcomes = sorted(instance.outcomes(lawful, step.to), key=str)
         return Observation(frozenset(outcomes), "seen", (outcomes[0].address, outcomes[0].port))  # type: ignore[union-attr]
 
@@ -145,16 +145,16 @@ def lost(*_: object) -> Observation:
     ],
 )
 @pytest.mark.parametrize(
-    "step", [FROM_OUTSIDE, Hold(flow="f", sender=client("a"), to=WEB.cluster_ip, expect=EXPECTED)]
+    "step", [FROM_OUTSIDE, Open(flow="f", sender=client("a"), to=WEB.cluster_ip, expect=EXPECTED)]
 )
 def test_a_new_connection_cites_what_the_oracle_answers_by_in_the_respect_that_differs(
-    step: Probe | Hold, answer: Answer, clauses: set[str]
+    step: Probe | Open, answer: Answer, clauses: set[str]
 ) -> None:
     assert [set(one.clauses) for one in found(answer, step)] == [clauses]
 
 
 def test_a_step_that_is_about_one_thing_cites_that() -> None:
-    about = Hold(flow="f", sender=client("a"), to=WEB.cluster_ip, expect=EXPECTED, clauses=(ADDED,))
+    about = Open(flow="f", sender=client("a"), to=WEB.cluster_ip, expect=EXPECTED, clauses=(ADDED,))
     assert [one.clauses for one in found(always(Failure.DROPPED), about)] == [(ADDED,)]
     assert [one.clauses for one in found(answering(delivered_to("b1")), about)] == [(REWRITTEN,)]
 

@@ -11,9 +11,9 @@ import pytest
 
 from kproxy.cli import main
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.command import CannotRun, matching, run, select
+from kproxy.conformance.command import ConformanceRunError, matching_cases, run_conformance, select_cases
 from kproxy.conformance.options import RunOptions
-from kproxy.conformance.reports.document import of_catalogue
+from kproxy.conformance.reports.document import catalogue_document
 
 SLOW = [case.id for case in CATALOGUE if case.slow]
 
@@ -27,30 +27,30 @@ def simulate(*words: str, proxy: str = "kproxy") -> int:
 
 
 def test_without_a_glob_all_but_slow_cases_are_run_in_order() -> None:
-    assert [case.id for case in select((), slow=False)] == [c.id for c in CATALOGUE if not c.slow]
-    assert select((), slow=True) == list(CATALOGUE)
+    assert [case.id for case in select_cases((), slow=False)] == [c.id for c in CATALOGUE if not c.slow]
+    assert select_cases((), slow=True) == list(CATALOGUE)
     assert SLOW
 
 
 def test_globs_add_up_in_the_order_of_the_catalogue() -> None:
-    ids = [case.id for case in select(("restart.*", "cluster-ip.*"), slow=False)]
+    ids = [case.id for case in select_cases(("restart.*", "cluster-ip.*"), slow=False)]
     groups = [id.partition(".")[0] for id in ids]
     assert set(groups) == {"cluster-ip", "restart"}
     assert groups == sorted(groups)
 
 
 def test_a_slow_case_is_run_when_named_exactly() -> None:
-    assert [case.id for case in select((SLOW[0],), slow=False)] == [SLOW[0]]
+    assert [case.id for case in select_cases((SLOW[0],), slow=False)] == [SLOW[0]]
 
 
 def test_a_glob_that_matches_slow_cases_only_says_what_to_add() -> None:
-    with pytest.raises(CannotRun, match="--slow"):
-        select((SLOW[0][:-1] + "*",), slow=False)
+    with pytest.raises(ConformanceRunError, match="--slow"):
+        select_cases((SLOW[0][:-1] + "*",), slow=False)
 
 
 def test_a_glob_that_matches_nothing_is_refused_beside_one_that_does() -> None:
-    with pytest.raises(CannotRun, match=r"no case matches typo\.\*"):
-        matching(("cluster-ip.*", "typo.*"))
+    with pytest.raises(ConformanceRunError, match=r"no case matches typo\.\*"):
+        matching_cases(("cluster-ip.*", "typo.*"))
 
 
 # ------------------------------------------------------------------------------ refusals
@@ -74,7 +74,7 @@ def test_a_glob_that_matches_nothing_is_refused_beside_one_that_does() -> None:
 def test_what_cannot_be_run_is_status_2_and_says_what_to_do(
     options: RunOptions, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(options) == 2
+    assert run_conformance(options) == 2
     streams = capsys.readouterr()
     assert streams.err.startswith("kproxy conformance: ")
     assert words in streams.err
@@ -85,7 +85,7 @@ def test_without_root_the_namespaces_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("kproxy.conformance.testbeds.environment.os.geteuid", lambda: 1000)
-    assert run(RunOptions()) == 2
+    assert run_conformance(RunOptions()) == 2
     assert "need root" in capsys.readouterr().err
 
 
@@ -94,15 +94,15 @@ def test_a_program_that_is_missing_is_told_with_its_package(
 ) -> None:
     monkeypatch.setattr("kproxy.conformance.testbeds.environment.os.geteuid", lambda: 0)
     monkeypatch.setattr("kproxy.conformance.testbeds.environment._which", lambda _: None)
-    assert run(RunOptions()) == 2
+    assert run_conformance(RunOptions()) == 2
     assert "apt-get install iproute2" in capsys.readouterr().err
 
 
 def test_a_subject_whose_program_is_not_there_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kproxy.conformance.testbeds.environment.problems", list)
-    assert run(RunOptions(proxy="kube-proxy", binary="/no/such/kube-proxy")) == 2
+    monkeypatch.setattr("kproxy.conformance.testbeds.environment.missing_prerequisites", list)
+    assert run_conformance(RunOptions(proxy="kube-proxy", binary="/no/such/kube-proxy")) == 2
     assert "/no/such/kube-proxy is not a program" in capsys.readouterr().err
 
 
@@ -162,7 +162,7 @@ def test_the_list_has_a_line_for_each_case_and_the_sum(capsys: pytest.CaptureFix
 
 def test_the_list_as_json_is_the_catalogue(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["conformance", "list", "--json", "-"]) == 0
-    assert json.loads(capfdbinary.readouterr().out) == of_catalogue(CATALOGUE)
+    assert json.loads(capfdbinary.readouterr().out) == catalogue_document(CATALOGUE)
 
 
 def test_the_list_takes_globs_and_refuses_those_that_match_nothing(

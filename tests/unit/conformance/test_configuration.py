@@ -7,23 +7,25 @@ import yaml
 
 from kproxy.conformance.case import DEFAULT, Profile
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.lab import topology
-from kproxy.server.load import InvalidConfiguration, load
+from kproxy.server.load import InvalidConfiguration, load_configuration
 
 PROFILES = list(dict.fromkeys(case.profile for case in CATALOGUE))
 EACH_PROFILE = pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 
 
 def text_for(profile: Profile, node: str = "a") -> str:
-    place = Placement(node=node, mode="iptables", kubeconfig="/somewhere/kubeconfig", min_sync_period="250ms")
+    place = NodeConfiguration(
+        node=node, mode="iptables", kubeconfig="/somewhere/kubeconfig", min_sync_period="250ms"
+    )
     return kube_proxy_configuration(profile, place)
 
 
 @EACH_PROFILE
 @pytest.mark.parametrize("node", topology.NODES)
 def test_every_profile_loads_without_a_warning(profile: Profile, node: str) -> None:
-    loaded = load(text_for(profile, node))
+    loaded = load_configuration(text_for(profile, node))
     assert loaded.warnings == ()
     assert loaded.config.hostname_override == topology.HOSTNAMES[node]
     assert loaded.config.client_connection.kubeconfig == "/somewhere/kubeconfig"
@@ -31,14 +33,14 @@ def test_every_profile_loads_without_a_warning(profile: Profile, node: str) -> N
 
 def test_the_loader_would_warn_and_refuse() -> None:
     document = yaml.safe_load(text_for(PROFILES[0]))
-    assert load(yaml.safe_dump({**document, "nodePortAdresses": []})).warnings
+    assert load_configuration(yaml.safe_dump({**document, "nodePortAdresses": []})).warnings
     with pytest.raises(InvalidConfiguration):
-        load(yaml.safe_dump({**document, "clusterCIDR": "10.244.0.0"}))
+        load_configuration(yaml.safe_dump({**document, "clusterCIDR": "10.244.0.0"}))
 
 
 @EACH_PROFILE
 def test_every_setting_of_a_profile_arrives(profile: Profile) -> None:
-    config = load(text_for(profile)).config
+    config = load_configuration(text_for(profile)).config
     assert config.detect_local_mode == (profile.detect or "ClusterCIDR")
     assert config.iptables.masquerade_all is profile.masquerade_all
     assert config.iptables.masquerade_bit == profile.masquerade_bit
@@ -51,14 +53,14 @@ def test_every_setting_of_a_profile_arrives(profile: Profile) -> None:
 
 @EACH_PROFILE
 def test_pod_ranges_of_its_families_are_given_where_they_tell_pods(profile: Profile) -> None:
-    given = load(text_for(profile)).config.cluster_cidr
+    given = load_configuration(text_for(profile)).config.cluster_cidr
     ranges = {ip_network(text) for text in given.split(",") if text}
     wanted = {topology.CLUSTER_CIDR[family] for family in profile.detect_families}
     assert ranges == (wanted if profile.detect == "ClusterCIDR" else set())
 
 
 def test_a_subject_may_be_given_time_between_syncs() -> None:
-    config = load(text_for(PROFILES[0])).config
+    config = load_configuration(text_for(PROFILES[0])).config
     assert config.iptables.min_sync_period.seconds == pytest.approx(0.25)
 
 

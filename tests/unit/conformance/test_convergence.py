@@ -10,7 +10,7 @@ import pytest
 
 from kproxy.conformance import convergence
 from kproxy.conformance.case import Apply, CheckLatency
-from kproxy.conformance.convergence import ALONE, Applied, Kind
+from kproxy.conformance.convergence import ISOLATED, ChangeKind, LatencySample
 from kproxy.conformance.testbeds import lag as module
 from kproxy.conformance.testbeds.lag import lag
 from kproxy.net import Family
@@ -20,18 +20,18 @@ CLAUSE = "change.in-effect-soon"
 STEPS = (Apply(WEB), CheckLatency(clauses=(CLAUSE,)))
 
 
-def applied(seconds: float, kind: Kind = Kind.CREATED, **fields: float) -> Applied:
-    return Applied(kind=kind, node="a", family=Family.IPV4, seconds=seconds, **fields)
+def applied(seconds: float, kind: ChangeKind = ChangeKind.CREATED, **fields: float) -> LatencySample:
+    return LatencySample(kind=kind, node="a", family=Family.IPV4, seconds=seconds, **fields)
 
 
-def resynced(every: float, stalled: float = 0.0, slowness: float = 1.0) -> list[Applied]:
+def resynced(every: float, stalled: float = 0.0, slowness: float = 1.0) -> list[LatencySample]:
     return [applied(every * share, stalled=stalled, slowness=slowness) for share in (0.1, 0.4, 0.9, 1.0)]
 
 
 def test_a_distribution_has_the_ends_the_middle_and_the_nearest_rank() -> None:
-    found = convergence.distribution(map(float, range(1, 201)))
+    found = convergence.summarise(map(float, range(1, 201)))
     assert (found.number, found.least, found.median, found.p99, found.most) == (200, 1, 100.5, 198, 200)
-    assert str(convergence.distribution([0.5])) == "min 0.50, median 0.50, p99 0.50, max 0.50 s of 1"
+    assert str(convergence.summarise([0.5])) == "min 0.50, median 0.50, p99 0.50, max 0.50 s of 1"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_distribution_has_the_ends_the_middle_and_the_nearest_rank() -> None:
         (resynced(30.0), False),
         ([applied(0.1)] * 99 + [applied(30.0)], True),
         ([applied(0.1)] * 97 + [applied(30.0)] * 3, False),
-        ([applied(0.1), applied(30.0, Kind.TOGETHER)], True),
+        ([applied(0.1), applied(30.0, ChangeKind.TOGETHER)], True),
         ([applied(12.0, slowness=3.0)] * 20, True),
         (resynced(30.0, slowness=3.0), False),
         ([applied(9.0, stalled=8.5)] * 20, True),
@@ -49,38 +49,40 @@ def test_a_distribution_has_the_ends_the_middle_and_the_nearest_rank() -> None:
     ],
 )
 def test_99_of_100_changes_that_come_alone_are_in_time_and_slowness_of_the_machine_is_taken_off(
-    measured: list[Applied],
+    measured: list[LatencySample],
     lawful: bool,  # noqa: FBT001 (a parameter of the test)
 ) -> None:
-    assert convergence.in_time(measured) is lawful
+    assert convergence.meets_objective(measured) is lawful
 
 
 def test_changes_that_came_with_others_are_reported_apart() -> None:
-    kinds = convergence.by_kind([applied(1.0), applied(2.0, Kind.MOVED), applied(9.0, Kind.TOGETHER)])
+    kinds = convergence.distributions_by_kind(
+        [applied(1.0), applied(2.0, ChangeKind.MOVED), applied(9.0, ChangeKind.TOGETHER)]
+    )
     assert {name: found.most for name, found in kinds.items()} == {
-        ALONE: 2.0,
-        Kind.CREATED.value: 1.0,
-        Kind.MOVED.value: 2.0,
-        Kind.TOGETHER.value: 9.0,
+        ISOLATED: 2.0,
+        ChangeKind.CREATED.value: 1.0,
+        ChangeKind.MOVED.value: 2.0,
+        ChangeKind.TOGETHER.value: 9.0,
     }
 
 
-def met(measured: Sequence[Applied]) -> Scripted:
+def met(measured: Sequence[LatencySample]) -> Scripted:
     testbed = Scripted()
     testbed.applied = measured
     return testbed
 
 
 def test_a_late_change_is_found_with_its_clause_its_kind_and_its_node() -> None:
-    (found,) = findings(met([applied(0.1), applied(30.0, Kind.MOVED)]), *STEPS)
-    assert (found.step, found.clauses, found.lawful) == (2, (CLAUSE,), convergence.lawful())
+    (found,) = findings(met([applied(0.1), applied(30.0, ChangeKind.MOVED)]), *STEPS)
+    assert (found.step, found.clauses, found.lawful) == (2, (CLAUSE,), convergence.latency_objective())
     assert found.seen.endswith("max 30.00 s of 2; the slowest, its endpoint changes: 30.00 s on node a")
     assert findings(met([applied(0.1)]), *STEPS) == []
 
 
 def test_where_no_change_of_the_family_was_timed_nothing_is_said() -> None:
-    elsewhere = Applied(kind=Kind.CREATED, node="a", family=Family.IPV6, seconds=0.1)
-    for measured in ([], [applied(1.0, Kind.TOGETHER)], [elsewhere]):
+    elsewhere = LatencySample(kind=ChangeKind.CREATED, node="a", family=Family.IPV6, seconds=0.1)
+    for measured in ([], [applied(1.0, ChangeKind.TOGETHER)], [elsewhere]):
         (progress,) = run_all(met(measured), small_case(*STEPS))
         assert progress.broken == "no change that came alone was timed"
 

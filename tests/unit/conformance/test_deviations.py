@@ -4,19 +4,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from kproxy.conformance.bind import instances
+from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import Apply
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.citing import Judged
-from kproxy.conformance.deviations import Deviation, Excuse, excusing, needs
+from kproxy.conformance.citing import JudgedStep
+from kproxy.conformance.deviations import Deviation, Excuse, excuse_usage, find_excuse
 from kproxy.conformance.judging import Finding
-from kproxy.conformance.subject import BUNDLED, load
+from kproxy.conformance.subject import BUNDLED, load_subject
 from tests.unit.conformance.scripted import TO_WEB, WEB, small_case
 from tests.unit.conformance.test_citing import ALL, citations
 
 LINK = "https://example.com/issues/1"
 CASE = small_case(Apply(WEB), *[TO_WEB] * 8)
-(INSTANCE,) = instances([CASE])
+(INSTANCE,) = bind_cases([CASE])
 
 
 def found(step: int, *clauses: str) -> Finding:
@@ -44,17 +44,17 @@ def deviation(*clauses: str, steps: Sequence[int] = (), **more: object) -> Devia
 def test_a_finding_is_excused_by_all_of_its_clauses_at_its_step_in_its_mode(
     known: Deviation, finding: Finding, *, excused: bool
 ) -> None:
-    assert (excusing([known], "one", finding) is known) is excused
+    assert (find_excuse([known], "one", finding) is known) is excused
 
 
 def test_a_deviation_of_other_cases_excuses_nothing() -> None:
     other = Deviation(link=LINK, text="x", excuses=(Excuse(case="groups.*", clauses=("a",)),))
-    assert excusing([other], "one", found(2, "a")) is None
+    assert find_excuse([other], "one", found(2, "a")) is None
 
 
 def test_each_clause_and_step_that_no_finding_needed_is_told() -> None:
     known = deviation("a", "b", steps=[2, 3])
-    told = dict(needs([known], "one", CASE.id, [found(2, "a"), found(9, "b")]))
+    told = dict(excuse_usage([known], "one", CASE.id, [found(2, "a"), found(9, "b")]))
     assert told == {
         "group.*: a": True,
         "group.*: b": False,
@@ -65,23 +65,23 @@ def test_each_clause_and_step_that_no_finding_needed_is_told() -> None:
 
 def test_what_shows_in_some_runs_only_is_told_where_it_was_needed() -> None:
     known = deviation("a", sometimes=True)
-    assert list(needs([known], "one", CASE.id, [])) == []
-    assert list(needs([known], "one", CASE.id, [found(2, "a")])) == [("group.*: a", True)]
+    assert list(excuse_usage([known], "one", CASE.id, [])) == []
+    assert list(excuse_usage([known], "one", CASE.id, [found(2, "a")])) == [("group.*: a", True)]
 
 
 def test_what_is_about_another_mode_or_case_is_not_asked_for() -> None:
-    assert list(needs([deviation("a", mode="two")], "one", CASE.id, [])) == []
-    assert list(needs([deviation("a")], "one", "other.case", [])) == []
+    assert list(excuse_usage([deviation("a", mode="two")], "one", CASE.id, [])) == []
+    assert list(excuse_usage([deviation("a")], "one", "other.case", [])) == []
 
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_a_bundled_subject_is_excused_for_what_its_steps_can_break(name: str) -> None:
     known = {case.id: [one for one in ALL if one.case is case] for case in CATALOGUE}
-    excuses = [e for d in load(name, "/bin/true").deviations for e in d.excuses if e.case != "fuzz.*"]
+    excuses = [e for d in load_subject(name, "/bin/true").deviations for e in d.excuses if e.case != "fuzz.*"]
     for excuse in excuses:
         assert excuse.case in known, f"{excuse.case}: one case each, no glob"
         steps = known[excuse.case][0].case.steps
-        assert all(isinstance(steps[number - 1], Judged) for number in excuse.steps), excuse
+        assert all(isinstance(steps[number - 1], JudgedStep) for number in excuse.steps), excuse
         at = {
             name
             for instance in known[excuse.case]

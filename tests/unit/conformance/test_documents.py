@@ -14,11 +14,11 @@ from docs import generate, tables
 from kproxy import cli
 from kproxy.conformance.case import Feature, delivered_to
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.command import select
+from kproxy.conformance.command import select_cases
 from kproxy.conformance.reports.results import Result
 from kproxy.conformance.run import sample_size
-from kproxy.conformance.subject import PLACEHOLDERS, parse
-from kproxy.conformance.xfails import parse as parse_xfails
+from kproxy.conformance.subject import PLACEHOLDERS, subject_from_toml
+from kproxy.conformance.xfails import parse_xfails
 from kproxy.spec.clauses import CLAUSES
 from tests.unit.conformance.scripted import TO_WEB
 
@@ -34,7 +34,7 @@ def first_cells(column: str, text: str = PAGE) -> list[str]:
 
 
 def options_of(*path: str) -> Iterator[str]:
-    parser = cli.parser()
+    parser = cli.build_parser()
     for word in path:
         (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
         parser = commands.choices[word]
@@ -48,14 +48,14 @@ def test_what_is_generated_is_fresh(path: Path) -> None:
 
 
 def test_the_catalogue_page_has_every_case_and_every_clause_once() -> None:
-    page = generate.page(CATALOGUE, CLAUSES)
+    page = generate.catalogue_page(CATALOGUE, CLAUSES)
     cases, _, clauses = page.partition("\n# Clauses\n")
     assert sorted(re.findall(r"^\| `([^`]+)`", cases, re.MULTILINE)) == sorted(c.id for c in CATALOGUE)
     assert sorted(re.findall(r'^\| <a name="([^"]+)"', clauses, re.MULTILINE)) == sorted(CLAUSES)
 
 
 def test_every_link_within_the_catalogue_page_leads_somewhere() -> None:
-    page = generate.page(CATALOGUE, CLAUSES)
+    page = generate.catalogue_page(CATALOGUE, CLAUSES)
     headings = {line.lower().replace(" ", "-") for line in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
     anchors = headings | set(re.findall(r'<a name="([^"]+)"', page))
     links = set(re.findall(r"\]\(#([^)]+)\)", page))
@@ -65,7 +65,7 @@ def test_every_link_within_the_catalogue_page_leads_somewhere() -> None:
 
 def test_a_kind_of_link_without_a_name_is_told() -> None:
     with pytest.raises(LookupError, match=r"https://example\.com/x"):
-        tables.label("https://example.com/x")
+        tables.link_label("https://example.com/x")
 
 
 def test_the_check_finds_a_stale_page_and_writing_mends_it(
@@ -99,7 +99,7 @@ def test_the_features_that_are_documented_are_those_there_are() -> None:
 
 def test_the_examples_of_subject_files_can_be_used() -> None:
     one, several = (
-        parse(example, "docs/subjects.md", "/bin/true")
+        subject_from_toml(example, "docs/subjects.md", "/bin/true")
         for example in re.findall(r"```toml\n(.+?)```", SUBJECTS, re.DOTALL)
     )
     assert one.deviations
@@ -143,7 +143,7 @@ def test_the_tutorials_say_commands() -> None:
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.name)
 def test_a_command_of_a_tutorial_is_one_that_exists(path: Path) -> None:
     for words in commands(path):
-        cli.parser().parse_args(words)
+        cli.build_parser().parse_args(words)
 
 
 def runs(path: Path) -> Iterator[tuple[list[str], str]]:
@@ -165,8 +165,8 @@ def test_the_tutorials_run_parts_of_the_catalogue() -> None:
 def test_a_part_that_a_tutorial_runs_is_as_large_as_it_was(path: Path) -> None:
     """Else its output is of another catalogue: walk it again."""
     for words, printed in runs(path):
-        globs = cli.parser().parse_args(words).globs
+        globs = cli.build_parser().parse_args(words).globs
         for number, kinds in re.findall(r"^\S+ \(\w+\): (\d+) cases: (.*) in", printed, re.MULTILINE):
             assert sum(map(int, re.findall(r"\d+", kinds))) == int(number)
             known = [glob for glob in globs if any(fnmatch.fnmatchcase(case.id, glob) for case in CATALOGUE)]
-            assert not known or len(select(known, slow=False)) == int(number), words
+            assert not known or len(select_cases(known, slow=False)) == int(number), words

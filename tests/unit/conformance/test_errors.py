@@ -134,7 +134,7 @@ def test_what_nobody_has_thought_of_is_no_failed_case(
     def breaks(_: object) -> int:
         raise LookupError("nobody knows")
 
-    monkeypatch.setattr("kproxy.conformance.command.run", breaks)
+    monkeypatch.setattr("kproxy.conformance.command.run_conformance", breaks)
     assert main(["conformance", "run"]) == 2
     told = capsys.readouterr().err
     assert "LookupError: nobody knows" in told

@@ -10,16 +10,16 @@ from kproxy.conformance import every, placement
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions
 from kproxy.lab.kernels import uml
-from kproxy.lab.kernels.abilities import Ability, KernelName, Survey
+from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey
 from kproxy.lab.kernels.choice import Surveyors
 
 IPVS = {Ability.IP_VS, Ability.DUMMY}
 CASES = [case for case in CATALOGUE if case.id.startswith("cluster-ip.")]
 
 
-def survey(name: KernelName, lacks: set[Ability]) -> Survey:
+def survey(name: KernelName, lacks: set[Ability]) -> KernelSurvey:
     findings = {ability: "not here" if ability in lacks else "" for ability in Ability}
-    return Survey(name=name, what=f"the {name.value}", findings=findings)
+    return KernelSurvey(name=name, what=f"the {name.value}", findings=findings)
 
 
 def kernels(**lacking: set[Ability]) -> Surveyors:
@@ -38,13 +38,13 @@ RUNS = [RunOptions(mode=mode, kernel="auto", evidence=Path("e")) for mode in ("i
 
 @pytest.mark.usefixtures("machine")
 def test_each_run_goes_to_the_first_kernel_that_can_and_guests_are_a_lane_of_their_own() -> None:
-    planned = every.plan(RUNS, CASES)
+    planned = every.plan_runs(RUNS, CASES)
     assert [(run.name, run.options.kernel, run.in_guests) for run in planned] == [
         ("iptables", "host", False),
         ("nftables", "host", False),
         ("ipvs", "uml", True),
     ]
-    assert every.places(planned) == [
+    assert every.describe_placements(planned) == [
         "iptables, nftables: kernel: host (the host)",
         "ipvs: kernel: uml (the uml); host: no dummy, ip_vs",
     ]
@@ -52,7 +52,7 @@ def test_each_run_goes_to_the_first_kernel_that_can_and_guests_are_a_lane_of_the
 
 def test_a_run_that_no_kernel_can_have_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "surveyors", lambda *_: kernels(host=IPVS))
-    planned = every.plan(RUNS, CASES)
+    planned = every.plan_runs(RUNS, CASES)
     assert [bool(run.refused) for run in planned] == [False, False, True]
     assert planned[2].refused == "no kernel can run this: host: no dummy, ip_vs"
 
@@ -70,7 +70,9 @@ def test_the_packaged_guest_is_asked_for_where_it_helps(
     monkeypatch.setattr(uml, "missing_packages", lambda *_: frozenset({"user-mode-linux"}))
     lacks = {*IPVS, Ability.NFTABLES, Ability.IPTABLES_NFT}
     options = RunOptions(mode=mode, kernel="auto")
-    assert placement.lacking_packages(options, CASES, kernels(host=lacks, uml=set(Ability))) == packages
+    assert (
+        placement.missing_kernel_packages(options, CASES, kernels(host=lacks, uml=set(Ability))) == packages
+    )
 
 
 def test_no_package_is_asked_for_a_mode_that_has_its_kernel_or_may_not_go_to_a_guest(
@@ -78,8 +80,8 @@ def test_no_package_is_asked_for_a_mode_that_has_its_kernel_or_may_not_go_to_a_g
 ) -> None:
     monkeypatch.setattr(uml, "missing_packages", lambda *_: frozenset({"user-mode-linux"}))
     options = RunOptions(mode="ipvs", kernel="auto")
-    assert not placement.lacking_packages(options, CASES, kernels(host=set(), uml=IPVS))
-    assert not placement.lacking_packages(options, CASES, kernels(host=IPVS))
+    assert not placement.missing_kernel_packages(options, CASES, kernels(host=set(), uml=IPVS))
+    assert not placement.missing_kernel_packages(options, CASES, kernels(host=IPVS))
 
 
 # ------------------------------------------------------------------------------ one command

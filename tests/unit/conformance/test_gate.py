@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kproxy.conformance.testbeds.gate import Gate
+from kproxy.conformance.testbeds.gate import FifoSemaphore
 
 
 def test_no_more_are_inside_than_it_is_wide_and_all_come_in_in_order() -> None:
@@ -10,7 +10,7 @@ def test_no_more_are_inside_than_it_is_wide_and_all_come_in_in_order() -> None:
     most: list[int] = []
     entered: list[int] = []
 
-    async def pass_through(gate: Gate, number: int) -> None:
+    async def pass_through(gate: FifoSemaphore, number: int) -> None:
         async with gate:
             inside.append(number)
             entered.append(number)
@@ -19,7 +19,7 @@ def test_no_more_are_inside_than_it_is_wide_and_all_come_in_in_order() -> None:
             inside.remove(number)
 
     async def crowd() -> None:
-        gate = Gate(3)
+        gate = FifoSemaphore(3)
         await asyncio.gather(*(pass_through(gate, number) for number in range(20)))
 
     asyncio.run(crowd())
@@ -29,7 +29,7 @@ def test_no_more_are_inside_than_it_is_wide_and_all_come_in_in_order() -> None:
 
 def test_who_gives_up_takes_no_place_from_others() -> None:
     async def crowd() -> bool:
-        gate = Gate(1)
+        gate = FifoSemaphore(1)
         await gate.__aenter__()
         waiting = [asyncio.ensure_future(gate.__aenter__()) for _ in range(3)]
         await asyncio.sleep(0)

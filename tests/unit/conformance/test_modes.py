@@ -16,12 +16,12 @@ def subject(*names: str) -> Subject:
 
 
 def runs(options: RunOptions, *names: str) -> list[tuple[str, str]]:
-    return [(run.mode, run.iptables) for run in modes.each(options, subject(*names))]
+    return [(run.mode, run.iptables) for run in modes.runs_by_mode(options, subject(*names))]
 
 
 def test_a_mode_that_is_asked_for_is_one_run_just_as_it_was_asked_for() -> None:
     one = RunOptions(mode="iptables", json="r.json")
-    assert modes.each(one, subject("iptables", "ipvs")) == (one,)
+    assert modes.runs_by_mode(one, subject("iptables", "ipvs")) == (one,)
 
 
 def test_without_a_mode_each_is_run_in_the_subjects_order_and_iptables_with_both_variants() -> None:
@@ -56,10 +56,14 @@ def test_in_the_simulator_there_are_no_variants() -> None:
 def test_a_run_is_named_by_its_mode_and_by_what_tells_it_from_another(
     mode: str, variant: str, name: str
 ) -> None:
-    assert modes.name(RunOptions(mode=mode, iptables=variant)) == name
+    assert modes.run_name(RunOptions(mode=mode, iptables=variant)) == name
 
 
 def test_runs_of_one_command_leave_evidence_apart_and_write_no_results_of_their_own() -> None:
-    places = {modes.apart(run).evidence for run in modes.each(EVERY, subject("iptables", "ipvs"))}
+    places = {
+        modes.as_child_run(run).evidence for run in modes.runs_by_mode(EVERY, subject("iptables", "ipvs"))
+    }
     assert places == {Path("seen/iptables-nft"), Path("seen/iptables-legacy"), Path("seen/ipvs")}
-    assert {modes.apart(run).json for run in modes.each(EVERY, subject("iptables", "ipvs"))} == {""}
+    assert {
+        modes.as_child_run(run).json for run in modes.runs_by_mode(EVERY, subject("iptables", "ipvs"))
+    } == {""}

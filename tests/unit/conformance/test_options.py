@@ -9,7 +9,7 @@ from kproxy.cli import main
 from kproxy.conformance import command, placement
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.fuzz.command import FuzzOptions
-from kproxy.conformance.options import RunOptions, again, words
+from kproxy.conformance.options import RunOptions, reproduce_command, run_arguments
 from kproxy.lab.kernels.abilities import Ability
 
 SCTP = [case for case in CATALOGUE if case.id.startswith("protocols.sctp")]
@@ -23,7 +23,7 @@ def understood(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> RunOpti
         seen.append(options)
         return 0
 
-    monkeypatch.setattr(command, "run", run)
+    monkeypatch.setattr(command, "run_conformance", run)
     assert main(arguments) == 0
     return seen[0]
 
@@ -60,7 +60,7 @@ EVERYTHING = RunOptions(
 
 @pytest.mark.parametrize("options", [RunOptions(), EVERYTHING])
 def test_options_survive_being_said(options: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert understood(words(options), monkeypatch) == options
+    assert understood(run_arguments(options), monkeypatch) == options
 
 
 def test_every_option_can_be_said() -> None:
@@ -77,7 +77,7 @@ def test_generated_worlds_are_asked_of_the_subject_that_was_said(monkeypatch: py
         seen.append(options.run)
         return 0
 
-    monkeypatch.setattr("kproxy.conformance.fuzz.command.fuzz", fuzz)
+    monkeypatch.setattr("kproxy.conformance.fuzz.command.run_fuzz", fuzz)
     main(["conformance", "fuzz", "--apiserver", "kube", "--mode", "ipvs", "--patience", "9"])
     assert seen == [RunOptions(kernel="auto", mode="ipvs", apiserver="kube", patience=9.0)]
 
@@ -86,17 +86,17 @@ def test_the_process_in_a_guest_runs_on_the_kernel_it_finds_and_takes_slow_cases
     options = RunOptions(
         kernel="uml", time="virtual", uml_kernel="/boot/linux", globs=("a.*",), json="r.json"
     )
-    inner = placement.inside(options)
+    inner = placement.options_inside_kernel(options)
     assert (inner.kernel, inner.time, inner.slow) == ("host", "real", True)
     assert replace(inner, kernel="uml", time="virtual", uml_kernel="/boot/linux", slow=False) == options
-    assert not placement.inside(replace(options, time="real")).slow
+    assert not placement.options_inside_kernel(replace(options, time="real")).slow
 
 
 def test_again_names_the_kernel_that_a_run_had() -> None:
     inner = RunOptions(globs=("a.*",), json="r.json", slow=True)
     same = ["kproxy", "conformance", "run", "--proxy", "kproxy", "--mode", "iptables"]
-    assert again(inner, {"kernel-choice": "host"}) == same
-    travelled = again(inner, {"kernel-choice": "uml", "time": "virtual"})
+    assert reproduce_command(inner, {"kernel-choice": "host"}) == same
+    travelled = reproduce_command(inner, {"kernel-choice": "uml", "time": "virtual"})
     assert travelled == [*same, "--kernel", "uml", "--time", "virtual"]
 
 
@@ -118,16 +118,16 @@ def need(*abilities: Ability) -> frozenset[Ability]:
     ],
 )
 def test_mode_variant_and_time_need_their_abilities(options: RunOptions, wanted: frozenset[Ability]) -> None:
-    assert wanted in placement.needs(options, OTHERS).always
+    assert wanted in placement.kernel_needs(options, OTHERS).always
 
 
 def test_a_mode_that_nobody_knows_needs_the_lab_alone() -> None:
-    assert placement.needs(RunOptions(mode="ebpf"), OTHERS).always == placement.LAB
+    assert placement.kernel_needs(RunOptions(mode="ebpf"), OTHERS).always == placement.LAB_NEEDS
 
 
 def test_sctp_cases_need_sctp_and_insist_on_it_when_asked_for() -> None:
-    assert placement.needs(RunOptions(), OTHERS).fully == frozenset()
-    whole = placement.needs(RunOptions(), CATALOGUE)
+    assert placement.kernel_needs(RunOptions(), OTHERS).fully == frozenset()
+    whole = placement.kernel_needs(RunOptions(), CATALOGUE)
     assert (whole.fully, whole.insist) == (frozenset({need(Ability.SCTP)}), False)
-    asked = placement.needs(RunOptions(globs=("protocols.*",)), SCTP)
+    asked = placement.kernel_needs(RunOptions(globs=("protocols.*",)), SCTP)
     assert (asked.fully, asked.insist) == (frozenset({need(Ability.SCTP)}), True)

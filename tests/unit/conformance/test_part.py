@@ -17,32 +17,32 @@ REPORT = Report(
 
 
 def test_a_report_survives_the_way_out(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    part.give(REPORT)
-    taken = part.take(capfdbinary.readouterr().out)
-    assert document.of_run(taken) == document.of_run(REPORT)
+    part.send_report(REPORT)
+    taken = part.receive_report(capfdbinary.readouterr().out)
+    assert document.run_document(taken) == document.run_document(REPORT)
     assert [entry.case.id for entry in taken.results] == [case.id for case in CATALOGUE]
 
 
 def test_half_a_report_is_none(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    part.give(REPORT)
+    part.send_report(REPORT)
     whole = capfdbinary.readouterr().out
     for data in (b"", whole[: len(whole) // 2]):
         with pytest.raises(part.NoReport):
-            part.take(data)
+            part.receive_report(data)
 
 
 def test_a_process_is_told_that_its_report_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(part.VARIABLE, raising=False)
-    assert not part.wanted()
-    told = part.environment({"FORCE_COLOR": "1", "PATH": "/bin"})
-    assert told.keys() == {"PATH", part.VARIABLE}
-    monkeypatch.setenv(part.VARIABLE, told[part.VARIABLE])
-    assert part.wanted()
+    monkeypatch.delenv(part.CHILD_VARIABLE, raising=False)
+    assert not part.is_child_process()
+    told = part.child_environment({"FORCE_COLOR": "1", "PATH": "/bin"})
+    assert told.keys() == {"PATH", part.CHILD_VARIABLE}
+    monkeypatch.setenv(part.CHILD_VARIABLE, told[part.CHILD_VARIABLE])
+    assert part.is_child_process()
 
 
 def said(*chunks: bytes) -> tuple[list[str], str]:
     lines: list[str] = []
-    voice = part.Voice(lines.append)
+    voice = part.LogTail(lines.append)
     for chunk in chunks:
         voice.hear(chunk)
     return lines, voice.reason()
@@ -53,7 +53,7 @@ def test_lines_are_passed_on_whole_however_they_come() -> None:
 
 
 def test_the_reason_is_what_a_refusal_says_and_not_what_went_before() -> None:
-    refusal = f"{part.REFUSAL}no kernel\nfor this\n".encode()
+    refusal = f"{part.ERROR_PREFIX}no kernel\nfor this\n".encode()
     assert said(b"asking 3 questions\n", refusal)[1] == "no kernel\nfor this"
 
 

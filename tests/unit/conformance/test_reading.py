@@ -6,14 +6,14 @@ from ipaddress import ip_address
 
 import pytest
 
-from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.bind import Instance, bind_cases
 from kproxy.conformance.case import (
     Apply,
+    EndpointCountLocation,
     Probe,
     Target,
-    Told,
     Vantage,
-    backend_of,
+    backend_target,
     case,
     client,
     delivered_to,
@@ -22,16 +22,22 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.testbed import Broken, Observation, health_in_words
-from kproxy.conformance.testbeds.reading import ELSEWHERE, HOST, read, read_health, read_status
+from kproxy.conformance.testbed import HarnessError, Observation, expected_health
+from kproxy.conformance.testbeds.reading import (
+    ELSEWHERE,
+    HOST,
+    interpret_health,
+    interpret_status,
+    interpret_step,
+)
 from kproxy.lab import http, topology
 from kproxy.lab import observation as lab
 from kproxy.lab.observation import Socket
 from kproxy.net import Address, Family
-from kproxy.spec.outcome import Delivered, Failure, Source
+from kproxy.spec.outcome import Delivered, Failure, SourceIP
 
 WEB = service("web", "a1", "b1")
-INSTANCES = instances([case("group.name", "It reads.", Apply(WEB), clauses=set())])
+INSTANCES = bind_cases([case("group.name", "It reads.", Apply(WEB), clauses=set())])
 FAMILIES = pytest.mark.parametrize("instance", INSTANCES, ids=lambda instance: instance.family.value)
 V4 = INSTANCES[0]
 
@@ -51,7 +57,7 @@ def answered(instance: Instance, own: Address, peer: Address, who: str = "b1") -
     )
 
 
-def delivered(instance: Instance, *sources: Source) -> frozenset[object]:
+def delivered(instance: Instance, *sources: SourceIP) -> frozenset[object]:
     at = endpoint(instance)
     return frozenset(Delivered(at.address, at.port, source) for source in sources)
 
@@ -75,8 +81,8 @@ def silence(*sightings: lab.Sighting, lost: int = 0) -> lab.Silent:
 @FAMILIES
 def test_an_endpoint_that_sees_the_sender_has_the_source_preserved(instance: Instance) -> None:
     own = topology.POD_ADDRESS["a2"][instance.family]
-    seen = read(answered(instance, own, own), instance, asked())
-    assert seen.outcomes == delivered(instance, Source.PRESERVED)
+    seen = interpret_step(answered(instance, own, own), instance, asked())
+    assert seen.outcomes == delivered(instance, SourceIP.PRESERVED)
     assert seen.endpoint == (endpoint(instance).address, 10000)
 
 
@@ -84,15 +90,15 @@ def test_an_endpoint_that_sees_the_sender_has_the_source_preserved(instance: Ins
 def test_an_endpoint_that_sees_any_address_of_the_judging_node_has_it_masqueraded(instance: Instance) -> None:
     own = topology.CLIENT_ADDRESS["a"][instance.family]
     for peer in topology.local_addresses("a", instance.family):
-        seen = read(answered(instance, own, peer), instance, asked(client("a")))
-        assert seen.outcomes == delivered(instance, Source.MASQUERADED)
+        seen = interpret_step(answered(instance, own, peer), instance, asked(client("a")))
+        assert seen.outcomes == delivered(instance, SourceIP.MASQUERADED)
 
 
 @FAMILIES
 def test_what_a_node_sends_from_its_own_address_may_be_either(instance: Instance) -> None:
     own = topology.NODE_ADDRESS["a"][instance.family]
-    seen = read(answered(instance, own, own), instance, asked(host("a")))
-    assert seen.outcomes == delivered(instance, Source.PRESERVED, Source.MASQUERADED)
+    seen = interpret_step(answered(instance, own, own), instance, asked(host("a")))
+    assert seen.outcomes == delivered(instance, SourceIP.PRESERVED, SourceIP.MASQUERADED)
 
 
 @FAMILIES
@@ -100,7 +106,9 @@ def test_an_endpoint_that_sees_a_stranger_is_never_lawful(instance: Instance) ->
     own = topology.CLIENT_ADDRESS["a"][instance.family]
     strangers = topology.NODE_ADDRESS["b"], topology.POD_ADDRESS["a1"]
     for stranger in strangers:
-        seen = read(answered(instance, own, stranger[instance.family]), instance, asked(client("a")))
+        seen = interpret_step(
+            answered(instance, own, stranger[instance.family]), instance, asked(client("a"))
+        )
         assert seen.outcomes == frozenset()
         assert seen.endpoint is not None
 
@@ -108,15 +116,15 @@ def test_an_endpoint_that_sees_a_stranger_is_never_lawful(instance: Instance) ->
 def test_the_node_that_judges_a_node_port_is_the_one_asked() -> None:
     own, peer = topology.NODE_ADDRESS["a"][Family.IPV4], topology.NODE_ADDRESS["b"][Family.IPV4]
     by_b = service("web", "b1").node_port("b")
-    assert read(answered(V4, own, peer), V4, asked(host("a"), by_b)).outcomes == delivered(
-        V4, Source.MASQUERADED
+    assert interpret_step(answered(V4, own, peer), V4, asked(host("a"), by_b)).outcomes == delivered(
+        V4, SourceIP.MASQUERADED
     )
 
 
 @pytest.mark.parametrize("who", [ELSEWHERE, HOST + "a", HOST + "b"])
 def test_a_bystander_that_answers_shows_that_the_proxy_did_not_act(who: str) -> None:
     own = topology.POD_ADDRESS["a2"][Family.IPV4]
-    seen = read(answered(V4, own, own, who), V4, asked())
+    seen = interpret_step(answered(V4, own, own, who), V4, asked())
     assert seen.outcomes == {Failure.UNTOUCHED}
     assert seen.endpoint is None
     assert who in seen.text
@@ -124,10 +132,10 @@ def test_a_bystander_that_answers_shows_that_the_proxy_did_not_act(who: str) -> 
 
 def test_a_pod_asked_by_its_own_address_is_untouched_unless_its_source_is_rewritten() -> None:
     own = topology.POD_ADDRESS["a2"][Family.IPV4]
-    direct = asked(to=backend_of(WEB, "b1"))
-    assert read(answered(V4, own, own), V4, direct).outcomes == {Failure.UNTOUCHED}
+    direct = asked(to=backend_target(WEB, "b1"))
+    assert interpret_step(answered(V4, own, own), V4, direct).outcomes == {Failure.UNTOUCHED}
     rewritten = answered(V4, own, topology.NODE_ADDRESS["a"][Family.IPV4])
-    assert read(rewritten, V4, direct).outcomes == delivered(V4, Source.MASQUERADED)
+    assert interpret_step(rewritten, V4, direct).outcomes == delivered(V4, SourceIP.MASQUERADED)
 
 
 # ------------------------------------------------------------------------------ refusals
@@ -149,7 +157,7 @@ def test_only_port_unreachable_is_a_rejection(family: Family, type: int, code: i
     packet = V4.question(asked().sender, asked().to).packet
     about = Socket(packet.destination, packet.port)
     refused = lab.Refused(lab.Icmp(family, type, code), ip_address("172.18.0.2"), about)
-    seen = read(refused, V4, asked())
+    seen = interpret_step(refused, V4, asked())
     assert seen.outcomes == ({Failure.REJECTED} if rejected else set())
     assert f"type {type} code {code} from 172.18.0.2" in seen.text
 
@@ -163,20 +171,20 @@ def test_an_icmp_error_quotes_the_address_of_the_family_that_was_asked(instance:
         lab.Icmp(packet.family, *error), ip_address("172.18.0.2"), lab.Socket(packet.destination, packet.port)
     )
     assert packet.family is not instance.family
-    assert read(refused, instance, probe).outcomes == {Failure.REJECTED}
+    assert interpret_step(refused, instance, probe).outcomes == {Failure.REJECTED}
 
 
 def test_a_refusal_about_an_address_that_was_not_asked_is_never_lawful() -> None:
     endpoint = Socket(ip_address("10.244.1.11"), 10000)
     refused = lab.Refused(lab.Icmp(Family.IPV4, 3, 3), ip_address("172.18.0.2"), endpoint)
-    seen = read(refused, V4, asked())
+    seen = interpret_step(refused, V4, asked())
     assert seen.outcomes == set()
     assert "10.244.1.11:10000, which was not asked" in seen.text
 
 
 @pytest.mark.parametrize("connected", [False, True])
 def test_a_reset_is_a_reset_and_never_a_rejection(connected: bool) -> None:  # noqa: FBT001
-    seen = read(lab.Reset(connected), V4, asked())
+    seen = interpret_step(lab.Reset(connected), V4, asked())
     assert seen.outcomes == {Failure.RESET}
     assert ("after the handshake" in seen.text) == connected
 
@@ -190,14 +198,14 @@ def test_a_reset_is_a_reset_and_never_a_rejection(connected: bool) -> None:  # n
     ],
 )
 def test_what_no_proxy_should_cause_is_never_lawful(strange: lab.Observation, words: str) -> None:
-    seen = read(strange, V4, asked())
+    seen = interpret_step(strange, V4, asked())
     assert seen.outcomes == frozenset()
     assert words in seen.text
 
 
 def test_what_the_kernel_cannot_send_says_nothing_about_the_subject() -> None:
-    with pytest.raises(Broken, match="no SCTP"):
-        read(lab.Unsupported("no SCTP"), V4, asked())
+    with pytest.raises(HarnessError, match="no SCTP"):
+        interpret_step(lab.Unsupported("no SCTP"), V4, asked())
 
 
 # ------------------------------------------------------------------------------ silence
@@ -208,11 +216,11 @@ def is_dropped(seen: Observation) -> bool:
 
 
 def test_silence_after_the_packet_reached_the_node_and_did_not_leave_it_is_a_drop() -> None:
-    assert is_dropped(read(silence(CAME_IN), V4, asked()))
+    assert is_dropped(interpret_step(silence(CAME_IN), V4, asked()))
 
 
 def test_silence_of_a_packet_that_left_the_node_is_not() -> None:
-    seen = read(silence(CAME_IN, WENT_OUT), V4, asked())
+    seen = interpret_step(silence(CAME_IN, WENT_OUT), V4, asked())
     assert seen.outcomes == frozenset()
     assert "left node a by eth0" in seen.text
 
@@ -220,70 +228,72 @@ def test_silence_of_a_packet_that_left_the_node_is_not() -> None:
 def test_what_passes_another_node_or_loopback_did_not_leave_the_judging_one() -> None:
     on_b = sighting(lab.Direction.OUT, "eth0", namespace="b")
     on_loopback = sighting(lab.Direction.OUT, "lo")
-    assert is_dropped(read(silence(CAME_IN, on_b, on_loopback), V4, asked()))
+    assert is_dropped(interpret_step(silence(CAME_IN, on_b, on_loopback), V4, asked()))
 
 
 def test_silence_where_an_endpoint_got_the_request_is_a_lost_answer() -> None:
     got = lab.Reception("b1", endpoint(V4), endpoint(V4))
-    seen = read(lab.Silent(evidence=lab.Evidence((CAME_IN,), (got,))), V4, asked())
+    seen = interpret_step(lab.Silent(evidence=lab.Evidence((CAME_IN,), (got,))), V4, asked())
     assert seen.outcomes == frozenset()
     assert "b1 got it" in seen.text
 
 
 def test_silence_after_a_handshake_is_a_lost_answer() -> None:
-    assert read(lab.Silent(connected=True), V4, asked()).outcomes == frozenset()
+    assert interpret_step(lab.Silent(connected=True), V4, asked()).outcomes == frozenset()
 
 
 @pytest.mark.parametrize("sender", [pod("a2"), client("a"), remote("a")], ids=str)
 def test_silence_of_a_packet_that_never_reached_the_node_proves_nothing(sender: Vantage) -> None:
-    with pytest.raises(Broken, match="never reached node a"):
-        read(silence(), V4, asked(sender))
+    with pytest.raises(HarnessError, match="never reached node a"):
+        interpret_step(silence(), V4, asked(sender))
 
 
 def test_silence_proves_nothing_when_captures_have_lost_packets() -> None:
-    with pytest.raises(Broken, match="lost 2 packets"):
-        read(silence(CAME_IN, lost=2), V4, asked())
+    with pytest.raises(HarnessError, match="lost 2 packets"):
+        interpret_step(silence(CAME_IN, lost=2), V4, asked())
 
 
 def test_a_packet_seen_to_leave_is_seen_even_when_captures_have_lost_others() -> None:
-    assert read(silence(CAME_IN, WENT_OUT, lost=2), V4, asked()).outcomes == frozenset()
+    assert interpret_step(silence(CAME_IN, WENT_OUT, lost=2), V4, asked()).outcomes == frozenset()
 
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_what_a_node_drops_of_its_own_never_comes_to_a_link(stopped: bool) -> None:  # noqa: FBT001
     own = replace(silence(), stopped_at_sender=stopped)
-    assert is_dropped(read(own, V4, asked(host("a"))))
+    assert is_dropped(interpret_step(own, V4, asked(host("a"))))
 
 
 WEIGHED = {"x-load-balancing-endpoint-weight": "2"}
 TWO = b'{"localEndpoints": 2}'
 
 
-@pytest.mark.parametrize("told", Told)
-def test_a_health_check_is_what_a_case_asks_for_or_is_not(told: Told) -> None:
-    assert read_health(http.Response(200, TWO, WEIGHED), told) == health_in_words(2, told)
-    assert read_health(http.Response(503, b'{"localEndpoints": 0}', {}), told) != health_in_words(2, told)
-    assert read_health(None, told) == health_in_words(None, told) != read_health(lab.Silent(), told)
+@pytest.mark.parametrize("told", EndpointCountLocation)
+def test_a_health_check_is_what_a_case_asks_for_or_is_not(told: EndpointCountLocation) -> None:
+    assert interpret_health(http.Response(200, TWO, WEIGHED), told) == expected_health(2, told)
+    assert interpret_health(http.Response(503, b'{"localEndpoints": 0}', {}), told) != expected_health(
+        2, told
+    )
+    assert interpret_health(None, told) == expected_health(None, told) != interpret_health(lab.Silent(), told)
 
 
 @pytest.mark.parametrize(
     ("told", "body", "headers", "lawful"),
     [
-        (Told.BY_STATUS, b"ok", {}, True),
-        (Told.IN_BODY, b"ok", WEIGHED, False),
-        (Told.IN_BODY, b'{"localEndpoints": 3}', WEIGHED, False),
-        (Told.IN_BODY, b"{}", {}, False),
-        (Told.IN_BODY, TWO, {}, True),
-        (Told.IN_HEADER, TWO, {}, False),
-        (Told.IN_HEADER, TWO, {"x-load-balancing-endpoint-weight": "3"}, False),
-        (Told.IN_HEADER, b"ok", WEIGHED, True),
+        (EndpointCountLocation.BY_STATUS, b"ok", {}, True),
+        (EndpointCountLocation.IN_BODY, b"ok", WEIGHED, False),
+        (EndpointCountLocation.IN_BODY, b'{"localEndpoints": 3}', WEIGHED, False),
+        (EndpointCountLocation.IN_BODY, b"{}", {}, False),
+        (EndpointCountLocation.IN_BODY, TWO, {}, True),
+        (EndpointCountLocation.IN_HEADER, TWO, {}, False),
+        (EndpointCountLocation.IN_HEADER, TWO, {"x-load-balancing-endpoint-weight": "3"}, False),
+        (EndpointCountLocation.IN_HEADER, b"ok", WEIGHED, True),
     ],
 )
 def test_the_number_of_a_health_check_counts_where_it_is_asked_for(
-    told: Told, body: bytes, headers: dict[str, str], *, lawful: bool
+    told: EndpointCountLocation, body: bytes, headers: dict[str, str], *, lawful: bool
 ) -> None:
-    seen = read_health(http.Response(200, body, headers), told)
-    assert (seen == health_in_words(2, told)) is lawful
+    seen = interpret_health(http.Response(200, body, headers), told)
+    assert (seen == expected_health(2, told)) is lawful
 
 
 @pytest.mark.parametrize(
@@ -291,4 +301,4 @@ def test_the_number_of_a_health_check_counts_where_it_is_asked_for(
     [(http.Response(503, b"", {}), "status 503"), (None, "refused"), (lab.Silent(), "no answer")],
 )
 def test_a_proxy_is_healthy_by_its_status_alone(seen: http.Response | lab.Silent | None, text: str) -> None:
-    assert read_status(seen) == text
+    assert interpret_status(seen) == text

@@ -13,17 +13,17 @@ from kproxy.conformance.case import (
     MASQUERADED,
     PRESERVED,
     REJECTED,
-    STILL,
+    SAME_ENDPOINT,
     Apply,
     Backend,
-    Bystanders,
     Delete,
-    Hold,
     Lawful,
+    Open,
     OutOfWindow,
     Probe,
     Restart,
-    Use,
+    Send,
+    UnrelatedEntries,
     Wait,
     delivered_to,
     delivered_to_many,
@@ -31,11 +31,11 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.chance import FALSE_ALARM
+from kproxy.conformance.chance import FALSE_ALARM_RATE
 from kproxy.conformance.judging import Finding
-from kproxy.conformance.run import rounds, sample_size
-from kproxy.conformance.testbed import Broken, Observation
-from kproxy.conformance.wording import UNTOUCHED_ENTRIES
+from kproxy.conformance.run import sample_size, split_rounds
+from kproxy.conformance.testbed import HarnessError, Observation
+from kproxy.conformance.wording import SAME_ENTRIES
 from kproxy.spec.outcome import Failure
 from tests.unit.conformance.scripted import (
     ELSEWHERE,
@@ -53,8 +53,8 @@ from tests.unit.conformance.scripted import (
     small_case,
 )
 
-HOLD = Hold(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=TO_WEB.expect)
-USE = Use(flow="f", expect=STILL)
+HOLD = Open(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=TO_WEB.expect)
+USE = Send(flow="f", expect=SAME_ENDPOINT)
 SIX = ("a1", "a2", "a3", "b1", "b2", "b3")
 
 
@@ -90,18 +90,18 @@ def only(found: list[Finding]) -> Finding:
 
 def test_a_round_ends_where_a_change_follows_a_question() -> None:
     first, gone, again = Apply(WEB), Delete(WEB), Restart("a")
-    cut = list(rounds([first, TO_WEB, HOLD, gone, again, USE]))
+    cut = list(split_rounds([first, TO_WEB, HOLD, gone, again, USE]))
     assert [r.mutations for r in cut] == [(first,), (gone, again)]
     assert [r.questions for r in cut] == [((2, TO_WEB), (3, HOLD)), ((6, USE),)]
 
 
 def test_questions_before_any_change_are_a_round() -> None:
-    cut = list(rounds([TO_WEB, Apply(WEB)]))
+    cut = list(split_rounds([TO_WEB, Apply(WEB)]))
     assert [(len(r.mutations), len(r.questions)) for r in cut] == [(0, 1), (1, 0)]
 
 
 def test_waiting_does_not_cut_a_round() -> None:
-    assert len(list(rounds([Apply(WEB), TO_WEB, Wait(1), TO_WEB]))) == 1
+    assert len(list(split_rounds([Apply(WEB), TO_WEB, Wait(1), TO_WEB]))) == 1
 
 
 def test_all_cases_change_at_once_and_share_a_barrier() -> None:
@@ -193,7 +193,7 @@ def test_a_sample_is_just_large_enough_for_the_stated_false_alarm_rate(ways: int
         """At most: the sum over endpoints of the chance that all tries go to others."""
         return ways * (1 - 1 / ways) ** tries
 
-    assert chance_of_missing_one(size) <= FALSE_ALARM < chance_of_missing_one(size - 1)
+    assert chance_of_missing_one(size) <= FALSE_ALARM_RATE < chance_of_missing_one(size - 1)
 
 
 def test_a_sample_is_never_smaller_than_the_step_asks_for() -> None:
@@ -405,7 +405,7 @@ def test_a_flow_that_moves_is_lawful_where_the_step_says_so() -> None:
 
 def test_a_flow_that_falls_silent_is_found() -> None:
     def silent_later(instance: Instance, step: Question, number: int) -> Observation:
-        return met(Failure.DROPPED) if isinstance(step, Use) else fairly(instance, step, number)
+        return met(Failure.DROPPED) if isinstance(step, Send) else fairly(instance, step, number)
 
     assert only(findings(Scripted(silent_later), Apply(WEB), HOLD, USE)).seen == met(Failure.DROPPED).text
     silent_always = Scripted(always(Failure.DROPPED))
@@ -420,7 +420,7 @@ def test_a_flow_that_falls_silent_is_found() -> None:
 def breaking_for(wanted: str) -> Answer:
     def answer(instance: Instance, step: Question, number: int) -> Observation:
         if instance.case.id == wanted:
-            raise Broken("the capture is full")
+            raise HarnessError("the capture is full")
         return fairly(instance, step, number)
 
     return answer
@@ -449,7 +449,7 @@ def test_a_probe_beside_one_that_cannot_be_observed_is_still_judged() -> None:
 
     def answer(_: Instance, step: Question, __: int) -> Observation:
         if step == broken_step:
-            raise Broken("lost")
+            raise HarnessError("lost")
         return met(Failure.RESET)
 
     progress = run_all(Scripted(answer), small_case(Apply(WEB), broken_step, TO_WEB))
@@ -467,7 +467,7 @@ def test_a_fault_of_the_harness_itself_is_not_hidden() -> None:
 
 # ------------------------------------------------------------------------------ bystanders
 
-STAND = Bystanders(node="a", near=WEB, beside=WEB, on="a1", clauses=("clause.one",))
+STAND = UnrelatedEntries(node="a", near=WEB, beside=WEB, on="a1", clauses=("clause.one",))
 
 
 def test_bystanders_are_looked_at_after_every_change_of_any_case() -> None:
@@ -482,7 +482,7 @@ def test_bystanders_are_looked_at_after_every_change_of_any_case() -> None:
 
 def test_a_bystander_that_goes_is_found_once() -> None:
     testbed = Scripted()
-    testbed.entries = [UNTOUCHED_ENTRIES, "one is gone", "one is gone"]
+    testbed.entries = [SAME_ENTRIES, "one is gone", "one is gone"]
     steps = (Apply(WEB), STAND, Apply(WEB), TO_WEB, Delete(WEB), HOLD)
     (progress,) = run_all(testbed, small_case(*steps))
     found = only(progress.findings)

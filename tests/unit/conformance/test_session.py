@@ -13,8 +13,8 @@ from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Apply, Feature, Profile
 from kproxy.conformance.deviations import Deviation, Excuse
 from kproxy.conformance.reports.results import UNLAWFUL, CaseResult, Report, Result
-from kproxy.conformance.session import Session, conduct
-from kproxy.conformance.testbed import NeverServed, Observation, SubjectFailed
+from kproxy.conformance.session import Session, run_session
+from kproxy.conformance.testbed import NothingServed, Observation, SubjectFailed
 from kproxy.lab.namespaces import LabError
 from kproxy.spec.outcome import Failure
 from tests.unit.conformance.scripted import (
@@ -221,7 +221,7 @@ def test_no_more_labs_at_once_than_allowed(tmp_path: Path) -> None:
     session = Session(
         subject=subject(), mode="one", cases=cases, evidence=tmp_path, environment={}, parallel=3
     )
-    asyncio.run(conduct(session, opener(testbed), lambda _: None))
+    asyncio.run(run_session(session, opener(testbed), lambda _: None))
     assert most == 3
 
 
@@ -243,7 +243,7 @@ def test_a_profile_with_more_cases_than_a_lab_may_hold_gets_more_labs(
     session = Session(
         subject=subject(), mode="one", cases=cases, evidence=tmp_path, environment={}, largest=largest
     )
-    report = asyncio.run(conduct(session, open_testbed, lambda _: None))
+    report = asyncio.run(run_session(session, open_testbed, lambda _: None))
     assert sorted(held) == sizes
     assert [entry.case for entry in report.results] == cases
     assert {entry.result for entry in report.results} == {Result.PASSED}
@@ -273,7 +273,7 @@ def test_of_what_is_not_claimed_one_case_is_asked_for_information(
         chance=random.Random(1),  # noqa: S311 (no secret)
     )
     fates = opener(Scripted(always(fate)) if fate else Scripted())
-    report = asyncio.run(conduct(session, fates, lambda _: None))
+    report = asyncio.run(run_session(session, fates, lambda _: None))
     told = [entry.reason for entry in report.results if entry.case in unclaimed]
     assert {entry.result for entry in report.results if entry.case in unclaimed} == {Result.UNSUPPORTED}
     assert sum(f"does not claim SCTP; {came}" in reason for reason in told) == 1
@@ -290,7 +290,7 @@ def test_what_is_not_claimed_is_run_only_where_what_is_claimed_was_served(
     async def lab(profile: Profile, _: Sequence[Instance]) -> AsyncIterator[Scripted]:
         opened.append(profile.name)
         if not serves:
-            raise NeverServed("it hangs")
+            raise NothingServed("it hangs")
         yield Scripted()
 
     own, apart = Profile(name="claimed"), Profile(name="unclaimed")
@@ -306,7 +306,7 @@ def test_what_is_not_claimed_is_run_only_where_what_is_claimed_was_served(
         parallel=1,
         chance=random.Random(1),  # noqa: S311 (no secret)
     )
-    asyncio.run(conduct(session, lab, lambda _: None))
+    asyncio.run(run_session(session, lab, lambda _: None))
     assert opened == (["claimed", "unclaimed"] if serves else ["claimed"])
 
 
@@ -317,7 +317,7 @@ def test_a_subject_that_serves_nothing_in_two_labs_is_not_tried_in_others(tmp_pa
     async def hangs(profile: Profile, _: Sequence[Instance]) -> AsyncIterator[Scripted]:
         opened.append(profile.name)
         if opened:
-            raise NeverServed("it hangs")
+            raise NothingServed("it hangs")
         yield Scripted()
 
     cases = [small_case(*STEPS, id=f"group.{name}", profile=Profile(name=name)) for name in "abcde"]

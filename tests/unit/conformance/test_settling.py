@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from kproxy.conformance.convergence import Kind
+from kproxy.conformance.convergence import ChangeKind
 from kproxy.conformance.documents import Document
-from kproxy.conformance.testbed import Broken, NeverServed, SubjectFailed
+from kproxy.conformance.testbed import HarnessError, NothingServed, SubjectFailed
 from kproxy.conformance.testbeds.barrier import Place
 from kproxy.conformance.testbeds.sentinel import (
     MOVED,
@@ -20,7 +20,7 @@ from kproxy.conformance.testbeds.sentinel import (
     Sentinel,
 )
 from kproxy.conformance.testbeds.settling import Settling
-from kproxy.conformance.world import Change, Key, Put, Remove, key_of
+from kproxy.conformance.world import Change, Key, Put, Remove, document_key
 from kproxy.lab import topology
 from kproxy.lab.observation import Answered, Observation, ProbeRequest, Silent, Socket
 from kproxy.net import Family
@@ -41,7 +41,7 @@ class Subject:
         self.written += changes
         for change in changes:
             if isinstance(change, Put):
-                self.objects[key_of(change.document)] = change.document
+                self.objects[document_key(change.document)] = change.document
             elif isinstance(change, Remove):
                 del self.objects[change.key]
 
@@ -102,20 +102,20 @@ def test_who_has_never_served_is_told_from_who_is_late() -> None:
     subject = Subject()
     settling = subject.settling()
     subject.working = {"a"}
-    with pytest.raises(NeverServed, match=r"'b'.* after 0\.05"):
+    with pytest.raises(NothingServed, match=r"'b'.* after 0\.05"):
         settle(settling)
     subject.working = {"a", "b"}
     settle(settling)
     subject.working = {"b"}
     with pytest.raises(SubjectFailed, match="'a'") as late:
         settle(settling)
-    assert not isinstance(late.value, NeverServed)
+    assert not isinstance(late.value, NothingServed)
 
 
 def test_where_the_pod_is_not_reached_without_a_service_either_the_lab_is_broken() -> None:
     subject = Subject()
     subject.working = subject.reached = {"a"}
-    with pytest.raises(Broken, match="node b does not reach pod a3 by IPv4, without any Service"):
+    with pytest.raises(HarnessError, match="node b does not reach pod a3 by IPv4, without any Service"):
         settle(subject.settling())
 
 
@@ -124,14 +124,14 @@ def test_a_lab_that_worked_before_the_subject_came_is_not_at_fault_later() -> No
     settling = subject.settling()
     asyncio.run(settling.control())
     subject.working = subject.reached = {"a"}
-    with pytest.raises(NeverServed):
+    with pytest.raises(NothingServed):
         settle(settling)
 
 
 def test_another_pods_answer_is_no_sentinels() -> None:
     subject = Subject()
     subject.who = "a1"
-    with pytest.raises(NeverServed):
+    with pytest.raises(NothingServed):
         settle(subject.settling())
 
 
@@ -181,11 +181,11 @@ def test_the_second_change_is_another_one_each_time_and_comes_alone() -> None:
         settle(settling)
     places = len(topology.NODES)
     assert [one.kind for one in settling.applied[::places]] == [
-        Kind.MOVED,
-        *(Kind.TOGETHER, Kind.CREATED, Kind.DELETED),
-        *(Kind.TOGETHER, Kind.PORT),
-        *(Kind.TOGETHER, Kind.CREATED),
-        *(Kind.TOGETHER, Kind.MOVED),
+        ChangeKind.MOVED,
+        *(ChangeKind.TOGETHER, ChangeKind.CREATED, ChangeKind.DELETED),
+        *(ChangeKind.TOGETHER, ChangeKind.PORT),
+        *(ChangeKind.TOGETHER, ChangeKind.CREATED),
+        *(ChangeKind.TOGETHER, ChangeKind.MOVED),
     ]
     assert {one.node for one in settling.applied} == set(topology.NODES)
     assert len({name for _, _, name in subject.objects}) == 2, "a Service and its slice: the others are gone"
@@ -205,5 +205,5 @@ def test_a_node_that_is_late_has_its_own_time() -> None:
 
     settling._ask = slowly
     settle(settling)
-    times = {one.node: one.seconds for one in settling.applied if one.kind is Kind.TOGETHER}
+    times = {one.node: one.seconds for one in settling.applied if one.kind is ChangeKind.TOGETHER}
     assert times["a"] < times["b"] >= 0.025

@@ -11,17 +11,17 @@ from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.regressions import REGRESSIONS
-from kproxy.conformance.show import lines
-from kproxy.conformance.subject import load
+from kproxy.conformance.show import case_lines
+from kproxy.conformance.subject import load_subject
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId
 
-KPROXY = load("kproxy")
+KPROXY = load_subject("kproxy")
 
 
 @pytest.mark.parametrize("case", CATALOGUE, ids=lambda case: case.id)
 def test_a_case_is_shown_with_its_clauses_reports_steps_and_objects(case: Case) -> None:
-    text = "\n".join(lines(case, "", [KPROXY]))
+    text = "\n".join(case_lines(case, "", [KPROXY]))
     assert text.startswith(case.id)
     for clause in case.clauses:
         assert clause in text
@@ -64,7 +64,7 @@ def test_a_dry_run_tells_the_order_and_why_cases_are_left_out(capsys: pytest.Cap
     assert told[:2] == ["kproxy nftables", "  in the simulator"]
     assert "    node-port.localhost-by-default" in told
     assert (
-        "  not run: restart.flows-go-on: the simulator has no Hold: it follows a connection beyond its first packet"
+        "  not run: restart.flows-go-on: the simulator has no Open: it follows a connection beyond its first packet"
         in told
     )
     reason = "kproxy does not claim localhostNodePorts"
@@ -82,9 +82,9 @@ def test_a_dry_run_tells_of_slow_cases(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_dry_run_leaves_out_what_needs_sockets_that_the_kernel_lacks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = every.Run(options=RunOptions(), place="kernel: host", without="sctp")
-    monkeypatch.setattr(every, "plan", lambda *_: [run])
+    run = every.PlannedRun(options=RunOptions(), place="kernel: host", without="sctp")
+    monkeypatch.setattr(every, "plan_runs", lambda *_: [run])
     sctp = [case for case in CATALOGUE if case.id.startswith("protocols.sctp")]
-    told = list(dryrun.lines([run.options], KPROXY, sctp, lambda _: ""))
+    told = list(dryrun.dryrun_lines([run.options], KPROXY, sctp, lambda _: ""))
     assert "  not run: protocols.sctp-node-port: the kernel has no sctp" in told
     assert "    protocols.sctp-without-sockets" in told

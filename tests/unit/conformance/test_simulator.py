@@ -15,7 +15,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.reports.results import CaseResult, Report, Result
-from kproxy.conformance.testbed import Broken
+from kproxy.conformance.testbed import HarnessError
 from kproxy.conformance.testbeds import simulator
 from tests.unit.conformance.kernel_steps import needs_kernel
 from tests.unit.conformance.scripted import TO_WEB, WEB, report_on, small_case, subject
@@ -84,5 +84,5 @@ def test_an_endpoint_that_is_never_chosen_is_found(tmp_path: Path) -> None:
 
 
 def test_there_is_no_simulator_for_another_mode() -> None:
-    with pytest.raises(Broken, match="userspace"):
+    with pytest.raises(HarnessError, match="userspace"):
         simulator.opener("userspace")

@@ -1,8 +1,8 @@
 """Clients that never pause: they ask while objects change, and what they meet then counts."""
 
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import Apply, Steady, delivered_to, pod, service
-from kproxy.conformance.testbed import Broken, Observation
+from kproxy.conformance.case import Apply, ContinuousProbe, delivered_to, pod, service
+from kproxy.conformance.testbed import HarnessError, Observation
 from kproxy.spec.outcome import Failure
 from tests.unit.conformance.scripted import (
     TO_WEB,
@@ -16,7 +16,7 @@ from tests.unit.conformance.scripted import (
     small_case,
 )
 
-STEADY = Steady(
+STEADY = ContinuousProbe(
     sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1", "b2"), clauses=("clause.two",)
 )
 GROWN = Apply(service("web", "a1", "b1", "b2"))
@@ -65,7 +65,7 @@ def test_a_case_whose_steady_client_cannot_be_observed_is_broken() -> None:
     def answer(instance: Instance, step: Question, number: int) -> Observation:
         asked.append(step)
         if len(asked) == 2:
-            raise Broken("lost")
+            raise HarnessError("lost")
         return fairly(instance, step, number)
 
     progress = run_all(Scripted(answer), small_case(Apply(WEB), STEADY, GROWN, TO_WEB))

@@ -7,13 +7,13 @@ import pytest
 from kproxy.conformance.case import Feature
 from kproxy.conformance.subject import (
     BUNDLED,
+    DOCUMENTED_SUBJECTS,
     PLACEHOLDERS,
-    TOLD,
-    BadSubject,
     FileSystem,
-    fill,
-    load,
-    parse,
+    InvalidSubject,
+    fill_placeholders,
+    load_subject,
+    subject_from_toml,
 )
 
 GOOD = """
@@ -41,14 +41,14 @@ SMALL = 'name = "x"\nmodes = ["m"]\ncommand = ["c"]\n'
 
 
 def refusal(text: str, binary: str = "") -> str:
-    with pytest.raises(BadSubject) as refused:
-        parse(text, "my.toml", binary)
+    with pytest.raises(InvalidSubject) as refused:
+        subject_from_toml(text, "my.toml", binary)
     assert str(refused.value).startswith("my.toml: ")
     return str(refused.value)
 
 
 def test_every_key_is_read() -> None:
-    subject = parse(GOOD, "my.toml")
+    subject = subject_from_toml(GOOD, "my.toml")
     assert (subject.name, subject.modes) == ("my-proxy", ("iptables", "ebpf"))
     assert subject.command == ("{binary}", "--config={config}")
     assert subject.version_command == ("{binary}", "--version")
@@ -60,23 +60,23 @@ def test_every_key_is_read() -> None:
 
 
 def test_what_is_left_out_claims_everything_and_excuses_nothing() -> None:
-    subject = parse(SMALL, "my.toml")
+    subject = subject_from_toml(SMALL, "my.toml")
     assert subject.features == frozenset(Feature)
     assert (subject.deviations, subject.environment, subject.files) == ((), {}, {})
 
 
 def test_an_empty_list_of_features_claims_none() -> None:
-    assert parse(f"{SMALL}features = []", "my.toml").features == frozenset()
+    assert subject_from_toml(f"{SMALL}features = []", "my.toml").features == frozenset()
 
 
 def test_a_file_is_loaded_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     path.write_text(GOOD, encoding="utf-8")
-    assert load(str(path)).name == "my-proxy"
+    assert load_subject(str(path)).name == "my-proxy"
 
 
 def test_a_binary_that_is_given_beats_the_one_of_the_file() -> None:
-    assert parse(GOOD, "my.toml", "/usr/bin/other").binary == "/usr/bin/other"
+    assert subject_from_toml(GOOD, "my.toml", "/usr/bin/other").binary == "/usr/bin/other"
 
 
 @pytest.mark.parametrize("key", ["name", "modes", "command"])
@@ -154,24 +154,24 @@ def test_a_deviation_of_a_whole_case_is_refused_and_shown_how_it_is_written() ->
 
 def test_a_program_that_is_not_given_is_asked_for() -> None:
     assert "--binary PATH" in refusal(SMALL.replace('"c"', '"{binary}"'))
-    assert parse(SMALL.replace('"c"', '"{binary}"'), "my.toml", "/bin/x").binary == "/bin/x"
+    assert subject_from_toml(SMALL.replace('"c"', '"{binary}"'), "my.toml", "/bin/x").binary == "/bin/x"
 
 
 def test_a_file_that_is_not_there_is_told_with_the_names_that_are() -> None:
-    with pytest.raises(BadSubject, match=r"no-such-proxy: No such file.*kproxy, kube-proxy, kube-router"):
-        load("no-such-proxy")
+    with pytest.raises(InvalidSubject, match=r"no-such-proxy: No such file.*kproxy, kube-proxy, kube-router"):
+        load_subject("no-such-proxy")
 
 
 def test_placeholders_are_filled_and_other_braces_stay() -> None:
     values = {name: f"<{name}>" for name in PLACEHOLDERS}
     template = "".join(f"{{{name}}}" for name in PLACEHOLDERS)
-    assert fill(template, values) == "".join(values.values())
-    assert fill('{"node": "{node}", "x": {y}}', values) == '{"node": "<node>", "x": {y}}'
+    assert fill_placeholders(template, values) == "".join(values.values())
+    assert fill_placeholders('{"node": "{node}", "x": {y}}', values) == '{"node": "<node>", "x": {y}}'
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", DOCUMENTED_SUBJECTS)
 def test_a_bundled_subject_is_what_it_is_called_and_claims_all(name: str) -> None:
-    subject = load(name, "/bin/true")
+    subject = load_subject(name, "/bin/true")
     assert subject.name == name
     assert "iptables" in subject.modes
     assert subject.features == frozenset(Feature)
@@ -179,7 +179,7 @@ def test_a_bundled_subject_is_what_it_is_called_and_claims_all(name: str) -> Non
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_every_deviation_of_a_bundled_subject_names_cases_modes_and_a_link(name: str) -> None:
-    subject = load(name, "/bin/true")
+    subject = load_subject(name, "/bin/true")
     for deviation in subject.deviations:
         assert deviation.mode in {"", *subject.modes}
         assert deviation.link.startswith(
@@ -191,10 +191,10 @@ def test_every_deviation_of_a_bundled_subject_names_cases_modes_and_a_link(name:
         )
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", DOCUMENTED_SUBJECTS)
 def test_what_modes_cannot_do_is_said(name: str) -> None:
     """Behaviours ``np.localhost.ipvs-nft``, ``np.forward-policy``, ``eip.is-node-ip``."""
-    assert load(name, "/bin/true").without == {
+    assert load_subject(name, "/bin/true").without == {
         "nftables": {Feature.LOCALHOST_NODE_PORTS, Feature.FORWARD_POLICY, Feature.INPUT_POLICY},
         "ipvs": {Feature.LOCALHOST_NODE_PORTS, Feature.EXTERNAL_IPS_OF_NODES, Feature.SHARED_SOURCE_PORT},
     }
@@ -202,7 +202,7 @@ def test_what_modes_cannot_do_is_said(name: str) -> None:
 
 def test_kproxy_deviates_in_ipvs_mode_only_and_only_by_what_its_kernel_cannot_do() -> None:
     """SCTP's first packet, twins' answers, and how long affinity lasts."""
-    deviations = load("kproxy").deviations
+    deviations = load_subject("kproxy").deviations
     assert {deviation.mode for deviation in deviations} == {"ipvs"}
     assert {excuse.case for deviation in deviations for excuse in deviation.excuses} == {
         "node-port.node-sends-from-its-number",
@@ -214,6 +214,6 @@ def test_kproxy_deviates_in_ipvs_mode_only_and_only_by_what_its_kernel_cannot_do
 
 def test_the_template_of_several_processes_is_a_subject() -> None:
     template = Path(__file__).parents[3] / "docs/examples/several-processes.toml"
-    subject = load(str(template), "/bin/true")
+    subject = load_subject(str(template), "/bin/true")
     assert [program.name for program in subject.programs] == ["agent", "controller"]
     assert subject.mounts["/sys/fs/bpf"] is FileSystem.BPF

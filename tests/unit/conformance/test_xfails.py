@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from kproxy.cli import main
-from kproxy.conformance.bind import instances
+from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.judging import Finding
 from kproxy.conformance.reports.results import CaseResult, Report, Result
-from kproxy.conformance.xfails import BadXfails, applied, parse, read
+from kproxy.conformance.xfails import InvalidXfails, apply_xfails, parse_xfails, read_xfails
 
 CASE = next(case for case in CATALOGUE if case.id == "cluster-ip.every-endpoint-of-six")
 SIMULATE = ("conformance", "run", "--testbed", "simulator", "--mode", "nftables")
-FINDING = Finding(instances([CASE])[0], 2, "a question", "an answer", "another", ("a.clause",))
+FINDING = Finding(bind_cases([CASE])[0], 2, "a question", "an answer", "another", ("a.clause",))
 
 
 def report(result: Result, mode: str = "iptables") -> Report:
@@ -28,7 +28,7 @@ def test_a_line_has_a_glob_perhaps_a_mode_and_a_reason() -> None:
     text = (
         "# all of them\n\naffinity.*  # forgets\n  conntrack.udp-*  ebpf  # stale (https://example.com/1)\n"
     )
-    assert [(x.glob, x.mode, x.reason, x.where) for x in parse(text, "list")] == [
+    assert [(x.glob, x.mode, x.reason, x.where) for x in parse_xfails(text, "list")] == [
         ("affinity.*", "", "forgets", "list:3"),
         ("conntrack.udp-*", "ebpf", "stale (https://example.com/1)", "list:4"),
     ]
@@ -36,18 +36,18 @@ def test_a_line_has_a_glob_perhaps_a_mode_and_a_reason() -> None:
 
 @pytest.mark.parametrize("line", ["affinity.*", "affinity.* #", "affinity.* a b # c", "affinity.*# why"])
 def test_a_line_of_another_form_is_refused_with_its_place(line: str) -> None:
-    with pytest.raises(BadXfails, match=r"list:2: .* is not of the form GLOB \[MODE\]  # REASON"):
-        parse(f"\n{line}\n", "list")
+    with pytest.raises(InvalidXfails, match=r"list:2: .* is not of the form GLOB \[MODE\]  # REASON"):
+        parse_xfails(f"\n{line}\n", "list")
 
 
 def test_a_line_that_means_no_case_is_refused() -> None:
-    with pytest.raises(BadXfails, match=r"list:1: no case matches typo\.\*"):
-        parse("typo.*  # gone", "list")
+    with pytest.raises(InvalidXfails, match=r"list:1: no case matches typo\.\*"):
+        parse_xfails("typo.*  # gone", "list")
 
 
 def test_a_file_that_is_not_there_is_told() -> None:
-    with pytest.raises(BadXfails, match="--xfails no/such: No such file"):
-        read("no/such")
+    with pytest.raises(InvalidXfails, match="--xfails no/such: No such file"):
+        read_xfails("no/such")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_file_that_is_not_there_is_told() -> None:
     ],
 )
 def test_what_is_listed_may_fail_and_may_not_pass(before: Result, after: Result) -> None:
-    (entry,) = applied(report(before), parse("cluster-ip.every-*  # why", "list")).results
+    (entry,) = apply_xfails(report(before), parse_xfails("cluster-ip.every-*  # why", "list")).results
     assert entry.result is after
     if before is not after:
         assert "why" in entry.reason
@@ -70,7 +70,7 @@ def test_what_is_listed_may_fail_and_may_not_pass(before: Result, after: Result)
 
 def test_what_is_listed_for_another_mode_is_left_alone() -> None:
     given = report(Result.PASSED)
-    assert applied(given, parse("cluster-ip.*  ebpf  # why", "list")) == given
+    assert apply_xfails(given, parse_xfails("cluster-ip.*  ebpf  # why", "list")) == given
 
 
 def test_a_run_holds_to_the_list_strictly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from kproxy.net import Family, Protocol
 from kproxy.plan import (
     DetectByCIDR,
-    Endpoint,
     Exposure,
     Frontend,
     LocalDetector,
-    Masquerade,
+    MasqueradePolicy,
     NodePorts,
     OnEmpty,
     Plan,
     Pool,
-    Scope,
+    PoolEndpoint,
+    PoolScope,
     ServicePlan,
     ServicePortName,
 )
@@ -25,12 +25,12 @@ from kproxy.plan import (
 PODS = DetectByCIDR(ip_network("10.0.0.0/8"))
 
 
-def pool(*endpoints: str, scope: Scope = Scope.CLUSTER) -> Pool:
+def pool(*endpoints: str, scope: PoolScope = PoolScope.CLUSTER) -> Pool:
     """Endpoints as ``10.0.0.1:80`` or ``fd00::1#80``."""
     found = []
     for text in endpoints:
         address, _, port = text.rpartition("#" if "#" in text else ":")
-        found.append(Endpoint(ip_address(address), int(port), local=scope is Scope.LOCAL))
+        found.append(PoolEndpoint(ip_address(address), int(port), local=scope is PoolScope.LOCAL))
     return Pool(scope, tuple(found))
 
 
@@ -43,11 +43,17 @@ def frontend(
     shortcut: Pool | None = None,
     sources: Iterable[str] | None = None,
     admit_self: bool = False,
-    masquerade: Masquerade | None = None,
+    masquerade: MasqueradePolicy | None = None,
 ) -> Frontend:
     """A frontend with the policy that usually goes with its exposure and pool."""
     internal = exposure is Exposure.CLUSTER_IP
-    usual = Masquerade.OFF_CLUSTER if internal else Masquerade.NEVER if shortcut else Masquerade.ALWAYS
+    usual = (
+        MasqueradePolicy.OFF_CLUSTER
+        if internal
+        else MasqueradePolicy.NEVER
+        if shortcut
+        else MasqueradePolicy.ALWAYS
+    )
     return Frontend(
         exposure=exposure,
         address=None if address is None else ip_address(address),
@@ -82,7 +88,7 @@ def plan_of(
     family: Family = Family.IPV4,
     detector: LocalDetector = PODS,
     node_ports: NodePorts | None = None,
-    cluster_ips: Masquerade = Masquerade.OFF_CLUSTER,
+    cluster_ips: MasqueradePolicy = MasqueradePolicy.OFF_CLUSTER,
 ) -> Plan:
     """A plan whose cluster IPs are masqueraded as those of `frontend` are, if nothing else is said."""
     ports = node_ports or NodePorts(None, localhost=family is Family.IPV4)
@@ -100,7 +106,9 @@ def services(draw: st.DrawFn, number: int) -> ServicePlan:
     chosen = draw(st.lists(st.sampled_from(_ENDPOINTS), unique=True, max_size=4))
     local = draw(st.booleans())
     everywhere = pool(*chosen)
-    here = pool(*draw(st.lists(st.sampled_from(chosen), unique=True)), scope=Scope.LOCAL) if chosen else None
+    here = (
+        pool(*draw(st.lists(st.sampled_from(chosen), unique=True)), scope=PoolScope.LOCAL) if chosen else None
+    )
     reached, shortcut = (here, everywhere) if local and here is not None else (everywhere, None)
     found = [frontend(Exposure.CLUSTER_IP, f"10.96.0.{number}", 80, everywhere)]
     if draw(st.booleans()):

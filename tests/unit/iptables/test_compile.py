@@ -11,17 +11,17 @@ import pytest
 
 from kproxy.backends.iptables import names
 from kproxy.backends.iptables.base import Options
-from kproxy.backends.iptables.program import program, ruleset
+from kproxy.backends.iptables.program import build_ruleset, desired_state
 from kproxy.backends.iptables.rules import PacketCounter, Table, render
 from kproxy.net import Family, Protocol
 from kproxy.plan import (
     DetectByInterface,
     DetectByInterfacePrefix,
     Exposure,
-    Masquerade,
+    MasqueradePolicy,
     NodePorts,
     Plan,
-    Scope,
+    PoolScope,
     ServicePlan,
 )
 from tests.unit.iptables.plans import frontend, plan_of, pool, service
@@ -32,13 +32,13 @@ FIRST = "KUBE-SEP-SXIVWICOYRO3J4NJ"  # its endpoint 10.180.0.1:80
 
 def lines(plan: Plan, chain: str, table: Table = Table.NAT, options: Options | None = None) -> list[str]:
     """The lines of one chain, without comments and without ``-A CHAIN``."""
-    rules = ruleset(program(plan, options or Options())).tables[table][chain]
+    rules = build_ruleset(desired_state(plan, options or Options())).tables[table][chain]
     plain = [re.sub(r'-m comment --comment "[^"]*" ', "", line) for line in render(rules)]
     return [line.removeprefix(f"-A {chain} ") for line in plain]
 
 
 def nat_chains(plan: Plan) -> set[str]:
-    found = ruleset(program(plan, Options())).tables[Table.NAT]
+    found = build_ruleset(desired_state(plan, Options())).tables[Table.NAT]
     return {name for name in found if names.is_derived(name)}
 
 
@@ -53,7 +53,7 @@ def nat_chains(plan: Plan) -> set[str]:
     ],
 )
 def test_chains_are_named_as_in_every_cluster(identity: str, suffix: str) -> None:
-    assert names.suffix(identity) == suffix
+    assert names.name_hash(identity) == suffix
 
 
 def cluster_ip(*endpoints: str, **more: object) -> ServicePlan:
@@ -76,13 +76,13 @@ def test_a_cluster_ip_leads_through_its_service_chain_to_its_endpoint() -> None:
 @pytest.mark.parametrize(
     ("masquerade", "detector", "condition"),
     [
-        (Masquerade.ALWAYS, None, ""),
-        (Masquerade.OFF_CLUSTER, DetectByInterface("cbr0"), "! -i cbr0 "),
-        (Masquerade.OFF_CLUSTER, DetectByInterfacePrefix("veth"), "! -i veth+ "),
+        (MasqueradePolicy.ALWAYS, None, ""),
+        (MasqueradePolicy.OFF_CLUSTER, DetectByInterface("cbr0"), "! -i cbr0 "),
+        (MasqueradePolicy.OFF_CLUSTER, DetectByInterfacePrefix("veth"), "! -i veth+ "),
     ],
 )
 def test_masquerade_to_the_cluster_ip_depends_on_the_detector(
-    masquerade: Masquerade, detector: DetectByInterface | None, condition: str
+    masquerade: MasqueradePolicy, detector: DetectByInterface | None, condition: str
 ) -> None:
     front = frontend(Exposure.CLUSTER_IP, "172.30.0.41", 80, pool("10.180.0.1:80"), masquerade=masquerade)
     marking = lines(plan_of(service(front), detector=detector), f"KUBE-SVC-{SUFFIX}")[:-1]
@@ -91,7 +91,7 @@ def test_masquerade_to_the_cluster_ip_depends_on_the_detector(
 
 def test_without_masquerade_nothing_but_hairpin_is_marked() -> None:
     front = frontend(
-        Exposure.CLUSTER_IP, "172.30.0.41", 80, pool("10.180.0.1:80"), masquerade=Masquerade.NEVER
+        Exposure.CLUSTER_IP, "172.30.0.41", 80, pool("10.180.0.1:80"), masquerade=MasqueradePolicy.NEVER
     )
     assert lines(plan_of(service(front)), f"KUBE-SVC-{SUFFIX}") == [f"-j {FIRST}"]
 
@@ -119,7 +119,7 @@ def external(local: tuple[str, ...] | None, *everywhere: str) -> tuple[ServicePl
     if local is None:
         fronts = (frontend(Exposure.NODE_PORT, None, 30080, cluster),)
     else:
-        own = pool(*local, scope=Scope.LOCAL)
+        own = pool(*local, scope=PoolScope.LOCAL)
         fronts = (frontend(Exposure.NODE_PORT, None, 30080, own, shortcut=cluster),)
     return service(*fronts), f"KUBE-EXT-{SUFFIX}"
 
@@ -235,7 +235,7 @@ def test_the_guard_against_martians_stands_only_with_localhost_node_ports() -> N
     assert lines(on, "KUBE-FIREWALL", Table.FILTER) == [
         "-d 127.0.0.0/8 ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"
     ]
-    assert "KUBE-FIREWALL" not in ruleset(program(off, Options())).tables[Table.FILTER]
+    assert "KUBE-FIREWALL" not in build_ruleset(desired_state(off, Options())).tables[Table.FILTER]
 
 
 def test_an_ipv6_endpoint_is_written_in_brackets() -> None:
@@ -248,7 +248,7 @@ def test_an_ipv6_endpoint_is_written_in_brackets() -> None:
 def test_large_clusters_have_no_comments_at_single_endpoints_but_keep_those_of_services() -> None:
     def comments(count: int) -> tuple[bool, bool]:
         plan = plan_of(cluster_ip(*(f"10.1.{i // 250}.{i % 250}:80" for i in range(count))))
-        found = ruleset(program(plan, Options())).tables[Table.NAT]
+        found = build_ruleset(desired_state(plan, Options())).tables[Table.NAT]
         of_endpoints = {
             bool(r.comment) for n, c in found.items() if n.startswith("KUBE-SEP") for r in c.rules
         }

@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 
 from kproxy.backends.iptables.base import Options
-from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Change, Rewrite, diff
-from kproxy.backends.iptables.program import Program, program, ruleset
+from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Rewrite, Update, diff
+from kproxy.backends.iptables.program import DesiredState, build_ruleset, desired_state
 from kproxy.backends.iptables.rules import Table, render
 from kproxy.plan import Exposure, Plan, ServicePlan
-from kproxy.plan.growing import Growing
+from kproxy.plan.growing import IncrementalResult
 from tests.unit.iptables.plans import frontend, plan_of, plans, pool, service
 from tests.unit.iptables.restore import BUILTIN, Tables
 
@@ -19,10 +19,10 @@ SMALL_BLOCKS = 3
 OPTIONS = Options()
 
 
-def wanted(desired: Program) -> dict[str, dict[str, list[str]]]:
+def wanted(desired: DesiredState) -> dict[str, dict[str, list[str]]]:
     """What the tables should hold, from the typed rules; builtin chains left out, they are the kernel module's."""
     found: dict[str, dict[str, list[str]]] = {}
-    for table, chains in ruleset(desired).tables.items():
+    for table, chains in build_ruleset(desired).tables.items():
         own = {n: c for n, c in chains.items() if n not in BUILTIN[table.value] and n != "KUBE-FIREWALL"}
         found[table.value] = {n: [x.split(" ", 2)[2] for x in render(c)] for n, c in own.items()}
     return found
@@ -48,7 +48,7 @@ def existing(tables: Tables) -> dict[Table, frozenset[str]]:
     return {Table(name): chains for name, chains in tables.names().items()}
 
 
-def rewritten(desired: Program, tables: Tables | None = None, limit: int = SMALL_BLOCKS) -> Tables:
+def rewritten(desired: DesiredState, tables: Tables | None = None, limit: int = SMALL_BLOCKS) -> Tables:
     tables = tables or Tables()
     tables.apply(str(diff(existing(tables), desired, limit)))
     return tables
@@ -57,7 +57,7 @@ def rewritten(desired: Program, tables: Tables | None = None, limit: int = SMALL
 @given(plans())
 @settings(deadline=None)
 def test_a_rewrite_of_an_empty_kernel_gives_exactly_the_ruleset(plan: Plan) -> None:
-    desired = program(plan, OPTIONS)
+    desired = desired_state(plan, OPTIONS)
     assert held(rewritten(desired)) == wanted(desired)
     assert held(rewritten(desired, limit=LEGACY_BLOCK_CHAINS)) == wanted(desired)
 
@@ -65,17 +65,17 @@ def test_a_rewrite_of_an_empty_kernel_gives_exactly_the_ruleset(plan: Plan) -> N
 @given(plans(), plans())
 @settings(deadline=None)
 def test_a_rewrite_leaves_nothing_of_an_earlier_run(before: Plan, after: Plan) -> None:
-    desired = program(after, OPTIONS)
+    desired = desired_state(after, OPTIONS)
     for limit in (SMALL_BLOCKS, LEGACY_BLOCK_CHAINS):
-        tables = rewritten(program(before, OPTIONS))
+        tables = rewritten(desired_state(before, OPTIONS))
         assert held(rewritten(desired, tables, limit)) == wanted(desired)
 
 
 @given(plans(), plans())
 @settings(deadline=None)
 def test_a_change_gives_what_a_rewrite_gives(before: Plan, after: Plan) -> None:
-    old = program(before, OPTIONS)
-    new = program(after, OPTIONS, old)
+    old = desired_state(before, OPTIONS)
+    new = desired_state(after, OPTIONS, old)
     for limit in (SMALL_BLOCKS, LEGACY_BLOCK_CHAINS):
         tables = rewritten(old)
         tables.apply(str(diff(old, new, limit)))
@@ -87,12 +87,14 @@ def test_a_change_gives_what_a_rewrite_gives(before: Plan, after: Plan) -> None:
 @given(plans(), plans())
 @settings(deadline=None)
 def test_growth_counts_the_rules(before: Plan, after: Plan) -> None:
-    old = program(before, OPTIONS)
-    new = program(after, OPTIONS, old)
+    old = desired_state(before, OPTIONS)
+    new = desired_state(after, OPTIONS, old)
     for table in Table:
-        full = sum(growth(b) for b in Rewrite({}, Growing((old,)), SMALL_BLOCKS) if b.table is table)
+        full = sum(
+            growth(b) for b in Rewrite({}, IncrementalResult((old,)), SMALL_BLOCKS) if b.table is table
+        )
         assert full == sum(map(len, wanted(old)[table.value].values()))
-        change = sum(growth(b) for b in Change(old, new, SMALL_BLOCKS) if b.table is table)
+        change = sum(growth(b) for b in Update(old, new, SMALL_BLOCKS) if b.table is table)
         assert full + change == sum(map(len, wanted(new)[table.value].values()))
 
 
@@ -105,11 +107,11 @@ def growth(block: Block) -> int:
 @settings(deadline=None)
 def test_what_is_written_while_programs_grow_is_the_last_one(before: Plan, early: Plan, late: Plan) -> None:
     """The worst growth: an early program that has little to do with the last one."""
-    first = program(early, OPTIONS)
-    desired = program(late, OPTIONS, first)
+    first = desired_state(early, OPTIONS)
+    desired = desired_state(late, OPTIONS, first)
     for limit in (SMALL_BLOCKS, LEGACY_BLOCK_CHAINS):
-        for tables in (Tables(), rewritten(program(before, OPTIONS))):
-            rewrite = Rewrite(existing(tables), Growing((first, desired)), limit)
+        for tables in (Tables(), rewritten(desired_state(before, OPTIONS))):
+            rewrite = Rewrite(existing(tables), IncrementalResult((first, desired)), limit)
             grown: Counter[Table] = Counter()
             for block in rewrite:
                 text = str(block)
@@ -139,13 +141,13 @@ def addresses(plan: Plan) -> set[str]:
 @given(plans(), plans())
 @settings(deadline=None)
 def test_no_moment_leaves_a_known_address_without_an_answer(before: Plan, after: Plan) -> None:
-    old = program(before, OPTIONS)
-    new = program(after, OPTIONS, old)
+    old = desired_state(before, OPTIONS)
+    new = desired_state(after, OPTIONS, old)
     stay = addresses(before) & addresses(after)
-    for transaction in (Change(old, new, SMALL_BLOCKS), None):
+    for transaction in (Update(old, new, SMALL_BLOCKS), None):
         tables = rewritten(old)
         assert all(answered(tables, address) for address in stay)
-        text = str(transaction or Rewrite(existing(tables), Growing((new,)), SMALL_BLOCKS))
+        text = str(transaction or Rewrite(existing(tables), IncrementalResult((new,)), SMALL_BLOCKS))
         for _ in tables.restore(text):
             assert [address for address in stay if not answered(tables, address)] == []
 
@@ -160,14 +162,14 @@ OTHERS = tuple(numbered(i, "10.0.0.1:80") for i in range(2, 100))
 
 def test_the_same_plan_costs_nothing() -> None:
     plan = plan_of(*OTHERS)
-    old = program(plan, OPTIONS)
-    assert str(diff(old, program(plan, OPTIONS, old), SMALL_BLOCKS)) == ""
-    assert str(diff(old, program(plan, OPTIONS), SMALL_BLOCKS)) == ""  # equal, not identical
+    old = desired_state(plan, OPTIONS)
+    assert str(diff(old, desired_state(plan, OPTIONS, old), SMALL_BLOCKS)) == ""
+    assert str(diff(old, desired_state(plan, OPTIONS), SMALL_BLOCKS)) == ""  # equal, not identical
 
 
 def test_an_endpoint_change_is_one_block_that_touches_its_service_alone() -> None:
-    old = program(plan_of(numbered(1, "10.0.0.1:80", "10.0.0.2:80"), *OTHERS), OPTIONS)
-    new = program(plan_of(numbered(1, "10.0.0.1:80", "10.0.0.3:80"), *OTHERS), OPTIONS, old)
+    old = desired_state(plan_of(numbered(1, "10.0.0.1:80", "10.0.0.2:80"), *OTHERS), OPTIONS)
+    new = desired_state(plan_of(numbered(1, "10.0.0.1:80", "10.0.0.3:80"), *OTHERS), OPTIONS, old)
     text = str(diff(old, new, LEGACY_BLOCK_CHAINS))
     assert text.count("COMMIT") == 1
     assert "KUBE-SERVICES" not in text
@@ -178,32 +180,32 @@ def test_an_endpoint_change_is_one_block_that_touches_its_service_alone() -> Non
 
 
 def test_a_new_service_adds_one_dispatch_rule_and_rewrites_none() -> None:
-    old = program(plan_of(*OTHERS), OPTIONS)
-    new = program(plan_of(numbered(1, "10.0.0.1:80"), *OTHERS), OPTIONS, old)
+    old = desired_state(plan_of(*OTHERS), OPTIONS)
+    new = desired_state(plan_of(numbered(1, "10.0.0.1:80"), *OTHERS), OPTIONS, old)
     text = str(diff(old, new, LEGACY_BLOCK_CHAINS))
     assert text.count("COMMIT") == 1
     assert [line[:17] for line in text.splitlines() if "KUBE-SERVICES" in line] == ["-I KUBE-SERVICES "]
 
 
 def test_many_deleted_services_rewrite_the_dispatch_chain_instead() -> None:
-    old = program(plan_of(*OTHERS), OPTIONS)
-    new = program(plan_of(*OTHERS[:40]), OPTIONS, old)
+    old = desired_state(plan_of(*OTHERS), OPTIONS)
+    new = desired_state(plan_of(*OTHERS[:40]), OPTIONS, old)
     text = str(diff(old, new, LEGACY_BLOCK_CHAINS))
     assert ":KUBE-SERVICES - [0:0]" in text
     assert "-D KUBE-SERVICES" not in text
 
 
 def test_unchanged_services_share_their_fragments() -> None:
-    old = program(plan_of(numbered(1, "10.0.0.1:80"), *OTHERS), OPTIONS)
-    new = program(plan_of(numbered(1), *OTHERS), OPTIONS, old)
+    old = desired_state(plan_of(numbered(1, "10.0.0.1:80"), *OTHERS), OPTIONS)
+    new = desired_state(plan_of(numbered(1), *OTHERS), OPTIONS, old)
     same = [name for name, fragment in new.fragments.items() if old.fragments[name] is fragment]
     assert len(same) == len(OTHERS)
 
 
 def test_a_changed_option_rewrites_only_the_constant_chains_it_is_in() -> None:
     plan = plan_of(*OTHERS)
-    old = program(plan, OPTIONS)
-    new = program(plan, Options(health_check_ports=(32000,)), old)
+    old = desired_state(plan, OPTIONS)
+    new = desired_state(plan, Options(health_check_ports=(32000,)), old)
     text = str(diff(old, new, LEGACY_BLOCK_CHAINS))
     assert text.splitlines()[:2] == ["*filter", ":KUBE-NODEPORTS - [0:0]"]
     assert text.count("\n") == 5

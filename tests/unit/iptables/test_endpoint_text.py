@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.backends.iptables.compile import Context
-from kproxy.backends.iptables.program import Fragment
+from kproxy.backends.iptables.program import ServiceRules
 from kproxy.backends.iptables.rules import render
 from kproxy.net import Family, Protocol
-from kproxy.plan import Exposure, NodePorts, Scope
+from kproxy.plan import Exposure, NodePorts, PoolScope
 from tests.unit.iptables.plans import PODS, frontend, pool, service
 
 ADDRESSES = {
@@ -21,23 +21,25 @@ NAMES = ("ns/svc:http", "ns/svc:", f"{'n' * 63}/{'s' * 63}:{'p' * 63}", f"{'n' *
 
 
 @st.composite
-def fragments(draw: st.DrawFn) -> Fragment:
+def fragments(draw: st.DrawFn) -> ServiceRules:
     family = draw(st.sampled_from(Family))
     everywhere = draw(st.lists(st.sampled_from(ADDRESSES[family]), unique=True, min_size=1))
     here = draw(st.lists(st.sampled_from(everywhere), unique=True))
     address = "10.96.0.1" if family is Family.IPV4 else "fd00:96::1"
     planned = service(
         frontend(Exposure.CLUSTER_IP, address, 80, pool(*everywhere)),
-        frontend(Exposure.NODE_PORT, None, 30080, pool(*here, scope=Scope.LOCAL), shortcut=pool(*everywhere)),
+        frontend(
+            Exposure.NODE_PORT, None, 30080, pool(*here, scope=PoolScope.LOCAL), shortcut=pool(*everywhere)
+        ),
         name=draw(st.sampled_from(NAMES)),
         protocol=draw(st.sampled_from(Protocol)),
         affinity=draw(st.sampled_from((None, 1, 10800))),
     )
     context = Context(family, PODS, NodePorts(None, localhost=False), endpoint_comments=draw(st.booleans()))
-    return Fragment(planned, context)
+    return ServiceRules(planned, context)
 
 
 @given(fragments())
 @settings(deadline=None)
-def test_a_services_chains_as_text_are_its_rules(fragment: Fragment) -> None:
+def test_a_services_chains_as_text_are_its_rules(fragment: ServiceRules) -> None:
     assert fragment.text() == {chain.name: tuple(render(chain)) for chain in fragment.chains()}

@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kproxy.backends.iptables.evaluate import Fate, Machine, evaluate
+from kproxy.backends.iptables.evaluate import Fate, SimulatedNode, evaluate
 from kproxy.backends.iptables.rules import (
     Accept,
     Chain,
@@ -42,7 +42,7 @@ Chains = Mapping[str, tuple[Rule, ...]]
 NODE = ip_address("172.18.0.2")
 VIP = ip_address("10.96.0.10")
 BACKENDS = tuple(ip_address(f"10.244.2.{n}") for n in (11, 12, 13))
-MACHINE = Machine(addresses=frozenset({NODE}))
+MACHINE = SimulatedNode(addresses=frozenset({NODE}))
 
 
 def packet(destination: str = "10.96.0.10", *, interface: str | None = "veth-a1", port: int = 80) -> Packet:
@@ -161,7 +161,7 @@ def test_a_remembered_source_is_told_and_a_seen_one_matches() -> None:
     }
     (first,) = evaluate(ruleset(nat), packet(), MACHINE)
     assert (first.destination, first.remembered) == (BACKENDS[0], frozenset({"SEP"}))
-    again = Machine(addresses=MACHINE.addresses, recent=frozenset({("SEP", packet().source)}))
+    again = SimulatedNode(addresses=MACHINE.addresses, recent=frozenset({("SEP", packet().source)}))
     (second,) = evaluate(ruleset(nat), packet(), again)
     assert second.destination == BACKENDS[1]
 

@@ -3,14 +3,14 @@
 import pytest
 
 from kproxy.backends.iptables import names
-from kproxy.backends.iptables.base import hooks
+from kproxy.backends.iptables.base import hook_rules
 from kproxy.backends.iptables.rules import hook_specification
 from kproxy.net import Family
 from tests.unit.iptables.jumps import recorded_jumps
 
 
 def own_jumps(family: Family) -> list[str]:
-    found = hooks(localhost=family is Family.IPV4)
+    found = hook_rules(localhost=family is Family.IPV4)
     return [
         f"{h.table.value} -A {h.hook.value} {hook_specification(rule)}" for h in found for rule in h.rules
     ]

@@ -12,4 +12,4 @@ from kproxy.backends.iptables import names
 @given(st.text(max_size=80))
 def test_a_suffix_is_the_first_16_characters_of_base32_of_sha256(text: str) -> None:
     whole = base64.b32encode(hashlib.sha256(text.encode(errors="replace")).digest()).decode()
-    assert names.suffix(text.encode(errors="replace").decode()) == whole[:16]
+    assert names.name_hash(text.encode(errors="replace").decode()) == whole[:16]

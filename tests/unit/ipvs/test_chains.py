@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from kproxy.backends.ipvs import names
-from kproxy.backends.ipvs.chains import ChainContext, Options, ruleset
+from kproxy.backends.ipvs.chains import ChainContext, Options, build_ruleset
 from kproxy.backends.ipvs.rules import Table
 from kproxy.net import Family
-from kproxy.plan import Masquerade
+from kproxy.plan import MasqueradePolicy
 
 
 @pytest.mark.parametrize(("family", "loopback"), [(Family.IPV4, "127.0.0.0/8"), (Family.IPV6, "::1/128")])
 def test_packets_from_loopback_addresses_pass_by(family: Family, loopback: str) -> None:
     """``ipvs.localhost``."""
-    chains = ruleset(ChainContext(family, None, Masquerade.NEVER, Options())).chains
+    chains = build_ruleset(ChainContext(family, None, MasqueradePolicy.NEVER, Options())).chains
     first, *_ = chains[Table.NAT][names.SERVICES]
     assert str(first) == f"-s {loopback} -j RETURN"
 
@@ -22,7 +22,9 @@ def test_packets_from_loopback_addresses_pass_by(family: Family, loopback: str) 
 def test_invalid_segments_reach_no_process_of_the_node_unless_tracking_is_liberal() -> None:
     """``ct.liberal``; https://github.com/kubernetes/kubernetes/issues/117924"""
     strict, liberal = (
-        ruleset(ChainContext(Family.IPV4, None, Masquerade.NEVER, Options(drop_invalid_input=drops))).chains
+        build_ruleset(
+            ChainContext(Family.IPV4, None, MasqueradePolicy.NEVER, Options(drop_invalid_input=drops))
+        ).chains
         for drops in (True, False)
     )
     drop = "! -i lo -p tcp -m tcp --tcp-flags FIN,RST NONE -m conntrack --ctstate INVALID -j DROP"

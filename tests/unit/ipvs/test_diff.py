@@ -13,25 +13,25 @@ from hypothesis import strategies as st
 from kproxy.backends.ipvs.chains import Options
 from kproxy.backends.ipvs.compile import Context
 from kproxy.backends.ipvs.diff import (
-    Addresses,
-    Chains,
-    Members,
-    Orders,
-    Picture,
+    ChangeAddresses,
+    ChangeMembers,
+    KernelState,
     RemoveDestination,
     RemoveServer,
+    ReplaceChains,
+    SendCommands,
     SetDestination,
     SetServer,
     Transaction,
+    full_transaction,
     transaction,
-    whole,
 )
-from kproxy.backends.ipvs.names import OURS, Set
-from kproxy.backends.ipvs.program import Program, delta, program
+from kproxy.backends.ipvs.names import OWN_SETS, IpSet
+from kproxy.backends.ipvs.program import DesiredState, delta, desired_state
 from kproxy.backends.ipvs.rules import MarkKey
 from kproxy.net import Family, Protocol
-from kproxy.plan import Endpoint, Exposure, Plan, Pool, Scope, ServicePlan, Settings
-from kproxy.plan import plan as planned
+from kproxy.plan import Exposure, Plan, PlanSettings, Pool, PoolEndpoint, PoolScope, ServicePlan
+from kproxy.plan import make_plan as planned
 from kproxy.state import normalise
 from tests.objects import cluster, endpoint, slice_of
 from tests.objects import service as api_service
@@ -47,16 +47,16 @@ CONTEXT = node_with("192.0.2.1")
 CONTEXTS = st.sampled_from([CONTEXT, node_with(), node_with("192.0.2.1", "192.0.2.2", "203.0.113.1")])
 """A node may gain addresses and lose them; one of these is a Service's too."""
 EVERYWHERE = pool("10.0.1.1:8080", "10.0.2.1:8080")
-HERE = pool("10.0.1.1:8080", scope=Scope.LOCAL)
+HERE = pool("10.0.1.1:8080", scope=PoolScope.LOCAL)
 
 
-def programmed(plan: Plan, before: Program | None = None, context: Context = CONTEXT) -> Program:
-    return program(plan, context, Options(), before)
+def programmed(plan: Plan, before: DesiredState | None = None, context: Context = CONTEXT) -> DesiredState:
+    return desired_state(plan, context, Options(), before)
 
 
 def test_the_first_cluster_ip_of_a_node_and_the_last_to_go_leave_the_chains_as_they_are() -> None:
     """What is masqueraded follows from the settings, whatever Services there are."""
-    settings = Settings(family=Family.IPV4, node="node-1", detector=PODS)
+    settings = PlanSettings(family=Family.IPV4, node="node-1", detector=PODS)
     one = cluster(api_service(), slice_of(endpoint("10.0.0.1")))
     plans = [planned(normalise(each, Family.IPV4), settings) for each in (cluster(), one, cluster())]
     programs = [programmed(plan) for plan in plans]
@@ -65,24 +65,24 @@ def test_the_first_cluster_ip_of_a_node_and_the_last_to_go_leave_the_chains_as_t
     assert delta(programs[1], programmed(everything)).ruleset is not None, "other settings are other chains"
 
 
-def execute(picture: Picture, todo: Transaction) -> None:
+def execute(picture: KernelState, todo: Transaction) -> None:
     """The kernel, as strict as it is: nothing is made twice, nothing is removed that is not there."""
     for step in todo.steps:
         match step:
-            case Members(_, removed, added):
+            case ChangeMembers(_, removed, added):
                 assert set(removed) <= picture.members
                 picture.members = (picture.members - set(removed)) | set(added)
-            case Addresses(addresses, bind):
+            case ChangeAddresses(addresses, bind):
                 assert picture.addresses.isdisjoint(addresses) is bind
                 picture.addresses ^= set(addresses)
-            case Chains():
+            case ReplaceChains():
                 pass
-            case Orders(orders):
+            case SendCommands(orders):
                 for order in orders:
                     obey(picture, order)
 
 
-def obey(picture: Picture, order: SetServer | RemoveServer | SetDestination | RemoveDestination) -> None:
+def obey(picture: KernelState, order: SetServer | RemoveServer | SetDestination | RemoveDestination) -> None:
     match order:
         case SetServer(key, server, new):
             assert (key not in picture.servers) is new
@@ -97,17 +97,17 @@ def obey(picture: Picture, order: SetServer | RemoveServer | SetDestination | Re
             del picture.destinations[key][destination]
 
 
-def kernel_with(plan: Plan) -> tuple[Picture, Program]:
-    picture, desired = Picture(), programmed(plan)
-    execute(picture, transaction(picture, whole(picture, desired), Family.IPV4))
+def kernel_with(plan: Plan) -> tuple[KernelState, DesiredState]:
+    picture, desired = KernelState(), programmed(plan)
+    execute(picture, transaction(picture, full_transaction(picture, desired), Family.IPV4))
     return picture, desired
 
 
-def to(plan: Plan, picture: Picture, before: Program) -> Transaction:
+def to(plan: Plan, picture: KernelState, before: DesiredState) -> Transaction:
     return transaction(picture, delta(before, programmed(plan, before)), Family.IPV4)
 
 
-def agrees(picture: Picture, desired: Program) -> bool:
+def agrees(picture: KernelState, desired: DesiredState) -> bool:
     """The kernel is as wanted, but for destinations that drain."""
     wanted = desired.virtuals()
     chosen = {key: {d for d, weight in held.items() if weight} for key, held in picture.destinations.items()}
@@ -138,7 +138,7 @@ def test_a_change_leads_to_the_same_kernel_as_a_fresh_start(
 def test_a_proxy_that_reads_what_another_left_corrects_all_of_it(left: Plan, wanted: Plan) -> None:
     picture, _ = kernel_with(left)
     desired = programmed(wanted)
-    execute(picture, transaction(picture, whole(picture, desired), Family.IPV4))
+    execute(picture, transaction(picture, full_transaction(picture, desired), Family.IPV4))
     assert agrees(picture, desired)
 
 
@@ -168,7 +168,7 @@ SERVER = "tcp 203.0.113.9:80"
 
 def test_a_new_service_is_guarded_first_and_reachable_last() -> None:
     desired = programmed(plan_of(local(VIP)))
-    todo = transaction(Picture(), whole(Picture(), desired), Family.IPV4)
+    todo = transaction(KernelState(), full_transaction(KernelState(), desired), Family.IPV4)
     lines = text(todo)
     shortcut = next(line for line in lines if line.startswith("add KUBE-LOCAL-SHORTCUT "))
     for first, second in (
@@ -199,8 +199,8 @@ def test_what_another_proxy_served_is_let_in_before_chains_that_ask_for_it() -> 
     old = service(frontend(*VIP, EVERYWHERE))
     new = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, HERE), name="ns/new:http")
     picture, _ = kernel_with(plan_of(old))
-    picture.members = {member for member in picture.members if member.set not in OURS}
-    todo = transaction(picture, whole(picture, programmed(plan_of(old, new))), Family.IPV4)
+    picture.members = {member for member in picture.members if member.set not in OWN_SETS}
+    todo = transaction(picture, full_transaction(picture, programmed(plan_of(old, new))), Family.IPV4)
     for first, second in (
         ("add KUBE-IPVS-SERVED 203.0.113.9,tcp:80", "chains"),
         ("chains", "add tcp 10.96.0.1:80 rr flags 0x0"),
@@ -227,7 +227,7 @@ def test_no_remote_endpoint_is_ever_reached_without_masquerading() -> None:
 
 
 def test_silence_comes_before_the_last_endpoint_goes_and_ends_after_the_first_comes() -> None:
-    nobody = pool(scope=Scope.LOCAL)
+    nobody = pool(scope=PoolScope.LOCAL)
     member, endpoint = "KUBE-EXTERNAL-NO-LOCAL 203.0.113.9,tcp:80", f"{SERVER} -> 10.0.1.1:8080 weight"
     picture, before = kernel_with(plan_of(local(VIP)))
     assert before_and_after(
@@ -261,9 +261,9 @@ def test_an_endpoint_change_is_one_order_an_endpoint() -> None:
 
 
 def test_datagrams_are_cut_unless_their_endpoint_still_serves() -> None:
-    served = Endpoint(ip_address("10.0.1.2"), 80, local=False)
+    served = PoolEndpoint(ip_address("10.0.1.2"), 80, local=False)
 
-    def asked(*endpoints: str, serving: tuple[Endpoint, ...] = ()) -> Plan:
+    def asked(*endpoints: str, serving: tuple[PoolEndpoint, ...] = ()) -> Plan:
         reached = pool(*endpoints)
         one = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 53, reached), protocol=Protocol.UDP)
         return plan_of(msgspec.structs.replace(one, serving=serving))
@@ -298,12 +298,12 @@ def test_marks_of_shortcuts_differ_spare_the_masquerade_bit_and_are_found_again(
         options = Options(masquerade_mark=1 << bit)
         marks = [
             key.mark
-            for key in program(plan_of(*services), CONTEXT, options).virtuals()
+            for key in desired_state(plan_of(*services), CONTEXT, options).virtuals()
             if isinstance(key, MarkKey)
         ]
         assert len(set(marks)) == len(services)
         assert not any(mark >> bit & 1 for mark in marks)
-        later = program(plan_of(*services[100:]), CONTEXT, options).virtuals()
+        later = desired_state(plan_of(*services[100:]), CONTEXT, options).virtuals()
         assert {key.mark for key in later if isinstance(key, MarkKey)} <= set(marks)
 
 
@@ -314,6 +314,6 @@ def test_an_endpoint_of_two_services_stays_a_hairpin_until_both_are_gone() -> No
     picture, before = kernel_with(plan_of(first, second))
     after = programmed(plan_of(first), before)
     execute(picture, transaction(picture, delta(before, after), Family.IPV4))
-    assert [member.text for member in picture.members if member.set is Set.LOOP_BACK] == [
+    assert [member.text for member in picture.members if member.set is IpSet.LOOP_BACK] == [
         "10.0.1.1,tcp:8080,10.0.1.1"
     ]

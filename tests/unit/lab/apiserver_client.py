@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from kproxy.lab.apiserver import ApiServer, Kind, url_of
+from kproxy.lab.apiserver import ApiServer, ResourceKind, url_of
 
 SERVICES = "/api/v1/services"
 SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
@@ -119,7 +119,7 @@ def put(
     labels: dict[str, str] | None = None,
     **spec: object,
 ) -> int:
-    return server.store.put(Kind.SERVICE, service(name, namespace=namespace, labels=labels, **spec))
+    return server.store.put(ResourceKind.SERVICE, service(name, namespace=namespace, labels=labels, **spec))
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from kubernetes import client, config, watch
 
-from kproxy.lab.apiserver import ApiServer, Kind, kubeconfig, url_of
+from kproxy.lab.apiserver import ApiServer, ResourceKind, kubeconfig, url_of
 from tests.unit.lab.apiserver_client import service
 
 Caller = Callable[[Callable[[], object]], object]
@@ -92,14 +92,14 @@ def test_the_python_client_creates_reads_patches_and_deletes() -> None:
 def test_the_python_client_watches_and_resumes_where_it_was() -> None:
     with running() as (server, url, call), core_api(kubeconfig(url)) as api:
         put = server.store.put
-        call(partial(put, Kind.SERVICE, service("a")))
+        call(partial(put, ResourceKind.SERVICE, service("a")))
         listed = api.list_service_for_all_namespaces()
         assert [s.metadata.name for s in listed.items] == ["a"]
         revision = listed.metadata.resource_version
         seen = []
         for name in ("b", "c"):
-            call(partial(put, Kind.SERVICE, service(name)))
-            call(partial(put, Kind.SERVICE, service(name, type="NodePort")))
+            call(partial(put, ResourceKind.SERVICE, service(name)))
+            call(partial(put, ResourceKind.SERVICE, service(name, type="NodePort")))
             query: dict[str, object] = {"resource_version": revision, "timeout_seconds": 1}
             for event in streamed(api.list_service_for_all_namespaces, query):
                 seen.append((event["type"], event["object"].metadata.name))
@@ -109,8 +109,8 @@ def test_the_python_client_watches_and_resumes_where_it_was() -> None:
 
 def test_the_python_client_pages_and_learns_that_history_is_gone() -> None:
     with running() as (server, url, call), core_api(kubeconfig(url)) as api:
-        old = call(partial(server.store.put, Kind.SERVICE, service("a")))
-        call(partial(server.store.put, Kind.SERVICE, service("b")))
+        old = call(partial(server.store.put, ResourceKind.SERVICE, service("a")))
+        call(partial(server.store.put, ResourceKind.SERVICE, service("b")))
         first = api.list_service_for_all_namespaces(limit=1)
         second = api.list_service_for_all_namespaces(limit=1, _continue=first.metadata._continue)
         assert [page.items[0].metadata.name for page in (first, second)] == ["a", "b"]

@@ -9,11 +9,19 @@ import time
 import aiohttp
 import pytest
 
-from kproxy.lab.apiserver import ApiServer, Hold, Kind, Refuse, SlowStream, StallBookmarks, Verb
+from kproxy.lab.apiserver import (
+    ApiServer,
+    Refuse,
+    ResourceKind,
+    SlowStream,
+    StallBookmarks,
+    StallRequests,
+    Verb,
+)
 from tests.unit.lab.apiserver_client import SERVICES, SLICES, WATCH_LIST, Client, put, served, until
 
-SERVICE_ONLY = frozenset({Kind.SERVICE})
-SLICES_ONLY = frozenset({Kind.ENDPOINT_SLICE})
+SERVICE_ONLY = frozenset({ResourceKind.SERVICE})
+SLICES_ONLY = frozenset({ResourceKind.ENDPOINT_SLICE})
 
 
 @served()
@@ -44,7 +52,7 @@ async def test_a_held_list_is_answered_with_what_is_there_when_let_go(
     server: ApiServer, client: Client
 ) -> None:
     put(server, "before")
-    with server.faults.during(Hold(kinds=SERVICE_ONLY)):
+    with server.faults.during(StallRequests(kinds=SERVICE_ONLY)):
         asked = asyncio.create_task(client.names(SERVICES))
         assert await client.names(SLICES) == []
         await asyncio.sleep(0.1)
@@ -58,7 +66,7 @@ async def test_a_held_list_holds_the_initial_events_of_a_watch_list(
     server: ApiServer, client: Client
 ) -> None:
     put(server, "before")
-    fault = Hold(kinds=SERVICE_ONLY)
+    fault = StallRequests(kinds=SERVICE_ONLY)
     server.faults.inject(fault)
     async with client.watch(SERVICES, **WATCH_LIST) as services, client.watch(SLICES, **WATCH_LIST) as slices:
         assert await slices.events(1) == [("BOOKMARK", "")]
@@ -71,7 +79,7 @@ async def test_a_held_list_holds_the_initial_events_of_a_watch_list(
 @served(lambda: ApiServer(bookmark_seconds=0.05))
 async def test_a_held_watch_says_nothing_and_then_everything(server: ApiServer, client: Client) -> None:
     query = {"resourceVersion": str(server.store.revision), "allowWatchBookmarks": "true"}
-    fault = Hold(verbs=frozenset({Verb.WATCH}))
+    fault = StallRequests(verbs=frozenset({Verb.WATCH}))
     async with client.watch(SERVICES, **query) as stream:
         server.faults.inject(fault)
         put(server, "a")
@@ -85,7 +93,7 @@ async def test_a_held_watch_sends_no_bookmarks_though_nothing_changed(
     server: ApiServer, client: Client
 ) -> None:
     query = {"resourceVersion": str(server.store.revision), "allowWatchBookmarks": "true"}
-    fault = Hold(verbs=frozenset({Verb.WATCH}))
+    fault = StallRequests(verbs=frozenset({Verb.WATCH}))
     server.faults.inject(fault)
     async with client.watch(SERVICES, **query) as stream:
         assert await stream.is_silent()
@@ -133,7 +141,7 @@ async def test_dropped_watches_end_cleanly_and_others_go_on(server: ApiServer, c
     async with client.watch(SERVICES) as services, client.watch(SLICES) as slices:
         assert server.drop_watches(SERVICE_ONLY) == 1
         assert await services.ended()
-        server.store.put(Kind.ENDPOINT_SLICE, {"metadata": {"name": "s"}})
+        server.store.put(ResourceKind.ENDPOINT_SLICE, {"metadata": {"name": "s"}})
         assert await slices.events(1) == [("ADDED", "s")]
 
 

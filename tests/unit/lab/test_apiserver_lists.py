@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kproxy.lab.apiserver import ApiServer, Kind, Verb
+from kproxy.lab.apiserver import ApiServer, ResourceKind, Verb
 from tests.unit.lab.apiserver_client import IN_DEFAULT, SERVICES, SLICES, Client, put, served
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
@@ -15,7 +15,7 @@ PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 @served()
 async def test_a_list_has_its_kind_its_revision_and_its_items(server: ApiServer, client: Client) -> None:
     revision = put(server, "web", clusterIP="10.96.0.1")
-    later = server.store.put(Kind.NODE, {"metadata": {"name": "a"}})
+    later = server.store.put(ResourceKind.NODE, {"metadata": {"name": "a"}})
     found = await client.get(SERVICES)
     assert (found["kind"], found["apiVersion"]) == ("ServiceList", "v1")
     assert found["metadata"] == {"resourceVersion": str(later)}
@@ -58,7 +58,7 @@ async def test_pages_show_one_moment_though_objects_change_between(server: ApiSe
     for name in "abcde":
         put(server, name)
     first = await client.get(SERVICES, limit="2")
-    server.store.delete(Kind.SERVICE, "default", "d")
+    server.store.delete(ResourceKind.SERVICE, "default", "d")
     put(server, "cc")
     put(server, "a", type="NodePort")
     second = await client.get(SERVICES, limit="2", **{"continue": first["metadata"]["continue"]})
@@ -211,11 +211,11 @@ async def test_what_was_asked_is_remembered(server: ApiServer, client: Client) -
     await client.get(SLICES, labelSelector="!service.kubernetes.io/headless")
     await client.refused(f"{IN_DEFAULT}/web")
     first, second = server.requests
-    assert (first.verb, first.kind, first.namespace) == (Verb.LIST, Kind.ENDPOINT_SLICE, None)
+    assert (first.verb, first.kind, first.namespace) == (Verb.LIST, ResourceKind.ENDPOINT_SLICE, None)
     assert first.query == {"labelSelector": "!service.kubernetes.io/headless"}
     assert (second.verb, second.kind, second.namespace, second.name) == (
         Verb.GET,
-        Kind.SERVICE,
+        ResourceKind.SERVICE,
         "default",
         "web",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kproxy.lab.apiserver.resources import FIELDS, Kind
+from kproxy.lab.apiserver.resources import FIELDS, ResourceKind
 from kproxy.lab.apiserver.selectors import parse_fields, parse_labels
 
 LABELS = {
@@ -87,17 +87,17 @@ FIELD_VALUES = {
     ],
 )
 def test_a_field_selector_selects_exactly_these(selector: str, selected: str) -> None:
-    terms = parse_fields(selector, FIELDS[Kind.SERVICE])
+    terms = parse_fields(selector, FIELDS[ResourceKind.SERVICE])
     matching = [name for name, fields in FIELD_VALUES.items() if all(t.holds(fields) for t in terms)]
     assert matching == selected.split()
 
 
 def test_a_field_that_a_kind_cannot_be_selected_by_is_refused() -> None:
     with pytest.raises(ValueError, match=r"field label not supported: spec\.clusterIP"):
-        parse_fields("spec.clusterIP!=None", FIELDS[Kind.NODE])
+        parse_fields("spec.clusterIP!=None", FIELDS[ResourceKind.NODE])
 
 
 @pytest.mark.parametrize("selector", ["metadata.name", "=web", "metadata.name=a=b"])
 def test_a_malformed_field_selector_is_refused(selector: str) -> None:
     with pytest.raises(ValueError, match="invalid selector"):
-        parse_fields(selector, FIELDS[Kind.SERVICE])
+        parse_fields(selector, FIELDS[ResourceKind.SERVICE])

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from kproxy.lab.apiserver.resources import Kind
-from kproxy.lab.apiserver.store import Expired, Store
+from kproxy.lab.apiserver.resources import ResourceKind
+from kproxy.lab.apiserver.store import ObjectStore, RevisionExpired
 from tests.unit.lab.apiserver_client import service
 
 
-def store(history: int = 100) -> Store:
-    return Store(history=history, clock=lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+def store(history: int = 100) -> ObjectStore:
+    return ObjectStore(history=history, clock=lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
 
 
-def metadata(of: Store, name: str) -> dict[str, Any]:
-    version = of.get(Kind.SERVICE, "default", name)
+def metadata(of: ObjectStore, name: str) -> dict[str, Any]:
+    version = of.get(ResourceKind.SERVICE, "default", name)
     assert version is not None
     found: dict[str, Any] = version.document()["metadata"]
     return found
@@ -30,16 +30,16 @@ def names(versions: list[Any]) -> list[str]:
 
 def test_revisions_increase_over_all_kinds() -> None:
     cluster = store()
-    first = cluster.put(Kind.SERVICE, service("web"))
-    second = cluster.put(Kind.NODE, {"metadata": {"name": "a"}})
-    third = cluster.delete(Kind.SERVICE, "default", "web")
+    first = cluster.put(ResourceKind.SERVICE, service("web"))
+    second = cluster.put(ResourceKind.NODE, {"metadata": {"name": "a"}})
+    third = cluster.delete(ResourceKind.SERVICE, "default", "web")
     assert cluster.revision == third > second > first > 0
 
 
 def test_a_new_object_gets_identity_and_keeps_what_it_brought() -> None:
     cluster, document = store(), service("web", labels={"app": "web"}, clusterIP="10.96.0.1")
     given = copy.deepcopy(document)
-    revision = cluster.put(Kind.SERVICE, document)
+    revision = cluster.put(ResourceKind.SERVICE, document)
     found = metadata(cluster, "web")
     assert document == given
     assert found.pop("uid")
@@ -55,11 +55,11 @@ def test_a_new_object_gets_identity_and_keeps_what_it_brought() -> None:
 
 def test_an_update_keeps_identity_and_counts_generations_of_the_spec_only() -> None:
     cluster = store()
-    cluster.put(Kind.SERVICE, service("web", clusterIP="10.96.0.1"))
+    cluster.put(ResourceKind.SERVICE, service("web", clusterIP="10.96.0.1"))
     created = metadata(cluster, "web")
-    cluster.put(Kind.SERVICE, service("web", labels={"a": "b"}, clusterIP="10.96.0.1"))
+    cluster.put(ResourceKind.SERVICE, service("web", labels={"a": "b"}, clusterIP="10.96.0.1"))
     relabelled = metadata(cluster, "web")
-    cluster.put(Kind.SERVICE, service("web", labels={"a": "b"}, clusterIP="10.96.0.2"))
+    cluster.put(ResourceKind.SERVICE, service("web", labels={"a": "b"}, clusterIP="10.96.0.2"))
     changed = metadata(cluster, "web")
     assert created["uid"] == relabelled["uid"] == changed["uid"]
     assert (created["generation"], relabelled["generation"], changed["generation"]) == (1, 1, 2)
@@ -67,59 +67,59 @@ def test_an_update_keeps_identity_and_counts_generations_of_the_spec_only() -> N
 
 def test_a_recreated_object_is_another_one() -> None:
     cluster = store()
-    cluster.put(Kind.SERVICE, service("web"))
+    cluster.put(ResourceKind.SERVICE, service("web"))
     first = metadata(cluster, "web")
-    cluster.delete(Kind.SERVICE, "default", "web")
-    cluster.put(Kind.SERVICE, service("web"))
+    cluster.delete(ResourceKind.SERVICE, "default", "web")
+    cluster.put(ResourceKind.SERVICE, service("web"))
     assert metadata(cluster, "web")["uid"] != first["uid"]
 
 
 def test_the_same_content_again_changes_nothing() -> None:
     cluster = store()
-    first = cluster.put(Kind.SERVICE, service("web"))
-    assert cluster.put(Kind.SERVICE, service("web")) == first == cluster.revision
-    assert cluster.put(Kind.SERVICE, service("web", type="NodePort")) > first
+    first = cluster.put(ResourceKind.SERVICE, service("web"))
+    assert cluster.put(ResourceKind.SERVICE, service("web")) == first == cluster.revision
+    assert cluster.put(ResourceKind.SERVICE, service("web", type="NodePort")) > first
 
 
 @pytest.mark.parametrize("document", [{"metadata": {}}, {}, {"kind": "Node", "metadata": {"name": "web"}}])
 def test_a_document_without_name_or_of_another_kind_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"metadata\.name|Node put as Service"):
-        store().put(Kind.SERVICE, document)
+        store().put(ResourceKind.SERVICE, document)
 
 
 def test_deleting_what_is_not_there_is_an_error() -> None:
     with pytest.raises(KeyError):
-        store().delete(Kind.SERVICE, "default", "web")
+        store().delete(ResourceKind.SERVICE, "default", "web")
 
 
 def test_past_states_can_be_read_back() -> None:
     cluster = store()
     empty = cluster.revision
-    one = cluster.put(Kind.SERVICE, service("b"))
-    two = cluster.put(Kind.SERVICE, service("a"))
-    cluster.put(Kind.SERVICE, service("b", type="NodePort"))
-    cluster.delete(Kind.SERVICE, "default", "a")
-    assert names(cluster.objects_at(Kind.SERVICE, empty)) == []
-    assert names(cluster.objects_at(Kind.SERVICE, one)) == ["b"]
-    assert names(cluster.objects_at(Kind.SERVICE, two)) == ["a", "b"]
-    assert cluster.objects_at(Kind.SERVICE, two)[1].document()["spec"] == {}
-    assert names(cluster.objects(Kind.SERVICE)) == ["b"]
+    one = cluster.put(ResourceKind.SERVICE, service("b"))
+    two = cluster.put(ResourceKind.SERVICE, service("a"))
+    cluster.put(ResourceKind.SERVICE, service("b", type="NodePort"))
+    cluster.delete(ResourceKind.SERVICE, "default", "a")
+    assert names(cluster.objects_at(ResourceKind.SERVICE, empty)) == []
+    assert names(cluster.objects_at(ResourceKind.SERVICE, one)) == ["b"]
+    assert names(cluster.objects_at(ResourceKind.SERVICE, two)) == ["a", "b"]
+    assert cluster.objects_at(ResourceKind.SERVICE, two)[1].document()["spec"] == {}
+    assert names(cluster.objects(ResourceKind.SERVICE)) == ["b"]
 
 
 def test_history_is_bounded_and_says_so() -> None:
     cluster = store(history=8)
-    revisions = [cluster.put(Kind.SERVICE, service(f"s{i}")) for i in range(30)]
-    assert [c.revision for c in cluster.since(Kind.SERVICE, revisions[-4], 100)] == revisions[-3:]
-    with pytest.raises(Expired):
-        cluster.since(Kind.SERVICE, revisions[5], 100)
+    revisions = [cluster.put(ResourceKind.SERVICE, service(f"s{i}")) for i in range(30)]
+    assert [c.revision for c in cluster.since(ResourceKind.SERVICE, revisions[-4], 100)] == revisions[-3:]
+    with pytest.raises(RevisionExpired):
+        cluster.since(ResourceKind.SERVICE, revisions[5], 100)
 
 
 def test_compaction_expires_every_revision_handed_out_and_no_later_one() -> None:
     cluster = store()
-    revision = cluster.put(Kind.SERVICE, service("web"))
+    revision = cluster.put(ResourceKind.SERVICE, service("web"))
     cluster.check(revision)
     cluster.compact()
-    with pytest.raises(Expired):
+    with pytest.raises(RevisionExpired):
         cluster.check(revision)
     cluster.check(cluster.revision)
 
@@ -127,14 +127,14 @@ def test_compaction_expires_every_revision_handed_out_and_no_later_one() -> None
 def test_a_batch_is_announced_once_to_those_concerned() -> None:
     cluster, heard = store(), []
     with (
-        cluster.listening(Kind.SERVICE, lambda: heard.append("service")),
-        cluster.listening(Kind.NODE, lambda: heard.append("node")),
+        cluster.listening(ResourceKind.SERVICE, lambda: heard.append("service")),
+        cluster.listening(ResourceKind.NODE, lambda: heard.append("node")),
     ):
         with cluster.batch():
-            cluster.put(Kind.SERVICE, service("a"))
-            cluster.put(Kind.SERVICE, service("b"))
+            cluster.put(ResourceKind.SERVICE, service("a"))
+            cluster.put(ResourceKind.SERVICE, service("b"))
             assert heard == []
         assert heard == ["service"]
-        cluster.put(Kind.NODE, {"metadata": {"name": "a"}})
-    cluster.put(Kind.SERVICE, service("c"))
+        cluster.put(ResourceKind.NODE, {"metadata": {"name": "a"}})
+    cluster.put(ResourceKind.SERVICE, service("c"))
     assert heard == ["service", "node"]

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kproxy.lab.apiserver import ApiServer, Kind, Store
+from kproxy.lab.apiserver import ApiServer, ObjectStore, ResourceKind
 from tests.unit.lab.apiserver_client import (
     IN_DEFAULT,
     SERVICES,
@@ -30,7 +30,7 @@ async def test_changes_after_a_revision_come_in_order(server: ApiServer, client:
     put(server, "a")
     async with client.watch(SERVICES, resourceVersion=str(revision)) as stream:
         put(server, "a", type="NodePort")
-        gone = server.store.delete(Kind.SERVICE, "default", "a")
+        gone = server.store.delete(ResourceKind.SERVICE, "default", "a")
         assert await stream.events(2) == [("ADDED", "a"), ("MODIFIED", "a")]
         last = await stream.event()
         assert (last["type"], last["object"]["spec"]) == ("DELETED", {"type": "NodePort"})
@@ -60,7 +60,7 @@ async def test_entering_a_selection_is_added_and_leaving_it_deleted(
         put(server, "a", labels={"app": "web"}, clusterIP="10.96.0.1")
         put(server, "a", labels={"app": "web"}, clusterIP="10.96.0.2")
         left = put(server, "a", labels={"app": "db"}, clusterIP="10.96.0.3")
-        server.store.delete(Kind.SERVICE, "default", "a")
+        server.store.delete(ResourceKind.SERVICE, "default", "a")
         put(server, "a", labels={"app": "web"})
         assert await stream.events(2) == [("ADDED", "a"), ("MODIFIED", "a")]
         event = await stream.event()
@@ -128,7 +128,7 @@ async def test_many_changes_at_once_all_arrive(server: ApiServer, client: Client
 async def test_a_watch_list_marks_where_the_initial_events_end(server: ApiServer, client: Client) -> None:
     put(server, "a", labels={"app": "web"})
     put(server, "b", labels={"app": "db"})
-    revision = server.store.put(Kind.NODE, {"metadata": {"name": "n"}})
+    revision = server.store.put(ResourceKind.NODE, {"metadata": {"name": "n"}})
     async with client.watch(SERVICES, **WATCH_LIST, **LABEL) as stream:
         assert await stream.events(1) == [("ADDED", "a")]
         assert await stream.event() == {
@@ -196,7 +196,7 @@ def test_half_a_watch_list_is_refused(query: dict[str, str]) -> None:
 @served(lambda: ApiServer(bookmark_seconds=0.05))
 async def test_bookmarks_follow_the_changes_of_other_kinds(server: ApiServer, client: Client) -> None:
     async with client.watch(SERVICES, resourceVersion="1", allowWatchBookmarks="true") as stream:
-        revision = server.store.put(Kind.NODE, {"metadata": {"name": "a"}})
+        revision = server.store.put(ResourceKind.NODE, {"metadata": {"name": "a"}})
         event = await stream.event()
         metadata = {"resourceVersion": str(revision)}
         assert event["type"] == "BOOKMARK"
@@ -245,7 +245,7 @@ async def test_a_watch_from_before_a_compaction_is_told_410(server: ApiServer, c
         assert await stream.events(1) == [("ADDED", "d")]
 
 
-@served(lambda: ApiServer(Store(history=10)))
+@served(lambda: ApiServer(ObjectStore(history=10)))
 async def test_a_watch_that_falls_behind_the_history_is_told_410(server: ApiServer, client: Client) -> None:
     async with client.watch(SERVICES, resourceVersion=str(server.store.revision)) as stream:
         put(server, "first")
@@ -261,7 +261,7 @@ async def test_a_client_that_goes_away_is_forgotten(server: ApiServer, client: C
     async with client.watch(SERVICES) as stream:
         put(server, "a")
         assert await stream.events(1) == [("ADDED", "a")]
-        assert server.open_watches == (Kind.SERVICE,)
+        assert server.open_watches == (ResourceKind.SERVICE,)
         stream.response.close()
         await until(lambda: not server.open_watches)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kproxy.lab.apiserver import ApiServer, Kind
+from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.apiserver.protobuf import read_event
-from kproxy.lab.apiserver.writes import merge
+from kproxy.lab.apiserver.writes import apply_merge_patch
 from tests.unit.lab.apiserver_client import IN_DEFAULT, SERVICES, Client, put, served, service
 
 WEB = f"{IN_DEFAULT}/web"
@@ -22,7 +22,7 @@ async def test_a_created_object_is_answered_stored_and_not_created_twice(
     code, created = await client.ask("POST", IN_DEFAULT, json=service("web", clusterIP="10.96.0.1"))
     assert (code, created["kind"], created["spec"]) == (201, "Service", {"clusterIP": "10.96.0.1"})
     assert await client.get(WEB) == created
-    assert server.store.get(Kind.SERVICE, "default", "web") is not None
+    assert server.store.get(ResourceKind.SERVICE, "default", "web") is not None
     code, status = await client.ask("POST", IN_DEFAULT, json=service("web"))
     assert (code, status["reason"]) == (409, "AlreadyExists")
 
@@ -123,7 +123,7 @@ async def test_other_kinds_of_patch_and_body_are_refused(server: ApiServer, clie
     ],
 )
 def test_merge_patches_follow_rfc_7396(target: object, patch: dict[str, Any], merged: object) -> None:
-    assert merge(target, patch) == merged
+    assert apply_merge_patch(target, patch) == merged
 
 
 @served()
@@ -133,7 +133,7 @@ async def test_a_deleted_object_is_gone(server: ApiServer, client: Client) -> No
     assert (code, last["kind"], last["metadata"]["name"]) == (200, "Service", "web")
     assert (await client.ask("DELETE", WEB))[0] == 404
     assert await client.names(SERVICES) == []
-    server.store.put(Kind.NODE, {"metadata": {"name": "a"}})
+    server.store.put(ResourceKind.NODE, {"metadata": {"name": "a"}})
     code, status = await client.ask("DELETE", "/api/v1/nodes/a")
     assert (code, status["kind"], status["status"]) == (200, "Status", "Success")
 

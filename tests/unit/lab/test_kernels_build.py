@@ -56,7 +56,7 @@ def cache(tmp_path: Path) -> Path:
 
 def built(cache: Path, findings: Mapping[Ability, str] = GOOD) -> tuple[Path, list[str]]:
     told: list[str] = []
-    return build.build(Recipe(cache=cache), lambda _: findings, told.append), told
+    return build.build_uml_kernel(Recipe(cache=cache), lambda _: findings, told.append), told
 
 
 def names(cache: Path) -> set[str]:
@@ -114,7 +114,7 @@ import sys
 from pathlib import Path
 from kproxy.lab.kernels import build
 build.PACKAGES = {}
-build.build(build.Recipe(cache=Path(sys.argv[1])), lambda _: {}, lambda text: print(text, flush=True))
+build.build_uml_kernel(build.Recipe(cache=Path(sys.argv[1])), lambda _: {}, lambda text: print(text, flush=True))
 """
 
 

@@ -5,30 +5,37 @@ from collections.abc import Mapping
 import pytest
 from rich.console import Console
 
-from kproxy.lab.kernels.abilities import Ability, Findings, KernelName, Survey, decode, encode
-from kproxy.lab.kernels.choice import Needs, choose, fix
-from kproxy.lab.kernels.command import advice, table
+from kproxy.lab.kernels.abilities import (
+    Ability,
+    Findings,
+    KernelName,
+    KernelSurvey,
+    decode_findings,
+    encode_findings,
+)
+from kproxy.lab.kernels.choice import KernelNeeds, ability_fix, pick_kernel
+from kproxy.lab.kernels.command import abilities_table, kernel_advice
 from kproxy.lab.namespaces import LabError
 
 VETH, SCTP, NFT, LEGACY = Ability.VETH, Ability.SCTP, Ability.IPTABLES_NFT, Ability.IPTABLES_LEGACY
 HOST, ROOTLESS, UML, VM = KernelName
 
 
-def survey(name: KernelName, *works: Ability, lacks: tuple[Ability, ...] = ()) -> Survey:
+def survey(name: KernelName, *works: Ability, lacks: tuple[Ability, ...] = ()) -> KernelSurvey:
     findings = dict.fromkeys(works, "") | dict.fromkeys(lacks, "not in this kernel")
-    return Survey(name=name, what=f"kernel of {name.value}", findings=findings)
+    return KernelSurvey(name=name, what=f"kernel of {name.value}", findings=findings)
 
 
-def needs(*always: Ability, fully: tuple[Ability, ...] = (), insist: bool = False) -> Needs:
-    return Needs(
+def needs(*always: Ability, fully: tuple[Ability, ...] = (), insist: bool = False) -> KernelNeeds:
+    return KernelNeeds(
         always=frozenset(frozenset({ability}) for ability in always),
         fully=frozenset(frozenset({ability}) for ability in fully),
         insist=insist,
     )
 
 
-def chosen(wanted: Needs, *surveys: Survey) -> tuple[KernelName, str]:
-    choice = choose({known.name: lambda known=known: known for known in surveys}, wanted)  # type: ignore[misc]
+def chosen(wanted: KernelNeeds, *surveys: KernelSurvey) -> tuple[KernelName, str]:
+    choice = pick_kernel({known.name: lambda known=known: known for known in surveys}, wanted)  # type: ignore[misc]
     return choice.survey.name, str(choice)
 
 
@@ -40,10 +47,10 @@ def test_the_first_kernel_that_can_is_taken_and_says_which_it_is() -> None:
 
 
 def test_kernels_after_the_first_that_can_are_not_looked_at() -> None:
-    def never() -> Survey:
+    def never() -> KernelSurvey:
         raise AssertionError
 
-    assert choose({HOST: lambda: survey(HOST, VETH), UML: never}, needs(VETH)).survey.name is HOST
+    assert pick_kernel({HOST: lambda: survey(HOST, VETH), UML: never}, needs(VETH)).survey.name is HOST
 
 
 def test_a_kernel_that_lacks_something_is_passed_over_and_says_what() -> None:
@@ -57,14 +64,14 @@ def test_what_was_not_found_out_counts_as_lacking() -> None:
 
 
 def test_one_of_two_abilities_is_enough() -> None:
-    either = Needs(always=frozenset({frozenset({NFT, LEGACY})}))
+    either = KernelNeeds(always=frozenset({frozenset({NFT, LEGACY})}))
     assert chosen(either, survey(HOST, LEGACY, lacks=(NFT,)))[0] is HOST
     with pytest.raises(LabError, match="no iptables-legacy or iptables-nft"):
         chosen(either, survey(HOST, lacks=(NFT, LEGACY)))
 
 
 def test_a_kernel_that_cannot_be_used_gives_its_reason_and_the_fix() -> None:
-    unusable = Survey(name=HOST, unusable="this user is not root", fix="run it with sudo")
+    unusable = KernelSurvey(name=HOST, unusable="this user is not root", fix="run it with sudo")
     name, text = chosen(needs(VETH), unusable, survey(ROOTLESS, VETH))
     assert name is ROOTLESS
     assert "host: this user is not root (run it with sudo)" in text
@@ -88,7 +95,7 @@ def test_cases_that_were_asked_for_by_name_find_a_kernel_that_runs_them_all() ->
 def test_when_none_will_do_each_one_says_why() -> None:
     kernels = (
         survey(HOST, lacks=(VETH,)),
-        Survey(name=VM, unusable="not here: vng", fix="pipx install virtme-ng"),
+        KernelSurvey(name=VM, unusable="not here: vng", fix="pipx install virtme-ng"),
     )
     with pytest.raises(LabError) as refused:
         chosen(needs(VETH), *kernels)
@@ -100,23 +107,23 @@ def test_when_none_will_do_each_one_says_why() -> None:
 def test_a_missing_program_is_told_with_its_package() -> None:
     reason = "ip is not installed: apt-get install iproute2"
     with pytest.raises(LabError, match="apt-get install iproute2"):
-        chosen(needs(VETH), Survey(name=HOST, findings={VETH: reason}))
-    assert fix(Survey(name=HOST, findings={VETH: reason}), VETH) == reason
+        chosen(needs(VETH), KernelSurvey(name=HOST, findings={VETH: reason}))
+    assert ability_fix(KernelSurvey(name=HOST, findings={VETH: reason}), VETH) == reason
 
 
 # ------------------------------------------------------------------------------ the doctor
 
 
-def printed(*surveys: Survey) -> Mapping[str, list[str]]:
+def printed(*surveys: KernelSurvey) -> Mapping[str, list[str]]:
     console = Console(width=200)
     with console.capture() as capture:
-        console.print(table(surveys))
+        console.print(abilities_table(surveys))
     rows = [line.split() for line in capture.get().splitlines()]
     return {row[0]: row[1:] for row in rows}
 
 
 def test_the_doctors_table_has_a_row_for_each_ability_and_a_column_for_each_kernel() -> None:
-    unusable = Survey(name=VM, unusable="not here")
+    unusable = KernelSurvey(name=VM, unusable="not here")
     rows = printed(survey(HOST, VETH, lacks=(SCTP,)), survey(UML, VETH, SCTP), unusable)
     assert rows["host"] == ["uml", "vm"]
     assert rows["veth"] == ["yes", "yes", "-"]
@@ -127,7 +134,7 @@ def test_the_doctors_table_has_a_row_for_each_ability_and_a_column_for_each_kern
 
 def test_the_doctor_says_what_to_do_about_all_that_is_missing() -> None:
     lacking = [survey(name, lacks=(SCTP,)) for name in (HOST, ROOTLESS, UML)]
-    lines = "\n".join(advice([*lacking, Survey(name=VM, unusable="not here", fix="install it")]))
+    lines = "\n".join(kernel_advice([*lacking, KernelSurvey(name=VM, unusable="not here", fix="install it")]))
     for words in (
         "modprobe sctp, or --kernel uml",
         "root: modprobe sctp",
@@ -135,9 +142,9 @@ def test_the_doctor_says_what_to_do_about_all_that_is_missing() -> None:
         "install it",
     ):
         assert words in lines
-    assert list(advice([survey(UML, *Ability)])) == ["", "uml: kernel of uml"]
+    assert list(kernel_advice([survey(UML, *Ability)])) == ["", "uml: kernel of uml"]
 
 
 def test_findings_survive_being_written() -> None:
     findings: Findings = {VETH: "", SCTP: "no\nsuch thing"}
-    assert decode(encode(findings)) == findings
+    assert decode_findings(encode_findings(findings)) == findings

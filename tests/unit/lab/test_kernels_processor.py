@@ -35,7 +35,7 @@ for request, kind in ((0x4204, 0x202), (0x4205, 0x202), (0x4204, 1)):
 def test_it_is_too_much_for_old_kernels_on_processors_with_tiles(
     release: str, cpuinfo: str, *, expected: bool
 ) -> None:
-    assert processor.too_much(release, cpuinfo) is expected
+    assert processor.exceeds_uml_state(release, cpuinfo) is expected
 
 
 def test_a_kernel_that_is_started_so_cannot_ask_for_extended_state_and_can_for_other() -> None:

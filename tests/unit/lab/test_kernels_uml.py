@@ -8,7 +8,7 @@ import pytest
 
 from kproxy.lab.kernels import build, uml
 from kproxy.lab.kernels.abilities import Ability
-from kproxy.lab.kernels.uml import Job, Time, UmlKernel, candidates, command_line, findings
+from kproxy.lab.kernels.uml import Time, UmlJob, UmlKernel, findings, uml_candidates, uml_command_line
 from kproxy.lab.namespaces import LabError
 
 STOCK = """
@@ -23,9 +23,9 @@ CONFIG_IP_SCTP=m
 """
 
 
-def a_job(time: Time = Time.REAL, modules: str = "") -> Job:
+def a_job(time: Time = Time.REAL, modules: str = "") -> UmlJob:
     kernel = UmlKernel(path=Path("/k/linux"), origin="", release="7.0", findings={}, modules=modules)
-    return Job(
+    return UmlJob(
         kernel=kernel, argv=("a", "b c"), environment={"E": "1"}, cwd=Path("/w"), memory=300, time=time
     )
 
@@ -46,24 +46,24 @@ def test_the_option_comes_before_the_variable_before_built_ones_before_the_packa
     ]
     stock = program(tmp_path / "bin/linux.uml")
     environment = {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(stock.parent)}
-    found = [path for path, _ in candidates("", environment)]
+    found = [path for path, _ in uml_candidates("", environment)]
     assert found == [built[1], built[0], stock]
     named = environment | {uml.VARIABLE: "/from/variable"}
-    assert [path for path, _ in candidates("", named)] == [Path("/from/variable")]
-    assert [path for path, _ in candidates("/from/option", named)] == [Path("/from/option")]
+    assert [path for path, _ in uml_candidates("", named)] == [Path("/from/variable")]
+    assert [path for path, _ in uml_candidates("/from/option", named)] == [Path("/from/option")]
 
 
 def test_without_any_kernel_it_says_how_to_have_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uml, "candidates", lambda *_: iter(()))
+    monkeypatch.setattr(uml, "uml_candidates", lambda *_: iter(()))
     with pytest.raises(LabError, match="kproxy lab kernel build"):
-        uml.find()
-    assert "kproxy lab kernel build" in uml.survey().unusable
+        uml.find_uml_kernel()
+    assert "kproxy lab kernel build" in uml.survey_uml().unusable
 
 
 def test_what_is_no_kernel_is_refused_by_name(tmp_path: Path) -> None:
     impostor = program(tmp_path / "linux")
     with pytest.raises(LabError, match=f"{impostor} .* is not a User-Mode Linux kernel"):
-        uml.find(str(impostor))
+        uml.find_uml_kernel(str(impostor))
 
 
 def test_abilities_are_read_from_the_configuration_modules_included() -> None:
@@ -75,7 +75,7 @@ def test_abilities_are_read_from_the_configuration_modules_included() -> None:
 
 
 def test_our_own_configuration_has_every_ability() -> None:
-    assert {ability: reason for ability, reason in findings(build.fragment()).items() if reason} == {}
+    assert {ability: reason for ability, reason in findings(build.config_fragment()).items() if reason} == {}
     assert set(uml.SYMBOLS) == set(Ability)
 
 
@@ -83,14 +83,14 @@ def test_our_own_configuration_has_every_ability() -> None:
 
 
 def test_a_guest_has_the_hosts_files_its_memory_and_orders_on_a_serial_line() -> None:
-    words = command_line(a_job(), Path("/job"))
+    words = uml_command_line(a_job(), Path("/job"))
     assert words[0] == "/k/linux"
     assert {"mem=300M", "rootfstype=hostfs", "rootflags=/", "init=/job/init", "ssl0=fd:0,null"} <= set(words)
     assert "time-travel" not in words
 
 
 def test_virtual_time_is_a_mode_of_the_kernel() -> None:
-    words = command_line(a_job(Time.VIRTUAL), Path("/job"))
+    words = uml_command_line(a_job(Time.VIRTUAL), Path("/job"))
     assert "time-travel" in words
 
 
@@ -138,15 +138,17 @@ def test_memory_needs_a_file_system_with_room() -> None:
 
 def test_the_newest_source_is_taken_by_number() -> None:
     search = "linux-source - meta-package\nlinux-source-6.9 - nine\nlinux-source-6.12 - twelve\nlinux-source-6.1 - one\n"
-    assert build.newest(search) == "linux-source-6.12"
+    assert build.newest_source_package(search) == "linux-source-6.12"
     with pytest.raises(LabError, match="apt-get update"):
-        build.newest("linux-source - meta-package\n")
+        build.newest_source_package("linux-source - meta-package\n")
 
 
 def test_symbols_that_a_source_did_not_give_are_told() -> None:
-    asked = build.wanted("# CONFIG_NO=y\nCONFIG_A=y\nCONFIG_B=m\n")
+    asked = build.parse_config("# CONFIG_NO=y\nCONFIG_A=y\nCONFIG_B=m\n")
     assert asked == {"CONFIG_A": "y", "CONFIG_B": "m"}
-    assert build.refused(asked, build.wanted("CONFIG_A=y\n# CONFIG_B is not set\n")) == ["CONFIG_B"]
+    assert build.missing_symbols(asked, build.parse_config("CONFIG_A=y\n# CONFIG_B is not set\n")) == [
+        "CONFIG_B"
+    ]
 
 
 def test_a_build_without_its_tools_names_their_packages(
@@ -154,5 +156,5 @@ def test_a_build_without_its_tools_names_their_packages(
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda tool: None if tool in {"flex", "gcc"} else tool)
     with pytest.raises(LabError, match="apt-get install flex gcc"):
-        build.build(build.Recipe(cache=tmp_path / "cache"), lambda _: {}, lambda _: None)
+        build.build_uml_kernel(build.Recipe(cache=tmp_path / "cache"), lambda _: {}, lambda _: None)
     assert list(tmp_path.iterdir()) == []

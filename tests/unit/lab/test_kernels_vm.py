@@ -18,9 +18,9 @@ from kproxy.lab.namespaces import LabError
 PATIENCE = 20.0
 
 
-def a_job(*, fast: bool = False, writable: tuple[Path, ...] = ()) -> vm.Job:
+def a_job(*, fast: bool = False, writable: tuple[Path, ...] = ()) -> vm.VmJob:
     kernel = Path("/boot/vmlinuz-6.1")
-    return vm.Job(
+    return vm.VmJob(
         kernel=kernel, argv=("a", "b c"), environment={}, cwd=Path("/w"), writable=writable, fast=fast
     )
 
@@ -57,7 +57,7 @@ def image(place: Path, name: str, config: str = "") -> Path:
 def test_the_newest_image_is_first_wherever_it_lies(tmp_path: Path) -> None:
     older = image(tmp_path / "boot", "vmlinuz-6.1.0-9-amd64")
     newer = image(tmp_path / "fetched", "vmlinuz-6.1.0-10-amd64")
-    assert vm.images(tmp_path / "boot", tmp_path / "fetched") == [newer, older]
+    assert vm.kernel_images(tmp_path / "boot", tmp_path / "fetched") == [newer, older]
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(vm, "images_here", lambda: vm.images(tmp_path / "boot"))
+    monkeypatch.setattr(vm, "images_here", lambda: vm.kernel_images(tmp_path / "boot"))
     monkeypatch.setattr(vm, "accelerated", lambda: False)
     return tmp_path
 
@@ -78,19 +78,19 @@ def install(here: Path, *names: str, script: str = ":") -> None:
 
 
 def test_all_that_is_missing_is_told_with_what_to_type(here: Path) -> None:
-    survey = vm.survey()
+    survey = vm.survey_vm()
     assert survey.unusable == "not here: vng, qemu-system-x86_64, busybox, depmod, a kernel"
     assert survey.fix == (
         "pipx install virtme-ng; apt-get install qemu-system-x86 busybox-static kmod; kproxy lab kernel fetch"
     )
     install(here, "vng", *vm.PACKAGES)
-    assert vm.survey().fix == "kproxy lab kernel fetch"
+    assert vm.survey_vm().fix == "kproxy lab kernel fetch"
 
 
 def test_what_a_kernel_can_do_is_read_from_its_configuration_and_that_is_said(here: Path) -> None:
     install(here, "vng", *vm.PACKAGES)
     image(here / "boot", "vmlinuz-6.1", "CONFIG_NET_NS=y\nCONFIG_VETH=m\n")
-    survey = vm.survey()
+    survey = vm.survey_vm()
     assert not survey.unusable
     assert not survey.findings[Ability.VETH]
     assert survey.findings[Ability.IP_VS]
@@ -115,7 +115,7 @@ def test_a_kernel_is_fetched_with_its_modules_and_not_installed(
     monkeypatch.setattr(vm, "fetched_folder", lambda: tmp_path / "vm")
     told: list[str] = []
     for _ in range(2):
-        path = vm.fetch("", told.append)
+        path = vm.fetch_vm_kernel("", told.append)
         assert path == tmp_path / "vm/linux-image-6.1.0-56-amd64/boot/vmlinuz-6.1.0-56-amd64"
         assert path.exists()
         assert (path.parents[1] / "lib/modules/6.1").is_dir()
@@ -123,7 +123,7 @@ def test_a_kernel_is_fetched_with_its_modules_and_not_installed(
     assert [place.name for place in (tmp_path / "vm").iterdir()] == ["linux-image-6.1.0-56-amd64"]
     install(tmp_path, "apt-cache", script="echo linux-image-amd64")
     with pytest.raises(LabError, match="apt-get update"):
-        vm.fetch("", told.append)
+        vm.fetch_vm_kernel("", told.append)
 
 
 # ------------------------------------------------------------------------------ inside
@@ -131,7 +131,7 @@ def test_a_kernel_is_fetched_with_its_modules_and_not_installed(
 
 def visit(folder: Path, *argv: str) -> subprocess.Popen[bytes]:
     """The guest's program, with a job in a folder as a launcher leaves it."""
-    job = vm.Job(kernel=Path("/k"), argv=argv, environment=dict(os.environ), cwd=folder)
+    job = vm.VmJob(kernel=Path("/k"), argv=argv, environment=dict(os.environ), cwd=folder)
     (folder / "job.json").write_text(json.dumps(job.document()))
     for name in ("out", "error", "orders"):
         (folder / name).touch()

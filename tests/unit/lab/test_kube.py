@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from kproxy.conformance.bind import LONGEST_LABEL, instances
+from kproxy.conformance.bind import LONGEST_LABEL, bind_cases
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.lab.kube import MissingAssets, find
+from kproxy.lab.kube import MissingAssets, find_assets
 from kproxy.lab.kube.store import _differences, on_loopback
 from kproxy.lab.namespaces import Namespace
 
@@ -22,12 +22,12 @@ def program(path: Path) -> None:
 
 def test_without_the_variable_it_says_what_to_set() -> None:
     with pytest.raises(MissingAssets, match="KUBEBUILDER_ASSETS is not set"):
-        find({})
+        find_assets({})
 
 
 def test_without_the_binary_it_says_where_it_looked(tmp_path: Path) -> None:
     with pytest.raises(MissingAssets, match=f"no kube-apiserver in {tmp_path}"):
-        find({"KUBEBUILDER_ASSETS": str(tmp_path), "PATH": ""})
+        find_assets({"KUBEBUILDER_ASSETS": str(tmp_path), "PATH": ""})
 
 
 def test_etcd_may_be_a_package_of_the_machine(tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_etcd_may_be_a_package_of_the_machine(tmp_path: Path) -> None:
     program(assets / "kube-apiserver")
     environment = {"KUBEBUILDER_ASSETS": str(assets), "PATH": str(machine)}
     with pytest.raises(MissingAssets, match="apt-get install etcd-server"):
-        find(environment)
+        find_assets(environment)
     program(machine / "etcd")
-    assert find(environment).etcd == machine / "etcd"
+    assert find_assets(environment).etcd == machine / "etcd"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_the_server_would_hold_otherwise_is_told(
 
 
 def test_every_case_has_a_namespace_that_an_api_server_admits() -> None:
-    names = [instance.namespace for instance in instances(CATALOGUE)]
+    names = [instance.namespace for instance in bind_cases(CATALOGUE)]
     assert max(map(len, names)) == LONGEST_LABEL
     assert len(set(names)) == len(names)
 

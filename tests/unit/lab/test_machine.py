@@ -8,24 +8,27 @@ from pathlib import Path
 import pytest
 
 from kproxy.conformance.testbeds import watch
-from kproxy.conformance.testbeds.watch import Watch, end_of
-from kproxy.lab.machine import INHERITED, changes, look, of_labs
+from kproxy.conformance.testbeds.watch import DiskWatch, read_tail
+from kproxy.lab.machine import INHERITED, inherited_by_labs, machine_state_changes, read_machine_state
 
 
 def test_what_came_and_went_is_told_by_its_place() -> None:
     before = {"nftables": "table ip a {\n}\n", "sysctl vm/swappiness": "60", "sets": "x"}
     after = {"nftables": "table ip a {\n}\ntable ip b {\n}\n", "sysctl vm/swappiness": "1", "sets": "x"}
-    assert changes(before, after) == ["nftables: + table ip b", "sysctl vm/swappiness: - 60, + 1"]
-    assert changes(before, before) == []
+    assert machine_state_changes(before, after) == [
+        "nftables: + table ip b",
+        "sysctl vm/swappiness: - 60, + 1",
+    ]
+    assert machine_state_changes(before, before) == []
 
 
 def test_of_many_lines_some_are_told() -> None:
-    (told,) = changes({"sets": ""}, {"sets": "\n".join("abcdefgh")})
+    (told,) = machine_state_changes({"sets": ""}, {"sets": "\n".join("abcdefgh")})
     assert told.endswith("+ e, and 3 more lines")
 
 
 def test_settings_that_come_with_a_device_are_no_change() -> None:
-    assert changes({}, {"sysctl net/ipv4/conf/eth9/forwarding": "1"}) == []
+    assert machine_state_changes({}, {"sysctl net/ipv4/conf/eth9/forwarding": "1"}) == []
 
 
 def test_labs_depend_on_the_network_sysctls_of_new_namespaces_and_on_nothing_else() -> None:
@@ -41,28 +44,34 @@ def test_labs_depend_on_the_network_sysctls_of_new_namespaces_and_on_nothing_els
         "sysctl vm/swappiness": "1",
         "sysctl net/ipv4/ip_forward": "1",
     }
-    assert changes(of_labs(before), of_labs(rules)) == []
+    assert machine_state_changes(inherited_by_labs(before), inherited_by_labs(rules)) == []
     inherited = {**before, f"{INHERITED}net/ipv4/ip_forward": "1"}
-    assert changes(of_labs(before), of_labs(inherited)) == [f"{INHERITED}net/ipv4/ip_forward: - 0, + 1"]
+    assert machine_state_changes(inherited_by_labs(before), inherited_by_labs(inherited)) == [
+        f"{INHERITED}net/ipv4/ip_forward: - 0, + 1"
+    ]
 
 
 def test_where_no_namespace_can_be_made_all_network_sysctls_count() -> None:
     before = {"sysctl vm/swappiness": "60", "sysctl net/ipv4/ip_forward": "0"}
     after = {"sysctl vm/swappiness": "1", "sysctl net/ipv4/ip_forward": "1"}
-    assert changes(of_labs(before), of_labs(after)) == ["sysctl net/ipv4/ip_forward: - 0, + 1"]
+    assert machine_state_changes(inherited_by_labs(before), inherited_by_labs(after)) == [
+        "sysctl net/ipv4/ip_forward: - 0, + 1"
+    ]
 
 
 def test_a_machine_that_rests_does_not_change() -> None:
-    seen = look()
+    seen = read_machine_state()
     assert "sysctl vm/swappiness" in seen
-    assert not [line for line in changes(seen, look()) if line.startswith("sysctl vm/")]
+    assert not [
+        line for line in machine_state_changes(seen, read_machine_state()) if line.startswith("sysctl vm/")
+    ]
 
 
 def test_too_much_on_the_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, folder = tmp_path / "log", tmp_path / "folder"
     folder.mkdir()
     log.write_bytes(b"x" * (2 << 20))
-    guard = Watch(tmp_path)
+    guard = DiskWatch(tmp_path)
     assert guard.complaint(log, folder) == ""
     monkeypatch.setattr(watch, "LARGEST_LOG", 1 << 20)
     assert guard.complaint(log, folder) == "floods its log: 2 MiB, 1 are allowed"
@@ -86,11 +95,11 @@ def test_folders_that_go_while_they_are_looked_at_are_no_error(
         return size(path)
 
     monkeypatch.setattr(watch, "_size", size_as_the_other_goes)
-    assert Watch(tmp_path).complaint(tmp_path / "log", tmp_path) == ""
+    assert DiskWatch(tmp_path).complaint(tmp_path / "log", tmp_path) == ""
     assert [first.exists(), second.exists()].count(True) == 1
 
 
 def test_the_end_of_a_file_is_read_without_the_rest(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"a" * 100 + b"end")
-    assert end_of(tmp_path / "log", 4) == "aend"
-    assert end_of(tmp_path / "log", 1000).endswith("aend")
+    assert read_tail(tmp_path / "log", 4) == "aend"
+    assert read_tail(tmp_path / "log", 1000).endswith("aend")

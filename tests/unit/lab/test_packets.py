@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kproxy.lab import bpf, packets
 from kproxy.lab.message import encode_request
 from kproxy.lab.observation import Icmp, Socket
-from kproxy.lab.packets import Kind, Segment, tcp_packet, udp_packet
+from kproxy.lab.packets import PacketKind, Segment, tcp_packet, udp_packet
 from kproxy.net import Family
 
 NUMBER = 0x12345678
@@ -74,13 +74,13 @@ def later_fragment(packet: bytes) -> bytes:
 def test_every_packet_that_concerns_a_probe_gives_its_number(family: Family) -> None:
     request = udp(family, encode_request(NUMBER))
     reset = tcp(family, sequence=0, acknowledgement=NUMBER + 1, flags=packets.RST | packets.ACK)
-    assert packets.identify(tcp(family)) == (Kind.FIRST, NUMBER)
-    assert packets.identify(request) == (Kind.FIRST, NUMBER)
-    assert packets.identify(reset) == (Kind.RESET, NUMBER)
-    assert packets.identify(sctp(family, packets.INIT, tag=NUMBER)) == (Kind.FIRST, NUMBER)
-    assert packets.identify(sctp(family, packets.ABORT, verification=NUMBER)) == (Kind.RESET, NUMBER)
+    assert packets.identify(tcp(family)) == (PacketKind.FIRST, NUMBER)
+    assert packets.identify(request) == (PacketKind.FIRST, NUMBER)
+    assert packets.identify(reset) == (PacketKind.RESET, NUMBER)
+    assert packets.identify(sctp(family, packets.INIT, tag=NUMBER)) == (PacketKind.FIRST, NUMBER)
+    assert packets.identify(sctp(family, packets.ABORT, verification=NUMBER)) == (PacketKind.RESET, NUMBER)
     for quoted in (tcp(family), request, sctp(family, packets.INIT, tag=NUMBER)):
-        assert packets.identify(unreachable(family, quoted)) == (Kind.ICMP, NUMBER)
+        assert packets.identify(unreachable(family, quoted)) == (PacketKind.ICMP, NUMBER)
 
 
 @both_families
@@ -89,8 +89,8 @@ def test_a_ping_is_known_by_its_number_and_so_are_its_answer_and_its_refusal(fam
     protocol = packets.ICMP if family is Family.IPV4 else packets.ICMPV6
     message = packets.echo_request(family, NUMBER)
     ping = packets._ip_header(source, destination, protocol, len(message)) + message
-    assert packets.identify(ping) == (Kind.FIRST, NUMBER)
-    assert packets.identify(unreachable(family, ping)) == (Kind.ICMP, NUMBER)
+    assert packets.identify(ping) == (PacketKind.FIRST, NUMBER)
+    assert packets.identify(unreachable(family, ping)) == (PacketKind.ICMP, NUMBER)
     assert packets.quoted_destination(unreachable(family, ping)) == Socket(destination, 0)
     answer = bytes([packets.ECHO_REPLY[family is Family.IPV6]]) + message[1:]
     assert packets.is_echo_reply(answer, NUMBER)
@@ -109,7 +109,7 @@ def test_an_icmp_error_tells_which_destination_it_is_about(family: Family) -> No
 
 
 def test_an_icmp_error_that_quotes_only_eight_bytes_of_tcp_is_enough() -> None:
-    assert packets.identify(unreachable(Family.IPV4, tcp(Family.IPV4)[:28])) == (Kind.ICMP, NUMBER)
+    assert packets.identify(unreachable(Family.IPV4, tcp(Family.IPV4)[:28])) == (PacketKind.ICMP, NUMBER)
 
 
 @both_families
@@ -128,7 +128,7 @@ def test_other_packets_belong_to_no_probe(family: Family) -> None:
 
 def test_only_the_first_fragment_is_read() -> None:
     request = udp(Family.IPV6, encode_request(NUMBER))
-    assert packets.identify(fragment(request, offset=0)) == (Kind.FIRST, NUMBER)
+    assert packets.identify(fragment(request, offset=0)) == (PacketKind.FIRST, NUMBER)
     assert packets.identify(fragment(request, offset=185)) is None
     assert packets.identify(later_fragment(udp(Family.IPV4, encode_request(NUMBER)))) is None
 
@@ -140,10 +140,10 @@ def test_no_bytes_can_upset_the_reader(data: bytes) -> None:
 
 @both_families
 def test_ends_and_icmp_codes_are_read_where_they_are(family: Family) -> None:
-    assert packets.ends(tcp(family)) == ENDS[family]
+    assert packets.packet_sockets(tcp(family)) == ENDS[family]
     source, destination = ENDS[family]
     error = icmp(family, 3, 9, tcp(family))
-    assert packets.ends(error) == (Socket(destination.address, 0), Socket(source.address, 0))
+    assert packets.packet_sockets(error) == (Socket(destination.address, 0), Socket(source.address, 0))
     assert packets.icmp_of(error) == Icmp(family, 3, 9)
 
 

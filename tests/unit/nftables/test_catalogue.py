@@ -5,7 +5,7 @@ import pytest
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.reports.results import CaseResult, Result
-from kproxy.conformance.subject import load
+from kproxy.conformance.subject import load_subject
 from kproxy.conformance.testbeds import simulator
 from tests.unit.conformance.kernel_steps import needs_kernel
 from tests.unit.conformance.scripted import report_on, subject
@@ -25,7 +25,7 @@ def test_a_case_passes_needs_a_kernel_or_asks_for_what_the_mode_does_not_have(
     entry = results[case.id]
     if list(needs_kernel(case)):
         assert entry.result is Result.NOT_RUNNABLE
-    elif load("kproxy").lacks(case, "nftables"):
+    elif load_subject("kproxy").lacks(case, "nftables"):
         assert entry.result is Result.FAILED, "it passes: the mode has what it is said to lack"
     else:
         assert entry.result is Result.PASSED, entry.findings or entry.reason

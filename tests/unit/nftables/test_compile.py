@@ -5,26 +5,33 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from kproxy.backends.nftables import names
-from kproxy.backends.nftables.compile import CountChain, Element, elements, pools, shared, sticky
-from kproxy.backends.nftables.names import Choice, Way
+from kproxy.backends.nftables.compile import (
+    CountChain,
+    Element,
+    affinity_chains,
+    service_elements,
+    shared_objects,
+    used_pools,
+)
+from kproxy.backends.nftables.names import FrontendMaps, PoolRole
 from kproxy.backends.nftables.rules import Drop, Goto, Remember, Value
 from kproxy.net import Protocol
-from kproxy.plan import Exposure, Scope, ServicePlan
+from kproxy.plan import Exposure, PoolScope, ServicePlan
 from tests.unit.iptables.plans import frontend, pool, service
 
 EVERYWHERE = pool("10.0.0.1:80", "10.0.0.2:80")
-HERE = pool("10.0.0.1:80", scope=Scope.LOCAL)
+HERE = pool("10.0.0.1:80", scope=PoolScope.LOCAL)
 NOBODY = pool()
-NOBODY_HERE = pool(scope=Scope.LOCAL)
+NOBODY_HERE = pool(scope=PoolScope.LOCAL)
 
 
-def places(plan: ServicePlan) -> dict[Scope, tuple]:  # type: ignore[type-arg]
-    return {scope: found.endpoints for scope, found in pools(plan).items()}
+def places(plan: ServicePlan) -> dict[PoolScope, tuple]:  # type: ignore[type-arg]
+    return {scope: found.endpoints for scope, found in used_pools(plan).items()}
 
 
 def of(plan: ServicePlan) -> dict[str, dict[tuple, Value]]:  # type: ignore[type-arg]
     found: dict[str, dict[tuple, Value]] = {}  # type: ignore[type-arg]
-    for name, key, value in elements(plan, places(plan)):
+    for name, key, value in service_elements(plan, places(plan)):
         assert key not in found.setdefault(name, {}), "nothing twice"
         found[name][key] = value
     return found
@@ -54,7 +61,7 @@ def test_external_policy_cluster_is_a_chain_before_the_endpoints(
     exposure: Exposure, address: str | None
 ) -> None:
     found = of(service(frontend(exposure, address, 80, EVERYWHERE)))
-    way = Way.NODE_PORT if address is None else Way.ADDRESS
+    way = FrontendMaps.NODE_PORT if address is None else FrontendMaps.ADDRESS
     assert list(found[way.policies].values()) == [Goto(way.cluster)]
 
 
@@ -99,14 +106,14 @@ def test_shared_are_the_cluster_ip_local_endpoints_and_chains_for_counts() -> No
         frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, EVERYWHERE),
         frontend(Exposure.NODE_PORT, None, 30080, HERE, shortcut=EVERYWHERE),
     )
-    found = list(shared(plan, places(plan)))
+    found = list(shared_objects(plan, places(plan)))
     assert len(found) == len(set(found))
     local = ip_address("10.0.0.1")
     assert set(found) == {
         Element(names.CLUSTER_IPS, (ip_address("10.96.0.1"),)),
         Element(names.HAIRPIN, (local, local)),
-        CountChain(Way.ADDRESS, Choice.POOL, 2),
-        CountChain(Way.NODE_PORT, Choice.SHORTCUT, 2),
+        CountChain(FrontendMaps.ADDRESS, PoolRole.POOL, 2),
+        CountChain(FrontendMaps.NODE_PORT, PoolRole.SHORTCUT, 2),
     }
 
 
@@ -120,19 +127,19 @@ STICKY = service(
 def test_all_frontends_of_a_service_with_affinity_share_its_chains() -> None:
     """Behaviours ``aff.scope-vip``, ``aff.local-restrict``."""
     found = of(STICKY)
-    everywhere, here = (names.sticky_chain(STICKY, scope) for scope in (Scope.CLUSTER, Scope.LOCAL))
+    everywhere, here = (names.sticky_chain(STICKY, scope) for scope in (PoolScope.CLUSTER, PoolScope.LOCAL))
     assert set(found["service-ips"].values()) == {Goto(everywhere)}
     assert set(found["service-nodeports"].values()) == {Goto(here)}
     assert set(found["shortcut-nodeports"].values()) == {Goto(everywhere)}
     assert "service-endpoints" not in found
-    made = {chain.name: chain for chain in sticky(STICKY, places(STICKY))}
-    assert len(made) == len(sticky(STICKY, places(STICKY)))
+    made = {chain.name: chain for chain in affinity_chains(STICKY, places(STICKY))}
+    assert len(made) == len(affinity_chains(STICKY, places(STICKY)))
     leads_to = [step.chain for rule in made[here].rules for step in rule.steps if isinstance(step, Goto)]
     assert set(leads_to) == {names.endpoint_chain(STICKY, EVERYWHERE.endpoints[0])}
 
 
 def remembered(plan: ServicePlan) -> set[Remember]:
-    chains = sticky(plan, places(plan))
+    chains = affinity_chains(plan, places(plan))
     return {
         step for chain in chains for rule in chain.rules for step in rule.steps if isinstance(step, Remember)
     }
@@ -147,7 +154,7 @@ def test_another_time_forgets_the_clients_of_the_old_one() -> None:
 
 
 def test_without_affinity_there_is_no_chain_of_its_own() -> None:
-    assert sticky(service(*STICKY.frontends), places(STICKY)) == ()
+    assert affinity_chains(service(*STICKY.frontends), places(STICKY)) == ()
 
 
 def test_long_names_stay_different_when_they_are_cut() -> None:

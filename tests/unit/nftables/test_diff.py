@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from kproxy.backends.nftables import names
 from kproxy.backends.nftables.base import Options
 from kproxy.backends.nftables.commands import AddChain, AddElements, AddRules, Command, DeleteElements
-from kproxy.backends.nftables.compile import dense
-from kproxy.backends.nftables.diff import Change, Leftovers, Rewrite, diff
-from kproxy.backends.nftables.names import Choice, Way
-from kproxy.backends.nftables.program import Program, program
+from kproxy.backends.nftables.compile import assign_numbers
+from kproxy.backends.nftables.diff import Leftovers, Rewrite, Update, diff
+from kproxy.backends.nftables.names import FrontendMaps, PoolRole
+from kproxy.backends.nftables.program import DesiredState, desired_state
 from kproxy.backends.nftables.rules import Goto
-from kproxy.backends.nftables.table import Refused, Table
+from kproxy.backends.nftables.table import SimulatedTable, TransactionRefused
 from kproxy.net import Family
-from kproxy.plan import Exposure, NodePorts, Plan, ServicePlan, Settings
-from kproxy.plan import plan as planned
+from kproxy.plan import Exposure, NodePorts, Plan, PlanSettings, ServicePlan
+from kproxy.plan import make_plan as planned
 from kproxy.state import normalise
 from tests.objects import cluster, slice_of
 from tests.objects import endpoint as api_endpoint
@@ -29,7 +29,7 @@ from tests.objects import service as api_service
 from tests.unit.iptables.plans import PODS, frontend, plan_of, plans, pool, service
 
 OPTIONS = Options()
-NUMBERED = {choice.endpoints(way) for way in Way for choice in Choice}
+NUMBERED = {choice.endpoints(way) for way in FrontendMaps for choice in PoolRole}
 
 
 def web(*endpoints: str, number: int = 1, affinity: int | None = None) -> ServicePlan:
@@ -41,7 +41,7 @@ def backends(*numbers: int) -> list[str]:
     return [f"10.0.0.{number}:80" for number in numbers]
 
 
-def contents(table: Table, without: Iterable[str] = ()) -> object:
+def contents(table: SimulatedTable, without: Iterable[str] = ()) -> object:
     """What the table does, whichever number each endpoint has."""
     chains = {
         name: Counter(step for rule in chain.rules for step in rule.steps if isinstance(step, Goto))
@@ -57,16 +57,16 @@ def contents(table: Table, without: Iterable[str] = ()) -> object:
     return chains, table.collections, elements, numbered
 
 
-def fresh(plan: Plan) -> Table:
-    table = Table(plan.family)
-    table.apply(Rewrite(program(plan, OPTIONS)))
+def fresh(plan: Plan) -> SimulatedTable:
+    table = SimulatedTable(plan.family)
+    table.apply(Rewrite(desired_state(plan, OPTIONS)))
     return table
 
 
-def assert_dense(table: Table) -> None:
+def assert_dense(table: SimulatedTable) -> None:
     """Every number below the count that the frontend's chain draws has an endpoint, and no other."""
-    for way in Way:
-        for choice in Choice:
+    for way in FrontendMaps:
+        for choice in PoolRole:
             drawn = {
                 key: int(value.chain.rpartition("-")[2])
                 for key, value in table.elements[choice.dispatch(way)].items()
@@ -79,11 +79,11 @@ def assert_dense(table: Table) -> None:
 @given(st.lists(plans(), min_size=1, max_size=4))
 @settings(deadline=None)
 def test_any_way_to_a_plan_ends_where_writing_it_afresh_does(history: list[Plan]) -> None:
-    table = Table(Family.IPV4)
-    believed: Program | None = None
+    table = SimulatedTable(Family.IPV4)
+    believed: DesiredState | None = None
     leftovers: Leftovers = {}
     for wanted in history:
-        desired = program(wanted, OPTIONS, believed)
+        desired = desired_state(wanted, OPTIONS, believed)
         transaction = diff(believed, desired, leftovers)
         table.apply(transaction)
         believed, leftovers = desired, transaction.leftovers
@@ -94,13 +94,13 @@ def test_any_way_to_a_plan_ends_where_writing_it_afresh_does(history: list[Plan]
 
 def test_an_unchanged_plan_is_no_transaction() -> None:
     plan = plan_of(web(*backends(1, 2)))
-    believed = program(plan, OPTIONS)
-    assert list(Change(believed, program(plan, OPTIONS, believed))) == []
+    believed = desired_state(plan, OPTIONS)
+    assert list(Update(believed, desired_state(plan, OPTIONS, believed))) == []
 
 
-def change(*services: tuple[ServicePlan, ServicePlan]) -> Change:
-    believed = program(plan_of(*(old for old, _ in services)), OPTIONS)
-    return Change(believed, program(plan_of(*(new for _, new in services)), OPTIONS, believed))
+def change(*services: tuple[ServicePlan, ServicePlan]) -> Update:
+    believed = desired_state(plan_of(*(old for old, _ in services)), OPTIONS)
+    return Update(believed, desired_state(plan_of(*(new for _, new in services)), OPTIONS, believed))
 
 
 def test_an_endpoint_that_is_replaced_is_one_element_out_and_one_in() -> None:
@@ -126,16 +126,16 @@ def test_the_first_of_many_endpoints_goes_without_moving_the_others(count: int) 
 
 
 def test_a_chain_for_a_new_count_comes_with_its_first_user_and_goes_after_its_last() -> None:
-    table = Table(Family.IPV4)
-    first = program(plan_of(web(*backends(1, 2))), OPTIONS)
+    table = SimulatedTable(Family.IPV4)
+    first = desired_state(plan_of(web(*backends(1, 2))), OPTIONS)
     table.apply(Rewrite(first))
     assert "one-of-2" in table.chains
-    second = program(plan_of(web(*backends(1, 2, 3))), OPTIONS, first)
-    grown = Change(first, second)
+    second = desired_state(plan_of(web(*backends(1, 2, 3))), OPTIONS, first)
+    grown = Update(first, second)
     table.apply(grown)
     assert set(grown.leftovers) == {"one-of-2"}
-    third = program(plan_of(web(*backends(1, 2, 4))), OPTIONS, second)
-    table.apply(Change(second, third, grown.leftovers))
+    third = desired_state(plan_of(web(*backends(1, 2, 4))), OPTIONS, second)
+    table.apply(Update(second, third, grown.leftovers))
     assert "one-of-2" not in table.chains
     assert "one-of-3" in table.chains
 
@@ -151,24 +151,24 @@ def test_a_chain_is_complete_in_the_kernel_before_an_element_leads_to_it() -> No
 
 
 def test_a_leftover_that_is_wanted_again_is_filled_again() -> None:
-    table = Table(Family.IPV4)
+    table = SimulatedTable(Family.IPV4)
     two, three = plan_of(web(*backends(1, 2))), plan_of(web(*backends(1, 2, 3)))
-    first = program(two, OPTIONS)
+    first = desired_state(two, OPTIONS)
     table.apply(Rewrite(first))
-    grown = Change(first, program(three, OPTIONS, first))
+    grown = Update(first, desired_state(three, OPTIONS, first))
     table.apply(grown)
-    back = Change(grown.desired, program(two, OPTIONS, grown.desired), grown.leftovers)
+    back = Update(grown.desired, desired_state(two, OPTIONS, grown.desired), grown.leftovers)
     table.apply(back)
     assert contents(table, back.leftovers) == contents(fresh(two))
 
 
-def sizes(table: Table) -> tuple[int, int, int]:
+def sizes(table: SimulatedTable) -> tuple[int, int, int]:
     rules = sum(len(chain.rules) for chain in table.chains.values())
     return rules, len(table.chains), len(table.collections)
 
 
 def test_rules_and_chains_do_not_depend_on_how_many_services_there_are() -> None:
-    def cluster(count: int) -> Table:
+    def cluster(count: int) -> SimulatedTable:
         return fresh(plan_of(*(web(*backends(1, 2, 3), number=number) for number in range(1, count + 1))))
 
     few, many = cluster(10), cluster(200)
@@ -180,34 +180,34 @@ def test_what_several_services_need_stays_until_the_last_of_them_has_gone() -> N
     """Two ports of one Service have one cluster IP."""
     http = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, pool("10.0.0.1:80")), name="ns/a:http")
     https = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 443, pool("10.0.0.1:443")), name="ns/a:https")
-    table = Table(Family.IPV4)
-    both = program(plan_of(http, https), OPTIONS)
+    table = SimulatedTable(Family.IPV4)
+    both = desired_state(plan_of(http, https), OPTIONS)
     table.apply(Rewrite(both))
-    one = program(plan_of(https), OPTIONS, both)
-    table.apply(Change(both, one))
+    one = desired_state(plan_of(https), OPTIONS, both)
+    table.apply(Update(both, one))
     assert len(table.elements[names.CLUSTER_IPS]) == 1
-    none = program(plan_of(), OPTIONS, one)
-    table.apply(Change(one, none))
+    none = desired_state(plan_of(), OPTIONS, one)
+    table.apply(Update(one, none))
     assert table.elements[names.CLUSTER_IPS] == {}
 
 
 def test_another_detector_writes_the_table_anew_and_other_service_cidrs_do_not() -> None:
     plan = plan_of(web(*backends(1)))
-    believed = program(plan, OPTIONS)
-    without = program(plan_of(*plan.services, detector=None), OPTIONS, believed)
+    believed = desired_state(plan, OPTIONS)
+    without = desired_state(plan_of(*plan.services, detector=None), OPTIONS, believed)
     assert isinstance(diff(believed, without), Rewrite)
     known = replace(
         plan,
         service_cidrs=(ip_network("10.96.0.0/16"), ip_network("10.96.4.0/24"), ip_network("10.97.0.0/16")),
     )
-    found = diff(believed, program(known, OPTIONS, believed))
+    found = diff(believed, desired_state(known, OPTIONS, believed))
     assert str(found) == "add element ip kube-proxy service-cidrs { 10.96.0.0/15 }\n"
 
 
 MASQUERADE = {
-    "off-cluster": Settings(family=Family.IPV4, node="node-1", detector=PODS),
-    "all": Settings(family=Family.IPV4, node="node-1", detector=PODS, masquerade_all=True),
-    "none": Settings(family=Family.IPV4, node="node-1"),
+    "off-cluster": PlanSettings(family=Family.IPV4, node="node-1", detector=PODS),
+    "all": PlanSettings(family=Family.IPV4, node="node-1", detector=PODS, masquerade_all=True),
+    "none": PlanSettings(family=Family.IPV4, node="node-1"),
 }
 
 
@@ -217,29 +217,29 @@ def test_the_first_cluster_ip_of_a_node_and_the_last_to_go_leave_the_table_in_pl
     known = MASQUERADE[of]
     one = cluster(api_service(), slice_of(api_endpoint("10.0.0.1")))
     plans = [planned(normalise(each, Family.IPV4), known) for each in (cluster(), one, cluster())]
-    programs = [program(plan, OPTIONS) for plan in plans]
+    programs = [desired_state(plan, OPTIONS) for plan in plans]
     for before, after in pairwise(programs):
-        assert isinstance(diff(before, after), Change)
+        assert isinstance(diff(before, after), Update)
     other = MASQUERADE["all" if of != "all" else "off-cluster"]
-    changed = program(planned(normalise(one, Family.IPV4), other), OPTIONS)
+    changed = desired_state(planned(normalise(one, Family.IPV4), other), OPTIONS)
     assert isinstance(diff(programs[1], changed), Rewrite), "other settings do write it anew"
 
 
 def test_other_node_addresses_are_elements_and_all_addresses_another_rule() -> None:
     one = plan_of(node_ports=NodePorts((ip_network("192.0.2.1").network_address,), localhost=False))
     two = plan_of(node_ports=NodePorts((ip_network("192.0.2.2").network_address,), localhost=False))
-    believed = program(one, OPTIONS)
-    moved = diff(believed, program(two, OPTIONS, believed))
+    believed = desired_state(one, OPTIONS)
+    moved = diff(believed, desired_state(two, OPTIONS, believed))
     assert [type(command) for command in moved] == [DeleteElements, AddElements]
     everywhere = plan_of(node_ports=NodePorts(None, localhost=False))
-    assert isinstance(diff(believed, program(everywhere, OPTIONS, believed)), Rewrite)
+    assert isinstance(diff(believed, desired_state(everywhere, OPTIONS, believed)), Rewrite)
 
 
 @given(st.lists(st.integers(1, 30), unique=True), st.lists(st.integers(1, 30), unique=True))
 def test_numbers_are_dense_and_those_that_can_stay_do(old: list[int], new: list[int]) -> None:
     before = pool(*backends(*old)).endpoints
     wanted = pool(*backends(*new)).endpoints
-    placed = dense(before, wanted)
+    placed = assign_numbers(before, wanted)
     assert sorted(placed, key=str) == sorted(wanted, key=str)
     for number, endpoint in enumerate(before[: len(wanted)]):
         if endpoint in wanted:
@@ -265,5 +265,5 @@ def test_the_model_refuses_what_the_kernel_refuses(wrong: str) -> None:
             dispatch, (((*key[:-1], 81), Goto("nowhere")),)
         ),
     }
-    with pytest.raises(Refused):
+    with pytest.raises(TransactionRefused):
         table.apply([commands[wrong]])

@@ -4,11 +4,11 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kproxy.backends.nftables.base import Options, one_of
+from kproxy.backends.nftables.base import Options, endpoint_choice_chain
 from kproxy.backends.nftables.diff import Rewrite
-from kproxy.backends.nftables.names import Choice, Way
-from kproxy.backends.nftables.program import program
-from kproxy.backends.nftables.render import Renderer, element
+from kproxy.backends.nftables.names import FrontendMaps, PoolRole
+from kproxy.backends.nftables.program import desired_state
+from kproxy.backends.nftables.render import Renderer, render_element
 from kproxy.backends.nftables.rules import (
     AddressWithin,
     Constant,
@@ -25,7 +25,7 @@ from kproxy.backends.nftables.rules import (
     Translate,
 )
 from kproxy.net import Family, Protocol
-from kproxy.plan import DetectByInterfacePrefix, Exposure, Masquerade
+from kproxy.plan import DetectByInterfacePrefix, Exposure, MasqueradePolicy
 from tests.unit.iptables.plans import frontend, plan_of, pool, service
 
 CLIENT = (Field.SOURCE, Constant(7))
@@ -64,14 +64,17 @@ def test_ipv6_has_words_and_brackets_of_its_own() -> None:
 
 def test_elements() -> None:
     key = (ip_address("10.96.0.1"), Protocol.UDP, 53)
-    assert element(key) == "10.96.0.1 . udp . 53"
-    assert element(key, Goto("one-of-2")) == "10.96.0.1 . udp . 53 : goto one-of-2"
-    assert element((*key, 1), (ip_address("10.0.0.1"), 5353)) == "10.96.0.1 . udp . 53 . 1 : 10.0.0.1 . 5353"
+    assert render_element(key) == "10.96.0.1 . udp . 53"
+    assert render_element(key, Goto("one-of-2")) == "10.96.0.1 . udp . 53 : goto one-of-2"
+    assert (
+        render_element((*key, 1), (ip_address("10.0.0.1"), 5353))
+        == "10.96.0.1 . udp . 53 . 1 : 10.0.0.1 . 5353"
+    )
 
 
 def test_a_chain_draws_below_its_count_and_falls_back_to_the_first() -> None:
     render = Renderer(Family.IPV4)
-    chain = one_of(Way.NODE_PORT, Choice.SHORTCUT, 3)
+    chain = endpoint_choice_chain(FrontendMaps.NODE_PORT, PoolRole.SHORTCUT, 3)
     assert chain.name == "shortcut-nodeport-one-of-3"
     assert [render.rule(rule) for rule in chain.rules] == [
         "dnat ip to meta l4proto . th dport . numgen random mod 3 map @shortcut-nodeport-endpoints",
@@ -79,24 +82,26 @@ def test_a_chain_draws_below_its_count_and_falls_back_to_the_first() -> None:
     ]
 
 
-def text_of(masquerade: Masquerade) -> str:
+def text_of(masquerade: MasqueradePolicy) -> str:
     front = frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, pool("10.0.0.1:80"), masquerade=masquerade)
     plan = plan_of(service(front), detector=DetectByInterfacePrefix("veth"), cluster_ips=masquerade)
-    return str(Rewrite(program(plan, Options(1 << 15))))
+    return str(Rewrite(desired_state(plan, Options(1 << 15))))
 
 
 @pytest.mark.parametrize(
     ("masquerade", "rule"),
     [
         (
-            Masquerade.OFF_CLUSTER,
+            MasqueradePolicy.OFF_CLUSTER,
             'ip daddr @cluster-ips iifname != "veth*" jump mark-for-masquerade',
         ),
-        (Masquerade.ALWAYS, "ip daddr @cluster-ips jump mark-for-masquerade"),
-        (Masquerade.NEVER, None),
+        (MasqueradePolicy.ALWAYS, "ip daddr @cluster-ips jump mark-for-masquerade"),
+        (MasqueradePolicy.NEVER, None),
     ],
 )
-def test_who_is_masqueraded_to_cluster_ips_is_one_rule(masquerade: Masquerade, rule: str | None) -> None:
+def test_who_is_masqueraded_to_cluster_ips_is_one_rule(
+    masquerade: MasqueradePolicy, rule: str | None
+) -> None:
     found = [
         line
         for line in text_of(masquerade).splitlines()
@@ -111,7 +116,7 @@ def test_the_hooks_that_others_rely_on() -> None:
     """Behaviour ``nft.hooks``; priorities as numbers: dstnat -100, srcnat 100, filter 0."""
     hooks = {
         line.split()[4]: line.partition("{ ")[2].rstrip(" }")
-        for line in text_of(Masquerade.NEVER).splitlines()
+        for line in text_of(MasqueradePolicy.NEVER).splitlines()
         if line.startswith("add chain") and "hook" in line
     }
     assert hooks == {
@@ -128,7 +133,7 @@ def test_the_hooks_that_others_rely_on() -> None:
 
 def test_the_mark_is_the_configured_bit_alone() -> None:
     """Behaviour ``masq.bit``: other bits of the mark survive."""
-    lines = text_of(Masquerade.ALWAYS).splitlines()
+    lines = text_of(MasqueradePolicy.ALWAYS).splitlines()
     marks = [line.split("meta mark", 1)[1] for line in lines if "add rule" in line and "meta mark" in line]
     assert marks == [
         " set meta mark or 0x00008000",
@@ -138,6 +143,6 @@ def test_the_mark_is_the_configured_bit_alone() -> None:
 
 def test_nothing_is_ever_accepted() -> None:
     """Behaviour ``nft.no-accept``."""
-    rules = [line for line in text_of(Masquerade.ALWAYS).splitlines() if line.startswith("add rule")]
+    rules = [line for line in text_of(MasqueradePolicy.ALWAYS).splitlines() if line.startswith("add rule")]
     assert len(rules) > 20
     assert not [line for line in rules if "accept" in line.split(" comment ")[0]]

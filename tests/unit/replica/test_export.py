@@ -5,35 +5,35 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kproxy.conformance.attached import BadCaseFile, read
+from kproxy.conformance.attached import InvalidCaseFile, parse_case_file
 from kproxy.conformance.case import Apply, Probe
-from kproxy.conformance.fuzz.answers import answered
-from kproxy.conformance.fuzz.source import source
-from kproxy.explain.answer import Settings
-from kproxy.explain.dump import read as read_dump
+from kproxy.conformance.fuzz.answers import with_oracle_answers
+from kproxy.conformance.fuzz.source import case_source
+from kproxy.explain.answer import ProxySettings
+from kproxy.explain.dump import parse_dump as read_dump
 from kproxy.replica.export import case_of
-from kproxy.replica.judge import oracle
+from kproxy.replica.judge import replica_oracle
 from kproxy.replica.layout import layout
-from kproxy.replica.questions import Front, questions
+from kproxy.replica.questions import ProbedAddressKind, frontend_probes
 from kproxy.spec.outcome import Delivered, Failure
 from tests.dumps import dump as printed
 
 DUMP = read_dump([("large", printed(60))])
 PLACE = layout(DUMP, together=True)
-QUESTIONS = questions(DUMP, PLACE)[::61]
+QUESTIONS = frontend_probes(DUMP, PLACE)[::61]
 HEAD = "from kproxy.conformance.case import *\n"
 
 
 @pytest.mark.parametrize("number", range(len(QUESTIONS)))
 def test_a_question_is_the_same_case_when_its_file_is_read(number: int) -> None:
     made = case_of(DUMP, PLACE, QUESTIONS[number], f"compare.unknown-{number}")
-    kept = read(source(made, "Told."), "file")  # without the clauses of single probes
+    kept = parse_case_file(case_source(made, "Told."), "file")  # without the clauses of single probes
     assert kept.clauses == made.clauses
-    assert answered(kept) == made
+    assert with_oracle_answers(kept) == made
 
 
 def test_a_case_has_the_kind_of_answer_that_the_cluster_has() -> None:
-    judge = oracle(DUMP, PLACE, Settings())
+    judge = replica_oracle(DUMP, PLACE, ProxySettings())
     for question in QUESTIONS:
         made = case_of(DUMP, PLACE, question, "compare.unknown-1")
         probe = made.steps[-1]
@@ -62,7 +62,9 @@ def test_the_port_that_is_asked_is_one_of_the_case_however_many_there_are() -> N
     dump = read_dump([("many", msgspec.json.encode(document))])
     place = layout(dump, together=True)
     asked = [
-        q for q in questions(dump, place) if q.service == ("default", "many") and q.front is Front.CLUSTER_IP
+        q
+        for q in frontend_probes(dump, place)
+        if q.service == ("default", "many") and q.front is ProbedAddressKind.CLUSTER_IP
     ]
     assert {q.packet.port for q in asked} == {8000, 8001, 8002, 8003, 8004}
     for question in asked:
@@ -75,7 +77,7 @@ def test_the_port_that_is_asked_is_one_of_the_case_however_many_there_are() -> N
 
 
 def test_an_answer_of_delivery_is_among_them() -> None:
-    judge = oracle(DUMP, PLACE, Settings())
+    judge = replica_oracle(DUMP, PLACE, ProxySettings())
     assert any(isinstance(o, Delivered) for q in QUESTIONS for o in judge.expect(q).outcomes)
 
 
@@ -91,13 +93,13 @@ def test_an_answer_of_delivery_is_among_them() -> None:
     ],
 )
 def test_nothing_in_a_case_file_is_run(text: str, line: str) -> None:
-    with pytest.raises(BadCaseFile, match=rf"x\.py:{line}: .* is not part of a case"):
-        read(HEAD + text, "x.py")
+    with pytest.raises(InvalidCaseFile, match=rf"x\.py:{line}: .* is not part of a case"):
+        parse_case_file(HEAD + text, "x.py")
 
 
 @pytest.mark.parametrize(
     "text", ["", "WORLD = 1", "WORLD = (", "OTHER = case('a.b', 'c', clauses=set())", "WORLD = case()"]
 )
 def test_a_file_without_a_case_is_told(text: str) -> None:
-    with pytest.raises(BadCaseFile, match=r"x\.py"):
-        read(text, "x.py")
+    with pytest.raises(InvalidCaseFile, match=r"x\.py"):
+        parse_case_file(text, "x.py")

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from kproxy.conformance.testbed import Observation
-from kproxy.explain.answer import Settings, facts
-from kproxy.explain.dump import Dump, read
+from kproxy.explain.answer import ProxySettings, dump_node_facts
+from kproxy.explain.dump import Dump, parse_dump
 from kproxy.net import Family
-from kproxy.replica.differences import Difference, difference, looks_different
-from kproxy.replica.documented import DOCUMENTED, documented
-from kproxy.replica.judge import oracle
+from kproxy.replica.differences import ProxyDifference, looks_different, proxy_difference
+from kproxy.replica.documented import DOCUMENTED_DIFFERENCES, documented_difference
+from kproxy.replica.judge import replica_oracle
 from kproxy.replica.layout import BEYOND, CannotCopy, Layout, layout
-from kproxy.replica.questions import Front, Who, questions
-from kproxy.replica.wires import Wires
+from kproxy.replica.questions import ClientKind, ProbedAddressKind, frontend_probes
+from kproxy.replica.wires import ReplicaWiring
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.oracle import expect
-from kproxy.spec.outcome import Delivered, Expectation, Failure, Source
+from kproxy.spec.outcome import Delivered, Expectation, Failure, SourceIP
 from tests.dumps import dump as printed
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "cluster.yaml"
@@ -32,12 +32,12 @@ V4 = Family.IPV4
 
 @pytest.fixture(scope="module")
 def example() -> Dump:
-    return read([("example", EXAMPLE.read_bytes())])
+    return parse_dump([("example", EXAMPLE.read_bytes())])
 
 
 @pytest.fixture(scope="module")
 def large() -> Dump:
-    return read([("large", printed(60))])
+    return parse_dump([("large", printed(60))])
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_one_pod_has_one_namespace_where_programs_are_to_run_in_it(example: Dump
 
 
 def test_a_shared_namespace_sends_what_is_for_its_own_pods_through_the_node(example: Dump) -> None:
-    wires = Wires(layout(example, together=True))
+    wires = ReplicaWiring(layout(example, together=True))
     assert "rule add pref 2 iif lo lookup 100" in wires.addressing("a-pods", V4)
     assert "rule" not in wires.addressing("b-pods", V4)
 
@@ -110,33 +110,35 @@ def test_a_shared_namespace_sends_what_is_for_its_own_pods_through_the_node(exam
 
 
 def test_every_frontend_is_asked_from_every_vantage_point(example: Dump) -> None:
-    asked = questions(example, layout(example, together=True))
+    asked = frontend_probes(example, layout(example, together=True))
     web = Counter((q.front, q.sender.who) for q in asked if q.name == "default/web")
-    for front in (Front.CLUSTER_IP, Front.LOAD_BALANCER_IP):
-        assert {who: web[front, who] for who in (Who.POD, Who.HOST, Who.ON_LINK, Who.ROUTED, Who.ENDPOINT)} == {
-            Who.POD: 2, Who.HOST: 2, Who.ON_LINK: 2, Who.ROUTED: 2, Who.ENDPOINT: 1,
+    for front in (ProbedAddressKind.CLUSTER_IP, ProbedAddressKind.LOAD_BALANCER_IP):
+        assert {who: web[front, who] for who in (ClientKind.POD, ClientKind.HOST, ClientKind.ON_LINK, ClientKind.ROUTED, ClientKind.ENDPOINT)} == {
+            ClientKind.POD: 2, ClientKind.HOST: 2, ClientKind.ON_LINK: 2, ClientKind.ROUTED: 2, ClientKind.ENDPOINT: 1,
         }  # fmt: skip
-    assert web[Front.NODE_PORT, Who.POD] == 4, "a pod of each node asks both nodes"
-    assert web[Front.NODE_PORT_LOCALHOST, Who.HOST] == 2
+    assert web[ProbedAddressKind.NODE_PORT, ClientKind.POD] == 4, "a pod of each node asks both nodes"
+    assert web[ProbedAddressKind.NODE_PORT_LOCALHOST, ClientKind.HOST] == 2
     dns = {
-        q.packet.protocol.value for q in asked if q.name == "kube-system/dns" and q.front is Front.CLUSTER_IP
+        q.packet.protocol.value
+        for q in asked
+        if q.name == "kube-system/dns" and q.front is ProbedAddressKind.CLUSTER_IP
     }
     assert dns == {"TCP", "UDP"}
 
 
 def test_a_client_of_a_source_range_is_in_that_range(large: Dump, place: Layout) -> None:
-    guests = [q for q in questions(large, place) if q.sender.who is Who.GUEST]
+    guests = [q for q in frontend_probes(large, place) if q.sender.who is ClientKind.GUEST]
     assert guests
     assert all(str(q.packet.source).startswith(("203.0.113.", "2001:db8:aa:")) for q in guests)
 
 
 def test_the_oracle_says_of_the_services_asked_what_it_says_of_all(large: Dump, place: Layout) -> None:
-    judge = oracle(large, place, Settings())
-    for question in questions(large, place)[::37]:
+    judge = replica_oracle(large, place, ProxySettings())
+    for question in frontend_probes(large, place)[::37]:
         node = place.node(question.judge)
         known = large.cluster.node(node.hostname)
         assert known is not None
-        everything = facts(known, Settings(more_addresses=tuple(node.gateway.values())))
+        everything = dump_node_facts(known, ProxySettings(more_addresses=tuple(node.gateway.values())))
         assert judge.expect(question) == expect(large.cluster, everything, question.packet)
 
 
@@ -150,14 +152,14 @@ def seen(outcome: Any) -> Observation:  # noqa: ANN401
     return Observation(frozenset({outcome}), str(outcome), endpoint)
 
 
-def delivered(at: Any, source: Source = Source.PRESERVED) -> Delivered:  # noqa: ANN401
+def delivered(at: Any, source: SourceIP = SourceIP.PRESERVED) -> Delivered:  # noqa: ANN401
     address, port = at
     return Delivered(address, port, source)
 
 
-def held(one: Any, other: Any, *lawful: Any, clauses: tuple[Any, ...] = ()) -> Difference | None:  # noqa: ANN401
-    question: Any = dataclasses.make_dataclass("Asked", ["front"])(Front.NODE_PORT_OTHER_ADDRESS)
-    return difference(question, Expectation(frozenset(lawful), clauses), [seen(one)], [seen(other)])
+def held(one: Any, other: Any, *lawful: Any, clauses: tuple[Any, ...] = ()) -> ProxyDifference | None:  # noqa: ANN401
+    question: Any = dataclasses.make_dataclass("Asked", ["front"])(ProbedAddressKind.NODE_PORT_OTHER_ADDRESS)
+    return proxy_difference(question, Expectation(frozenset(lawful), clauses), [seen(one)], [seen(other)])
 
 
 def test_which_endpoint_answers_is_chance() -> None:
@@ -165,37 +167,37 @@ def test_which_endpoint_answers_is_chance() -> None:
 
 
 def test_another_source_at_the_same_endpoint_is_a_difference() -> None:
-    kept, changed = delivered(ONE), delivered(ONE, Source.MASQUERADED)
+    kept, changed = delivered(ONE), delivered(ONE, SourceIP.MASQUERADED)
     found = held(kept, changed, kept)
     assert found is not None
     assert found.unlawful == (False, True)
 
 
 def test_sources_of_different_endpoints_are_worth_asking_again_and_no_difference() -> None:
-    kept, changed = delivered(ONE), delivered(OTHER, Source.MASQUERADED)
+    kept, changed = delivered(ONE), delivered(OTHER, SourceIP.MASQUERADED)
     expectation = Expectation(frozenset({kept, changed}), ())
     assert looks_different([seen(kept)], [seen(changed)], expectation)
     assert held(kept, changed, kept, changed) is None
 
 
 def test_a_source_that_can_be_read_either_way_is_no_difference() -> None:
-    either = Observation(frozenset({delivered(ONE), delivered(ONE, Source.MASQUERADED)}), "", ONE)
-    changed = seen(delivered(ONE, Source.MASQUERADED))
+    either = Observation(frozenset({delivered(ONE), delivered(ONE, SourceIP.MASQUERADED)}), "", ONE)
+    changed = seen(delivered(ONE, SourceIP.MASQUERADED))
     question: Any = None
     expectation = Expectation(changed.outcomes, ())
-    assert difference(question, expectation, [either], [changed]) is None
+    assert proxy_difference(question, expectation, [either], [changed]) is None
 
 
 def test_what_is_unlawful_is_not_intended_though_its_kind_is_documented() -> None:
     stray = delivered(OTHER)
     found = held(stray, Failure.UNTOUCHED, delivered(ONE), Failure.UNTOUCHED, clauses=(OTHER_ADDRESSES,))
     assert found is not None
-    assert documented(found, ("iptables", "nftables")) is None
+    assert documented_difference(found, ("iptables", "nftables")) is None
     lawful = held(
         delivered(ONE), Failure.UNTOUCHED, delivered(ONE), Failure.UNTOUCHED, clauses=(OTHER_ADDRESSES,)
     )
     assert lawful is not None
-    assert documented(lawful, ("iptables", "nftables")) is not None, "the control"
+    assert documented_difference(lawful, ("iptables", "nftables")) is not None, "the control"
 
 
 def test_an_endpoint_that_must_not_be_reached_is_a_difference_though_both_deliver() -> None:
@@ -224,10 +226,10 @@ def test_a_difference_is_intended_only_if_both_do_what_is_written_of_their_modes
 ) -> None:
     found = held(one, other, one, other, clauses=clauses)
     assert found is not None
-    assert (documented(found, modes) is not None) is known
+    assert (documented_difference(found, modes) is not None) is known
 
 
-@pytest.mark.parametrize("entry", DOCUMENTED, ids=lambda entry: entry.id)
+@pytest.mark.parametrize("entry", DOCUMENTED_DIFFERENCES, ids=lambda entry: entry.id)
 def test_a_documented_difference_names_clauses_that_exist_and_where_it_is_written(entry: Any) -> None:  # noqa: ANN401
     assert entry.clauses <= set(CLAUSES)
     assert entry.links
@@ -235,5 +237,5 @@ def test_a_documented_difference_names_clauses_that_exist_and_where_it_is_writte
 
 
 def test_documented_differences_have_names_of_their_own() -> None:
-    names = [entry.id for entry in DOCUMENTED]
+    names = [entry.id for entry in DOCUMENTED_DIFFERENCES]
     assert len(names) == len(set(names))

@@ -3,19 +3,19 @@
 import pytest
 
 from kproxy.net import Family, parse_network
-from kproxy.server.advice import Advice, Situation, advice
+from kproxy.server.advice import ConfigWarning, NodeNetworking, config_warnings
 from kproxy.server.config import IPVS, Configuration, with_addresses
 
-BOTH = Situation(Family.IPV4, frozenset(Family))
-FOUR = Situation(Family.IPV4, frozenset({Family.IPV4}))
-SIX = Situation(Family.IPV6, frozenset({Family.IPV6}))
+BOTH = NodeNetworking(Family.IPV4, frozenset(Family))
+FOUR = NodeNetworking(Family.IPV4, frozenset({Family.IPV4}))
+SIX = NodeNetworking(Family.IPV6, frozenset({Family.IPV6}))
 
 
-def told(node: Situation, pods: tuple[str, ...] = (), **fields: object) -> tuple[Advice, ...]:
+def told(node: NodeNetworking, pods: tuple[str, ...] = (), **fields: object) -> tuple[ConfigWarning, ...]:
     given: dict[str, object] = {"node_port_addresses": ("primary",), **fields}
     config = with_addresses(Configuration(**given))  # type: ignore[arg-type]
     networks = [network for network in map(parse_network, pods) if network is not None]
-    return advice(config, Situation(node.primary, node.families, networks))
+    return config_warnings(config, NodeNetworking(node.primary, node.families, networks))
 
 
 def test_nothing_is_said_of_a_configuration_that_fits() -> None:
@@ -46,7 +46,9 @@ def test_nothing_is_said_of_a_configuration_that_fits() -> None:
         (SIX, {"metrics_bind_address": "127.0.0.1:1"}, "metricsBindAddress is IPv4"),
     ],
 )
-def test_a_mismatch_is_told_and_lived_with(node: Situation, fields: dict[str, object], words: str) -> None:
+def test_a_mismatch_is_told_and_lived_with(
+    node: NodeNetworking, fields: dict[str, object], words: str
+) -> None:
     lines = told(node, **fields)  # type: ignore[arg-type]
     assert [line for line in lines if words in line.text]
     assert not any(line.fatal for line in lines)
@@ -62,7 +64,7 @@ def test_a_mismatch_is_told_and_lived_with(node: Situation, fields: dict[str, ob
     ],
 )
 def test_a_detector_without_a_network_of_the_primary_family_is_fatal(
-    node: Situation, fields: dict[str, object]
+    node: NodeNetworking, fields: dict[str, object]
 ) -> None:
     (first, *others) = told(node, **fields)  # type: ignore[arg-type]
     assert first.fatal

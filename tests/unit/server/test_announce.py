@@ -8,11 +8,11 @@ import pytest
 
 from kproxy.api import Service
 from kproxy.server import announce
-from kproxy.server.announce import Announcer
+from kproxy.server.announce import DaemonEvents
 from kproxy.server.config import Configuration
 from kproxy.server.ports_set_up import HEALTH, METRICS, CannotListen
-from kproxy.server.recorder import Recorder, node_reference
-from kproxy.server.store import Store
+from kproxy.server.recorder import EventRecorder, node_reference
+from kproxy.server.store import ClusterStore
 from tests.objects import service
 from tests.waiting import eventually
 
@@ -29,14 +29,14 @@ class Poster:
         return b"{}"
 
 
-def announcer(store: Store | None = None) -> tuple[Announcer, Poster]:
+def announcer(store: ClusterStore | None = None) -> tuple[DaemonEvents, Poster]:
     poster = Poster()
-    recorder = Recorder(poster, "n1")
+    recorder = EventRecorder(poster, "n1")
     threading.Thread(target=recorder.run, daemon=True).start()
-    return Announcer(recorder, node_reference("n1"), store or Store(time.monotonic)), poster
+    return DaemonEvents(recorder, node_reference("n1"), store or ClusterStore(time.monotonic)), poster
 
 
-def sent(made: Announcer, poster: Poster) -> list[tuple[str, str, str, str]]:
+def sent(made: DaemonEvents, poster: Poster) -> list[tuple[str, str, str, str]]:
     assert eventually(lambda: made.recorder.idle, every=0.001)
     return poster.events
 
@@ -61,8 +61,8 @@ def test_a_daemon_that_ends_for_want_of_an_address_has_said_so_before(what: str,
 
 
 def test_it_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announce, "LAST_WORDS_SECONDS", 0.05)
-    silent = Announcer(Recorder(Poster(), "n1"), node_reference("n1"), Store(time.monotonic))
+    monkeypatch.setattr(announce, "FINAL_EVENT_TIMEOUT_SECONDS", 0.05)
+    silent = DaemonEvents(EventRecorder(Poster(), "n1"), node_reference("n1"), ClusterStore(time.monotonic))
     started = time.monotonic()
     silent.cannot_listen(CannotListen(HEALTH, OSError("in use")))
     assert time.monotonic() - started < 2
@@ -70,7 +70,7 @@ def test_it_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_port_that_cannot_be_had_is_told_of_its_service() -> None:
-    store = Store(time.monotonic)
+    store = ClusterStore(time.monotonic)
     store.replace(Service, [service("web", namespace="test")], [])
     made, poster = announcer(store)
     made.health_check_failed(("test", "web"), "in use")

@@ -10,15 +10,15 @@ import pytest
 from kproxy import host
 from kproxy.server.client import ApiClient, ApiError
 from kproxy.server.credentials import Authorizer
-from kproxy.server.kubeconfig import ClientCertificate, Connection, Credentials, ExecPlugin, Token
+from kproxy.server.kubeconfig import ClientCertificate, ClientConfig, Credentials, ExecPlugin, Token
 from tests.certificates import make
 from tests.unit.server.scripted import Answer, json, serving, status
 
 
 def client(url: str, credentials: Credentials = None, **connection: object) -> ApiClient:
     return ApiClient(
-        Connection(server=url, credentials=credentials, **connection),  # type: ignore[arg-type]
-        Authorizer(credentials, host.run),
+        ClientConfig(server=url, credentials=credentials, **connection),  # type: ignore[arg-type]
+        Authorizer(credentials, host.run_tool),
     )
 
 
@@ -56,7 +56,7 @@ def test_a_plugin_is_asked_again_when_its_token_is_refused() -> None:
 
     credentials = ExecPlugin(("get-token",), {}, "client.authentication.k8s.io/v1")
     with serving(status(401), Answer([b"ok"])) as script:
-        subject = ApiClient(Connection(server=script.url), Authorizer(credentials, plugin))
+        subject = ApiClient(ClientConfig(server=script.url), Authorizer(credentials, plugin))
         with pytest.raises(ApiError):
             subject.get("/", {})
         assert subject.get("/", {}) == b"ok"
@@ -178,16 +178,16 @@ def test_renewed_certificates_are_used_once_they_fit_together(
     make(tmp_path, "DNS:api.test", "client")
     files = tuple(tmp_path / name for name in ("ca.crt", "client.crt", "client.key"))
 
-    def read() -> Connection:
+    def read() -> ClientConfig:
         pair = ClientCertificate(
             (tmp_path / "client.crt").read_bytes(), (tmp_path / "client.key").read_bytes()
         )
         authority = (tmp_path / "ca.crt").read_bytes()
-        return Connection(
+        return ClientConfig(
             server=tls_url, server_name="api.test", authority=authority, certificate=pair, files=files
         )
 
-    subject = ApiClient(read(), Authorizer(None, host.run), read)
+    subject = ApiClient(read(), Authorizer(None, host.run_tool), read)
     for file in files:
         with pytest.raises(OSError, match=r"(?i)verify|unknown ca|reset|EOF|broken pipe"):
             subject.get("/", {})
@@ -205,7 +205,7 @@ def test_a_plugins_certificate_beats_the_kubeconfigs(
         assert environment
         return json({"status": given}).decode()
 
-    connection = Connection(
+    connection = ClientConfig(
         server=tls_url, authority=(certificates / "ca.crt").read_bytes(), server_name="api.test"
     )
     credentials = ExecPlugin(("get",), {}, "client.authentication.k8s.io/v1")

@@ -3,7 +3,7 @@ import pytest
 from kproxy.net import parse_address
 from kproxy.server.config import Configuration, append_port, split_host_port
 from kproxy.server.duration import Duration
-from kproxy.server.load import InvalidConfiguration, load
+from kproxy.server.load import InvalidConfiguration, load_configuration
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
@@ -37,16 +37,16 @@ windowsRunAsService: true
 
 def problems_of(text: str) -> dict[str, str]:
     with pytest.raises(InvalidConfiguration) as raised:
-        load(HEAD + text)
+        load_configuration(HEAD + text)
     return {problem.path: problem.text for problem in raised.value.problems}
 
 
 def test_every_documented_field_is_known() -> None:
-    assert load(HEAD + EVERYTHING).warnings == ()
+    assert load_configuration(HEAD + EVERYTHING).warnings == ()
 
 
 def test_every_value_arrives_where_it_belongs() -> None:
-    config = load(HEAD + EVERYTHING).config
+    config = load_configuration(HEAD + EVERYTHING).config
     assert config.client_connection.burst == 100
     assert config.logging.verbosity == 4
     assert config.iptables.masquerade_bit == 0
@@ -62,7 +62,7 @@ def test_every_value_arrives_where_it_belongs() -> None:
 
 
 def test_an_empty_configuration_has_the_documented_defaults() -> None:
-    config = load(HEAD).config
+    config = load_configuration(HEAD).config
     assert config.mode == "iptables"
     assert config.detect_local_mode == "ClusterCIDR"
     assert config.bind_address == "0.0.0.0"
@@ -83,30 +83,37 @@ def test_an_empty_configuration_has_the_documented_defaults() -> None:
 
 
 def test_zero_means_the_default_where_the_api_cannot_tell_zero_from_absence() -> None:
-    config = load(HEAD + "iptables: {syncPeriod: 0s, minSyncPeriod: 0s}\nbindAddress: ''\nmode: ''").config
+    config = load_configuration(
+        HEAD + "iptables: {syncPeriod: 0s, minSyncPeriod: 0s}\nbindAddress: ''\nmode: ''"
+    ).config
     assert config.iptables.sync_period == Duration.of(30)
     assert config.iptables.min_sync_period == Duration.of(1)
     assert (config.bind_address, config.mode) == ("0.0.0.0", "iptables")
 
 
 def test_null_means_the_default() -> None:
-    assert load(HEAD + "conntrack: null\niptables: {masqueradeBit: null}").config == load(HEAD).config
+    assert (
+        load_configuration(HEAD + "conntrack: null\niptables: {masqueradeBit: null}").config
+        == load_configuration(HEAD).config
+    )
 
 
 def test_json_is_read_too() -> None:
     text = (
         '{"apiVersion":"kubeproxy.config.k8s.io/v1alpha1","kind":"KubeProxyConfiguration","mode":"nftables"}'
     )
-    assert load(text).config.mode == "nftables"
+    assert load_configuration(text).config.mode == "nftables"
 
 
 def test_an_ipv6_bind_address_moves_the_other_addresses() -> None:
-    config = load(HEAD + "bindAddress: '::'").config
+    config = load_configuration(HEAD + "bindAddress: '::'").config
     assert (config.healthz_bind_address, config.metrics_bind_address) == ("[::]:10256", "[::1]:10249")
 
 
 def test_unknown_and_duplicate_fields_are_told_and_lived_with() -> None:
-    loaded = load(HEAD + "foo: 1\niptables: {bar: 2, masqueradeAll: true}\nmode: ipvs\nmode: nftables\n")
+    loaded = load_configuration(
+        HEAD + "foo: 1\niptables: {bar: 2, masqueradeAll: true}\nmode: ipvs\nmode: nftables\n"
+    )
     assert loaded.warnings == (
         'line 6: key "mode" is given twice',
         'unknown field "foo"',
@@ -130,7 +137,7 @@ def test_unknown_and_duplicate_fields_are_told_and_lived_with() -> None:
 )
 def test_what_is_no_configuration_of_this_version_is_refused(text: str) -> None:
     with pytest.raises(InvalidConfiguration):
-        load(text)
+        load_configuration(text)
 
 
 def test_all_wrong_types_are_named_at_once() -> None:
@@ -245,22 +252,24 @@ SCHEDULERS = ("rr", "wrr", "lc", "wlc", "fo", "ovf", "lblc", "lblcr", "sh", "dh"
 
 @pytest.mark.parametrize("name", ["", *SCHEDULERS, "of_a_vendor-2"])
 def test_any_name_that_a_scheduler_can_have_is_left_to_the_kernel(name: str) -> None:
-    assert load(f"{HEAD}mode: ipvs\nipvs: {{scheduler: '{name}'}}").config.ipvs.scheduler == name
+    assert (
+        load_configuration(f"{HEAD}mode: ipvs\nipvs: {{scheduler: '{name}'}}").config.ipvs.scheduler == name
+    )
 
 
 @pytest.mark.parametrize("text", VALID)
 def test_what_is_allowed_is_not_refused(text: str) -> None:
-    assert load(HEAD + text).warnings == ()
+    assert load_configuration(HEAD + text).warnings == ()
 
 
 def test_a_problem_shows_path_value_and_rule() -> None:
     with pytest.raises(InvalidConfiguration, match=r'^mode: "x": must be one of iptables, ipvs, nftables$'):
-        load(HEAD + "mode: x")
+        load_configuration(HEAD + "mode: x")
 
 
 def test_a_configuration_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
-        load(HEAD).config.mode = "ipvs"  # type: ignore[misc]
+        load_configuration(HEAD).config.mode = "ipvs"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -291,7 +300,7 @@ def test_what_is_no_host_and_port_is_none(text: str) -> None:
 
 
 def test_defaults_of_the_value_are_those_of_the_file() -> None:
-    config = load(HEAD).config
+    config = load_configuration(HEAD).config
     assert config == type(config)(
         healthz_bind_address=config.healthz_bind_address, metrics_bind_address=config.metrics_bind_address
     )
@@ -301,12 +310,12 @@ def test_defaults_of_the_value_are_those_of_the_file() -> None:
 @pytest.mark.parametrize("more", ["kind: ConfigMap\n", "", "[ this is: no YAML {"])
 def test_of_several_documents_the_first_is_read_and_the_others_are_reported(more: str) -> None:
     """As kube-proxy 1.36 does, seen by ``--write-config-to``."""
-    loaded = load(f"---\n{HEAD}mode: nftables\n---\n{more}")
+    loaded = load_configuration(f"---\n{HEAD}mode: nftables\n---\n{more}")
     assert loaded.config.mode == "nftables"
     assert loaded.warnings == ("only the first document is read, what follows its end is not",)
-    assert load(f"---\n{HEAD}mode: nftables\n...\n").warnings == ()
+    assert load_configuration(f"---\n{HEAD}mode: nftables\n...\n").warnings == ()
 
 
 def test_a_first_document_that_is_empty_is_no_configuration() -> None:
     with pytest.raises(InvalidConfiguration):
-        load(f"---\n---\n{HEAD}")
+        load_configuration(f"---\n---\n{HEAD}")

@@ -24,9 +24,9 @@ from kproxy import host
 from kproxy.api import Service
 from kproxy.server.client import ApiClient
 from kproxy.server.credentials import Authorizer
-from kproxy.server.kubeconfig import Connection
-from kproxy.server.store import Store
-from kproxy.server.watch import BACKOFF, SERVICES, Watcher
+from kproxy.server.kubeconfig import ClientConfig
+from kproxy.server.store import ClusterStore
+from kproxy.server.watch import BACKOFF, SERVICES, Reflector
 
 RECORDED: dict[str, str] = json.loads(
     Path(__file__).with_name("recorded").joinpath("services.json").read_text()
@@ -70,21 +70,21 @@ CUT = RECORDED["changes"][:IN_THE_MIDDLE_OF_D]
 
 
 @contextmanager
-def saying(*answers: str, size: int) -> Iterator[tuple[Watcher, Store, Server]]:
-    store, server = Store(lambda: 0.0), Server(list(answers), size)
+def saying(*answers: str, size: int) -> Iterator[tuple[Reflector, ClusterStore, Server]]:
+    store, server = ClusterStore(lambda: 0.0), Server(list(answers), size)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, args=(listening,), daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         yield (
-            Watcher(ApiClient(Connection(server=url), Authorizer(None, host.run)), SERVICES, store),
+            Reflector(ApiClient(ClientConfig(server=url), Authorizer(None, host.run_tool)), SERVICES, store),
             store,
             server,
         )
         thread.join(5)
 
 
-def known(store: Store) -> dict[str, int]:
+def known(store: ClusterStore) -> dict[str, int]:
     """The port of each Service."""
     return {name: (item.spec.ports or [])[0].port for (_, name), item in store.cluster().services.items()}
 

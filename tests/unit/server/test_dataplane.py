@@ -8,11 +8,11 @@ from kproxy.backends.iptables.rules import PacketCounter
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.plan import Plan
-from kproxy.plan.growing import Growing
+from kproxy.plan.growing import IncrementalResult
 from kproxy.server import dataplane
 from kproxy.server.config import Configuration
-from kproxy.server.dataplane import UnusableMode, _Successor, dataplanes
-from kproxy.server.sync import Dataplane, Written
+from kproxy.server.dataplane import UnusableMode, _TakeoverDataplane, open_dataplanes
+from kproxy.server.sync import ApplyResult, Dataplane
 from tests.unit.iptables.plans import plan_of
 
 PLAN = plan_of(detector=None)
@@ -21,10 +21,10 @@ PLAN = plan_of(detector=None)
 class Plane:
     """Takes a backend's place."""
 
-    def apply(self, plan: Plan) -> Written:
-        return Written(str(plan))
+    def apply(self, plan: Plan) -> ApplyResult:
+        return ApplyResult(str(plan))
 
-    def begin(self, plans: Growing[Plan]) -> Written:
+    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
         return self.apply(plans.whole())
 
     def missing(self, **_: bool) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ BOTH = set(Family)
 @pytest.mark.parametrize("primary", Family)
 def test_both_families_are_served_where_both_work(monkeypatch: pytest.MonkeyPatch, primary: Family) -> None:
     machine(monkeypatch, working=BOTH)
-    assert set(dataplanes(Configuration(), primary)) == BOTH
+    assert set(open_dataplanes(Configuration(), primary)) == BOTH
 
 
 @pytest.mark.parametrize("primary", Family)
@@ -61,7 +61,7 @@ def test_a_second_family_that_does_not_work_is_left_out(
     monkeypatch: pytest.MonkeyPatch, primary: Family
 ) -> None:
     machine(monkeypatch, working={primary})
-    assert set(dataplanes(Configuration(), primary)) == {primary}
+    assert set(open_dataplanes(Configuration(), primary)) == {primary}
 
 
 @pytest.mark.parametrize("primary", Family)
@@ -70,14 +70,14 @@ def test_a_primary_family_that_does_not_work_is_fatal_and_says_why(
 ) -> None:
     machine(monkeypatch, working=BOTH - {primary})
     with pytest.raises(UnusableMode, match="not there"):
-        dataplanes(Configuration(), primary)
+        open_dataplanes(Configuration(), primary)
 
 
 def test_ipv6_is_not_touched_where_the_machine_has_it_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, working=BOTH, ipv6=False)
-    assert set(dataplanes(Configuration(), Family.IPV4)) == {Family.IPV4}
+    assert set(open_dataplanes(Configuration(), Family.IPV4)) == {Family.IPV4}
     with pytest.raises(UnusableMode, match="disabled"):
-        dataplanes(Configuration(), Family.IPV6)
+        open_dataplanes(Configuration(), Family.IPV6)
 
 
 class Recorder(Plane):
@@ -86,12 +86,12 @@ class Recorder(Plane):
     def __init__(self, log: list[str], failures: int = 0) -> None:
         self.log, self.failures = log, failures
 
-    def apply(self, plan: Plan) -> Written:
+    def apply(self, plan: Plan) -> ApplyResult:
         self.failures -= 1
         if self.failures >= 0:
             raise HostError("apply", "not now", Reason.BUSY)
         self.log.append("applied")
-        return Written(f"written for {plan.family.value}")
+        return ApplyResult(f"written for {plan.family.value}")
 
 
 def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() -> None:
@@ -101,11 +101,11 @@ def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() ->
         log.append("cleared")
         return ()
 
-    plane = _Successor(Recorder(log, failures=1), clear)
+    plane = _TakeoverDataplane(Recorder(log, failures=1), clear)
     with pytest.raises(HostError):
         plane.apply(PLAN)
     assert log == []
-    assert plane.apply(PLAN) == Written("written for IPv4")
+    assert plane.apply(PLAN) == ApplyResult("written for IPv4")
     plane.apply(PLAN)
     assert log == ["applied", "cleared", "applied"]
 
@@ -114,12 +114,12 @@ def test_a_machine_without_the_other_modes_tools_is_served() -> None:
     def clear() -> tuple[HostError, ...]:
         raise HostError("iptables --version", "command not found", Reason.UNSUPPORTED)
 
-    assert _Successor(Recorder([]), clear).apply(PLAN) == Written("written for IPv4")
+    assert _TakeoverDataplane(Recorder([]), clear).apply(PLAN) == ApplyResult("written for IPv4")
 
 
 def test_what_stays_of_another_mode_is_a_warning_each(caplog: pytest.LogCaptureFixture) -> None:
     stays = [HostError(f"iptables -t {table}", "a chain stays", Reason.BUSY) for table in ("nat", "filter")]
-    assert _Successor(Recorder([]), lambda: stays).apply(PLAN) == Written("written for IPv4")
+    assert _TakeoverDataplane(Recorder([]), lambda: stays).apply(PLAN) == ApplyResult("written for IPv4")
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [str(problem) in text for problem, text in zip(stays, warned, strict=True)] == [True, True]
 

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from kproxy.api import EndpointSlice, Node, Rejected, Service
-from kproxy.server.events import Bookmark, Changed, Decoder, Failure
+from kproxy.server.events import Bookmark, WatchDecoder, WatchedChange, WatchError
 from kproxy.server.store import Kind, Removed
 
 encode = msgspec.json.encode
@@ -31,7 +31,7 @@ def names(items: object) -> list[str]:
 
 
 def test_a_list_has_its_objects_and_its_version() -> None:
-    listed = Decoder(Service).listed(listing(service("a"), service("b")))
+    listed = WatchDecoder(Service).listed(listing(service("a"), service("b")))
     assert (names(listed.objects), listed.rejected, listed.version) == (["a", "b"], (), "9")
 
 
@@ -46,15 +46,18 @@ def test_versions_of_a_node_are_not_read() -> None:
             "nodeInfo": {"kubeProxyVersion": "v1.0.0", "kubeletVersion": "v1.0.0"},
         },
     }
-    assert Decoder(Node).listed(listing(telling)).objects == Decoder(Node).listed(listing(plain)).objects
+    assert (
+        WatchDecoder(Node).listed(listing(telling)).objects
+        == WatchDecoder(Node).listed(listing(plain)).objects
+    )
 
 
 def test_an_empty_list_of_a_go_server_may_be_null() -> None:
-    assert Decoder(Service).listed(b'{"metadata":{"resourceVersion":"9"},"items":null}').objects == ()
+    assert WatchDecoder(Service).listed(b'{"metadata":{"resourceVersion":"9"},"items":null}').objects == ()
 
 
 def test_a_bad_object_in_a_list_is_set_aside_and_costs_no_other() -> None:
-    listed = Decoder(Service).listed(listing(service("a"), BAD, service("b")))
+    listed = WatchDecoder(Service).listed(listing(service("a"), BAD, service("b")))
     assert names(listed.objects) == ["a", "b"]
     (bad,) = listed.rejected
     assert bad.key == ("default", "bad")
@@ -63,24 +66,24 @@ def test_a_bad_object_in_a_list_is_set_aside_and_costs_no_other() -> None:
 
 def test_bytes_that_are_no_text_are_set_aside_with_their_object_only() -> None:
     body = listing(service("a"), service("b")).replace(b'"name":"b"', b'"name":"\xff"')
-    listed = Decoder(Service).listed(body)
+    listed = WatchDecoder(Service).listed(body)
     assert names(listed.objects) == ["a"]
     assert len(listed.rejected) == 1
 
 
 def test_what_is_no_list_is_an_error() -> None:
     with pytest.raises(msgspec.DecodeError):
-        Decoder(Service).listed(b"<html>")
+        WatchDecoder(Service).listed(b"<html>")
 
 
 def test_changes_carry_object_and_version() -> None:
-    added, deleted = Decoder(Service).events(
+    added, deleted = WatchDecoder(Service).events(
         lines(("ADDED", service("a", "1")), ("DELETED", service("b", "2")))
     )
-    assert isinstance(added, Changed)
+    assert isinstance(added, WatchedChange)
     assert isinstance(added.change, Service)
     assert (added.change.metadata.name, added.version) == ("a", "1")
-    assert deleted == Changed(Removed(("default", "b")), "2")
+    assert deleted == WatchedChange(Removed(("default", "b")), "2")
 
 
 NOT_ONLY_ADDED = (
@@ -95,27 +98,29 @@ NOT_ONLY_ADDED = (
 
 @pytest.mark.parametrize("other", NOT_ONLY_ADDED, ids=lambda event: event[0])
 def test_lines_that_do_nothing_but_add_objects_are_told_from_all_others(other: tuple[str, object]) -> None:
-    found = Decoder(Service).added(lines(("ADDED", service("a")), ("ADDED", service("b"))))
+    found = WatchDecoder(Service).added(lines(("ADDED", service("a")), ("ADDED", service("b"))))
     assert found is not None
     assert list(found) == [("default", "a"), ("default", "b")]
     assert names(found.values()) == ["a", "b"]
-    assert Decoder(Service).added(lines(("ADDED", service("a")), other)) is None
+    assert WatchDecoder(Service).added(lines(("ADDED", service("a")), other)) is None
 
 
 def test_a_bad_object_among_events_is_set_aside_with_its_version() -> None:
-    before, bad, after = Decoder(Service).events(
+    before, bad, after = WatchDecoder(Service).events(
         lines(("ADDED", service("a")), ("MODIFIED", BAD), ("ADDED", service("b")))
     )
-    assert isinstance(bad, Changed)
+    assert isinstance(bad, WatchedChange)
     assert isinstance(bad.change, Rejected)
     assert (bad.change.key, bad.version) == (("default", "bad"), "7")
-    assert isinstance(before, Changed)
-    assert isinstance(after, Changed)
+    assert isinstance(before, WatchedChange)
+    assert isinstance(after, WatchedChange)
     assert names([before.change, after.change]) == ["a", "b"]
 
 
 def test_deleting_a_bad_object_is_a_deletion() -> None:
-    assert Decoder(Service).events(lines(("DELETED", BAD))) == [Changed(Removed(("default", "bad")), "7")]
+    assert WatchDecoder(Service).events(lines(("DELETED", BAD))) == [
+        WatchedChange(Removed(("default", "bad")), "7")
+    ]
 
 
 @pytest.mark.parametrize("kind", [Service, EndpointSlice, Node])
@@ -127,12 +132,12 @@ def test_a_bookmark_is_no_object(kind: Kind) -> None:
         "ports": None,
         "spec": {},
     }
-    assert Decoder(kind).events(lines(("BOOKMARK", body))) == [Bookmark("12", complete=False)]
+    assert WatchDecoder(kind).events(lines(("BOOKMARK", body))) == [Bookmark("12", complete=False)]
 
 
 def test_the_bookmark_that_ends_the_initial_events_is_known_by_its_annotation() -> None:
     metadata = {"resourceVersion": "12", "annotations": {"k8s.io/initial-events-end": "true"}}
-    assert Decoder(Service).events(lines(("BOOKMARK", {"metadata": metadata}))) == [
+    assert WatchDecoder(Service).events(lines(("BOOKMARK", {"metadata": metadata}))) == [
         Bookmark("12", complete=True)
     ]
 
@@ -140,15 +145,15 @@ def test_the_bookmark_that_ends_the_initial_events_is_known_by_its_annotation() 
 @pytest.mark.parametrize("kind", [Service, EndpointSlice, Node])
 def test_an_error_is_a_failure_with_its_code(kind: Kind) -> None:
     status = {"kind": "Status", "metadata": {}, "status": "Failure", "message": "too old", "code": 410}
-    first, second = Decoder(kind).events(lines(("BOOKMARK", {"metadata": {}}), ("ERROR", status)))
+    first, second = WatchDecoder(kind).events(lines(("BOOKMARK", {"metadata": {}}), ("ERROR", status)))
     assert isinstance(first, Bookmark)
-    assert second == Failure(410, "too old")
+    assert second == WatchError(410, "too old")
 
 
 def test_an_unknown_event_is_a_failure() -> None:
-    assert isinstance(Decoder(Service).events(lines(("SURPRISE", {})))[0], Failure)
+    assert isinstance(WatchDecoder(Service).events(lines(("SURPRISE", {})))[0], WatchError)
 
 
 def test_lines_that_are_no_events_are_an_error() -> None:
     with pytest.raises(msgspec.DecodeError):
-        Decoder(Service).events(b"upstream connect error\n")
+        WatchDecoder(Service).events(b"upstream connect error\n")

@@ -4,18 +4,18 @@ import pytest
 
 from kproxy.server.config import Configuration, with_addresses
 from kproxy.server.duration import Duration
-from kproxy.server.flag_table import ACTIONS, FLAGS, GONE, IGNORED, LOGGING, ROWS, SETTINGS
-from kproxy.server.flags import BadFlags, Given, parse, usage
-from kproxy.server.gates import GATES, enabled
-from kproxy.server.load import InvalidConfiguration, load
-from kproxy.server.resolve import lost_in_writing, resolve
-from kproxy.server.write import document, to_yaml
+from kproxy.server.flag_table import ACTIONS, FLAGS, IGNORED, LOGGING, REMOVED_FLAGS, ROWS, SETTINGS
+from kproxy.server.flags import FlagError, ParsedFlags, flag_usage, parse_flags
+from kproxy.server.gates import FEATURE_GATES, gate_enabled
+from kproxy.server.load import InvalidConfiguration, load_configuration
+from kproxy.server.resolve import resolve, unwritable_fields
+from kproxy.server.write import configuration_document, to_yaml
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
 
-def given(*words: str) -> Given:
-    return parse(words, FLAGS, GONE)
+def given(*words: str) -> ParsedFlags:
+    return parse_flags(words, FLAGS, REMOVED_FLAGS)
 
 
 def resolved(*words: str, file: str | None = None) -> Configuration:
@@ -23,7 +23,7 @@ def resolved(*words: str, file: str | None = None) -> Configuration:
 
 
 def complaints(*words: str) -> tuple[str, ...]:
-    with pytest.raises(BadFlags) as raised:
+    with pytest.raises(FlagError) as raised:
         given(*words)
     return raised.value.problems
 
@@ -103,15 +103,15 @@ def test_everything_that_is_wrong_with_a_command_line_is_told_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", sorted(GONE))
+@pytest.mark.parametrize("name", sorted(REMOVED_FLAGS))
 def test_a_flag_that_is_gone_is_answered_with_what_replaces_it(name: str) -> None:
     (complaint,) = complaints(f"--{name}=1")
-    assert complaint == f"--{name} is gone: {GONE[name]}"
+    assert complaint == f"--{name} is gone: {REMOVED_FLAGS[name]}"
 
 
 @pytest.mark.parametrize("name", ["cleanup-ipvs", "udp-timeout", "proxy-port-range"])
 def test_the_flags_that_1_18_had_and_today_has_not_are_known_as_gone(name: str) -> None:
-    assert name in GONE
+    assert name in REMOVED_FLAGS
     assert name not in {flag.name for flag in FLAGS}
 
 
@@ -120,7 +120,7 @@ def test_a_deprecated_flag_works_and_says_what_to_use() -> None:
 
 
 def test_usage_names_every_flag_that_is_not_deprecated() -> None:
-    text = usage(FLAGS)
+    text = flag_usage(FLAGS)
     for flag in FLAGS:
         assert (f"--{flag.name} " in text or f"--{flag.name}\n" in text) != bool(flag.deprecated)
 
@@ -184,7 +184,7 @@ PAIRS = [
 @pytest.mark.parametrize(("flag", "field"), PAIRS, ids=[flag for flag, _ in PAIRS])
 def test_a_flag_sets_the_field_it_stands_for_and_no_other(flag: str, field: str) -> None:
     body = field[1:-1].replace(", ipvs", "\nipvs") if field.startswith("{") else field
-    assert resolved(flag) == load(HEAD + body).config
+    assert resolved(flag) == load_configuration(HEAD + body).config
     assert resolved(flag) != resolved()
 
 
@@ -203,7 +203,7 @@ def test_every_flag_is_an_action_a_field_or_accepted_for_nothing() -> None:
 
 
 def test_no_flags_are_the_defaults() -> None:
-    assert resolved() == load(HEAD).config == with_addresses(Configuration())
+    assert resolved() == load_configuration(HEAD).config == with_addresses(Configuration())
 
 
 def test_a_mode_and_an_address_that_are_empty_are_the_defaults_too() -> None:
@@ -298,7 +298,7 @@ def test_the_file_beats_the_flags_and_the_flags_that_lose_are_named() -> None:
 @pytest.mark.parametrize("row", SETTINGS, ids=[row.flag.name for row in SETTINGS])
 def test_no_setting_counts_beside_a_file(row: object) -> None:
     flag = next(word for word, _ in PAIRS if word.startswith(f"--{row.flag.name}"))  # type: ignore[attr-defined]
-    assert resolved(flag, file="") == load(HEAD).config
+    assert resolved(flag, file="") == load_configuration(HEAD).config
 
 
 @pytest.mark.parametrize("row", LOGGING, ids=[row.flag.name for row in LOGGING])
@@ -348,11 +348,11 @@ def test_nftables_mode_takes_node_ports_at_the_primary_addresses_where_nothing_i
 def test_what_is_written_is_read_back_the_same(flag: str) -> None:
     config = resolved(flag)
     assert resolved(file=to_yaml(config).replace(HEAD, "")) == config
-    assert lost_in_writing(config) == ()
+    assert unwritable_fields(config) == ()
 
 
 def test_everything_is_written_defaults_too() -> None:
-    written = document(resolved("--proxy-mode=nftables"))
+    written = configuration_document(resolved("--proxy-mode=nftables"))
     assert written["apiVersion"] == "kubeproxy.config.k8s.io/v1alpha1"
     assert written["kind"] == "KubeProxyConfiguration"
     assert written["mode"] == "nftables"
@@ -363,7 +363,7 @@ def test_everything_is_written_defaults_too() -> None:
 
 
 def test_what_the_api_cannot_hold_is_told() -> None:
-    lost = lost_in_writing(resolved("--iptables-min-sync-period=0", "--healthz-port=0"))
+    lost = unwritable_fields(resolved("--iptables-min-sync-period=0", "--healthz-port=0"))
     assert [line.split(":")[0] for line in lost] == ["healthzBindAddress", "iptables.minSyncPeriod"]
 
 
@@ -385,14 +385,14 @@ def test_a_locked_gate_may_be_given_its_own_value_only() -> None:
 
 
 def test_a_gate_is_on_by_its_own_word_by_those_for_all_or_by_default() -> None:
-    assert enabled({}, "AllowServiceExternalIPs")
-    assert enabled({}, "ComponentStatusz")
-    assert not enabled({"AllBeta": False}, "ComponentStatusz")
-    assert enabled({"AllBeta": False, "ComponentStatusz": True}, "ComponentStatusz")
-    assert not enabled({}, "NativeHistograms")
-    assert enabled({"AllAlpha": True}, "NativeHistograms")
-    assert enabled({"MultiCIDRServiceAllocator": False}, "MultiCIDRServiceAllocator")
-    assert {name for name, gate in GATES.items() if gate.locked} >= {
+    assert gate_enabled({}, "AllowServiceExternalIPs")
+    assert gate_enabled({}, "ComponentStatusz")
+    assert not gate_enabled({"AllBeta": False}, "ComponentStatusz")
+    assert gate_enabled({"AllBeta": False, "ComponentStatusz": True}, "ComponentStatusz")
+    assert not gate_enabled({}, "NativeHistograms")
+    assert gate_enabled({"AllAlpha": True}, "NativeHistograms")
+    assert gate_enabled({"MultiCIDRServiceAllocator": False}, "MultiCIDRServiceAllocator")
+    assert {name for name, gate in FEATURE_GATES.items() if gate.locked} >= {
         "MultiCIDRServiceAllocator",
         "PreferSameTrafficDistribution",
         "NFTablesProxyMode",

@@ -7,9 +7,9 @@ import pytest
 from kproxy.api import Metadata, Node, NodeSpec, Service, Taint
 from kproxy.net import Family
 from kproxy.server.health import FamilyHealth, Health, healthz, livez
-from kproxy.server.ports_http import Request
-from kproxy.server.store import Removed, Store
-from kproxy.server.sync import Progress
+from kproxy.server.ports_http import HttpRequest
+from kproxy.server.store import ClusterStore, Removed
+from kproxy.server.sync import SyncProgress
 from tests.objects import service
 
 NODE = Node(metadata=Metadata(name="a"))
@@ -90,8 +90,8 @@ def test_other_taints_do_not_matter() -> None:
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store(time.monotonic)
+def store() -> ClusterStore:
+    return ClusterStore(time.monotonic)
 
 
 @pytest.fixture
@@ -100,8 +100,8 @@ def counted() -> list[tuple[str, HTTPStatus]]:
 
 
 @pytest.fixture
-def health(store: Store, counted: list[tuple[str, HTTPStatus]]) -> Health:
-    progress = Progress(store.subscribe())
+def health(store: ClusterStore, counted: list[tuple[str, HTTPStatus]]) -> Health:
+    progress = SyncProgress(store.subscribe())
     progress.feed.begin(0.0)
     progress.feed.take()
     progress.feed.applied()
@@ -115,57 +115,59 @@ def health(store: Store, counted: list[tuple[str, HTTPStatus]]) -> Health:
 
 
 def test_both_paths_answer_and_no_other(health: Health) -> None:
-    assert health(Request("GET", "/healthz")).status == 200
-    assert health(Request("GET", "/livez")).status == 200
-    assert health(Request("GET", "/metrics")).status == 404
+    assert health(HttpRequest("GET", "/healthz")).status == 200
+    assert health(HttpRequest("GET", "/livez")).status == 200
+    assert health(HttpRequest("GET", "/metrics")).status == 404
 
 
 def test_a_change_nobody_applies_turns_the_probe_red_and_applying_it_green_again(
-    store: Store, health: Health
+    store: ClusterStore, health: Health
 ) -> None:
     store.apply(Service, [service("a")])
-    assert health(Request("GET", "/healthz")).status == 200
+    assert health(HttpRequest("GET", "/healthz")).status == 200
     assert health.up_to_date()
     time.sleep(0.25)
-    assert health(Request("GET", "/healthz")).status == 503
+    assert health(HttpRequest("GET", "/healthz")).status == 503
     assert not health.up_to_date()
     feed = health.families[Family.IPV4].feed
     feed.take()
-    assert health(Request("GET", "/livez")).status == 503
+    assert health(HttpRequest("GET", "/livez")).status == 503
     feed.applied()
-    assert health(Request("GET", "/livez")).status == 200
+    assert health(HttpRequest("GET", "/livez")).status == 200
     assert health.up_to_date()
 
 
 def test_each_probe_is_counted_by_path_and_answer(
-    store: Store, health: Health, counted: list[tuple[str, HTTPStatus]]
+    store: ClusterStore, health: Health, counted: list[tuple[str, HTTPStatus]]
 ) -> None:
-    health(Request("GET", "/healthz"))
-    health(Request("GET", "/nothing"))
+    health(HttpRequest("GET", "/healthz"))
+    health(HttpRequest("GET", "/nothing"))
     store.apply(Service, [service("a")])
     time.sleep(0.25)
-    health(Request("GET", "/livez"))
+    health(HttpRequest("GET", "/livez"))
     assert counted == [("/healthz", HTTPStatus.OK), ("/livez", HTTPStatus.SERVICE_UNAVAILABLE)]
 
 
-def test_a_node_that_goes_away_is_no_reason_to_call_the_rules_stale(store: Store) -> None:
-    health = Health({Family.IPV4: Progress(store.subscribe())}, 60.0, lambda: None, time.monotonic)
-    assert health(Request("GET", "/healthz")).status == 503
+def test_a_node_that_goes_away_is_no_reason_to_call_the_rules_stale(store: ClusterStore) -> None:
+    health = Health({Family.IPV4: SyncProgress(store.subscribe())}, 60.0, lambda: None, time.monotonic)
+    assert health(HttpRequest("GET", "/healthz")).status == 503
     assert health.up_to_date()
 
 
-def test_a_node_that_is_deleted_stays_known_as_it_was_last_seen(store: Store) -> None:
+def test_a_node_that_is_deleted_stays_known_as_it_was_last_seen(store: ClusterStore) -> None:
     store.apply(Node, [NODE])
     store.apply(Node, [Removed(("", "a"))])
-    health = Health({Family.IPV4: Progress(store.subscribe())}, 60.0, lambda: store.node("a"), time.monotonic)
-    assert health(Request("GET", "/healthz")).status == 200
+    health = Health(
+        {Family.IPV4: SyncProgress(store.subscribe())}, 60.0, lambda: store.node("a"), time.monotonic
+    )
+    assert health(HttpRequest("GET", "/healthz")).status == 200
 
 
-def test_a_proxy_whose_lists_are_withheld_is_healthy_however_long_that_takes(store: Store) -> None:
+def test_a_proxy_whose_lists_are_withheld_is_healthy_however_long_that_takes(store: ClusterStore) -> None:
     clock = [0.0]
-    progress = Progress(store.subscribe())
+    progress = SyncProgress(store.subscribe())
     waiting = Health({Family.IPV4: progress}, 60.0, lambda: NODE, lambda: clock[0])
     clock[0] = time.monotonic() + 3600.0
-    assert waiting(Request("GET", "/healthz")).status == 200
+    assert waiting(HttpRequest("GET", "/healthz")).status == 200
     progress.feed.begin(clock[0] - 61.0)
-    assert waiting(Request("GET", "/healthz")).status == 503
+    assert waiting(HttpRequest("GET", "/healthz")).status == 503

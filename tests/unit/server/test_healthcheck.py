@@ -13,9 +13,9 @@ from kproxy import descriptors
 from kproxy.descriptors import Purpose
 from kproxy.net import Address, Family
 from kproxy.plan import HealthCheck, NodePorts, Plan
-from kproxy.server.healthcheck import HealthChecks, health_check_answer
-from kproxy.server.ports import Listener, Ports
-from kproxy.server.ports_http import Handler, Request
+from kproxy.server.healthcheck import ServiceHealthServer, health_check_response
+from kproxy.server.ports import HttpServer, ListeningPort
+from kproxy.server.ports_http import Handler, HttpRequest
 from tests.unit.iptables.plans import plan_of
 
 WEB, OTHER = ("test", "web"), ("test", "other")
@@ -36,7 +36,7 @@ def plan(*checks: HealthCheck, node_ports: NodePorts | None = None, family: Fami
 def test_it_is_well_with_a_local_endpoint_and_rules_that_are_up_to_date(
     *, endpoints: int, up_to_date: bool, status: int
 ) -> None:
-    answer = health_check_answer(HealthCheck(WEB, 30000, endpoints), up_to_date=up_to_date)
+    answer = health_check_response(HealthCheck(WEB, 30000, endpoints), up_to_date=up_to_date)
     assert answer.status == status
     assert answer.content_type == "application/json"
     assert answer.headers["X-Load-Balancing-Endpoint-Weight"] == str(endpoints)
@@ -47,7 +47,7 @@ def test_it_is_well_with_a_local_endpoint_and_rules_that_are_up_to_date(
     }
 
 
-class Recorded(Ports):
+class Recorded(HttpServer):
     """Ports that are noted and not opened; those in ``taken`` are somebody else's."""
 
     def __init__(self) -> None:
@@ -56,17 +56,17 @@ class Recorded(Ports):
         self.taken: set[tuple[str, int]] = set()
         self._places: dict[int, tuple[str, int]] = {}
 
-    def listen(self, address: Address, port: int, handler: Handler, *, both: bool = False) -> Listener:
+    def listen(self, address: Address, port: int, handler: Handler, *, both: bool = False) -> ListeningPort:
         place = (str(address), port)
         assert not both
         if place in self.taken or place in self.open:
             raise OSError(98, "Address already in use")
         self.open[place] = handler
-        listener = Listener(socket.socket(), handler)
+        listener = ListeningPort(socket.socket(), handler)
         self._places[id(listener)] = place
         return listener
 
-    def close(self, listener: Listener) -> None:
+    def close(self, listener: ListeningPort) -> None:
         listener.socket.close()
         del self.open[self._places.pop(id(listener))]
 
@@ -78,7 +78,7 @@ class World:
         self.ports = Recorded()
         self.up_to_date = True
         self.complaints: list[tuple[tuple[str, str], str]] = []
-        self.checks = HealthChecks(
+        self.checks = ServiceHealthServer(
             family,
             self.ports,
             lambda: self.up_to_date,
@@ -86,7 +86,7 @@ class World:
         )
 
     def status(self, place: tuple[str, int], path: str = "/") -> HTTPStatus:
-        return self.ports.open[place](Request("GET", path)).status
+        return self.ports.open[place](HttpRequest("GET", path)).status
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_when_descriptors_run_out_no_port_takes_those_kept_for_the_rest_and_it_i
     with monkeypatch.context() as scarce:
         scarce.setattr(
             descriptors,
-            "is_kept",
+            "is_reserved",
             lambda _, purpose: purpose is Purpose.LISTENER and len(world.ports.open) > 2,
         )
         before = descriptors.shortages.get(Purpose.LISTENER, 0)

@@ -16,8 +16,8 @@ from kproxy.server.kubeconfig import (
     Password,
     Token,
     TokenFile,
-    from_file,
-    in_cluster,
+    load_in_cluster_config,
+    load_kubeconfig,
 )
 
 
@@ -44,7 +44,7 @@ def b64(data: bytes) -> str:
 
 
 def test_the_current_context_names_cluster_and_user(tmp_path: Path) -> None:
-    connection = from_file(write(tmp_path, user={"token": "secret"}))
+    connection = load_kubeconfig(write(tmp_path, user={"token": "secret"}))
     assert connection.server == "https://api:6443"
     assert connection.credentials == Token("secret")
     assert (connection.authority, connection.certificate, connection.insecure) == (None, None, False)
@@ -58,7 +58,7 @@ def test_files_are_found_beside_the_kubeconfig_and_inline_data_beats_them(tmp_pa
         cluster={"certificate-authority": "ca"},
         user={"client-certificate": "crt", "client-key": str(tmp_path / "key"), "tokenFile": "token"},
     )
-    connection = from_file(by_file)
+    connection = load_kubeconfig(by_file)
     assert connection.authority == b"ca"
     assert connection.certificate == ClientCertificate(b"crt", b"key")
     assert connection.credentials == TokenFile(tmp_path / "token")
@@ -67,7 +67,7 @@ def test_files_are_found_beside_the_kubeconfig_and_inline_data_beats_them(tmp_pa
         cluster={"certificate-authority": "ca", "certificate-authority-data": b64(b"inline")},
         user={"client-certificate-data": b64(b"c"), "client-key-data": b64(b"k")},
     )
-    connection = from_file(inline)
+    connection = load_kubeconfig(inline)
     assert connection.authority == b"inline"
     assert connection.certificate == ClientCertificate(b"c", b"k")
 
@@ -76,12 +76,12 @@ def test_the_files_that_somebody_may_renew_are_known(tmp_path: Path) -> None:
     for name in ("ca", "crt", "key"):
         (tmp_path / name).write_bytes(name.encode())
     user = {"client-certificate": "crt", "client-key-data": b64(b"k"), "client-key": "key"}
-    connection = from_file(write(tmp_path, cluster={"certificate-authority": "ca"}, user=user))
+    connection = load_kubeconfig(write(tmp_path, cluster={"certificate-authority": "ca"}, user=user))
     assert connection.files == (tmp_path / "ca", tmp_path / "crt")
 
 
 def test_trust_can_be_loosened_in_two_ways(tmp_path: Path) -> None:
-    connection = from_file(
+    connection = load_kubeconfig(
         write(tmp_path, cluster={"insecure-skip-tls-verify": True, "tls-server-name": "kubernetes"})
     )
     assert connection.insecure
@@ -89,7 +89,7 @@ def test_trust_can_be_loosened_in_two_ways(tmp_path: Path) -> None:
 
 
 def test_a_password_is_read(tmp_path: Path) -> None:
-    connection = from_file(write(tmp_path, user={"username": "me", "password": "pw"}))
+    connection = load_kubeconfig(write(tmp_path, user={"username": "me", "password": "pw"}))
     assert connection.credentials == Password("me", "pw")
 
 
@@ -101,7 +101,7 @@ def test_a_plugin_is_read(tmp_path: Path) -> None:
         "env": [{"name": "A", "value": "b"}],
         "interactiveMode": "Never",
     }
-    connection = from_file(write(tmp_path, user={"exec": plugin}))
+    connection = load_kubeconfig(write(tmp_path, user={"exec": plugin}))
     assert connection.credentials == ExecPlugin(
         (str(tmp_path / "get-token"), "--now"), {"A": "b"}, "client.authentication.k8s.io/v1beta1"
     )
@@ -111,7 +111,7 @@ def test_a_plugin_that_wants_to_know_the_cluster_is_told(tmp_path: Path) -> None
     (tmp_path / "ca").write_bytes(b"pem")
     cluster = {"certificate-authority": "ca", "tls-server-name": "api.test"}
     user = {"exec": {"command": "get-token", "provideClusterInfo": True}}
-    credentials = from_file(write(tmp_path, cluster=cluster, user=user)).credentials
+    credentials = load_kubeconfig(write(tmp_path, cluster=cluster, user=user)).credentials
     assert isinstance(credentials, ExecPlugin)
     assert credentials.cluster == {
         "server": "https://api:6443",
@@ -140,27 +140,27 @@ def test_what_is_missing_or_wrong_is_named(tmp_path: Path, change: dict[str, Any
     path = write(tmp_path)
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | change))
     with pytest.raises(KubeconfigError, match=complaint):
-        from_file(path)
+        load_kubeconfig(path)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="absent"):
-        from_file(tmp_path / "absent")
+        load_kubeconfig(tmp_path / "absent")
 
 
 def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_bytes(b"ca")
     variables = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    connection = in_cluster(variables, tmp_path)
+    connection = load_in_cluster_config(variables, tmp_path)
     assert (connection.server, connection.authority) == ("https://10.96.0.1:443", b"ca")
     assert connection.credentials == TokenFile(tmp_path / "token")
-    six = in_cluster(variables | {"KUBERNETES_SERVICE_HOST": "fd00::1"}, tmp_path)
+    six = load_in_cluster_config(variables | {"KUBERNETES_SERVICE_HOST": "fd00::1"}, tmp_path)
     assert six.server == "https://[fd00::1]:443"
 
 
 def test_outside_of_a_pod_a_kubeconfig_is_needed(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="kubeconfig"):
-        in_cluster({}, tmp_path)
+        load_in_cluster_config({}, tmp_path)
 
 
 class Plugin:

@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from kproxy.server.config import Logging, VModule
-from kproxy.server.logs import JsonFormatter, TextFormatter, Threshold, values
+from kproxy.server.logs import JsonFormatter, TextFormatter, VerbosityFilter, key_values
 
 
 def record(
     level: int = logging.INFO, message: str = "said %s", *of: object, **extra: object
 ) -> logging.LogRecord:
     made = logging.LogRecord("kproxy.server.store", level, "/x/kproxy/server/store.py", 12, message, of, None)
-    made.__dict__.update(values(**extra))
+    made.__dict__.update(key_values(**extra))
     return made
 
 
@@ -73,17 +73,17 @@ def test_a_traceback_is_kept_in_both() -> None:
 
 @pytest.mark.parametrize(("verbosity", "passes"), [(0, False), (3, False), (4, True), (9, True)])
 def test_verbosity_lets_debugging_pass_from_4_on(verbosity: int, passes: bool) -> None:  # noqa: FBT001 - a table
-    assert Threshold(Logging(verbosity=verbosity)).filter(record(logging.DEBUG, "x")) is passes
-    assert Threshold(Logging(verbosity=verbosity)).filter(record(logging.INFO, "x"))
+    assert VerbosityFilter(Logging(verbosity=verbosity)).filter(record(logging.DEBUG, "x")) is passes
+    assert VerbosityFilter(Logging(verbosity=verbosity)).filter(record(logging.INFO, "x"))
 
 
 def test_the_first_pattern_that_matches_decides_for_a_module() -> None:
     patterns = (VModule(file_pattern="st*", verbosity=4), VModule(file_pattern="store", verbosity=0))
-    threshold = Threshold(Logging(vmodule=patterns))
+    threshold = VerbosityFilter(Logging(vmodule=patterns))
     assert threshold.lowest == logging.DEBUG
     assert threshold.filter(record(logging.DEBUG, "x"))
-    assert not Threshold(Logging(vmodule=patterns[::-1])).filter(record(logging.DEBUG, "x"))
-    assert not Threshold(Logging(vmodule=(VModule(file_pattern="watch", verbosity=4),))).filter(
+    assert not VerbosityFilter(Logging(vmodule=patterns[::-1])).filter(record(logging.DEBUG, "x"))
+    assert not VerbosityFilter(Logging(vmodule=(VModule(file_pattern="watch", verbosity=4),))).filter(
         record(logging.DEBUG, "x")
     )
 
@@ -96,7 +96,7 @@ def test_the_first_pattern_that_matches_decides_for_a_module() -> None:
 def test_all_goes_to_standard_error_unless_the_stream_is_split(options: str, out: str, err: str) -> None:
     program = (
         "import logging; from kproxy.server import logs; from kproxy.server.config import Logging;"
-        f"logs.set_up(Logging(options={options})); log = logging.getLogger('kproxy');"
+        f"logs.configure_logging(Logging(options={options})); log = logging.getLogger('kproxy');"
         "log.debug('DD'); log.info('II'); log.error('EE')"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -12,12 +12,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from kproxy.api import Rejected, Service
 from kproxy.net import Family
 from kproxy.server.config import Configuration
-from kproxy.server.load import load
+from kproxy.server.load import load_configuration
 from kproxy.server.metrics import Metrics
 from kproxy.server.metrics_endpoints import metrics_port
-from kproxy.server.metrics_live import LiveMetrics
-from kproxy.server.ports_http import Answer, Request
-from kproxy.server.store import Store
+from kproxy.server.metrics_live import StateCollector
+from kproxy.server.ports_http import HttpRequest, HttpResponse
+from kproxy.server.store import ClusterStore
 
 HEAD = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration"}
 STARTED = 1_700_000_000.0  # 2023-11-14T22:13:20Z, a Tuesday
@@ -25,9 +25,11 @@ STARTED = 1_700_000_000.0  # 2023-11-14T22:13:20Z, a Tuesday
 
 def ask(
     path: str, config: Configuration | None = None, registry: CollectorRegistry | None = None, **headers: str
-) -> Answer:
+) -> HttpResponse:
     handler = metrics_port(config or Configuration(), registry or CollectorRegistry(), STARTED)
-    return handler(Request("GET", path, "", {name.replace("_", "-"): text for name, text in headers.items()}))
+    return handler(
+        HttpRequest("GET", path, "", {name.replace("_", "-"): text for name, text in headers.items()})
+    )
 
 
 def test_the_port_has_a_health_of_its_own_that_is_always_well() -> None:
@@ -44,7 +46,7 @@ def test_the_mode_is_told_as_plain_text(mode: str) -> None:
 
 def test_the_configuration_in_force_is_told_with_all_defaults_and_can_be_loaded_again() -> None:
     given = {**HEAD, "mode": "nftables", "nftables": {"minSyncPeriod": "5s"}, "clusterCIDR": "10.0.0.0/8"}
-    config = load(json.dumps(given)).config
+    config = load_configuration(json.dumps(given)).config
     answer = ask("/configz", config)
     assert answer.content_type == "application/json"
     body = json.loads(answer.body)
@@ -58,14 +60,14 @@ def test_the_configuration_in_force_is_told_with_all_defaults_and_can_be_loaded_
         "minSyncPeriod": "5s",
     }
     assert told["healthzBindAddress"] == "0.0.0.0:10256"
-    again = load(yaml.safe_dump(told))
+    again = load_configuration(yaml.safe_dump(told))
     assert again.config == config
     assert again.warnings == ()
 
 
 def test_metrics_are_in_the_text_format_that_scrapers_read_whatever_they_hold() -> None:
-    registry, store = Metrics("iptables").registry, Store(lambda: 0.0)
-    registry.register(LiveMetrics("iptables", store, (), lambda: 0.0))
+    registry, store = Metrics("iptables").registry, ClusterStore(lambda: 0.0)
+    registry.register(StateCollector("iptables", store, (), lambda: 0.0))
     hostile = 'a"b\\c\nd{}= 1'
     store.apply(Service, [Rejected("Service", ("test", hostile), "no")])
     answer = ask("/metrics", registry=registry)

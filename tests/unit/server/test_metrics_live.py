@@ -9,12 +9,12 @@ from prometheus_client import CollectorRegistry
 from kproxy.api import Cluster, EndpointPort, EndpointSlice, Rejected, Service, ServicePort
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
-from kproxy.plan import Plan, Settings, plan
-from kproxy.plan.growing import Growing
-from kproxy.server.metrics_live import LiveMetrics, without_local_endpoints
-from kproxy.server.pacing import Pace
-from kproxy.server.store import Removed, Store
-from kproxy.server.sync import FamilySync, Written
+from kproxy.plan import Plan, PlanSettings, make_plan
+from kproxy.plan.growing import IncrementalResult
+from kproxy.server.metrics_live import StateCollector, without_local_endpoints
+from kproxy.server.pacing import SyncPeriods
+from kproxy.server.store import ClusterStore, Removed
+from kproxy.server.sync import ApplyResult, FamilySync
 from kproxy.state import normalise
 from tests.objects import cluster, endpoint, service, slice_of
 
@@ -31,12 +31,12 @@ class Kernel:
     def __init__(self) -> None:
         self.broken = False
 
-    def apply(self, plan: Plan) -> Written:
+    def apply(self, plan: Plan) -> ApplyResult:
         if self.broken:
             raise HostError("apply", str(plan.family), Reason.OTHER)
-        return Written("")
+        return ApplyResult("")
 
-    def begin(self, plans: Growing[Plan]) -> Written:
+    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
         return self.apply(plans.whole())
 
     def reread(self) -> bool:
@@ -57,17 +57,17 @@ class Daemon:
 
     def __init__(self, mode: str = "iptables") -> None:
         self.now = 1000.0
-        self.store = Store(lambda: self.now)
+        self.store = ClusterStore(lambda: self.now)
         self.kernel = Kernel()
         self.syncs = [self._sync(family) for family in Family]
         self.registry = CollectorRegistry()
-        self.registry.register(LiveMetrics(mode, self.store, self.syncs, lambda: self.now))
+        self.registry.register(StateCollector(mode, self.store, self.syncs, lambda: self.now))
 
     def _sync(self, family: Family) -> FamilySync:
-        def settings(_: Cluster) -> Settings:
-            return Settings(family=family, node="a")
+        def settings(_: Cluster) -> PlanSettings:
+            return PlanSettings(family=family, node="a")
 
-        pace = Pace(shortest=0.0, longest=30.0)
+        pace = SyncPeriods(shortest=0.0, longest=30.0)
         return FamilySync(family, self.store, self.kernel, self.kernel, settings, pace, lambda: self.now)
 
     def sync(self) -> None:
@@ -132,7 +132,7 @@ def test_a_sync_that_is_wanted_is_dated_by_the_last_change() -> None:
 
 def made(*objects: Service | EndpointSlice) -> dict[str, int]:
     snapshot = normalise(cluster(*objects), Family.IPV4)
-    blamed = without_local_endpoints(plan(snapshot, Settings(family=Family.IPV4, node="a")))
+    blamed = without_local_endpoints(make_plan(snapshot, PlanSettings(family=Family.IPV4, node="a")))
     return {policy: len(ports) for policy, ports in blamed.items()}
 
 

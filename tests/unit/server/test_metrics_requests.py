@@ -12,19 +12,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from kproxy import host
 from kproxy.server.client import ApiClient, ApiError
 from kproxy.server.credentials import Authorizer
-from kproxy.server.kubeconfig import Connection
-from kproxy.server.metrics_requests import RequestMetrics
-from kproxy.server.requests import Durations, Requests
+from kproxy.server.kubeconfig import ClientConfig
+from kproxy.server.metrics_requests import RequestCollector
+from kproxy.server.requests import DurationHistogram, RequestStats
 from tests.unit.server.scripted import Answer, serving, status
 
 ANSWERS, DURATION = "rest_client_requests_total", "rest_client_request_duration_seconds"
 BOUNDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, math.inf)
 
 
-def told(requests: Requests) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+def told(requests: RequestStats) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """As a scraper reads it."""
     registry = CollectorRegistry()
-    registry.register(RequestMetrics(requests))
+    registry.register(RequestCollector(requests))
     families = text_string_to_metric_families(generate_latest(registry).decode())
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -38,7 +38,7 @@ def labels(**given: str) -> frozenset[tuple[str, str]]:
 
 
 def client(url: str) -> ApiClient:
-    return ApiClient(Connection(server=url), Authorizer(None, host.run))
+    return ApiClient(ClientConfig(server=url), Authorizer(None, host.run_tool))
 
 
 def test_each_answer_is_counted_by_status_method_and_host_and_timed_if_it_is_whole() -> None:
@@ -66,8 +66,8 @@ def test_a_server_that_does_not_answer_is_counted_as_an_error() -> None:
 
 
 def test_durations_fall_into_client_gos_buckets() -> None:
-    requests = Requests("server:6443")
-    requests.durations["POST"] = durations = Durations()
+    requests = RequestStats("server:6443")
+    requests.durations["POST"] = durations = DurationHistogram()
     for seconds in (0.005, 0.006, 3.0, 61.0):
         durations.add(seconds)
     found = told(requests)

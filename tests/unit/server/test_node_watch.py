@@ -9,8 +9,8 @@ from kproxy import api
 from kproxy.api import Node
 from kproxy.server import node_watch
 from kproxy.server.config import Configuration
-from kproxy.server.node_watch import NodeWatch, NoPodNetworks, wait_for_node
-from kproxy.server.store import Store
+from kproxy.server.node_watch import NodeWatch, PodCIDRsMissing, wait_for_node
+from kproxy.server.store import ClusterStore
 
 BY_NODE = Configuration(detect_local_mode="NodeCIDR")
 BY_CLUSTER = Configuration()
@@ -55,7 +55,7 @@ def test_a_node_that_comes_late_is_none_that_changed() -> None:
 
 
 def test_the_watch_ends_when_the_store_hears_of_a_change() -> None:
-    store, told = Store(time.monotonic), list[str]()
+    store, told = ClusterStore(time.monotonic), list[str]()
     store.replace(Node, [node("10.0.0.0/24")], [])
     watch = NodeWatch(BY_NODE, store.node("n1"), told.append)
     thread = threading.Thread(target=watch.run, args=(store, "n1"), daemon=True)
@@ -67,7 +67,7 @@ def test_the_watch_ends_when_the_store_hears_of_a_change() -> None:
 
 def test_start_goes_on_with_the_node_or_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_watch, "NODE_SECONDS", 0.05)
-    store = Store(time.monotonic)
+    store = ClusterStore(time.monotonic)
     assert wait_for_node(BY_CLUSTER, store, "n1") is None
     store.replace(Node, [node()], [])
     assert wait_for_node(BY_CLUSTER, store, "n1") == store.node("n1")
@@ -75,9 +75,9 @@ def test_start_goes_on_with_the_node_or_without_it(monkeypatch: pytest.MonkeyPat
 
 def test_start_waits_for_the_networks_where_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_watch, "POD_NETWORK_SECONDS", 0.05)
-    store = Store(time.monotonic)
+    store = ClusterStore(time.monotonic)
     store.replace(Node, [node()], [])
-    with pytest.raises(NoPodNetworks, match="n1"):
+    with pytest.raises(PodCIDRsMissing, match="n1"):
         wait_for_node(BY_NODE, store, "n1")
     store.replace(Node, [node("10.0.0.0/24")], [])
     assert wait_for_node(BY_NODE, store, "n1") == store.node("n1")

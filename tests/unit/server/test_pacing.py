@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy.server.pacing import REPAIR_LASTED, Action, Due, Pace, Pacer
+from kproxy.server.pacing import REPAIR_LASTED, Action, Due, SyncPeriods, SyncScheduler
 from kproxy.server.store import Pending
 
-PACE = Pace(shortest=1.0, longest=30.0, quiet=0.01, patience=0.03, first_retry=0.5)
-NEW = Pacer(pace=PACE)
+PACE = SyncPeriods(shortest=1.0, longest=30.0, quiet=0.01, patience=0.03, first_retry=0.5)
+NEW = SyncScheduler(pace=PACE)
 
 
 def one(at: float) -> Pending:

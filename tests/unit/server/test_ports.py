@@ -15,27 +15,27 @@ import pytest
 from kproxy import descriptors
 from kproxy.descriptors import Purpose
 from kproxy.server import ports as ports_module
-from kproxy.server.ports import Listener, Ports, keep_listening
-from kproxy.server.ports_http import LONGEST_HEAD, Answer, Request, text
+from kproxy.server.ports import HttpServer, ListeningPort, listen_with_retry
+from kproxy.server.ports_http import MAX_HEAD_BYTES, HttpRequest, HttpResponse, text_response
 from tests.waiting import eventually
 
 FOUR, SIX = ip_address("127.0.0.1"), ip_address("::1")
 
 
-def echo(request: Request) -> Answer:
+def echo(request: HttpRequest) -> HttpResponse:
     if request.path == "/crash":
         raise ZeroDivisionError
     if request.path == "/large":
-        return text("x" * 8_000_000)
+        return text_response("x" * 8_000_000)
     if request.path == "/body":
-        return text(f"{request.method} {request.path} {request.body.decode()}")
+        return text_response(f"{request.method} {request.path} {request.body.decode()}")
     words = f"{request.method} {request.path} {request.query} {request.headers.get('accept', '')}"
-    return Answer(HTTPStatus.OK, words.encode(), "text/plain", {"X-Own": "1"})
+    return HttpResponse(HTTPStatus.OK, words.encode(), "text/plain", {"X-Own": "1"})
 
 
 @pytest.fixture
-def ports() -> Iterator[Ports]:
-    served = Ports()
+def ports() -> Iterator[HttpServer]:
+    served = HttpServer()
     stop = threading.Event()
 
     def serve() -> None:
@@ -53,7 +53,7 @@ def ports() -> Iterator[Ports]:
 
 
 @pytest.fixture
-def port(ports: Ports) -> int:
+def port(ports: HttpServer) -> int:
     return ports.listen(FOUR, 0, echo).port
 
 
@@ -104,7 +104,7 @@ def test_an_answer_larger_than_any_buffer_arrives_whole(port: int) -> None:
         (b"nonsense\r\n\r\n", b"400"),
         (b"GET http://[ HTTP/1.1\r\n\r\n", b"400"),
         (b"GET / SPDY\r\n\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nx: " + b"y" * (LONGEST_HEAD + 1), b"431"),
+        (b"GET / HTTP/1.1\r\nx: " + b"y" * (MAX_HEAD_BYTES + 1), b"431"),
         (b"PUT / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400"),
         (b"PUT / HTTP/1.1\r\nContent-Length: 1025\r\n\r\n", b"413"),
         (b"PUT / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", b"413"),
@@ -131,9 +131,9 @@ def test_a_body_is_waited_for_and_no_more_than_it_is_read(port: int) -> None:
 
 
 def test_clients_that_say_nothing_hold_nobody_up_and_are_let_go(
-    port: int, ports: Ports, monkeypatch: pytest.MonkeyPatch
+    port: int, ports: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ports_module, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(ports_module, "CLIENT_TIMEOUT_SECONDS", 0.1)
     with socket.create_connection(("127.0.0.1", port), 5) as silent:
         silent.sendall(b"GET / HT")
         assert ask(port)[0].status == 200
@@ -142,9 +142,9 @@ def test_clients_that_say_nothing_hold_nobody_up_and_are_let_go(
 
 
 def test_of_too_many_clients_the_oldest_goes(
-    port: int, ports: Ports, monkeypatch: pytest.MonkeyPatch
+    port: int, ports: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ports_module, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(ports_module, "MAX_CONNECTIONS", 2)
     with socket.create_connection(("127.0.0.1", port), 5) as first:
         assert eventually(lambda: len(ports._conversations) == 1)
         with (
@@ -156,7 +156,7 @@ def test_of_too_many_clients_the_oldest_goes(
             assert third.recv(4096).startswith(b"HTTP/1.1 200")
 
 
-def test_a_closed_port_is_free_at_once_and_others_go_on(ports: Ports, port: int) -> None:
+def test_a_closed_port_is_free_at_once_and_others_go_on(ports: HttpServer, port: int) -> None:
     listener = ports.listen(FOUR, 0, echo)
     number = listener.port
     assert listens(number)
@@ -167,7 +167,7 @@ def test_a_closed_port_is_free_at_once_and_others_go_on(ports: Ports, port: int)
     assert listens(port)
 
 
-def test_a_wildcard_answers_in_both_families_only_when_that_is_wanted(ports: Ports) -> None:
+def test_a_wildcard_answers_in_both_families_only_when_that_is_wanted(ports: HttpServer) -> None:
     both = ports.listen(ip_address("0.0.0.0"), 0, echo, both=True)
     assert listens(both.port)
     assert listens(both.port, "::1")
@@ -180,22 +180,22 @@ def test_a_wildcard_answers_in_both_families_only_when_that_is_wanted(ports: Por
 
 @pytest.mark.parametrize("address", [FOUR, SIX], ids=str)
 def test_an_address_that_is_taken_is_tried_again(
-    ports: Ports, address: object, monkeypatch: pytest.MonkeyPatch
+    ports: HttpServer, address: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ports_module, "BIND_RETRY_SECONDS", 0.02)
     host = str(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, 0), family=family) as taken:
         port = taken.getsockname()[1]
-        keep_listening(ports, "health", (ip_address(host), port), echo, hard_fail=False)
+        listen_with_retry(ports, "health", (ip_address(host), port), echo, hard_fail=False)
     assert eventually(lambda: listens(port, host))
 
 
-def test_an_address_that_is_taken_is_fatal_if_asked_for(ports: Ports) -> None:
+def test_an_address_that_is_taken_is_fatal_if_asked_for(ports: HttpServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = (FOUR, taken.getsockname()[1])
         with pytest.raises(OSError, match=r"cannot serve metrics on 127\.0\.0\.1 port"):
-            keep_listening(ports, "metrics", place, echo, hard_fail=True)
+            listen_with_retry(ports, "metrics", place, echo, hard_fail=True)
 
 
 def test_a_retry_waits_five_seconds() -> None:
@@ -213,8 +213,8 @@ def test_a_lack_of_descriptors_is_counted_each_time_and_logged_seldom(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = [1000.0]
-    served = Ports(lambda: now[0])
-    listener = Listener(cast("socket.socket", Exhausted()), echo)
+    served = HttpServer(lambda: now[0])
+    listener = ListeningPort(cast("socket.socket", Exhausted()), echo)
     before = descriptors.shortages.get(Purpose.CONNECTION, 0)
     for _ in range(5):
         served._accept(listener)
@@ -227,11 +227,11 @@ def test_a_lack_of_descriptors_is_counted_each_time_and_logged_seldom(
 
 
 def test_clients_leave_the_last_descriptors_to_the_rest_of_the_daemon(
-    port: int, ports: Ports, monkeypatch: pytest.MonkeyPatch
+    port: int, ports: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_connection(("127.0.0.1", port), 5) as first:
         assert eventually(lambda: len(ports._conversations) == 1)
-        monkeypatch.setattr(descriptors, "is_kept", lambda _, purpose: purpose is Purpose.CONNECTION)
+        monkeypatch.setattr(descriptors, "is_reserved", lambda _, purpose: purpose is Purpose.CONNECTION)
         assert ask(port)[0].status == 200, "one at a time goes on"
         assert first.recv(1) == b"", "the oldest went"
 
@@ -239,7 +239,7 @@ def test_clients_leave_the_last_descriptors_to_the_rest_of_the_daemon(
 def test_an_error_that_nobody_foresaw_does_not_end_the_thread_of_the_ports(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    served = Ports()
+    served = HttpServer()
     rounds = iter([RuntimeError("odd"), OSError(9, "Bad file descriptor"), SystemExit()])
 
     def turn() -> None:

@@ -9,14 +9,14 @@ from prometheus_client import CollectorRegistry
 from kproxy.server import logs
 from kproxy.server.config import Configuration, Logging
 from kproxy.server.metrics_endpoints import metrics_port
-from kproxy.server.ports_http import Answer, Request
+from kproxy.server.ports_http import HttpRequest, HttpResponse
 
 PATHS = ["/debug/pprof/", "/debug/pprof/goroutine", "/debug/pprof/cmdline", "/debug/flags"]
 
 
-def ask(path: str, method: str = "GET", body: bytes = b"", *, enabled: bool = True) -> Answer:
+def ask(path: str, method: str = "GET", body: bytes = b"", *, enabled: bool = True) -> HttpResponse:
     handler = metrics_port(Configuration(enable_profiling=enabled), CollectorRegistry(), 0.0)
-    return handler(Request(method, path, body=body))
+    return handler(HttpRequest(method, path, body=body))
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -44,7 +44,7 @@ def root_logger() -> Iterator[logging.Logger]:
 def test_the_logs_verbosity_can_be_changed_while_it_runs(
     root_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    logs.set_up(Logging())
+    logs.configure_logging(Logging())
     logger = root_logger.getChild("probe")
     logger.debug("unheard")
     answer = ask("/debug/flags/v", "PUT", b"4")
@@ -58,7 +58,7 @@ def test_the_logs_verbosity_can_be_changed_while_it_runs(
 
 @pytest.mark.parametrize("body", [b"", b"x", b"-1", b"4 ", b"1e3", b"4294967296", "٤".encode(), b"\xff"])
 def test_what_is_no_verbosity_changes_nothing(root_logger: logging.Logger, body: bytes) -> None:
-    logs.set_up(Logging())
+    logs.configure_logging(Logging())
     assert ask("/debug/flags/v", "PUT", body).status == 400
     assert root_logger.level == logging.INFO
 

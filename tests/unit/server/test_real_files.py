@@ -8,8 +8,8 @@ import pytest
 
 from kproxy.server.config import Configuration
 from kproxy.server.duration import Duration
-from kproxy.server.flag_table import FLAGS, GONE
-from kproxy.server.flags import parse
+from kproxy.server.flag_table import FLAGS, REMOVED_FLAGS
+from kproxy.server.flags import parse_flags
 from kproxy.server.resolve import Resolved, resolve
 from tests import kubeadm
 
@@ -18,7 +18,7 @@ DAEMON_SET = " ".join(kubeadm.arguments("Node-1"))
 
 
 def started(line: str, file: bytes | None = None) -> Resolved:
-    return resolve(parse(line.split(), FLAGS, GONE), file)
+    return resolve(parse_flags(line.split(), FLAGS, REMOVED_FLAGS), file)
 
 
 def test_kubeadms_config_map_and_daemon_set_are_accepted_unchanged() -> None:

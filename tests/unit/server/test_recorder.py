@@ -10,14 +10,14 @@ from kproxy.host import HostError, Reason
 from kproxy.server.client import ApiError
 from kproxy.server.kubeconfig import KubeconfigError
 from kproxy.server.recorder import (
-    TRIES,
-    WAITING,
+    MAX_TRIES,
+    QUEUE_SIZE,
     Event,
+    EventRecorder,
     EventType,
-    Recorder,
-    body,
+    encode_event,
+    event_path,
     node_reference,
-    place,
     service_reference,
 )
 
@@ -43,7 +43,7 @@ class Poster:
 def sent(*script: Exception | None) -> tuple[int, list[float]]:
     """How often an event was posted, and the pauses between."""
     poster, pauses = Poster(*script), list[float]()
-    recorder = Recorder(poster, "n1", pauses.append)
+    recorder = EventRecorder(poster, "n1", pauses.append)
     idle = [recorder.idle]
     recorder.record(STARTING)
     idle.append(recorder.idle)
@@ -53,7 +53,7 @@ def sent(*script: Exception | None) -> tuple[int, list[float]]:
 
 
 def test_an_event_is_what_the_api_wants() -> None:
-    document = json.loads(body(STARTING, "n1", 1_700_000_000_123_456_789))
+    document = json.loads(encode_event(STARTING, "n1", 1_700_000_000_123_456_789))
     assert document == {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -70,13 +70,13 @@ def test_an_event_is_what_the_api_wants() -> None:
 
 
 def test_an_event_goes_to_the_namespace_of_its_object() -> None:
-    assert place(NO_PORT) == "/apis/events.k8s.io/v1/namespaces/ns/events"
-    assert place(STARTING) == "/apis/events.k8s.io/v1/namespaces/default/events"
-    assert json.loads(body(NO_PORT, "n1", 0))["metadata"]["namespace"] == "ns"
+    assert event_path(NO_PORT) == "/apis/events.k8s.io/v1/namespaces/ns/events"
+    assert event_path(STARTING) == "/apis/events.k8s.io/v1/namespaces/default/events"
+    assert json.loads(encode_event(NO_PORT, "n1", 0))["metadata"]["namespace"] == "ns"
 
 
 def test_a_note_is_no_longer_than_the_api_takes() -> None:
-    assert len(json.loads(body(NO_PORT, "n1", 0))["note"].encode()) <= 1024
+    assert len(json.loads(encode_event(NO_PORT, "n1", 0))["note"].encode()) <= 1024
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_note_is_no_longer_than_the_api_takes() -> None:
         ((http.client.BadStatusLine("x"), None), 2),
         ((HostError("plugin", "Too many open files", Reason.OTHER), None), 2),
         ((KubeconfigError("plugin gave nothing"), None), 2),
-        ((ConnectionRefusedError(),), TRIES),
+        ((ConnectionRefusedError(),), MAX_TRIES),
     ],
     ids=[
         "taken",
@@ -114,8 +114,8 @@ def test_an_event_is_tried_again_where_that_may_help(
 
 
 def test_a_flood_of_events_is_dropped_and_nobody_waits(caplog: pytest.LogCaptureFixture) -> None:
-    recorder = Recorder(Poster(None), "n1")
-    for _ in range(WAITING):
+    recorder = EventRecorder(Poster(None), "n1")
+    for _ in range(QUEUE_SIZE):
         recorder.record(STARTING)
     assert caplog.text == ""
     recorder.record(STARTING)

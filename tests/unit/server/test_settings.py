@@ -4,17 +4,17 @@ import pytest
 
 from kproxy.api import Metadata, Node, NodeAddress, NodeSpec, NodeStatus, ServiceCIDR, ServiceCIDRSpec
 from kproxy.net import Family
-from kproxy.plan import DetectByCIDR, DetectByInterface, DetectByInterfacePrefix, Settings
+from kproxy.plan import DetectByCIDR, DetectByInterface, DetectByInterfacePrefix, PlanSettings
 from kproxy.server.config import Configuration
-from kproxy.server.load import load
-from kproxy.server.settings import node_addresses, settings_for
+from kproxy.server.load import load_configuration
+from kproxy.server.settings import node_addresses, plan_settings
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 MACHINE = tuple(map(ip_address, ("127.0.0.1", "192.0.2.1", "198.51.100.1", "::1", "2001:db8::1")))
 
 
 def config(text: str = "") -> Configuration:
-    return load(HEAD + text).config
+    return load_configuration(HEAD + text).config
 
 
 def node(*addresses: tuple[str, str], pods: tuple[str, ...] = (), zone: str = "") -> Node:
@@ -36,9 +36,9 @@ DUAL = node(
 )
 
 
-def settings(text: str = "", known: Node | None = DUAL, family: Family = Family.IPV4) -> Settings:
+def settings(text: str = "", known: Node | None = DUAL, family: Family = Family.IPV4) -> PlanSettings:
     own = tuple(address for address in MACHINE if address.version == (4 if family is Family.IPV4 else 6))
-    return settings_for(config(text), family, "a", known, own)
+    return plan_settings(config(text), family, "a", known, own)
 
 
 def test_a_family_sees_its_own_addresses_only() -> None:
@@ -136,7 +136,7 @@ def test_what_of_a_node_or_a_network_cannot_be_used_is_told() -> None:
         ("InternalIP", "x"), ("Hostname", "x"), ("ExternalIP", "203.0.113.1"), pods=("y", "10.1.0.0/24")
     )
     networks = (ServiceCIDR(Metadata(name="s"), ServiceCIDRSpec(["10.96.0.0/12", "z"])),)
-    made = settings_for(config(), Family.IPV4, "a", strange, MACHINE, networks)
+    made = plan_settings(config(), Family.IPV4, "a", strange, MACHINE, networks)
     assert [(note.subject, note.text) for note in made.notes] == [
         ("Node a", "InternalIP 'x' is not an IP address"),
         ("Node a", "network of pods 'y' is not a CIDR"),

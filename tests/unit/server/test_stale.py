@@ -4,17 +4,17 @@ from ipaddress import ip_address
 
 import pytest
 
-from kproxy.conntrack import Flow
+from kproxy.conntrack import UdpFlow
 from kproxy.net import Family, Protocol
 from kproxy.plan import (
-    Endpoint,
     Exposure,
     Frontend,
-    Masquerade,
+    MasqueradePolicy,
     NodePorts,
     OnEmpty,
     Pool,
-    Scope,
+    PoolEndpoint,
+    PoolScope,
     ServicePlan,
     ServicePortName,
 )
@@ -27,13 +27,13 @@ NODE = "192.0.2.1"
 FIRST, SECOND = ("10.0.0.1", 5353), ("10.0.0.2", 5353)
 
 
-def flow(destination: tuple[str, int], answered_by: tuple[str, int]) -> Flow:
+def flow(destination: tuple[str, int], answered_by: tuple[str, int]) -> UdpFlow:
     to, by = ((ip_address(address), port) for address, port in (destination, answered_by))
-    return Flow(Family.IPV4, to, by, b"")
+    return UdpFlow(Family.IPV4, to, by, b"")
 
 
-def endpoints(*places: tuple[str, int]) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(ip_address(address), port, local=False) for address, port in places)
+def endpoints(*places: tuple[str, int]) -> tuple[PoolEndpoint, ...]:
+    return tuple(PoolEndpoint(ip_address(address), port, local=False) for address, port in places)
 
 
 def dns(
@@ -44,9 +44,9 @@ def dns(
             exposure=exposure,
             address=None if address is None else ip_address(address),
             port=port,
-            pool=Pool(Scope.CLUSTER, endpoints(*places)),
+            pool=Pool(PoolScope.CLUSTER, endpoints(*places)),
             on_empty=OnEmpty.REJECT,
-            masquerade=Masquerade.ALWAYS,
+            masquerade=MasqueradePolicy.ALWAYS,
         )
 
     return ServicePlan(

@@ -14,8 +14,8 @@ from kproxy.api import (
     Taint,
 )
 from kproxy.net import Family
-from kproxy.server.store import Feed, Pending, Removed, Store
-from kproxy.server.triggers import Triggers
+from kproxy.server.store import ClusterStore, Pending, Removed, Subscription
+from kproxy.server.triggers import TriggerTimes
 
 
 class Clock:
@@ -43,14 +43,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(clock: Clock) -> Store:
-    store = Store(clock)
+def store(clock: Clock) -> ClusterStore:
+    store = ClusterStore(clock)
     store.replace(Service, [service("a"), service("b")], [])
     return store
 
 
 @pytest.fixture
-def feed(store: Store) -> Feed:
+def feed(store: ClusterStore) -> Subscription:
     """A reader who has applied everything there is."""
     feed = store.subscribe()
     feed.begin(0.0)
@@ -60,21 +60,21 @@ def feed(store: Store) -> Feed:
     return feed
 
 
-def test_a_kind_is_listed_once_it_has_been_replaced_even_by_nothing(store: Store) -> None:
+def test_a_kind_is_listed_once_it_has_been_replaced_even_by_nothing(store: ClusterStore) -> None:
     assert store.listed(Service)
     assert not store.listed(Service, EndpointSlice)
     store.replace(EndpointSlice, [], [])
     assert store.listed(Service, EndpointSlice)
 
 
-def test_a_cluster_taken_earlier_never_changes(store: Store) -> None:
+def test_a_cluster_taken_earlier_never_changes(store: ClusterStore) -> None:
     before = store.cluster()
     store.apply(Service, [service("c"), Removed(("default", "a"))])
     assert {name for _, name in before.services} == {"a", "b"}
     assert {name for _, name in store.cluster().services} == {"b", "c"}
 
 
-def test_what_did_not_change_is_the_same_object_even_over_a_new_list(store: Store) -> None:
+def test_what_did_not_change_is_the_same_object_even_over_a_new_list(store: ClusterStore) -> None:
     before = store.cluster()
     store.replace(Service, [service("a", resource_version="99"), service("b", port=81)], [])
     after = store.cluster()
@@ -82,14 +82,14 @@ def test_what_did_not_change_is_the_same_object_even_over_a_new_list(store: Stor
     assert after.services["default", "b"] is not before.services["default", "b"]
 
 
-def test_mappings_of_kinds_that_did_not_change_are_the_same_objects(store: Store) -> None:
+def test_mappings_of_kinds_that_did_not_change_are_the_same_objects(store: ClusterStore) -> None:
     before = store.cluster()
     store.apply(EndpointSlice, [endpoint_slice("a-1")])
     assert store.cluster().services is before.services
     assert store.cluster().slices is not before.slices
 
 
-def test_a_changed_object_keeps_its_place(store: Store) -> None:
+def test_a_changed_object_keeps_its_place(store: ClusterStore) -> None:
     store.apply(Service, [service("a", port=81)])
     assert [name for _, name in store.cluster().services] == ["a", "b"]
 
@@ -103,7 +103,9 @@ def test_a_changed_object_keeps_its_place(store: Store) -> None:
     ],
     ids=["version", "label", "annotation"],
 )
-def test_metadata_that_no_proxy_reads_wakes_nobody(store: Store, feed: Feed, same: Service) -> None:
+def test_metadata_that_no_proxy_reads_wakes_nobody(
+    store: ClusterStore, feed: Subscription, same: Service
+) -> None:
     store.apply(Service, [same])
     assert feed.pending is None
 
@@ -119,13 +121,13 @@ def test_metadata_that_no_proxy_reads_wakes_nobody(store: Store, feed: Feed, sam
     ids=["spec", "proxy name", "removal", "rejection"],
 )
 def test_what_a_proxy_reads_wakes_the_readers(
-    store: Store, feed: Feed, other: Service | Removed | Rejected
+    store: ClusterStore, feed: Subscription, other: Service | Removed | Rejected
 ) -> None:
     store.apply(Service, [other])
     assert feed.pending is not None
 
 
-def test_the_service_a_slice_belongs_to_is_read_from_a_label(store: Store, feed: Feed) -> None:
+def test_the_service_a_slice_belongs_to_is_read_from_a_label(store: ClusterStore, feed: Subscription) -> None:
     store.apply(EndpointSlice, [endpoint_slice("x", labels={"kubernetes.io/service-name": "a"})])
     feed.take()
     feed.applied()
@@ -133,7 +135,7 @@ def test_the_service_a_slice_belongs_to_is_read_from_a_label(store: Store, feed:
     assert feed.pending is not None
 
 
-def test_another_label_beside_one_that_is_read_wakes_nobody(store: Store, feed: Feed) -> None:
+def test_another_label_beside_one_that_is_read_wakes_nobody(store: ClusterStore, feed: Subscription) -> None:
     mine = {"kubernetes.io/service-name": "a"}
     store.apply(EndpointSlice, [endpoint_slice("x", labels=mine)])
     feed.take()
@@ -142,17 +144,17 @@ def test_another_label_beside_one_that_is_read_wakes_nobody(store: Store, feed: 
     assert feed.pending is None
 
 
-def test_removing_what_is_not_known_wakes_nobody(store: Store, feed: Feed) -> None:
+def test_removing_what_is_not_known_wakes_nobody(store: ClusterStore, feed: Subscription) -> None:
     store.apply(Service, [Removed(("default", "nobody"))])
     assert feed.pending is None
 
 
-def test_the_first_list_wakes_even_when_it_is_empty(store: Store, feed: Feed) -> None:
+def test_the_first_list_wakes_even_when_it_is_empty(store: ClusterStore, feed: Subscription) -> None:
     store.replace(EndpointSlice, [], [])
     assert feed.pending is not None
 
 
-def test_a_bad_update_takes_the_object_away_and_is_told_until_a_good_one_comes(store: Store) -> None:
+def test_a_bad_update_takes_the_object_away_and_is_told_until_a_good_one_comes(store: ClusterStore) -> None:
     bad = Rejected("Service", ("default", "a"), "spec.ports: wrong")
     store.apply(Service, [bad])
     assert ("default", "a") not in store.cluster().services
@@ -162,7 +164,7 @@ def test_a_bad_update_takes_the_object_away_and_is_told_until_a_good_one_comes(s
     assert store.cluster().rejected == ()
 
 
-def test_a_new_list_replaces_the_rejections_of_its_kind_only(store: Store) -> None:
+def test_a_new_list_replaces_the_rejections_of_its_kind_only(store: ClusterStore) -> None:
     of_slice = Rejected("EndpointSlice", ("default", "x"), "bad")
     store.apply(EndpointSlice, [of_slice])
     store.apply(Service, [Rejected("Service", ("default", "a"), "bad")])
@@ -170,7 +172,7 @@ def test_a_new_list_replaces_the_rejections_of_its_kind_only(store: Store) -> No
     assert store.cluster().rejected == (of_slice,)
 
 
-def test_a_node_stays_known_when_it_is_deleted(store: Store) -> None:
+def test_a_node_stays_known_when_it_is_deleted(store: ClusterStore) -> None:
     node = Node(metadata=Metadata(name="n"), spec=NodeSpec(taints=[Taint(key="t")]))
     store.apply(Node, [node])
     store.apply(Node, [Removed(("", "n"))])
@@ -179,7 +181,9 @@ def test_a_node_stays_known_when_it_is_deleted(store: Store) -> None:
     assert store.node("other") is None
 
 
-def test_pending_changes_say_when_the_first_and_the_last_came(store: Store, feed: Feed, clock: Clock) -> None:
+def test_pending_changes_say_when_the_first_and_the_last_came(
+    store: ClusterStore, feed: Subscription, clock: Clock
+) -> None:
     store.apply(Service, [service("a", port=81)])
     clock.now = 105.0
     store.apply(Service, [service("a", port=82)])
@@ -187,7 +191,7 @@ def test_pending_changes_say_when_the_first_and_the_last_came(store: Store, feed
 
 
 def test_a_change_waits_until_it_is_applied_not_until_it_is_taken(
-    store: Store, feed: Feed, clock: Clock
+    store: ClusterStore, feed: Subscription, clock: Clock
 ) -> None:
     store.apply(Service, [service("a", port=81)])
     clock.now = 105.0
@@ -201,7 +205,7 @@ def test_a_change_waits_until_it_is_applied_not_until_it_is_taken(
     assert feed.waiting_since is None
 
 
-def test_nobody_is_late_with_what_came_before_the_reader_could_act(store: Store, clock: Clock) -> None:
+def test_nobody_is_late_with_what_came_before_the_reader_could_act(store: ClusterStore, clock: Clock) -> None:
     feed = store.subscribe()
     clock.now = 900.0
     assert feed.waiting_since is None
@@ -210,7 +214,7 @@ def test_nobody_is_late_with_what_came_before_the_reader_could_act(store: Store,
     assert feed.waiting_since == 900.0
 
 
-def test_each_reader_has_its_own_changes(store: Store, feed: Feed) -> None:
+def test_each_reader_has_its_own_changes(store: ClusterStore, feed: Subscription) -> None:
     other = store.subscribe()
     store.apply(Service, [service("a", port=81)])
     feed.take()
@@ -218,13 +222,13 @@ def test_each_reader_has_its_own_changes(store: Store, feed: Feed) -> None:
     assert other.pending is not None
 
 
-def test_a_reader_that_left_is_not_woken(store: Store, feed: Feed) -> None:
+def test_a_reader_that_left_is_not_woken(store: ClusterStore, feed: Subscription) -> None:
     store.unsubscribe(feed)
     store.apply(Service, [service("a", port=81)])
     assert feed.pending is None
 
 
-def test_a_sleeping_reader_wakes_by_a_change(store: Store, feed: Feed) -> None:
+def test_a_sleeping_reader_wakes_by_a_change(store: ClusterStore, feed: Subscription) -> None:
     woken = threading.Event()
 
     def sleep() -> None:
@@ -239,7 +243,9 @@ def test_a_sleeping_reader_wakes_by_a_change(store: Store, feed: Feed) -> None:
     assert woken.is_set()
 
 
-def test_a_change_that_came_before_the_sleep_is_not_slept_over(store: Store, feed: Feed) -> None:
+def test_a_change_that_came_before_the_sleep_is_not_slept_over(
+    store: ClusterStore, feed: Subscription
+) -> None:
     seen = feed.pending
     store.apply(Service, [service("a", port=81)])
     thread = threading.Thread(target=feed.wait, args=(seen, 30))
@@ -249,8 +255,8 @@ def test_a_change_that_came_before_the_sleep_is_not_slept_over(store: Store, fee
 
 
 def test_a_reader_of_one_family_sleeps_through_slices_of_another() -> None:
-    store = Store(lambda: 0.0)
-    readers = {family: store.subscribe(Triggers(family)) for family in Family}
+    store = ClusterStore(lambda: 0.0)
+    readers = {family: store.subscribe(TriggerTimes(family)) for family in Family}
     for reader in readers.values():
         reader.take()
         reader.applied()
@@ -263,8 +269,8 @@ def test_a_reader_of_one_family_sleeps_through_slices_of_another() -> None:
 
 
 def test_a_list_wakes_readers_of_every_family() -> None:
-    store = Store(lambda: 0.0)
-    reader = store.subscribe(Triggers(Family.IPV4))
+    store = ClusterStore(lambda: 0.0)
+    reader = store.subscribe(TriggerTimes(Family.IPV4))
     reader.take()
     store.replace(EndpointSlice, [EndpointSlice(metadata=Metadata(name="s"), address_type="IPv6")], [])
     assert reader.pending is not None

@@ -10,15 +10,15 @@ import pytest
 from kproxy.api import Cluster, EndpointSlice, Service
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
-from kproxy.plan import Plan, Settings, plan
-from kproxy.plan.growing import Growing
-from kproxy.server.pacing import Pace, Pacer
-from kproxy.server.store import Kind, Removed, Store
-from kproxy.server.sync import FULL_SYNC_SECONDS, FamilySync, Written
+from kproxy.plan import Plan, PlanSettings, make_plan
+from kproxy.plan.growing import IncrementalResult
+from kproxy.server.pacing import SyncPeriods, SyncScheduler
+from kproxy.server.store import ClusterStore, Kind, Removed
+from kproxy.server.sync import FULL_SYNC_SECONDS, ApplyResult, FamilySync
 from kproxy.state import normalise
 from tests.objects import service
 
-PACE = Pace(shortest=1.0, longest=30.0, quiet=0.01, patience=0.03, first_retry=0.5)
+PACE = SyncPeriods(shortest=1.0, longest=30.0, quiet=0.01, patience=0.03, first_retry=0.5)
 
 
 class Clock:
@@ -46,14 +46,14 @@ class Kernel:
     sysctls_changed: bool = False
     partly: bool = False
 
-    def apply(self, plan: Plan) -> Written:
+    def apply(self, plan: Plan) -> ApplyResult:
         if self.trouble is not None:
             raise self.trouble
         self.plans.append(plan)
         self.gone = ("chain X",) if self.contested else ()
-        return Written("something", full=not self.partly)
+        return ApplyResult("something", full=not self.partly)
 
-    def begin(self, plans: Growing[Plan]) -> Written:
+    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
         self.grown = list(plans)
         return self.apply(plans.whole())
 
@@ -92,11 +92,11 @@ class Daemon:
     """A sync with everything around it under control."""
 
     clock: Clock
-    store: Store
+    store: ClusterStore
     kernel: Kernel
     cleaner: Cleaner
     sync: FamilySync
-    settings: dict[str, Settings]
+    settings: dict[str, PlanSettings]
 
     def until(self, seconds: float) -> None:
         """Let time pass, doing whatever is due on the way."""
@@ -116,13 +116,15 @@ class Daemon:
 Make = Callable[[Family], Daemon]
 
 
-def make(family: Family = Family.IPV4, store: Store | None = None, clock: Clock | None = None) -> Daemon:
+def make(
+    family: Family = Family.IPV4, store: ClusterStore | None = None, clock: Clock | None = None
+) -> Daemon:
     clock = clock or Clock()
-    store = store or Store(clock)
+    store = store or ClusterStore(clock)
     kernel, cleaner = Kernel(), Cleaner()
-    current = {"settings": Settings(family=family, node="a")}
+    current = {"settings": PlanSettings(family=family, node="a")}
 
-    def settings(_: Cluster) -> Settings:
+    def settings(_: Cluster) -> PlanSettings:
         return current["settings"]
 
     sync = FamilySync(family, store, kernel, cleaner, settings, PACE, clock)
@@ -148,7 +150,7 @@ BROKEN = HostError("iptables-restore", "no", Reason.OTHER)
 def test_nothing_is_written_before_services_and_slices_have_both_been_listed(
     first: type[Service] | type[EndpointSlice],
 ) -> None:
-    store = Store(lambda: 0.0)
+    store = ClusterStore(lambda: 0.0)
     daemon = make(store=store)
     ready = threading.Event()
 
@@ -186,7 +188,7 @@ def test_a_list_that_completes_just_after_it_was_asked_for_is_not_missed(
 
 def test_a_sync_answers_for_changes_from_the_moment_the_lists_are_complete() -> None:
     clock = Clock()
-    store = Store(clock)
+    store = ClusterStore(clock)
     sync = FamilySync(Family.IPV4, store, Kernel(), Cleaner(), unused_settings, PACE, clock)
     store.replace(Service, [], [])
     store.replace(EndpointSlice, [], [])
@@ -196,7 +198,7 @@ def test_a_sync_answers_for_changes_from_the_moment_the_lists_are_complete() -> 
     assert sync.progress.feed.waiting_since == clock.now
 
 
-def unused_settings(_: Cluster) -> Settings:
+def unused_settings(_: Cluster) -> PlanSettings:
     raise AssertionError
 
 
@@ -216,7 +218,7 @@ def test_the_first_plan_of_a_large_cluster_grows_by_the_family_s_services(
     daemon.store.replace(EndpointSlice, [], [])
     daemon.until(0)
     assert [len(each.services) for each in daemon.kernel.grown] == steps
-    fresh = plan(normalise(daemon.store.cluster(), family), daemon.settings["settings"])
+    fresh = make_plan(normalise(daemon.store.cluster(), family), daemon.settings["settings"])
     assert daemon.kernel.plans == [fresh]
     daemon.apply(service("late", cluster_ips=("10.97.0.1", "fd00::2")))
     daemon.until(5)
@@ -309,7 +311,7 @@ def test_repairs_that_do_not_last_are_made_ever_more_seldom_and_each_is_counted_
 ) -> None:
     watching = daemon.sync.observer = Watching()
     daemon.sync.pace = replace(PACE, look=0.5)
-    daemon.sync._pacer = Pacer(pace=daemon.sync.pace)
+    daemon.sync._pacer = SyncScheduler(pace=daemon.sync.pace)
     daemon.kernel.contested, daemon.kernel.gone = True, ("chain X",)
     daemon.until(60)
     assert 5 <= len(daemon.kernel.plans) <= 9, "without a pause it were 60"
@@ -322,7 +324,7 @@ def test_repairs_that_do_not_last_are_made_ever_more_seldom_and_each_is_counted_
 
 def test_a_change_is_written_at_once_while_a_repair_waits(daemon: Daemon) -> None:
     daemon.sync.pace = replace(PACE, look=0.5)
-    daemon.sync._pacer = Pacer(pace=daemon.sync.pace)
+    daemon.sync._pacer = SyncScheduler(pace=daemon.sync.pace)
     daemon.kernel.contested, daemon.kernel.gone = True, ("chain X",)
     daemon.until(40)
     daemon.apply(service("a"))
@@ -373,11 +375,11 @@ def test_stale_connections_that_cannot_go_do_no_harm_and_are_tried_again(daemon:
 
 
 def test_a_change_of_the_machines_addresses_is_found_within_the_sync_period(daemon: Daemon) -> None:
-    daemon.settings["settings"] = Settings(family=Family.IPV4, node="b")
+    daemon.settings["settings"] = PlanSettings(family=Family.IPV4, node="b")
     daemon.apply(service("a"))
     daemon.until(1)
     assert len(daemon.kernel.plans) == 2
-    daemon.settings["settings"] = Settings(family=Family.IPV4, node="b", masquerade_all=True)
+    daemon.settings["settings"] = PlanSettings(family=Family.IPV4, node="b", masquerade_all=True)
     daemon.until(PACE.longest + PACE.shortest)
     assert len(daemon.kernel.plans) == 3
 
@@ -435,13 +437,13 @@ def test_the_first_success_is_announced_once() -> None:
 
 
 def test_the_loop_sleeps_until_a_change_and_then_syncs() -> None:
-    store = Store(time.monotonic)
+    store = ClusterStore(time.monotonic)
     store.replace(Service, [], [])
     store.replace(EndpointSlice, [], [])
     done = threading.Event()
 
     class Announcing(Kernel):
-        def apply(self, plan: Plan) -> Written:
+        def apply(self, plan: Plan) -> ApplyResult:
             if plan.services:
                 done.set()
             return super().apply(plan)
@@ -452,8 +454,8 @@ def test_the_loop_sleeps_until_a_change_and_then_syncs() -> None:
         store,
         kernel,
         Cleaner(),
-        lambda _: Settings(family=Family.IPV4, node="a"),
-        Pace(shortest=0.0, longest=30.0),
+        lambda _: PlanSettings(family=Family.IPV4, node="a"),
+        SyncPeriods(shortest=0.0, longest=30.0),
         time.monotonic,
     )
     threading.Thread(target=sync.run, daemon=True).start()
@@ -475,7 +477,7 @@ class Watching:
     def refused(self, *, full: bool) -> None:
         self.heard.append(("refused", full))
 
-    def applied(self, written: Written | None, triggers: Sequence[float]) -> None:
+    def applied(self, written: ApplyResult | None, triggers: Sequence[float]) -> None:
         assert not triggers
         self.heard.append(("applied", written.text if written else None))
 
@@ -508,7 +510,7 @@ def test_an_observer_hears_of_each_attempt_and_what_came_of_it(daemon: Daemon) -
 
 
 def test_trouble_before_the_kernel_is_asked_is_no_refusal(daemon: Daemon) -> None:
-    def unreadable(_: Cluster) -> Settings:
+    def unreadable(_: Cluster) -> PlanSettings:
         raise BROKEN
 
     watching = daemon.sync.observer = Watching()
@@ -521,7 +523,7 @@ def test_trouble_before_the_kernel_is_asked_is_no_refusal(daemon: Daemon) -> Non
 
 def test_the_kernel_is_looked_at_often_but_closely_only_every_sync_period(daemon: Daemon) -> None:
     daemon.sync.pace = replace(PACE, look=0.5)
-    daemon.sync._pacer = Pacer(pace=daemon.sync.pace)
+    daemon.sync._pacer = SyncScheduler(pace=daemon.sync.pace)
     daemon.sync.wait_for_lists()
     daemon.until(3 * PACE.longest + 1.0)
     close = [number for number, closely in enumerate(daemon.kernel.looks, start=1) if closely]

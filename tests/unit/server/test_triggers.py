@@ -5,8 +5,8 @@ import pytest
 
 from kproxy.api import EndpointSlice, Metadata, Service
 from kproxy.net import Family
-from kproxy.server.store import Removed, Store
-from kproxy.server.triggers import ANNOTATION, Triggers, trigger_time
+from kproxy.server.store import ClusterStore, Removed
+from kproxy.server.triggers import ANNOTATION, TriggerTimes, trigger_time
 from tests.objects import endpoint, service, slice_of
 
 START = 1_700_000_000.0  # 2023-11-14T22:13:20Z
@@ -40,8 +40,8 @@ class Reader:
     """A store and one family's reader of it."""
 
     def __init__(self) -> None:
-        self.store = Store(lambda: 0.0)
-        self.feed = self.store.subscribe(Triggers(Family.IPV4, START))
+        self.store = ClusterStore(lambda: 0.0)
+        self.feed = self.store.subscribe(TriggerTimes(Family.IPV4, START))
 
     def sync(self) -> tuple[float, ...]:
         self.feed.take()

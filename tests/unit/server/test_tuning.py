@@ -5,7 +5,7 @@ import pytest
 from kproxy import host
 from kproxy.host import HostError, Reason
 from kproxy.server import tuning
-from kproxy.server.config import Configuration, Conntrack, IPTables, Mode
+from kproxy.server.config import Configuration, ConntrackSection, IPTables, Mode
 from kproxy.server.duration import Duration
 
 PREFIX = "net/netfilter/nf_conntrack_"
@@ -24,16 +24,18 @@ PREFIX = "net/netfilter/nf_conntrack_"
     ],
 )
 def test_the_limit_is_by_core_within_bounds(per_core: int, least: int, cores: int, limit: int) -> None:
-    assert tuning.conntrack_max(Conntrack(max_per_core=per_core, min=least), cores) == limit
+    assert tuning.conntrack_max(ConntrackSection(max_per_core=per_core, min=least), cores) == limit
 
 
 def test_zero_leaves_a_setting_to_the_kernel() -> None:
-    nothing = Conntrack(max_per_core=0, tcp_established_timeout=Duration(), tcp_close_wait_timeout=Duration())
+    nothing = ConntrackSection(
+        max_per_core=0, tcp_established_timeout=Duration(), tcp_close_wait_timeout=Duration()
+    )
     assert list(tuning.conntrack_sysctls(nothing, 4)) == []
 
 
 def test_every_setting_has_its_sysctl() -> None:
-    config = Conntrack(
+    config = ConntrackSection(
         max_per_core=1000,
         min=1,
         tcp_established_timeout=Duration.of(1.9),
@@ -62,7 +64,7 @@ class Machine:
         monkeypatch.setattr(host, "write_sysctl", self.write)
         monkeypatch.setattr(host, "write_file", self.write)
         monkeypatch.setattr(host, "read_file", lambda name: self.files[name])
-        monkeypatch.setattr(host, "run", self.run)
+        monkeypatch.setattr(host, "run_tool", self.run)
 
     def write(self, name: str, value: str) -> None:
         if name not in self.files:
@@ -87,7 +89,7 @@ def test_the_hash_table_grows_with_the_limit_and_never_shrinks(
 ) -> None:
     machine = Machine(monkeypatch, **{PREFIX + "max": "1", HASH: buckets})
     tuning.set_conntrack(
-        Conntrack(
+        ConntrackSection(
             max_per_core=1,
             min=1_000_000,
             tcp_established_timeout=Duration(),
@@ -97,7 +99,7 @@ def test_the_hash_table_grows_with_the_limit_and_never_shrinks(
     assert machine.files == {PREFIX + "max": "1000000", HASH: expected}
 
 
-ONE = Conntrack(
+ONE = ConntrackSection(
     max_per_core=0,
     tcp_established_timeout=Duration(),
     tcp_close_wait_timeout=Duration(),
@@ -114,7 +116,7 @@ def test_connection_tracking_that_is_not_loaded_is_asked_for_once(monkeypatch: p
 
 def test_a_kernel_without_connection_tracking_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
-    monkeypatch.setattr(host, "run", machine.ran.append)
+    monkeypatch.setattr(host, "run_tool", machine.ran.append)
     with pytest.raises(HostError):
         tuning.set_conntrack(ONE)
 
@@ -126,9 +128,9 @@ def test_a_limit_that_may_not_be_written_names_what_leaves_it_alone(monkeypatch:
     Machine(monkeypatch, **{PREFIX + "max": "1", HASH: "1"})
     monkeypatch.setattr(host, "write_sysctl", refuse)
     with pytest.raises(HostError, match=r"nf_conntrack_max=.*conntrack: \{maxPerCore: 0, min: 0\}"):
-        tuning.set_conntrack(Conntrack())
+        tuning.set_conntrack(ConntrackSection())
     with pytest.raises(HostError, match="Permission denied") as caught:
-        tuning.set_conntrack(Conntrack(max_per_core=0))
+        tuning.set_conntrack(ConntrackSection(max_per_core=0))
     assert "maxPerCore" not in str(caught.value), "it is no limit that is refused"
 
 

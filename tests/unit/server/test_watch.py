@@ -14,10 +14,10 @@ from kproxy.api import EndpointSlice, Service, ServicePort
 from kproxy.server import watch
 from kproxy.server.client import ApiClient
 from kproxy.server.credentials import Authorizer
-from kproxy.server.events import Decoder
-from kproxy.server.kubeconfig import Connection
-from kproxy.server.store import Store
-from kproxy.server.watch import BACKOFF, ENDPOINT_SLICES, SERVICES, Backoff, Watcher, node_named
+from kproxy.server.events import WatchDecoder
+from kproxy.server.kubeconfig import ClientConfig
+from kproxy.server.store import ClusterStore
+from kproxy.server.watch import BACKOFF, ENDPOINT_SLICES, SERVICES, Backoff, Reflector, node_resource
 from tests.unit.server.scripted import Answer, Script, json, serving, status
 
 
@@ -56,7 +56,7 @@ def initial(version: int, *items: object) -> bytes:
 class Counter:
     """Counts the changes of a store by its clock, which dates each of them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ClusterStore) -> None:
         self.count = 0
         store._clock = self
 
@@ -65,24 +65,24 @@ class Counter:
         return 0.0
 
 
-def watcher(script: Script, store: Store) -> Watcher:
-    client = ApiClient(Connection(server=script.url), Authorizer(None, host.run))
-    return Watcher(client, SERVICES, store)
+def watcher(script: Script, store: ClusterStore) -> Reflector:
+    client = ApiClient(ClientConfig(server=script.url), Authorizer(None, host.run_tool))
+    return Reflector(client, SERVICES, store)
 
 
-def names(store: Store) -> set[str]:
+def names(store: ClusterStore) -> set[str]:
     return {name for _, name in store.cluster().services}
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store(lambda: 0.0)
+def store() -> ClusterStore:
+    return ClusterStore(lambda: 0.0)
 
 
 NO_WATCH_LIST = status(422, "sendInitialEvents is forbidden")
 
 
-def test_everything_there_is_comes_as_the_first_events_of_a_watch(store: Store) -> None:
+def test_everything_there_is_comes_as_the_first_events_of_a_watch(store: ClusterStore) -> None:
     with serving(stream(initial(7, service("a", 1), service("b", 2)))) as script:
         watcher(script, store).step()
     assert names(store) == {"a", "b"}
@@ -105,15 +105,15 @@ def test_everything_there_is_comes_as_the_first_events_of_a_watch(store: Store) 
             None,
             "!service.kubernetes.io/headless",
         ),
-        (node_named("n1"), "/api/v1/nodes", "metadata.name=n1", None),
+        (node_resource("n1"), "/api/v1/nodes", "metadata.name=n1", None),
     ],
 )
 def test_only_what_concerns_this_proxy_is_asked_for(
-    store: Store, resource: watch.Resource, path: str, fields: str | None, labels: str | None
+    store: ClusterStore, resource: watch.WatchedResource, path: str, fields: str | None, labels: str | None
 ) -> None:
     with serving(NO_WATCH_LIST, listing(1), stream()) as script:
-        client = ApiClient(Connection(server=script.url), Authorizer(None, host.run))
-        subject = Watcher(client, resource, store)
+        client = ApiClient(ClientConfig(server=script.url), Authorizer(None, host.run_tool))
+        subject = Reflector(client, resource, store)
         subject.step()
         subject.step()
     assert len(script.asked) == 3
@@ -121,7 +121,7 @@ def test_only_what_concerns_this_proxy_is_asked_for(
         assert (asked_path, query.get("fieldSelector"), query.get("labelSelector")) == (path, fields, labels)
 
 
-def test_nothing_is_believed_before_the_initial_events_are_complete(store: Store) -> None:
+def test_nothing_is_believed_before_the_initial_events_are_complete(store: ClusterStore) -> None:
     with serving(stream(event("ADDED", service("a", 1)))) as script:
         watcher(script, store).step()
     assert not store.listed(Service)
@@ -129,7 +129,9 @@ def test_nothing_is_believed_before_the_initial_events_are_complete(store: Store
 
 
 @pytest.mark.parametrize("code", [400, 422])
-def test_a_server_without_watch_lists_is_listed_and_watched_from_there(store: Store, code: int) -> None:
+def test_a_server_without_watch_lists_is_listed_and_watched_from_there(
+    store: ClusterStore, code: int
+) -> None:
     answers = status(code), listing(5, service("a", 3)), stream(event("ADDED", service("b", 6)))
     with serving(*answers) as script:
         subject = watcher(script, store)
@@ -143,7 +145,7 @@ def test_a_server_without_watch_lists_is_listed_and_watched_from_there(store: St
     assert "sendInitialEvents" not in watched
 
 
-def test_a_server_that_begins_a_watch_list_and_cannot_go_on_is_listed(store: Store) -> None:
+def test_a_server_that_begins_a_watch_list_and_cannot_go_on_is_listed(store: ClusterStore) -> None:
     """As kube-apiserver 1.36 does on an old etcd: ``storage feature RequestWatchProgress is disabled``."""
     with serving(stream(error(500)), listing(5, service("a", 3)), stream()) as script:
         subject = watcher(script, store)
@@ -154,9 +156,9 @@ def test_a_server_that_begins_a_watch_list_and_cannot_go_on_is_listed(store: Sto
 
 
 def test_a_server_that_ignores_the_wish_for_initial_events_is_listed(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: ClusterStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "INITIAL_SILENCE", 0.1)
+    monkeypatch.setattr(watch, "INITIAL_TIMEOUT_SECONDS", 0.1)
     done = threading.Event()
 
     def silent() -> Iterator[bytes]:
@@ -172,7 +174,7 @@ def test_a_server_that_ignores_the_wish_for_initial_events_is_listed(
 
 
 @pytest.mark.parametrize("code", [401, 403, 500, 503])
-def test_other_refusals_do_not_turn_watch_lists_off(store: Store, code: int) -> None:
+def test_other_refusals_do_not_turn_watch_lists_off(store: ClusterStore, code: int) -> None:
     with serving(status(code), stream(initial(7, service("a", 1)))) as script:
         subject = watcher(script, store)
         subject.step()
@@ -181,7 +183,7 @@ def test_other_refusals_do_not_turn_watch_lists_off(store: Store, code: int) -> 
     assert "sendInitialEvents" in script.asked[1][1]
 
 
-def test_changes_are_followed(store: Store) -> None:
+def test_changes_are_followed(store: ClusterStore) -> None:
     changes = (
         event("MODIFIED", service("a", 8, port=81)),
         event("DELETED", service("b", 9)),
@@ -194,7 +196,7 @@ def test_changes_are_followed(store: Store) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 10_000])
-def test_lines_may_be_cut_anywhere(store: Store, size: int) -> None:
+def test_lines_may_be_cut_anywhere(store: ClusterStore, size: int) -> None:
     whole = initial(7, service("a", 1)) + event("ADDED", service("b", 8)) + event("ADDED", service("c", 9))
     with serving(stream(*(whole[at : at + size] for at in range(0, len(whole), size)))) as script:
         watcher(script, store).step()
@@ -202,9 +204,9 @@ def test_lines_may_be_cut_anywhere(store: Store, size: int) -> None:
 
 
 def test_a_watch_may_be_silent_once_the_initial_events_are_complete(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: ClusterStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "INITIAL_SILENCE", 0.1)
+    monkeypatch.setattr(watch, "INITIAL_TIMEOUT_SECONDS", 0.1)
 
     def pausing() -> Iterator[bytes]:
         yield initial(7, service("a", 1))
@@ -217,9 +219,9 @@ def test_a_watch_may_be_silent_once_the_initial_events_are_complete(
 
 
 def test_a_watch_that_falls_silent_is_asked_for_anew_from_where_it_was(
-    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: ClusterStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(watch, "SILENCE", 0.1)
+    monkeypatch.setattr(watch, "IDLE_TIMEOUT_SECONDS", 0.1)
     done = threading.Event()
 
     def falling_silent() -> Iterator[bytes]:
@@ -237,9 +239,9 @@ def test_a_watch_that_falls_silent_is_asked_for_anew_from_where_it_was(
 
 
 def test_a_server_that_accepts_but_does_not_answer_is_given_up(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: ClusterStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "INITIAL_SILENCE", 0.1)
+    monkeypatch.setattr(watch, "INITIAL_TIMEOUT_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         subject = watcher(Script([], url=url), store)
@@ -247,7 +249,7 @@ def test_a_server_that_accepts_but_does_not_answer_is_given_up(
         assert subject.step() > BACKOFF.first / 2
 
 
-def test_a_watch_goes_on_from_the_last_version_it_saw(store: Store) -> None:
+def test_a_watch_goes_on_from_the_last_version_it_saw(store: ClusterStore) -> None:
     first = stream(initial(7, service("a", 1)), event("ADDED", service("b", 8)), bookmark(15))
     with serving(first, stream(event("ADDED", service("c", 16))), stream()) as script:
         subject = watcher(script, store)
@@ -258,7 +260,7 @@ def test_a_watch_goes_on_from_the_last_version_it_saw(store: Store) -> None:
 
 
 def test_what_is_known_stays_when_the_connection_is_lost_and_the_watch_goes_on_from_there(
-    store: Store,
+    store: ClusterStore,
 ) -> None:
     broken = stream(initial(7, service("a", 1)), event("ADDED", service("b", 8)), complete=False)
     with serving(broken, status(503), stream(event("DELETED", service("a", 9)))) as script:
@@ -272,7 +274,7 @@ def test_what_is_known_stays_when_the_connection_is_lost_and_the_watch_goes_on_f
     assert [query["resourceVersion"] for _, query in script.asked] == ["", "8", "8"]
 
 
-def test_a_server_that_is_not_there_is_waited_for(store: Store) -> None:
+def test_a_server_that_is_not_there_is_waited_for(store: ClusterStore) -> None:
     with serving(stream()) as script:
         pass
     subject = watcher(script, store)
@@ -281,7 +283,7 @@ def test_a_server_that_is_not_there_is_waited_for(store: Store) -> None:
 
 
 @pytest.mark.parametrize("gone", [status(410), stream(error(410))], ids=["answer", "event"])
-def test_a_forgotten_version_means_listing_again(store: Store, gone: Answer) -> None:
+def test_a_forgotten_version_means_listing_again(store: ClusterStore, gone: Answer) -> None:
     answers = stream(initial(7, service("a", 1))), gone, stream(initial(50, service("b", 40)))
     with serving(*answers) as script:
         subject = watcher(script, store)
@@ -293,7 +295,7 @@ def test_a_forgotten_version_means_listing_again(store: Store, gone: Answer) -> 
     assert [query["resourceVersion"] for _, query in script.asked] == ["", "7", ""]
 
 
-def test_a_second_list_must_be_newer_than_the_servers_cache(store: Store) -> None:
+def test_a_second_list_must_be_newer_than_the_servers_cache(store: ClusterStore) -> None:
     answers = NO_WATCH_LIST, listing(5), status(410), listing(9, service("a", 8)), stream()
     with serving(*answers) as script:
         subject = watcher(script, store)
@@ -305,7 +307,7 @@ def test_a_second_list_must_be_newer_than_the_servers_cache(store: Store) -> Non
 
 
 def test_a_bad_object_costs_no_other_and_takes_its_own_place(
-    store: Store, caplog: pytest.LogCaptureFixture
+    store: ClusterStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = service("a", 8) | {"spec": {"ports": "none"}}
     events = stream(
@@ -319,7 +321,7 @@ def test_a_bad_object_costs_no_other_and_takes_its_own_place(
     assert "Service default/a set aside" in caplog.text
 
 
-def test_a_bad_object_among_the_initial_events_costs_no_other(store: Store) -> None:
+def test_a_bad_object_among_the_initial_events_costs_no_other(store: ClusterStore) -> None:
     bad = service("a", 8) | {"spec": {"ports": "none"}}
     with serving(stream(initial(7, bad, service("b", 2)))) as script:
         watcher(script, store).step()
@@ -327,7 +329,9 @@ def test_a_bad_object_among_the_initial_events_costs_no_other(store: Store) -> N
     assert len(store.cluster().rejected) == 1
 
 
-def test_what_changes_or_goes_before_the_initial_events_end_is_not_as_it_was_added(store: Store) -> None:
+def test_what_changes_or_goes_before_the_initial_events_end_is_not_as_it_was_added(
+    store: ClusterStore,
+) -> None:
     first = [event("ADDED", service(name, 1)) for name in "abc"]
     later = event("DELETED", service("a", 2)), event("MODIFIED", service("b", 3, port=81))
     with serving(stream(*first, b"".join(later), initial(4))) as script:
@@ -337,7 +341,7 @@ def test_what_changes_or_goes_before_the_initial_events_end_is_not_as_it_was_add
     assert ports == [ServicePort(port=81)]
 
 
-def test_events_that_come_together_are_one_change(store: Store) -> None:
+def test_events_that_come_together_are_one_change(store: ClusterStore) -> None:
     burst = b"".join(event("ADDED", service(f"s{number}", 10 + number)) for number in range(50))
     with serving(stream(initial(7), burst)) as script:
         subject = watcher(script, store)
@@ -347,7 +351,7 @@ def test_events_that_come_together_are_one_change(store: Store) -> None:
     assert changes.count == 2
 
 
-def test_garbage_ends_the_watch_only(store: Store) -> None:
+def test_garbage_ends_the_watch_only(store: ClusterStore) -> None:
     with serving(
         stream(initial(7, service("a", 1)), b"<html>\n"), stream(event("ADDED", service("b", 8)))
     ) as script:
@@ -357,7 +361,7 @@ def test_garbage_ends_the_watch_only(store: Store) -> None:
     assert names(store) == {"a", "b"}
 
 
-def test_failures_are_waited_for_longer_and_longer_and_success_ends_that(store: Store) -> None:
+def test_failures_are_waited_for_longer_and_longer_and_success_ends_that(store: ClusterStore) -> None:
     with serving(*[status(500)] * 6, stream(initial(7))) as script:
         subject = watcher(script, store)
         pauses = [subject.step() for _ in range(7)]
@@ -368,7 +372,7 @@ def test_failures_are_waited_for_longer_and_longer_and_success_ends_that(store: 
     assert pauses[6] <= BACKOFF.first
 
 
-def test_a_watch_that_goes_on_well_ends_the_waiting_too(store: Store) -> None:
+def test_a_watch_that_goes_on_well_ends_the_waiting_too(store: ClusterStore) -> None:
     answers = stream(initial(7)), *[status(500)] * 4, stream(event("ADDED", service("a", 8)))
     with serving(*answers) as script:
         subject = watcher(script, store)
@@ -377,20 +381,20 @@ def test_a_watch_that_goes_on_well_ends_the_waiting_too(store: Store) -> None:
     assert pauses[5] <= BACKOFF.first
 
 
-def test_a_server_that_asks_for_time_gets_it(store: Store) -> None:
+def test_a_server_that_asks_for_time_gets_it(store: ClusterStore) -> None:
     with serving(status(429, Retry_After="3")) as script:
         assert watcher(script, store).step() == 3.0
 
 
 def test_what_nobody_foresaw_ends_a_watch_but_not_the_watching(
-    store: Store, caplog: pytest.LogCaptureFixture
+    store: ClusterStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(stream(initial(7, service("a", 1)))) as script:
         subject = watcher(script, store)
         subject._decoder = None  # type: ignore[assignment]
         assert subject.step() > BACKOFF.first / 2
         assert "Traceback" in caplog.text
-        subject._decoder = Decoder(Service)
+        subject._decoder = WatchDecoder(Service)
         subject.step()
     assert names(store) == {"a"}
 
@@ -427,11 +431,11 @@ class Passing:
         return self.now
 
 
-def pauses(store: Store, *answers: Answer, lasting: float, count: int) -> list[float]:
+def pauses(store: ClusterStore, *answers: Answer, lasting: float, count: int) -> list[float]:
     """Between watches that each last so many seconds."""
     with serving(*answers) as script:
-        client = ApiClient(Connection(server=script.url), Authorizer(None, host.run))
-        subject = Watcher(client, SERVICES, store, clock=Passing(lasting))
+        client = ApiClient(ClientConfig(server=script.url), Authorizer(None, host.run_tool))
+        subject = Reflector(client, SERVICES, store, clock=Passing(lasting))
         return [subject.step() for _ in range(count)]
 
 
@@ -441,21 +445,21 @@ def requests_within(seconds: float, found: list[float]) -> int:
 
 @pytest.mark.parametrize("end", [stream(), stream(bookmark(8))], ids=["nothing", "a bookmark"])
 def test_watches_that_end_at_once_and_cleanly_back_off(
-    store: Store, caplog: pytest.LogCaptureFixture, end: Answer
+    store: ClusterStore, caplog: pytest.LogCaptureFixture, end: Answer
 ) -> None:
     found = pauses(store, stream(initial(7)), end, lasting=0.01, count=9)
     assert requests_within(30.0, found) <= 8, "without a pause it were hundreds"
     assert [record.levelname for record in caplog.records].count("WARNING") == 1
 
 
-def test_watches_that_last_or_bring_something_do_not_back_off(store: Store) -> None:
+def test_watches_that_last_or_bring_something_do_not_back_off(store: ClusterStore) -> None:
     quiet = pauses(store, stream(initial(7)), stream(bookmark(8)), lasting=1.0, count=6)
     busy = pauses(store, stream(initial(7)), stream(event("ADDED", service("b", 8))), lasting=0.01, count=6)
     assert max(quiet + busy) <= BACKOFF.first
 
 
 def test_a_resource_that_may_not_be_read_is_logged_once_and_queried_ever_more_seldom(
-    store: Store, caplog: pytest.LogCaptureFixture
+    store: ClusterStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     with serving(*[status(403)] * 10, stream(initial(7))) as script:
@@ -469,7 +473,7 @@ def test_a_resource_that_may_not_be_read_is_logged_once_and_queried_ever_more_se
     assert "watch works again" in caplog.text
 
 
-def test_slices_are_decoded_as_slices(store: Store) -> None:
+def test_slices_are_decoded_as_slices(store: ClusterStore) -> None:
     item = {
         "metadata": {"namespace": "default", "name": "a-1", "labels": {"kubernetes.io/service-name": "a"}},
         "addressType": "IPv4",
@@ -477,8 +481,8 @@ def test_slices_are_decoded_as_slices(store: Store) -> None:
         "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
     }
     with serving(stream(event("ADDED", item) + bookmark(3, initial=True))) as script:
-        client = ApiClient(Connection(server=script.url), Authorizer(None, host.run))
-        Watcher(client, ENDPOINT_SLICES, store).step()
+        client = ApiClient(ClientConfig(server=script.url), Authorizer(None, host.run_tool))
+        Reflector(client, ENDPOINT_SLICES, store).step()
     assert store.listed(EndpointSlice)
     endpoints = store.cluster().slices["default", "a-1"].endpoints or ()
     assert [endpoint.addresses for endpoint in endpoints] == [["10.1.0.1"]]

@@ -11,20 +11,20 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kproxy.server.config import Configuration
-from kproxy.server.flag_table import FLAGS, GONE
-from kproxy.server.flags import parse
+from kproxy.server.flag_table import FLAGS, REMOVED_FLAGS
+from kproxy.server.flags import parse_flags
 from kproxy.server.metrics_endpoints import metrics_port
-from kproxy.server.ports_http import Answer, Request
+from kproxy.server.ports_http import HttpRequest, HttpResponse
 
 STARTED = 1_700_000_000.0  # 2023-11-14T22:13:20Z, a Tuesday
 WORDS = ("--v=2", "--nodeport-addresses=10.0.0.0/8,fd00::/8", "--feature-gates=B=true,A=false", "--profiling")
 
 
-def ask(path: str, accept: str | None = None, *, gates: dict[str, bool] | None = None) -> Answer:
+def ask(path: str, accept: str | None = None, *, gates: dict[str, bool] | None = None) -> HttpResponse:
     config = Configuration(feature_gates=gates or {})
-    given = parse([word for word in WORDS if "gates" not in word], FLAGS, GONE)
+    given = parse_flags([word for word in WORDS if "gates" not in word], FLAGS, REMOVED_FLAGS)
     handler = metrics_port(config, CollectorRegistry(), STARTED, given)
-    return handler(Request("GET", path, headers={} if accept is None else {"accept": accept}))
+    return handler(HttpRequest("GET", path, headers={} if accept is None else {"accept": accept}))
 
 
 def by_name(kind: str, version: str) -> str:

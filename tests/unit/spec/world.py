@@ -14,7 +14,7 @@ from typing import Any
 from kproxy import api
 from kproxy.net import Entry, Packet, Protocol
 from kproxy.spec.node import NodeFacts
-from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 
 TCP, UDP, SCTP = Protocol.TCP, Protocol.UDP, Protocol.SCTP
 
@@ -211,7 +211,7 @@ def outcome(text: str) -> Outcome:
     if text.isupper():
         return Failure[text]
     name, _, number = text.removeprefix("~").partition(":")
-    source = Source.MASQUERADED if text.startswith("~") else Source.PRESERVED
+    source = SourceIP.MASQUERADED if text.startswith("~") else SourceIP.PRESERVED
     return Delivered(ip_address(ADDRESS[name]), int(number or 8080), source)
 
 

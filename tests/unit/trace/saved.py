@@ -14,20 +14,20 @@ import msgspec
 
 from kproxy.backends.iptables import rules as iptables
 from kproxy.backends.ipvs import names as ipvs_names
-from kproxy.backends.ipvs.compile import Virtual
-from kproxy.backends.ipvs.program import Program
+from kproxy.backends.ipvs.compile import DesiredVirtualServer
+from kproxy.backends.ipvs.program import DesiredState
 from kproxy.backends.ipvs.rules import AddressKey, Key, Member
 from kproxy.backends.nftables import rules as nft
-from kproxy.backends.nftables.table import Table
+from kproxy.backends.nftables.table import SimulatedTable
 from kproxy.net import Address, Family, Network, Protocol
-from kproxy.trace.sources import Source, kind_of
+from kproxy.trace.sources import TraceSource, source_kind
 
 BUILTIN = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
 
 
-def source(name: str, text: str | bytes) -> Source:
+def source(name: str, text: str | bytes) -> TraceSource:
     content = text if isinstance(text, bytes) else text.encode()
-    return Source(name, content, kind_of(name, content))
+    return TraceSource(name, content, source_kind(name, content))
 
 
 # ---------------------------------------------------------------------- iptables
@@ -55,7 +55,7 @@ def _table(name: str, chains: dict[str, list[str]]) -> str:
 # ---------------------------------------------------------------------- ipvs
 
 
-def ipvs_save(program: Program) -> str:
+def ipvs_save(program: DesiredState) -> str:
     ruleset = program.ruleset
     text = header(ruleset.family)
     for table, chains in ruleset.chains.items():
@@ -67,18 +67,18 @@ def ipvs_save(program: Program) -> str:
     return text
 
 
-def ipset_save(program: Program) -> str:
+def ipset_save(program: DesiredState) -> str:
     family = program.ruleset.family
     members = [one for one in program.needs if isinstance(one, Member)]
-    lines = [f"create {ipvs_names.set_name(which, family)} {which.type.value}" for which in ipvs_names.Set]
+    lines = [f"create {ipvs_names.set_name(which, family)} {which.type.value}" for which in ipvs_names.IpSet]
     return "\n".join([*lines, *(f"add {ipvs_names.set_name(m.set, family)} {m.text}" for m in members), ""])
 
 
-def ipvsadm_save(program: Program) -> str:
+def ipvsadm_save(program: DesiredState) -> str:
     return "".join(line for key, virtual in program.virtuals().items() for line in _virtual(key, virtual))
 
 
-def _virtual(key: Key, virtual: Virtual) -> Iterator[str]:
+def _virtual(key: Key, virtual: DesiredVirtualServer) -> Iterator[str]:
     options = {Protocol.TCP: "-t", Protocol.UDP: "-u", Protocol.SCTP: "--sctp-service"}
     if isinstance(key, AddressKey):
         address = f"[{key.address}]" if key.address.version == 6 else str(key.address)
@@ -97,7 +97,7 @@ Json = Any
 OBJECT_FAMILY = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 
 
-def nft_json(table: Table, clients: dict[str, list[tuple[Address, int]]] | None = None) -> bytes:
+def nft_json(table: SimulatedTable, clients: dict[str, list[tuple[Address, int]]] | None = None) -> bytes:
     """``nft -j list ruleset``; ``clients``: elements of sets that rules fill."""
     family = OBJECT_FAMILY[table.family]
     own = {"family": family, "table": "kube-proxy"}

@@ -12,42 +12,42 @@ from dataclasses import replace
 import pytest
 
 from kproxy.backends.iptables import base
-from kproxy.backends.iptables.program import program as iptables_program
-from kproxy.backends.iptables.program import ruleset
+from kproxy.backends.iptables.program import build_ruleset
+from kproxy.backends.iptables.program import desired_state as iptables_program
 from kproxy.backends.ipvs.chains import Options as IpvsOptions
 from kproxy.backends.ipvs.compile import Context
-from kproxy.backends.ipvs.program import program as ipvs_program
+from kproxy.backends.ipvs.program import desired_state as ipvs_program
 from kproxy.backends.nftables.base import Options as NftOptions
 from kproxy.backends.nftables.diff import Rewrite
-from kproxy.backends.nftables.program import program as nft_program
+from kproxy.backends.nftables.program import desired_state as nft_program
 from kproxy.backends.nftables.rules import Constant, Remember
-from kproxy.backends.nftables.table import Table
-from kproxy.conformance.fuzz.generate import worlds
+from kproxy.backends.nftables.table import SimulatedTable
+from kproxy.conformance.fuzz.generate import generate_worlds
 from kproxy.conformance.testbeds.simulator import BACKENDS
-from kproxy.conformance.testbeds.simulator.walk import Compile, Node, Walk, Walked
+from kproxy.conformance.testbeds.simulator.walk import Compile, NodeView, PacketWalk, Walked
 from kproxy.net import Packet
 from kproxy.plan import Plan
 from kproxy.trace import node as trace_node
-from kproxy.trace.answer import answer
-from kproxy.trace.sources import Source as Saved
-from kproxy.trace.sources import together
-from kproxy.trace.state import Packet as TracePacket
-from kproxy.trace.state import State
+from kproxy.trace.answer import trace_packet
+from kproxy.trace.sources import TraceSource as Saved
+from kproxy.trace.sources import merge_sources
+from kproxy.trace.state import PacketState
+from kproxy.trace.state import TracedPacket as TracePacket
 from tests.traced import outcome
 from tests.unit.trace import saved
 from tests.unit.worlds.simulated import findings
 
 WORLDS = 30
 
-Save = Callable[[Plan, int, Node], list[Saved]]
+Save = Callable[[Plan, int, NodeView], list[Saved]]
 
 
-def save_iptables(plan: Plan, mark: int, _: Node) -> list[Saved]:
-    rules = ruleset(iptables_program(plan, base.Options(masquerade_mark=mark)))
+def save_iptables(plan: Plan, mark: int, _: NodeView) -> list[Saved]:
+    rules = build_ruleset(iptables_program(plan, base.Options(masquerade_mark=mark)))
     return [saved.source("saved", saved.iptables_save(rules))]
 
 
-def save_ipvs(plan: Plan, mark: int, node: Node) -> list[Saved]:
+def save_ipvs(plan: Plan, mark: int, node: NodeView) -> list[Saved]:
     allowed = plan.node_ports.addresses
     accepting = (a for a in node.addresses if not a.is_loopback and (allowed is None or a in allowed))
     context = Context(node.addresses, tuple(sorted(accepting, key=int)))
@@ -58,14 +58,14 @@ def save_ipvs(plan: Plan, mark: int, node: Node) -> list[Saved]:
     return [saved.source(f"saved {n}", text) for n, text in enumerate((*texts, device)) if text]
 
 
-def save_nftables(plan: Plan, mark: int, node: Node) -> list[Saved]:
-    table = Table(plan.family)
+def save_nftables(plan: Plan, mark: int, node: NodeView) -> list[Saved]:
+    table = SimulatedTable(plan.family)
     table.apply(Rewrite(nft_program(plan, NftOptions(masquerade_mark=mark))))
     clients = [(address, numbers(table, chain)) for chain, address in node.recent if chain in table.chains]
     return [saved.source("saved", saved.nft_json(table, {"affinity-clients": clients}))]
 
 
-def numbers(table: Table, chain: str) -> int:
+def numbers(table: SimulatedTable, chain: str) -> int:
     """Under which number an endpoint's chain remembers its clients."""
     (remember,) = [s for rule in table.chains[chain].rules for s in rule.steps if isinstance(s, Remember)]
     (number,) = [part.number for part in remember.key if isinstance(part, Constant)]
@@ -78,12 +78,12 @@ SAVES: dict[str, Save] = {"iptables": save_iptables, "ipvs": save_ipvs, "nftable
 def traced(save: Save) -> Compile:
     """A mode's rules, saved and read again, in the place of its own evaluator."""
 
-    def compiled(plan: Plan, mark: int) -> Walk:
-        known: dict[Node, trace_node.Node] = {}
+    def compiled(plan: Plan, mark: int) -> PacketWalk:
+        known: dict[NodeView, trace_node.TracedNode] = {}
 
-        def walk(packet: Packet, place: Node) -> tuple[Walked, ...]:
+        def walk(packet: Packet, place: NodeView) -> tuple[Walked, ...]:
             if place not in known:
-                known[place] = together(save(plan, mark, place), sorted(place.addresses, key=int)).node
+                known[place] = merge_sources(save(plan, mark, place), sorted(place.addresses, key=int)).node
             return walked(known[place], packet, place)
 
         return walk
@@ -91,7 +91,7 @@ def traced(save: Save) -> Compile:
     return compiled
 
 
-def walked(node: trace_node.Node, packet: Packet, place: Node) -> tuple[Walked, ...]:
+def walked(node: trace_node.TracedNode, packet: Packet, place: NodeView) -> tuple[Walked, ...]:
     clients: dict[str, set[object]] = {}
     for name, address in place.recent:
         clients.setdefault(name, set()).add(address)
@@ -100,8 +100,8 @@ def walked(node: trace_node.Node, packet: Packet, place: Node) -> tuple[Walked, 
     asked = TracePacket(
         source, packet.destination, packet.protocol.value.lower(), packet.port, packet.entry.interface or ""
     )
-    lists = trace_node.Node(clients={name: frozenset(found) for name, found in clients.items()})  # type: ignore[arg-type]
-    found = answer(node.merged(lists), asked)
+    lists = trace_node.TracedNode(clients={name: frozenset(found) for name, found in clients.items()})  # type: ignore[arg-type]
+    found = trace_packet(node.merged(lists), asked)
     held = [way for way in found.ways if all(held for _, held in way.state.conditions)]
     return tuple(
         Walked(outcome(one), (), remembered(way.state), one.chance)
@@ -113,7 +113,7 @@ def walked(node: trace_node.Node, packet: Packet, place: Node) -> tuple[Walked, 
     )
 
 
-def remembered(state: State) -> frozenset[str]:
+def remembered(state: PacketState) -> frozenset[str]:
     told = [note for note in state.notes if note.words.startswith("puts the client in list ")]
     lists = {note.words.removeprefix("puts the client in list ") for note in told}
     return frozenset(lists | {note.chain.rpartition(" ")[2] for note in told})
@@ -122,7 +122,7 @@ def remembered(state: State) -> frozenset[str]:
 @pytest.mark.parametrize("mode", BACKENDS)
 def test_what_saved_rules_are_said_to_do_is_lawful(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BACKENDS, mode, traced(SAVES[mode]))
-    wrong = findings(tuple(worlds(2026, WORLDS)), mode)
+    wrong = findings(tuple(generate_worlds(2026, WORLDS)), mode)
     assert not wrong, "\n".join(f"{f.what}: lawful {f.lawful}, seen {f.seen}" for f in wrong[:5])
 
 
@@ -130,9 +130,9 @@ def test_what_saved_rules_are_said_to_do_is_lawful(mode: str, monkeypatch: pytes
 def test_a_wrong_answer_would_be_found(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The positive control: a reader that loses every rule of the dispatch is noticed."""
 
-    def losing(plan: Plan, mark: int, node: Node) -> list[Saved]:
+    def losing(plan: Plan, mark: int, node: NodeView) -> list[Saved]:
         empty = replace(plan, services=(), detector=None)
         return SAVES[mode](empty, mark, node)
 
     monkeypatch.setitem(BACKENDS, mode, traced(losing))
-    assert len(findings(tuple(worlds(2026, 10)), mode)) > 10
+    assert len(findings(tuple(generate_worlds(2026, 10)), mode)) > 10

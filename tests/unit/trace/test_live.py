@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from kproxy.trace import live
-from kproxy.trace.sources import Kind
+from kproxy.trace.sources import SourceKind
 
 HEAD = "IP Virtual Server version 1.2.1 (size=4096)\nProt LocalAddress:Port Scheduler Flags\n"
 
@@ -25,12 +25,12 @@ def test_without_ipvsadm_a_long_list_of_virtual_servers_is_said_to_lack_some(
     monkeypatch.setattr(live, "_file", lambda _: proc(servers))
     problems: list[str] = []
     (source,) = live._virtual_servers(problems)
-    assert source.kind is Kind.IPVS_PROC
+    assert source.kind is SourceKind.IPVS_PROC
     assert ["install ipvsadm" in one for one in problems] == [True] * problems_told
 
 
 def test_where_the_kernel_has_no_ipvs_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asking would load the module."""
     monkeypatch.setattr(live, "_file", lambda _: "")
-    monkeypatch.setattr(live, "run", lambda _: pytest.fail("a command was run"))
+    monkeypatch.setattr(live, "run_tool", lambda _: pytest.fail("a command was run"))
     assert list(live._virtual_servers([])) == []

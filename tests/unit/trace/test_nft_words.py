@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from kproxy.trace.answer import Answer, answer
-from kproxy.trace.node import Node
+from kproxy.trace.answer import TraceResult, trace_packet
+from kproxy.trace.node import TracedNode
 from kproxy.trace.readers import nftables
-from kproxy.trace.state import Packet
+from kproxy.trace.state import TracedPacket
 
 Json = Any
 
@@ -26,16 +26,16 @@ def match(left: Json, right: Json, op: str = "==") -> Json:
     return {"match": {"op": op, "left": left, "right": right}}
 
 
-def asked(*rules: list[Json], kind: str = "filter", hook: str = "forward") -> Answer:
+def asked(*rules: list[Json], kind: str = "filter", hook: str = "forward") -> TraceResult:
     own = {"family": "inet", "table": "fw"}
     base = {"chain": {**own, "name": "base", "type": kind, "hook": hook, "prio": -100, "policy": "accept"}}
     other = {"chain": {**own, "name": "other"}}
     held = [{"rule": {**own, "chain": "base", "expr": rule}} for rule in rules]
     held.append({"rule": {**own, "chain": "other", "expr": [DROP]}})
     table = {"table": {"family": "inet", "name": "fw"}}
-    tables = nftables.read(msgspec.json.encode({"nftables": [table, base, other, *held]}))
-    node = Node(tables=tuple(tables), addresses=frozenset({ip_address("10.0.0.9")}))
-    return answer(node, Packet(ip_address("10.0.0.1"), ip_address("10.0.0.2"), "tcp", 80, "eth0"))
+    tables = nftables.read_nft_ruleset(msgspec.json.encode({"nftables": [table, base, other, *held]}))
+    node = TracedNode(tables=tuple(tables), addresses=frozenset({ip_address("10.0.0.9")}))
+    return trace_packet(node, TracedPacket(ip_address("10.0.0.1"), ip_address("10.0.0.2"), "tcp", 80, "eth0"))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_expression_means_what_it_means_there(rule: list[Json], kinds: set[st
     assert {one.kind for one in asked(rule).decisions} == kinds
 
 
-def endpoints(found: Answer) -> set[tuple[str, int, float]]:
+def endpoints(found: TraceResult) -> set[tuple[str, int, float]]:
     return {(str(one.destination), one.port, float(one.chance)) for one in found.decisions}
 
 
@@ -101,9 +101,9 @@ def test_what_is_not_tracked_is_not_translated() -> None:
         {"chain": {**own, "name": "late", "type": "nat", "hook": "prerouting", "prio": -100}},
         {"rule": {**own, "chain": "late", "expr": [to]}},
     ]
-    tables = nftables.read(msgspec.json.encode({"nftables": early}))
-    packet = Packet(ip_address("10.0.0.1"), ip_address("10.0.0.2"), "tcp", 80, "eth0")
-    assert endpoints(answer(Node(tables=tuple(tables)), packet)) == {("10.0.0.2", 80, 1.0)}
+    tables = nftables.read_nft_ruleset(msgspec.json.encode({"nftables": early}))
+    packet = TracedPacket(ip_address("10.0.0.1"), ip_address("10.0.0.2"), "tcp", 80, "eth0")
+    assert endpoints(trace_packet(TracedNode(tables=tuple(tables)), packet)) == {("10.0.0.2", 80, 1.0)}
 
 
 def test_the_first_chain_of_nat_that_translates_decides() -> None:

@@ -6,29 +6,31 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from kproxy.conformance.bind import instances
+from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import Case
-from kproxy.conformance.deviations import excusing
+from kproxy.conformance.deviations import find_excuse
 from kproxy.conformance.judging import Finding
-from kproxy.conformance.run import run
-from kproxy.conformance.subject import load
+from kproxy.conformance.run import run_instances
+from kproxy.conformance.subject import load_subject
 from kproxy.conformance.testbeds.simulator import Simulator
 
 AT_ONCE = 20
-KPROXY = load("kproxy")
+KPROXY = load_subject("kproxy")
 
 
 def findings(cases: Sequence[Case], mode: str) -> list[Finding]:
     """What is not lawful and no known deviation, in rules of a mode."""
     able = [case for case in cases if not KPROXY.lacks(case, mode)]
     progress = [
-        one for lab in labs(able) for one in asyncio.run(run(Simulator(lab[0].profile, mode), instances(lab)))
+        one
+        for lab in labs(able)
+        for one in asyncio.run(run_instances(Simulator(lab[0].profile, mode), bind_cases(lab)))
     ]
     return [
         finding
         for one in progress
         for finding in one.findings
-        if excusing(KPROXY.deviations, mode, finding) is None
+        if find_excuse(KPROXY.deviations, mode, finding) is None
     ]
 
 

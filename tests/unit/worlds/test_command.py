@@ -10,7 +10,7 @@ import pytest
 
 from kproxy.cli import main
 from kproxy.conformance.testbeds.simulator import BACKENDS
-from kproxy.conformance.testbeds.simulator.walk import Compile, Walk
+from kproxy.conformance.testbeds.simulator.walk import Compile, PacketWalk
 from kproxy.plan import Plan
 
 
@@ -31,7 +31,7 @@ def test_without_a_seed_one_is_made_and_told(capsys: pytest.CaptureFixture[str])
 def broken(compiled: Compile) -> Compile:
     """A mode that serves nothing."""
 
-    def wrong(plan: Plan, mark: int) -> Walk:
+    def wrong(plan: Plan, mark: int) -> PacketWalk:
         return compiled(replace(plan, services=(), detector=None), mark)
 
     return wrong

@@ -15,15 +15,15 @@ from kproxy.api import Cluster
 from kproxy.backends.iptables import program as iptables
 from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS
 from kproxy.backends.iptables.diff import diff as iptables_diff
-from kproxy.backends.ipvs.diff import Picture, transaction, whole
-from kproxy.backends.ipvs.program import Program as IpvsProgram
+from kproxy.backends.ipvs.diff import KernelState, full_transaction, transaction
+from kproxy.backends.ipvs.program import DesiredState as IpvsProgram
 from kproxy.backends.ipvs.program import delta
 from kproxy.backends.nftables import program as nftables
 from kproxy.backends.nftables.diff import Leftovers
 from kproxy.backends.nftables.diff import diff as nftables_diff
-from kproxy.backends.nftables.table import Table
+from kproxy.backends.nftables.table import SimulatedTable
 from kproxy.net import Family
-from kproxy.plan import Plan, Settings, plan
+from kproxy.plan import Plan, PlanSettings, make_plan
 from kproxy.state import Snapshot, normalise
 from tests.strategies import NODES, ZONES, histories
 from tests.unit.iptables import test_diff as iptables_models
@@ -37,26 +37,26 @@ HISTORIES = settings(max_examples=60, derandomize=True)
 
 def plans(history: list[Cluster], family: Family) -> Iterator[tuple[Plan, Plan]]:
     """Of each point: the plan made from the one before, and the one of a fresh start."""
-    here = Settings(family=family, node=NODES[0], zone=ZONES[0], detector=None)
+    here = PlanSettings(family=family, node=NODES[0], zone=ZONES[0], detector=None)
     snapshot: Snapshot | None = None
     made: Plan | None = None
     for cluster in history:
         snapshot = normalise(cluster, family, snapshot)
-        made = plan(snapshot, here, made)
-        yield made, plan(normalise(cluster, family), here)
+        made = make_plan(snapshot, here, made)
+        yield made, make_plan(normalise(cluster, family), here)
 
 
 @given(histories(), families)
 @HISTORIES
 def test_iptables_are_as_after_a_fresh_start(history: list[Cluster], family: Family) -> None:
     (first, _), *changes = plans(history, family)
-    believed = iptables.program(first, iptables_models.OPTIONS)
+    believed = iptables.desired_state(first, iptables_models.OPTIONS)
     tables = iptables_models.rewritten(believed)
     for after, fresh in changes:
-        desired = iptables.program(after, iptables_models.OPTIONS, believed)
+        desired = iptables.desired_state(after, iptables_models.OPTIONS, believed)
         tables.apply(str(iptables_diff(believed, desired, LEGACY_BLOCK_CHAINS)))
         believed = desired
-        anew = iptables_models.rewritten(iptables.program(fresh, iptables_models.OPTIONS))
+        anew = iptables_models.rewritten(iptables.desired_state(fresh, iptables_models.OPTIONS))
         assert chains(tables) == chains(anew)
 
 
@@ -67,10 +67,10 @@ def chains(tables: Tables) -> object:
 @given(histories(), families)
 @HISTORIES
 def test_nftables_are_as_after_a_fresh_start(history: list[Cluster], family: Family) -> None:
-    table, believed = Table(family), None
+    table, believed = SimulatedTable(family), None
     leftovers: Leftovers = {}
     for after, fresh in plans(history, family):
-        desired = nftables.program(after, nftables_models.OPTIONS, believed)
+        desired = nftables.desired_state(after, nftables_models.OPTIONS, believed)
         changes = nftables_diff(believed, desired, leftovers)
         table.apply(changes)
         believed, leftovers = desired, changes.leftovers
@@ -83,9 +83,9 @@ def test_nftables_are_as_after_a_fresh_start(history: list[Cluster], family: Fam
 @HISTORIES
 def test_ipvs_is_as_after_a_fresh_start(history: list[Cluster], family: Family) -> None:
     (first, _), *changes = plans(history, family)
-    picture = Picture()
+    picture = KernelState()
     believed: IpvsProgram = ipvs_models.programmed(first)
-    ipvs_models.execute(picture, transaction(picture, whole(picture, believed), family))
+    ipvs_models.execute(picture, transaction(picture, full_transaction(picture, believed), family))
     for after, fresh in changes:
         desired = ipvs_models.programmed(after, believed)
         ipvs_models.execute(picture, transaction(picture, delta(believed, desired), family))

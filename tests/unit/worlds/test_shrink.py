@@ -7,24 +7,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from kproxy.conformance.case import Apply, Case, Probe, Service
-from kproxy.conformance.fuzz.answers import answered
-from kproxy.conformance.fuzz.generate import worlds
-from kproxy.conformance.fuzz.shrink import shrunk, smaller
-from kproxy.conformance.fuzz.source import source
+from kproxy.conformance.case import Apply, Case, CaseService, Probe
+from kproxy.conformance.fuzz.answers import with_oracle_answers
+from kproxy.conformance.fuzz.generate import generate_worlds
+from kproxy.conformance.fuzz.shrink import shrink_case, smaller_cases
+from kproxy.conformance.fuzz.source import case_source
 
-WORLDS = tuple(worlds(6, 30))
+WORLDS = tuple(generate_worlds(6, 30))
 
 
-def services(case: Case) -> list[Service]:
+def services(case: Case) -> list[CaseService]:
     return [service for step in case.steps if isinstance(step, Apply) for service in step.services]
 
 
 @pytest.mark.parametrize("case", WORLDS[:5], ids=lambda case: case.id)
 def test_what_is_smaller_still_has_the_oracles_answers(case: Case) -> None:
-    found = list(smaller(case))
+    found = list(smaller_cases(case))
     assert found
-    assert all(one == answered(one) and one != case for one in found)
+    assert all(one == with_oracle_answers(one) and one != case for one in found)
 
 
 def test_only_what_makes_it_fail_is_left() -> None:
@@ -39,13 +39,13 @@ def test_only_what_makes_it_fail_is_left() -> None:
 
     case = next(case for case in WORLDS if buggy(case) and len(case.steps) > 8)
     at = next(n for n, step in enumerate(case.steps, 1) if isinstance(step, Probe))
-    small = asyncio.run(shrunk(case, at, fails))
+    small = asyncio.run(shrink_case(case, at, fails))
     assert buggy(small)
     assert len(small.steps) == 2
     (service,) = services(small)
     (backend,) = service.backends
     assert backend.terminating
-    assert service == Service(name=service.name, backends=service.backends)
+    assert service == CaseService(name=service.name, backends=service.backends)
 
 
 def test_it_ends_when_it_is_enough_with_what_it_has() -> None:
@@ -57,7 +57,7 @@ def test_it_ends_when_it_is_enough_with_what_it_has() -> None:
 
     case = WORLDS[0]
     at = next(n for n, step in enumerate(case.steps, 1) if isinstance(step, Probe))
-    small = asyncio.run(shrunk(case, at, fails, lambda: len(rounds) > 1))
+    small = asyncio.run(shrink_case(case, at, fails, lambda: len(rounds) > 1))
     assert rounds[0] == 1
     assert len(rounds) == 2
     assert len(small.steps) < len(case.steps)
@@ -66,5 +66,5 @@ def test_it_ends_when_it_is_enough_with_what_it_has() -> None:
 @pytest.mark.parametrize("case", WORLDS, ids=lambda case: case.id)
 def test_the_source_of_a_world_makes_that_world(case: Case) -> None:
     found: dict[str, Case] = {}
-    exec(source(case, "A world."), found)  # noqa: S102 (what a person would run)
-    assert answered(found["WORLD"]) == case
+    exec(case_source(case, "A world."), found)  # noqa: S102 (what a person would run)
+    assert with_oracle_answers(found["WORLD"]) == case

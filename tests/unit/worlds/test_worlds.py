@@ -10,8 +10,8 @@ from functools import cache
 
 import pytest
 
-from kproxy.conformance.case import DROPPED, REJECTED, Apply, Case, Policy, Probe, Service, Step, Type
-from kproxy.conformance.fuzz.generate import worlds
+from kproxy.conformance.case import DROPPED, REJECTED, Apply, Case, CaseService, Policy, Probe, Step, Type
+from kproxy.conformance.fuzz.generate import generate_worlds
 from kproxy.conformance.judging import Finding
 from kproxy.conformance.testbeds.simulator import BACKENDS
 from tests.unit.worlds.simulated import findings
@@ -22,7 +22,7 @@ SEED, PART, PARTS = 2026, 200, 10
 @cache
 def part(number: int) -> tuple[Case, ...]:
     """So many of the two thousand."""
-    return tuple(worlds(SEED + number, PART))
+    return tuple(generate_worlds(SEED + number, PART))
 
 
 def told(finding: Finding) -> str:
@@ -62,13 +62,13 @@ def test_policy_local_is_tried_without_node_ports() -> None:
     assert any(s.type is Type.CLUSTER_IP and s.external_ips for s in local)
 
 
-def declared(cases: tuple[Case, ...]) -> list[Service]:
+def declared(cases: tuple[Case, ...]) -> list[CaseService]:
     return [s for case in cases for step in case.steps if isinstance(step, Apply) for s in step.services]
 
 
 def test_the_same_seed_makes_the_same_worlds_and_another_others() -> None:
-    assert tuple(worlds(SEED, 5)) == part(0)[:5]
-    assert tuple(worlds(SEED + 1, 5)) != part(0)[:5]
+    assert tuple(generate_worlds(SEED, 5)) == part(0)[:5]
+    assert tuple(generate_worlds(SEED + 1, 5)) != part(0)[:5]
 
 
 @pytest.mark.parametrize("mode", BACKENDS)

@@ -73,7 +73,7 @@ class HookRules:
     rules: tuple[Rule, ...]
 
 
-def hooks(*, localhost: bool) -> tuple[HookRules, ...]:
+def hook_rules(*, localhost: bool) -> tuple[HookRules, ...]:
     """How packets get from the builtin chains to ours; ``localhost`` node ports need one more.  In kube-proxy's order."""
     services = "kubernetes service portals"
     external = Rule(Jump(names.EXTERNAL_SERVICES), _NEW, "kubernetes externally-visible service portals")
@@ -94,7 +94,7 @@ def hooks(*, localhost: bool) -> tuple[HookRules, ...]:
     )
 
 
-def constant_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
+def static_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
     """Our chains that no service changes, but for the guard against martians."""
     marked = Mark(options.masquerade_mark, options.masquerade_mark)
     unmarked = Mark(options.masquerade_mark, options.masquerade_mark, negated=True)
@@ -105,11 +105,16 @@ def constant_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
     )
     known = Conntrack((ConntrackStatus.RELATED, ConntrackStatus.ESTABLISHED))
     forward = (
-        *([Rule(Drop(), _invalid(options))] if options.drop_invalid else []),
+        *([Rule(Drop(), _drop_invalid_rules(options))] if options.drop_invalid else []),
         Rule(Accept(), (marked,), "kubernetes forwarding rules"),
         Rule(Accept(), (known,), "kubernetes forwarding conntrack rule"),
     )
-    segment = (InInterface("lo", negated=True), Transport(Protocol.TCP), GoesOn(), *_invalid(options))
+    segment = (
+        InInterface("lo", negated=True),
+        Transport(Protocol.TCP),
+        GoesOn(),
+        *_drop_invalid_rules(options),
+    )
     to_the_node = [Rule(Drop(), segment)] if options.drop_invalid_input else []
     health = [
         Rule(Accept(), (Transport(Protocol.TCP, port),), "health check node port")
@@ -125,7 +130,7 @@ def constant_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
     }
 
 
-def _invalid(options: Options) -> tuple[Match, ...]:
+def _drop_invalid_rules(options: Options) -> tuple[Match, ...]:
     counted = (
         (Counted(PacketCounter.INVALID_DROPPED),) if PacketCounter.INVALID_DROPPED in options.counters else ()
     )

@@ -17,7 +17,7 @@ from ipaddress import IPv4Network, IPv6Address
 from typing import TYPE_CHECKING, NamedTuple
 
 from kproxy.backends.iptables import names
-from kproxy.backends.iptables.names import Shared
+from kproxy.backends.iptables.names import SharedChain
 from kproxy.backends.iptables.rules import (
     Chain,
     Counted,
@@ -38,13 +38,13 @@ from kproxy.backends.iptables.rules import (
     SourceIsLocal,
     Transport,
 )
-from kproxy.net import Family, Protocol, text_of
+from kproxy.net import Family, Protocol, format_address
 from kproxy.plan import (
     DetectByCIDR,
     DetectByInterface,
     DetectByInterfacePrefix,
     Exposure,
-    Masquerade,
+    MasqueradePolicy,
     OnEmpty,
 )
 
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
 
     from kproxy.backends.iptables.rules import ChainName, Match, Target
     from kproxy.net import Address, Network
-    from kproxy.plan import Endpoint, Frontend, LocalDetector, NodePorts, Pool, Scope, ServicePlan
+    from kproxy.plan import Frontend, LocalDetector, NodePorts, Pool, PoolEndpoint, PoolScope, ServicePlan
 
 LOOPBACK_IPV4 = IPv4Network("127.0.0.0/8")
 LOOPBACK_IPV6 = IPv6Address("::1")
 
 _MARK_MASQUERADE = Jump(names.MARK_MASQUERADE)
-_OF_PROTOCOL = {protocol: Transport(protocol) for protocol in Protocol}
+_TRANSPORTS = {protocol: Transport(protocol) for protocol in Protocol}
 _EXPOSED_AS = {Exposure.EXTERNAL_IP: "external IP", Exposure.LOAD_BALANCER: "loadbalancer IP"}
 
 
@@ -82,20 +82,20 @@ class Context:
 class SharedRule(NamedTuple):
     """A rule and the shared chain it belongs to."""
 
-    chain: Shared
+    chain: SharedChain
     rule: Rule
 
 
 class NamedEndpoint(NamedTuple):
     """An endpoint, the texts ``10.0.0.1`` and ``10.0.0.1:80`` (``[fd00::1]:80``), and the chain named after it."""
 
-    endpoint: Endpoint
+    endpoint: PoolEndpoint
     address: str
     text: str
     chain: ChainName
 
 
-class EndpointKind(NamedTuple):
+class EndpointChainOptions(NamedTuple):
     """What decides the rules of an endpoint's chain besides the endpoint; they are alike for all of a service port.
 
     ``remembered``: session affinity.  ``commented``: see `Context`.
@@ -124,28 +124,28 @@ class OwnChains(NamedTuple):
     chains: tuple[Chain, ...]
     pools: tuple[PoolChain, ...]
     targets: tuple[NamedEndpoint, ...]
-    kind: EndpointKind
+    kind: EndpointChainOptions
 
 
 def dispatch(service: ServicePlan, context: Context) -> Iterator[SharedRule]:
     """The rules by which packets to its frontends find the service port, or are refused."""
-    suffix = names.suffix(names.identity(service))
+    suffix = names.name_hash(names.identity(service))
     for frontend in service.frontends:
-        if _served(frontend):
+        if _has_endpoints(frontend):
             if frontend.exposure is Exposure.NODE_PORT and context.counts_localhost:
-                yield _counting_entrance(service, frontend, suffix)
-            yield _entrance(service, frontend, suffix)
+                yield _counting_rule(service, frontend, suffix)
+            yield _dispatch_rule(service, frontend, suffix)
         if frontend.sources is not None:
             yield from _firewall(service, frontend, suffix)
         if not frontend.pool.endpoints:
-            yield from _refusal(service, frontend, context)
+            yield from _reject_rule(service, frontend, context)
 
 
 def own_chains(service: ServicePlan, context: Context) -> OwnChains:
     """The service port's own chains in the nat table; none when nothing can answer (``ipt.only-needed``)."""
     identity = names.identity(service)
-    suffix = names.suffix(identity)
-    external = [f for f in service.frontends if f.exposure is not Exposure.CLUSTER_IP and _served(f)]
+    suffix = names.name_hash(identity)
+    external = [f for f in service.frontends if f.exposure is not Exposure.CLUSTER_IP and _has_endpoints(f)]
     found: list[Chain] = []
     if external:
         found.append(_external_chain(service, external[0], suffix, context))
@@ -158,7 +158,7 @@ def own_chains(service: ServicePlan, context: Context) -> OwnChains:
         wanted = tuple([_target(endpoint, identity) for endpoint in pool.endpoints])
         pools.append(_pool_chain(service, scope, wanted, suffix, context))
         targets.update([(target.text, target) for target in wanted])
-    kind = EndpointKind(
+    kind = EndpointChainOptions(
         context.family, service.protocol, service.affinity_seconds is not None, context.endpoint_comments
     )
     return OwnChains(tuple(found), tuple(pools), tuple(targets.values()), kind)
@@ -168,33 +168,35 @@ def pool_chain(pool: PoolChain) -> Chain:
     """All its rules: what is remembered of a client goes before chance."""
     rules = list(pool.first)
     if pool.affinity_seconds is not None:
-        rules += [remembered_jump(target, pool.affinity_seconds, pool.subject) for target in pool.targets]
+        rules += [affinity_jump(target, pool.affinity_seconds, pool.subject) for target in pool.targets]
     for left, target in zip(range(len(pool.targets), 0, -1), pool.targets, strict=True):
-        rules.append(chance_jump(target, left, pool.subject))
+        rules.append(random_jump(target, left, pool.subject))
     return Chain(pool.name, tuple(rules))
 
 
-def remembered_jump(target: NamedEndpoint, seconds: int, subject: str) -> Rule:
+def affinity_jump(target: NamedEndpoint, seconds: int, subject: str) -> Rule:
     """To the endpoint that the client was sent to before."""
-    return Rule(Jump(target.chain), (RecentlySeen(target.chain, seconds),), _to(target, subject))
+    return Rule(
+        Jump(target.chain), (RecentlySeen(target.chain, seconds),), _jump_to_endpoint(target, subject)
+    )
 
 
-def chance_jump(target: NamedEndpoint, left: int, subject: str) -> Rule:
+def random_jump(target: NamedEndpoint, left: int, subject: str) -> Rule:
     """To an endpoint, one of so many that are left to choose from."""
-    return Rule(Jump(target.chain), (OneIn(left),) if left > 1 else (), _to(target, subject))
+    return Rule(Jump(target.chain), (OneIn(left),) if left > 1 else (), _jump_to_endpoint(target, subject))
 
 
-def _to(target: NamedEndpoint, subject: str) -> str:
+def _jump_to_endpoint(target: NamedEndpoint, subject: str) -> str:
     return f"{subject} -> {target.text}" if subject else ""
 
 
-def endpoint_chain(target: NamedEndpoint, kind: EndpointKind, subject: str) -> Chain:
+def endpoint_chain(target: NamedEndpoint, kind: EndpointChainOptions, subject: str) -> Chain:
     """Masquerade the endpoint's own packets, whose answers would else not come back here; then NAT.
 
     ``subject`` is the service port's name.
     """
     comment = subject if kind.commented else ""
-    transport = _OF_PROTOCOL[kind.protocol]
+    transport = _TRANSPORTS[kind.protocol]
     matches = (RememberSource(target.chain), transport) if kind.remembered else (transport,)
     rules = (
         Rule(_MARK_MASQUERADE, (Source(target.endpoint.address),), comment),
@@ -225,38 +227,38 @@ def localhost_node_ports(context: Context) -> bool:
     return context.family is Family.IPV4 and context.node_ports.localhost
 
 
-def _served(frontend: Frontend) -> bool:
+def _has_endpoints(frontend: Frontend) -> bool:
     """Whether some packet to the frontend may reach an endpoint."""
     return bool(frontend.pool.endpoints or (frontend.shortcut and frontend.shortcut.endpoints))
 
 
-def _addressed_to(service: ServicePlan, frontend: Frontend) -> tuple[Match, ...]:
+def _frontend_matches(service: ServicePlan, frontend: Frontend) -> tuple[Match, ...]:
     transport = Transport(service.protocol, frontend.port)
     return (transport,) if frontend.address is None else (Destination(frontend.address), transport)
 
 
-def _counting_entrance(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
+def _counting_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
     """Goes before the entrance, leads to the same place, and counts what comes to loopback addresses."""
     counted = Counted(PacketCounter.LOCALHOST_ACCEPTED)
-    matches = (*_addressed_to(service, frontend), Destination(LOOPBACK_IPV4), counted)
+    matches = (*_frontend_matches(service, frontend), Destination(LOOPBACK_IPV4), counted)
     rule = Rule(Jump(names.EXTERNAL_PREFIX + suffix), matches, str(service.name))
-    return SharedRule(Shared.NAT_NODE_PORTS, rule)
+    return SharedRule(SharedChain.NAT_NODE_PORTS, rule)
 
 
-def _entrance(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
+def _dispatch_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
     match frontend.exposure:
         case Exposure.CLUSTER_IP:
             target = names.POOL_PREFIX[frontend.pool.scope] + suffix
-            rule = Rule(Jump(target), _addressed_to(service, frontend), f"{service.name} cluster IP")
+            rule = Rule(Jump(target), _frontend_matches(service, frontend), f"{service.name} cluster IP")
         case Exposure.NODE_PORT:
             target = names.EXTERNAL_PREFIX + suffix
-            rule = Rule(Jump(target), _addressed_to(service, frontend), str(service.name))
-            return SharedRule(Shared.NAT_NODE_PORTS, rule)
+            rule = Rule(Jump(target), _frontend_matches(service, frontend), str(service.name))
+            return SharedRule(SharedChain.NAT_NODE_PORTS, rule)
         case Exposure.EXTERNAL_IP | Exposure.LOAD_BALANCER as exposure:
             prefix = names.EXTERNAL_PREFIX if frontend.sources is None else names.SOURCE_RANGES_PREFIX
             comment = f"{service.name} {_EXPOSED_AS[exposure]}"
-            rule = Rule(Jump(prefix + suffix), _addressed_to(service, frontend), comment)
-    return SharedRule(Shared.NAT_SERVICES, rule)
+            rule = Rule(Jump(prefix + suffix), _frontend_matches(service, frontend), comment)
+    return SharedRule(SharedChain.NAT_SERVICES, rule)
 
 
 def _firewall(service: ServicePlan, frontend: Frontend, suffix: str) -> Iterator[SharedRule]:
@@ -265,26 +267,26 @@ def _firewall(service: ServicePlan, frontend: Frontend, suffix: str) -> Iterator
     Where nothing can answer, nat lets nobody through; the admitted pass on here, to be refused
     as they would be without ranges, and the others still meet silence.
     """
-    addressed = _addressed_to(service, frontend)
-    if not _served(frontend):
+    addressed = _frontend_matches(service, frontend)
+    if not _has_endpoints(frontend):
         for source in _admitted(frontend):
-            yield SharedRule(Shared.FILTER_FIREWALL, Rule(Return(), (Source(source), *addressed)))
+            yield SharedRule(SharedChain.FILTER_FIREWALL, Rule(Return(), (Source(source), *addressed)))
     comment = f"{service.name} traffic not accepted by {names.SOURCE_RANGES_PREFIX}{suffix}"
-    yield SharedRule(Shared.FILTER_FIREWALL, Rule(Drop(), addressed, comment))
+    yield SharedRule(SharedChain.FILTER_FIREWALL, Rule(Drop(), addressed, comment))
 
 
-def _refusal(service: ServicePlan, frontend: Frontend, context: Context) -> Iterator[SharedRule]:
+def _reject_rule(service: ServicePlan, frontend: Frontend, context: Context) -> Iterator[SharedRule]:
     target: Target = Drop() if frontend.on_empty is OnEmpty.DROP else Reject()
     missing = "local endpoints" if frontend.on_empty is OnEmpty.DROP else "endpoints"
     comment = f"{service.name} has no {missing}"
-    addressed = _addressed_to(service, frontend)
+    addressed = _frontend_matches(service, frontend)
     if frontend.exposure is Exposure.CLUSTER_IP:
-        yield SharedRule(Shared.FILTER_SERVICES, Rule(target, addressed, comment))
+        yield SharedRule(SharedChain.FILTER_SERVICES, Rule(target, addressed, comment))
     elif frontend.address is not None:
-        yield SharedRule(Shared.FILTER_EXTERNAL, Rule(target, addressed, comment))
+        yield SharedRule(SharedChain.FILTER_EXTERNAL, Rule(target, addressed, comment))
     else:
         for destination in node_port_destinations(context):
-            yield SharedRule(Shared.FILTER_EXTERNAL, Rule(target, (*destination, *addressed), comment))
+            yield SharedRule(SharedChain.FILTER_EXTERNAL, Rule(target, (*destination, *addressed), comment))
 
 
 def _admitted(frontend: Frontend) -> tuple[Address | Network, ...]:
@@ -292,7 +294,7 @@ def _admitted(frontend: Frontend) -> tuple[Address | Network, ...]:
     return (*(frontend.sources or ()), *own)
 
 
-def _pools(service: ServicePlan) -> dict[Scope, Pool]:
+def _pools(service: ServicePlan) -> dict[PoolScope, Pool]:
     """The pools with endpoints that some frontend uses."""
     used = [p for f in service.frontends for p in (f.pool, f.shortcut) if p is not None and p.endpoints]
     return {pool.scope: pool for pool in used}
@@ -328,23 +330,25 @@ def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: 
 
 
 def _pool_chain(
-    service: ServicePlan, scope: Scope, wanted: tuple[NamedEndpoint, ...], suffix: str, context: Context
+    service: ServicePlan, scope: PoolScope, wanted: tuple[NamedEndpoint, ...], suffix: str, context: Context
 ) -> PoolChain:
     first: list[Rule] = []
     for frontend in service.frontends:
         if frontend.exposure is Exposure.CLUSTER_IP and frontend.pool.scope is scope:
-            addressed = _addressed_to(service, frontend)
+            addressed = _frontend_matches(service, frontend)
             first += _masquerade(frontend.masquerade, addressed, f"{service.name} cluster IP", context)
     subject = str(service.name) if context.endpoint_comments else ""
     name = names.POOL_PREFIX[scope] + suffix
     return PoolChain(name, tuple(first), wanted, service.affinity_seconds, subject)
 
 
-def _masquerade(kind: Masquerade, addressed: tuple[Match, ...], comment: str, context: Context) -> list[Rule]:
+def _masquerade(
+    kind: MasqueradePolicy, addressed: tuple[Match, ...], comment: str, context: Context
+) -> list[Rule]:
     match kind:
-        case Masquerade.ALWAYS:
+        case MasqueradePolicy.ALWAYS:
             return [Rule(_MARK_MASQUERADE, addressed, comment)]
-        case Masquerade.OFF_CLUSTER if elsewhere := _from_pods(context.detector, negated=True):
+        case MasqueradePolicy.OFF_CLUSTER if elsewhere := _from_pods(context.detector, negated=True):
             return [Rule(_MARK_MASQUERADE, (*addressed, *elsewhere), comment)]
     return []
 
@@ -362,7 +366,7 @@ def _from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match
             return ()
 
 
-def _target(endpoint: Endpoint, identity: str) -> NamedEndpoint:
-    address = text_of(endpoint.address)
+def _target(endpoint: PoolEndpoint, identity: str) -> NamedEndpoint:
+    address = format_address(endpoint.address)
     text = f"[{address}]:{endpoint.port}" if ":" in address else f"{address}:{endpoint.port}"
-    return NamedEndpoint(endpoint, address, text, names.ENDPOINT_PREFIX + names.suffix(identity + text))
+    return NamedEndpoint(endpoint, address, text, names.ENDPOINT_PREFIX + names.name_hash(identity + text))

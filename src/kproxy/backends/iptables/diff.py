@@ -18,15 +18,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kproxy.backends.iptables import base, names
-from kproxy.backends.iptables.names import Shared
-from kproxy.backends.iptables.program import Program
+from kproxy.backends.iptables.names import SharedChain
+from kproxy.backends.iptables.program import DesiredState
 from kproxy.backends.iptables.rules import Table, render
-from kproxy.plan.growing import Growing
+from kproxy.plan.growing import IncrementalResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kproxy.backends.iptables.program import Fragment
+    from kproxy.backends.iptables.program import ServiceRules
     from kproxy.backends.iptables.rules import Chain, ChainName
     from kproxy.plan import ServicePortName
 
@@ -45,8 +45,8 @@ iptables-nft about as much as writing this many (5,000 rules: 3 ms each, 240 ms 
 _CHUNK = 1 << 15
 """Characters written at once, or a few more: little enough that the tool reads while more is made."""
 
-_FILTER_SHARED = tuple(shared for shared in Shared if shared.table is Table.FILTER)
-_NAT_SHARED = tuple(shared for shared in Shared if shared.table is Table.NAT)
+_FILTER_SHARED = tuple(shared for shared in SharedChain if shared.table is Table.FILTER)
+_NAT_SHARED = tuple(shared for shared in SharedChain if shared.table is Table.NAT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +88,21 @@ class Rewrite:
     """
 
     existing: Mapping[Table, frozenset[ChainName]]
-    programs: Growing[Program]
+    programs: IncrementalResult[DesiredState]
     block_chains: int
 
     def __iter__(self) -> Iterator[Block]:
         early = self._early()
         if early:
             yield Block(Table.FILTER, early)
-        yield _whole(Table.MANGLE, {names.CANARY: ()})
+        yield _block(Table.MANGLE, {names.CANARY: ()})
         yield from self._nat()
         written = _WrittenChains()
         yield Block(Table.FILTER, self._filter(written), written.rules)
 
     def _filter(self, written: _WrittenChains) -> Iterator[str]:
         desired = self.programs.whole()
-        constant = _texts(base.constant_chains(desired.options)[Table.FILTER])
+        constant = _render_chains(base.static_chains(desired.options)[Table.FILTER])
         shared = {s.chain: _appended(desired, s) for s in _FILTER_SHARED}
         texts = {names.CANARY: (), **constant, **shared}
         written.note(texts)
@@ -136,7 +136,7 @@ class Rewrite:
         for texts in written.fragments(self.programs):
             pending.update(texts)
             if len(pending) > self.block_chains:
-                yield _whole(Table.NAT, pending, written.note(pending))
+                yield _block(Table.NAT, pending, written.note(pending))
                 pending = {}
         wanted = written.wanted(self.programs.whole())
         pending = {n: lines for n, lines in pending.items() if n in wanted or not names.is_derived(n)}
@@ -147,7 +147,7 @@ class Rewrite:
 
     def _constant_nat(self) -> dict[ChainName, tuple[str, ...]]:
         options = self.programs.latest.options
-        return {names.CANARY: (), **_texts(base.constant_chains(options)[Table.NAT])}
+        return {names.CANARY: (), **_render_chains(base.static_chains(options)[Table.NAT])}
 
     def _shared_nat(self) -> dict[ChainName, tuple[str, ...]]:
         return {shared.chain: _appended(self.programs.whole(), shared) for shared in _NAT_SHARED}
@@ -175,9 +175,11 @@ class _WrittenChains:
         self._owned: dict[ServicePortName, tuple[ChainName, ...]] = {}
         self._rules = 0
 
-    def fragments(self, programs: Growing[Program]) -> Iterator[dict[ChainName, tuple[str, ...]]]:
+    def fragments(
+        self, programs: IncrementalResult[DesiredState]
+    ) -> Iterator[dict[ChainName, tuple[str, ...]]]:
         """The chains of each service port, as lines; those of one that a later program has otherwise once more."""
-        given: dict[ServicePortName, Fragment] = {}
+        given: dict[ServicePortName, ServiceRules] = {}
         for program in programs:
             for name, fragment in program.fragments.items():
                 if given.get(name) is not fragment:
@@ -199,25 +201,25 @@ class _WrittenChains:
         """How many there are."""
         return self._rules
 
-    def wanted(self, whole: Program) -> set[ChainName]:
+    def wanted(self, whole: DesiredState) -> set[ChainName]:
         """The chains of service ports that are."""
         return {chain for name in whole.fragments for chain in self._owned[name]}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Update:
     """Writes the chains that differ and, of shared chains, the single rules that do.
 
     Iterate for the blocks (none when nothing differs); ``str()`` is their text.
     """
 
-    believed: Program
-    desired: Program
+    believed: DesiredState
+    desired: DesiredState
     block_chains: int
 
     def __iter__(self) -> Iterator[Block]:
         pairs = _changed(self.believed, self.desired)
-        edits = {shared: self._edit(shared, pairs) for shared in Shared}
+        edits = {shared: self._edit(shared, pairs) for shared in SharedChain}
         filters = [edits[shared] for shared in _FILTER_SHARED]
         constant, constant_growth = self._constant(Table.FILTER)
         added = [line for edit in filters for line in edit.added]
@@ -241,13 +243,13 @@ class Change:
             unused += delta.unused
             growth += delta.growth
             if len(pending) > self.block_chains:
-                yield _whole(Table.NAT, pending, growth)
+                yield _block(Table.NAT, pending, growth)
                 pending, growth = {}, 0
         switch = [line for edit in edits for line in (*edit.replaced, *edit.added)]
         growth += sum(edit.growth for edit in edits)
         yield from _last_nat_blocks(pending, switch, unused, growth, self.block_chains)
 
-    def _edit(self, shared: Shared, pairs: Sequence[_Pair]) -> _Edit:
+    def _edit(self, shared: SharedChain, pairs: Sequence[_Pair]) -> _Edit:
         old: list[str] = []
         new: list[str] = []
         for before, after in pairs:
@@ -256,18 +258,18 @@ class Change:
                 old += gone
                 new += come
         # the rules that end KUBE-SERVICES must stay its last
-        order = "-I" if shared is Shared.NAT_SERVICES else "-A"
+        order = "-I" if shared is SharedChain.NAT_SERVICES else "-A"
         added = tuple(f"{order} {shared.chain} {line}" for line in new)
         if self._better_rewritten(shared, len(old)):
             return self._rewritten(shared, added)
         return _Edit(added, tuple(f"-D {shared.chain} {line}" for line in old), len(new) - len(old))
 
-    def _better_rewritten(self, shared: Shared, deletions: int) -> bool:
-        if shared is Shared.NAT_SERVICES and self.believed.ends != self.desired.ends:
+    def _better_rewritten(self, shared: SharedChain, deletions: int) -> bool:
+        if shared is SharedChain.NAT_SERVICES and self.believed.ends != self.desired.ends:
             return True
         return deletions > 1 and deletions * REWRITE_SHARE > len(self.believed.shared_lines(shared))
 
-    def _rewritten(self, shared: Shared, added: tuple[str, ...]) -> _Edit:
+    def _rewritten(self, shared: SharedChain, added: tuple[str, ...]) -> _Edit:
         lines = _appended(self.desired, shared)
         growth = len(lines) - len(self.believed.shared_lines(shared))
         early = added if shared.table is Table.FILTER else ()
@@ -275,40 +277,40 @@ class Change:
 
     def _constant(self, table: Table) -> tuple[dict[ChainName, tuple[str, ...]], int]:
         """The constant chains that differ, and how many more rules they have."""
-        old = _texts(base.constant_chains(self.believed.options)[table])
-        new = _texts(base.constant_chains(self.desired.options)[table])
+        old = _render_chains(base.static_chains(self.believed.options)[table])
+        new = _render_chains(base.static_chains(self.desired.options)[table])
         differing = {name: lines for name, lines in new.items() if lines != old[name]}
         return differing, sum(len(lines) - len(old[name]) for name, lines in differing.items())
 
 
-Transaction = Rewrite | Change
+Transaction = Rewrite | Update
 
 
 def diff(
-    believed: Program | Mapping[Table, frozenset[ChainName]], desired: Program, block_chains: int
+    believed: DesiredState | Mapping[Table, frozenset[ChainName]], desired: DesiredState, block_chains: int
 ) -> Transaction:
     """How to get to ``desired`` from what was applied last, or, where that is unknown, from chain names.
 
     ``block_chains`` is `NFT_BLOCK_CHAINS` or `LEGACY_BLOCK_CHAINS`.
     """
-    if isinstance(believed, Program):
-        return Change(believed, desired, block_chains)
-    return Rewrite(believed, Growing((desired,)), block_chains)
+    if isinstance(believed, DesiredState):
+        return Update(believed, desired, block_chains)
+    return Rewrite(believed, IncrementalResult((desired,)), block_chains)
 
 
-def deletions(table: Table, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
+def delete_chains_blocks(table: Table, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
     """Delete chains that nothing but chains among them refers to: flush all, then remove all."""
     if len(chains) <= block_chains:
         lines = [*_declared(dict.fromkeys(chains, ())), *_removed(chains)]
         yield from [Block(table, lines)] if lines else []
         return
     for some in _batches(chains, block_chains):
-        yield _whole(table, dict.fromkeys(some, ()))
+        yield _block(table, dict.fromkeys(some, ()))
     for some in _batches(chains, block_chains):
         yield Block(table, _removed(some))
 
 
-_Pair = tuple["Fragment | None", "Fragment | None"]
+_Pair = tuple["ServiceRules | None", "ServiceRules | None"]
 
 
 class _Edit(NamedTuple):
@@ -327,13 +329,13 @@ class _Delta(NamedTuple):
     growth: int
 
 
-def _changed(believed: Program, desired: Program) -> list[_Pair]:
+def _changed(believed: DesiredState, desired: DesiredState) -> list[_Pair]:
     old, new = believed.fragments, desired.fragments
     pairs: list[_Pair] = [(old.get(k), f) for k, f in new.items() if old.get(k) is not f]
     return pairs + [(fragment, None) for name, fragment in old.items() if name not in new]
 
 
-def _delta(before: Fragment | None, after: Fragment | None) -> _Delta:
+def _delta(before: ServiceRules | None, after: ServiceRules | None) -> _Delta:
     old = before.text() if before else {}
     new = after.text() if after else {}
     written = {name: lines for name, lines in new.items() if old.get(name) != lines}
@@ -357,22 +359,22 @@ def _last_nat_blocks(
         # a chain must be declared, and thereby flushed, before its lines
         yield Block(Table.NAT, sorted(lines, key=lambda line: line[0] != ":"), growth)
     if not together:
-        yield from deletions(Table.NAT, unused, block_chains)
+        yield from delete_chains_blocks(Table.NAT, unused, block_chains)
 
 
 def _removed(chains: Iterable[ChainName]) -> list[str]:
     return [f"-X {name}" for name in chains]
 
 
-def _lines(fragment: Fragment | None, shared: Shared) -> list[str]:
+def _lines(fragment: ServiceRules | None, shared: SharedChain) -> list[str]:
     return [line for where, line in fragment.dispatch if where is shared] if fragment else []
 
 
-def _appended(desired: Program, shared: Shared) -> tuple[str, ...]:
+def _appended(desired: DesiredState, shared: SharedChain) -> tuple[str, ...]:
     return tuple(f"-A {shared.chain} {line}" for line in desired.shared_lines(shared))
 
 
-def _texts(chains: Iterable[Chain]) -> dict[ChainName, tuple[str, ...]]:
+def _render_chains(chains: Iterable[Chain]) -> dict[ChainName, tuple[str, ...]]:
     return {chain.name: tuple(render(chain)) for chain in chains}
 
 
@@ -383,7 +385,7 @@ def _declared(texts: Mapping[ChainName, Sequence[str]]) -> list[str]:
     ]
 
 
-def _whole(table: Table, texts: Mapping[ChainName, Sequence[str]], growth: int | None = None) -> Block:
+def _block(table: Table, texts: Mapping[ChainName, Sequence[str]], growth: int | None = None) -> Block:
     return Block(table, _declared(texts), sum(map(len, texts.values())) if growth is None else growth)
 
 

@@ -60,7 +60,7 @@ class Fate(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PacketVerdict:
     """One thing that may become of a packet.
 
     ``destination`` and ``port`` as it leaves; ``rewritten``: by DNAT.  ``masqueraded``: its source is the
@@ -79,7 +79,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class SimulatedNode:
     """What a rule may ask of the node: its addresses, and who is in which ``recent`` list."""
 
     addresses: frozenset[Address]
@@ -115,17 +115,17 @@ class _End(enum.Enum):
 _Walk = Iterator[tuple[_End, _State]]
 
 
-def evaluate(ruleset: Ruleset, packet: Packet, machine: Machine) -> frozenset[Verdict]:
+def evaluate(ruleset: Ruleset, packet: Packet, machine: SimulatedNode) -> frozenset[PacketVerdict]:
     """Everything that may become of a new connection's first packet, random choices followed both ways."""
     start = _State(packet, packet.entry.interface)
     ways = _Evaluator(ruleset, machine).whole_way(start)
-    return frozenset(_added_up(_verdict(end, state) for end, state in ways))
+    return frozenset(_merge_duplicates(_verdict(end, state) for end, state in ways))
 
 
-Chancy = TypeVar("Chancy", Verdict, _State)
+Chancy = TypeVar("Chancy", PacketVerdict, _State)
 
 
-def _added_up(found: Iterable[Chancy]) -> Iterator[Chancy]:
+def _merge_duplicates(found: Iterable[Chancy]) -> Iterator[Chancy]:
     """What came about in several ways once, with the chances of all."""
     chances: dict[Chancy, Fraction] = {}
     for one in found:
@@ -133,10 +133,10 @@ def _added_up(found: Iterable[Chancy]) -> Iterator[Chancy]:
     return (replace(one, chance=chance) for one, chance in chances.items())
 
 
-def _verdict(end: _End, state: _State) -> Verdict:
+def _verdict(end: _End, state: _State) -> PacketVerdict:
     fate = {_End.DROP: Fate.DROPPED, _End.REJECT: Fate.REJECTED}.get(end, Fate.PASSED)
     packet = state.packet
-    return Verdict(
+    return PacketVerdict(
         fate,
         packet.destination,
         packet.port,
@@ -151,7 +151,7 @@ def _verdict(end: _End, state: _State) -> Verdict:
 @dataclass(frozen=True, slots=True)
 class _Evaluator:
     ruleset: Ruleset
-    machine: Machine
+    machine: SimulatedNode
 
     def whole_way(self, state: _State) -> _Walk:
         """Through all hooks on the packet's way."""
@@ -197,7 +197,7 @@ class _Evaluator:
                         continue
                     for end, after in self._target(table, rule, tried, going_on):
                         yield (_End.THROUGH if end is _End.RETURN else end), after
-            states = list(_added_up(going_on)) if len(going_on) > 1 else going_on
+            states = list(_merge_duplicates(going_on)) if len(going_on) > 1 else going_on
         for left in states:
             yield _End.THROUGH, left
 
@@ -248,14 +248,14 @@ class _Evaluator:
             case Transport(protocol=protocol, destination_port=port):
                 return packet.protocol is protocol and port in {None, packet.port}
             case Source() | Destination() | InInterface() | Conntrack() | Mark():
-                return _plainly(match, state) is not match.negated
+                return _holds_unnegated(match, state) is not match.negated
             case Counted() | GoesOn():
                 return True
             case OneIn() | RememberSource():
                 raise AssertionError(match)
 
 
-def _plainly(match: Negatable, state: _State) -> bool:
+def _holds_unnegated(match: Negatable, state: _State) -> bool:
     """Whether a match holds, were it not negated."""
     match match:
         case Source(network=network):
@@ -265,7 +265,7 @@ def _plainly(match: Negatable, state: _State) -> bool:
         case InInterface(name=name):
             return _named(state.interface, name)
         case Conntrack(any_of=any_of):
-            return bool(_statuses(state) & set(any_of))
+            return bool(_conntrack_statuses(state) & set(any_of))
         case Mark(value=value, mask=mask):
             return state.mark & mask == value
 
@@ -293,7 +293,7 @@ Final = DestinationNAT | Masquerade | Return | Accept | Drop | Reject
 _FINAL = frozenset({_End.DROP, _End.REJECT})
 
 
-def _statuses(state: _State) -> set[ConntrackStatus]:
+def _conntrack_statuses(state: _State) -> set[ConntrackStatus]:
     """The packet is the first of its connection; DNAT once its destination was rewritten."""
     return {ConntrackStatus.NEW, ConntrackStatus.DNAT} if state.rewritten else {ConntrackStatus.NEW}
 

@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from kproxy.backends.iptables.rules import Table
-from kproxy.plan import Scope
+from kproxy.plan import PoolScope
 
 if TYPE_CHECKING:
     from kproxy.backends.iptables.rules import ChainName
@@ -30,14 +30,14 @@ FIREWALL = "KUBE-FIREWALL"
 CANARY = "KUBE-PROXY-CANARY"
 """Empty; in every table; when it is gone somebody has flushed us (``life.canary``)."""
 
-POOL_PREFIX = {Scope.CLUSTER: "KUBE-SVC-", Scope.LOCAL: "KUBE-SVL-"}
+POOL_PREFIX = {PoolScope.CLUSTER: "KUBE-SVC-", PoolScope.LOCAL: "KUBE-SVL-"}
 EXTERNAL_PREFIX = "KUBE-EXT-"
 SOURCE_RANGES_PREFIX = "KUBE-FW-"
 ENDPOINT_PREFIX = "KUBE-SEP-"
 DERIVED_PREFIXES = (*POOL_PREFIX.values(), EXTERNAL_PREFIX, SOURCE_RANGES_PREFIX, ENDPOINT_PREFIX)
 
 
-class Shared(enum.Enum):
+class SharedChain(enum.Enum):
     """A chain to which every service port may add rules; the value is where it is."""
 
     NAT_SERVICES = (Table.NAT, SERVICES)
@@ -74,7 +74,7 @@ def identity(service: ServicePlan) -> str:
     return f"{service.name}{service.protocol.value.lower()}"
 
 
-def suffix(text: str) -> str:
+def name_hash(text: str) -> str:
     """First 16 characters of the base32 of the SHA-256 of ``text`` (behaviour ``ipt.chain-names``)."""
     bits = int.from_bytes(hashlib.sha256(text.encode()).digest()[:10])
     return (

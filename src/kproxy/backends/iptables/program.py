@@ -1,6 +1,6 @@
 """All that one family's kernel should hold, as a value that shares what did not change with its predecessor.
 
-A `Program` keeps of every service port only its `Fragment`: the plan it came from, and its lines in the
+A `DesiredState` keeps of every service port only its `ServiceRules`: the plan it came from, and its lines in the
 shared chains as text.  The text of its own chains, by far the most, is made from the plan when it is
 wanted; that is pure, so it may be made again.  10,000 services of 5 endpoints cost some 7 MB.  Pure.
 """
@@ -21,7 +21,7 @@ from kproxy.backends.iptables.compile import (
     pool_chain,
 )
 from kproxy.backends.iptables.endpoint_text import endpoint_texts, pool_text
-from kproxy.backends.iptables.names import Shared
+from kproxy.backends.iptables.names import SharedChain
 from kproxy.backends.iptables.rules import Chain, PacketCounter, Ruleset, Table, render, specification
 
 if TYPE_CHECKING:
@@ -35,18 +35,18 @@ LARGE_CLUSTER_ENDPOINTS = 1000
 """Above it the rules of single endpoints carry no comments (behaviour ``life.large-cluster``)."""
 
 
-class Fragment:
-    """One service port's part.  Same plan and context: the same object, as `program` makes it."""
+class ServiceRules:
+    """One service port's part.  Same plan and context: the same object, as `desired_state` makes it."""
 
     __slots__ = ("_dispatch", "context", "service")
 
     def __init__(self, service: ServicePlan, context: Context) -> None:
         """Make nothing yet: the tool reads the first lines while the others are made."""
         self.service, self.context = service, context
-        self._dispatch: tuple[tuple[Shared, str], ...] | None = None
+        self._dispatch: tuple[tuple[SharedChain, str], ...] | None = None
 
     @property
-    def dispatch(self) -> tuple[tuple[Shared, str], ...]:
+    def dispatch(self) -> tuple[tuple[SharedChain, str], ...]:
         """Its lines in the shared chains, without ``-A CHAIN``; kept, for they are compared at each change."""
         if self._dispatch is None:
             found = dispatch(self.service, self.context)
@@ -72,17 +72,17 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class DesiredState:
     """What the kernel should hold for one plan."""
 
     context: Context
     options: Options
-    fragments: Mapping[ServicePortName, Fragment]
+    fragments: Mapping[ServicePortName, ServiceRules]
 
-    def shared_lines(self, shared: Shared) -> list[str]:
+    def shared_lines(self, shared: SharedChain) -> list[str]:
         """A shared chain's lines in order, without ``-A CHAIN``."""
         lines = [line for f in self.fragments.values() for where, line in f.dispatch if where is shared]
-        if shared is Shared.NAT_SERVICES:
+        if shared is SharedChain.NAT_SERVICES:
             lines += self.ends
         return lines
 
@@ -92,7 +92,7 @@ class Program:
         return tuple(map(specification, base.node_port_rules(self.context)))
 
 
-def program(plan: Plan, options: Options, previous: Program | None = None) -> Program:
+def desired_state(plan: Plan, options: Options, previous: DesiredState | None = None) -> DesiredState:
     """The program for a plan; fragments of ``previous`` that are still right are kept."""
     context = Context(plan.family, plan.detector, plan.node_ports, not _is_large(plan))
     if PacketCounter.LOCALHOST_ACCEPTED in options.counters:
@@ -105,29 +105,29 @@ def program(plan: Plan, options: Options, previous: Program | None = None) -> Pr
     for service in plan.services:
         fragment = old.get(service.name)
         if fragment is None or fragment.service is not service:
-            fragment = Fragment(service, context)
+            fragment = ServiceRules(service, context)
         fragments[service.name] = fragment
-    return Program(context, options, fragments)
+    return DesiredState(context, options, fragments)
 
 
-def ruleset(desired: Program) -> Ruleset:
+def build_ruleset(desired: DesiredState) -> Ruleset:
     """The whole as typed rules: for the simulator, for tracing a packet, for people."""
     tables = {
-        table: {c.name: c for c in found} for table, found in base.constant_chains(desired.options).items()
+        table: {c.name: c for c in found} for table, found in base.static_chains(desired.options).items()
     }
     for fragment in desired.fragments.values():
         tables[Table.NAT].update({chain.name: chain for chain in fragment.chains()})
-    rules: dict[Shared, list[SharedRule]] = {shared: [] for shared in Shared}
+    rules: dict[SharedChain, list[SharedRule]] = {shared: [] for shared in SharedChain}
     for fragment in desired.fragments.values():
         for found in dispatch(fragment.service, fragment.context):
             rules[found.chain].append(found)
     for shared, members in rules.items():
-        last = base.node_port_rules(desired.context) if shared is Shared.NAT_SERVICES else ()
+        last = base.node_port_rules(desired.context) if shared is SharedChain.NAT_SERVICES else ()
         tables[shared.table][shared.chain] = Chain(shared.chain, (*(m.rule for m in members), *last))
     guard = base.martian_guard(desired.context)
     if guard is not None:
         tables[Table.FILTER][guard.name] = guard
-    for hook in base.hooks(localhost=guard is not None):
+    for hook in base.hook_rules(localhost=guard is not None):
         tables[hook.table][hook.hook.value] = Chain(hook.hook.value, hook.rules)
     for table, known in tables.items():
         known.update({name: Chain(name) for name in names.OWN_CHAINS[table] if name not in known})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kproxy.net import text_of
+from kproxy.net import format_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ class Source(msgspec.Struct, frozen=True, gc=False):
     negated: bool = False
 
     def __str__(self) -> str:
-        return f"{'! ' if self.negated else ''}-s {text_of(self.network)}"
+        return f"{'! ' if self.negated else ''}-s {format_address(self.network)}"
 
 
 class Destination(msgspec.Struct, frozen=True, gc=False):
@@ -81,7 +81,7 @@ class Destination(msgspec.Struct, frozen=True, gc=False):
     negated: bool = False
 
     def __str__(self) -> str:
-        return f"{'! ' if self.negated else ''}-d {text_of(self.network)}"
+        return f"{'! ' if self.negated else ''}-d {format_address(self.network)}"
 
 
 class SourceIsLocal(msgspec.Struct, frozen=True, gc=False):
@@ -263,7 +263,7 @@ class DestinationNAT(msgspec.Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         if self.address.version == 4:
-            return f"-j DNAT --to-destination {text_of(self.address)}:{self.port}"
+            return f"-j DNAT --to-destination {format_address(self.address)}:{self.port}"
         return f"-j DNAT --to-destination [{self.address}]:{self.port}"
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from kproxy.backends.ipvs import names
-from kproxy.backends.ipvs.names import Set, set_name
+from kproxy.backends.ipvs.names import IpSet, set_name
 from kproxy.backends.ipvs.rules import (
     Chains,
     Conntrack,
@@ -46,7 +46,7 @@ from kproxy.backends.ipvs.rules import (
 )
 from kproxy.net import Family, Protocol
 from kproxy.plan import DetectByCIDR, DetectByInterface, DetectByInterfacePrefix, LocalDetector
-from kproxy.plan import Masquerade as Wanted
+from kproxy.plan import MasqueradePolicy as Wanted
 
 _MARK_MASQUERADE = Jump(names.MARK_MASQUERADE)
 _NEW = Conntrack(State.NEW)
@@ -78,12 +78,12 @@ class ChainContext:
     options: Options
 
 
-def ruleset(context: ChainContext) -> Ruleset:
+def build_ruleset(context: ChainContext) -> Ruleset:
     """All chains and hooks of one family."""
-    return Ruleset(context.family, _Writer(context).chains(), hooks())
+    return Ruleset(context.family, _ChainBuilder(context).chains(), hook_rules())
 
 
-def hooks() -> tuple[HookRule, ...]:
+def hook_rules() -> tuple[HookRule, ...]:
     """The jumps from the builtin chains, in order."""
     services = "kubernetes service portals"
     return (
@@ -109,7 +109,7 @@ def mark_masks(options: Options) -> tuple[int, int]:
     return SHORTCUT_MARK & ~options.masquerade_mark, SHORTCUT_MASK & ~options.masquerade_mark
 
 
-class _Writer:
+class _ChainBuilder:
     """Writes the chains of one context."""
 
     def __init__(self, context: ChainContext) -> None:
@@ -120,14 +120,14 @@ class _Writer:
         return {
             Table.MANGLE: {
                 names.TRAFFIC_POLICY: self._traffic_policy(),
-                names.SHORTCUT: (Rule(MapMark(self._name(Set.SHORTCUT))),),
+                names.SHORTCUT: (Rule(MapMark(self._name(IpSet.SHORTCUT))),),
                 names.IPVS_OUT_FILTER: self._firewall(),
                 names.SOURCE_RANGES_FIREWALL: self._source_ranges(),
             },
             Table.NAT: {
                 names.SERVICES: self._services(),
                 names.LOAD_BALANCER: (
-                    Rule(Verdict.RETURN, (self._to(Set.LOAD_BALANCER_LOCAL),)),
+                    Rule(Verdict.RETURN, (self._to(IpSet.LOAD_BALANCER_LOCAL),)),
                     Rule(_MARK_MASQUERADE),
                 ),
                 names.NODE_PORT: self._node_ports(),
@@ -144,44 +144,44 @@ class _Writer:
             },
         }
 
-    def _name(self, which: Set) -> str:
+    def _name(self, which: IpSet) -> str:
         return set_name(which, self._context.family)
 
-    def _in(self, which: Set, fields: str) -> InSet:
+    def _in(self, which: IpSet, fields: str) -> InSet:
         return InSet(which, self._name(which), fields)
 
-    def _to(self, which: Set) -> InSet:
+    def _to(self, which: IpSet) -> InSet:
         return self._in(which, "dst,dst")
 
     def _traffic_policy(self) -> tuple[Rule, ...]:
         """The node and its pods are not bound by external policy Local: they go on past the silence."""
-        shortcut = self._to(Set.SHORTCUT)
+        shortcut = self._to(IpSet.SHORTCUT)
         senders = [(SourceIsLocal(),), *([pods] if (pods := _from_pods(self._context.detector)) else [])]
         return (
-            Rule(Verdict.DROP, (self._to(Set.CLUSTER_IP_UNANSWERED), _NEW)),
+            Rule(Verdict.DROP, (self._to(IpSet.CLUSTER_IP_UNANSWERED), _NEW)),
             *(Rule(Goto(names.SHORTCUT), (shortcut, *sender)) for sender in senders),
-            Rule(Verdict.DROP, (self._to(Set.EXTERNAL_UNANSWERED), _NEW)),
+            Rule(Verdict.DROP, (self._to(IpSet.EXTERNAL_UNANSWERED), _NEW)),
         )
 
     def _firewall(self) -> tuple[Rule, ...]:
-        matches = (self._to(Set.LOAD_BALANCER_FIREWALL), _NEW)
+        matches = (self._to(IpSet.LOAD_BALANCER_FIREWALL), _NEW)
         comment = "Kubernetes service load balancer ip + port for load balancer with sourceRange"
         return (Rule(Jump(names.SOURCE_RANGES_FIREWALL), matches, comment),)
 
     def _source_ranges(self) -> tuple[Rule, ...]:
         return (
-            Rule(Verdict.RETURN, (self._in(Set.LOAD_BALANCER_SOURCE_CIDR, "dst,dst,src"),)),
-            Rule(Verdict.RETURN, (self._in(Set.LOAD_BALANCER_SOURCE_IP, "dst,dst,src"),)),
+            Rule(Verdict.RETURN, (self._in(IpSet.LOAD_BALANCER_SOURCE_CIDR, "dst,dst,src"),)),
+            Rule(Verdict.RETURN, (self._in(IpSet.LOAD_BALANCER_SOURCE_IP, "dst,dst,src"),)),
             Rule(Verdict.DROP),
         )
 
     def _services(self) -> tuple[Rule, ...]:
-        load_balancer = self._to(Set.LOAD_BALANCER)
-        served = (Set.CLUSTER_IP, Set.LOAD_BALANCER, Set.EXTERNAL_IP, Set.EXTERNAL_IP_LOCAL)
+        load_balancer = self._to(IpSet.LOAD_BALANCER)
+        served = (IpSet.CLUSTER_IP, IpSet.LOAD_BALANCER, IpSet.EXTERNAL_IP, IpSet.EXTERNAL_IP_LOCAL)
         return (
             Rule(Verdict.RETURN, (Source(_LOOPBACK[self._context.family]),)),
             *self._cluster_ips(),
-            Rule(_MARK_MASQUERADE, (self._to(Set.EXTERNAL_IP),), "Kubernetes service external ip + port"),
+            Rule(_MARK_MASQUERADE, (self._to(IpSet.EXTERNAL_IP),), "Kubernetes service external ip + port"),
             Rule(Jump(names.LOAD_BALANCER), (load_balancer,), "Kubernetes service lb portal"),
             Rule(Jump(names.NODE_PORT), (DestinationIsLocal(),)),
             *(Rule(Verdict.ACCEPT, (self._to(which),)) for which in served),
@@ -189,9 +189,9 @@ class _Writer:
 
     def _cluster_ips(self) -> tuple[Rule, ...]:
         """The node itself sends from the address it sends to, which no other node can answer (``det.ipvs.none``)."""
-        cluster_ip = self._to(Set.CLUSTER_IP)
+        cluster_ip = self._to(IpSet.CLUSTER_IP)
         comment = "Kubernetes service cluster ip + port for masquerade purpose"
-        own = Rule(_MARK_MASQUERADE, (cluster_ip, self._in(Set.IPVS_IPS, "src")), comment)
+        own = Rule(_MARK_MASQUERADE, (cluster_ip, self._in(IpSet.IPVS_IPS, "src")), comment)
         match self._context.cluster_ips:
             case Wanted.ALWAYS:
                 return (Rule(_MARK_MASQUERADE, (cluster_ip,), comment),)
@@ -201,9 +201,9 @@ class _Writer:
 
     def _node_ports(self) -> tuple[Rule, ...]:
         sets = {
-            Protocol.TCP: (Set.NODE_PORT_LOCAL_TCP, Set.NODE_PORT_TCP, "dst"),
-            Protocol.UDP: (Set.NODE_PORT_LOCAL_UDP, Set.NODE_PORT_UDP, "dst"),
-            Protocol.SCTP: (Set.NODE_PORT_LOCAL_SCTP, Set.NODE_PORT_SCTP, "dst,dst"),
+            Protocol.TCP: (IpSet.NODE_PORT_LOCAL_TCP, IpSet.NODE_PORT_TCP, "dst"),
+            Protocol.UDP: (IpSet.NODE_PORT_LOCAL_UDP, IpSet.NODE_PORT_UDP, "dst"),
+            Protocol.SCTP: (IpSet.NODE_PORT_LOCAL_SCTP, IpSet.NODE_PORT_SCTP, "dst,dst"),
         }
         rules = []
         for protocol, (local, every, fields) in sets.items():
@@ -217,7 +217,7 @@ class _Writer:
         masquerade, mark = Masquerade(options.random_fully), options.masquerade_mark
         comment = "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose"
         return (
-            Rule(masquerade, (self._in(Set.LOOP_BACK, "dst,dst,src"),), comment),
+            Rule(masquerade, (self._in(IpSet.LOOP_BACK, "dst,dst,src"),), comment),
             Rule(masquerade, (Mark(*mark_masks(options)), SourceIsLocal())),
             Rule(Verdict.RETURN, (Mark(mark, mark, negated=True),)),
             Rule(XorMark(mark)),
@@ -225,13 +225,13 @@ class _Writer:
         )
 
     def _to_health_check(self) -> tuple[Match, ...]:
-        return OfProtocol(Protocol.TCP), self._in(Set.HEALTH_CHECK_NODE_PORT, "dst")
+        return OfProtocol(Protocol.TCP), self._in(IpSet.HEALTH_CHECK_NODE_PORT, "dst")
 
     def _ipvs_filter(self) -> tuple[Rule, ...]:
         return (
-            Rule(Verdict.RETURN, (self._to(Set.SERVED),)),
+            Rule(Verdict.RETURN, (self._to(IpSet.SERVED),)),
             Rule(Verdict.RETURN, self._to_health_check()),
-            Rule(Verdict.REJECT, (_NEW, self._in(Set.IPVS_IPS, "dst"))),
+            Rule(Verdict.REJECT, (_NEW, self._in(IpSet.IPVS_IPS, "dst"))),
         )
 
     def _invalid(self) -> tuple[Rule, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kproxy.backends.ipvs.names import Set
+from kproxy.backends.ipvs.names import IpSet
 from kproxy.backends.ipvs.rules import (
     PERSISTENT,
     SCHEDULER_1,
@@ -17,8 +17,8 @@ from kproxy.backends.ipvs.rules import (
     Member,
     Server,
 )
-from kproxy.net import Address, Network, Protocol, text_of
-from kproxy.plan import Exposure, Frontend, Masquerade, OnEmpty, Pool, ServicePlan
+from kproxy.net import Address, Network, Protocol, format_address
+from kproxy.plan import Exposure, Frontend, MasqueradePolicy, OnEmpty, Pool, ServicePlan
 
 STICKY_SCHEDULERS = ("mh", "sh")
 """Those that choose by the client's address, best first: affinity where the kernel's persistence cannot be used."""
@@ -27,9 +27,9 @@ _PORT_HASHING = {"mh": SCHEDULER_2}
 """Flags that go with a scheduler (``ipvs.schedulers``)."""
 
 _NODE_PORTS = {
-    Protocol.TCP: (Set.NODE_PORT_TCP, Set.NODE_PORT_LOCAL_TCP),
-    Protocol.UDP: (Set.NODE_PORT_UDP, Set.NODE_PORT_LOCAL_UDP),
-    Protocol.SCTP: (Set.NODE_PORT_SCTP, Set.NODE_PORT_LOCAL_SCTP),
+    Protocol.TCP: (IpSet.NODE_PORT_TCP, IpSet.NODE_PORT_LOCAL_TCP),
+    Protocol.UDP: (IpSet.NODE_PORT_UDP, IpSet.NODE_PORT_LOCAL_UDP),
+    Protocol.SCTP: (IpSet.NODE_PORT_SCTP, IpSet.NODE_PORT_LOCAL_SCTP),
 }
 
 
@@ -48,7 +48,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Virtual:
+class DesiredVirtualServer:
     """A virtual server with the destinations that take new connections.
 
     Of others that are there still, those in ``lingering`` keep what they have (``term.udp-keeps-serving``);
@@ -62,54 +62,58 @@ class Virtual:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class IpvsObjects:
     """One service port's part of what the kernel should hold; ``addresses`` belong on the device."""
 
-    virtuals: Mapping[Key, Virtual]
+    virtuals: Mapping[Key, DesiredVirtualServer]
     members: frozenset[Member]
     addresses: frozenset[Address]
 
 
-def part(service: ServicePlan, mark: int, mask: int, context: Context) -> Part:
+def ipvs_objects(service: ServicePlan, mark: int, mask: int, context: Context) -> IpvsObjects:
     """A service port's part; ``mark`` under ``mask`` is that of its shortcut."""
-    virtuals: dict[Key, Virtual] = {}
+    virtuals: dict[Key, DesiredVirtualServer] = {}
     members: set[Member] = set()
     addresses: set[Address] = set()
     for frontend in service.frontends:
-        keys = [AddressKey(a, frontend.port, service.protocol) for a in _asked_at(frontend, context)]
-        virtuals |= dict.fromkeys(keys, _virtual(service, frontend.pool, _by_address(service, context)))
+        keys = [
+            AddressKey(a, frontend.port, service.protocol) for a in _frontend_addresses(frontend, context)
+        ]
+        virtuals |= dict.fromkeys(
+            keys, _virtual(service, frontend.pool, _address_scheduling(service, context))
+        )
         members.update(_members(service, frontend, keys))
         shortcut = frontend.shortcut
         if shortcut is not None and shortcut.endpoints:
-            virtuals[MarkKey(mark)] = _virtual(service, shortcut, _by_mark(service, context))
+            virtuals[MarkKey(mark)] = _virtual(service, shortcut, _mark_scheduling(service, context))
             members.update(
-                Member(Set.SHORTCUT, f"{element(key)} skbmark {mark:#x}/{mask:#x}") for key in keys
+                Member(IpSet.SHORTCUT, f"{set_element(key)} skbmark {mark:#x}/{mask:#x}") for key in keys
             )
         if frontend.address is not None and frontend.address not in context.node_addresses:
             addresses.add(frontend.address)
-    return Part(virtuals, frozenset(members), frozenset(addresses))
+    return IpvsObjects(virtuals, frozenset(members), frozenset(addresses))
 
 
-def _asked_at(frontend: Frontend, context: Context) -> tuple[Address, ...]:
+def _frontend_addresses(frontend: Frontend, context: Context) -> tuple[Address, ...]:
     return context.node_port_addresses if frontend.address is None else (frontend.address,)
 
 
-def _by_address(service: ServicePlan, context: Context) -> Server:
+def _address_scheduling(service: ServicePlan, context: Context) -> Server:
     flags = _PORT_HASHING.get(context.scheduler, 0)
     if service.affinity_seconds is None:
         return Server(context.scheduler, flags)
     return Server(context.scheduler, flags | PERSISTENT, service.affinity_seconds)
 
 
-def _by_mark(service: ServicePlan, context: Context) -> Server:
+def _mark_scheduling(service: ServicePlan, context: Context) -> Server:
     """A persistent virtual server by mark would not rewrite ports."""
     if service.affinity_seconds is None:
         return Server(context.scheduler, _PORT_HASHING.get(context.scheduler, 0))
     return Server(context.sticky_scheduler, SCHEDULER_1)
 
 
-def _virtual(service: ServicePlan, pool: Pool, server: Server) -> Virtual:
-    return Virtual(
+def _virtual(service: ServicePlan, pool: Pool, server: Server) -> DesiredVirtualServer:
+    return DesiredVirtualServer(
         server,
         frozenset(Destination(e.address, e.port) for e in pool.endpoints),
         drains=service.protocol is not Protocol.UDP,
@@ -118,32 +122,32 @@ def _virtual(service: ServicePlan, pool: Pool, server: Server) -> Virtual:
 
 
 def _members(service: ServicePlan, frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:
-    yield from _of_exposure(service, frontend, keys)
+    yield from _masquerade_members(service, frontend, keys)
     if frontend.address is not None:
-        yield from (Member(Set.SERVED, element(key)) for key in keys)
+        yield from (Member(IpSet.SERVED, set_element(key)) for key in keys)
     if not frontend.pool.endpoints and frontend.on_empty is OnEmpty.DROP:
         internal = frontend.exposure is Exposure.CLUSTER_IP
-        unanswered = Set.CLUSTER_IP_UNANSWERED if internal else Set.EXTERNAL_UNANSWERED
-        yield from (Member(unanswered, element(key)) for key in keys)
+        unanswered = IpSet.CLUSTER_IP_UNANSWERED if internal else IpSet.EXTERNAL_UNANSWERED
+        yield from (Member(unanswered, set_element(key)) for key in keys)
     yield from _source_ranges(frontend, keys)
     for pool in (frontend.pool, frontend.shortcut):
         for endpoint in pool.endpoints if pool else ():
             if endpoint.local:
-                at = element(AddressKey(endpoint.address, endpoint.port, service.protocol))
-                yield Member(Set.LOOP_BACK, f"{at},{text_of(endpoint.address)}")
+                at = set_element(AddressKey(endpoint.address, endpoint.port, service.protocol))
+                yield Member(IpSet.LOOP_BACK, f"{at},{format_address(endpoint.address)}")
 
 
-def _of_exposure(service: ServicePlan, frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:
+def _masquerade_members(service: ServicePlan, frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:
     """The sets that decide on masquerading."""
-    preserved = frontend.masquerade is Masquerade.NEVER
-    elements = [element(key) for key in keys]
+    preserved = frontend.masquerade is MasqueradePolicy.NEVER
+    elements = [set_element(key) for key in keys]
     match frontend.exposure:
         case Exposure.CLUSTER_IP:
-            sets = [Set.CLUSTER_IP]
+            sets = [IpSet.CLUSTER_IP]
         case Exposure.EXTERNAL_IP:
-            sets = [Set.EXTERNAL_IP_LOCAL if preserved else Set.EXTERNAL_IP]
+            sets = [IpSet.EXTERNAL_IP_LOCAL if preserved else IpSet.EXTERNAL_IP]
         case Exposure.LOAD_BALANCER:
-            sets = [Set.LOAD_BALANCER, *([Set.LOAD_BALANCER_LOCAL] if preserved else [])]
+            sets = [IpSet.LOAD_BALANCER, *([IpSet.LOAD_BALANCER_LOCAL] if preserved else [])]
         case Exposure.NODE_PORT:
             every, local = _NODE_PORTS[service.protocol]
             sets = [every, *([local] if preserved else [])]
@@ -156,20 +160,20 @@ def _source_ranges(frontend: Frontend, keys: list[AddressKey]) -> Iterator[Membe
     if frontend.sources is None or any(network.prefixlen == 0 for network in frontend.sources):
         return
     for key in keys:
-        at = element(key)
-        yield Member(Set.LOAD_BALANCER_FIREWALL, at)
+        at = set_element(key)
+        yield Member(IpSet.LOAD_BALANCER_FIREWALL, at)
         for network in frontend.sources:
-            yield Member(Set.LOAD_BALANCER_SOURCE_CIDR, f"{at},{_network(network)}")
+            yield Member(IpSet.LOAD_BALANCER_SOURCE_CIDR, f"{at},{_network(network)}")
         if frontend.admit_self:
-            yield Member(Set.LOAD_BALANCER_SOURCE_IP, f"{at},{text_of(key.address)}")
+            yield Member(IpSet.LOAD_BALANCER_SOURCE_IP, f"{at},{format_address(key.address)}")
 
 
-def element(key: AddressKey) -> str:
+def set_element(key: AddressKey) -> str:
     """How the sets of addresses and ports know a virtual server."""
-    return f"{text_of(key.address)},{key.protocol.value.lower()}:{key.port}"
+    return f"{format_address(key.address)},{key.protocol.value.lower()}:{key.port}"
 
 
 def _network(network: Network) -> str:
     """As ipset prints it: a single address without its length."""
     single = network.prefixlen == network.max_prefixlen
-    return text_of(network.network_address) if single else str(network)
+    return format_address(network.network_address) if single else str(network)

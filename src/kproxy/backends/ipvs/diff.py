@@ -17,15 +17,15 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from itertools import filterfalse
 
-from kproxy.backends.ipvs.compile import Virtual, element
-from kproxy.backends.ipvs.names import UNMASQUERADED, Set, set_name
-from kproxy.backends.ipvs.program import Delta, Program, Use
+from kproxy.backends.ipvs.compile import DesiredVirtualServer, set_element
+from kproxy.backends.ipvs.names import UNMASQUERADED, IpSet, set_name
+from kproxy.backends.ipvs.program import Delta, DesiredState, SharedObject
 from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, MarkKey, Member, Ruleset, Server
 from kproxy.net import Address, Family
 
 
 @dataclass(slots=True)
-class Picture:
+class KernelState:
     """What the kernel holds of ours, kept up to date by whoever executes the steps.
 
     ``servers`` by key, the weight of each destination of each.
@@ -85,21 +85,21 @@ class RemoveDestination:
         return f"delete {self.key} -> {self.destination}"
 
 
-Order = SetServer | RemoveServer | SetDestination | RemoveDestination
+IpvsCommand = SetServer | RemoveServer | SetDestination | RemoveDestination
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class SendCommands:
     """Netlink messages to IPVS, in turn."""
 
-    orders: tuple[Order, ...]
+    orders: tuple[IpvsCommand, ...]
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.orders))
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class ChangeMembers:
     """Members of ipsets, first those that go."""
 
     family: Family
@@ -113,7 +113,7 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class Addresses:
+class ChangeAddresses:
     """Addresses on the device."""
 
     addresses: tuple[Address, ...]
@@ -124,7 +124,7 @@ class Addresses:
 
 
 @dataclass(frozen=True, slots=True)
-class Chains:
+class ReplaceChains:
     """All chains and the jumps to them, in place of what they held."""
 
     ruleset: Ruleset
@@ -133,7 +133,7 @@ class Chains:
         return "chains"
 
 
-Step = Orders | Members | Chains | Addresses
+Step = SendCommands | ChangeMembers | ReplaceChains | ChangeAddresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,60 +147,63 @@ class Transaction:
         return "\n".join(map(str, self.steps))
 
 
-def whole(picture: Picture, desired: Program) -> Delta:
+def full_transaction(picture: KernelState, desired: DesiredState) -> Delta:
     """Everything: for a picture just read from the kernel."""
-    held: set[Use] = {*picture.members, *picture.addresses}
-    virtuals: dict[Key, Virtual | None] = {**dict.fromkeys(picture.servers), **desired.virtuals()}
+    held: set[SharedObject] = {*picture.members, *picture.addresses}
+    virtuals: dict[Key, DesiredVirtualServer | None] = {
+        **dict.fromkeys(picture.servers),
+        **desired.virtuals(),
+    }
     needs = desired.needs
     return Delta(virtuals, tuple(needs - held), tuple(held - needs), desired.ruleset)
 
 
-def transaction(picture: Picture, delta: Delta, family: Family) -> Transaction:
+def transaction(picture: KernelState, delta: Delta, family: Family) -> Transaction:
     """How to get from the picture to where the delta leads."""
-    planned = {key: _Planned(key, picture, virtual) for key, virtual in delta.virtuals.items()}
+    planned = {key: _ServerCommands(key, picture, virtual) for key, virtual in delta.virtuals.items()}
     marks = [p for key, p in planned.items() if isinstance(key, MarkKey)]
     others = [p for key, p in planned.items() if not isinstance(key, MarkKey)]
     members = _sorted_members(picture, delta)
     steps: Iterable[Step] = (
-        Orders(tuple(order for p in marks for order in p.grown())),
-        Members(family, members.removed_first, members.added_first),
-        *(() if delta.ruleset is None else (Chains(delta.ruleset),)),
-        Addresses(tuple(use for use in delta.unneeded if not isinstance(use, Member)), bind=False),
-        Members(family, members.let_in_no_more, ()),
-        Orders(tuple(order for p in others for order in (*p.grown(), *p.shrunk()))),
-        Members(family, members.removed_last, members.added_last),
-        Addresses(tuple(use for use in delta.needed if not isinstance(use, Member)), bind=True),
-        Orders(tuple(order for p in marks for order in p.shrunk())),
+        SendCommands(tuple(order for p in marks for order in p.grown())),
+        ChangeMembers(family, members.removed_first, members.added_first),
+        *(() if delta.ruleset is None else (ReplaceChains(delta.ruleset),)),
+        ChangeAddresses(tuple(use for use in delta.unneeded if not isinstance(use, Member)), bind=False),
+        ChangeMembers(family, members.let_in_no_more, ()),
+        SendCommands(tuple(order for p in others for order in (*p.grown(), *p.shrunk()))),
+        ChangeMembers(family, members.removed_last, members.added_last),
+        ChangeAddresses(tuple(use for use in delta.needed if not isinstance(use, Member)), bind=True),
+        SendCommands(tuple(order for p in marks for order in p.shrunk())),
     )
     draining = tuple(key for key, p in planned.items() if p.draining())
     return Transaction(tuple(step for step in steps if not _empty(step)), draining)
 
 
-class _Planned:
+class _ServerCommands:
     """One virtual server's orders: what it gains, and what it loses."""
 
-    def __init__(self, key: Key, picture: Picture, wanted: Virtual | None) -> None:
+    def __init__(self, key: Key, picture: KernelState, wanted: DesiredVirtualServer | None) -> None:
         self._key, self._wanted = key, wanted
         self._server = picture.servers.get(key)
         self._there: Mapping[Destination, int] = picture.destinations.get(key, {})
 
-    def grown(self) -> Iterator[Order]:
+    def grown(self) -> Iterator[IpvsCommand]:
         wanted = self._wanted
         if wanted is None:
             return
         if self._server != wanted.server:
             yield SetServer(self._key, wanted.server, new=self._server is None)
-        for destination in sorted(wanted.destinations, key=_place):
+        for destination in sorted(wanted.destinations, key=_rank):
             weight = self._there.get(destination)
             if weight != 1:
                 yield SetDestination(self._key, destination, 1, new=weight is None)
 
-    def shrunk(self) -> Iterator[Order]:
+    def shrunk(self) -> Iterator[IpvsCommand]:
         if self._wanted is None:
             if self._server is not None:
                 yield RemoveServer(self._key)
             return
-        for destination, weight in sorted(self._there.items(), key=lambda item: _place(item[0])):
+        for destination, weight in sorted(self._there.items(), key=lambda item: _rank(item[0])):
             if destination in self._wanted.destinations:
                 continue
             if not self._stays(destination):
@@ -226,7 +229,7 @@ class _SortedMembers:
     added_last: tuple[Member, ...]
 
 
-def _sorted_members(picture: Picture, delta: Delta) -> _SortedMembers:
+def _sorted_members(picture: KernelState, delta: Delta) -> _SortedMembers:
     """What guards comes first and goes last; what lets packets in, or out of a guard, the other way round.
 
     What lets in packets to a virtual server that is there already comes first too.  A member that differs from one to
@@ -239,36 +242,38 @@ def _sorted_members(picture: Picture, delta: Delta) -> _SortedMembers:
     ]
     going = set(unneeded)
     fresh = {
-        element(key) for key in delta.virtuals if key not in picture.servers and isinstance(key, AddressKey)
+        set_element(key)
+        for key in delta.virtuals
+        if key not in picture.servers and isinstance(key, AddressKey)
     }
 
     def arrives_late(member: Member) -> bool:
         if member.set in UNMASQUERADED:
-            return _twin(member) in picture.members
-        return member.set is Set.SERVED and member.element in fresh
+            return _unmasqueraded_twin(member) in picture.members
+        return member.set is IpSet.SERVED and member.element in fresh
 
     def leaves_early(member: Member) -> bool:
         if member.set not in UNMASQUERADED:
             return False
-        return (twin := _twin(member)) in picture.members and twin not in going
+        return (twin := _unmasqueraded_twin(member)) in picture.members and twin not in going
 
     def leaves_late(member: Member) -> bool:
-        return member.set is not Set.SERVED and not leaves_early(member)
+        return member.set is not IpSet.SERVED and not leaves_early(member)
 
     return _SortedMembers(
         _ordered(filter(leaves_early, unneeded)),
         _ordered(filterfalse(arrives_late, needed)),
-        _ordered(member for member in unneeded if member.set is Set.SERVED),
+        _ordered(member for member in unneeded if member.set is IpSet.SERVED),
         _ordered(filter(leaves_late, unneeded), backwards=True),
         _ordered(filter(arrives_late, needed)),
     )
 
 
-_RANK = {which: rank for rank, which in enumerate(Set)}
-_RANK[Set.LOAD_BALANCER_FIREWALL] = len(Set)
+_RANK = {which: rank for rank, which in enumerate(IpSet)}
+_RANK[IpSet.LOAD_BALANCER_FIREWALL] = len(IpSet)
 
 
-def _twin(member: Member) -> Member:
+def _unmasqueraded_twin(member: Member) -> Member:
     return Member(UNMASQUERADED[member.set], member.text)
 
 
@@ -277,17 +282,17 @@ def _ordered(members: Iterable[Member], *, backwards: bool = False) -> tuple[Mem
     return tuple(sorted(members, key=lambda m: (_RANK[m.set], m.text), reverse=backwards))
 
 
-def _place(destination: Destination) -> tuple[int, int]:
+def _rank(destination: Destination) -> tuple[int, int]:
     return int(destination.address), destination.port
 
 
 def _empty(step: Step) -> bool:
     match step:
-        case Orders(orders):
+        case SendCommands(orders):
             return not orders
-        case Members(_, removed, added):
+        case ChangeMembers(_, removed, added):
             return not removed and not added
-        case Addresses(addresses):
+        case ChangeAddresses(addresses):
             return not addresses
-        case Chains():
+        case ReplaceChains():
             return False

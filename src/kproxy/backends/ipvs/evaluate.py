@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from ipaddress import ip_network
 
-from kproxy.backends.ipvs.compile import STICKY_SCHEDULERS, Virtual
-from kproxy.backends.ipvs.names import Set as Ipset
+from kproxy.backends.ipvs.compile import STICKY_SCHEDULERS, DesiredVirtualServer
+from kproxy.backends.ipvs.names import IpSet as Ipset
 from kproxy.backends.ipvs.names import SetType
-from kproxy.backends.ipvs.program import Program
+from kproxy.backends.ipvs.program import DesiredState
 from kproxy.backends.ipvs.rules import (
     AddressKey,
     Conntrack,
@@ -44,7 +44,7 @@ from kproxy.backends.ipvs.rules import (
     Verdict,
     XorMark,
 )
-from kproxy.net import Address, Packet, text_of
+from kproxy.net import Address, Packet, format_address
 
 
 class Fate(enum.Enum):
@@ -56,7 +56,7 @@ class Fate(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PacketVerdict:
     """One thing that may become of a packet.
 
     ``destination``: who IPVS chose, None when it had no part.  ``path``: our chains it went through.
@@ -73,14 +73,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class SimulatedNode:
     """The node's own addresses, and to what clients stick (what, source)."""
 
     addresses: frozenset[Address]
     recent: frozenset[tuple[str, Address]] = frozenset()
 
 
-def evaluate(program: Program, packet: Packet, machine: Machine) -> frozenset[Outcome]:
+def evaluate(program: DesiredState, packet: Packet, machine: SimulatedNode) -> frozenset[PacketVerdict]:
     """All that may become of the packet."""
     bound = {use for use in program.needs if not isinstance(use, Member)}
     if packet.entry.from_host and packet.destination in bound:
@@ -88,7 +88,7 @@ def evaluate(program: Program, packet: Packet, machine: Machine) -> frozenset[Ou
     return frozenset(_Walk(program, machine, machine.addresses | bound, packet).outcomes())
 
 
-class _Ended(Exception):
+class _Terminated(Exception):
     """No error: how a verdict leaves nested chains."""
 
     def __init__(self, verdict: Verdict) -> None:
@@ -98,7 +98,9 @@ class _Ended(Exception):
 class _Walk:
     """One packet's way; ``_mark`` and ``_masqueraded`` change as it goes."""
 
-    def __init__(self, program: Program, machine: Machine, local: frozenset[Address], packet: Packet) -> None:
+    def __init__(
+        self, program: DesiredState, machine: SimulatedNode, local: frozenset[Address], packet: Packet
+    ) -> None:
         self._program, self._machine, self._local, self._packet = program, machine, local, packet
         self._members = program.needs
         self._virtuals = program.virtuals()
@@ -106,7 +108,7 @@ class _Walk:
         self._masqueraded = False
         self._path: list[str] = []
 
-    def outcomes(self) -> Iterator[Outcome]:
+    def outcomes(self) -> Iterator[PacketVerdict]:
         """From the sender to IPVS, and from there to each destination it may choose."""
         first = "OUTPUT" if self._packet.entry.from_host else "PREROUTING"
         if self._packet.destination.is_loopback and first == "PREROUTING":
@@ -127,7 +129,7 @@ class _Walk:
         else:
             yield from self._chosen(key)
 
-    def _chosen(self, key: Key) -> Iterator[Outcome]:
+    def _chosen(self, key: Key) -> Iterator[PacketVerdict]:
         virtual, mark, path = self._virtuals[key], self._mark, list(self._path)
         candidates = _candidates(key, virtual, self._packet.source, self._machine)
         for destination in candidates:
@@ -136,10 +138,10 @@ class _Walk:
                 self._hook(Table.NAT, "POSTROUTING", destination)
             sticks = frozenset({_name(key, destination)} if _sticky(virtual) else ())
             share = Fraction(1, len(candidates))
-            yield Outcome(Fate.PASSED, destination, self._masqueraded, tuple(self._path), sticks, share)
+            yield PacketVerdict(Fate.PASSED, destination, self._masqueraded, tuple(self._path), sticks, share)
 
-    def _ended(self, fate: Fate) -> Outcome:
-        return Outcome(fate, path=tuple(self._path))
+    def _ended(self, fate: Fate) -> PacketVerdict:
+        return PacketVerdict(fate, path=tuple(self._path))
 
     def _key(self) -> Key | None:
         packet = self._packet
@@ -157,7 +159,7 @@ class _Walk:
             for hook in self._program.ruleset.hooks:
                 if (hook.table, hook.chain) == (table, chain):
                     self._apply(hook.rule, table, destination)
-        except _Ended as end:
+        except _Terminated as end:
             return fates.get(end.verdict, Fate.PASSED)
         return Fate.PASSED
 
@@ -176,10 +178,10 @@ class _Walk:
             case Verdict.RETURN:
                 pass
             case Verdict() as verdict:
-                raise _Ended(verdict)
+                raise _Terminated(verdict)
             case Masquerade():
                 self._masqueraded = True
-                raise _Ended(Verdict.ACCEPT)
+                raise _Terminated(Verdict.ACCEPT)
             case OrMark(bits):
                 self._mark |= bits
             case XorMark(bits):
@@ -230,23 +232,25 @@ class _Walk:
     def _element(self, fields: str, destination: Destination | None) -> str:
         packet = self._packet
         asked = destination or Destination(packet.destination, packet.port)
-        address, socket = text_of(asked.address), f"{packet.protocol.value.lower()}:{asked.port}"
+        address, socket = format_address(asked.address), f"{packet.protocol.value.lower()}:{asked.port}"
         parts: dict[str, Callable[[], str]] = {
-            "src": lambda: text_of(packet.source),
+            "src": lambda: format_address(packet.source),
             "dst": lambda: address,
             "dst,dst": lambda: f"{address},{socket}",
-            "dst,dst,src": lambda: f"{address},{socket},{text_of(packet.source)}",
+            "dst,dst,src": lambda: f"{address},{socket},{format_address(packet.source)}",
         }
         return parts[fields]()
 
 
-def _candidates(key: Key, virtual: Virtual, source: Address, machine: Machine) -> frozenset[Destination]:
+def _candidates(
+    key: Key, virtual: DesiredVirtualServer, source: Address, machine: SimulatedNode
+) -> frozenset[Destination]:
     """Those a new connection may get: the one its source sticks to, or any."""
     stuck = {d for d in virtual.destinations if (_name(key, d), source) in machine.recent}
     return frozenset(stuck) if stuck and _sticky(virtual) else virtual.destinations
 
 
-def _sticky(virtual: Virtual) -> bool:
+def _sticky(virtual: DesiredVirtualServer) -> bool:
     server = virtual.server
     return server.persistence is not None or server.scheduler in STICKY_SCHEDULERS
 

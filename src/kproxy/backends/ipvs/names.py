@@ -20,10 +20,10 @@ class SetType(enum.Enum):
     PORT = "bitmap:port"
 
 
-class Set(enum.Enum):
+class IpSet(enum.Enum):
     """An ipset; the value is its name after ``KUBE-`` or ``KUBE-6-`` (``ipvs.ipsets``, ``ds.ipvs-names``).
 
-    The last four, `OURS`, kube-proxy does not have: what is served on the device's addresses, what has no endpoint on this node
+    The last four, `OWN_SETS`, kube-proxy does not have: what is served on the device's addresses, what has no endpoint on this node
     though its policy wants one, and what the node and its pods reach by a shortcut (its mark comes with it).
     """
 
@@ -55,32 +55,32 @@ class Set(enum.Enum):
         return _TYPES.get(self, SetType.ADDRESS_PORT)
 
 
-OURS = frozenset({Set.SERVED, Set.CLUSTER_IP_UNANSWERED, Set.EXTERNAL_UNANSWERED, Set.SHORTCUT})
+OWN_SETS = frozenset({IpSet.SERVED, IpSet.CLUSTER_IP_UNANSWERED, IpSet.EXTERNAL_UNANSWERED, IpSet.SHORTCUT})
 
 _TYPES = {
-    Set.LOOP_BACK: SetType.ADDRESS_PORT_ADDRESS,
-    Set.LOAD_BALANCER_SOURCE_IP: SetType.ADDRESS_PORT_ADDRESS,
-    Set.LOAD_BALANCER_SOURCE_CIDR: SetType.ADDRESS_PORT_NETWORK,
-    Set.NODE_PORT_TCP: SetType.PORT,
-    Set.NODE_PORT_LOCAL_TCP: SetType.PORT,
-    Set.NODE_PORT_UDP: SetType.PORT,
-    Set.NODE_PORT_LOCAL_UDP: SetType.PORT,
-    Set.HEALTH_CHECK_NODE_PORT: SetType.PORT,
-    Set.IPVS_IPS: SetType.ADDRESS,
+    IpSet.LOOP_BACK: SetType.ADDRESS_PORT_ADDRESS,
+    IpSet.LOAD_BALANCER_SOURCE_IP: SetType.ADDRESS_PORT_ADDRESS,
+    IpSet.LOAD_BALANCER_SOURCE_CIDR: SetType.ADDRESS_PORT_NETWORK,
+    IpSet.NODE_PORT_TCP: SetType.PORT,
+    IpSet.NODE_PORT_LOCAL_TCP: SetType.PORT,
+    IpSet.NODE_PORT_UDP: SetType.PORT,
+    IpSet.NODE_PORT_LOCAL_UDP: SetType.PORT,
+    IpSet.HEALTH_CHECK_NODE_PORT: SetType.PORT,
+    IpSet.IPVS_IPS: SetType.ADDRESS,
 }
 
 UNMASQUERADED = {
-    Set.EXTERNAL_IP_LOCAL: Set.EXTERNAL_IP,
-    Set.LOAD_BALANCER_LOCAL: Set.LOAD_BALANCER,
-    Set.NODE_PORT_LOCAL_TCP: Set.NODE_PORT_TCP,
-    Set.NODE_PORT_LOCAL_UDP: Set.NODE_PORT_UDP,
-    Set.NODE_PORT_LOCAL_SCTP: Set.NODE_PORT_SCTP,
+    IpSet.EXTERNAL_IP_LOCAL: IpSet.EXTERNAL_IP,
+    IpSet.LOAD_BALANCER_LOCAL: IpSet.LOAD_BALANCER,
+    IpSet.NODE_PORT_LOCAL_TCP: IpSet.NODE_PORT_TCP,
+    IpSet.NODE_PORT_LOCAL_UDP: IpSet.NODE_PORT_UDP,
+    IpSet.NODE_PORT_LOCAL_SCTP: IpSet.NODE_PORT_SCTP,
 }
 """Sets whose members keep their clients' addresses, and the set that holds all of the kind (or, of external
 IPs, the others)."""
 
 
-def set_name(which: Set, family: Family) -> str:
+def set_name(which: IpSet, family: Family) -> str:
     """The name in the kernel, which takes 31 characters."""
     prefix = "KUBE-6-" if family is Family.IPV6 else "KUBE-"
     return (prefix + which.value)[:_LONGEST_SET_NAME]

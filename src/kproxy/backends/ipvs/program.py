@@ -10,27 +10,27 @@ from functools import cached_property
 
 from kproxy.backends.ipvs import chains
 from kproxy.backends.ipvs.chains import ChainContext, Options
-from kproxy.backends.ipvs.compile import Context, Part, Virtual, part
-from kproxy.backends.ipvs.names import Set
+from kproxy.backends.ipvs.compile import Context, DesiredVirtualServer, IpvsObjects, ipvs_objects
+from kproxy.backends.ipvs.names import IpSet
 from kproxy.backends.ipvs.rules import Key, Member, Ruleset
-from kproxy.net import Address, text_of
+from kproxy.net import Address, format_address
 from kproxy.plan import Plan, ServicePlan, ServicePortName
 
-Use = Member | Address
+SharedObject = Member | Address
 """What several service ports may need."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fragment:
+class ServiceRules:
     """One service port's part, and the number of its shortcut."""
 
     service: ServicePlan
     number: int
-    part: Part
+    part: IpvsObjects
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class DesiredState:
     """What the kernel should hold for one plan.
 
     ``uses`` counts the service ports that need each thing; ``extra`` is what no service port brings.
@@ -38,21 +38,21 @@ class Program:
 
     context: Context
     chain_context: ChainContext
-    fragments: Mapping[ServicePortName, Fragment]
-    uses: Mapping[Use, int]
+    fragments: Mapping[ServicePortName, ServiceRules]
+    uses: Mapping[SharedObject, int]
     extra: frozenset[Member]
 
     @property
-    def needs(self) -> set[Use]:
+    def needs(self) -> set[SharedObject]:
         """All members and addresses."""
         return {*self.uses, *self.extra}
 
     @cached_property
     def ruleset(self) -> Ruleset:
         """The iptables part."""
-        return chains.ruleset(self.chain_context)
+        return chains.build_ruleset(self.chain_context)
 
-    def virtuals(self) -> dict[Key, Virtual]:
+    def virtuals(self) -> dict[Key, DesiredVirtualServer]:
         """All virtual servers."""
         return {key: v for fragment in self.fragments.values() for key, v in fragment.part.virtuals.items()}
 
@@ -65,13 +65,15 @@ class Delta:
     no more.  ``ruleset``: the chains, where they may differ.
     """
 
-    virtuals: Mapping[Key, Virtual | None]
-    needed: tuple[Use, ...]
-    unneeded: tuple[Use, ...]
+    virtuals: Mapping[Key, DesiredVirtualServer | None]
+    needed: tuple[SharedObject, ...]
+    unneeded: tuple[SharedObject, ...]
     ruleset: Ruleset | None = None
 
 
-def program(plan: Plan, context: Context, options: Options, previous: Program | None = None) -> Program:
+def desired_state(
+    plan: Plan, context: Context, options: Options, previous: DesiredState | None = None
+) -> DesiredState:
     """The program for a plan; fragments of ``previous`` that are still right are kept."""
     chain_context = ChainContext(plan.family, plan.detector, plan.cluster_ips, options)
     same = previous is not None and (previous.context, previous.chain_context) == (context, chain_context)
@@ -83,33 +85,33 @@ def program(plan: Plan, context: Context, options: Options, previous: Program | 
         fragment = old.get(service.name)
         if fragment is None or not same or fragment.service is not service:
             number = fragment.number if fragment else _number(service.name, taken)
-            mark = prefix | _spared(number, options.masquerade_mark)
+            mark = prefix | _insert_zero_bit(number, options.masquerade_mark)
             whole = 0xFFFF_FFFF & ~options.masquerade_mark
-            fragment = Fragment(service, number, part(service, mark, whole, context))
+            fragment = ServiceRules(service, number, ipvs_objects(service, mark, whole, context))
         fragments[service.name] = fragment
-    checks = frozenset(Member(Set.HEALTH_CHECK_NODE_PORT, str(check.port)) for check in plan.health_checks)
-    return Program(context, chain_context, fragments, _uses(previous, fragments), checks)
+    checks = frozenset(Member(IpSet.HEALTH_CHECK_NODE_PORT, str(check.port)) for check in plan.health_checks)
+    return DesiredState(context, chain_context, fragments, _uses(previous, fragments), checks)
 
 
-def delta(before: Program, after: Program) -> Delta:
+def delta(before: DesiredState, after: DesiredState) -> Delta:
     """What changed; only what changed is looked at."""
-    virtuals: dict[Key, Virtual | None] = {}
-    needed: dict[Use, None] = dict.fromkeys(after.extra - before.extra)
-    unneeded: dict[Use, None] = dict.fromkeys(before.extra - after.extra)
+    virtuals: dict[Key, DesiredVirtualServer | None] = {}
+    needed: dict[SharedObject, None] = dict.fromkeys(after.extra - before.extra)
+    unneeded: dict[SharedObject, None] = dict.fromkeys(before.extra - after.extra)
     for old, new in _pairs(before.fragments, after.fragments):
         if old is not None:
             virtuals |= {key: virtuals.get(key) for key in old.part.virtuals}
-            unneeded |= dict.fromkeys(use for use in _used(old) if use not in after.uses)
+            unneeded |= dict.fromkeys(use for use in _objects_of(old) if use not in after.uses)
         if new is not None:
             virtuals |= new.part.virtuals
-            needed |= dict.fromkeys(use for use in _used(new) if use not in before.uses)
+            needed |= dict.fromkeys(use for use in _objects_of(new) if use not in before.uses)
     ruleset = after.ruleset if after.chain_context != before.chain_context else None
     return Delta(virtuals, tuple(needed), tuple(unneeded), ruleset)
 
 
 def _pairs(
-    old: Mapping[ServicePortName, Fragment], new: Mapping[ServicePortName, Fragment]
-) -> Iterator[tuple[Fragment | None, Fragment | None]]:
+    old: Mapping[ServicePortName, ServiceRules], new: Mapping[ServicePortName, ServiceRules]
+) -> Iterator[tuple[ServiceRules | None, ServiceRules | None]]:
     for name, fragment in new.items():
         known = old.get(name)
         if known is not fragment:
@@ -117,11 +119,13 @@ def _pairs(
     yield from ((fragment, None) for name, fragment in old.items() if name not in new)
 
 
-def _uses(previous: Program | None, fragments: Mapping[ServicePortName, Fragment]) -> Mapping[Use, int]:
-    moves: Counter[Use] = Counter()
+def _uses(
+    previous: DesiredState | None, fragments: Mapping[ServicePortName, ServiceRules]
+) -> Mapping[SharedObject, int]:
+    moves: Counter[SharedObject] = Counter()
     for before, after in _pairs(previous.fragments if previous is not None else {}, fragments):
-        moves.update(_used(after))
-        moves.subtract(_used(before))
+        moves.update(_objects_of(after))
+        moves.subtract(_objects_of(before))
     moved = {use: by for use, by in moves.items() if by}
     if previous is None:
         return moved
@@ -135,12 +139,12 @@ def _uses(previous: Program | None, fragments: Mapping[ServicePortName, Fragment
     return uses
 
 
-def _used(fragment: Fragment | None) -> Iterator[Use]:
+def _objects_of(fragment: ServiceRules | None) -> Iterator[SharedObject]:
     if fragment is not None:
         yield from fragment.part.members
         for address in fragment.part.addresses:
             yield address
-            yield Member(Set.IPVS_IPS, text_of(address))
+            yield Member(IpSet.IPVS_IPS, format_address(address))
 
 
 def _number(name: ServicePortName, taken: set[int]) -> int:
@@ -152,7 +156,7 @@ def _number(name: ServicePortName, taken: set[int]) -> int:
     return number
 
 
-def _spared(number: int, bit: int) -> int:
+def _insert_zero_bit(number: int, bit: int) -> int:
     """The number's bits with one inserted at the place of ``bit``, a zero."""
     below = number & (bit - 1)
     return (number - below) << 1 | below

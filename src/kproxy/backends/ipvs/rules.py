@@ -10,8 +10,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kproxy.backends.ipvs.names import Set
-from kproxy.net import Address, Family, Network, Protocol, text_of
+from kproxy.backends.ipvs.names import IpSet
+from kproxy.net import Address, Family, Network, Protocol, format_address
 
 PERSISTENT, SCHEDULER_1, SCHEDULER_2 = 0x1, 0x8, 0x10
 """Flags of a virtual server (``IP_VS_SVC_F_*``).  The second lets the hashing schedulers ``sh`` and ``mh`` pass over
@@ -67,7 +67,7 @@ class Destination:
 class Member:
     """A member of an ipset as ``ipset save`` prints it, options included."""
 
-    set: Set
+    set: IpSet
     text: str
 
     @property
@@ -77,7 +77,7 @@ class Member:
 
 
 def _socket(address: Address, port: int) -> str:
-    return f"{text_of(address)}:{port}" if address.version == 4 else f"[{address}]:{port}"
+    return f"{format_address(address)}:{port}" if address.version == 4 else f"[{address}]:{port}"
 
 
 class Table(enum.Enum):
@@ -100,7 +100,7 @@ class State(enum.Enum):
 class InSet:
     """The packet's ``fields`` (``dst,dst``: destination address and port) are in an ipset."""
 
-    set: Set
+    set: IpSet
     name: str
     fields: str
 

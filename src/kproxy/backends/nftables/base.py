@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from kproxy.backends.nftables import names
-from kproxy.backends.nftables.names import Choice, Way
+from kproxy.backends.nftables.names import FrontendMaps, PoolRole
 from kproxy.backends.nftables.rules import (
     DSTNAT,
     FILTER,
@@ -54,12 +54,12 @@ from kproxy.plan import (
     DetectByInterface,
     DetectByInterfacePrefix,
     LocalDetector,
-    Masquerade,
+    MasqueradePolicy,
 )
 
 LOOPBACK = {Family.IPV4: ip_network("127.0.0.0/8"), Family.IPV6: ip_network("::1/128")}
 
-CLIENTS_AT_MOST = 1 << 17
+MAX_AFFINITY_CLIENTS = 1 << 17
 """Clients that can stick to endpoints at one time; the kernel sets 2 MB aside for so many."""
 
 BEFORE_DSTNAT = DSTNAT - 10
@@ -92,7 +92,7 @@ class Context:
 
     family: Family
     detector: LocalDetector
-    cluster_ips: Masquerade
+    cluster_ips: MasqueradePolicy
     node_port_ips: bool
     options: Options = Options()
 
@@ -102,7 +102,7 @@ _LOCAL_SOURCE = AddressIsLocal(Field.SOURCE)
 _JUMP_MARK = Jump(names.MARK)
 
 
-def collections(_context: Context) -> Iterator[Collection]:
+def static_collections(_context: Context) -> Iterator[Collection]:
     """All sets and maps; the kernel leaves some 80 characters for a comment."""
     yield Collection(
         name=names.CLUSTER_IPS,
@@ -130,18 +130,18 @@ def collections(_context: Context) -> Iterator[Collection]:
         interval=True,
         comment="who may use them",
     )
-    for way in Way:
+    for way in FrontendMaps:
         yield from _maps(way)
     yield Collection(
         name=names.AFFINITY_CLIENTS,
         key=(Field.SOURCE, Random(2)),
-        filled_up_to=CLIENTS_AT_MOST,
+        filled_up_to=MAX_AFFINITY_CLIENTS,
         comment="client, and the number of the endpoint it sticks to",
     )
 
 
-def _maps(way: Way) -> Iterator[Collection]:
-    what = "frontend" if way is Way.ADDRESS else "node port"
+def _maps(way: FrontendMaps) -> Iterator[Collection]:
+    what = "frontend" if way is FrontendMaps.ADDRESS else "node port"
     yield Collection(
         name=way.policies, key=way.key, holds=Holds.VERDICT, comment=f"external {what}: its traffic policy"
     )
@@ -151,8 +151,8 @@ def _maps(way: Way) -> Iterator[Collection]:
         holds=Holds.VERDICT,
         comment=f"{what} without endpoints: refused, or dropped if other nodes have some",
     )
-    for choice in Choice:
-        pool = "endpoints" if choice is Choice.POOL else "endpoints beyond a Local policy"
+    for choice in PoolRole:
+        pool = "endpoints" if choice is PoolRole.POOL else "endpoints beyond a Local policy"
         yield Collection(
             name=choice.dispatch(way),
             key=way.key,
@@ -167,23 +167,23 @@ def _maps(way: Way) -> Iterator[Collection]:
         )
 
 
-def chains(context: Context) -> Iterator[Chain]:
+def static_chains(context: Context) -> Iterator[Chain]:
     """All chains but those that depend on counts of endpoints; a chain comes after those it jumps to."""
     yield Chain(names.REJECT, (Rule((Reject(),)),))
     yield Chain(names.MARK, (Rule((SetMark(context.options.masquerade_mark),)),))
-    yield _masquerading(context)
+    yield _postrouting_rules(context)
     yield _firewall()
-    for way in Way:
-        for choice in Choice:
-            yield one_of(way, choice, 1)
+    for way in FrontendMaps:
+        for choice in PoolRole:
+            yield endpoint_choice_chain(way, choice, 1)
         yield _cluster_policy(way)
         yield _local_policy(way, context)
     yield _services(context)
-    yield from _checks(context)
-    yield from _hooked(context.options)
+    yield from _check_chains(context)
+    yield from _base_chains(context.options)
 
 
-def one_of(way: Way, choice: Choice, count: int) -> Chain:
+def endpoint_choice_chain(way: FrontendMaps, choice: PoolRole, count: int) -> Chain:
     """The chain that picks one of so many endpoints, each as likely as the others (``cip.lb.uniform``).
 
     While the kernel goes over from one set of endpoints to a smaller one, a packet may look for a
@@ -216,7 +216,7 @@ def from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match,
             return ()
 
 
-def _masquerading(context: Context) -> Chain:
+def _postrouting_rules(context: Context) -> Chain:
     mark = context.options.masquerade_mark
     endpoints = InSet((Field.SOURCE, Field.DESTINATION), names.HAIRPIN)
     return Chain(
@@ -234,8 +234,8 @@ def _firewall() -> Chain:
     return Chain(names.FIREWALL_CHECK, (Rule((guarded, others, Drop()), "not in loadBalancerSourceRanges"),))
 
 
-def _cluster_policy(way: Way) -> Chain:
-    to_endpoint = Dispatch(way.key, Choice.POOL.dispatch(way))
+def _cluster_policy(way: FrontendMaps) -> Chain:
+    to_endpoint = Dispatch(way.key, PoolRole.POOL.dispatch(way))
     return Chain(
         way.cluster,
         (Rule((_JUMP_MARK,)), Rule((to_endpoint,))),
@@ -243,16 +243,17 @@ def _cluster_policy(way: Way) -> Chain:
     )
 
 
-def _local_policy(way: Way, context: Context) -> Chain:
+def _local_policy(way: FrontendMaps, context: Context) -> Chain:
     """``etp.local.pod-shortcut``, ``etp.local.node-shortcut``."""
-    everywhere = Dispatch(way.key, Choice.SHORTCUT.dispatch(way))
+    everywhere = Dispatch(way.key, PoolRole.SHORTCUT.dispatch(way))
     pods = from_pods(context.detector)
     rules = [Rule((*pods, everywhere), "pods of this node: to any endpoint, source kept")] if pods else []
     rules += [
         Rule((_LOCAL_SOURCE, _JUMP_MARK)),
         Rule((_LOCAL_SOURCE, everywhere), "the node itself: to any endpoint, masqueraded"),
         Rule(
-            (Dispatch(way.key, Choice.POOL.dispatch(way)),), "others: to endpoints on this node, source kept"
+            (Dispatch(way.key, PoolRole.POOL.dispatch(way)),),
+            "others: to endpoints on this node, source kept",
         ),
     ]
     return Chain(way.local, tuple(rules), comment="externalTrafficPolicy Local")
@@ -260,14 +261,16 @@ def _local_policy(way: Way, context: Context) -> Chain:
 
 def _services(context: Context) -> Chain:
     node = node_port_destinations(context)
-    address = Dispatch(FRONTEND, Way.ADDRESS.policies)
+    address = Dispatch(FRONTEND, FrontendMaps.ADDRESS.policies)
     return Chain(
         names.SERVICES,
         (
             Rule((address,), "external IPs and load balancers' IPs"),
             *_mark_to_cluster_ips(context),
-            Rule((Dispatch(FRONTEND, Choice.POOL.dispatch(Way.ADDRESS)),), "cluster IPs"),
-            Rule((*node, Dispatch(Way.NODE_PORT.key, Way.NODE_PORT.policies)), "node ports"),
+            Rule((Dispatch(FRONTEND, PoolRole.POOL.dispatch(FrontendMaps.ADDRESS)),), "cluster IPs"),
+            Rule(
+                (*node, Dispatch(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.policies)), "node ports"
+            ),
         ),
     )
 
@@ -276,19 +279,19 @@ def _mark_to_cluster_ips(context: Context) -> list[Rule]:
     """``masq.all``, ``masq.cip.offcluster``, ``det.none``."""
     to_cluster_ip = InSet(_DESTINATION, names.CLUSTER_IPS)
     match context.cluster_ips:
-        case Masquerade.ALWAYS:
+        case MasqueradePolicy.ALWAYS:
             return [Rule((to_cluster_ip, _JUMP_MARK), "masqueradeAll")]
-        case Masquerade.OFF_CLUSTER if others := from_pods(context.detector, negated=True):
+        case MasqueradePolicy.OFF_CLUSTER if others := from_pods(context.detector, negated=True):
             return [Rule((to_cluster_ip, *others, _JUMP_MARK), "not from a pod of this node")]
     return []
 
 
-def _checks(context: Context) -> Iterator[Chain]:
+def _check_chains(context: Context) -> Iterator[Chain]:
     node = node_port_destinations(context)
-    yield Chain(names.SERVICE_ENDPOINTS_CHECK, (Rule((Dispatch(FRONTEND, Way.ADDRESS.unserved),)),))
+    yield Chain(names.SERVICE_ENDPOINTS_CHECK, (Rule((Dispatch(FRONTEND, FrontendMaps.ADDRESS.unserved),)),))
     yield Chain(
         names.NODE_PORT_ENDPOINTS_CHECK,
-        (Rule((*node, Dispatch(Way.NODE_PORT.key, Way.NODE_PORT.unserved))),),
+        (Rule((*node, Dispatch(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.unserved))),),
     )
     yield Chain(
         names.CLUSTER_IPS_CHECK,
@@ -299,7 +302,7 @@ def _checks(context: Context) -> Iterator[Chain]:
     )
 
 
-def _hooked(options: Options) -> Iterator[Chain]:
+def _base_chains(options: Options) -> Iterator[Chain]:
     why = "would not be translated back"
     segment = InInterface("lo", negated=True), OfProtocol(Protocol.TCP), GoesOn(), IsInvalid()
     dropped = {
@@ -325,5 +328,5 @@ def _hooked(options: Options) -> Iterator[Chain]:
         yield Chain(f"filter-{point.value}", rules, Hook(Kind.FILTER, point, FILTER))
 
 
-HOOKED = tuple(chain.name for chain in _hooked(Options()))
+BASE_CHAINS = tuple(chain.name for chain in _base_chains(Options()))
 """Names of the base chains."""

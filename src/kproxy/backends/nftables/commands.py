@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from kproxy.backends.nftables.render import Renderer, chain_definition, element
+from kproxy.backends.nftables.render import Renderer, chain_definition, render_element
 from kproxy.backends.nftables.rules import (
     TABLE,
     Chain,
@@ -109,7 +109,7 @@ Command = (
 )
 
 
-def lines(command: Command, renderer: Renderer) -> Iterator[str]:
+def format_command(command: Command, renderer: Renderer) -> Iterator[str]:
     """The command as ``nft -f`` takes it."""
     where = f"{renderer.word} {TABLE}"
     match command:
@@ -123,13 +123,14 @@ def lines(command: Command, renderer: Renderer) -> Iterator[str]:
         case DeleteCollection(name):
             yield f"delete set {where} {name}"
         case AddElements(collection, elements, lives):
-            texts = [element(key, value) for key, value in elements]
+            texts = [render_element(key, value) for key, value in elements]
             if lives:
                 texts = [f"{text} timeout {left}ms" for text, left in zip(texts, lives, strict=True)]
             yield from _element_lines(f"add element {where} {collection.name}", texts)
         case DeleteElements(collection, elements):
             yield from _element_lines(
-                f"delete element {where} {collection.name}", [element(key, value) for key, value in elements]
+                f"delete element {where} {collection.name}",
+                [render_element(key, value) for key, value in elements],
             )
         case _:
             yield from _chain_lines(command, where, renderer)

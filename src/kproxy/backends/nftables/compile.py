@@ -12,7 +12,7 @@ from ipaddress import ip_network
 from typing import NamedTuple
 
 from kproxy.backends.nftables import names
-from kproxy.backends.nftables.names import Choice, Way
+from kproxy.backends.nftables.names import FrontendMaps, PoolRole
 from kproxy.backends.nftables.rules import (
     Chain,
     CollectionName,
@@ -30,9 +30,18 @@ from kproxy.backends.nftables.rules import (
     Value,
 )
 from kproxy.net import Address, Network
-from kproxy.plan import Endpoint, Exposure, Frontend, Masquerade, OnEmpty, Pool, Scope, ServicePlan
+from kproxy.plan import (
+    Exposure,
+    Frontend,
+    MasqueradePolicy,
+    OnEmpty,
+    Pool,
+    PoolEndpoint,
+    PoolScope,
+    ServicePlan,
+)
 
-Places = dict[Scope, tuple[Endpoint, ...]]
+Places = dict[PoolScope, tuple[PoolEndpoint, ...]]
 """The endpoints of each pool by number."""
 
 
@@ -47,8 +56,8 @@ class Element(NamedTuple):
 class CountChain(NamedTuple):
     """A chain that picks one of two or more endpoints (that for one is always there); services share it."""
 
-    way: Way
-    choice: Choice
+    way: FrontendMaps
+    choice: PoolRole
     endpoints: int
 
     @property
@@ -61,13 +70,13 @@ Shared = Element | CountChain
 """What several service ports may need at once: it stays as long as one of them does."""
 
 
-def elements(service: ServicePlan, places: Places) -> Iterator[Element]:
+def service_elements(service: ServicePlan, places: Places) -> Iterator[Element]:
     """All elements that belong to this service port alone."""
     for frontend in service.frontends:
         yield from _frontend_elements(service, frontend, places)
 
 
-def shared(service: ServicePlan, places: Places) -> Iterator[Shared]:
+def shared_objects(service: ServicePlan, places: Places) -> Iterator[Shared]:
     """What it needs and others may need too; nothing twice."""
     internal = {f.address for f in service.frontends if f.exposure is Exposure.CLUSTER_IP and f.address}
     for address in internal:
@@ -76,14 +85,14 @@ def shared(service: ServicePlan, places: Places) -> Iterator[Shared]:
         yield Element(names.HAIRPIN, (address, address))
     if service.affinity_seconds is None:
         yield from dict.fromkeys(
-            CountChain(_way(frontend), choice, len(pool.endpoints))
+            CountChain(_maps_of(frontend), choice, len(pool.endpoints))
             for frontend in service.frontends
             for choice, pool in _pools(frontend)
             if len(pool.endpoints) > 1
         )
 
 
-def sticky(service: ServicePlan, places: Places) -> tuple[Chain, ...]:
+def affinity_chains(service: ServicePlan, places: Places) -> tuple[Chain, ...]:
     """The chains of a service port with affinity, none without; a chain comes after those it leads to.
 
     No expression of nft can tell which endpoint a map has chosen, so each endpoint has a chain that remembers its
@@ -100,13 +109,15 @@ def sticky(service: ServicePlan, places: Places) -> tuple[Chain, ...]:
     )
 
 
-def pools(service: ServicePlan) -> dict[Scope, Pool]:
+def used_pools(service: ServicePlan) -> dict[PoolScope, Pool]:
     """The pools that some frontend uses, empty ones too."""
     used = [p for f in service.frontends for p in (f.pool, f.shortcut) if p is not None]
     return {pool.scope: pool for pool in used}
 
 
-def dense(before: Sequence[Endpoint], wanted: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
+def assign_numbers(
+    before: Sequence[PoolEndpoint], wanted: Sequence[PoolEndpoint]
+) -> tuple[PoolEndpoint, ...]:
     """The wanted endpoints numbered without gaps, with as few as may be at another place than before."""
     stay = set(wanted)
     kept = [endpoint if endpoint in stay else None for endpoint in before[: len(wanted)]]
@@ -117,7 +128,7 @@ def dense(before: Sequence[Endpoint], wanted: Sequence[Endpoint]) -> tuple[Endpo
 
 
 def _frontend_elements(service: ServicePlan, frontend: Frontend, places: Places) -> Iterator[Element]:
-    way, key = _way(frontend), _key(service, frontend)
+    way, key = _maps_of(frontend), _key(service, frontend)
     for choice, pool in _pools(frontend):
         yield Element(choice.dispatch(way), key, Goto(_picking_chain(service, way, choice, pool)))
         if service.affinity_seconds is None:
@@ -135,28 +146,28 @@ def _frontend_elements(service: ServicePlan, frontend: Frontend, places: Places)
             yield Element(names.FIREWALL_SOURCES, (*key, source))
 
 
-def _pools(frontend: Frontend) -> Iterator[tuple[Choice, Pool]]:
+def _pools(frontend: Frontend) -> Iterator[tuple[PoolRole, Pool]]:
     """The pools with endpoints, and when each is used."""
     if frontend.pool.endpoints:
-        yield Choice.POOL, frontend.pool
+        yield PoolRole.POOL, frontend.pool
     if frontend.shortcut is not None and frontend.shortcut.endpoints:
-        yield Choice.SHORTCUT, frontend.shortcut
+        yield PoolRole.SHORTCUT, frontend.shortcut
 
 
-def _picking_chain(service: ServicePlan, way: Way, choice: Choice, pool: Pool) -> str:
+def _picking_chain(service: ServicePlan, way: FrontendMaps, choice: PoolRole, pool: Pool) -> str:
     if service.affinity_seconds is not None:
         return names.sticky_chain(service, pool.scope)
     return choice.one_of(way, len(pool.endpoints))
 
 
-def _policy(frontend: Frontend, way: Way) -> str | None:
+def _policy(frontend: Frontend, way: FrontendMaps) -> str | None:
     """The chain between the frontend and its pools; none for a cluster IP, nor where nothing can answer."""
     if frontend.exposure is Exposure.CLUSTER_IP or not any(_pools(frontend)):
         return None
     match frontend.masquerade:
-        case Masquerade.ALWAYS if frontend.shortcut is None:
+        case MasqueradePolicy.ALWAYS if frontend.shortcut is None:
             return way.cluster
-        case Masquerade.NEVER if frontend.shortcut is not None:
+        case MasqueradePolicy.NEVER if frontend.shortcut is not None:
             return way.local
     raise AssertionError(f"no traffic policy asks for {frontend.masquerade} of {frontend.exposure}")
 
@@ -165,7 +176,7 @@ def _admitted(frontend: Frontend) -> Iterable[Network]:
     """Who may use the frontend, as networks of which none contains another: intervals must not overlap."""
     found = list(frontend.sources or ())
     if frontend.admit_self and frontend.address is not None:
-        found.append(_single(frontend.address))
+        found.append(_host_network(frontend.address))
     found.sort(key=lambda network: network.prefixlen)
     kept: list[Network] = []
     for network in found:
@@ -174,12 +185,12 @@ def _admitted(frontend: Frontend) -> Iterable[Network]:
     return kept
 
 
-def _single(address: Address) -> Network:
+def _host_network(address: Address) -> Network:
     return ip_network(address)
 
 
-def _way(frontend: Frontend) -> Way:
-    return Way.NODE_PORT if frontend.address is None else Way.ADDRESS
+def _maps_of(frontend: Frontend) -> FrontendMaps:
+    return FrontendMaps.NODE_PORT if frontend.address is None else FrontendMaps.ADDRESS
 
 
 def _key(service: ServicePlan, frontend: Frontend) -> ElementKey:
@@ -188,7 +199,7 @@ def _key(service: ServicePlan, frontend: Frontend) -> ElementKey:
     return (frontend.address, service.protocol, frontend.port)
 
 
-def _endpoint_chain(service: ServicePlan, endpoint: Endpoint, seconds: int) -> Chain:
+def _endpoint_chain(service: ServicePlan, endpoint: PoolEndpoint, seconds: int) -> Chain:
     """Two rules: when there is no room for another client, it is served all the same."""
     client = (Field.SOURCE, Constant(names.client_number(service, endpoint, seconds)))
     rules = (
@@ -198,7 +209,9 @@ def _endpoint_chain(service: ServicePlan, endpoint: Endpoint, seconds: int) -> C
     return Chain(names.endpoint_chain(service, endpoint), rules)
 
 
-def _sticky_chain(service: ServicePlan, scope: Scope, pool: Sequence[Endpoint], seconds: int) -> Chain:
+def _sticky_chain(
+    service: ServicePlan, scope: PoolScope, pool: Sequence[PoolEndpoint], seconds: int
+) -> Chain:
     """To the endpoint that knows the client, else to any, each as likely as the others."""
     known, chosen = [], []
     for left, endpoint in zip(range(len(pool), 0, -1), pool, strict=True):

@@ -1,6 +1,6 @@
 """From what the kernel holds to what it should: batches of commands, of which each is done whole or not at all.
 
-`Rewrite` replaces the table whatever was in it, `Change` writes what differs.  ``str()`` of either is what ``nft -f``
+`Rewrite` replaces the table whatever was in it, `Update` writes what differs.  ``str()`` of either is what ``nft -f``
 would be given.
 
 A packet sees the rules as they were when it entered a hook, but elements as they are when it looks them up.  So a chain
@@ -28,10 +28,10 @@ from kproxy.backends.nftables.commands import (
     DeleteElements,
     DeleteTable,
     FlushChain,
-    lines,
+    format_command,
 )
 from kproxy.backends.nftables.compile import CountChain, Element, Shared
-from kproxy.backends.nftables.program import Fragment, Pair, Program, changed
+from kproxy.backends.nftables.program import DesiredState, Pair, ServiceRules, changed_services
 from kproxy.backends.nftables.render import Renderer
 from kproxy.backends.nftables.rules import (
     Chain,
@@ -56,7 +56,7 @@ Leftovers = Mapping[ChainName, Chain]
 class Rewrite:
     """Replaces the table in one step.  ``clients`` are those to go on sticking where they did."""
 
-    desired: Program
+    desired: DesiredState
     clients: Clients = field(default_factory=dict)
 
     @property
@@ -76,7 +76,7 @@ class Rewrite:
         yield from map(AddCollection, collections.values())
         yield from map(AddChain, chains)
         yield from (AddRules(chain) for chain in chains if chain.rules)
-        batches = _Batches(collections)
+        batches = _ElementCommands(collections)
         for fragment in desired.fragments.values():
             yield from batches.take(fragment.elements())
         yield from batches.take(element for element in desired.uses if isinstance(element, Element))
@@ -96,11 +96,11 @@ class Rewrite:
 
 
 @dataclass(frozen=True)
-class Change:
+class Update:
     """Writes what differs between two programs of one context; no command at all when nothing does."""
 
-    believed: Program
-    desired: Program
+    believed: DesiredState
+    desired: DesiredState
     before: Leftovers = field(default_factory=dict)
 
     def batches(self) -> Iterator[Iterable[Command]]:
@@ -143,16 +143,16 @@ class Change:
     def _elements(self) -> Iterator[Command]:
         gone, come = self._moves
         known = {collection.name: collection for collection in self.desired.collections()}
-        deletions = _Batches(known, DeleteElements)
+        deletions = _ElementCommands(known, DeleteElements)
         yield from deletions.take(gone)
         yield from deletions.rest()
-        additions = _Batches(known)
+        additions = _ElementCommands(known)
         yield from additions.take(come)
         yield from additions.rest()
 
     @cached_property
     def _pairs(self) -> list[Pair]:
-        return changed(self.believed, self.desired)
+        return changed_services(self.believed, self.desired)
 
     @cached_property
     def _old(self) -> dict[ChainName, Chain]:
@@ -184,24 +184,26 @@ class Change:
         return unused, {thing for thing in new - old if thing not in self.believed.uses}
 
 
-Transaction = Rewrite | Change
+Transaction = Rewrite | Update
 
 
-def diff(believed: Program | None, desired: Program, leftovers: Leftovers | None = None) -> Transaction:
+def diff(
+    believed: DesiredState | None, desired: DesiredState, leftovers: Leftovers | None = None
+) -> Transaction:
     """How to get to ``desired`` from what was applied last, or from anything where that is unknown."""
     if believed is None or believed.context != desired.context:
         return Rewrite(desired)
-    return Change(believed, desired, leftovers or {})
+    return Update(believed, desired, leftovers or {})
 
 
-def _chains(fragments: Iterable[Fragment | None], moved: Iterable[Shared]) -> dict[ChainName, Chain]:
+def _chains(fragments: Iterable[ServiceRules | None], moved: Iterable[Shared]) -> dict[ChainName, Chain]:
     """Chains that come and go, by name."""
-    counts = [base.one_of(*thing) for thing in moved if isinstance(thing, CountChain)]
+    counts = [base.endpoint_choice_chain(*thing) for thing in moved if isinstance(thing, CountChain)]
     own = [chain for fragment in fragments if fragment is not None for chain in fragment.chains()]
     return {chain.name: chain for chain in (*counts, *own)}
 
 
-class _Batches:
+class _ElementCommands:
     """Gathers elements by collection, and gives a command whenever there are enough of one."""
 
     def __init__(
@@ -225,6 +227,6 @@ class _Batches:
         self._pending = {}
 
 
-def _text(commands: Iterable[Command], program: Program) -> str:
+def _text(commands: Iterable[Command], program: DesiredState) -> str:
     renderer = Renderer(program.context.family)
-    return "".join(f"{line}\n" for command in commands for line in lines(command, renderer))
+    return "".join(f"{line}\n" for command in commands for line in format_command(command, renderer))

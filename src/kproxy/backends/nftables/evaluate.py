@@ -1,4 +1,4 @@
-"""Walk our `Table` with the first packet of a connection: the kernel's part, played in memory.
+"""Walk our `SimulatedTable` with the first packet of a connection: the kernel's part, played in memory.
 
 The simulator testbed uses it; the netns testbed holds it to the kernel.  Pure.  It models what our
 rules rely on: hooks in the order of their priorities, jumps and gotos, sets, maps and verdict maps, random numbers
@@ -52,7 +52,7 @@ from kproxy.backends.nftables.rules import (
     TranslateBy,
     Value,
 )
-from kproxy.backends.nftables.table import Table
+from kproxy.backends.nftables.table import SimulatedTable
 from kproxy.net import Address, Packet
 
 
@@ -65,7 +65,7 @@ class Fate(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PacketVerdict:
     """One thing that may become of a packet.
 
     ``destination`` and ``port`` as it leaves; ``rewritten``: by DNAT.  ``masqueraded``: its source is the
@@ -84,7 +84,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class SimulatedNode:
     """What a rule may ask of the node: its addresses, and which endpoint (by number) knows whom."""
 
     addresses: frozenset[Address]
@@ -120,20 +120,20 @@ _Walk = Iterator[tuple[_End, _State]]
 _FINAL = frozenset({_End.DROP, _End.REJECT})
 
 
-def evaluate(table: Table, packet: Packet, machine: Machine) -> frozenset[Verdict]:
+def evaluate(table: SimulatedTable, packet: Packet, machine: SimulatedNode) -> frozenset[PacketVerdict]:
     """Everything that may become of a new connection's first packet, random choices followed all ways."""
     start = _State(packet, packet.entry.interface)
-    chances: dict[Verdict, Fraction] = {}
+    chances: dict[PacketVerdict, Fraction] = {}
     for end, state in _Evaluator(table, machine).whole_way(start):
         verdict = _verdict(end, state)
         chances[verdict] = chances.get(verdict, Fraction(0)) + state.chance
     return frozenset(replace(verdict, chance=chance) for verdict, chance in chances.items())
 
 
-def _verdict(end: _End, state: _State) -> Verdict:
+def _verdict(end: _End, state: _State) -> PacketVerdict:
     fate = {_End.DROP: Fate.DROPPED, _End.REJECT: Fate.REJECTED}.get(end, Fate.PASSED)
     packet = state.packet
-    return Verdict(
+    return PacketVerdict(
         fate,
         packet.destination,
         packet.port,
@@ -146,8 +146,8 @@ def _verdict(end: _End, state: _State) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Evaluator:
-    table: Table
-    machine: Machine
+    table: SimulatedTable
+    machine: SimulatedNode
 
     def whole_way(self, state: _State) -> _Walk:
         """Through all hooks on the packet's way."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kproxy.backends.nftables.rules import FRONTEND, NODE_PORT, Key
 
 if TYPE_CHECKING:
-    from kproxy.plan import Endpoint, Scope, ServicePlan
+    from kproxy.plan import PoolEndpoint, PoolScope, ServicePlan
 
 SERVICES = "services"
 MARK = "mark-for-masquerade"
@@ -33,11 +33,11 @@ FIREWALL_IPS = "firewall-frontends"
 FIREWALL_SOURCES = "firewall-sources"
 AFFINITY_CLIENTS = "affinity-clients"
 
-LONGEST = 240
+MAX_NAME_LENGTH = 240
 """Characters of a name that are kept; the kernel takes 255."""
 
 
-class Way(enum.Enum):
+class FrontendMaps(enum.Enum):
     """How a service is asked for: by an address of its own or by a node port.
 
     Each has its own maps, since they are asked different questions.
@@ -49,12 +49,12 @@ class Way(enum.Enum):
     @property
     def key(self) -> Key:
         """What of a packet says which frontend it is for."""
-        return FRONTEND if self is Way.ADDRESS else NODE_PORT
+        return FRONTEND if self is FrontendMaps.ADDRESS else NODE_PORT
 
     @property
     def plural(self) -> str:
         """How kube-proxy ends the names of its maps."""
-        return "ips" if self is Way.ADDRESS else "nodeports"
+        return "ips" if self is FrontendMaps.ADDRESS else "nodeports"
 
     @property
     def policies(self) -> str:
@@ -64,52 +64,52 @@ class Way(enum.Enum):
     @property
     def unserved(self) -> str:
         """The map from frontends without endpoints to what is done with their packets."""
-        return "no-endpoint-services" if self is Way.ADDRESS else "no-endpoint-nodeports"
+        return "no-endpoint-services" if self is FrontendMaps.ADDRESS else "no-endpoint-nodeports"
 
     @property
     def cluster(self) -> str:
         """The chain for external traffic policy Cluster."""
-        return "external-cluster" if self is Way.ADDRESS else "nodeport-cluster"
+        return "external-cluster" if self is FrontendMaps.ADDRESS else "nodeport-cluster"
 
     @property
     def local(self) -> str:
         """The chain for external traffic policy Local."""
-        return "external-local" if self is Way.ADDRESS else "nodeport-local"
+        return "external-local" if self is FrontendMaps.ADDRESS else "nodeport-local"
 
 
-class Choice(enum.Enum):
+class PoolRole(enum.Enum):
     """Which of a frontend's pools: its own, or the one that a Local policy's exceptions use."""
 
     POOL = ""
     SHORTCUT = "shortcut-"
 
-    def dispatch(self, way: Way) -> str:
+    def dispatch(self, way: FrontendMaps) -> str:
         """The map from frontends to the chain that picks an endpoint."""
         return f"{self.value or 'service-'}{way.plural}"
 
-    def endpoints(self, way: Way) -> str:
+    def endpoints(self, way: FrontendMaps) -> str:
         """The map from frontend and number to endpoint."""
         return f"{self.value}{way.value}-endpoints"
 
-    def one_of(self, way: Way, count: int) -> str:
+    def one_of(self, way: FrontendMaps, count: int) -> str:
         """The chain that picks one of so many endpoints."""
-        middle = "" if way is Way.ADDRESS else "nodeport-"
+        middle = "" if way is FrontendMaps.ADDRESS else "nodeport-"
         return f"{self.value}{middle}one-of-{count}"
 
 
-def sticky_chain(service: ServicePlan, scope: Scope) -> str:
+def sticky_chain(service: ServicePlan, scope: PoolScope) -> str:
     """The chain that picks an endpoint of a service with affinity."""
     text = f"{_text(service)} {scope.name}"
-    return f"affinity-{_hash(text)}-{scope.name.lower()}-{_text(service)}"[:LONGEST]
+    return f"affinity-{_hash(text)}-{scope.name.lower()}-{_text(service)}"[:MAX_NAME_LENGTH]
 
 
-def endpoint_chain(service: ServicePlan, endpoint: Endpoint) -> str:
+def endpoint_chain(service: ServicePlan, endpoint: PoolEndpoint) -> str:
     """The chain of one endpoint of a service with affinity."""
     place = f"{endpoint.address}/{endpoint.port}".replace(":", ".")
-    return f"endpoint-{_hash(f'{_text(service)} {place}')}-{_text(service)}__{place}"[:LONGEST]
+    return f"endpoint-{_hash(f'{_text(service)} {place}')}-{_text(service)}__{place}"[:MAX_NAME_LENGTH]
 
 
-def client_number(service: ServicePlan, endpoint: Endpoint, seconds: int) -> int:
+def client_number(service: ServicePlan, endpoint: PoolEndpoint, seconds: int) -> int:
     """A number of 32 bits by which an endpoint knows its clients, the same after a restart.
 
     Another time is another number, so that the old one does not last (``aff.timeout-change``).  Should two endpoints

@@ -1,6 +1,6 @@
 """All that one family's table should hold, as a value that shares what did not change with its predecessor.
 
-A `Program` keeps of every service port only its `Fragment`: the plan it came from, and which number each endpoint
+A `DesiredState` keeps of every service port only its `ServiceRules`: the plan it came from, and which number each endpoint
 has.  Elements are made from that when they are wanted, which is pure, so they may be made again.  Pure.
 """
 
@@ -22,27 +22,27 @@ from kproxy.plan import Plan, ServicePlan, ServicePortName
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fragment:
-    """One service port's part.  Same plan: the same object, as `program` makes it."""
+class ServiceRules:
+    """One service port's part.  Same plan: the same object, as `desired_state` makes it."""
 
     service: ServicePlan
     places: Places
 
     def elements(self) -> Iterator[Element]:
         """Its own elements."""
-        return compile.elements(self.service, self.places)
+        return compile.service_elements(self.service, self.places)
 
     def shared(self) -> Iterator[Shared]:
         """What it needs together with others."""
-        return compile.shared(self.service, self.places)
+        return compile.shared_objects(self.service, self.places)
 
     def chains(self) -> tuple[Chain, ...]:
         """Its own chains, if it has affinity."""
-        return compile.sticky(self.service, self.places)
+        return compile.affinity_chains(self.service, self.places)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class DesiredState:
     """What the kernel should hold for one plan.
 
     ``services`` are the plan's; ``uses`` says how many service ports need each shared thing; ``extra`` are the elements no Service brings.
@@ -50,25 +50,25 @@ class Program:
 
     context: Context
     services: tuple[ServicePlan, ...]
-    fragments: Mapping[ServicePortName, Fragment]
+    fragments: Mapping[ServicePortName, ServiceRules]
     uses: Mapping[Shared, int]
     extra: frozenset[Element]
 
     def collections(self) -> Iterator[Collection]:
         """All sets and maps."""
-        return base.collections(self.context)
+        return base.static_collections(self.context)
 
     def chains(self) -> Iterator[Chain]:
         """All chains; each after those it leads to."""
-        yield from base.chains(self.context)
+        yield from base.static_chains(self.context)
         for needed in self.uses:
             if isinstance(needed, CountChain):
-                yield base.one_of(*needed)
+                yield base.endpoint_choice_chain(*needed)
         for fragment in self.fragments.values():
             yield from fragment.chains()
 
 
-def program(plan: Plan, options: Options, previous: Program | None = None) -> Program:
+def desired_state(plan: Plan, options: Options, previous: DesiredState | None = None) -> DesiredState:
     """The program for a plan; fragments of ``previous`` that are still right are kept."""
     context = Context(
         family=plan.family,
@@ -78,23 +78,23 @@ def program(plan: Plan, options: Options, previous: Program | None = None) -> Pr
         options=options,
     )
     if previous is None:
-        previous = Program(context, (), {}, {}, frozenset())
-    moves = _moves(previous, plan.services)
+        previous = DesiredState(context, (), {}, {}, frozenset())
+    moves = _service_changes(previous, plan.services)
     fragments = dict(previous.fragments)
     for name, (_, fragment) in moves.items():
         if fragment is None:
             del fragments[name]
         else:
             fragments[name] = fragment
-    uses = _uses(previous.uses, moves.values())
-    return Program(context, plan.services, fragments, uses, frozenset(_extra(plan)))
+    uses = _reference_counts(previous.uses, moves.values())
+    return DesiredState(context, plan.services, fragments, uses, frozenset(_node_elements(plan)))
 
 
-Pair = tuple[Fragment | None, Fragment | None]
+Pair = tuple[ServiceRules | None, ServiceRules | None]
 """A service port's part as it was and as it is."""
 
 
-def changed(before: Program, after: Program) -> list[Pair]:
+def changed_services(before: DesiredState, after: DesiredState) -> list[Pair]:
     """The service ports whose part differs."""
     names = _differing(before.services, after.services)
     pairs = [(before.fragments.get(name), after.fragments.get(name)) for name in names]
@@ -118,16 +118,18 @@ def _differing(
     return {service.name: None for service in gone} | {service.name: service for service in come}
 
 
-def _fragment(service: ServicePlan, before: Fragment | None) -> Fragment:
+def _fragment(service: ServicePlan, before: ServiceRules | None) -> ServiceRules:
     old: Places = before.places if before is not None else {}
     places = {
-        scope: compile.dense(old[scope], pool.endpoints) if scope in old else pool.endpoints
-        for scope, pool in compile.pools(service).items()
+        scope: compile.assign_numbers(old[scope], pool.endpoints) if scope in old else pool.endpoints
+        for scope, pool in compile.used_pools(service).items()
     }
-    return Fragment(service, places)
+    return ServiceRules(service, places)
 
 
-def _moves(previous: Program, services: tuple[ServicePlan, ...]) -> dict[ServicePortName, Pair]:
+def _service_changes(
+    previous: DesiredState, services: tuple[ServicePlan, ...]
+) -> dict[ServicePortName, Pair]:
     """What becomes of each service port that is not what it was."""
     moves: dict[ServicePortName, Pair] = {}
     for name, service in _differing(previous.services, services).items():
@@ -139,7 +141,7 @@ def _moves(previous: Program, services: tuple[ServicePlan, ...]) -> dict[Service
     return moves
 
 
-def _uses(before: Mapping[Shared, int], pairs: Iterable[Pair]) -> Mapping[Shared, int]:
+def _reference_counts(before: Mapping[Shared, int], pairs: Iterable[Pair]) -> Mapping[Shared, int]:
     by: Counter[Shared] = Counter()
     for old, new in pairs:
         by.update(new.shared() if new else ())
@@ -155,7 +157,7 @@ def _uses(before: Mapping[Shared, int], pairs: Iterable[Pair]) -> Mapping[Shared
     return uses
 
 
-def _extra(plan: Plan) -> Iterator[Element]:
+def _node_elements(plan: Plan) -> Iterator[Element]:
     for address in plan.node_ports.addresses or ():
         yield Element(names.NODE_PORT_IPS, (address,))
     networks: list[Network] = [*collapse_addresses(plan.service_cidrs)]  # type: ignore[type-var]

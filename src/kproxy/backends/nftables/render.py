@@ -44,7 +44,7 @@ from kproxy.backends.nftables.rules import (
 )
 from kproxy.net import Address, Family, Protocol
 
-_WORDS: dict[Step, str] = {
+_FIXED_STEPS: dict[Step, str] = {
     GoesOn(): "tcp flags ! fin,rst",
     IsNew(): "ct state new",
     IsInvalid(): "ct state invalid",
@@ -86,7 +86,7 @@ class Renderer:
         """One match or statement."""
         match step:
             case GoesOn() | IsNew() | IsInvalid() | IsTranslated() | Masquerade() | Reject() | Drop():
-                return _WORDS[step]
+                return _FIXED_STEPS[step]
             case (
                 InSet()
                 | AddressWithin()
@@ -119,7 +119,7 @@ class Renderer:
             case Marked(bit):
                 return f"meta mark & {bit:#010x} != 0"
             case plain:
-                return _WORDS[plain]
+                return _FIXED_STEPS[plain]
 
     def _statement(self, statement: Statement) -> str:
         match statement:
@@ -134,11 +134,11 @@ class Renderer:
             case TranslateBy(key, name):
                 return f"dnat {self.word} to {self.key(key)} map @{name}"
             case Translate(address, port):
-                return f"dnat to {_socket(address, port)}"
+                return f"dnat to {_render_socket(address, port)}"
             case Jump() | Goto():
-                return verdict(statement)
+                return render_verdict(statement)
             case plain:
-                return _WORDS[plain]
+                return _FIXED_STEPS[plain]
 
     def collection(self, collection: Collection) -> str:
         """Its definition, in braces."""
@@ -168,7 +168,7 @@ def chain_definition(chain: Chain) -> str:
     return f" {{ {' '.join(lines)} }}" if lines else ""
 
 
-def element(key: ElementKey, value: Value = None) -> str:
+def render_element(key: ElementKey, value: Value = None) -> str:
     """One element: ``10.96.0.1 . tcp . 80 : goto one-of-3``."""
     text = " . ".join(map(_part, key))
     match value:
@@ -177,10 +177,10 @@ def element(key: ElementKey, value: Value = None) -> str:
         case (address, port):
             return f"{text} : {address} . {port}"
         case _:
-            return f"{text} : {verdict(value)}"
+            return f"{text} : {render_verdict(value)}"
 
 
-def verdict(value: Verdict) -> str:
+def render_verdict(value: Verdict) -> str:
     """``goto chain`` and the like."""
     match value:
         case Jump(chain):
@@ -199,5 +199,5 @@ def _not(negated: bool) -> str:  # noqa: FBT001 - a word for a flag
     return "!= " if negated else ""
 
 
-def _socket(address: Address, port: int) -> str:
+def _render_socket(address: Address, port: int) -> str:
     return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"

@@ -39,12 +39,12 @@ from kproxy.backends.nftables.rules import (
 from kproxy.net import Family
 
 
-class Refused(Exception):
+class TransactionRefused(Exception):
     """The kernel would not do that, and nothing of the transaction."""
 
 
 @dataclass(slots=True)
-class Table:
+class SimulatedTable:
     """What is in it; ``exists`` is False before the first transaction."""
 
     family: Family
@@ -54,10 +54,10 @@ class Table:
     elements: dict[CollectionName, dict[ElementKey, Value]] = field(default_factory=dict)
 
     def apply(self, commands: Iterable[Command]) -> None:
-        """Do what a transaction says.  Raises `Refused`; the table is then of no use any more."""
+        """Do what a transaction says.  Raises `TransactionRefused`; the table is then of no use any more."""
         for command in commands:
             if not self.exists and not isinstance(command, AddTable):
-                raise Refused(f"there is no table: {command}")
+                raise TransactionRefused(f"there is no table: {command}")
             self._do(command)
 
     def _do(self, command: Command) -> None:
@@ -142,4 +142,4 @@ class Table:
 
 def _refuse_if(wrong: bool, what: object) -> None:  # noqa: FBT001 - reads as a sentence
     if wrong:
-        raise Refused(str(what))
+        raise TransactionRefused(str(what))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kproxy.spec.outcome import Failure, Source
+from kproxy.spec.outcome import Failure, SourceIP
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class ReachedBackend:
     """
 
     on: str
-    source: Source
+    source: SourceIP
     shift: int = 0
     of: str = ""
     """The Service whose endpoint it is, where that is not the one that was asked."""
@@ -23,18 +23,18 @@ class ReachedBackend:
     many: int = 0
 
 
-Seen = ReachedBackend | Failure
-Lawful = frozenset[Seen]
+SymbolicOutcome = ReachedBackend | Failure
+Lawful = frozenset[SymbolicOutcome]
 
-PRESERVED = Source.PRESERVED
-MASQUERADED = Source.MASQUERADED
+PRESERVED = SourceIP.PRESERVED
+MASQUERADED = SourceIP.MASQUERADED
 REJECTED: Lawful = frozenset({Failure.REJECTED})
 DROPPED: Lawful = frozenset({Failure.DROPPED})
 UNTOUCHED: Lawful = frozenset({Failure.UNTOUCHED})
 RESET: Lawful = frozenset({Failure.RESET})
 
 
-def delivered_to(*on: str, source: Source = PRESERVED, shift: int = 0, of: str = "") -> Lawful:
+def delivered_to(*on: str, source: SourceIP = PRESERVED, shift: int = 0, of: str = "") -> Lawful:
     """Delivered to one of these pods (or nodes), which sees the client's own address or the node's.
 
     ``of``: the Service whose endpoints they are, if not that of the target.
@@ -42,6 +42,6 @@ def delivered_to(*on: str, source: Source = PRESERVED, shift: int = 0, of: str =
     return frozenset(ReachedBackend(name, source, shift, of) for name in on)
 
 
-def delivered_to_many(on: str, many: int, *, first: int = 0, source: Source = PRESERVED) -> Lawful:
+def delivered_to_many(on: str, many: int, *, first: int = 0, source: SourceIP = PRESERVED) -> Lawful:
     """Delivered to any of so many endpoints on a pod."""
     return frozenset({ReachedBackend(on, source, first=first, many=many)})

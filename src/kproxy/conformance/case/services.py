@@ -25,7 +25,7 @@ class Type(enum.Enum):
     EXTERNAL_NAME = "ExternalName"
 
 
-class Place(enum.Enum):
+class SourceRange(enum.Enum):
     """A source-range entry in names; an endpoint or vantage name is also allowed where a `Range` is."""
 
     EVERYWHERE = "0.0.0.0/0 or ::/0"
@@ -95,7 +95,7 @@ class Vip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class CaseService:
     """A Service with its EndpointSlices, in names.  Build with `service`."""
 
     name: str
@@ -115,7 +115,7 @@ class Service:
     vips: tuple[Vip, ...] = ()
     raw_vips: tuple[str, ...] = ()
     """More load balancer IPs before them, as literal text (of either family)."""
-    source_ranges: tuple[Place | str, ...] = ()
+    source_ranges: tuple[SourceRange | str, ...] = ()
     """Places, or names of pods, nodes, ``client``, ``remote`` (their single address)."""
     raw_source_ranges: tuple[str, ...] = ()
     affinity_seconds: int | None = None
@@ -148,7 +148,7 @@ class Service:
     generation: int = 0
     """A different number gives the same name other cluster, external and load balancer IPs and node ports."""
 
-    def but(self, **changes: object) -> Service:
+    def but(self, **changes: object) -> CaseService:
         """The same Service with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
@@ -163,7 +163,7 @@ class Service:
         return Target(kind, self.name, self.generation, node=node)
 
     def gained_node_port(self, node: str) -> Target:
-        """Its node port on the address that `GainAddress` gives the node."""
+        """Its node port on the address that `AddNodeAddress` gives the node."""
         return Target(TargetKind.NODE_PORT_GAINED, self.name, self.generation, node=node)
 
     def health_check(self, node: str, *, second: bool = False) -> Target:
@@ -194,12 +194,12 @@ def pods(*names: str) -> tuple[Backend, ...]:
     return tuple(Backend(on=name) for name in names)
 
 
-def service(name: str, *on: str, **fields: object) -> Service:
-    """A Service whose ready endpoints are on the pods named; other fields as in `Service`."""
+def service(name: str, *on: str, **fields: object) -> CaseService:
+    """A Service whose ready endpoints are on the pods named; other fields as in `CaseService`."""
     backends = pods(*on) if on else fields.pop("backends", ())
-    return Service(name=name, backends=backends, **fields)  # type: ignore[arg-type]
+    return CaseService(name=name, backends=backends, **fields)  # type: ignore[arg-type]
 
 
-def backend_of(web: Service, on: str) -> Target:
+def backend_target(web: CaseService, on: str) -> Target:
     """The pod's own address and the target port it has for that Service."""
     return Target(TargetKind.BACKEND, web.name, web.generation, node=on)

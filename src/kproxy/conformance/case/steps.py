@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from kproxy.conformance.case.lawful import Lawful
-from kproxy.conformance.case.services import Service
+from kproxy.conformance.case.services import CaseService
 from kproxy.conformance.case.targets import Target, Vantage
 
 
@@ -14,9 +14,9 @@ from kproxy.conformance.case.targets import Target, Vantage
 class Apply:
     """Create or change these Services (with their EndpointSlices; slices no longer named are deleted)."""
 
-    services: tuple[Service, ...]
+    services: tuple[CaseService, ...]
 
-    def __init__(self, *services: Service) -> None:
+    def __init__(self, *services: CaseService) -> None:
         object.__setattr__(self, "services", services)
 
 
@@ -24,7 +24,7 @@ class Apply:
 class Delete:
     """Delete these Services; with ``keep_slices`` only the Service object."""
 
-    service: Service
+    service: CaseService
     keep_slices: bool = False
 
 
@@ -36,7 +36,7 @@ class Probe:
     With ``spread`` enough are sent that each backend of ``expect`` must
     have been seen, with ``even`` so many that uneven shares show in a chi-square test (wrong alarm of
     each about one in a million), otherwise ``count``.  Probes of one vantage and the same ``sticks`` name must all
-    reach one backend, that of the `Hold` of that name if there is one; those of the same ``roams`` name together
+    reach one backend, that of the `Open` of that name if there is one; those of the same ``roams`` name together
     more than one.  ``oversize``: send this many bytes and have them all echoed.  ``from_port_of``: send from
     the port number that this target has.  ``redrawn``: some endpoint must have seen another source port
     than the sender's.  ``mark``: of a node's own process, whose packets the kernel marks so: they must leave the node
@@ -64,7 +64,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steady:
+class ContinuousProbe:
     """A client that asks once now and, while later changes of the case are made and settle, without a pause.
 
     ``expect``: what is lawful before, between and after all of these changes.
@@ -92,7 +92,7 @@ class Ping:
 HEALTH_PATH = "/healthz"
 
 
-class Told(enum.Enum):
+class EndpointCountLocation(enum.Enum):
     """Where a health check node port tells how many endpoints there are."""
 
     BY_STATUS = "whether there are any"
@@ -113,7 +113,7 @@ class CheckHealth:
     expect: int | None
     clauses: tuple[str, ...] = ()
     path: str = HEALTH_PATH
-    told: Told = Told.BY_STATUS
+    told: EndpointCountLocation = EndpointCountLocation.BY_STATUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class ReadSysctl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Open:
     """Open a TCP connection (or a UDP socket that keeps its port), exchange once, keep it by name.
 
     ``port_of``: another flow of the same sender, whose source port it has too; ``from_port_of``: from the port
@@ -167,7 +167,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bystanders:
+class UnrelatedEntries:
     """Connection tracking entries on a node that no change of a Service concerns; until the end of the lab each must stay.
 
     Not only be there: be the same, by the identity that the kernel gives an entry.  They are made by hand, as what made
@@ -178,37 +178,37 @@ class Bystanders:
     """
 
     node: str
-    near: Service
-    beside: Service
+    near: CaseService
+    beside: CaseService
     on: str
     at_node_port: bool = False
     clauses: tuple[str, ...] = ()
 
 
-class Still(enum.Enum):
+class SameEndpoint(enum.Enum):
     """The flow is where it was."""
 
     STILL = "the same endpoint as before"
 
 
-STILL = Still.STILL
+SAME_ENDPOINT = SameEndpoint.STILL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class Send:
     """Exchange on a held flow again.
 
-    `STILL`: the endpoint it had answers.  Otherwise one of these outcomes (a UDP flow may move).
+    `SAME_ENDPOINT`: the endpoint it had answers.  Otherwise one of these outcomes (a UDP flow may move).
     """
 
     flow: str
-    expect: Lawful | Still
+    expect: Lawful | SameEndpoint
     clauses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopen:
-    """Have the server close a held connection, and connect again from the same port; judged like `Use`."""
+    """Have the server close a held connection, and connect again from the same port; judged like `Send`."""
 
     flow: str
     expect: Lawful
@@ -216,7 +216,7 @@ class Reopen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deafen:
+class StopListening:
     """The endpoint of a held flow stops listening: what is sent to it from now on is refused by its own kernel."""
 
     flow: str
@@ -237,7 +237,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Relabel:
+class SetZone:
     """Give a node's topology zone label another value ("" removes it); for profiles of one case."""
 
     node: str
@@ -245,7 +245,7 @@ class Relabel:
 
 
 @dataclass(frozen=True, slots=True)
-class Taint:
+class SetTaints:
     """Give a node exactly these taints, by their keys; none removes them."""
 
     node: str
@@ -253,7 +253,7 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class StartNodeDeletion:
     """Begin to delete a node's object: it has a deletionTimestamp and goes on to exist, as what waits for a finalizer does."""
 
     node: str
@@ -265,7 +265,7 @@ class AddServiceCidr:
 
 
 @dataclass(frozen=True, slots=True)
-class GainAddress:
+class AddNodeAddress:
     """Give a node one more address on the node network, which it keeps as long as the lab lasts."""
 
     node: str
@@ -275,7 +275,7 @@ class GainAddress:
 class Restart:
     """Kill the node's proxy (SIGKILL) and start it again; ``meanwhile`` happens while it is down.
 
-    ``masquerade_bit``: what its configuration says from now on; None leaves it.  ``without_slices``: for so many seconds
+    ``masquerade_bit``: what its configuration says from now on; None leaves it.  ``start_without_slices``: for so many seconds
     after it has begun to list, the API server gives it no EndpointSlices.
     """
 
@@ -297,7 +297,7 @@ class FailWrites:
 
 
 @dataclass(frozen=True, slots=True)
-class MendWrites:
+class AllowWrites:
     """The kernel takes what the node's proxy writes again.  Nothing else may change in its round.
 
     So the barrier waits for what was written before, which the proxy must apply by itself.
@@ -306,7 +306,7 @@ class MendWrites:
     node: str
 
 
-class Deaf(enum.Enum):
+class WatchFault(enum.Enum):
     """Why a proxy does not learn of changes when they are made."""
 
     CUT = "its connections to the API server are reset"
@@ -315,39 +315,39 @@ class Deaf(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class DuringWatchFault:
     """These changes are made, in this order, while no proxy learns of any; then all may.  It ends its round."""
 
-    deaf: Deaf
+    deaf: WatchFault
     changes: tuple[Apply | Delete, ...]
 
-    def __init__(self, deaf: Deaf, *changes: Apply | Delete) -> None:
+    def __init__(self, deaf: WatchFault, *changes: Apply | Delete) -> None:
         object.__setattr__(self, "deaf", deaf)
         object.__setattr__(self, "changes", changes)
 
 
-Checkup = CheckHealth | CheckProxy
+HealthRequest = CheckHealth | CheckProxy
 """What load balancers ask of a node."""
 
 Mutation = (
     Apply
     | Delete
-    | Relabel
-    | Taint
-    | Leave
+    | SetZone
+    | SetTaints
+    | StartNodeDeletion
     | AddServiceCidr
-    | GainAddress
+    | AddNodeAddress
     | Restart
     | FailWrites
-    | MendWrites
-    | Unheard
+    | AllowWrites
+    | DuringWatchFault
 )
 """What is changed, before a barrier."""
 
-Act = Deafen | OutOfWindow
+UnjudgedAction = StopListening | OutOfWindow
 """What happens between questions and is not judged."""
 
-Reading = Checkup | ReadSysctl | CheckLatency | Bystanders
+TextCheck = HealthRequest | ReadSysctl | CheckLatency | UnrelatedEntries
 """Questions that are answered by a text."""
 
-Step = Mutation | Probe | Steady | Ping | Reading | Hold | Use | Reopen | Act | Wait
+Step = Mutation | Probe | ContinuousProbe | Ping | TextCheck | Open | Send | Reopen | UnjudgedAction | Wait

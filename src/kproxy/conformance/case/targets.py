@@ -11,7 +11,7 @@ LOOPBACK = "loopback"
 """Whose address a spoofing client may borrow, besides those of pods and nodes."""
 
 
-CROWD = "crowd"
+UNUSED_HOSTS = "crowd"
 """Likewise: hosts of the routed client's network that nobody is, another for each packet of a probe."""
 
 
@@ -73,7 +73,7 @@ def remote(via: str) -> Vantage:
 
 
 def spoofed(name: str, via: str) -> Vantage:
-    """The on-link client with the source address of a pod, of a node, of `LOOPBACK` or of a `CROWD`; to node ``via``."""
+    """The on-link client with the source address of a pod, of a node, of `LOOPBACK` or of a `UNUSED_HOSTS`; to node ``via``."""
     return Vantage(VantageKind.SPOOFED, via, name)
 
 
@@ -84,7 +84,7 @@ class TargetKind(enum.Enum):
     NODE_PORT = enum.auto()
     NODE_PORT_SECOND = enum.auto()
     NODE_PORT_GAINED = enum.auto()
-    """At the address that `GainAddress` gives the node."""
+    """At the address that `AddNodeAddress` gives the node."""
     NODE_PORT_LOCALHOST = enum.auto()
     EXTERNAL_IP = enum.auto()
     VIP = enum.auto()

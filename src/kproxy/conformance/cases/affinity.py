@@ -7,23 +7,23 @@ that must stick, so that the choice has been made: of connections that race, not
 from __future__ import annotations
 
 from kproxy.conformance.case import (
-    CROWD,
     MASQUERADED,
-    STILL,
+    SAME_ENDPOINT,
+    UNUSED_HOSTS,
     Apply,
     Backend,
     Case,
     Feature,
-    Hold,
     Lawful,
+    Open,
     Policy,
     Port,
     Probe,
     ReachedBackend,
+    Send,
     Step,
     Target,
     Type,
-    Use,
     Vantage,
     Vip,
     Wait,
@@ -59,13 +59,13 @@ THREE = delivered_to("a1", "b1", "b2")
 THREE_REWRITTEN = delivered_to("a1", "b1", "b2", source=MASQUERADED)
 
 
-def sticky(sender: Vantage, to: Target, expect: Lawful, *clauses: str) -> tuple[Step, ...]:
+def affinity_steps(sender: Vantage, to: Target, expect: Lawful, *clauses: str) -> tuple[Step, ...]:
     """One connection, and after it a dozen that must reach its endpoint; ``clauses``: which they hold a subject to as well."""
     name = " ".join(filter(None, (f"{sender} to", to.kind.name, to.service, to.port)))
     rewritten = any(isinstance(seen, ReachedBackend) and seen.source is MASQUERADED for seen in expect)
     own = (STICKS, BY_ORIGINAL_SOURCE) if rewritten else (STICKS,)
     return (
-        Hold(flow=name, sender=sender, to=to, expect=expect),
+        Open(flow=name, sender=sender, to=to, expect=expect),
         Probe(sender=sender, to=to, expect=expect, count=12, sticks=name, clauses=(*own, *clauses)),
     )
 
@@ -88,11 +88,11 @@ CLIENTS_STICK = case(
     "affinity.clients-stick",
     "New connections of a pod, of a node and of clients outside each reach one endpoint of three.",
     Apply(WEB),
-    *sticky(pod("a2"), WEB.cluster_ip, THREE),
-    *sticky(pod("b3"), WEB.cluster_ip, THREE),
-    *sticky(host("a"), WEB.cluster_ip, THREE_REWRITTEN),
-    *sticky(client("a"), WEB.cluster_ip, THREE_REWRITTEN),
-    *sticky(remote("b"), WEB.cluster_ip, THREE_REWRITTEN),
+    *affinity_steps(pod("a2"), WEB.cluster_ip, THREE),
+    *affinity_steps(pod("b3"), WEB.cluster_ip, THREE),
+    *affinity_steps(host("a"), WEB.cluster_ip, THREE_REWRITTEN),
+    *affinity_steps(client("a"), WEB.cluster_ip, THREE_REWRITTEN),
+    *affinity_steps(remote("b"), WEB.cluster_ip, THREE_REWRITTEN),
     clauses=POD_CLAUSES
     | OUTSIDE_CLAUSES
     | {STICKS, "masquerade.cluster-ip.host-rewritten", BY_ORIGINAL_SOURCE},
@@ -103,8 +103,8 @@ DATAGRAMS_STICK = case(
     "affinity.datagrams-stick",
     "Datagrams from new ports stick like connections.",
     Apply(DNS),
-    *sticky(pod("a2"), DNS.cluster_ip, THREE),
-    *sticky(client("b"), DNS.cluster_ip, THREE_REWRITTEN),
+    *affinity_steps(pod("a2"), DNS.cluster_ip, THREE),
+    *affinity_steps(client("b"), DNS.cluster_ip, THREE_REWRITTEN),
     clauses=POD_CLAUSES | OUTSIDE_CLAUSES | {STICKS, "protocol.udp.served", BY_ORIGINAL_SOURCE},
     features=AFFINITY,
 )
@@ -115,8 +115,8 @@ EVERY_PORT_BY_ITSELF = case(
     "affinity.every-port-by-itself",
     "On each of two ports a client sticks to one endpoint, maybe not the same.",
     Apply(TWO_PORTS),
-    *sticky(pod("a2"), TWO_PORTS.cluster_ip.at("a"), THREE),
-    *sticky(pod("a2"), TWO_PORTS.cluster_ip.at("b"), THREE),
+    *affinity_steps(pod("a2"), TWO_PORTS.cluster_ip.at("a"), THREE),
+    *affinity_steps(pod("a2"), TWO_PORTS.cluster_ip.at("b"), THREE),
     clauses=POD_CLAUSES | {STICKS, "affinity.scope.per-port"},
     features=AFFINITY,
 )
@@ -127,11 +127,11 @@ EVERY_ADDRESS_STICKS = case(
     "affinity.every-address-sticks",
     "A client sticks at each kind of address of a Service, whether or not they share the choice.",
     Apply(OPEN),
-    *sticky(client("a"), OPEN.cluster_ip, THREE_REWRITTEN),
-    *sticky(client("a"), OPEN.node_port("a"), THREE_REWRITTEN),
-    *sticky(client("a"), OPEN.vip(), THREE_REWRITTEN),
-    *sticky(client("a"), OPEN.external_ip(), THREE_REWRITTEN),
-    *sticky(pod("a2"), OPEN.node_port("a"), THREE_REWRITTEN),
+    *affinity_steps(client("a"), OPEN.cluster_ip, THREE_REWRITTEN),
+    *affinity_steps(client("a"), OPEN.node_port("a"), THREE_REWRITTEN),
+    *affinity_steps(client("a"), OPEN.vip(), THREE_REWRITTEN),
+    *affinity_steps(client("a"), OPEN.external_ip(), THREE_REWRITTEN),
+    *affinity_steps(pod("a2"), OPEN.node_port("a"), THREE_REWRITTEN),
     clauses=OUTSIDE_CLAUSES
     | {
         "cluster-ip.reaches-ready-endpoint",
@@ -152,13 +152,13 @@ MOVES_WHEN_ITS_ENDPOINT_GOES = case(
     "affinity.moves-when-its-endpoint-goes",
     "Whichever endpoint a client sticks to, when it leaves the next connection reaches the other at once.",
     Apply(PAIR),
-    Hold(flow="open", sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1", "b1")),
+    Open(flow="open", sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1", "b1")),
     Apply(PAIR.but(backends=PAIR.backends[1:])),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(MOVES,)),
-    Use(flow="open", expect=STILL, clauses=("established.survives-removal-of-its-endpoint",)),
+    Send(flow="open", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint",)),
     Apply(PAIR.but(backends=PAIR.backends[:1])),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1"), count=6, clauses=(MOVES,)),
-    Use(flow="open", expect=STILL, clauses=("established.survives-removal-of-its-endpoint",)),
+    Send(flow="open", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint",)),
     clauses=POD_CLAUSES | {MOVES, "established.survives-removal-of-its-endpoint"},
     features=AFFINITY,
     regressions={"R086"},
@@ -173,8 +173,8 @@ STAYS_WHEN_OTHERS_COME = case(
     "affinity.stays-when-others-come",
     "Clients stay with the endpoint they stick to when others are added, before and after it in the list.",
     Apply(FEW),
-    Hold(flow="inside", sender=pod("a2"), to=FEW.cluster_ip, expect=delivered_to("a1", "b1")),
-    Hold(flow="outside", sender=client("a"), to=FEW.node_port("a"), expect=BOTH_REWRITTEN),
+    Open(flow="inside", sender=pod("a2"), to=FEW.cluster_ip, expect=delivered_to("a1", "b1")),
+    Open(flow="outside", sender=client("a"), to=FEW.node_port("a"), expect=BOTH_REWRITTEN),
     _stays(pod("a2"), FEW.cluster_ip, delivered_to("a1", "b1")),
     _stays(client("a"), FEW.node_port("a"), BOTH_REWRITTEN),
     Apply(GROWN),
@@ -216,9 +216,9 @@ STICKS_WITHIN_LOCAL_POLICY = case(
     "affinity.sticks-within-local-policy",
     "Under policy Local a client sticks to one of the node's endpoints, and to no other.",
     Apply(NARROW),
-    *sticky(client("a"), NARROW.node_port("a"), delivered_to("a1", "a2"), WITHIN_POLICY),
-    *sticky(remote("a"), NARROW.node_port("a"), delivered_to("a1", "a2"), WITHIN_POLICY),
-    *sticky(pod("a3"), NARROW.cluster_ip, delivered_to("a1", "a2"), WITHIN_POLICY),
+    *affinity_steps(client("a"), NARROW.node_port("a"), delivered_to("a1", "a2"), WITHIN_POLICY),
+    *affinity_steps(remote("a"), NARROW.node_port("a"), delivered_to("a1", "a2"), WITHIN_POLICY),
+    *affinity_steps(pod("a3"), NARROW.cluster_ip, delivered_to("a1", "a2"), WITHIN_POLICY),
     clauses=POD_CLAUSES
     | {
         "node-port.reaches-ready-endpoint",
@@ -295,14 +295,14 @@ SWITCHED_ON_AND_OFF = case(
     "affinity.switched-on-and-off",
     "A client is spread, sticks while affinity is on, and is spread again; its old connection goes on.",
     Apply(loose := WEB.but(affinity_seconds=None)),
-    Hold(flow="early", sender=pod("a2"), to=WEB.cluster_ip, expect=THREE),
+    Open(flow="early", sender=pod("a2"), to=WEB.cluster_ip, expect=THREE),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=THREE, spread=True),
     Apply(WEB),
-    *sticky(pod("a2"), WEB.cluster_ip, THREE, SWITCHED),
-    Use(flow="early", expect=STILL, clauses=(SWITCHED,)),
+    *affinity_steps(pod("a2"), WEB.cluster_ip, THREE, SWITCHED),
+    Send(flow="early", expect=SAME_ENDPOINT, clauses=(SWITCHED,)),
     Apply(loose),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=THREE, spread=True, clauses=(SWITCHED,)),
-    Use(flow="early", expect=STILL, clauses=(SWITCHED,)),
+    Send(flow="early", expect=SAME_ENDPOINT, clauses=(SWITCHED,)),
     clauses=POD_CLAUSES | SPREAD | {STICKS, SWITCHED},
     features=AFFINITY,
     regressions={"R030"},
@@ -323,7 +323,7 @@ OF_TIMED_REWRITTEN = delivered_to(*TIMED_PODS, source=MASQUERADED) | delivered_t
 FREED, SHORTER = "affinity.timeout.frees-choice", "affinity.timeout-change.followed"
 
 
-def everyone(*, sticks: str = "", roams: str = "", clauses: tuple[str, ...] = ()) -> tuple[Probe, ...]:
+def all_clients(*, sticks: str = "", roams: str = "", clauses: tuple[str, ...] = ()) -> tuple[Probe, ...]:
     """One connection of each of eight clients that are no endpoints."""
     outside = (client("a"), client("b"), remote("a"), remote("b"), host("a"), host("b"))
     lawful = {pod("a3"): OF_TIMED, pod("b3"): OF_TIMED, **dict.fromkeys(outside, OF_TIMED_REWRITTEN)}
@@ -343,11 +343,11 @@ TIME_STARTS_AGAIN = case(
     "affinity.time-starts-again",
     "Clients that return before the time is over stick for longer than that time in all.",
     Apply(TIMED),
-    *everyone(sticks="all"),
+    *all_clients(sticks="all"),
     Wait(4.5),
-    *everyone(sticks="all", clauses=(STICKS,)),
+    *all_clients(sticks="all", clauses=(STICKS,)),
     Wait(4.5),
-    *everyone(sticks="all", clauses=(STICKS, FREED)),
+    *all_clients(sticks="all", clauses=(STICKS, FREED)),
     clauses=TIMED_CLAUSES | {STICKS, FREED},
     features=AFFINITY,
 )
@@ -356,9 +356,9 @@ TIME_RUNS_OUT = case(
     "affinity.time-runs-out",
     "Clients that return when the time is over do not all reach the endpoint that they had.",
     Apply(TIMED.but(affinity_seconds=2)),
-    *everyone(roams="all"),
+    *all_clients(roams="all"),
     Wait(3.5),
-    *everyone(roams="all", clauses=(FREED,)),
+    *all_clients(roams="all", clauses=(FREED,)),
     clauses=TIMED_CLAUSES | {FREED},
     features=AFFINITY,
     regressions={"R092"},
@@ -368,11 +368,11 @@ TIME_IS_CHANGED = case(
     "affinity.time-is-changed",
     "A shorter time binds clients that stick already, from their next connection on.",
     Apply(TIMED.but(affinity_seconds=HOURS)),
-    *everyone(),
+    *all_clients(),
     Apply(TIMED.but(affinity_seconds=2)),
-    *everyone(roams="all"),
+    *all_clients(roams="all"),
     Wait(3.5),
-    *everyone(roams="all", clauses=(SHORTER,)),
+    *all_clients(roams="all", clauses=(SHORTER,)),
     clauses=TIMED_CLAUSES | {SHORTER},
     features=AFFINITY,
     regressions={"R093"},
@@ -382,9 +382,13 @@ MANY_CLIENTS = case(
     "affinity.many-clients",
     "Though more clients ask than a proxy need remember, each gets an endpoint, and again.",
     Apply(names := service("names", "a1", "b1", ports=UDP_PORT, affinity_seconds=HOURS)),
-    Probe(sender=spoofed(CROWD, "a"), to=names.cluster_ip, expect=BOTH_REWRITTEN, count=220, spread=True),
+    Probe(
+        sender=spoofed(UNUSED_HOSTS, "a"), to=names.cluster_ip, expect=BOTH_REWRITTEN, count=220, spread=True
+    ),
     Apply(names),
-    Probe(sender=spoofed(CROWD, "a"), to=names.cluster_ip, expect=BOTH_REWRITTEN, count=220, spread=True),
+    Probe(
+        sender=spoofed(UNUSED_HOSTS, "a"), to=names.cluster_ip, expect=BOTH_REWRITTEN, count=220, spread=True
+    ),
     clauses={
         "cluster-ip.reaches-ready-endpoint",
         "cluster-ip.from-outside.served",

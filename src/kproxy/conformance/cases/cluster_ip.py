@@ -9,18 +9,18 @@ from kproxy.conformance.case import (
     DROPPED,
     MASQUERADED,
     REJECTED,
-    STILL,
+    SAME_ENDPOINT,
     UNTOUCHED,
     AddServiceCidr,
     Apply,
     Backend,
     Case,
     Delete,
-    Hold,
+    Open,
     Port,
     Probe,
-    Use,
-    backend_of,
+    Send,
+    backend_target,
     case,
     client,
     delivered_to,
@@ -119,7 +119,7 @@ EVERY_ENDPOINT_OF_SIX = case(
         expect=delivered_to("a1", "a2", "a3", "b1", "b2", "b3", source=MASQUERADED),
         spread=True,
     ),
-    Probe(sender=pod("a1"), to=backend_of(six, "b1"), expect=UNTOUCHED),
+    Probe(sender=pod("a1"), to=backend_target(six, "b1"), expect=UNTOUCHED),
     clauses=HOST_CLAUSES | SPREAD_CLAUSES | {"traffic.not-for-a-service.untouched"},
 )
 
@@ -258,7 +258,7 @@ ENDPOINTS_COME_AND_GO = case(
     "cluster-ip.endpoints-come-and-go",
     "An endpoint that is added answers; one that is removed does not any more, but keeps its connections.",
     Apply(one := service("web", "a1"), NEIGHBOUR),
-    Hold(flow="old", sender=pod("a2"), to=one.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="old", sender=pod("a2"), to=one.cluster_ip, expect=delivered_to("a1")),
     Apply(WEB),
     Probe(
         sender=pod("a2"),
@@ -267,7 +267,7 @@ ENDPOINTS_COME_AND_GO = case(
         spread=True,
         clauses=(changes.ENDPOINT_ADDED,),
     ),
-    Use(flow="old", expect=STILL, clauses=("established.survives-endpoint-change",)),
+    Send(flow="old", expect=SAME_ENDPOINT, clauses=("established.survives-endpoint-change",)),
     Apply(service("web", "b1")),
     Probe(
         sender=pod("a2"),
@@ -277,7 +277,7 @@ ENDPOINTS_COME_AND_GO = case(
         clauses=(changes.ENDPOINT_REMOVED,),
     ),
     Probe(sender=pod("b3"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
-    Use(flow="old", expect=STILL, clauses=("established.survives-removal-of-its-endpoint",)),
+    Send(flow="old", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint",)),
     clauses=POD_CLAUSES
     | SPREAD_CLAUSES
     | {
@@ -310,7 +310,7 @@ DELETED_AND_CREATED_AGAIN = case(
     "A deleted Service is not served and its neighbours are; created again it is served again.",
     Apply(WEB, NEIGHBOUR),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
-    Hold(flow="beside", sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
+    Open(flow="beside", sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     Delete(WEB),
     Probe(
         sender=pod("a2"), to=WEB.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=(changes.SERVICE_DELETED,)
@@ -321,7 +321,7 @@ DELETED_AND_CREATED_AGAIN = case(
         expect=delivered_to("b2"),
         clauses=(changes.OTHER_SERVICES,),
     ),
-    Use(flow="beside", expect=STILL, clauses=("change.other-services.undisturbed",)),
+    Send(flow="beside", expect=SAME_ENDPOINT, clauses=("change.other-services.undisturbed",)),
     Apply(WEB),
     Probe(
         sender=pod("a2"),
@@ -378,7 +378,7 @@ PORTS_COME_AND_GO = case(
     "cluster-ip.ports-come-and-go",
     "A port that is added is served, one that is removed is not; the other port's connections go on.",
     Apply(TWO_PORTS.but(ports=TWO_PORTS.ports[1:])),
-    Hold(flow="b", sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("b"), expect=delivered_to("a1", "b1")),
+    Open(flow="b", sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("b"), expect=delivered_to("a1", "b1")),
     Apply(TWO_PORTS),
     Probe(
         sender=pod("a2"),
@@ -387,7 +387,7 @@ PORTS_COME_AND_GO = case(
         spread=True,
         clauses=(changes.PORT_ADDED,),
     ),
-    Use(flow="b", expect=STILL, clauses=("established.survives-port-change-elsewhere",)),
+    Send(flow="b", expect=SAME_ENDPOINT, clauses=("established.survives-port-change-elsewhere",)),
     Apply(TWO_PORTS.but(ports=TWO_PORTS.ports[1:])),
     Probe(
         sender=pod("a2"),
@@ -396,7 +396,7 @@ PORTS_COME_AND_GO = case(
         clauses=(changes.PORT_REMOVED,),
     ),
     Probe(sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("b"), expect=delivered_to("a1", "b1"), spread=True),
-    Use(flow="b", expect=STILL, clauses=("established.survives-port-change-elsewhere",)),
+    Send(flow="b", expect=SAME_ENDPOINT, clauses=("established.survives-port-change-elsewhere",)),
     clauses=POD_CLAUSES
     | SPREAD_CLAUSES
     | {

@@ -15,13 +15,13 @@ from kproxy.conformance.case import (
     Apply,
     Backend,
     Case,
+    CaseService,
     Feature,
     Lawful,
-    Place,
     Policy,
     Port,
     Probe,
-    Service,
+    SourceRange,
     Target,
     Type,
     Vantage,
@@ -63,7 +63,7 @@ HAIRPIN = "masquerade.hairpin.rewritten"
 UDP_SERVED = "protocol.udp.served"
 
 
-def addresses(of: Service, node: str, port: str = "") -> tuple[Target, ...]:
+def external_targets(of: CaseService, node: str, port: str = "") -> tuple[Target, ...]:
     """Its node port on a node, and each of its load balancer and external IPs."""
     found = (
         of.node_port(node),
@@ -73,11 +73,11 @@ def addresses(of: Service, node: str, port: str = "") -> tuple[Target, ...]:
     return tuple(target.at(port) for target in found)
 
 
-def everywhere(
-    sender: Vantage, of: Service, expect: Lawful, *clauses: str, port: str = "", spread: bool = False
+def probe_each_address(
+    sender: Vantage, of: CaseService, expect: Lawful, *clauses: str, port: str = "", spread: bool = False
 ) -> Iterator[Probe]:
     """The same question at each of these addresses."""
-    for to in addresses(of, sender.node, port):
+    for to in external_targets(of, sender.node, port):
         yield Probe(sender=sender, to=to, expect=expect, spread=spread, clauses=clauses)
 
 
@@ -90,11 +90,11 @@ LOCAL_DATAGRAMS = case(
     "external-policy.datagrams-at-every-address",
     "Policy Local binds datagrams at every kind of address, spares pods and the node, and is silent without an endpoint.",
     Apply(LOCAL_UDP, AWAY_UDP),
-    *everywhere(client("a"), LOCAL_UDP, delivered_to("a1"), KEPT),
-    *everywhere(remote("b"), LOCAL_UDP, delivered_to("b1"), KEPT),
-    *everywhere(client("a"), AWAY_UDP, DROPPED, SILENT),
-    *everywhere(pod("a2"), AWAY_UDP, delivered_to("b1"), PODS_EVERYWHERE),
-    *everywhere(host("a"), AWAY_UDP, delivered_to("b1", source=MASQUERADED), HOST_EVERYWHERE),
+    *probe_each_address(client("a"), LOCAL_UDP, delivered_to("a1"), KEPT),
+    *probe_each_address(remote("b"), LOCAL_UDP, delivered_to("b1"), KEPT),
+    *probe_each_address(client("a"), AWAY_UDP, DROPPED, SILENT),
+    *probe_each_address(pod("a2"), AWAY_UDP, delivered_to("b1"), PODS_EVERYWHERE),
+    *probe_each_address(host("a"), AWAY_UDP, delivered_to("b1", source=MASQUERADED), HOST_EVERYWHERE),
     clauses=OUTSIDE_CLAUSES | {UDP_SERVED, KEPT, SILENT, PODS_EVERYWHERE, HOST_EVERYWHERE},
     features=EXPOSED | EXTERNAL,
 )
@@ -107,9 +107,9 @@ LOCAL_AT_SEVERAL = case(
     "external-policy.each-of-several-addresses",
     "Policy Local binds the second load balancer IP and the second external IP as it does the first.",
     Apply(SEVERAL_LOCAL),
-    *everywhere(client("b"), SEVERAL_LOCAL, delivered_to("b1"), KEPT),
-    *everywhere(client("a"), SEVERAL_LOCAL, DROPPED, SILENT),
-    *everywhere(pod("a2"), SEVERAL_LOCAL, delivered_to("b1"), PODS_EVERYWHERE),
+    *probe_each_address(client("b"), SEVERAL_LOCAL, delivered_to("b1"), KEPT),
+    *probe_each_address(client("a"), SEVERAL_LOCAL, DROPPED, SILENT),
+    *probe_each_address(pod("a2"), SEVERAL_LOCAL, delivered_to("b1"), PODS_EVERYWHERE),
     clauses=OUTSIDE_CLAUSES | {KEPT, SILENT, PODS_EVERYWHERE, EVERY_IP},
     features=EXPOSED | EXTERNAL,
 )
@@ -124,15 +124,15 @@ TERMINATING_AT_EVERY_ADDRESS = case(
     "terminating.under-local-policies-at-every-address",
     "Where a node's last endpoint terminates it serves that node's addresses of every kind, connections and datagrams.",
     Apply(FALLING_BACK),
-    *everywhere(client("a"), FALLING_BACK, delivered_to("a1"), FALL_BACK, port="a"),
-    *everywhere(remote("a"), FALLING_BACK, delivered_to("a1"), FALL_BACK, port="b"),
+    *probe_each_address(client("a"), FALLING_BACK, delivered_to("a1"), FALL_BACK, port="a"),
+    *probe_each_address(remote("a"), FALLING_BACK, delivered_to("a1"), FALL_BACK, port="b"),
     Probe(
         sender=pod("a2"), to=FALLING_BACK.cluster_ip.at("a"), expect=delivered_to("a1"), clauses=(FALL_BACK,)
     ),
     Probe(
         sender=pod("a2"), to=FALLING_BACK.cluster_ip.at("b"), expect=delivered_to("a1"), clauses=(FALL_BACK,)
     ),
-    *everywhere(client("b"), FALLING_BACK, delivered_to("b1"), KEPT, port="a"),
+    *probe_each_address(client("b"), FALLING_BACK, delivered_to("b1"), KEPT, port="a"),
     clauses=OUTSIDE_CLAUSES
     | POD_CLAUSES
     | {
@@ -157,8 +157,8 @@ TERMINATING_UNDER_CLUSTER_POLICY = case(
     "terminating.all-of-them-at-every-address",
     "When all endpoints terminate, every kind of address leads to each of them, connections and datagrams.",
     Apply(ALL_ENDING),
-    *everywhere(client("a"), ALL_ENDING, FROM_BOTH, STEP_IN, port="a", spread=True),
-    *everywhere(pod("b2"), ALL_ENDING, FROM_BOTH, STEP_IN, port="b", spread=True),
+    *probe_each_address(client("a"), ALL_ENDING, FROM_BOTH, STEP_IN, port="a", spread=True),
+    *probe_each_address(pod("b2"), ALL_ENDING, FROM_BOTH, STEP_IN, port="b", spread=True),
     clauses=OUTSIDE_CLAUSES | REWRITTEN | SPREAD | {UDP_SERVED, STEP_IN},
     features=EXPOSED | {Feature.TERMINATING_ENDPOINTS},
 )
@@ -174,8 +174,12 @@ HAIRPINS_OF_EVERY_POLICY = case(
     Apply(HERE_AND_THERE),
     Probe(sender=pod("a1"), to=HERE_AND_THERE.cluster_ip.at("a"), expect=ITSELF, clauses=(HAIRPIN,)),
     Probe(sender=pod("a1"), to=HERE_AND_THERE.cluster_ip.at("b"), expect=ITSELF, clauses=(HAIRPIN,)),
-    *everywhere(pod("a1"), HERE_AND_THERE, ITSELF | delivered_to("b1"), HAIRPIN, port="a", spread=True),
-    *everywhere(pod("a1"), HERE_AND_THERE, ITSELF | delivered_to("b1"), HAIRPIN, port="b", spread=True),
+    *probe_each_address(
+        pod("a1"), HERE_AND_THERE, ITSELF | delivered_to("b1"), HAIRPIN, port="a", spread=True
+    ),
+    *probe_each_address(
+        pod("a1"), HERE_AND_THERE, ITSELF | delivered_to("b1"), HAIRPIN, port="b", spread=True
+    ),
     clauses=OUTSIDE_CLAUSES
     | SPREAD
     | {
@@ -199,7 +203,7 @@ HAIRPIN_DATAGRAMS = case(
     "The only endpoint reaches itself with datagrams at every kind of address, as it does where everyone is rewritten.",
     Apply(ALONE),
     Probe(sender=pod("a1"), to=ALONE.cluster_ip, expect=ITSELF, clauses=(HAIRPIN,)),
-    *everywhere(pod("a1"), ALONE, ITSELF, "masquerade.external-policy-cluster.rewritten"),
+    *probe_each_address(pod("a1"), ALONE, ITSELF, "masquerade.external-policy-cluster.rewritten"),
     clauses=OUTSIDE_CLAUSES
     | REWRITTEN
     | {
@@ -224,10 +228,10 @@ HOST_NETWORK_AT_EVERY_ADDRESS = case(
     "objects.host-network-endpoints-at-every-address",
     "Nodes that are endpoints answer at every kind of address, connections and datagrams, under either policy.",
     Apply(ON_NODES, ON_NODES_LOCAL),
-    *everywhere(client("a"), ON_NODES, NEAR_OR_FAR, REACHED, port="a", spread=True),
-    *everywhere(remote("a"), ON_NODES, NEAR_OR_FAR, REACHED, port="b", spread=True),
-    *everywhere(client("b"), ON_NODES_LOCAL, delivered_to("b"), KEPT, port="a"),
-    *everywhere(remote("b"), ON_NODES_LOCAL, delivered_to("b"), KEPT, port="b"),
+    *probe_each_address(client("a"), ON_NODES, NEAR_OR_FAR, REACHED, port="a", spread=True),
+    *probe_each_address(remote("a"), ON_NODES, NEAR_OR_FAR, REACHED, port="b", spread=True),
+    *probe_each_address(client("b"), ON_NODES_LOCAL, delivered_to("b"), KEPT, port="a"),
+    *probe_each_address(remote("b"), ON_NODES_LOCAL, delivered_to("b"), KEPT, port="b"),
     clauses=OUTSIDE_CLAUSES | REWRITTEN | SPREAD | {UDP_SERVED, KEPT, REACHED, NODES_OWN},
     features=EXPOSED | EXTERNAL,
     regressions={"R042"},
@@ -246,11 +250,11 @@ ONE_PORT_WITHOUT_ENDPOINTS = case(
     "no-endpoints.ports-of-a-served-service",
     "Of a Service whose slices list one of its ports the others are refused at every kind of address, and that one is served.",
     Apply(HALF),
-    *everywhere(client("a"), HALF, REJECTED, REFUSED, port="b"),
-    *everywhere(pod("b2"), HALF, REJECTED, REFUSED, port="c"),
+    *probe_each_address(client("a"), HALF, REJECTED, REFUSED, port="b"),
+    *probe_each_address(pod("b2"), HALF, REJECTED, REFUSED, port="c"),
     Probe(sender=pod("a2"), to=HALF.cluster_ip.at("b"), expect=REJECTED, clauses=(REFUSED,)),
     Probe(sender=host("a"), to=HALF.cluster_ip.at("c"), expect=REJECTED, clauses=(REFUSED,)),
-    *everywhere(client("a"), HALF, FROM_BOTH, port="a"),
+    *probe_each_address(client("a"), HALF, FROM_BOTH, port="a"),
     Probe(sender=pod("a2"), to=HALF.cluster_ip.at("a"), expect=delivered_to("a1", "b1")),
     clauses=OUTSIDE_CLAUSES
     | POD_CLAUSES
@@ -266,9 +270,9 @@ REFUSED_AT_EACH = case(
     "no-endpoints.each-of-several-addresses",
     "Without endpoints each of several addresses refuses, connections and datagrams, under policy Local too.",
     Apply(EMPTY_SEVERAL, SEVERAL),
-    *everywhere(client("a"), EMPTY_SEVERAL, REJECTED, REFUSED, port="a"),
-    *everywhere(pod("b2"), EMPTY_SEVERAL, REJECTED, REFUSED, port="b"),
-    *everywhere(client("a"), SEVERAL, FROM_BOTH),
+    *probe_each_address(client("a"), EMPTY_SEVERAL, REJECTED, REFUSED, port="a"),
+    *probe_each_address(pod("b2"), EMPTY_SEVERAL, REJECTED, REFUSED, port="b"),
+    *probe_each_address(client("a"), SEVERAL, FROM_BOTH),
     clauses=OUTSIDE_CLAUSES | REWRITTEN | {REFUSED, EVERY_IP},
     features=EXPOSED | EXTERNAL,
     regressions={"R105"},
@@ -319,20 +323,23 @@ SHARED_UNDER_TWO_POLICIES = case(
     "external-policy.services-that-share-addresses",
     "Of two Services with one load balancer IP and one external IP each has its own policy.",
     Apply(SITE, MAIL),
-    *everywhere(client("a"), SITE, DROPPED, SILENT),
-    *everywhere(client("b"), SITE, delivered_to("b1"), KEPT),
-    *everywhere(client("a"), MAIL, OF_MAIL),
-    *everywhere(client("b"), MAIL, OF_MAIL),
+    *probe_each_address(client("a"), SITE, DROPPED, SILENT),
+    *probe_each_address(client("b"), SITE, delivered_to("b1"), KEPT),
+    *probe_each_address(client("a"), MAIL, OF_MAIL),
+    *probe_each_address(client("b"), MAIL, OF_MAIL),
     clauses=OUTSIDE_CLAUSES | REWRITTEN | {KEPT, SILENT, "node-port.every-node.served"},
     features=EXPOSED | EXTERNAL,
 )
 
 INSIDE, OUTSIDE = "source-ranges.inside-allowed", "source-ranges.outside-dropped"
 SITE_FOR_FAR = service(
-    "for-far", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),), source_ranges=(Place.REMOTE_NETWORK,)
+    "for-far", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),), source_ranges=(SourceRange.REMOTE_NETWORK,)
 )
 MAIL_FOR_NEAR = SITE_FOR_FAR.but(
-    name="for-near", share_vip_of="for-far", ports=(Port(number=25),), source_ranges=(Place.NODE_NETWORK,)
+    name="for-near",
+    share_vip_of="for-far",
+    ports=(Port(number=25),),
+    source_ranges=(SourceRange.NODE_NETWORK,),
 )
 
 SHARED_WITH_OTHER_RANGES = case(

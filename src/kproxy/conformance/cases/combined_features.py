@@ -14,9 +14,9 @@ from kproxy.conformance.case import (
     Backend,
     Case,
     Feature,
-    Place,
     Policy,
     Probe,
+    SourceRange,
     Type,
     case,
     client,
@@ -44,8 +44,8 @@ from kproxy.conformance.cases.combined import (
     SPREAD,
     UDP_PORT,
     UDP_SERVED,
-    addresses,
-    everywhere,
+    external_targets,
+    probe_each_address,
 )
 from kproxy.conformance.cases.profiles import MASQUERADE_ALL, NO_DETECTOR, NODE_PORT_CIDR
 from kproxy.net import Family
@@ -59,7 +59,7 @@ GUARDED_LOCAL = OPEN.but(
     external_ips=0,
     external_policy=LOCAL,
     ports=BOTH_PROTOCOLS,
-    source_ranges=(Place.REMOTE_NETWORK, "a2"),
+    source_ranges=(SourceRange.REMOTE_NETWORK, "a2"),
 )
 
 RANGES_UNDER_LOCAL_POLICY = case(
@@ -118,7 +118,7 @@ AFFINITY_UNDER_LOCAL_POLICY = case(
             clauses=(WITHIN,),
         )
         for sender in (client("a"), remote("a"))
-        for to in addresses(STICKY, "a")
+        for to in external_targets(STICKY, "a")
     ),
     clauses=OUTSIDE_CLAUSES | {KEPT, WITHIN},
     features=EXPOSED | EXTERNAL | {Feature.SESSION_AFFINITY},
@@ -139,9 +139,15 @@ NODE_HINTS_OUTSIDE = case(
     "topology.node-hints-bind-traffic-from-outside",
     "Hints for nodes bind every kind of address, connections and datagrams, by the node that the packet came to.",
     Apply(PERSONAL),
-    *everywhere(client("a"), PERSONAL, delivered_to("b1", source=MASQUERADED), SAME_NODE, HINTED, port="a"),
-    *everywhere(client("b"), PERSONAL, delivered_to("a1", source=MASQUERADED), SAME_NODE, HINTED, port="b"),
-    *everywhere(host("a"), PERSONAL, delivered_to("b1", source=MASQUERADED), SAME_NODE, HINTED, port="b"),
+    *probe_each_address(
+        client("a"), PERSONAL, delivered_to("b1", source=MASQUERADED), SAME_NODE, HINTED, port="a"
+    ),
+    *probe_each_address(
+        client("b"), PERSONAL, delivered_to("a1", source=MASQUERADED), SAME_NODE, HINTED, port="b"
+    ),
+    *probe_each_address(
+        host("a"), PERSONAL, delivered_to("b1", source=MASQUERADED), SAME_NODE, HINTED, port="b"
+    ),
     clauses=OUTSIDE_CLAUSES | REWRITTEN | {UDP_SERVED, SAME_NODE, HINTED, "node-port.every-node.served"},
     features=EXPOSED | {Feature.TOPOLOGY_HINTS},
 )
@@ -160,7 +166,7 @@ ALL_UNDER_INTERNAL_LOCAL = case(
         for sender in (pod("a1"), pod("a2"))
         for port in ("a", "b")
     ),
-    *everywhere(pod("a2"), INTERNAL_LOCAL, FROM_BOTH, port="b"),
+    *probe_each_address(pod("a2"), INTERNAL_LOCAL, FROM_BOTH, port="b"),
     clauses=OUTSIDE_CLAUSES
     | REWRITTEN
     | {

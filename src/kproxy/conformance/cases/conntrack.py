@@ -10,19 +10,19 @@ from kproxy.conformance.case import (
     DROPPED,
     MASQUERADED,
     REJECTED,
-    STILL,
+    SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
     Backend,
     Case,
     Delete,
     Feature,
-    Hold,
+    Open,
     Policy,
     Port,
     Probe,
+    Send,
     Type,
-    Use,
     Vip,
     case,
     client,
@@ -60,18 +60,18 @@ UDP_LEAVES_A_REMOVED_ENDPOINT = case(
     "conntrack.udp-leaves-a-removed-endpoint",
     "UDP flows of pods, a node and a client outside move when their endpoint is replaced.",
     Apply(DNS),
-    Hold(flow="beside", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
-    Hold(flow="afar", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
-    Hold(flow="node", sender=host("a"), to=DNS.cluster_ip, expect=ON_A),
-    Hold(flow="outside", sender=remote("a"), to=DNS.cluster_ip, expect=ON_A),
+    Open(flow="beside", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="afar", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="node", sender=host("a"), to=DNS.cluster_ip, expect=ON_A),
+    Open(flow="outside", sender=remote("a"), to=DNS.cluster_ip, expect=ON_A),
     Apply(MOVED),
     Probe(
         sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("b1"), clauses=(changes.ENDPOINT_REMOVED,)
     ),
-    Use(flow="beside", expect=delivered_to("b1"), clauses=(MOVES,)),
-    Use(flow="afar", expect=delivered_to("b1"), clauses=(MOVES,)),
-    Use(flow="node", expect=ON_B, clauses=(MOVES,)),
-    Use(flow="outside", expect=ON_B, clauses=(MOVES,)),
+    Send(flow="beside", expect=delivered_to("b1"), clauses=(MOVES,)),
+    Send(flow="afar", expect=delivered_to("b1"), clauses=(MOVES,)),
+    Send(flow="node", expect=ON_B, clauses=(MOVES,)),
+    Send(flow="outside", expect=ON_B, clauses=(MOVES,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
     | {
@@ -91,16 +91,16 @@ UDP_LEAVES_IT_AT_EXTERNAL_ADDRESSES = case(
     "conntrack.udp-leaves-it-at-external-addresses",
     "UDP flows by node port, load balancer IP and external IP move when their endpoint is replaced.",
     Apply(OPEN),
-    Hold(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=ON_A),
-    Hold(flow="far-node-port", sender=client("b"), to=OPEN.node_port("b"), expect=ON_A),
-    Hold(flow="vip", sender=remote("b"), to=OPEN.vip(), expect=ON_A),
-    Hold(flow="external", sender=pod("a2"), to=OPEN.external_ip(), expect=ON_A),
+    Open(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=ON_A),
+    Open(flow="far-node-port", sender=client("b"), to=OPEN.node_port("b"), expect=ON_A),
+    Open(flow="vip", sender=remote("b"), to=OPEN.vip(), expect=ON_A),
+    Open(flow="external", sender=pod("a2"), to=OPEN.external_ip(), expect=ON_A),
     Apply(OPEN_MOVED),
     Probe(sender=client("a"), to=OPEN.node_port("a"), expect=ON_B, clauses=(changes.ENDPOINT_REMOVED,)),
-    Use(flow="node-port", expect=ON_B, clauses=(MOVES,)),
-    Use(flow="far-node-port", expect=ON_B, clauses=(MOVES,)),
-    Use(flow="vip", expect=ON_B, clauses=(MOVES,)),
-    Use(flow="external", expect=ON_B, clauses=(MOVES,)),
+    Send(flow="node-port", expect=ON_B, clauses=(MOVES,)),
+    Send(flow="far-node-port", expect=ON_B, clauses=(MOVES,)),
+    Send(flow="vip", expect=ON_B, clauses=(MOVES,)),
+    Send(flow="external", expect=ON_B, clauses=(MOVES,)),
     clauses=EVERY_KIND
     | DATAGRAMS
     | {"node-port.every-node.served", "change.endpoint-removed.not-used", MOVES},
@@ -115,14 +115,14 @@ UDP_LEAVES_IT_UNDER_LOCAL_POLICIES = case(
         inner := service("inner", "a1", ports=UDP_PORT, internal_policy=LOCAL),
         outer := service("outer", "a1", ports=UDP_PORT, type=Type.NODE_PORT, external_policy=LOCAL),
     ),
-    Hold(flow="inner", sender=pod("a2"), to=inner.cluster_ip, expect=delivered_to("a1")),
-    Hold(flow="outer", sender=client("a"), to=outer.node_port("a"), expect=delivered_to("a1")),
+    Open(flow="inner", sender=pod("a2"), to=inner.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="outer", sender=client("a"), to=outer.node_port("a"), expect=delivered_to("a1")),
     Apply(
         service("inner", "a3", ports=UDP_PORT, internal_policy=LOCAL),
         service("outer", "a3", ports=UDP_PORT, type=Type.NODE_PORT, external_policy=LOCAL),
     ),
-    Use(flow="inner", expect=delivered_to("a3"), clauses=(MOVES,)),
-    Use(flow="outer", expect=delivered_to("a3"), clauses=(MOVES,)),
+    Send(flow="inner", expect=delivered_to("a3"), clauses=(MOVES,)),
+    Send(flow="outer", expect=delivered_to("a3"), clauses=(MOVES,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
     | {
@@ -138,16 +138,16 @@ UDP_FOLLOWS_THE_TARGET_PORT = case(
     "conntrack.udp-follows-the-target-port",
     "UDP flows follow when the endpoint answers on another port.",
     Apply(named := DNS.but(type=Type.NODE_PORT)),
-    Hold(flow="inside", sender=pod("b2"), to=named.cluster_ip, expect=delivered_to("a1")),
-    Hold(flow="outside", sender=client("a"), to=named.node_port("a"), expect=ON_A),
+    Open(flow="inside", sender=pod("b2"), to=named.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="outside", sender=client("a"), to=named.node_port("a"), expect=ON_A),
     Apply(named.but(backends=(Backend(on="a1", shift=1),))),
     Probe(sender=pod("b2"), to=named.cluster_ip, expect=delivered_to("a1", shift=1)),
-    Use(
+    Send(
         flow="inside",
         expect=delivered_to("a1", shift=1),
         clauses=("conntrack.udp.moves-off-old-target-port",),
     ),
-    Use(
+    Send(
         flow="outside",
         expect=delivered_to("a1", source=MASQUERADED, shift=1),
         clauses=("conntrack.udp.moves-off-old-target-port",),
@@ -168,14 +168,14 @@ UDP_IS_SERVED_AFTER_REFUSAL = case(
     "conntrack.udp-is-served-after-refusal",
     "A flow that was refused while there was no endpoint is served once there is one.",
     Apply(EMPTY),
-    Hold(flow="inside", sender=pod("b2"), to=OPEN.cluster_ip, expect=REJECTED),
-    Hold(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=REJECTED),
-    Hold(flow="vip", sender=client("b"), to=OPEN.vip(), expect=REJECTED),
+    Open(flow="inside", sender=pod("b2"), to=OPEN.cluster_ip, expect=REJECTED),
+    Open(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=REJECTED),
+    Open(flow="vip", sender=client("b"), to=OPEN.vip(), expect=REJECTED),
     Apply(OPEN),
     Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(changes.ENDPOINT_ADDED,)),
-    Use(flow="inside", expect=delivered_to("a1"), clauses=(STARTS,)),
-    Use(flow="node-port", expect=ON_A, clauses=(STARTS,)),
-    Use(flow="vip", expect=ON_A, clauses=(STARTS,)),
+    Send(flow="inside", expect=delivered_to("a1"), clauses=(STARTS,)),
+    Send(flow="node-port", expect=ON_A, clauses=(STARTS,)),
+    Send(flow="vip", expect=ON_A, clauses=(STARTS,)),
     clauses=POD_CLAUSES | DATAGRAMS | {"endpoints.none.rejected", "change.endpoint-added.used", STARTS},
     features=EXPOSED,
     regressions={"R002"},
@@ -184,16 +184,16 @@ UDP_IS_SERVED_AFTER_REFUSAL = case(
 UDP_IS_SERVED_AFTER_GOING_ASTRAY = case(
     "conntrack.udp-is-served-after-going-astray",
     "Flows that went elsewhere before there was a Service are served when it comes with an endpoint.",
-    Hold(flow="inside", sender=pod("b2"), to=OPEN.cluster_ip, expect=DROPPED | UNTOUCHED),
-    Hold(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=UNTOUCHED),
-    Hold(flow="vip", sender=client("b"), to=OPEN.vip(), expect=UNTOUCHED),
-    Hold(flow="external", sender=remote("a"), to=OPEN.external_ip(), expect=UNTOUCHED),
+    Open(flow="inside", sender=pod("b2"), to=OPEN.cluster_ip, expect=DROPPED | UNTOUCHED),
+    Open(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=UNTOUCHED),
+    Open(flow="vip", sender=client("b"), to=OPEN.vip(), expect=UNTOUCHED),
+    Open(flow="external", sender=remote("a"), to=OPEN.external_ip(), expect=UNTOUCHED),
     Apply(OPEN),
     Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(changes.ENDPOINT_ADDED,)),
-    Use(flow="inside", expect=delivered_to("a1"), clauses=(STARTS,)),
-    Use(flow="node-port", expect=ON_A, clauses=(STARTS,)),
-    Use(flow="vip", expect=ON_A, clauses=(STARTS,)),
-    Use(flow="external", expect=ON_A, clauses=(STARTS,)),
+    Send(flow="inside", expect=delivered_to("a1"), clauses=(STARTS,)),
+    Send(flow="node-port", expect=ON_A, clauses=(STARTS,)),
+    Send(flow="vip", expect=ON_A, clauses=(STARTS,)),
+    Send(flow="external", expect=ON_A, clauses=(STARTS,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
     | {
@@ -212,16 +212,16 @@ UDP_IS_SERVED_WHEN_ITS_SERVICE_RETURNS = case(
     Apply(OPEN),
     Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1")),
     Delete(OPEN, keep_slices=True),
-    Hold(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=UNTOUCHED),
-    Hold(flow="vip", sender=client("b"), to=OPEN.vip(), expect=UNTOUCHED),
-    Hold(flow="external", sender=remote("a"), to=OPEN.external_ip(), expect=UNTOUCHED),
+    Open(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=UNTOUCHED),
+    Open(flow="vip", sender=client("b"), to=OPEN.vip(), expect=UNTOUCHED),
+    Open(flow="external", sender=remote("a"), to=OPEN.external_ip(), expect=UNTOUCHED),
     Apply(OPEN),
     Probe(
         sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(changes.SERVICE_RECREATED,)
     ),
-    Use(flow="node-port", expect=ON_A, clauses=(STARTS,)),
-    Use(flow="vip", expect=ON_A, clauses=(STARTS,)),
-    Use(flow="external", expect=ON_A, clauses=(STARTS,)),
+    Send(flow="node-port", expect=ON_A, clauses=(STARTS,)),
+    Send(flow="vip", expect=ON_A, clauses=(STARTS,)),
+    Send(flow="external", expect=ON_A, clauses=(STARTS,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
     | {
@@ -239,12 +239,12 @@ UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT = case(
     "conntrack.udp-is-refused-when-nobody-is-left",
     "When the last endpoint leaves, flows to it are refused like new ones.",
     Apply(DNS.but(type=Type.NODE_PORT)),
-    Hold(flow="inside", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
-    Hold(flow="outside", sender=client("a"), to=DNS.node_port("a"), expect=ON_A),
+    Open(flow="inside", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="outside", sender=client("a"), to=DNS.node_port("a"), expect=ON_A),
     Apply(DNS.but(type=Type.NODE_PORT, backends=())),
     Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED,)),
-    Use(flow="inside", expect=REJECTED, clauses=(NONE_LEFT,)),
-    Use(flow="outside", expect=REJECTED, clauses=(NONE_LEFT,)),
+    Send(flow="inside", expect=REJECTED, clauses=(NONE_LEFT,)),
+    Send(flow="outside", expect=REJECTED, clauses=(NONE_LEFT,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
     | {
@@ -264,14 +264,14 @@ UDP_LEAVES_A_DELETED_SERVICE = case(
     "conntrack.udp-leaves-a-deleted-service",
     "When a Service is deleted its flows do not reach its endpoints any more; a neighbour's do.",
     Apply(DNS, beside := service("beside", "a1", ports=UDP_PORT)),
-    Hold(flow="inside", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
-    Hold(flow="beside", sender=pod("a2"), to=beside.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="inside", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="beside", sender=pod("a2"), to=beside.cluster_ip, expect=delivered_to("a1")),
     Delete(DNS),
     Probe(
         sender=pod("a2"), to=DNS.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=(changes.SERVICE_DELETED,)
     ),
-    Use(flow="inside", expect=DROPPED | UNTOUCHED, clauses=(DELETED,)),
-    Use(flow="beside", expect=STILL, clauses=(UNRELATED,)),
+    Send(flow="inside", expect=DROPPED | UNTOUCHED, clauses=(DELETED,)),
+    Send(flow="beside", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
     | {"cluster-ip.unallocated.not-served", "change.service-deleted.not-served", DELETED, UNRELATED},
@@ -288,19 +288,19 @@ ENTRIES_OF_OTHERS_STAY = case(
             "both", "b1", ports=(Port(name="a", protocol=Protocol.UDP), Port(name="b", number=81))
         ),
     ),
-    Hold(flow="moving", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
-    Hold(flow="other-service", sender=pod("a2"), to=other.cluster_ip, expect=delivered_to("a1")),
-    Hold(flow="same-service", sender=pod("a2"), to=both.cluster_ip.at("a"), expect=delivered_to("b1")),
-    Hold(flow="tcp", sender=pod("a2"), to=both.cluster_ip.at("b"), expect=delivered_to("b1")),
+    Open(flow="moving", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="other-service", sender=pod("a2"), to=other.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="same-service", sender=pod("a2"), to=both.cluster_ip.at("a"), expect=delivered_to("b1")),
+    Open(flow="tcp", sender=pod("a2"), to=both.cluster_ip.at("b"), expect=delivered_to("b1")),
     Apply(MOVED, both.but(backends=(*both.backends, Backend(on="a1")))),
-    Use(flow="moving", expect=delivered_to("b1"), clauses=(MOVES,)),
-    Use(flow="other-service", expect=STILL, clauses=(UNRELATED,)),
-    Use(flow="same-service", expect=STILL, clauses=(UNRELATED,)),
-    Use(flow="tcp", expect=STILL, clauses=(UNRELATED,)),
+    Send(flow="moving", expect=delivered_to("b1"), clauses=(MOVES,)),
+    Send(flow="other-service", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
+    Send(flow="same-service", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
+    Send(flow="tcp", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
     Probe(sender=pod("a2"), to=both.cluster_ip.at("a"), expect=delivered_to("a1", "b1"), spread=True),
     Apply(both),
-    Use(flow="same-service", expect=STILL, clauses=(UNRELATED,)),
-    Use(flow="tcp", expect=STILL, clauses=(UNRELATED,)),
+    Send(flow="same-service", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
+    Send(flow="tcp", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
     clauses=POD_CLAUSES | DATAGRAMS | {"balancing.every-endpoint-chosen", MOVES, UNRELATED},
     regressions={"R009"},
 )
@@ -316,11 +316,13 @@ TCP_OF_THE_SAME_NUMBER_STAYS = case(
             ports=(Port(name="a"), Port(name="b", protocol=Protocol.UDP, same_node_port_as="a")),
         )
     ),
-    Hold(flow="tcp", sender=client("a"), to=twins.node_port("a").at("a"), expect=ON_A),
-    Hold(flow="udp", sender=client("a"), to=twins.node_port("a").at("b"), expect=ON_A),
+    Open(flow="tcp", sender=client("a"), to=twins.node_port("a").at("a"), expect=ON_A),
+    Open(flow="udp", sender=client("a"), to=twins.node_port("a").at("b"), expect=ON_A),
     Apply(twins.but(backends=MOVED.backends)),
-    Use(flow="udp", expect=ON_B, clauses=(MOVES,)),
-    Use(flow="tcp", expect=STILL, clauses=("established.survives-removal-of-its-endpoint", UNRELATED)),
+    Send(flow="udp", expect=ON_B, clauses=(MOVES,)),
+    Send(
+        flow="tcp", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint", UNRELATED)
+    ),
     clauses=DATAGRAMS
     | {
         "node-port.reaches-ready-endpoint",
@@ -343,8 +345,8 @@ UDP_STAYS_WHEN_POLICIES_CHANGE = case(
         far := service("far", "b1", ports=UDP_PORT),
         hinted := service("hinted", "b1", ports=UDP_PORT),
     ),
-    Hold(flow="policy", sender=pod("a2"), to=far.cluster_ip, expect=delivered_to("b1")),
-    Hold(flow="hint", sender=pod("a2"), to=hinted.cluster_ip, expect=delivered_to("b1")),
+    Open(flow="policy", sender=pod("a2"), to=far.cluster_ip, expect=delivered_to("b1")),
+    Open(flow="hint", sender=pod("a2"), to=hinted.cluster_ip, expect=delivered_to("b1")),
     Apply(
         service("far", "b1", "a1", ports=UDP_PORT, internal_policy=LOCAL),
         service(
@@ -361,8 +363,8 @@ UDP_STAYS_WHEN_POLICIES_CHANGE = case(
         count=6,
         clauses=(changes.TOPOLOGY,),
     ),
-    Use(flow="policy", expect=STILL, clauses=(STAYS,)),
-    Use(flow="hint", expect=STILL, clauses=(STAYS,)),
+    Send(flow="policy", expect=SAME_ENDPOINT, clauses=(STAYS,)),
+    Send(flow="hint", expect=SAME_ENDPOINT, clauses=(STAYS,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
     | {
@@ -381,21 +383,21 @@ UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES = case(
     "conntrack.udp-stays-while-its-endpoint-serves",
     "A flow stays with an endpoint that terminates as long as it serves, and then moves.",
     Apply(DNS),
-    Hold(flow="old", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="old", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
     Apply(
         DNS.but(backends=(Backend(on="a1", ready=False, serving=True, terminating=True), Backend(on="b1")))
     ),
     Probe(
         sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(changes.READINESS,)
     ),
-    Use(flow="old", expect=STILL, clauses=(SERVES_ON,)),
+    Send(flow="old", expect=SAME_ENDPOINT, clauses=(SERVES_ON,)),
     Apply(
         DNS.but(backends=(Backend(on="a1", ready=False, serving=False, terminating=True), Backend(on="b1")))
     ),
     Probe(
         sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(changes.READINESS,)
     ),
-    Use(flow="old", expect=delivered_to("b1"), clauses=(MOVES,)),
+    Send(flow="old", expect=delivered_to("b1"), clauses=(MOVES,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
     | {

@@ -9,17 +9,17 @@ from __future__ import annotations
 from kproxy.conformance.case import (
     MASQUERADED,
     REJECTED,
-    STILL,
+    SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
     Case,
     Delete,
     Feature,
-    Hold,
+    Open,
     Port,
     Probe,
+    Send,
     Type,
-    Use,
     case,
     client,
     delivered_to,
@@ -147,7 +147,7 @@ SHARED_BY_TWO_SERVICES = case(
     ),
     Probe(sender=client("a"), to=WEB.external_ip(), expect=FROM_BOTH, spread=True),
     Probe(sender=client("a"), to=mail.external_ip(), expect=FROM_B2),
-    Hold(flow="mail", sender=client("a"), to=mail.external_ip(), expect=FROM_B2),
+    Open(flow="mail", sender=client("a"), to=mail.external_ip(), expect=FROM_B2),
     Delete(WEB),
     Probe(sender=client("a"), to=mail.external_ip(), expect=FROM_B2),
     Probe(
@@ -156,7 +156,7 @@ SHARED_BY_TWO_SERVICES = case(
         expect=REJECTED | UNTOUCHED,
         clauses=(changes.SERVICE_DELETED,),
     ),
-    Use(flow="mail", expect=STILL, clauses=("change.other-services.undisturbed",)),
+    Send(flow="mail", expect=SAME_ENDPOINT, clauses=("change.other-services.undisturbed",)),
     clauses=SERVED
     | SPREAD
     | NOT_SERVED

@@ -8,16 +8,16 @@ from __future__ import annotations
 from kproxy.conformance.case import (
     DROPPED,
     MASQUERADED,
-    STILL,
+    SAME_ENDPOINT,
     Apply,
     Case,
     Feature,
-    Hold,
+    Open,
     Policy,
     Port,
     Probe,
+    Send,
     Type,
-    Use,
     Vip,
     case,
     client,
@@ -249,7 +249,7 @@ EXTERNAL_POLICY_CHANGES = case(
     "external-policy.changes-both-ways",
     "Cluster, Local, Cluster: new connections follow, one that is open goes on.",
     Apply(CLUSTER_FAR),
-    Hold(
+    Open(
         flow="early",
         sender=client("a"),
         to=CLUSTER_FAR.node_port("a"),
@@ -261,7 +261,7 @@ EXTERNAL_POLICY_CHANGES = case(
         sender=client("b"), to=LOCAL_FAR.node_port("b"), expect=delivered_to("b1"), clauses=(changes.POLICY,)
     ),
     Probe(sender=pod("a1"), to=LOCAL_FAR.node_port("a"), expect=delivered_to("b1")),
-    Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
+    Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     Apply(CLUSTER_FAR),
     Probe(
         sender=client("a"),
@@ -275,7 +275,7 @@ EXTERNAL_POLICY_CHANGES = case(
         expect=delivered_to("b1", source=MASQUERADED),
         clauses=(changes.POLICY,),
     ),
-    Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
+    Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     clauses=FROM_OUTSIDE
     | SILENCE
     | {
@@ -293,11 +293,11 @@ LAST_LOCAL_ENDPOINT_GOES = case(
     "external-policy.last-local-endpoint-goes-and-returns",
     "When the node's last endpoint leaves, clients outside get silence, but an open connection goes on.",
     Apply(here := service("web", "a1", "b1", type=Type.NODE_PORT, external_policy=LOCAL)),
-    Hold(flow="early", sender=client("a"), to=here.node_port("a"), expect=delivered_to("a1")),
+    Open(flow="early", sender=client("a"), to=here.node_port("a"), expect=delivered_to("a1")),
     Apply(LOCAL_FAR),
     Probe(sender=client("a"), to=here.node_port("a"), expect=DROPPED, clauses=(changes.ENDPOINT_REMOVED,)),
     Probe(sender=client("b"), to=here.node_port("b"), expect=delivered_to("b1")),
-    Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
+    Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     Apply(here),
     Probe(
         sender=client("a"),
@@ -306,7 +306,7 @@ LAST_LOCAL_ENDPOINT_GOES = case(
         count=6,
         clauses=(changes.ENDPOINT_ADDED,),
     ),
-    Use(flow="early", expect=STILL, clauses=("established.survives-policy-change",)),
+    Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     clauses=FROM_OUTSIDE
     | SILENCE
     | {

@@ -13,10 +13,10 @@ from kproxy.conformance.case import (
     Backend,
     Case,
     Feature,
-    Place,
     Policy,
     Port,
     Probe,
+    SourceRange,
     Type,
     Vip,
     case,
@@ -37,7 +37,7 @@ from kproxy.conformance.cases.combined import (
     POD_CLAUSES,
     REWRITTEN,
     UDP_SERVED,
-    addresses,
+    external_targets,
 )
 from kproxy.net import Protocol
 
@@ -67,7 +67,7 @@ MANY = case(
 OVERLAPPING = MANY_RANGES.but(
     name="overlapping",
     raw_source_ranges=("172.18.0.100/32", "172.16.0.0/12", "fd00:18::100/128", "fd00:18::/32"),
-    source_ranges=(Place.NODE_NETWORK, Place.NODE_NETWORK, "client"),
+    source_ranges=(SourceRange.NODE_NETWORK, SourceRange.NODE_NETWORK, "client"),
 )
 
 RANGES_OVERLAP = case(
@@ -87,7 +87,9 @@ LONG = "a-service-whose-name-is-as-long-as-the-api-server-lets-it-be-"
 LONG_ONE = service(
     LONG + "x1", "a1", type=Type.LOAD_BALANCER, vips=(Vip(),), ports=BOTH_PROTOCOLS, affinity_seconds=10800
 )
-LONG_TWO = LONG_ONE.but(name=LONG + "x2", backends=(Backend(on="b1"),), source_ranges=(Place.NODE_NETWORK,))
+LONG_TWO = LONG_ONE.but(
+    name=LONG + "x2", backends=(Backend(on="b1"),), source_ranges=(SourceRange.NODE_NETWORK,)
+)
 
 LONG_NAMES = case(
     "objects.long-names-that-differ-at-their-end-in-namespaces-of-long-names",
@@ -171,7 +173,7 @@ LARGE_PAYLOADS = case(
         Probe(sender=client("a"), to=to, expect=expect, oversize=5000, clauses=(PASSES,))
         for of, expect in ((LARGE, FROM_BOTH), (LARGE_LOCAL, delivered_to("a1")))
         for port in ("a", "b")
-        for to in addresses(of, "a", port)
+        for to in external_targets(of, "a", port)
     ),
     clauses=OUTSIDE_CLAUSES | REWRITTEN | {UDP_SERVED, KEPT, PASSES},
     features=EXPOSED | EXTERNAL,

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     MASQUERADED,
-    STILL,
+    SAME_ENDPOINT,
     Apply,
     Backend,
     Case,
     CheckHealth,
     CheckProxy,
     Delete,
+    EndpointCountLocation,
     Feature,
-    Hold,
-    Leave,
+    Open,
     Policy,
     Port,
     Probe,
-    Taint,
-    Told,
+    Send,
+    SetTaints,
+    StartNodeDeletion,
     Type,
-    Use,
     Vip,
     Wait,
     case,
@@ -38,7 +38,7 @@ from kproxy.conformance.cases.profiles import BRIDGE_INTERFACE, FORWARD_DROP, LI
 from kproxy.net import Family
 
 FEATURES = {Feature.HEALTH_CHECKS, Feature.LOAD_BALANCER, Feature.EXTERNAL_TRAFFIC_POLICY, Feature.NODE_PORT}
-TOLD = "health-check.local-endpoints.told"
+LOCAL_ENDPOINTS_REPORTED = "health-check.local-endpoints.told"
 BOUND = "health-check.node-port-addresses.bind"
 LOCAL_CLAUSES = {"node-port.reaches-ready-endpoint", "external-policy.local.local-endpoints-source-preserved"}
 
@@ -50,16 +50,18 @@ FOLLOWS_LOCAL_ENDPOINTS = case(
     "health-check.follows-local-endpoints",
     "Each node tells how many endpoints it has, and stops when the policy is Cluster.",
     Apply(WEB),
-    CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(TOLD,)),
-    CheckHealth(sender=remote("b"), to=WEB.health_check("b"), expect=1, clauses=(TOLD,)),
-    CheckHealth(sender=host("a"), to=WEB.health_check("a"), expect=2, clauses=(TOLD,)),
+    CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)),
+    CheckHealth(sender=remote("b"), to=WEB.health_check("b"), expect=1, clauses=(LOCAL_ENDPOINTS_REPORTED,)),
+    CheckHealth(sender=host("a"), to=WEB.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=delivered_to("a1", "a2")),
     Apply(MOVED),
-    CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=0, clauses=(TOLD,)),
-    CheckHealth(sender=client("b"), to=WEB.health_check("b"), expect=2, clauses=(TOLD,)),
+    CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=0, clauses=(LOCAL_ENDPOINTS_REPORTED,)),
+    CheckHealth(sender=client("b"), to=WEB.health_check("b"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)),
     Apply(WIDE),
-    CheckHealth(sender=client("b"), to=WEB.health_check("b"), expect=None, clauses=(TOLD,)),
-    clauses=LOCAL_CLAUSES | {TOLD},
+    CheckHealth(
+        sender=client("b"), to=WEB.health_check("b"), expect=None, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
+    clauses=LOCAL_CLAUSES | {LOCAL_ENDPOINTS_REPORTED},
     features=FEATURES,
     regressions={"R037", "R041"},
 )
@@ -76,16 +78,22 @@ TERMINATING_DO_NOT_COUNT = case(
     "health-check.terminating-endpoints-do-not-count",
     "A node whose last endpoint terminates serves what comes, and tells the load balancer to send no more.",
     Apply(ENDING, beside := WEB.but(name="beside")),
-    CheckHealth(sender=client("a"), to=ENDING.health_check("a"), expect=0, clauses=(TOLD,)),
-    CheckHealth(sender=client("a"), to=beside.health_check("a"), expect=2, clauses=(TOLD,)),
+    CheckHealth(
+        sender=client("a"), to=ENDING.health_check("a"), expect=0, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
+    CheckHealth(
+        sender=client("a"), to=beside.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
     Probe(sender=client("a"), to=ENDING.node_port("a"), expect=delivered_to("a1")),
     Delete(beside),
-    CheckHealth(sender=client("a"), to=beside.health_check("a"), expect=None, clauses=(TOLD,)),
+    CheckHealth(
+        sender=client("a"), to=beside.health_check("a"), expect=None, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
     clauses={
         "node-port.reaches-ready-endpoint",
         "external-policy.local.local-endpoints-source-preserved",
         "endpoints.terminating.used-when-none-ready-on-node",
-        TOLD,
+        LOCAL_ENDPOINTS_REPORTED,
     },
     features=FEATURES | {Feature.TERMINATING_ENDPOINTS},
 )
@@ -107,9 +115,13 @@ READY_WHILE_TERMINATING_COUNTS = case(
     CheckHealth(sender=client("a"), to=PUBLISHED.health_check("a"), expect=1, clauses=(READY,)),
     Probe(sender=client("a"), to=PUBLISHED.node_port("a"), expect=delivered_to("a1")),
     Apply(UNPUBLISHED),
-    CheckHealth(sender=client("a"), to=PUBLISHED.health_check("a"), expect=0, clauses=(TOLD,)),
-    CheckHealth(sender=client("b"), to=PUBLISHED.health_check("b"), expect=1, clauses=(TOLD,)),
-    clauses=LOCAL_CLAUSES | {"endpoints.ready-flag-trusted", TOLD, READY},
+    CheckHealth(
+        sender=client("a"), to=PUBLISHED.health_check("a"), expect=0, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
+    CheckHealth(
+        sender=client("b"), to=PUBLISHED.health_check("b"), expect=1, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
+    clauses=LOCAL_CLAUSES | {"endpoints.ready-flag-trusted", LOCAL_ENDPOINTS_REPORTED, READY},
     features=FEATURES | {Feature.TERMINATING_ENDPOINTS},
 )
 
@@ -117,10 +129,12 @@ ON_SELECTED_ADDRESSES = case(
     "health-check.on-selected-addresses",
     "Where nodePortAddresses are set, a health check node port is on those and on no other.",
     Apply(WEB),
-    CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(BOUND, TOLD)),
+    CheckHealth(
+        sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(BOUND, LOCAL_ENDPOINTS_REPORTED)
+    ),
     CheckHealth(sender=client("a"), to=WEB.health_check("a", second=True), expect=None, clauses=(BOUND,)),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=delivered_to("a1", "a2")),
-    clauses=LOCAL_CLAUSES | {"node-port.addresses.inside-configured.served", TOLD, BOUND},
+    clauses=LOCAL_CLAUSES | {"node-port.addresses.inside-configured.served", LOCAL_ENDPOINTS_REPORTED, BOUND},
     features=FEATURES,
     regressions={"R039"},
     profile=NODE_PORT_CIDR,
@@ -130,13 +144,13 @@ BETWEEN_CLUSTER_IPS = case(
     "health-check.not-at-cluster-ips",
     "Cluster IPs that nodePortAddresses cover are no addresses of the node: no health check node port is there.",
     Apply(WEB),
-    CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(TOLD,)),
+    CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)),
     CheckHealth(sender=host("a"), to=WEB.health_check_at_cluster_ip, expect=None, clauses=(BOUND,)),
     CheckHealth(sender=pod("a3"), to=WEB.health_check_at_cluster_ip, expect=None, clauses=(BOUND,)),
     Probe(sender=host("a"), to=WEB.cluster_ip, expect=delivered_to("a1", "a2", "b1", source=MASQUERADED)),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=delivered_to("a1", "a2")),
     Apply(MOVED),
-    CheckHealth(sender=client("b"), to=WEB.health_check("b"), expect=2, clauses=(TOLD,)),
+    CheckHealth(sender=client("b"), to=WEB.health_check("b"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)),
     CheckHealth(sender=host("b"), to=WEB.health_check_at_cluster_ip, expect=None, clauses=(BOUND,)),
     clauses=LOCAL_CLAUSES
     | {
@@ -145,7 +159,7 @@ BETWEEN_CLUSTER_IPS = case(
         "detect-local.bridge-interface",
         "external-policy.cluster-ip-exempt",
         "node-port.addresses.inside-configured.served",
-        TOLD,
+        LOCAL_ENDPOINTS_REPORTED,
         BOUND,
     },
     features=FEATURES,
@@ -164,26 +178,50 @@ FOR_LOAD_BALANCERS = case(
     "The number of endpoints is told, each once for all ports, in a header as well, and whatever path is asked for.",
     Apply(TWO_PORTS),
     CheckHealth(
-        sender=client("a"), to=TWO_PORTS.health_check("a"), expect=2, told=Told.IN_BODY, clauses=(COUNTED,)
+        sender=client("a"),
+        to=TWO_PORTS.health_check("a"),
+        expect=2,
+        told=EndpointCountLocation.IN_BODY,
+        clauses=(COUNTED,),
     ),
     CheckHealth(
-        sender=client("b"), to=TWO_PORTS.health_check("b"), expect=1, told=Told.IN_BODY, clauses=(COUNTED,)
+        sender=client("b"),
+        to=TWO_PORTS.health_check("b"),
+        expect=1,
+        told=EndpointCountLocation.IN_BODY,
+        clauses=(COUNTED,),
     ),
     CheckHealth(
-        sender=client("a"), to=TWO_PORTS.health_check("a"), expect=2, told=Told.IN_HEADER, clauses=(WEIGHT,)
+        sender=client("a"),
+        to=TWO_PORTS.health_check("a"),
+        expect=2,
+        told=EndpointCountLocation.IN_HEADER,
+        clauses=(WEIGHT,),
     ),
     CheckHealth(
-        sender=client("b"), to=TWO_PORTS.health_check("b"), expect=1, told=Told.IN_HEADER, clauses=(WEIGHT,)
+        sender=client("b"),
+        to=TWO_PORTS.health_check("b"),
+        expect=1,
+        told=EndpointCountLocation.IN_HEADER,
+        clauses=(WEIGHT,),
     ),
     CheckHealth(
         sender=client("a"), to=TWO_PORTS.health_check("a"), expect=2, path="/no/such", clauses=(ANY_PATH,)
     ),
     Apply(TWO_PORTS_MOVED),
     CheckHealth(
-        sender=client("a"), to=TWO_PORTS.health_check("a"), expect=0, told=Told.IN_BODY, clauses=(COUNTED,)
+        sender=client("a"),
+        to=TWO_PORTS.health_check("a"),
+        expect=0,
+        told=EndpointCountLocation.IN_BODY,
+        clauses=(COUNTED,),
     ),
     CheckHealth(
-        sender=client("a"), to=TWO_PORTS.health_check("a"), expect=0, told=Told.IN_HEADER, clauses=(WEIGHT,)
+        sender=client("a"),
+        to=TWO_PORTS.health_check("a"),
+        expect=0,
+        told=EndpointCountLocation.IN_HEADER,
+        clauses=(WEIGHT,),
     ),
     CheckHealth(sender=client("a"), to=TWO_PORTS.health_check("a"), expect=0, path="/", clauses=(ANY_PATH,)),
     Probe(sender=client("b"), to=TWO_PORTS.node_port("b").at("b"), expect=delivered_to("b1", "b2")),
@@ -197,7 +235,7 @@ LETS_HEALTH_CHECKS_IN = case(
     "health-check.input-is-dropped",
     "A node that lets nothing in by itself answers health checks: also where it has no endpoint to offer.",
     Apply(WEB, ENDING),
-    CheckHealth(sender=host("a"), to=WEB.health_check("a"), expect=2, clauses=(TOLD,)),
+    CheckHealth(sender=host("a"), to=WEB.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)),
     CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(LET_IN,)),
     CheckHealth(sender=remote("b"), to=WEB.health_check("b"), expect=1, clauses=(LET_IN,)),
     CheckHealth(sender=pod("a3"), to=ENDING.health_check("a"), expect=0, clauses=(LET_IN,)),
@@ -206,7 +244,7 @@ LETS_HEALTH_CHECKS_IN = case(
         "cluster-ip.reaches-ready-endpoint",
         "masquerade.cluster-ip.host-rewritten",
         "external-policy.cluster-ip-exempt",
-        TOLD,
+        LOCAL_ENDPOINTS_REPORTED,
         LET_IN,
     },
     features=FEATURES | {Feature.INPUT_POLICY},
@@ -217,14 +255,14 @@ LETS_HEALTH_CHECKS_IN = case(
 
 LEAVING = "ToBeDeletedByClusterAutoscaler"
 HEALTHY = "proxy-health.told"
-LEAVING_TOLD = "proxy-health.leaving-node.told"
+LEAVING_REPORTED = "proxy-health.leaving-node.told"
 SERVES_ON = "proxy-health.leaving-node.serves"
 UNAFFECTED = "health-check.leaving-node.unaffected"
 EVERYWHERE = WEB.but(name="everywhere", external_policy=Policy.CLUSTER)
 ANYWHERE = delivered_to("a1", "a2", "b1", source=MASQUERADED)
 
 
-def _asked(node: str, path: str, status: int, clause: str) -> CheckProxy:
+def _check_proxy(node: str, path: str, status: int, clause: str) -> CheckProxy:
     return CheckProxy(sender=client(node), node=node, path=path, expect=status, clauses=(clause,))
 
 
@@ -232,21 +270,21 @@ A_NODE_LEAVES = case(
     "proxy-health.of-a-node-that-is-about-to-leave",
     "Load balancers learn of it before the node is gone, and what they still send is served.",
     Apply(WEB, EVERYWHERE),
-    _asked("a", "/healthz", 200, HEALTHY),
-    _asked("a", "/livez", 200, HEALTHY),
-    Hold(flow="old", sender=client("a"), to=EVERYWHERE.node_port("a"), expect=ANYWHERE),
-    Taint("a", (LEAVING,)),
-    _asked("a", "/healthz", 503, LEAVING_TOLD),
-    _asked("a", "/livez", 200, LEAVING_TOLD),
-    _asked("b", "/healthz", 200, LEAVING_TOLD),
-    Use(flow="old", expect=STILL, clauses=(SERVES_ON,)),
+    _check_proxy("a", "/healthz", 200, HEALTHY),
+    _check_proxy("a", "/livez", 200, HEALTHY),
+    Open(flow="old", sender=client("a"), to=EVERYWHERE.node_port("a"), expect=ANYWHERE),
+    SetTaints("a", (LEAVING,)),
+    _check_proxy("a", "/healthz", 503, LEAVING_REPORTED),
+    _check_proxy("a", "/livez", 200, LEAVING_REPORTED),
+    _check_proxy("b", "/healthz", 200, LEAVING_REPORTED),
+    Send(flow="old", expect=SAME_ENDPOINT, clauses=(SERVES_ON,)),
     Probe(sender=client("a"), to=EVERYWHERE.node_port("a"), expect=ANYWHERE, clauses=(SERVES_ON,)),
     CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(UNAFFECTED,)),
-    Taint("a", ("node.example/other",)),
-    _asked("a", "/healthz", 200, LEAVING_TOLD),
-    Taint("a", ()),
-    _asked("a", "/healthz", 200, LEAVING_TOLD),
-    clauses={HEALTHY, LEAVING_TOLD, SERVES_ON, UNAFFECTED}
+    SetTaints("a", ("node.example/other",)),
+    _check_proxy("a", "/healthz", 200, LEAVING_REPORTED),
+    SetTaints("a", ()),
+    _check_proxy("a", "/healthz", 200, LEAVING_REPORTED),
+    clauses={HEALTHY, LEAVING_REPORTED, SERVES_ON, UNAFFECTED}
     | {
         "node-port.reaches-ready-endpoint",
         "masquerade.external-policy-cluster.rewritten",
@@ -259,18 +297,18 @@ A_NODE_IS_DELETED = case(
     "proxy-health.of-a-node-that-is-being-deleted",
     "Load balancers learn of a Node object's deletion as they do of the taint, and that the proxy itself is well.",
     Apply(beyond := service("beyond", "b1", type=Type.NODE_PORT)),
-    _asked("b", "/healthz", 200, HEALTHY),
-    Leave("b"),
-    _asked("b", "/healthz", 503, LEAVING_TOLD),
-    _asked("b", "/livez", 200, LEAVING_TOLD),
-    _asked("a", "/healthz", 200, LEAVING_TOLD),
+    _check_proxy("b", "/healthz", 200, HEALTHY),
+    StartNodeDeletion("b"),
+    _check_proxy("b", "/healthz", 503, LEAVING_REPORTED),
+    _check_proxy("b", "/livez", 200, LEAVING_REPORTED),
+    _check_proxy("a", "/healthz", 200, LEAVING_REPORTED),
     Probe(
         sender=client("b"),
         to=beyond.node_port("b"),
         expect=delivered_to("b1", source=MASQUERADED),
         clauses=(SERVES_ON,),
     ),
-    clauses={HEALTHY, LEAVING_TOLD, SERVES_ON}
+    clauses={HEALTHY, LEAVING_REPORTED, SERVES_ON}
     | {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"},
     features={Feature.PROXY_HEALTH, Feature.NODE_PORT},
     profile=LIBERAL,
@@ -281,11 +319,11 @@ A_QUIET_CLUSTER = case(
     "proxy-health.of-a-quiet-cluster",
     "A proxy that has nothing to do for longer than it may lag behind is as well as before.",
     Apply(quiet := service("quiet", "b1")),
-    _asked("a", "/healthz", 200, HEALTHY),
+    _check_proxy("a", "/healthz", 200, HEALTHY),
     Wait(75),
     Probe(sender=pod("a2"), to=quiet.cluster_ip, expect=delivered_to("b1")),
-    _asked("a", "/healthz", 200, HEALTHY),
-    _asked("a", "/livez", 200, HEALTHY),
+    _check_proxy("a", "/healthz", 200, HEALTHY),
+    _check_proxy("a", "/livez", 200, HEALTHY),
     clauses={HEALTHY, "cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"},
     features={Feature.PROXY_HEALTH},
     families=(Family.IPV4,),

@@ -9,17 +9,17 @@ from __future__ import annotations
 from kproxy.conformance.case import (
     MASQUERADED,
     REJECTED,
-    STILL,
+    SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
     Case,
     Feature,
-    Hold,
+    Open,
     Policy,
     Port,
     Probe,
+    Send,
     Type,
-    Use,
     Vip,
     case,
     client,
@@ -139,10 +139,10 @@ ONE_SOURCE_PORT_TO_TWO_ADDRESSES = case(
     "load-balancer.one-source-port-to-two-addresses",
     "A client's connections from one source port to two addresses of a Service are two, even with one endpoint.",
     Apply(two := service("two", "b1", type=BALANCED, vips=(Vip(), Vip()))),
-    Hold(flow="first", sender=client("a"), to=two.vip(0), expect=FROM_B1),
-    Hold(flow="second", sender=client("a"), to=two.vip(1), expect=FROM_B1, port_of="first"),
-    Use(flow="first", expect=STILL, clauses=("load-balancer.every-ip.served",)),
-    Use(flow="second", expect=STILL, clauses=("load-balancer.every-ip.served",)),
+    Open(flow="first", sender=client("a"), to=two.vip(0), expect=FROM_B1),
+    Open(flow="second", sender=client("a"), to=two.vip(1), expect=FROM_B1, port_of="first"),
+    Send(flow="first", expect=SAME_ENDPOINT, clauses=("load-balancer.every-ip.served",)),
+    Send(flow="second", expect=SAME_ENDPOINT, clauses=("load-balancer.every-ip.served",)),
     clauses=SERVED | {"load-balancer.every-ip.served"},
     features=FEATURES | {Feature.SHARED_SOURCE_PORT},
 )
@@ -206,7 +206,7 @@ SHARED_BY_TWO_SERVICES = case(
     ),
     Probe(sender=client("a"), to=site.vip().at("a"), expect=FROM_BOTH),
     Probe(sender=client("a"), to=site.vip().at("b"), expect=FROM_BOTH),
-    Hold(flow="mail", sender=client("a"), to=mail.vip(), expect=FROM_B2),
+    Open(flow="mail", sender=client("a"), to=mail.vip(), expect=FROM_B2),
     Apply(site.but(ports=site.ports[:1])),
     Probe(sender=client("a"), to=site.vip().at("a"), expect=FROM_BOTH, spread=True),
     Probe(
@@ -216,7 +216,7 @@ SHARED_BY_TWO_SERVICES = case(
         clauses=(changes.PORT_REMOVED,),
     ),
     Probe(sender=client("a"), to=mail.vip(), expect=FROM_B2),
-    Use(flow="mail", expect=STILL, clauses=("change.other-services.undisturbed",)),
+    Send(flow="mail", expect=SAME_ENDPOINT, clauses=("change.other-services.undisturbed",)),
     clauses=SERVED
     | SPREAD
     | NOT_SERVED

@@ -17,7 +17,7 @@ from kproxy.conformance.case import (
     Probe,
     Type,
     Vip,
-    backend_of,
+    backend_target,
     case,
     client,
     delivered_to,
@@ -125,10 +125,10 @@ DIRECT_TRAFFIC_KEEPS_ITS_SOURCE = case(
     "masquerade.direct-traffic-keeps-its-source",
     "What goes to a pod's own address is not rewritten, though the pod is an endpoint.",
     Apply(WEB, DNS),
-    Probe(sender=pod("a2"), to=backend_of(WEB, "a1"), expect=UNTOUCHED),
-    Probe(sender=pod("a2"), to=backend_of(WEB, "b1"), expect=UNTOUCHED),
-    Probe(sender=pod("b2"), to=backend_of(DNS, "a1"), expect=UNTOUCHED),
-    Probe(sender=host("a"), to=backend_of(WEB, "b1"), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=backend_target(WEB, "a1"), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=backend_target(WEB, "b1"), expect=UNTOUCHED),
+    Probe(sender=pod("b2"), to=backend_target(DNS, "a1"), expect=UNTOUCHED),
+    Probe(sender=host("a"), to=backend_target(WEB, "b1"), expect=UNTOUCHED),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     clauses=POD_CLAUSES | SPREAD | {"traffic.not-for-a-service.untouched"},
 )
@@ -161,7 +161,7 @@ ALL_REWRITES_CLUSTER_IPS = case(
         expect=delivered_to("a1", "b1", source=MASQUERADED),
         spread=True,
     ),
-    Probe(sender=pod("a2"), to=backend_of(WEB, "b1"), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=backend_target(WEB, "b1"), expect=UNTOUCHED),
     clauses=SPREAD
     | {
         "cluster-ip.reaches-ready-endpoint",

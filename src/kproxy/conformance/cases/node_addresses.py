@@ -11,10 +11,10 @@ from kproxy.conformance.case import (
     MASQUERADED,
     REJECTED,
     UNTOUCHED,
+    AddNodeAddress,
     Apply,
     Case,
     Feature,
-    GainAddress,
     Policy,
     Port,
     Probe,
@@ -147,7 +147,7 @@ NEW_ADDRESS_SERVES = case(
     "Where every address serves, one that the node gets later does so too, for clients outside and inside.",
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
-    GainAddress("a"),
+    AddNodeAddress("a"),
     Probe(sender=client("a"), to=WEB.gained_node_port("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a2"), to=WEB.gained_node_port("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=host("a"), to=WEB.gained_node_port("a"), expect=FROM_BOTH, spread=True),
@@ -206,7 +206,7 @@ LOCALHOST_BY_DEFAULT = case(
     families=IPV4_ONLY,
 )
 
-LOCALHOST_SERVES_WHEN_ASKED_TO = case(
+LOCALHOST_SERVES_WHEN_ENABLED = case(
     "node-port.localhost-serves-when-asked-to",
     "With localhostNodePorts true the node reaches node ports on 127.0.0.1, endpoints near and far.",
     Apply(WEB),
@@ -308,7 +308,7 @@ CASES: tuple[Case, ...] = (
     NEW_ADDRESS_SERVES,
     NUMBER_WHERE_EVERY_ADDRESS_SERVES,
     LOCALHOST_BY_DEFAULT,
-    LOCALHOST_SERVES_WHEN_ASKED_TO,
+    LOCALHOST_SERVES_WHEN_ENABLED,
     LOCALHOST_UNDER_POLICY_LOCAL,
     LOCALHOST_IS_LEFT_ALONE_WHEN_OFF,
     IPV6_LOCALHOST_NEVER_SERVES,

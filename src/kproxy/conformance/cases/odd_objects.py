@@ -8,18 +8,18 @@ from __future__ import annotations
 from kproxy.conformance.case import (
     MASQUERADED,
     REJECTED,
-    STILL,
+    SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
     Backend,
     Case,
     Feature,
-    Hold,
-    Place,
+    Open,
     Port,
     Probe,
+    Send,
+    SourceRange,
     Type,
-    Use,
     Vip,
     case,
     client,
@@ -173,8 +173,8 @@ FIELDS_WITHOUT_BEARING = case(
     "objects.fields-without-bearing",
     "An application protocol, a wish for distribution, labels and an old annotation for source ranges change nothing.",
     Apply(BALANCED),
-    Hold(flow="inside", sender=pod("a2"), to=BALANCED.cluster_ip, expect=ON_BOTH),
-    Hold(flow="outside", sender=client("a"), to=BALANCED.vip(), expect=FROM_BOTH),
+    Open(flow="inside", sender=pod("a2"), to=BALANCED.cluster_ip, expect=ON_BOTH),
+    Open(flow="outside", sender=client("a"), to=BALANCED.vip(), expect=FROM_BOTH),
     Apply(
         BALANCED.but(
             ports=(Port(app_protocol="kubernetes.io/h2c"),),
@@ -185,8 +185,8 @@ FIELDS_WITHOUT_BEARING = case(
     ),
     Probe(sender=pod("a2"), to=BALANCED.cluster_ip, expect=ON_BOTH, spread=True),
     Probe(sender=client("a"), to=BALANCED.vip(), expect=FROM_BOTH, spread=True),
-    Use(flow="inside", expect=STILL, clauses=("change.fields-without-bearing.undisturbed",)),
-    Use(flow="outside", expect=STILL, clauses=("change.fields-without-bearing.undisturbed",)),
+    Send(flow="inside", expect=SAME_ENDPOINT, clauses=("change.fields-without-bearing.undisturbed",)),
+    Send(flow="outside", expect=SAME_ENDPOINT, clauses=("change.fields-without-bearing.undisturbed",)),
     clauses=SERVED
     | SPREAD
     | {
@@ -207,7 +207,7 @@ ONE_BAD_OBJECT = case(
             type=Type.LOAD_BALANCER,
             vips=(Vip(),),
             raw_source_ranges=("not-a-range", "10.0.0.0/33"),
-            source_ranges=(Place.NODE_NETWORK,),
+            source_ranges=(SourceRange.NODE_NETWORK,),
         ),
         BALANCED,
     ),

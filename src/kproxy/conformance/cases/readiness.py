@@ -9,17 +9,17 @@ from kproxy.conformance.case import (
     DROPPED,
     MASQUERADED,
     REJECTED,
-    STILL,
+    SAME_ENDPOINT,
     Apply,
     Backend,
     Case,
     Feature,
-    Hold,
+    Open,
     Policy,
     Port,
     Probe,
+    Send,
     Type,
-    Use,
     Vip,
     case,
     client,
@@ -54,7 +54,7 @@ def draining(on: str, in_slice: int = 0) -> Backend:
     return Backend(on=on, ready=False, serving=True, terminating=True, slice=in_slice)
 
 
-def dying(on: str) -> Backend:
+def terminated(on: str) -> Backend:
     """An endpoint that terminates and does not serve any more."""
     return Backend(on=on, ready=False, serving=False, terminating=True)
 
@@ -64,7 +64,9 @@ NEIGHBOUR = service("neighbour", "b3")
 ONLY_READY_ONES = case(
     "readiness.only-ready-endpoints",
     "Endpoints that are not ready get nothing while others are.",
-    Apply(web := service("web", backends=(Backend(on="a1"), unready("a2"), Backend(on="b1"), dying("b2")))),
+    Apply(
+        web := service("web", backends=(Backend(on="a1"), unready("a2"), Backend(on="b1"), terminated("b2")))
+    ),
     Probe(sender=pod("a3"), to=web.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(
         sender=host("b"), to=web.cluster_ip, expect=delivered_to("a1", "b1", source=MASQUERADED), spread=True
@@ -103,7 +105,7 @@ NOBODY_USABLE_IS_REFUSED = case(
     Apply(
         dead := service(
             "dead",
-            backends=(dying("a1"), unready("b1"), Backend(on="b2", ready=False, serving=True)),
+            backends=(terminated("a1"), unready("b1"), Backend(on="b2", ready=False, serving=True)),
             type=Type.NODE_PORT,
         ),
         NEIGHBOUR,
@@ -122,7 +124,7 @@ TERMINATING_ONES_STEP_IN = case(
     Apply(
         last := service(
             "last",
-            backends=(draining("a1"), draining("b1"), dying("b2"), unready("a2")),
+            backends=(draining("a1"), draining("b1"), terminated("b2"), unready("a2")),
             type=Type.LOAD_BALANCER,
             vips=(Vip(),),
         )
@@ -270,7 +272,7 @@ LIFE_OF_AN_ENDPOINT = case(
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), clauses=(changes.READINESS,)),
     Apply(service("web", backends=(draining("a1"),))),
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), clauses=(changes.READINESS,)),
-    Apply(service("web", backends=(dying("a1"),))),
+    Apply(service("web", backends=(terminated("a1"),))),
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=REJECTED, clauses=(changes.READINESS,)),
     clauses=POD_CLAUSES
     | FALLBACK
@@ -283,7 +285,7 @@ REPLACEMENT_TAKES_OVER = case(
     "terminating.replacement-takes-over",
     "Connections to a terminating endpoint go on, even when it serves no more; new ones go to its heir.",
     Apply(alone := service("web", "a1")),
-    Hold(flow="old", sender=pod("b2"), to=alone.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="old", sender=pod("b2"), to=alone.cluster_ip, expect=delivered_to("a1")),
     Apply(service("web", backends=(draining("a1"), Backend(on="b1")))),
     Probe(
         sender=pod("b2"),
@@ -292,8 +294,8 @@ REPLACEMENT_TAKES_OVER = case(
         count=12,
         clauses=(changes.READINESS,),
     ),
-    Use(flow="old", expect=STILL, clauses=("established.survives-termination-of-its-endpoint",)),
-    Apply(service("web", backends=(dying("a1"), Backend(on="b1")))),
+    Send(flow="old", expect=SAME_ENDPOINT, clauses=("established.survives-termination-of-its-endpoint",)),
+    Apply(service("web", backends=(terminated("a1"), Backend(on="b1")))),
     Probe(
         sender=pod("b2"),
         to=alone.cluster_ip,
@@ -301,7 +303,7 @@ REPLACEMENT_TAKES_OVER = case(
         count=12,
         clauses=(changes.READINESS,),
     ),
-    Use(flow="old", expect=STILL, clauses=("established.survives-termination-of-its-endpoint",)),
+    Send(flow="old", expect=SAME_ENDPOINT, clauses=("established.survives-termination-of-its-endpoint",)),
     clauses=POD_CLAUSES
     | {
         "endpoints.ready-only",

@@ -8,22 +8,22 @@ from __future__ import annotations
 from kproxy.conformance.case import (
     DEFAULT,
     MASQUERADED,
-    STILL,
+    SAME_ENDPOINT,
     UNTOUCHED,
+    AddNodeAddress,
     Apply,
     Backend,
-    Bystanders,
     Case,
+    CaseService,
+    ContinuousProbe,
     Feature,
-    GainAddress,
-    Hold,
+    Open,
     Port,
     Probe,
     Restart,
-    Service,
-    Steady,
+    Send,
     Type,
-    Use,
+    UnrelatedEntries,
     case,
     client,
     delivered_to,
@@ -59,7 +59,7 @@ OTHER_BIT = 15
 BOTH_REWRITTEN = delivered_to("a1", "b1", source=MASQUERADED)
 
 
-def _sticking(*services: Service, clauses: tuple[str, ...] = ()) -> tuple[Probe, ...]:
+def _sticky_probes(*services: CaseService, clauses: tuple[str, ...] = ()) -> tuple[Probe, ...]:
     """New connections of pods of node a, all of which must reach the endpoint that the pod had before."""
     return tuple(
         Probe(
@@ -79,17 +79,17 @@ FLOWS_GO_ON = case(
     "restart.flows-go-on",
     "Connections and UDP flows that are open stay where they are; new ones are served.",
     Apply(WEB, DNS),
-    Hold(flow="pod", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
-    Hold(flow="node", sender=host("a"), to=WEB.cluster_ip, expect=BOTH_REWRITTEN),
-    Hold(flow="outside", sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN),
-    Hold(flow="datagrams", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1", "b1")),
-    Hold(flow="more", sender=pod("a3"), to=DNS.cluster_ip, expect=delivered_to("a1", "b1")),
+    Open(flow="pod", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
+    Open(flow="node", sender=host("a"), to=WEB.cluster_ip, expect=BOTH_REWRITTEN),
+    Open(flow="outside", sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN),
+    Open(flow="datagrams", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1", "b1")),
+    Open(flow="more", sender=pod("a3"), to=DNS.cluster_ip, expect=delivered_to("a1", "b1")),
     Restart("a"),
-    Use(flow="pod", expect=STILL, clauses=(TCP_STAYS,)),
-    Use(flow="node", expect=STILL, clauses=(TCP_STAYS,)),
-    Use(flow="outside", expect=STILL, clauses=(TCP_STAYS,)),
-    Use(flow="datagrams", expect=STILL, clauses=(UDP_STAYS,)),
-    Use(flow="more", expect=STILL, clauses=(UDP_STAYS,)),
+    Send(flow="pod", expect=SAME_ENDPOINT, clauses=(TCP_STAYS,)),
+    Send(flow="node", expect=SAME_ENDPOINT, clauses=(TCP_STAYS,)),
+    Send(flow="outside", expect=SAME_ENDPOINT, clauses=(TCP_STAYS,)),
+    Send(flow="datagrams", expect=SAME_ENDPOINT, clauses=(UDP_STAYS,)),
+    Send(flow="more", expect=SAME_ENDPOINT, clauses=(UDP_STAYS,)),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, spread=True),
     clauses=POD_CLAUSES
@@ -108,11 +108,11 @@ STALE_UDP_FLOWS_MOVE = case(
     "restart.stale-udp-flows-move",
     "A UDP flow whose endpoint left while the proxy was down moves to a live one.",
     Apply(alone := service("alone", "a1", ports=UDP_PORT)),
-    Hold(flow="pod", sender=pod("a2"), to=alone.cluster_ip, expect=delivered_to("a1")),
-    Hold(flow="node", sender=host("a"), to=alone.cluster_ip, expect=delivered_to("a1", source=MASQUERADED)),
+    Open(flow="pod", sender=pod("a2"), to=alone.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="node", sender=host("a"), to=alone.cluster_ip, expect=delivered_to("a1", source=MASQUERADED)),
     Restart("a", Apply(service("alone", "b1", ports=UDP_PORT))),
-    Use(flow="pod", expect=delivered_to("b1"), clauses=STALE_MOVES),
-    Use(
+    Send(flow="pod", expect=delivered_to("b1"), clauses=STALE_MOVES),
+    Send(
         flow="node",
         expect=delivered_to("b1", source=MASQUERADED),
         clauses=STALE_MOVES,
@@ -130,7 +130,7 @@ DRAINED_ENDPOINT_RETURNS_MEANWHILE = case(
     "restart.drained-endpoint-returns-meanwhile",
     "An endpoint that left with a connection open, and returned while the proxy was down, is used again.",
     Apply(service("web", "a1")),
-    Hold(flow="open", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="open", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1")),
     Apply(service("web", "b1")),
     Probe(
         sender=pod("a2"),
@@ -147,7 +147,7 @@ DRAINED_ENDPOINT_RETURNS_MEANWHILE = case(
         spread=True,
         clauses=(changes.ENDPOINT_ADDED, changes.WHILE_DOWN),
     ),
-    Use(flow="open", expect=STILL, clauses=(TCP_STAYS,)),
+    Send(flow="open", expect=SAME_ENDPOINT, clauses=(TCP_STAYS,)),
     clauses=POD_CLAUSES
     | SPREAD
     | APPLIED
@@ -161,9 +161,9 @@ NOBODY_NOTICES = case(
     "restart.nobody-notices",
     "Clients that never pause are served while the proxy is killed, is down, and starts again.",
     Apply(WEB),
-    Steady(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=KEPT),
-    Steady(sender=host("a"), to=WEB.cluster_ip, expect=BOTH_REWRITTEN, clauses=KEPT),
-    Steady(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, clauses=KEPT),
+    ContinuousProbe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=KEPT),
+    ContinuousProbe(sender=host("a"), to=WEB.cluster_ip, expect=BOTH_REWRITTEN, clauses=KEPT),
+    ContinuousProbe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, clauses=KEPT),
     Restart("a"),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     clauses=POD_CLAUSES | HOST_CLAUSES | NODE_PORT_CLAUSES | SPREAD | set(KEPT),
@@ -176,7 +176,7 @@ NEW_ADDRESS_SERVES_AFTER_IT = case(
     "restart.new-address-serves-after-it",
     "A node's new address inside the listed ranges serves node ports at the latest when the proxy has started again.",
     Apply(WEB),
-    GainAddress("a"),
+    AddNodeAddress("a"),
     Probe(sender=client("a"), to=WEB.gained_node_port("a"), expect=BOTH_REWRITTEN | UNTOUCHED, count=8),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, spread=True),
     Restart("a"),
@@ -193,8 +193,8 @@ SLICES_COME_LATE = case(
     "restart.slices-come-late",
     "While a proxy that has started is told of Services but not yet of EndpointSlices, all are served as before.",
     Apply(WEB, on_b := service("late", "b1")),
-    Steady(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=(WAITED,)),
-    Steady(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, clauses=(WAITED,)),
+    ContinuousProbe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=(WAITED,)),
+    ContinuousProbe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, clauses=(WAITED,)),
     Probe(sender=pod("a2"), to=on_b.cluster_ip, expect=delivered_to("b1")),
     Restart("a", Apply(on_b.but(backends=(Backend(on="b2"),))), without_slices=1.0),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
@@ -219,13 +219,13 @@ AFFINITY_STAYS = case(
     "Clients that stick to an endpoint reach it when the proxy has started again.",
     Apply(STICKY, STICKY_TOO),
     *(
-        Hold(flow=f"{name} {to.service}", sender=pod(name), to=to, expect=delivered_to("a1", "b1", "b2"))
+        Open(flow=f"{name} {to.service}", sender=pod(name), to=to, expect=delivered_to("a1", "b1", "b2"))
         for name in ("a2", "a3")
         for to in (STICKY.cluster_ip, STICKY_TOO.cluster_ip)
     ),
-    *_sticking(STICKY, STICKY_TOO),
+    *_sticky_probes(STICKY, STICKY_TOO),
     Restart("a"),
-    *_sticking(STICKY, STICKY_TOO, clauses=(STICKS_ON,)),
+    *_sticky_probes(STICKY, STICKY_TOO, clauses=(STICKS_ON,)),
     clauses=POD_CLAUSES | {"affinity.client-ip.sticks", STICKS_ON},
     features=FEATURES | {Feature.SESSION_AFFINITY},
     profile=RESTART,
@@ -239,7 +239,7 @@ OTHERS_KEEP_THEIR_ENTRIES = case(
     "A proxy that starts, and reconciles UDP entries, leaves those of other traffic as they were.",
     Apply(EXPOSED_DNS, next_door := service("next-door", "a1", ports=UDP_PORT)),
     Probe(sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("a1")),
-    Bystanders(node="a", near=EXPOSED_DNS, beside=next_door, on="a1", clauses=(UNRELATED,)),
+    UnrelatedEntries(node="a", near=EXPOSED_DNS, beside=next_door, on="a1", clauses=(UNRELATED,)),
     Restart("a", Apply(EXPOSED_DNS.but(backends=(Backend(on="b1"),)))),
     Probe(
         sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("b1"), clauses=(changes.WHILE_DOWN,)

@@ -35,7 +35,7 @@ from kproxy.conformance.case import (
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import LARGE
 from kproxy.net import Family, Protocol
-from kproxy.spec.outcome import Source
+from kproxy.spec.outcome import SourceIP
 
 ANY_NUMBER = "balancing.any-number-of-endpoints"
 POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
@@ -54,7 +54,7 @@ def full_slices(number: int) -> tuple[Backend, ...]:
     )
 
 
-def each_slice(backends: tuple[Backend, ...], source: Source = PRESERVED) -> Lawful:
+def any_of_slices(backends: tuple[Backend, ...], source: SourceIP = PRESERVED) -> Lawful:
     """Delivered to any endpoint of any of these slices."""
     found = (delivered_to_many(b.on, b.many, first=b.first, source=source) for b in backends)
     return reduce(Lawful.union, found)
@@ -71,7 +71,7 @@ SMALL = service("small", "b1", "b2")
 OF_SMALL = delivered_to("b1", "b2")
 
 
-def in_turn(backends: tuple[Backend, ...]) -> int:
+def round_robin_count(backends: tuple[Backend, ...]) -> int:
     """Connections that come round to every slice where endpoints are taken in turn, and by chance all the more."""
     return sum(backend.many for backend in backends) + 1
 
@@ -83,17 +83,17 @@ BEYOND_TWO_HUNDRED = case(
     Probe(
         sender=pod("a3"),
         to=HUNDREDS.cluster_ip.at("a"),
-        expect=each_slice(FEW_SLICES),
+        expect=any_of_slices(FEW_SLICES),
         spread=True,
-        count=in_turn(FEW_SLICES),
+        count=round_robin_count(FEW_SLICES),
         clauses=(ANY_NUMBER,),
     ),
     Probe(
         sender=remote("b"),
         to=HUNDREDS.node_port("b").at("b"),
-        expect=each_slice(FEW_SLICES, MASQUERADED),
+        expect=any_of_slices(FEW_SLICES, MASQUERADED),
         spread=True,
-        count=in_turn(FEW_SLICES),
+        count=round_robin_count(FEW_SLICES),
         clauses=(ANY_NUMBER,),
     ),
     Probe(sender=pod("a3"), to=SMALL.cluster_ip, expect=OF_SMALL, spread=True),
@@ -101,18 +101,18 @@ BEYOND_TWO_HUNDRED = case(
     Probe(
         sender=pod("a3"),
         to=HUNDREDS.cluster_ip.at("b"),
-        expect=each_slice(FEW_SLICES[1:]),
+        expect=any_of_slices(FEW_SLICES[1:]),
         spread=True,
-        count=in_turn(FEW_SLICES[1:]),
+        count=round_robin_count(FEW_SLICES[1:]),
         clauses=(ANY_NUMBER, changes.ENDPOINT_REMOVED),
     ),
     Apply(HUNDREDS),
     Probe(
         sender=pod("a3"),
         to=HUNDREDS.cluster_ip.at("b"),
-        expect=each_slice(FEW_SLICES),
+        expect=any_of_slices(FEW_SLICES),
         spread=True,
-        count=in_turn(FEW_SLICES),
+        count=round_robin_count(FEW_SLICES),
         clauses=(ANY_NUMBER, changes.ENDPOINT_ADDED),
     ),
     clauses=POD_CLAUSES
@@ -139,20 +139,20 @@ LOCAL_AMONG_HUNDREDS = case(
     Probe(
         sender=client("a"),
         to=HUNDREDS_HERE.node_port("a").at("a"),
-        expect=each_slice((FEW_SLICES[0], FEW_SLICES[2])),
+        expect=any_of_slices((FEW_SLICES[0], FEW_SLICES[2])),
         spread=True,
-        count=in_turn((FEW_SLICES[0], FEW_SLICES[2])),
+        count=round_robin_count((FEW_SLICES[0], FEW_SLICES[2])),
     ),
     Probe(
         sender=client("b"),
         to=HUNDREDS_HERE.node_port("b").at("a"),
-        expect=each_slice(FEW_SLICES[1:2]),
+        expect=any_of_slices(FEW_SLICES[1:2]),
         count=20,
     ),
     Probe(
         sender=pod("b3"),
         to=HUNDREDS_HERE.cluster_ip.at("b"),
-        expect=each_slice(FEW_SLICES[1:2]),
+        expect=any_of_slices(FEW_SLICES[1:2]),
         count=20,
         clauses=("internal-policy.local.same-node",),
     ),
@@ -187,12 +187,12 @@ BEYOND_A_THOUSAND = case(
     Probe(
         sender=pod("a3"),
         to=THOUSAND.cluster_ip,
-        expect=each_slice(MANY_SLICES),
+        expect=any_of_slices(MANY_SLICES),
         spread=True,
-        count=in_turn(MANY_SLICES),
+        count=round_robin_count(MANY_SLICES),
         clauses=(ANY_NUMBER,),
     ),
-    Probe(sender=host("b"), to=THOUSAND.cluster_ip, expect=each_slice(MANY_SLICES, MASQUERADED), count=20),
+    Probe(sender=host("b"), to=THOUSAND.cluster_ip, expect=any_of_slices(MANY_SLICES, MASQUERADED), count=20),
     Probe(sender=pod("a3"), to=SMALL.cluster_ip, expect=OF_SMALL, spread=True),
     Probe(sender=pod("a3"), to=EMPTY.cluster_ip, expect=REJECTED),
     Apply(
@@ -203,9 +203,9 @@ BEYOND_A_THOUSAND = case(
     Probe(
         sender=pod("b3"),
         to=THOUSAND.cluster_ip,
-        expect=each_slice(MANY_SLICES[1:]),
+        expect=any_of_slices(MANY_SLICES[1:]),
         spread=True,
-        count=in_turn(MANY_SLICES[1:]),
+        count=round_robin_count(MANY_SLICES[1:]),
         clauses=(ANY_NUMBER, changes.ENDPOINT_REMOVED),
     ),
     Probe(

@@ -15,8 +15,8 @@ from kproxy.conformance.case import (
     Policy,
     Port,
     Probe,
-    Relabel,
     Restart,
+    SetZone,
     Type,
     Vip,
     case,
@@ -286,12 +286,12 @@ NODE_CHANGES_ZONE = case(
     "When a node's zone label changes, goes and returns, its traffic follows; another node's does not.",
     Apply(web),
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8),
-    Relabel("a", "zone-b"),
+    SetZone("a", "zone-b"),
     Probe(
         sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8, clauses=(changes.TOPOLOGY,)
     ),
     Probe(sender=pod("b2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8),
-    Relabel("a", ""),
+    SetZone("a", ""),
     Probe(
         sender=pod("a2"),
         to=web.cluster_ip,
@@ -299,7 +299,7 @@ NODE_CHANGES_ZONE = case(
         spread=True,
         clauses=(changes.TOPOLOGY,),
     ),
-    Relabel("a", "zone-a"),
+    SetZone("a", "zone-a"),
     Probe(
         sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8, clauses=(changes.TOPOLOGY,)
     ),

@@ -10,25 +10,25 @@ from kproxy.conformance.case import (
     DROPPED,
     MASQUERADED,
     REJECTED,
-    STILL,
+    SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
     Backend,
     Case,
     CheckHealth,
-    Deaf,
+    ContinuousProbe,
     Delete,
+    DuringWatchFault,
     Feature,
-    Hold,
     Lawful,
+    Open,
     Policy,
     Port,
     Probe,
-    Steady,
+    Send,
     Type,
-    Unheard,
-    Use,
     Vip,
+    WatchFault,
     case,
     client,
     delivered_to,
@@ -51,12 +51,12 @@ ON_B = WEB.but(backends=(Backend(on="b1"), Backend(on="b3")))
 OLD = service("old", "a1", type=Type.NODE_PORT)
 NEW = service("new", "b2", type=Type.NODE_PORT)
 NEIGHBOUR = service("neighbour", "a1", "b2")
-BESIDE = Steady(
+BESIDE = ContinuousProbe(
     sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("a1", "b2"), clauses=(APPLIED,)
 )
 
 
-def _on(*endpoints: str) -> Lawful:
+def _masqueraded_to(*endpoints: str) -> Lawful:
     return delivered_to(*endpoints, source=MASQUERADED)
 
 
@@ -65,9 +65,9 @@ CONNECTIONS_ARE_RESET = case(
     "What changes just when all watches are reset is applied, a deletion too.",
     Apply(WEB, OLD, NEIGHBOUR),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1")),
-    Probe(sender=client("a"), to=OLD.node_port("a"), expect=_on("a1")),
+    Probe(sender=client("a"), to=OLD.node_port("a"), expect=_masqueraded_to("a1")),
     BESIDE,
-    Unheard(Deaf.CUT, Apply(ON_B, NEW), Delete(OLD)),
+    DuringWatchFault(WatchFault.CUT, Apply(ON_B, NEW), Delete(OLD)),
     Probe(
         sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("b1", "b3"), spread=True, clauses=(APPLIED,)
     ),
@@ -90,9 +90,9 @@ SEVERAL_AT_ONCE = case(
     Apply(WEB, FLAPPING, AGAIN),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1")),
     Probe(sender=pod("a2"), to=AGAIN.cluster_ip, expect=delivered_to("a1")),
-    Hold(flow="open", sender=pod("a2"), to=FLAPPING.cluster_ip, expect=delivered_to("a1", "b1")),
-    Unheard(
-        Deaf.LATE,
+    Open(flow="open", sender=pod("a2"), to=FLAPPING.cluster_ip, expect=delivered_to("a1", "b1")),
+    DuringWatchFault(
+        WatchFault.LATE,
         Apply(FLAPPING.but(backends=()), WEB.but(backends=()), BRIEF),
         Apply(FLAPPING.but(internal_policy=Policy.LOCAL), WEB.but(backends=(Backend(on="a3"),))),
         Delete(AGAIN),
@@ -109,7 +109,7 @@ SEVERAL_AT_ONCE = case(
     Probe(
         sender=client("a"),
         to=FLAPPING.node_port("a"),
-        expect=_on("a1", "b1"),
+        expect=_masqueraded_to("a1", "b1"),
         spread=True,
         clauses=(TOGETHER,),
     ),
@@ -117,10 +117,12 @@ SEVERAL_AT_ONCE = case(
         sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("b1", "b3"), spread=True, clauses=(TOGETHER,)
     ),
     Probe(sender=pod("a2"), to=ANEW.cluster_ip, expect=delivered_to("b2"), count=4, clauses=(TOGETHER,)),
-    Probe(sender=client("a"), to=ANEW.node_port("a"), expect=_on("b2"), count=4, clauses=(TOGETHER,)),
+    Probe(
+        sender=client("a"), to=ANEW.node_port("a"), expect=_masqueraded_to("b2"), count=4, clauses=(TOGETHER,)
+    ),
     Probe(sender=pod("a2"), to=BRIEF.cluster_ip, expect=NOT_SERVED, clauses=(TOGETHER,)),
     Probe(sender=client("a"), to=BRIEF.node_port("a"), expect=UNTOUCHED, clauses=(TOGETHER,)),
-    Use(flow="open", expect=STILL, clauses=("established.survives-endpoint-change",)),
+    Send(flow="open", expect=SAME_ENDPOINT, clauses=("established.survives-endpoint-change",)),
     clauses=POD_CLAUSES
     | NODE_PORT_CLAUSES
     | GONE
@@ -150,11 +152,11 @@ HISTORY_IS_FORGOTTEN = case(
     BESIDE,
     Apply(service("neighbour", "a1", "b2")),
     Probe(sender=pod("a2"), to=OLD.cluster_ip, expect=delivered_to("a1")),
-    Probe(sender=client("a"), to=AGAIN.node_port("a"), expect=_on("a1")),
-    Hold(flow="moving", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
-    Hold(flow="beside", sender=pod("a2"), to=KEPT.cluster_ip, expect=delivered_to("a1")),
-    Unheard(
-        Deaf.GONE,
+    Probe(sender=client("a"), to=AGAIN.node_port("a"), expect=_masqueraded_to("a1")),
+    Open(flow="moving", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="beside", sender=pod("a2"), to=KEPT.cluster_ip, expect=delivered_to("a1")),
+    DuringWatchFault(
+        WatchFault.GONE,
         Delete(OLD),
         Delete(AGAIN),
         Apply(ON_B, service("emptied"), NEW, service("dns", "b1", ports=UDP_PORT), RENUMBERED),
@@ -169,8 +171,8 @@ HISTORY_IS_FORGOTTEN = case(
     Probe(sender=pod("a2"), to=RENUMBERED.cluster_ip, expect=delivered_to("b2"), clauses=(APPLIED,)),
     Probe(sender=pod("a2"), to=AGAIN.cluster_ip, expect=NOT_SERVED, clauses=(APPLIED,)),
     Probe(sender=client("a"), to=AGAIN.node_port("a"), expect=UNTOUCHED, clauses=(APPLIED,)),
-    Use(flow="moving", expect=delivered_to("b1"), clauses=(MOVES,)),
-    Use(flow="beside", expect=STILL, clauses=(UNRELATED,)),
+    Send(flow="moving", expect=delivered_to("b1"), clauses=(MOVES,)),
+    Send(flow="beside", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
     clauses=POD_CLAUSES
     | NODE_PORT_CLAUSES
     | GONE
@@ -186,7 +188,7 @@ HISTORY_IS_FORGOTTEN = case(
     profile=WATCHES,
 )
 
-TOLD = "health-check.local-endpoints.told"
+LOCAL_ENDPOINTS_REPORTED = "health-check.local-endpoints.told"
 LOCAL = service(
     "local", "a1", "a2", "b1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),)
 )
@@ -197,20 +199,33 @@ HEALTH_PORTS_FOLLOW = case(
     "watches.health-ports-follow",
     "Health check node ports follow what changed while proxies could not watch; that of a deleted Service is closed.",
     Apply(LOCAL, LEAVING),
-    CheckHealth(sender=client("a"), to=LOCAL.health_check("a"), expect=2, clauses=(TOLD,)),
-    Unheard(Deaf.LATE, Apply(LOCAL.but(backends=())), Apply(LOCAL)),
-    CheckHealth(sender=client("a"), to=LOCAL.health_check("a"), expect=2, clauses=(TOGETHER, TOLD)),
-    CheckHealth(sender=client("a"), to=LEAVING.health_check("a"), expect=2, clauses=(TOLD,)),
-    Unheard(Deaf.GONE, Apply(FEWER), Delete(LEAVING)),
-    CheckHealth(sender=client("a"), to=LOCAL.health_check("a"), expect=1, clauses=(APPLIED, TOLD)),
-    CheckHealth(sender=client("a"), to=LEAVING.health_check("a"), expect=None, clauses=(APPLIED, TOLD)),
+    CheckHealth(
+        sender=client("a"), to=LOCAL.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
+    DuringWatchFault(WatchFault.LATE, Apply(LOCAL.but(backends=())), Apply(LOCAL)),
+    CheckHealth(
+        sender=client("a"), to=LOCAL.health_check("a"), expect=2, clauses=(TOGETHER, LOCAL_ENDPOINTS_REPORTED)
+    ),
+    CheckHealth(
+        sender=client("a"), to=LEAVING.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
+    DuringWatchFault(WatchFault.GONE, Apply(FEWER), Delete(LEAVING)),
+    CheckHealth(
+        sender=client("a"), to=LOCAL.health_check("a"), expect=1, clauses=(APPLIED, LOCAL_ENDPOINTS_REPORTED)
+    ),
+    CheckHealth(
+        sender=client("a"),
+        to=LEAVING.health_check("a"),
+        expect=None,
+        clauses=(APPLIED, LOCAL_ENDPOINTS_REPORTED),
+    ),
     Probe(
         sender=client("a"), to=LOCAL.node_port("a"), expect=delivered_to("a2"), count=4, clauses=(APPLIED,)
     ),
     clauses={
         "node-port.reaches-ready-endpoint",
         "external-policy.local.local-endpoints-source-preserved",
-        TOLD,
+        LOCAL_ENDPOINTS_REPORTED,
         APPLIED,
         TOGETHER,
     },

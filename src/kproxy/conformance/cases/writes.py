@@ -10,25 +10,25 @@ from kproxy.conformance.case import (
     DROPPED,
     MASQUERADED,
     REJECTED,
-    STILL,
+    SAME_ENDPOINT,
     UNTOUCHED,
+    AllowWrites,
     Apply,
     Backend,
     Case,
     CheckHealth,
     CheckProxy,
+    ContinuousProbe,
     Delete,
     FailWrites,
     Feature,
-    Hold,
     Lawful,
-    MendWrites,
+    Open,
     Policy,
     Port,
     Probe,
-    Steady,
+    Send,
     Type,
-    Use,
     Vip,
     case,
     client,
@@ -63,7 +63,7 @@ NEIGHBOUR = service("neighbour", "a1", "b2", type=Type.NODE_PORT)
 NOT_SERVED = DROPPED | UNTOUCHED
 
 
-def _on(*endpoints: str) -> Lawful:
+def _masqueraded_to(*endpoints: str) -> Lawful:
     return delivered_to(*endpoints, source=MASQUERADED)
 
 
@@ -73,16 +73,20 @@ CATCHES_UP = case(
     "its rules soon after it takes them; until then what was served is served.",
     Apply(WEB, OLD, NEIGHBOUR),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1")),
-    Probe(sender=client("a"), to=OLD.node_port("a"), expect=_on("a1")),
-    Steady(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("a1", "b2"), clauses=(KEPT,)),
-    Steady(sender=client("a"), to=NEIGHBOUR.node_port("a"), expect=_on("a1", "b2"), clauses=(KEPT,)),
+    Probe(sender=client("a"), to=OLD.node_port("a"), expect=_masqueraded_to("a1")),
+    ContinuousProbe(
+        sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("a1", "b2"), clauses=(KEPT,)
+    ),
+    ContinuousProbe(
+        sender=client("a"), to=NEIGHBOUR.node_port("a"), expect=_masqueraded_to("a1", "b2"), clauses=(KEPT,)
+    ),
     FailWrites("a"),
     Apply(MOVED, NEW),
     Delete(OLD),
     Probe(sender=pod("b2"), to=WEB.cluster_ip, expect=delivered_to("b1", "b3"), spread=True),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1"), count=8, clauses=(KEPT,)),
     Probe(sender=pod("a2"), to=OLD.cluster_ip, expect=delivered_to("a1"), clauses=(KEPT,)),
-    MendWrites("a"),
+    AllowWrites("a"),
     Probe(
         sender=pod("a2"),
         to=WEB.cluster_ip,
@@ -91,10 +95,14 @@ CATCHES_UP = case(
         clauses=(CAUGHT_UP,),
     ),
     Probe(
-        sender=client("a"), to=WEB.node_port("a"), expect=_on("b1", "b3"), spread=True, clauses=(CAUGHT_UP,)
+        sender=client("a"),
+        to=WEB.node_port("a"),
+        expect=_masqueraded_to("b1", "b3"),
+        spread=True,
+        clauses=(CAUGHT_UP,),
     ),
     Probe(sender=pod("a2"), to=NEW.cluster_ip, expect=delivered_to("b2"), clauses=(CAUGHT_UP,)),
-    Probe(sender=client("a"), to=NEW.node_port("a"), expect=_on("b2"), clauses=(CAUGHT_UP,)),
+    Probe(sender=client("a"), to=NEW.node_port("a"), expect=_masqueraded_to("b2"), clauses=(CAUGHT_UP,)),
     Probe(sender=pod("a2"), to=OLD.cluster_ip, expect=NOT_SERVED, clauses=DELETED_TOO),
     Probe(sender=client("a"), to=OLD.node_port("a"), expect=UNTOUCHED, clauses=DELETED_TOO),
     clauses=POD_CLAUSES
@@ -118,7 +126,7 @@ EMPTIED_AND_FILLED = case(
     Apply(service("full"), service("empty", "b1")),
     Probe(sender=pod("b2"), to=FULL.cluster_ip, expect=REJECTED),
     Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=delivered_to("a1"), clauses=(KEPT,)),
-    MendWrites("a"),
+    AllowWrites("a"),
     Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=REJECTED, clauses=(CAUGHT_UP,)),
     Probe(sender=pod("a2"), to=EMPTY.cluster_ip, expect=delivered_to("b1"), clauses=(CAUGHT_UP,)),
     clauses=POD_CLAUSES | {"endpoints.none.rejected", KEPT, CAUGHT_UP},
@@ -134,7 +142,7 @@ SEVERAL_CHANGES = case(
     "A Service that was changed twice, one that was changed there and back, and one that was deleted and made anew while "
     "a node's kernel refused all writes are served as they are now.",
     Apply(WIDE, WEB, again := service("again", "a1", type=Type.NODE_PORT)),
-    Probe(sender=client("a"), to=WIDE.node_port("a"), expect=_on("a1", "b1"), spread=True),
+    Probe(sender=client("a"), to=WIDE.node_port("a"), expect=_masqueraded_to("a1", "b1"), spread=True),
     Probe(sender=pod("a2"), to=again.cluster_ip, expect=delivered_to("a1")),
     FailWrites("a"),
     Apply(WIDE.but(backends=()), MOVED),
@@ -142,7 +150,7 @@ SEVERAL_CHANGES = case(
     Apply(NARROW, WEB, anew := service("again", "b2", type=Type.NODE_PORT, generation=1)),
     Probe(sender=pod("b2"), to=WIDE.cluster_ip, expect=delivered_to("b1"), count=8),
     Probe(sender=pod("b1"), to=anew.cluster_ip, expect=delivered_to("b2")),
-    MendWrites("a"),
+    AllowWrites("a"),
     Probe(
         sender=client("a"), to=WIDE.node_port("a"), expect=delivered_to("a1"), count=8, clauses=(CAUGHT_UP,)
     ),
@@ -176,16 +184,16 @@ UDP_FLOWS_MOVE = case(
     "writes.udp-flows-move-afterwards",
     "A UDP flow whose endpoint left while its node's kernel refused all writes moves to a live one; a neighbour's stays.",
     Apply(DNS, BESIDE),
-    Hold(flow="moving", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
-    Hold(flow="beside", sender=pod("a2"), to=BESIDE.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="moving", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="beside", sender=pod("a2"), to=BESIDE.cluster_ip, expect=delivered_to("a1")),
     FailWrites("a"),
     Apply(service("dns", "b1", ports=UDP_PORT)),
     Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1")),
-    Use(flow="beside", expect=STILL, clauses=(KEPT,)),
-    MendWrites("a"),
+    Send(flow="beside", expect=SAME_ENDPOINT, clauses=(KEPT,)),
+    AllowWrites("a"),
     Probe(sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("b1"), clauses=(CAUGHT_UP,)),
-    Use(flow="moving", expect=delivered_to("b1"), clauses=(MOVES,)),
-    Use(flow="beside", expect=STILL, clauses=(UNRELATED,)),
+    Send(flow="moving", expect=delivered_to("b1"), clauses=(MOVES,)),
+    Send(flow="beside", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
     clauses=POD_CLAUSES | {"protocol.udp.served", MOVES, UNRELATED, KEPT, CAUGHT_UP},
     features=FEATURES,
     profile=WRITES,
@@ -193,7 +201,7 @@ UDP_FLOWS_MOVE = case(
 
 LATE = "proxy-health.late.told"
 LATE_AT_PORT = "health-check.late-proxy.told"
-TOLD = "health-check.local-endpoints.told"
+LOCAL_ENDPOINTS_REPORTED = "health-check.local-endpoints.told"
 LOCAL = service(
     "local", "a1", "a2", "b1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),)
 )
@@ -203,39 +211,52 @@ SOON = 20.0
 """Seconds, of which the second or two that a change may wait here are a part."""
 
 
-def _proxy(node: str, path: str, status: int) -> CheckProxy:
+def _check_proxy(node: str, path: str, status: int) -> CheckProxy:
     return CheckProxy(sender=client(node), node=node, path=path, expect=status, clauses=(LATE,), within=SOON)
 
 
-HEALTH_IS_TOLD = case(
+HEALTH_IS_REPORTED = case(
     "writes.health-is-told",
     "A proxy whose kernel refuses all writes is not healthy, by its own port and by health check node ports, until what "
     "was changed is written; its neighbour is.",
     Apply(LOCAL, LEAVING),
-    _proxy("a", "/healthz", 200),
-    CheckHealth(sender=client("a"), to=LOCAL.health_check("a"), expect=2, clauses=(TOLD,)),
-    CheckHealth(sender=client("a"), to=LEAVING.health_check("a"), expect=2, clauses=(TOLD,)),
+    _check_proxy("a", "/healthz", 200),
+    CheckHealth(
+        sender=client("a"), to=LOCAL.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
+    CheckHealth(
+        sender=client("a"), to=LEAVING.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
     Probe(sender=client("a"), to=LOCAL.node_port("a"), expect=delivered_to("a1", "a2")),
     FailWrites("a"),
     Apply(FEWER),
     Delete(LEAVING),
-    _proxy("a", "/healthz", 503),
-    _proxy("a", "/livez", 503),
+    _check_proxy("a", "/healthz", 503),
+    _check_proxy("a", "/livez", 503),
     CheckHealth(sender=client("a"), to=LOCAL.health_check("a"), expect=0, clauses=(LATE_AT_PORT,)),
-    _proxy("b", "/healthz", 200),
-    CheckHealth(sender=client("b"), to=LOCAL.health_check("b"), expect=1, clauses=(TOLD,)),
-    MendWrites("a"),
-    _proxy("a", "/healthz", 200),
-    _proxy("a", "/livez", 200),
-    CheckHealth(sender=client("a"), to=LOCAL.health_check("a"), expect=1, clauses=(LATE_AT_PORT, TOLD)),
-    CheckHealth(sender=client("a"), to=LEAVING.health_check("a"), expect=None, clauses=(TOLD,)),
+    _check_proxy("b", "/healthz", 200),
+    CheckHealth(
+        sender=client("b"), to=LOCAL.health_check("b"), expect=1, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
+    AllowWrites("a"),
+    _check_proxy("a", "/healthz", 200),
+    _check_proxy("a", "/livez", 200),
+    CheckHealth(
+        sender=client("a"),
+        to=LOCAL.health_check("a"),
+        expect=1,
+        clauses=(LATE_AT_PORT, LOCAL_ENDPOINTS_REPORTED),
+    ),
+    CheckHealth(
+        sender=client("a"), to=LEAVING.health_check("a"), expect=None, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
     Probe(
         sender=client("a"), to=LOCAL.node_port("a"), expect=delivered_to("a2"), count=4, clauses=(CAUGHT_UP,)
     ),
     clauses={
         "node-port.reaches-ready-endpoint",
         "external-policy.local.local-endpoints-source-preserved",
-        TOLD,
+        LOCAL_ENDPOINTS_REPORTED,
         LATE,
         LATE_AT_PORT,
         CAUGHT_UP,
@@ -257,5 +278,5 @@ CASES: tuple[Case, ...] = (
     EMPTIED_AND_FILLED,
     SEVERAL_CHANGES,
     UDP_FLOWS_MOVE,
-    HEALTH_IS_TOLD,
+    HEALTH_IS_REPORTED,
 )

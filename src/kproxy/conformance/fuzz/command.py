@@ -15,19 +15,19 @@ from pathlib import Path
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Case, Probe
-from kproxy.conformance.command import CannotRun, cannot_run, largest_lab, testbed_of
-from kproxy.conformance.fuzz.answers import answerable
-from kproxy.conformance.fuzz.differential import Record, differences, recording
-from kproxy.conformance.fuzz.generate import worlds
-from kproxy.conformance.fuzz.shrink import shrunk
-from kproxy.conformance.fuzz.source import source
+from kproxy.conformance.command import ConformanceRunError, choose_testbed, lab_capacity, report_error
+from kproxy.conformance.fuzz.answers import without_unanswerable_probes
+from kproxy.conformance.fuzz.differential import ProbeLog, differing_probes, recording_testbed
+from kproxy.conformance.fuzz.generate import generate_worlds
+from kproxy.conformance.fuzz.shrink import shrink_case
+from kproxy.conformance.fuzz.source import case_source
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.results import CaseResult, Report, Result
-from kproxy.conformance.session import OpenTestbed, Session, conduct
-from kproxy.conformance.subject import BadSubject, Subject, has_mode, load
+from kproxy.conformance.session import OpenTestbed, Session, run_session
+from kproxy.conformance.subject import InvalidSubject, Subject, check_mode, load_subject
 from kproxy.console import Console
 
-WALKED_AT_ONCE = 25
+SIMULATOR_LAB_CASES = 25
 """Worlds in one lab of the simulator: rules in memory are walked one by one, more would be slower."""
 MOST_SHRUNK = 3
 SHRINKING_SECONDS = 45.0
@@ -48,27 +48,31 @@ class FuzzOptions:
     words: tuple[str, ...] = ()
 
 
-def fuzz(options: FuzzOptions) -> int:
+def run_fuzz(options: FuzzOptions) -> int:
     """Run, report, make what fails small; 0 all lawful, 1 something was not, 2 it could not be run."""
     console = Console(width=None if sys.stdout.isatty() else 140)
-    cases = list(islice(worlds(options.seed, options.worlds), options.worlds))
+    cases = list(islice(generate_worlds(options.seed, options.worlds), options.worlds))
     if options.only:
         cases = [cases[number] for number in options.only if number < len(cases)]
     if options.run.testbed != "simulator":
-        cases = [case for case in map(answerable, cases) if any(isinstance(s, Probe) for s in case.steps)]
+        cases = [
+            case
+            for case in map(without_unanswerable_probes, cases)
+            if any(isinstance(s, Probe) for s in case.steps)
+        ]
     console.print(f"{len(cases)} worlds of seed {options.seed}", highlight=False)
     try:
-        elsewhere = _elsewhere(options, cases)
+        elsewhere = _run_in_other_kernel(options, cases)
         if elsewhere is not None:
             return elsewhere
         if options.against is not None:
             return asyncio.run(_compare(options, options.against, cases, console))
         return asyncio.run(_judge(options, cases, console))
-    except (BadSubject, CannotRun) as reason:
-        return cannot_run(reason)
+    except (InvalidSubject, ConformanceRunError) as reason:
+        return report_error(reason)
 
 
-def _elsewhere(options: FuzzOptions, cases: Sequence[Case]) -> int | None:
+def _run_in_other_kernel(options: FuzzOptions, cases: Sequence[Case]) -> int | None:
     """The exit status of the same command in another kernel; None when it is to run here."""
     run = options.run
     if run.testbed == "simulator" or run.kernel == "host":
@@ -76,24 +80,24 @@ def _elsewhere(options: FuzzOptions, cases: Sequence[Case]) -> int | None:
     from kproxy.conformance import placement
 
     try:
-        chosen = placement.choice(run, cases)
+        chosen = placement.kernel_for_run(run, cases)
         again = ("--seed", str(options.seed), "--kernel", "host", "--time", "real")
         argv = [sys.executable, "-m", "kproxy", "conformance", "fuzz", *options.words, *again]
-        return placement.go(chosen.survey.name, run, argv)
+        return placement.rerun_in_kernel(chosen.survey.name, run, argv)
     except placement.NoKernel as reason:
-        raise CannotRun(str(reason)) from reason
+        raise ConformanceRunError(str(reason)) from reason
 
 
-def _opened(options: RunOptions) -> tuple[Subject, OpenTestbed, dict[str, str]]:
-    subject = load(options.proxy, options.binary)
-    has_mode(subject, options.mode)
-    return (subject, *testbed_of(options, subject))
+def _open_subject(options: RunOptions) -> tuple[Subject, OpenTestbed, dict[str, str]]:
+    subject = load_subject(options.proxy, options.binary)
+    check_mode(subject, options.mode)
+    return (subject, *choose_testbed(options, subject))
 
 
-async def _conduct(
-    options: RunOptions, cases: Sequence[Case], record: Record | None = None
+async def _run_cases(
+    options: RunOptions, cases: Sequence[Case], record: ProbeLog | None = None
 ) -> list[CaseResult]:
-    subject, opened, environment = _opened(options)
+    subject, opened, environment = _open_subject(options)
     walked = options.testbed == "simulator"
     session = Session(
         subject=subject,
@@ -102,9 +106,11 @@ async def _conduct(
         evidence=options.evidence,
         environment=environment,
         parallel=options.parallel,
-        largest=WALKED_AT_ONCE if walked else largest_lab(options),
+        largest=SIMULATOR_LAB_CASES if walked else lab_capacity(options),
     )
-    report = await conduct(session, recording(opened, record) if record else opened, lambda _: None)
+    report = await run_session(
+        session, recording_testbed(opened, record) if record else opened, lambda _: None
+    )
     return list(report.results)
 
 
@@ -112,17 +118,17 @@ async def _conduct(
 
 
 async def _judge(options: FuzzOptions, cases: Sequence[Case], console: Console) -> int:
-    results = await _conduct(options.run, cases)
+    results = await _run_cases(options.run, cases)
     failed = [entry for entry in results if entry.result is Result.FAILED]
     shown: set[tuple[str, ...]] = set()
     deadline = time.monotonic() + SHRINKING_SECONDS
     for entry in failed:
-        _tell(entry, console)
+        _print_failure(entry, console)
         clauses = entry.findings[0].clauses
         if clauses not in shown and len(shown) < MOST_SHRUNK:
             shown.add(clauses)
-            small = await _small(options.run, entry, deadline) if options.shrink else entry.case
-            path = _keep(options, small, entry.case)
+            small = await _shrink(options.run, entry, deadline) if options.shrink else entry.case
+            path = _write_case(options, small, entry.case)
             console.print(f"  kept:    {path}", markup=False, highlight=False, soft_wrap=True)
     for entry in results:
         if entry.result is Result.BROKEN:
@@ -136,17 +142,17 @@ async def _judge(options: FuzzOptions, cases: Sequence[Case], console: Console) 
     return report.exit_code
 
 
-async def _small(options: RunOptions, entry: CaseResult, deadline: float) -> Case:
+async def _shrink(options: RunOptions, entry: CaseResult, deadline: float) -> Case:
     """The smallest case that was found in time and fails still."""
 
     async def fails(cases: Sequence[Case]) -> list[bool]:
         named = [replace(case, id=f"fuzz.cut-{number}") for number, case in enumerate(cases)]
-        return [found.result is Result.FAILED for found in await _conduct(options, named)]
+        return [found.result is Result.FAILED for found in await _run_cases(options, named)]
 
-    return await shrunk(entry.case, entry.findings[0].step, fails, lambda: time.monotonic() > deadline)
+    return await shrink_case(entry.case, entry.findings[0].step, fails, lambda: time.monotonic() > deadline)
 
 
-def _tell(entry: CaseResult, console: Console) -> None:
+def _print_failure(entry: CaseResult, console: Console) -> None:
     finding = entry.findings[0]
     lines = [
         f"failed {entry.case.id}: {finding.what}",
@@ -157,13 +163,15 @@ def _tell(entry: CaseResult, console: Console) -> None:
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
-def _keep(options: FuzzOptions, small: Case, case: Case) -> Path:
+def _write_case(options: FuzzOptions, small: Case, case: Case) -> Path:
     """Write the small case as a module."""
     options.directory.mkdir(parents=True, exist_ok=True)
     path = options.directory / f"{case.id.replace('.', '_').replace('-', '_')}.py"
     run = options.run
     said = f"{run.proxy} --mode {run.mode} --seed {options.seed} --world {case.id.rpartition('-')[2]}"
-    path.write_text(source(small, f"A generated world that fails: `kproxy conformance fuzz --proxy {said}`."))
+    path.write_text(
+        case_source(small, f"A generated world that fails: `kproxy conformance fuzz --proxy {said}`.")
+    )
     return path
 
 
@@ -171,11 +179,11 @@ def _keep(options: FuzzOptions, small: Case, case: Case) -> Path:
 
 
 async def _compare(options: FuzzOptions, other: RunOptions, cases: Sequence[Case], console: Console) -> int:
-    first, second = Record(), Record()
-    results = [*await _conduct(options.run, cases, first), *await _conduct(other, cases, second)]
+    first, second = ProbeLog(), ProbeLog()
+    results = [*await _run_cases(options.run, cases, first), *await _run_cases(other, cases, second)]
     names = [f"{run.proxy} ({run.mode})" for run in (options.run, other)]
     instances = {case.id: Instance(case, case.families[0], 0, 0) for case in cases}
-    found = list(differences(instances, first, second))
+    found = list(differing_probes(instances, first, second))
     for one in found:
         lines = [f"{one.case} step {one.step}: {one.what}", f"  lawful: {one.lawful}"]
         for name, seen, bad in zip(names, one.seen, one.unlawful, strict=True):

@@ -13,7 +13,7 @@ from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Probe, Profile
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import Observation, Testbed
-from kproxy.conformance.wording import describe, describe_lawful
+from kproxy.conformance.wording import describe_lawful, describe_step
 from kproxy.spec.outcome import Delivered
 
 Answers = dict[tuple[str, int], frozenset[str]]
@@ -21,7 +21,7 @@ Answers = dict[tuple[str, int], frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SubjectDifference:
     """A packet that met different fates; ``unlawful``: who of the two did what is not lawful."""
 
     case: str
@@ -33,28 +33,28 @@ class Difference:
 
 
 @dataclass(slots=True)
-class Record:
+class ProbeLog:
     """What a subject did."""
 
     answers: Answers = field(default_factory=dict)
     unlawful: set[tuple[str, int]] = field(default_factory=set)
 
 
-def recording(open_testbed: OpenTestbed, record: Record) -> OpenTestbed:
+def recording_testbed(open_testbed: OpenTestbed, record: ProbeLog) -> OpenTestbed:
     """The same testbeds, with every answer to a probe written down."""
 
     @asynccontextmanager
     async def opened(profile: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:
         async with open_testbed(profile, instances) as testbed:
-            yield _Recorder(testbed, record)
+            yield _RecordingTestbed(testbed, record)
 
     return opened
 
 
-class _Recorder:
+class _RecordingTestbed:
     """A testbed that does what another does, and writes down what it answers."""
 
-    def __init__(self, testbed: Testbed, record: Record) -> None:
+    def __init__(self, testbed: Testbed, record: ProbeLog) -> None:
         self._record = record
         self._probe = testbed.probe
         self.name, self.exhaustive = testbed.name, testbed.exhaustive
@@ -72,15 +72,15 @@ class _Recorder:
         return seen
 
 
-def _note(record: Record, instance: Instance, step: Probe, seen: Sequence[Observation]) -> None:
+def _note(record: ProbeLog, instance: Instance, step: Probe, seen: Sequence[Observation]) -> None:
     number = next(n for n, own in enumerate(instance.case.steps, 1) if own is step)
     lawful = instance.outcomes(step.expect, step.to)
-    record.answers[instance.case.id, number] = frozenset(_words(one) for one in seen)
+    record.answers[instance.case.id, number] = frozenset(_outcome_kinds(one) for one in seen)
     if any(not one.outcomes & lawful for one in seen):
         record.unlawful.add((instance.case.id, number))
 
 
-def _words(seen: Observation) -> str:
+def _outcome_kinds(seen: Observation) -> str:
     """The kind of outcome: which endpoint it was is chance."""
     kinds = {
         f"delivered, source {o.source.value}" if isinstance(o, Delivered) else o.value for o in seen.outcomes
@@ -88,22 +88,24 @@ def _words(seen: Observation) -> str:
     return " or ".join(sorted(kinds)) or seen.text
 
 
-def differences(instances: Mapping[str, Instance], one: Record, other: Record) -> Iterator[Difference]:
+def differing_probes(
+    instances: Mapping[str, Instance], one: ProbeLog, other: ProbeLog
+) -> Iterator[SubjectDifference]:
     """Where two subjects answered differently."""
     for key in sorted(one.answers.keys() & other.answers.keys()):
         if one.answers[key] != other.answers[key]:
             id, number = key
             step = instances[id].case.steps[number - 1]
             assert isinstance(step, Probe)
-            yield Difference(
+            yield SubjectDifference(
                 case=id,
                 step=number,
-                what=describe(step),
+                what=describe_step(step),
                 lawful=describe_lawful(step.expect),
-                seen=(_told(one, key), _told(other, key)),
+                seen=(_outcome_text(one, key), _outcome_text(other, key)),
                 unlawful=(key in one.unlawful, key in other.unlawful),
             )
 
 
-def _told(record: Record, key: tuple[str, int]) -> str:
+def _outcome_text(record: ProbeLog, key: tuple[str, int]) -> str:
     return "; ".join(sorted(record.answers[key]))

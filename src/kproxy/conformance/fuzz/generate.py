@@ -17,14 +17,14 @@ from kproxy.conformance.case import (
     Apply,
     Backend,
     Case,
+    CaseService,
     Delete,
     Feature,
-    Place,
     Policy,
     Port,
     Probe,
     Profile,
-    Service,
+    SourceRange,
     Step,
     Target,
     TargetKind,
@@ -38,7 +38,7 @@ from kproxy.conformance.case import (
     remote,
 )
 from kproxy.conformance.cases import profiles
-from kproxy.conformance.fuzz.answers import answered
+from kproxy.conformance.fuzz.answers import with_oracle_answers
 from kproxy.lab import topology
 from kproxy.net import Family, Protocol
 
@@ -55,13 +55,13 @@ PROFILES: tuple[Profile, ...] = (
 )
 """Half of the worlds have the default configuration."""
 
-PLACES: tuple[tuple[str, ...], ...] = (*(("a1", "a2", "b1", "b2"),) * 3, ("a1", "a", "b1", "b"))
+BACKEND_PLACEMENTS: tuple[tuple[str, ...], ...] = (*(("a1", "a2", "b1", "b2"),) * 3, ("a1", "a", "b1", "b"))
 """Where a Service may have endpoints: pods, and nodes on few Services."""
 MOST_PROBES = 6
 MOST_CHANGES = 2
 
 
-class Choose(Interface):
+class Chooser(Interface):
     """Picks one of some options."""
 
     def __call__(self, options: Sequence[T], /) -> T:
@@ -69,17 +69,17 @@ class Choose(Interface):
         ...
 
 
-def worlds(seed: int, count: int) -> Iterator[Case]:
+def generate_worlds(seed: int, count: int) -> Iterator[Case]:
     """So many worlds; each is made of the seed and its own number alone."""
     for number in range(count):
-        yield world(random.Random(f"{seed}/{number}").choice, f"fuzz.world-{seed}-{number}")  # noqa: S311
+        yield generate_world(random.Random(f"{seed}/{number}").choice, f"fuzz.world-{seed}-{number}")  # noqa: S311
 
 
-def world(choose: Choose, id: str) -> Case:
+def generate_world(choose: Chooser, id: str) -> Case:
     """One world: Services, some probes, then changes and probes again; the oracle says what is lawful."""
     family = choose(tuple(Family))
     names = choose((("web",), ("web", "api")))
-    services = {name: service(choose, name) for name in names}
+    services = {name: generate_service(choose, name) for name in names}
     steps: list[Step] = [Apply(*services.values()), *_probes(choose, services)]
     for _ in range(choose(tuple(range(MOST_CHANGES + 1)))):
         steps += [_change(choose, services), *_probes(choose, services)]
@@ -92,7 +92,7 @@ def world(choose: Choose, id: str) -> Case:
         profile=choose(PROFILES),
         families=(family,),
     )
-    return answered(replace(draft, features=_features(draft)))
+    return with_oracle_answers(replace(draft, features=_features(draft)))
 
 
 def _features(case: Case) -> frozenset[Feature]:
@@ -128,20 +128,20 @@ CONDITIONS: tuple[Conditions | None, ...] = (
 )
 HINTS: tuple[tuple[str, ...], ...] = ((), (), (), ("zone-a",), ("zone-b",), ("zone-a", "zone-b"), ("zone-c",))
 NODE_HINTS: tuple[tuple[str, ...], ...] = ((), (), (), ("a",), ("b",))
-RANGES: tuple[tuple[Place | str, ...], ...] = (
+RANGES: tuple[tuple[SourceRange | str, ...], ...] = (
     (),
     (),
-    (Place.EVERYWHERE,),
-    (Place.NODE_NETWORK,),
-    (Place.REMOTE_NETWORK,),
-    (Place.CLUSTER_CIDR, Place.NOWHERE),
+    (SourceRange.EVERYWHERE,),
+    (SourceRange.NODE_NETWORK,),
+    (SourceRange.REMOTE_NETWORK,),
+    (SourceRange.CLUSTER_CIDR, SourceRange.NOWHERE),
     ("a1", "client"),
-    (Place.NOWHERE,),
-    (Place.LOWER_HALF, Place.UPPER_HALF),
+    (SourceRange.NOWHERE,),
+    (SourceRange.LOWER_HALF, SourceRange.UPPER_HALF),
 )
 
 
-def service(choose: Choose, name: str) -> Service:
+def generate_service(choose: Chooser, name: str) -> CaseService:
     """A Service with its endpoints."""
     kind = choose(tuple(Type)[:3])
     vips = choose(
@@ -152,11 +152,11 @@ def service(choose: Choose, name: str) -> Service:
         ports = tuple(replace(port, node_port=False) for port in ports)
     external_ips = choose((0, 0, 1, 2))
     exposed = kind is not Type.CLUSTER_IP or external_ips > 0
-    return Service(
+    return CaseService(
         name=name,
         type=kind,
         ports=ports,
-        backends=backends(choose),
+        backends=generate_backends(choose),
         slice_ports=ports[:1] if len(ports) > 1 and not choose((True, True, True, False)) else None,
         internal_policy=choose((None, Policy.CLUSTER, Policy.LOCAL)),
         external_policy=choose((None, Policy.CLUSTER, Policy.LOCAL)) if exposed else None,
@@ -167,11 +167,11 @@ def service(choose: Choose, name: str) -> Service:
     )
 
 
-def backends(choose: Choose) -> tuple[Backend, ...]:
+def generate_backends(choose: Chooser) -> tuple[Backend, ...]:
     """An endpoint, or none, in each place; hints on few Services."""
     hinted = choose((False, False, True))
     found = []
-    for on in choose(PLACES):
+    for on in choose(BACKEND_PLACEMENTS):
         conditions = choose(CONDITIONS)
         if conditions is not None:
             zones = choose(HINTS) if hinted else ()
@@ -196,25 +196,25 @@ def backends(choose: Choose) -> tuple[Backend, ...]:
 # ------------------------------------------------------------------------------ changes
 
 
-def _change(choose: Choose, services: dict[str, Service]) -> Step:
+def _change(choose: Chooser, services: dict[str, CaseService]) -> Step:
     """One Service gets other endpoints, becomes another, goes, or comes back."""
     name = choose(tuple(services))
     before = services[name]
     match choose(("endpoints", "endpoints", "fields", "other", "delete")):
         case "endpoints":
-            services[name] = before.but(backends=backends(choose))
+            services[name] = before.but(backends=generate_backends(choose))
         case "fields":
             services[name] = _with_other_fields(choose, before)
         case "other":
-            services[name] = service(choose, name)
+            services[name] = generate_service(choose, name)
         case _:
             return Delete(before)
     return Apply(services[name])
 
 
-def _with_other_fields(choose: Choose, before: Service) -> Service:
+def _with_other_fields(choose: Chooser, before: CaseService) -> CaseService:
     """Another Service of the same name, endpoints and ports; only load balancers may lack node ports."""
-    other = service(choose, before.name)
+    other = generate_service(choose, before.name)
     bare = other.type is Type.LOAD_BALANCER and not other.ports[0].node_port
     ports = tuple(replace(port, node_port=not bare) for port in before.ports)
     return other.but(backends=before.backends, ports=ports, slice_ports=None)
@@ -223,7 +223,7 @@ def _with_other_fields(choose: Choose, before: Service) -> Service:
 # ------------------------------------------------------------------------------ who asks for what
 
 
-def _probes(choose: Choose, services: dict[str, Service]) -> Iterator[Probe]:
+def _probes(choose: Chooser, services: dict[str, CaseService]) -> Iterator[Probe]:
     for _ in range(choose(tuple(range(2, MOST_PROBES + 1)))):
         sender = choose(SENDERS)
         asked = services[choose(tuple(services))]
@@ -240,7 +240,7 @@ SENDERS: tuple[Vantage, ...] = (
 )
 
 
-def _targets(service: Service, sender: Vantage) -> Iterator[Target]:
+def _targets(service: CaseService, sender: Vantage) -> Iterator[Target]:
     """What a sender may ask of a Service, as it is now or was."""
     for port in service.ports:
         yield service.cluster_ip.at(port.name)
@@ -253,7 +253,7 @@ def _targets(service: Service, sender: Vantage) -> Iterator[Target]:
             yield from _node_ports(service, port, sender)
 
 
-def _node_ports(service: Service, port: Port, sender: Vantage) -> Iterator[Target]:
+def _node_ports(service: CaseService, port: Port, sender: Vantage) -> Iterator[Target]:
     for node in topology.NODES:
         yield service.node_port(node).at(port.name)
         if sender.node == node and sender.kind in {VantageKind.HOST, VantageKind.ON_LINK}:

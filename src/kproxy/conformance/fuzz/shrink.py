@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import TypeVar
 
-from kproxy.conformance.bind import BadCase
-from kproxy.conformance.case import DEFAULT, Apply, Backend, Case, Port, Probe, Service, Step
-from kproxy.conformance.fuzz.answers import answered
+from kproxy.conformance.bind import InvalidCase
+from kproxy.conformance.case import DEFAULT, Apply, Backend, Case, CaseService, Port, Probe, Step
+from kproxy.conformance.fuzz.answers import with_oracle_answers
 
 Fails = Callable[[Sequence[Case]], Awaitable[Sequence[bool]]]
 """Which of some cases fail, asked all at once."""
@@ -19,7 +19,9 @@ Fails = Callable[[Sequence[Case]], Awaitable[Sequence[bool]]]
 T = TypeVar("T")
 
 
-async def shrunk(case: Case, failing: int, fails: Fails, enough: Callable[[], bool] = lambda: False) -> Case:
+async def shrink_case(
+    case: Case, failing: int, fails: Fails, enough: Callable[[], bool] = lambda: False
+) -> Case:
     """The smallest form that was found; ``failing``: the number of a step (from 1) that is not lawful.
 
     ``enough`` is asked before each round: it ends with what was found so far.
@@ -27,12 +29,12 @@ async def shrunk(case: Case, failing: int, fails: Fails, enough: Callable[[], bo
     first = _only_probe(case, failing - 1)
     if not (await fails([first]))[0]:
         first = case
-    return await _cut(first, fails, enough)
+    return await _shrink_step(first, fails, enough)
 
 
-async def _cut(case: Case, fails: Fails, enough: Callable[[], bool]) -> Case:
+async def _shrink_step(case: Case, fails: Fails, enough: Callable[[], bool]) -> Case:
     """Take the first of all cuts that fails still, and begin again."""
-    while not enough() and (tried := list(smaller(case))):
+    while not enough() and (tried := list(smaller_cases(case))):
         verdicts = await fails(tried)
         left = next((cut for cut, failed in zip(tried, verdicts, strict=True) if failed), None)
         if left is None:
@@ -44,21 +46,21 @@ async def _cut(case: Case, fails: Fails, enough: Callable[[], bool]) -> Case:
 def _only_probe(case: Case, at: int) -> Case:
     """The changes up to a probe, and that probe."""
     before = tuple(step for step in case.steps[:at] if not isinstance(step, Probe))
-    return answered(replace(case, steps=(*before, case.steps[at])))
+    return with_oracle_answers(replace(case, steps=(*before, case.steps[at])))
 
 
-def smaller(case: Case) -> Iterator[Case]:
+def smaller_cases(case: Case) -> Iterator[Case]:
     """The case with one thing less, with the answers that it then has; what makes no sense is left out."""
-    for draft in _drafts(case):
+    for draft in _cuts(case):
         try:
-            found = answered(draft)
-        except (BadCase, KeyError):
+            found = with_oracle_answers(draft)
+        except (InvalidCase, KeyError):
             continue
         if found != case and any(isinstance(step, Probe) for step in found.steps):
             yield found
 
 
-def _drafts(case: Case) -> Iterator[Case]:
+def _cuts(case: Case) -> Iterator[Case]:
     for number, step in enumerate(case.steps):
         yield replace(case, steps=_without(case.steps, number))
         if isinstance(step, Apply):
@@ -77,16 +79,16 @@ def _plainer_step(step: Apply) -> Iterator[Apply]:
 
 
 _OWN = {"name", "backends", "ports"}
-_PLAIN_SERVICE = Service(name="")
+_PLAIN_SERVICE = CaseService(name="")
 
 
-def _plainer_service(service: Service) -> Iterator[Service]:
+def _plainer_service(service: CaseService) -> Iterator[CaseService]:
     """Large cuts first: each costs a lab."""
     for backend in service.backends:
         yield service.but(backends=(Backend(on=backend.on),))
         yield service.but(backends=(backend,))
     yield service.but(backends=tuple(Backend(on=backend.on) for backend in service.backends))
-    yield Service(name=service.name, type=service.type, ports=service.ports, backends=service.backends)
+    yield CaseService(name=service.name, type=service.type, ports=service.ports, backends=service.backends)
     for number, backend in enumerate(service.backends):
         yield service.but(backends=_without(service.backends, number))
         for plain in _defaults(backend, Backend(on=backend.on)):

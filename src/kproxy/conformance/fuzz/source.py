@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from kproxy.conformance.case import Apply, Case, Lawful, Profile, ReachedBackend, Unheard
+from kproxy.conformance.case import Apply, Case, DuringWatchFault, Lawful, Profile, ReachedBackend
 from kproxy.conformance.cases import profiles
 from kproxy.spec.outcome import Failure
 
@@ -21,7 +21,7 @@ give it a name that says what it shows, and move it to `kproxy.conformance.cases
 from kproxy.conformance.case import *  # noqa: F403
 from kproxy.conformance.cases import profiles
 from kproxy.net import Family, Protocol
-from kproxy.spec.outcome import Source
+from kproxy.spec.outcome import SourceIP
 
 WORLD = {case}
 '''
@@ -29,7 +29,7 @@ WORLD = {case}
 _PROFILES = {id(value): name for name, value in vars(profiles).items() if isinstance(value, Profile)}
 
 
-def source(case: Case, told: str) -> str:
+def case_source(case: Case, told: str) -> str:
     """The module; ``told``: where the case comes from, a sentence."""
     return _HEAD.format(told=told, case=_code(case))
 
@@ -38,7 +38,7 @@ def _code(value: object) -> str:
     match value:
         case Case():
             return _case(value)
-        case Apply() | Unheard():
+        case Apply() | DuringWatchFault():
             parts = value.services if isinstance(value, Apply) else (value.deaf, *value.changes)
             return f"{type(value).__name__}({', '.join(map(_code, parts))})"
         case Profile() if value in vars(profiles).values():
@@ -50,7 +50,7 @@ def _code(value: object) -> str:
         case frozenset():
             return f"frozenset({{{', '.join(sorted(map(_code, value)))}}})" if value else "frozenset()"
         case _ if is_dataclass(value):
-            return _made(value)
+            return _constructor(value)
         case _:
             return repr(value)
 
@@ -59,7 +59,7 @@ def _profile_name(profile: Profile) -> str:
     return next(name for name, value in vars(profiles).items() if value == profile)
 
 
-def _made(value: Any) -> str:  # noqa: ANN401 (a dataclass of any kind)
+def _constructor(value: Any) -> str:  # noqa: ANN401 (a dataclass of any kind)
     """The call that makes a dataclass, without what is as usual."""
     shown = []
     for field in fields(value):
@@ -82,7 +82,7 @@ def _lawful(lawful: Lawful) -> str:
             groups.setdefault((one.source, one.shift, one.of), []).append(one.on)
     for (seen, shift, of), names in sorted(groups.items(), key=str):
         extra = [f", source={_code(seen)}", f", shift={shift}" if shift else "", f", of={of!r}" if of else ""]
-        parts.append(f"delivered_to({_words(names)}{''.join(extra)})")
+        parts.append(f"delivered_to({_quoted(names)}{''.join(extra)})")
     return " | ".join(parts)
 
 
@@ -90,14 +90,14 @@ def _among_many(one: ReachedBackend) -> str:
     return f"delivered_to_many({one.on!r}, {one.many}, first={one.first}, source={_code(one.source)})"
 
 
-def _words(names: Iterable[str]) -> str:
+def _quoted(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in sorted(names))
 
 
 def _case(case: Case) -> str:
     lines = [f"    {case.id!r},", f"    {case.about!r},"]
     lines += [f"    {_code(step)}," for step in case.steps]
-    lines.append(f"    clauses={{{_words(case.clauses)}}},")
+    lines.append(f"    clauses={{{_quoted(case.clauses)}}},")
     for name in ("features", "profile", "families"):
         own = getattr(case, name)
         if own:

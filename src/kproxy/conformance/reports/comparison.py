@@ -13,7 +13,17 @@ from kproxy.conformance.reports.results import Result
 JUDGED = frozenset({Result.PASSED, Result.FAILED, Result.DEVIATION, Result.UNSUPPORTED})
 """What says something of a subject; the rest was not seen."""
 
-_TELLING = ("subject", "kernel-choice", "kernel", "iptables", "nft", "apiserver", "time", "testbed", "kproxy")
+_DISTINGUISHING_FACTS = (
+    "subject",
+    "kernel-choice",
+    "kernel",
+    "iptables",
+    "nft",
+    "apiserver",
+    "time",
+    "testbed",
+    "kproxy",
+)
 """Facts of an environment by which two runs of one name are told apart, the most telling first."""
 
 
@@ -70,7 +80,7 @@ class Comparison:
         return [result for result in met if result in JUDGED]
 
 
-def compare(documents: Sequence[DocumentRead]) -> Comparison:
+def compare_runs(documents: Sequence[DocumentRead]) -> Comparison:
     """All runs of all documents."""
     columns = [
         Column(name=_name(run), run=run, where=document.where)
@@ -84,14 +94,14 @@ def compare(documents: Sequence[DocumentRead]) -> Comparison:
         for run in document.runs:
             for entry in run.results:
                 cases.setdefault(entry.id, CaseRead(about=""))
-    return Comparison(columns=tuple(_apart(columns)), cases=cases)
+    return Comparison(columns=tuple(_with_distinct_names(columns)), cases=cases)
 
 
 def _name(run: RunRead) -> str:
     return f"{run.subject} {run.name or run.mode}"
 
 
-def _apart(columns: Sequence[Column]) -> list[Column]:
+def _with_distinct_names(columns: Sequence[Column]) -> list[Column]:
     """Columns of one name get what tells them apart: a fact of their environment, their file, or a number."""
     names = Counter(column.name for column in columns)
     return [
@@ -102,7 +112,7 @@ def _apart(columns: Sequence[Column]) -> list[Column]:
 
 def _distinct(column: Column, columns: Iterable[Column]) -> str:
     alike = [other for other in columns if other.name == column.name]
-    for fact in _TELLING:
+    for fact in _DISTINGUISHING_FACTS:
         values = [other.run.environment.get(fact, "") for other in alike]
         if len(set(values)) == len(alike):
             return f"{column.name} ({column.run.environment.get(fact) or f'no {fact}'})"

@@ -1,6 +1,6 @@
 """One run for people: groups and cases with verdicts, then every failure in full, then the sum.
 
-Pure but for `show` and `show_details`, which print to the console they are given.
+Pure but for `print_report` and `print_details`, which print to the console they are given.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kproxy.conformance.convergence import ALONE, BOUND, by_kind
+from kproxy.conformance.convergence import BOUND, ISOLATED, distributions_by_kind
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 
 COLOURS = {
@@ -32,25 +32,25 @@ MOST_NAMED = 5
 """Cases that one reason names which holds for many."""
 
 
-def show(report: Report, console: Console) -> None:
+def print_report(report: Report, console: Console) -> None:
     """Print groups and cases with verdicts and time, then every failure in full, then the sum."""
     console.print(_table(report.results, console.width))
-    show_details(report, console)
-    console.print(summary(report), highlight=False, markup=False, soft_wrap=True)
+    print_details(report, console)
+    console.print(summary_line(report), highlight=False, markup=False, soft_wrap=True)
 
 
-def show_details(report: Report, console: Console, name: str = "") -> None:
+def print_details(report: Report, console: Console, name: str = "") -> None:
     """Print every failure in full, and what could not be observed; ``name``: of the run, where there are several."""
     whose = f"{name}: " if name else ""
     for entry in report.results:
-        if entry.result is Result.FAILED and not _whole_lab(entry):
+        if entry.result is Result.FAILED and not _nothing_observed(entry):
             heading = f"{whose}{entry.case.id}: {entry.case.about}"
-            _show(console, entry.result, heading, failure_lines(entry, report))
-    for (result, reason), entries in _alike(report.results).items():
-        _show(console, result, whose + reason, _lines_of_all(entries, report))
+            _print_result(console, entry.result, heading, failure_lines(entry, report))
+    for (result, reason), entries in _by_reason(report.results).items():
+        _print_result(console, result, whose + reason, _lines_of_all(entries, report))
     if report.unneeded:
         heading = f"{whose}not needed in this run: take it out of the subject's file"
-        _show(console, Result.DEVIATION, heading, report.unneeded)
+        _print_result(console, Result.DEVIATION, heading, report.unneeded)
 
 
 def _table(results: Sequence[CaseResult], width: int) -> Table:
@@ -61,8 +61,8 @@ def _table(results: Sequence[CaseResult], width: int) -> Table:
     table.add_column("verdict", no_wrap=True, min_width=VERDICT_WIDTH)
     table.add_column("time", justify="right", no_wrap=True, min_width=TIME_WIDTH)
     table.add_column("", no_wrap=True)
-    for name, members in by_group(results).items():
-        table.add_row(f"[bold]{name}[/]", passed(members))
+    for name, members in results_by_group(results).items():
+        table.add_row(f"[bold]{name}[/]", passed_count(members))
         for entry in members:
             _add_case(table, entry, room)
     return table
@@ -70,10 +70,12 @@ def _table(results: Sequence[CaseResult], width: int) -> Table:
 
 def _add_case(table: Table, entry: CaseResult, room: int) -> None:
     note = textwrap.shorten(entry.reason or entry.case.about, room, placeholder="...") if room else ""
-    table.add_row(case_name(entry), verdict(entry), f"{entry.seconds:.2f}s", f"[dim]{escape(note)}[/]")
+    table.add_row(
+        case_name(entry), coloured_result(entry), f"{entry.seconds:.2f}s", f"[dim]{escape(note)}[/]"
+    )
 
 
-def by_group(results: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
+def results_by_group(results: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
     """Results by the first word of their cases' IDs, in the order in which these come."""
     groups: dict[str, list[CaseResult]] = {}
     for entry in results:
@@ -86,32 +88,32 @@ def case_name(entry: CaseResult) -> str:
     return "  " + entry.case.id.partition(".")[2]
 
 
-def verdict(entry: CaseResult) -> str:
+def coloured_result(entry: CaseResult) -> str:
     """A result in its colour, in rich's markup."""
     return f"[{COLOURS[entry.result]}]{entry.result.value}[/]"
 
 
-def passed(members: Sequence[CaseResult]) -> str:
+def passed_count(members: Sequence[CaseResult]) -> str:
     """How many of a group passed, for a table."""
     good = sum(entry.result is Result.PASSED for entry in members)
     return f"{good}/{len(members)}"
 
 
-def _whole_lab(entry: CaseResult) -> bool:
+def _nothing_observed(entry: CaseResult) -> bool:
     """Whether nothing was observed of the case itself."""
     return not (entry.findings or entry.observed)
 
 
-def _alike(results: Sequence[CaseResult]) -> dict[tuple[Result, str], list[CaseResult]]:
+def _by_reason(results: Sequence[CaseResult]) -> dict[tuple[Result, str], list[CaseResult]]:
     """What could not be observed, and what failed with its lab, by the reason: it is that of all cases of a lab."""
     groups: dict[tuple[Result, str], list[CaseResult]] = {}
     for entry in results:
-        if entry.result is Result.BROKEN or (entry.result is Result.FAILED and _whole_lab(entry)):
+        if entry.result is Result.BROKEN or (entry.result is Result.FAILED and _nothing_observed(entry)):
             groups.setdefault((entry.result, entry.reason), []).append(entry)
     return groups
 
 
-def _show(console: Console, result: Result, heading: str, lines: Iterable[str]) -> None:
+def _print_result(console: Console, result: Result, heading: str, lines: Iterable[str]) -> None:
     console.print(
         f"\n[{COLOURS[result]}]{result.value}[/] {escape(heading)}", highlight=False, soft_wrap=True
     )
@@ -130,39 +132,37 @@ def failure_lines(entry: CaseResult, report: Report) -> Iterator[str]:
         yield f"  clauses: {', '.join(finding.clauses)}"
         if finding.known:
             yield f"  known:   {finding.known}"
-    yield from _evidence_and_again(entry, report)
+    yield from _evidence_and_command(entry, report)
 
 
 def _lines_of_all(entries: Sequence[CaseResult], report: Report) -> Iterator[str]:
     ids = [entry.case.id for entry in entries]
     more = [f"and {len(ids) - MOST_NAMED} more"] if len(ids) > MOST_NAMED else []
     yield f"cases:    {', '.join([*ids[:MOST_NAMED], *more])}"
-    yield from _evidence_and_again(entries[0], report)
+    yield from _evidence_and_command(entries[0], report)
 
 
-def _evidence_and_again(entry: CaseResult, report: Report) -> Iterator[str]:
+def _evidence_and_command(entry: CaseResult, report: Report) -> Iterator[str]:
     if entry.evidence:
         yield f"evidence: {entry.evidence}"
     yield f"again:    {report.again} --case '{entry.case.id}'"
 
 
-def summary(report: Report) -> str:
+def summary_line(report: Report) -> str:
     """One line: how many of each result, and how long it took."""
-    return (
-        f"\n{report.subject} ({report.mode}): {len(report.results)} cases: {counts(report)}{changes(report)}"
-    )
+    return f"\n{report.subject} ({report.mode}): {len(report.results)} cases: {count_results(report)}{latency_line(report)}"
 
 
-def changes(report: Report, indent: str = "") -> str:
+def latency_line(report: Report, indent: str = "") -> str:
     """A line on how long changes took, where that was measured, and one on what was changed on the machine."""
     machine = f"\n{indent}{report.environment['machine']}" if "machine" in report.environment else ""
-    measured = by_kind(report.convergence)
-    if not (alone := measured.get(ALONE)):
+    measured = distributions_by_kind(report.convergence)
+    if not (alone := measured.get(ISOLATED)):
         return machine
     return f"{machine}\n{indent}changes that came alone were in effect after: {alone} (99 of 100 within {BOUND:g} s)"
 
 
-def counts(report: Report) -> str:
+def count_results(report: Report) -> str:
     """How many of each result, and how long it took."""
     numbers = {kind: sum(entry.result is kind for entry in report.results) for kind in Result}
     words = ", ".join(f"{number} {kind.value}" for kind, number in numbers.items() if number)

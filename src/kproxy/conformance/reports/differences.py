@@ -1,4 +1,4 @@
-"""A comparison on the console: what differs, then what each run had.  Pure but for `show`, which prints."""
+"""A comparison on the console: what differs, then what each run had.  Pure but for `print_comparison`, which prints."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kproxy.conformance.reports.reading import ResultRead
 from kproxy.conformance.reports.results import Result
 
 
-def show(comparison: Comparison, console: Console) -> None:
+def print_comparison(comparison: Comparison, console: Console) -> None:
     """Print the cases whose results differ, each with reasons, and the sums."""
     letters = _letters(len(comparison.columns))
     for id in comparison.differing:
-        _show_case(comparison, letters, id, console)
+        _print_case(comparison, letters, id, console)
     for line in (*_remarks(comparison), *_sums(comparison, letters)):
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def _show_case(comparison: Comparison, letters: list[str], id: str, console: Console) -> None:
+def _print_case(comparison: Comparison, letters: list[str], id: str, console: Console) -> None:
     console.print(
         f"[bold]{escape(id)}[/]  [dim]{escape(comparison.cases[id].about)}[/]",
         highlight=False,
@@ -32,7 +32,7 @@ def _show_case(comparison: Comparison, letters: list[str], id: str, console: Con
     met: dict[tuple[Result, str], list[str]] = {}
     for letter, column in zip(letters, comparison.columns, strict=True):
         if entry := column.results.get(id):
-            met.setdefault((entry.result, explained(entry)), []).append(letter)
+            met.setdefault((entry.result, explain_result(entry)), []).append(letter)
     width = max(len(" ".join(those)) for those in met.values())
     for (result, why), those in met.items():
         words = f"[{COLOURS[result]}]{result.value}[/]" + (f"  {escape(why)}" if why else "")
@@ -40,7 +40,7 @@ def _show_case(comparison: Comparison, letters: list[str], id: str, console: Con
     console.print()
 
 
-def explained(entry: ResultRead) -> str:
+def explain_result(entry: ResultRead) -> str:
     """Why a result is no pass, in a line: a failure by what was asked, lawful and seen."""
     if entry.result is Result.FAILED and entry.findings:
         first = entry.findings[0]
@@ -68,12 +68,12 @@ def _sums(comparison: Comparison, letters: list[str]) -> Iterator[str]:
             f"{column.counts[kind]} {kind.value}" for kind in Result if column.counts.get(kind)
         )
         line = f"{column.name:{width}}  {counts} in {column.run.seconds:.1f} s"
-        where = place(column)
+        where = describe_environment(column)
         line += f" on {where}" if where else ""
         yield escape(f"{letter}  {line}" if several else line)
 
 
-def place(column: Column) -> str:
+def describe_environment(column: Column) -> str:
     """What a run was made on, in a few words."""
     facts = column.run.environment
     where = " ".join(filter(None, (facts.get("kernel-choice"), facts.get("kernel"))))

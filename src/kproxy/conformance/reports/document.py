@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 from kproxy.conformance.case import Case
-from kproxy.conformance.convergence import BOUND, Applied, by_kind
+from kproxy.conformance.convergence import BOUND, LatencySample, distributions_by_kind
 from kproxy.conformance.judging import Finding, Observed
-from kproxy.conformance.reports.results import CaseResult, Outcome, Report
-from kproxy.conformance.wording import demands, describe
+from kproxy.conformance.reports.results import CaseResult, Report, RunOutcome
+from kproxy.conformance.wording import describe_expectation, describe_step
 
-RESULTS, CATALOGUE = "kproxy-results/2", "kproxy-catalogue/1"
+RESULTS_FORMAT, CATALOGUE_FORMAT = "kproxy-results/2", "kproxy-catalogue/1"
 """What ``format`` says; another number when readers would have to change."""
-OLDER = ("kproxy-results/1",)
+READABLE_FORMATS = ("kproxy-results/1",)
 """Formats of earlier results that can still be read; in the first, findings cite all clauses of their cases."""
 
 Json = dict[str, Any]
@@ -24,15 +24,15 @@ Json = dict[str, Any]
 _A_LINE_EACH = frozenset({"cases", "results", "runs"})
 
 
-def of_run(report: Report) -> Json:
+def run_document(report: Report) -> Json:
     """A run as JSON."""
-    return {"format": RESULTS, **_run(report), "cases": _cases([report])}
+    return {"format": RESULTS_FORMAT, **_run(report), "cases": _cases([report])}
 
 
-def of_runs(subject: str, outcomes: Sequence[Outcome], seconds: float) -> Json:
+def matrix_document(subject: str, outcomes: Sequence[RunOutcome], seconds: float) -> Json:
     """All runs as JSON: each as a run of its own would be, with its name; their cases together."""
     return {
-        "format": RESULTS,
+        "format": RESULTS_FORMAT,
         "subject": subject,
         "seconds": round(seconds, 3),
         "runs": [{"name": outcome.name, **_run(outcome.report)} for outcome in outcomes],
@@ -40,18 +40,18 @@ def of_runs(subject: str, outcomes: Sequence[Outcome], seconds: float) -> Json:
     }
 
 
-def of_catalogue(cases: Iterable[Case]) -> Json:
+def catalogue_document(cases: Iterable[Case]) -> Json:
     """The catalogue as JSON (``kproxy conformance list --json``)."""
     listed = [{"id": case.id, "clauses": sorted(case.clauses), **_case(case)} for case in cases]
-    return {"format": CATALOGUE, "cases": listed}
+    return {"format": CATALOGUE_FORMAT, "cases": listed}
 
 
-def schema() -> str:
+def results_schema() -> str:
     """The JSON Schema of all of these."""
     return importlib.resources.files(__package__).joinpath("results.schema.json").read_text("utf-8")
 
 
-def text(document: Json) -> bytes:
+def format_document(document: Json) -> bytes:
     """A document to be read by people as well: a line for each result and each case."""
     return "".join(_lines(document, "")).encode() + b"\n"
 
@@ -70,7 +70,7 @@ def _run(report: Report) -> Json:
     }
 
 
-def _convergence(applied: Sequence[Applied]) -> Json:
+def _convergence(applied: Sequence[LatencySample]) -> Json:
     return {
         "bound": BOUND,
         "slowness": round(max(one.slowness for one in applied), 1),
@@ -83,7 +83,7 @@ def _convergence(applied: Sequence[Applied]) -> Json:
                 "p99": round(found.p99, 3),
                 "max": round(found.most, 3),
             }
-            for what, found in by_kind(applied).items()
+            for what, found in distributions_by_kind(applied).items()
         ],
     }
 
@@ -138,7 +138,10 @@ def _case(case: Case) -> Json:
         "profile": case.profile.name,
         "families": [family.value for family in case.families],
         "steps": [
-            {"what": describe(step), **({"lawful": lawful} if (lawful := demands(step)) else {})}
+            {
+                "what": describe_step(step),
+                **({"lawful": lawful} if (lawful := describe_expectation(step)) else {}),
+            }
             for step in case.steps
         ],
     }

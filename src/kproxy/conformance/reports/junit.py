@@ -25,7 +25,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 has no way to write (a log may hold any)."""
 
 
-def render(comparison: Comparison) -> str:
+def render_junit(comparison: Comparison) -> str:
     """The XML."""
     root = ET.Element("testsuites", name="kproxy conformance")
     for column in comparison.columns:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kproxy.conformance.reports.comparison import Column, Comparison
-from kproxy.conformance.reports.differences import explained, place
+from kproxy.conformance.reports.differences import describe_environment, explain_result
 from kproxy.conformance.reports.reading import ResultRead
 from kproxy.conformance.reports.results import Result
 
@@ -24,7 +24,7 @@ MOST_FAILURES, MOST_ROWS = 50, 200
 _LONGEST_CELL = 300
 
 
-def render(comparison: Comparison) -> str:
+def render_markdown(comparison: Comparison) -> str:
     """The Markdown."""
     lines = ["## kproxy conformance", "", *_sums(comparison), *_failures(comparison)]
     if len(comparison.columns) > 1:
@@ -41,7 +41,7 @@ def _sums(comparison: Comparison) -> Iterator[str]:
                 _text(column.name),
                 *(str(column.counts.get(kind, 0)) for kind in kinds),
                 f"{column.run.seconds:.1f}",
-                _text(place(column)),
+                _text(describe_environment(column)),
             ]
             for column in comparison.columns
         ],
@@ -100,7 +100,7 @@ def _cell(entry: ResultRead | None) -> str:
 
 def _deviations(comparison: Comparison) -> Iterator[str]:
     rows = [
-        [_text(entry.id), _text(column.name), _text(explained(entry))]
+        [_text(entry.id), _text(column.name), _text(explain_result(entry))]
         for column in comparison.columns
         for entry in column.run.results
         if entry.result is Result.DEVIATION

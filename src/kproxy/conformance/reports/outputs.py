@@ -9,15 +9,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from kproxy.conformance.reports import document, junit, markdown, page
-from kproxy.conformance.reports.comparison import Comparison, compare
-from kproxy.conformance.reports.reading import parse
+from kproxy.conformance.reports.comparison import Comparison, compare_runs
+from kproxy.conformance.reports.reading import parse_results
 
 STANDARD_OUTPUT = "-"
-MOST_SHOWN = 6000
+MOST_EVIDENCE_CHARACTERS = 6000
 """Characters of a file of evidence that stand in the page."""
 
 
-class CannotWrite(Exception):
+class OutputError(Exception):
     """A place that nothing can be written to."""
 
 
@@ -42,13 +42,13 @@ class Outputs:
         return STANDARD_OUTPUT in self.places.values()
 
     def check(self) -> None:
-        """Find out before the run, not after it.  Raises `CannotWrite`."""
+        """Find out before the run, not after it.  Raises `OutputError`."""
         for name, where in self.places.items():
             place = Path(where)
             if where != STANDARD_OUTPUT and (place.is_dir() or not place.absolute().parent.is_dir()):
-                raise CannotWrite(f"--{name} {where}: that is no file in a folder that exists")
+                raise OutputError(f"--{name} {where}: that is no file in a folder that exists")
         if list(self.places.values()).count(STANDARD_OUTPUT) > 1:
-            raise CannotWrite("only one form can go to standard output (-)")
+            raise OutputError("only one form can go to standard output (-)")
 
     @property
     def files(self) -> Sequence[Path]:
@@ -56,29 +56,34 @@ class Outputs:
         return [Path(where) for where in self.places.values() if where != STANDARD_OUTPUT]
 
 
-_RENDER: Mapping[str, Callable[[Comparison], str]] = {"junit": junit.render, "markdown": markdown.render}
+_RENDER: Mapping[str, Callable[[Comparison], str]] = {
+    "junit": junit.render_junit,
+    "markdown": markdown.render_markdown,
+}
 
 
-def write(result: document.Json, outputs: Outputs) -> None:
-    """Write a run's document, or that of several, in all forms that are wanted.  Raises `CannotWrite`."""
+def write_results(result: document.Json, outputs: Outputs) -> None:
+    """Write a run's document, or that of several, in all forms that are wanted.  Raises `OutputError`."""
     if not outputs.places:
         return
-    data = document.text(result)
+    data = document.format_document(result)
     if outputs.json:
-        put(data, outputs.json)
-    write_comparison(compare([parse(data, outputs.json or "this run")]), outputs)
+        write_bytes(data, outputs.json)
+    write_comparison(compare_runs([parse_results(data, outputs.json or "this run")]), outputs)
 
 
 def write_comparison(comparison: Comparison, outputs: Outputs) -> None:
-    """Write runs beside one another in all forms that are wanted but JSON.  Raises `CannotWrite`."""
+    """Write runs beside one another in all forms that are wanted but JSON.  Raises `OutputError`."""
     for name, render in _RENDER.items():
         if where := outputs.places.get(name):
-            put(render(comparison).encode(), where)
+            write_bytes(render(comparison).encode(), where)
     if outputs.html:
-        put(page.render(comparison, _kept(comparison, outputs.html)).encode(), outputs.html)
+        write_bytes(
+            page.render_html(comparison, _evidence_folders(comparison, outputs.html)).encode(), outputs.html
+        )
 
 
-def _kept(comparison: Comparison, where: str) -> Mapping[str, page.Kept]:
+def _evidence_folders(comparison: Comparison, where: str) -> Mapping[str, page.EvidenceFolder]:
     """Evidence folders that are here: where, seen from the page, and what is short and says most."""
     beside = Path() if where == STANDARD_OUTPUT else Path(where).absolute().parent
     folders = {
@@ -88,24 +93,26 @@ def _kept(comparison: Comparison, where: str) -> Mapping[str, page.Kept]:
         if entry.evidence and Path(entry.evidence).is_dir()
     }
     return {
-        folder: page.Kept(
+        folder: page.EvidenceFolder(
             at=Path(os.path.relpath(folder, beside)).as_posix(),
-            texts={name: _beginning(Path(folder, name)) for name in files if name.endswith(page.SHOWN)},
+            texts={
+                name: _read_start(Path(folder, name)) for name in files if name.endswith(page.SHOWN_SUFFIX)
+            },
         )
         for folder, files in folders.items()
     }
 
 
-def _beginning(path: Path) -> str:
+def _read_start(path: Path) -> str:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(MOST_SHOWN)
+            return file.read(MOST_EVIDENCE_CHARACTERS)
     except OSError:
         return ""
 
 
-def put(data: bytes, where: str) -> None:
-    """Write to a file, or to standard output (``-``).  Raises `CannotWrite`."""
+def write_bytes(data: bytes, where: str) -> None:
+    """Write to a file, or to standard output (``-``).  Raises `OutputError`."""
     if where == STANDARD_OUTPUT:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -113,4 +120,4 @@ def put(data: bytes, where: str) -> None:
     try:
         Path(where).write_bytes(data)
     except OSError as error:
-        raise CannotWrite(f"{where}: {error.strerror}") from error
+        raise OutputError(f"{where}: {error.strerror}") from error

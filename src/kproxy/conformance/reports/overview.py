@@ -1,6 +1,6 @@
 """Several runs at a glance: a column for each, then what failed, then a line for each.
 
-Pure but for `show`, which prints to the console it is given.
+Pure but for `print_matrix`, which prints to the console it is given.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from rich.table import Table
 from kproxy.conformance.reports.console import (
     COLOURS,
     VERDICT_WIDTH,
-    by_group,
     case_name,
-    changes,
-    counts,
-    passed,
-    show_details,
-    verdict,
+    coloured_result,
+    count_results,
+    latency_line,
+    passed_count,
+    print_details,
+    results_by_group,
 )
-from kproxy.conformance.reports.results import CaseResult, Outcome, Result
+from kproxy.conformance.reports.results import CaseResult, Result, RunOutcome
 
 _EXPLAINED = (Result.DEVIATION, Result.UNSUPPORTED, Result.NOT_RUNNABLE)
 _TIMED_CELL = 16
 """Width of a verdict with its time, and the gap."""
 
 
-def show(outcomes: Sequence[Outcome], console: Console, seconds: float) -> None:
+def print_matrix(outcomes: Sequence[RunOutcome], console: Console, seconds: float) -> None:
     """Print cases with a verdict for each run, every failure in full, and the sums."""
     judged = [outcome for outcome in outcomes if not outcome.refused]
     if judged:
@@ -38,13 +38,13 @@ def show(outcomes: Sequence[Outcome], console: Console, seconds: float) -> None:
     for line in _remarks(judged):
         console.print(line, highlight=False, soft_wrap=True)
     for outcome in judged:
-        show_details(outcome.report, console, outcome.name)
+        print_details(outcome.report, console, outcome.name)
     console.print()
-    for line in _sums(outcomes, seconds):
+    for line in _summary_lines(outcomes, seconds):
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def _table(outcomes: Sequence[Outcome], width: int) -> Table:
+def _table(outcomes: Sequence[RunOutcome], width: int) -> Table:
     columns = [{entry.case.id: entry for entry in outcome.report.results} for outcome in outcomes]
     results = outcomes[0].report.results
     widest = max((len(case_name(entry)) for entry in results), default=0)
@@ -53,9 +53,9 @@ def _table(outcomes: Sequence[Outcome], width: int) -> Table:
     table.add_column("case", no_wrap=timed, overflow="ellipsis")
     for outcome in outcomes:
         table.add_column("\n".join(outcome.name.split()), no_wrap=True, min_width=VERDICT_WIDTH)
-    for name, members in by_group(results).items():
+    for name, members in results_by_group(results).items():
         own = [[column[entry.case.id] for entry in members] for column in columns]
-        table.add_row(f"[bold]{name}[/]", *map(passed, own))
+        table.add_row(f"[bold]{name}[/]", *map(passed_count, own))
         for entry in members:
             table.add_row(case_name(entry), *(_cell(column, entry, timed=timed) for column in columns))
     return table
@@ -64,10 +64,10 @@ def _table(outcomes: Sequence[Outcome], width: int) -> Table:
 def _cell(column: Mapping[str, CaseResult], entry: CaseResult, *, timed: bool) -> str:
     mine = column[entry.case.id]
     seconds = f" {mine.seconds:.2f}s" if timed and mine.seconds else ""
-    return verdict(mine) + seconds
+    return coloured_result(mine) + seconds
 
 
-def _remarks(outcomes: Iterable[Outcome]) -> Iterator[str]:
+def _remarks(outcomes: Iterable[RunOutcome]) -> Iterator[str]:
     """Why cases were neither passed nor failed: a line for each reason, with the runs it holds for."""
     cases: dict[tuple[Result, str], set[str]] = {}
     names: dict[tuple[Result, str], dict[str, None]] = {}
@@ -83,30 +83,30 @@ def _remarks(outcomes: Iterable[Outcome]) -> Iterator[str]:
         yield f"[{COLOURS[kind]}]{kind.value}[/] {runs}: {which}: {escape(reason)}"
 
 
-def _sums(outcomes: Sequence[Outcome], seconds: float) -> Iterator[str]:
+def _summary_lines(outcomes: Sequence[RunOutcome], seconds: float) -> Iterator[str]:
     """A line for each run, and one for all of them."""
     width = max(len(outcome.name) for outcome in outcomes)
     for outcome in outcomes:
-        yield f"{outcome.name:{width}}  {_sum(outcome)}"
+        yield f"{outcome.name:{width}}  {_run_summary(outcome)}"
     subject = outcomes[0].report.subject
     cases = sum(len(outcome.report.results) for outcome in outcomes)
-    yield f"{subject}: {len(outcomes)} runs, {cases} cases in {seconds:.1f} s: {_all(outcomes)}"
+    yield f"{subject}: {len(outcomes)} runs, {cases} cases in {seconds:.1f} s: {_overall_summary(outcomes)}"
 
 
-def _sum(outcome: Outcome) -> str:
+def _run_summary(outcome: RunOutcome) -> str:
     if outcome.refused:
         return f"[{COLOURS[Result.BROKEN]}]cannot be judged here[/]: {escape(outcome.refused)}"
     environment = outcome.report.environment
     where = " ".join(environment.get(key, "") for key in ("kernel-choice", "kernel")).strip()
     time = " in virtual time" if environment.get("time") == "virtual" else ""
     return (
-        counts(outcome.report)
+        count_results(outcome.report)
         + (f" on {where}{time}" if where else "")
-        + escape(changes(outcome.report, "  "))
+        + escape(latency_line(outcome.report, "  "))
     )
 
 
-def _all(outcomes: Sequence[Outcome]) -> str:
+def _overall_summary(outcomes: Sequence[RunOutcome]) -> str:
     results = [
         entry.result for outcome in outcomes if not outcome.refused for entry in outcome.report.results
     ]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from kproxy.conformance.reports.document import CATALOGUE, OLDER, RESULTS
+from kproxy.conformance.reports.document import CATALOGUE_FORMAT, READABLE_FORMATS, RESULTS_FORMAT
 from kproxy.conformance.reports.results import Result
 
 
-class BadResults(Exception):
+class InvalidResults(Exception):
     """A file that holds no results; says what is wrong and what to do."""
 
 
@@ -72,7 +72,7 @@ class ResultRead(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()
 
 
-class TimesRead(msgspec.Struct, frozen=True):
+class LatencyRead(msgspec.Struct, frozen=True):
     """How long changes of a kind took, in seconds."""
 
     what: str
@@ -92,7 +92,7 @@ class ConvergenceRead(msgspec.Struct, frozen=True):
     """How long changes took; ``bound``: what 99 of 100 that came alone may take."""
 
     bound: float
-    changes: tuple[TimesRead, ...]
+    changes: tuple[LatencyRead, ...]
     slowness: float = 1.0
 
 
@@ -127,8 +127,8 @@ class _Single(msgspec.Struct):
     cases: Mapping[str, CaseRead]
 
 
-def parse(data: bytes, where: str) -> DocumentRead:
-    """A document from JSON; ``where`` is its name.  Raises `BadResults`."""
+def parse_results(data: bytes, where: str) -> DocumentRead:
+    """A document from JSON; ``where`` is its name.  Raises `InvalidResults`."""
     try:
         head = msgspec.json.decode(data, type=_Head)
         _check_format(head.format, where)
@@ -139,25 +139,27 @@ def parse(data: bytes, where: str) -> DocumentRead:
         return DocumentRead(runs=(msgspec.json.decode(data, type=RunRead),), cases=cases, where=where)
     except msgspec.DecodeError as error:
         message = f"{where}: {error}: not what `kproxy conformance run --json` writes"
-        raise BadResults(message) from error
+        raise InvalidResults(message) from error
 
 
-def load(paths: Sequence[str]) -> list[DocumentRead]:
-    """Documents from files, in their order.  Raises `BadResults`."""
-    return [_load(path) for path in paths]
+def load_results(paths: Sequence[str]) -> list[DocumentRead]:
+    """Documents from files, in their order.  Raises `InvalidResults`."""
+    return [_load_document(path) for path in paths]
 
 
-def _load(path: str) -> DocumentRead:
+def _load_document(path: str) -> DocumentRead:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise BadResults(f"{path}: {error.strerror}") from error
-    return parse(data, path)
+        raise InvalidResults(f"{path}: {error.strerror}") from error
+    return parse_results(data, path)
 
 
 def _check_format(found: str, where: str) -> None:
-    if found == CATALOGUE:
-        raise BadResults(f"{where}: that is a catalogue (`list --json`), not results (`run --json`)")
-    if found not in {RESULTS, *OLDER}:
+    if found == CATALOGUE_FORMAT:
+        raise InvalidResults(f"{where}: that is a catalogue (`list --json`), not results (`run --json`)")
+    if found not in {RESULTS_FORMAT, *READABLE_FORMATS}:
         says = f"its format is {found}" if found else "it does not say its format"
-        raise BadResults(f"{where}: {says}, this kproxy reads {RESULTS}: run it again with `run --json FILE`")
+        raise InvalidResults(
+            f"{where}: {says}, this kproxy reads {RESULTS_FORMAT}: run it again with `run --json FILE`"
+        )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kproxy.conformance.case import Case
-from kproxy.conformance.convergence import Applied
+from kproxy.conformance.convergence import LatencySample
 from kproxy.conformance.judging import Finding, Observed
 
 LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
@@ -59,7 +59,7 @@ class Report:
     results: tuple[CaseResult, ...]
     seconds: float
     again: str = "kproxy conformance run"
-    convergence: tuple[Applied, ...] = ()
+    convergence: tuple[LatencySample, ...] = ()
     """How long changes took, over all labs."""
 
     @property
@@ -87,7 +87,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """What came of one run; ``refused``: why it could not be had here, its cases are not runnable then."""
 
     name: str
@@ -95,7 +95,7 @@ class Outcome:
     refused: str = ""
 
 
-def exit_code(outcomes: Sequence[Outcome], *, where_possible: bool) -> int:
+def exit_code(outcomes: Sequence[RunOutcome], *, where_possible: bool) -> int:
     """1 when a case failed; 2 when something was not judged, but for runs that may be left out; else 0.
 
     Where no run could be had nothing was judged, whatever may be left out.

@@ -1,6 +1,6 @@
 """A case's questions as probes in the lab's addresses, and their answers as outcomes.
 
-What testbeds of real packets have in common; where the packets are sent is their `Ground`'s affair.
+What testbeds of real packets have in common; where the packets are sent is their `ProbeTransport`'s affair.
 """
 
 from __future__ import annotations
@@ -12,23 +12,28 @@ from dataclasses import replace
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
-    Act,
     CheckHealth,
     CheckProxy,
-    Checkup,
-    Deafen,
-    Hold,
+    HealthRequest,
+    Open,
     Ping,
     Probe,
     Reopen,
-    Use,
+    Send,
+    StopListening,
+    UnjudgedAction,
     VantageKind,
 )
 from kproxy.conformance.configuration import HEALTHZ_PORT
-from kproxy.conformance.testbed import Broken, Observation, describe_status
+from kproxy.conformance.testbed import HarnessError, Observation, describe_status
 from kproxy.conformance.testbeds.barrier import POLL
-from kproxy.conformance.testbeds.ground import Ground, Held
-from kproxy.conformance.testbeds.reading import read, read_health, read_ping, read_status
+from kproxy.conformance.testbeds.ground import FlowHandle, ProbeTransport
+from kproxy.conformance.testbeds.reading import (
+    interpret_health,
+    interpret_ping,
+    interpret_status,
+    interpret_step,
+)
 from kproxy.lab import topology
 from kproxy.lab.lab import Traced
 from kproxy.lab.observation import Direction, ProbeRequest
@@ -40,17 +45,17 @@ QUIET = 0.5
 """Seconds without any answer that count as silence where silence is lawful."""
 
 
-class Asking:
+class PacketTestbed:
     """Puts questions to a ground; ``patience`` and ``quiet`` as `PATIENCE` and `QUIET`."""
 
-    def __init__(self, ground: Ground, patience: float = PATIENCE, quiet: float = QUIET) -> None:
+    def __init__(self, ground: ProbeTransport, patience: float = PATIENCE, quiet: float = QUIET) -> None:
         self._asked_of = ground
         self._patience, self._quiet = patience, quiet
-        self._flows: dict[tuple[str, str], tuple[Held, Hold]] = {}
+        self._flows: dict[tuple[str, str], tuple[FlowHandle, Open]] = {}
 
-    def read(self, traced: Traced, instance: Instance, step: Probe | Hold) -> Observation:
+    def read(self, traced: Traced, instance: Instance, step: Probe | Open) -> Observation:
         """What was seen as the outcomes it may be."""
-        return read(traced.observation, instance, step)
+        return interpret_step(traced.observation, instance, step)
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Send ``count`` new connections at once."""
@@ -66,7 +71,7 @@ class Asking:
         traced, marks = await self._asked_of.marked(request, probe.mark)
         seen = self.read(traced, instance, probe)
         if seen.endpoint and not marks:
-            raise Broken(f"no packet of {probe.sender} was seen to leave, so its mark is not known")
+            raise HarnessError(f"no packet of {probe.sender} was seen to leave, so its mark is not known")
         return replace(seen, marks=marks)
 
     def _at_once(self, traced: Traced, instance: Instance, probe: Probe) -> Observation:
@@ -79,7 +84,7 @@ class Asking:
         return Observation(frozenset(), f"its first packet had to be sent {times} times; then {seen.text}")
 
     def _request(
-        self, instance: Instance, step: Probe | Hold | Ping | CheckHealth, size: int = 0
+        self, instance: Instance, step: Probe | Open | Ping | CheckHealth, size: int = 0
     ) -> ProbeRequest:
         packet = instance.question(step.sender, step.to).packet
         like = None if isinstance(step, Ping | CheckHealth) else step.from_port_of
@@ -98,14 +103,14 @@ class Asking:
     async def ping(self, instance: Instance, ping: Ping) -> Observation:
         """Send an ICMP echo request."""
         seen, evidence = await self._asked_of.ping(self._request(instance, ping))
-        return read_ping(seen, evidence, instance, ping)
+        return interpret_ping(seen, evidence, instance, ping)
 
-    async def check_health(self, instance: Instance, step: Checkup) -> Observation:
+    async def check_health(self, instance: Instance, step: HealthRequest) -> Observation:
         """Ask a health check node port, or a proxy."""
         if isinstance(step, CheckProxy):
             return Observation(frozenset(), await self._proxy_says(instance, step))
         seen = await self._asked_of.get(self._request(instance, step), step.path)
-        return Observation(frozenset(), read_health(seen, step.told))
+        return Observation(frozenset(), interpret_health(seen, step.told))
 
     async def _proxy_says(self, instance: Instance, step: CheckProxy) -> str:
         request = ProbeRequest(
@@ -116,12 +121,12 @@ class Asking:
         )
         deadline = time.monotonic() + step.within
         while True:
-            said = read_status(await self._asked_of.get(request, step.path))
+            said = interpret_status(await self._asked_of.get(request, step.path))
             if said == describe_status(step.expect) or time.monotonic() > deadline:
                 return said
             await asyncio.sleep(POLL)
 
-    async def hold(self, instance: Instance, hold: Hold) -> Observation:
+    async def hold(self, instance: Instance, hold: Open) -> Observation:
         """Open a flow and exchange once."""
         request = replace(self._request(instance, hold), shares_port=True)
         if hold.port_of:
@@ -131,7 +136,7 @@ class Asking:
             self._flows[instance.name, hold.flow] = (flow, hold)
         return self.read(seen, instance, hold)
 
-    async def use(self, instance: Instance, use: Use) -> Observation:
+    async def use(self, instance: Instance, use: Send) -> Observation:
         """Exchange on a held flow."""
         flow, hold = self._flow(instance, use.flow)
         quiet = isinstance(use.expect, frozenset) and Failure.DROPPED in use.expect
@@ -146,18 +151,18 @@ class Asking:
             self._flows[instance.name, reopen.flow] = (anew, hold)
         return self.read(seen, instance, hold)
 
-    async def act(self, instance: Instance, act: Act) -> None:
+    async def act(self, instance: Instance, act: UnjudgedAction) -> None:
         """Let something happen that is not judged; the one thing that every ground can."""
-        assert isinstance(act, Deafen)
+        assert isinstance(act, StopListening)
         await self._asked_of.deafen(self._flow(instance, act.flow)[0])
 
-    def _flow(self, instance: Instance, name: str) -> tuple[Held, Hold]:
+    def _flow(self, instance: Instance, name: str) -> tuple[FlowHandle, Open]:
         if (instance.name, name) not in self._flows:
-            raise Broken(f"flow {name!r} could not be opened")
+            raise HarnessError(f"flow {name!r} could not be opened")
         return self._flows[instance.name, name]
 
 
-def _picks_its_source(step: Probe | Hold | Ping | CheckHealth) -> bool:
+def _picks_its_source(step: Probe | Open | Ping | CheckHealth) -> bool:
     """Whether the sender's kernel chooses the address that it sends from, and SCTP lists all it might."""
     inside = step.sender.kind in {VantageKind.HOST, VantageKind.POD}
     return inside or (isinstance(step, Probe) and step.many_homes)

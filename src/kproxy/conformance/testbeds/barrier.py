@@ -27,7 +27,7 @@ class Overdue(SubjectFailed):
         self.waiting = tuple(waiting)
 
 
-async def served(
+async def wait_until_served(
     places: Iterable[Place],
     ask: Callable[[str, Family], Awaitable[bool]],
     check: Callable[[], None],

@@ -17,16 +17,18 @@ from kproxy.lab.kernels.here import kernel_here
 _CHANGED = "this machine was changed while the run went on, by the subject or by somebody else"
 
 
-def left_alone(work: Callable[[], Report]) -> Report:
+def report_machine_changes(work: Callable[[], Report]) -> Report:
     """The report of a run, with what was changed meanwhile.  A guest is nobody's machine."""
     if kernel_here() in (KernelName.UML, KernelName.VM):
         return work()
-    before = machine.look()
+    before = machine.read_machine_state()
     report = work()
-    after = machine.look()
-    if spoiling := machine.changes(machine.of_labs(before), machine.of_labs(after)):
+    after = machine.read_machine_state()
+    if spoiling := machine.machine_state_changes(
+        machine.inherited_by_labs(before), machine.inherited_by_labs(after)
+    ):
         return report.spoilt(f"{_CHANGED}: {'; '.join(spoiling)}")
-    if changes := machine.changes(before, after):
+    if changes := machine.machine_state_changes(before, after):
         noted = {**report.environment, "machine": f"{_CHANGED}; no case depends on it: {'; '.join(changes)}"}
         return replace(report, environment=noted)
     return report

@@ -1,6 +1,6 @@
 """Connection tracking entries that are none of the subject's: made by hand in a lab, and looked for again.
 
-Beside `kproxy.conformance.testbeds.netns`.  Which entries they are follows from a case's `Bystanders` and its addresses.
+Beside `kproxy.conformance.testbeds.netns`.  Which entries they are follows from a case's `UnrelatedEntries` and its addresses.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import Bystanders, Target, delivered_to
+from kproxy.conformance.case import Target, UnrelatedEntries, delivered_to
 from kproxy.conformance.testbed import Observation
-from kproxy.conformance.wording import UNTOUCHED_ENTRIES
+from kproxy.conformance.wording import SAME_ENTRIES
 from kproxy.lab import topology
-from kproxy.lab.entries import Entry, identities, insert
+from kproxy.lab.entries import InsertedEntry, entry_identities, insert_entry
 from kproxy.lab.network import Network
 from kproxy.lab.observation import Socket
 from kproxy.net import Protocol
@@ -24,29 +24,29 @@ HOST_PORT = 8053
 
 
 @dataclass(slots=True)
-class Entries:
+class BystanderEntries:
     """Those of all cases of a lab, with the identities they had at first."""
 
     network: Network
-    known: dict[tuple[str, int], Mapping[Entry, str]] = field(default_factory=dict)
+    known: dict[tuple[str, int], Mapping[InsertedEntry, str]] = field(default_factory=dict)
 
-    async def observe(self, instance: Instance, step: Bystanders) -> Observation:
+    async def observe(self, instance: Instance, step: UnrelatedEntries) -> Observation:
         """Make them, the first time; what has become of them."""
         namespace = self.network[step.node]
         key = (instance.name, id(step))
         if key not in self.known:
-            made = entries(instance, step)
+            made = bystander_entries(instance, step)
             for entry in made:
-                await insert(namespace, entry)
-            self.known[key] = await identities(namespace, made)
+                await insert_entry(namespace, entry)
+            self.known[key] = await entry_identities(namespace, made)
             return Observation(
                 frozenset(), _different(dict.fromkeys(made, ""), self.known[key], compare=False)
             )
         before = self.known[key]
-        return Observation(frozenset(), _different(before, await identities(namespace, before)))
+        return Observation(frozenset(), _different(before, await entry_identities(namespace, before)))
 
 
-def entries(instance: Instance, step: Bystanders) -> tuple[Entry, ...]:
+def bystander_entries(instance: Instance, step: UnrelatedEntries) -> tuple[InsertedEntry, ...]:
     """What stands beside the Service; all have a source port of the case's own, the number of its node port."""
     number = instance.destination(step.near.node_port(step.node))[1]
     client = topology.CLIENT_ADDRESS[step.node][instance.family]
@@ -56,13 +56,13 @@ def entries(instance: Instance, step: Bystanders) -> tuple[Entry, ...]:
     target, other = (_endpoint(instance, step, service.cluster_ip) for service in (step.near, step.beside))
     if step.at_node_port:
         elsewhere = Socket(client, number)
-        return (Entry(Protocol.UDP, pod, elsewhere, elsewhere),)
+        return (InsertedEntry(Protocol.UDP, pod, elsewhere, elsewhere),)
     resolver = Socket(client, near.port)
     return (
-        Entry(Protocol.UDP, Socket(client, number), Socket(here, HOST_PORT), target),
-        Entry(Protocol.UDP, pod, resolver, resolver),
-        Entry(Protocol.UDP, pod, beside, other),
-        Entry(Protocol.TCP, pod, near, target),
+        InsertedEntry(Protocol.UDP, Socket(client, number), Socket(here, HOST_PORT), target),
+        InsertedEntry(Protocol.UDP, pod, resolver, resolver),
+        InsertedEntry(Protocol.UDP, pod, beside, other),
+        InsertedEntry(Protocol.TCP, pod, near, target),
     )
 
 
@@ -71,13 +71,15 @@ def _destination(instance: Instance, to: Target) -> Socket:
     return Socket(address, port)
 
 
-def _endpoint(instance: Instance, step: Bystanders, to: Target) -> Socket:
+def _endpoint(instance: Instance, step: UnrelatedEntries, to: Target) -> Socket:
     (found,) = instance.outcomes(delivered_to(step.on), to)
     assert isinstance(found, Delivered)
     return Socket(found.address, found.port)
 
 
-def _different(before: Mapping[Entry, str], now: Mapping[Entry, str], *, compare: bool = True) -> str:
+def _different(
+    before: Mapping[InsertedEntry, str], now: Mapping[InsertedEntry, str], *, compare: bool = True
+) -> str:
     gone = [f"{entry} is gone" for entry in before if entry not in now]
     anew = [f"{entry} is another one" for entry in now if compare and now[entry] != before[entry]]
-    return "; ".join([*gone, *anew]) or UNTOUCHED_ENTRIES
+    return "; ".join([*gone, *anew]) or SAME_ENTRIES

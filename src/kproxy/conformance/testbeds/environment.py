@@ -10,9 +10,9 @@ import sys
 
 from kproxy import __version__
 from kproxy.conformance.case import Feature
-from kproxy.conformance.subject import Subject, fill
+from kproxy.conformance.subject import Subject, fill_placeholders
 from kproxy.lab import kube, sandbox
-from kproxy.lab.kernels.abilities import Ability, KernelName, probe
+from kproxy.lab.kernels.abilities import Ability, KernelName, probe_abilities
 from kproxy.lab.kernels.here import kernel_here, time_here
 from kproxy.lab.kube.assets import Assets
 from kproxy.lab.processes import Xtables
@@ -29,7 +29,7 @@ class Unmountable(Exception):
     """A subject has no mounts of its own here; says why."""
 
 
-def problems() -> list[str]:
+def missing_prerequisites() -> list[str]:
     """Why the netns testbed cannot run here, each with what to do; empty when it can."""
     if sys.platform != "linux":
         return [f"network namespaces need Linux, this is {sys.platform}: use --testbed simulator"]
@@ -61,13 +61,15 @@ def missing_api_server(kind: str) -> str:
 
 def assets(kind: str) -> Assets | None:
     """The programs of a real API server (``kube``); None for the lab's own.  Raises `MissingAssets`."""
-    return kube.find() if kind == "kube" else None
+    return kube.find_assets() if kind == "kube" else None
 
 
-def variant(name: str) -> Xtables:
+def iptables_variant(name: str) -> Xtables:
     """The variant of iptables called ``nft`` or ``legacy``; ``auto`` is nft where this kernel has it."""
     if name == "auto":
-        return Xtables.LEGACY if probe([Ability.IPTABLES_NFT])[Ability.IPTABLES_NFT] else Xtables.NFT
+        return (
+            Xtables.LEGACY if probe_abilities([Ability.IPTABLES_NFT])[Ability.IPTABLES_NFT] else Xtables.NFT
+        )
     return Xtables[name.upper()]
 
 
@@ -82,21 +84,21 @@ def largest_lab() -> int:
 
 def isolation(subject: Subject) -> str:
     """What a subject has of its own on a node, in words; what it asks for and cannot have raises `Unmountable`."""
-    if not (reason := sandbox.unavailable()):
+    if not (reason := sandbox.sandbox_unavailable()):
         return ISOLATED
     if subject.mounts:
         raise Unmountable(f"[mounts]: {reason}")
     return f"network; {reason}"
 
 
-def claims(subject: Subject) -> str:
+def claimed_features(subject: Subject) -> str:
     """What a subject says it can do: a list, or that it has not thought about it."""
     if subject.features == frozenset(Feature):
         return "every feature"
     return ", ".join(sorted(feature.value for feature in subject.features)) or "no feature"
 
 
-def facts(subject: Subject, tools: Xtables, programs: Assets | None = None) -> dict[str, str]:
+def environment_facts(subject: Subject, tools: Xtables, programs: Assets | None = None) -> dict[str, str]:
     """Versions that a result depends on."""
     return {
         "testbed": "netns",
@@ -109,14 +111,14 @@ def facts(subject: Subject, tools: Xtables, programs: Assets | None = None) -> d
         "nft": _version("nft", "--version"),
         "apiserver": _version(str(programs.kube_apiserver), "--version") if programs else "lab",
         "isolation": isolation(subject),
-        "claims": claims(subject),
+        "claims": claimed_features(subject),
         "subject": _version(*_subject_version(subject)) if subject.version_command else "unknown",
     }
 
 
 def _subject_version(subject: Subject) -> list[str]:
     values = {"binary": subject.binary, "python": sys.executable}
-    return [fill(part, values) for part in subject.version_command]
+    return [fill_placeholders(part, values) for part in subject.version_command]
 
 
 def _which(program: str) -> str | None:

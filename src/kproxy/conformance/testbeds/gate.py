@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 
 
-class Gate:
+class FifoSemaphore:
     """``async with gate``: the body is one of at most ``width``."""
 
     def __init__(self, width: int) -> None:

@@ -1,6 +1,6 @@
 """What carries out the questions of real packets: the interface, and the lab as one.
 
-`kproxy.conformance.testbeds.asking` puts a case's questions to a `Ground` in the lab's addresses, wherever it is.
+`kproxy.conformance.testbeds.asking` puts a case's questions to a `ProbeTransport` in the lab's addresses, wherever it is.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol as Interface
 
-from kproxy.conformance.testbeds.gate import Gate
+from kproxy.conformance.testbeds.gate import FifoSemaphore
 from kproxy.lab import echo, http, marks
-from kproxy.lab.lab import Flow, Lab, Traced
+from kproxy.lab.lab import Lab, LabFlow, Traced
 from kproxy.lab.observation import Evidence, Observation, ProbeRequest, Silent, Socket
 
-AT_ONCE = 150
+MAX_CONCURRENT_PROBES = 150
 """Probes under way at the same time."""
 
 
-class Held(Interface):
+class FlowHandle(Interface):
     """A flow that was opened."""
 
     @property
@@ -26,7 +26,7 @@ class Held(Interface):
         """The sender's address and port."""
 
 
-class Ground(Interface):
+class ProbeTransport(Interface):
     """Where packets are sent, and what can be seen of them."""
 
     async def probe(self, request: ProbeRequest, count: int) -> Sequence[Traced]:
@@ -41,25 +41,25 @@ class Ground(Interface):
     async def get(self, request: ProbeRequest, path: str) -> http.Response | Silent | None:
         """Ask by HTTP; None: refused."""
 
-    async def open_flow(self, request: ProbeRequest) -> tuple[Held | None, Traced]:
+    async def open_flow(self, request: ProbeRequest) -> tuple[FlowHandle | None, Traced]:
         """Connect (or bind), exchange once, and keep the socket."""
 
-    async def exchange(self, flow: Held, patience: float) -> Traced:
+    async def exchange(self, flow: FlowHandle, patience: float) -> Traced:
         """Ask again over the same socket."""
 
-    async def reopen(self, flow: Held, patience: float) -> tuple[Held | None, Traced]:
+    async def reopen(self, flow: FlowHandle, patience: float) -> tuple[FlowHandle | None, Traced]:
         """Have the server close a flow's connection, and connect again from the same port."""
 
-    async def deafen(self, flow: Held) -> None:
+    async def deafen(self, flow: FlowHandle) -> None:
         """Let the server that answered a flow last listen no more."""
 
 
-class LabGround:
+class LabTransport:
     """The lab's namespaces in this process."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
-        self.gate = Gate(AT_ONCE)
+        self.gate = FifoSemaphore(MAX_CONCURRENT_PROBES)
 
     async def probe(self, request: ProbeRequest, count: int) -> Sequence[Traced]:
         """Send so many new connections at once."""
@@ -72,36 +72,36 @@ class LabGround:
     async def marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[marks.Mark, ...]]:
         """One whose packets are marked."""
         async with self.gate:
-            return await marks.probe(self._lab, request, mark)
+            return await marks.probe_marked(self._lab, request, mark)
 
     async def ping(self, request: ProbeRequest) -> tuple[echo.Ping, Evidence]:
         """Send an ICMP echo request."""
-        seen, number = await echo.ping(self._lab, request)
+        seen, number = await echo.send_ping(self._lab, request)
         evidence = self._lab.evidence(number)
         self._lab.forget(number)
         return seen, evidence
 
     async def get(self, request: ProbeRequest, path: str) -> http.Response | Silent | None:
         """Ask by HTTP."""
-        return await http.get(self._lab, request, path)
+        return await http.http_get(self._lab, request, path)
 
-    async def open_flow(self, request: ProbeRequest) -> tuple[Held | None, Traced]:
+    async def open_flow(self, request: ProbeRequest) -> tuple[FlowHandle | None, Traced]:
         """Open a flow."""
         flow, seen = await self._lab.open_flow(request)
         return flow, _traced(seen)
 
-    async def exchange(self, flow: Held, patience: float) -> Traced:
+    async def exchange(self, flow: FlowHandle, patience: float) -> Traced:
         """Ask again over it."""
-        return _traced(await own(flow).exchange(patience))
+        return _traced(await lab_flow(flow).exchange(patience))
 
-    async def reopen(self, flow: Held, patience: float) -> tuple[Held | None, Traced]:
+    async def reopen(self, flow: FlowHandle, patience: float) -> tuple[FlowHandle | None, Traced]:
         """Open it anew."""
-        anew, seen = await self._lab.reopen(own(flow), patience)
+        anew, seen = await self._lab.reopen(lab_flow(flow), patience)
         return anew, _traced(seen)
 
-    async def deafen(self, flow: Held) -> None:
+    async def deafen(self, flow: FlowHandle) -> None:
         """Stop its server."""
-        held = own(flow)
+        held = lab_flow(flow)
         self._lab.deafen(held.last, held.request.protocol)
 
 
@@ -110,7 +110,7 @@ def _traced(seen: Observation) -> Traced:
     return Traced(seen, seen.evidence if isinstance(seen, Silent) else Evidence())
 
 
-def own(flow: Held) -> Flow:
+def lab_flow(flow: FlowHandle) -> LabFlow:
     """A flow as the lab's, which it is."""
-    assert isinstance(flow, Flow)
+    assert isinstance(flow, LabFlow)
     return flow

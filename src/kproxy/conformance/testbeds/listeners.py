@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kproxy.conformance.bind import NODE_PORT_KINDS, Instance
-from kproxy.conformance.case import Case, Hold, Port, Probe, Service
+from kproxy.conformance.case import Case, CaseService, Open, Port, Probe
 from kproxy.conformance.testbeds.reading import HOST
 from kproxy.lab import topology
 from kproxy.net import Protocol
@@ -30,14 +30,14 @@ def listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protoco
                         yield node, number, port.protocol, HOST + node
         for step in instance.case.steps:
             bare = isinstance(step, Probe) and step.bare
-            if isinstance(step, Probe | Hold) and step.to.kind in NODE_PORT_KINDS and not bare:
+            if isinstance(step, Probe | Open) and step.to.kind in NODE_PORT_KINDS and not bare:
                 _, number, protocol = instance.destination(step.to)
                 if number in taken:
                     continue
                 yield step.to.node, number, protocol, HOST + step.to.node
 
 
-def _served(case: Case, service: Service) -> Iterator[Port]:
+def _served(case: Case, service: CaseService) -> Iterator[Port]:
     """The ports that endpoints of a Service listen on."""
     sockets = case.opens_sctp_sockets
     return (port for port in service.ports if sockets or port.protocol is not Protocol.SCTP)
@@ -46,5 +46,5 @@ def _served(case: Case, service: Service) -> Iterator[Port]:
 def _ports_to_send_from(instance: Instance) -> Iterator[int]:
     """Port numbers that nobody may listen on, since a sender takes them."""
     for step in instance.case.steps:
-        if isinstance(step, Probe | Hold) and step.from_port_of is not None:
+        if isinstance(step, Probe | Open) and step.from_port_of is not None:
             yield instance.destination(step.from_port_of)[1]

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from kproxy.conformance.bind import FIRST_HEALTH_PORT, LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.case import (
-    Act,
-    Bystanders,
     Case,
     CheckHealth,
     CheckLatency,
+    DuringWatchFault,
     FailWrites,
     Feature,
     OutOfWindow,
@@ -26,47 +25,48 @@ from kproxy.conformance.case import (
     Probe,
     Profile,
     Restart,
+    Send,
     Step,
-    Unheard,
-    Use,
+    UnjudgedAction,
+    UnrelatedEntries,
 )
-from kproxy.conformance.convergence import Applied
+from kproxy.conformance.convergence import LatencySample
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
-from kproxy.conformance.surroundings import node_documents, nodes_without_zones
-from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.conformance.surroundings import node_documents, unlabelled_node_documents
+from kproxy.conformance.testbed import HarnessError, Observation, Testbed
 from kproxy.conformance.testbeds import byhand
-from kproxy.conformance.testbeds.asking import PATIENCE, QUIET, Asking
+from kproxy.conformance.testbeds.asking import PATIENCE, QUIET, PacketTestbed
 from kproxy.conformance.testbeds.barrier import Place
-from kproxy.conformance.testbeds.bystanders import Entries
-from kproxy.conformance.testbeds.evidence.decided import decided
-from kproxy.conformance.testbeds.evidence.keeper import Keeper
-from kproxy.conformance.testbeds.ground import LabGround, own
+from kproxy.conformance.testbeds.bystanders import BystanderEntries
+from kproxy.conformance.testbeds.evidence.decided import deciding_rules
+from kproxy.conformance.testbeds.evidence.keeper import EvidenceCollector
+from kproxy.conformance.testbeds.ground import LabTransport, lab_flow
 from kproxy.conformance.testbeds.listeners import listeners
-from kproxy.conformance.testbeds.objections import KINDS, objections
-from kproxy.conformance.testbeds.proxies import Proxies, Served
+from kproxy.conformance.testbeds.objections import KINDS, admission_problems
+from kproxy.conformance.testbeds.proxies import LabApiServer, Proxies
 from kproxy.conformance.testbeds.reading import HOST
 from kproxy.conformance.testbeds.sentinel import MOVED, MOVED_PORT, SENTINEL_POD, SENTINEL_PORT
 from kproxy.conformance.testbeds.settling import Settling
-from kproxy.conformance.testbeds.unheard import together, unheard, without_slices
-from kproxy.conformance.wording import describe
+from kproxy.conformance.testbeds.unheard import change_during_fault, merge_withheld, start_without_slices
+from kproxy.conformance.wording import describe_step
 from kproxy.conformance.world import (
+    AcceptWrites,
     AddAddress,
     Change,
     Put,
     RefuseWrites,
     Remove,
     RestartProxy,
-    TakeWrites,
-    TellLater,
-    surroundings,
+    WithholdEvents,
+    lab_objects,
 )
 from kproxy.lab import crafted, refusing, topology
-from kproxy.lab.apiserver import ApiServer, Kind
+from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.here import kernel_here
-from kproxy.lab.kube import KubeApiServer, Refused
+from kproxy.lab.kube import KubeApiServer, NotAdmitted
 from kproxy.lab.kube.assets import Assets
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
@@ -83,7 +83,7 @@ EMULATED_TIME = (
     "how long changes take is shown, and not judged"
 )
 NOT_OURS = "a real API server is not ours to disturb"
-ASKED_AGAIN = 8
+MAX_REPROBED = 8
 """Connections that show again what was unlawful, where several endpoints may answer."""
 
 
@@ -130,7 +130,7 @@ def opener(
                     finally:
                         await proxies.kill_all()
             except LabError as reason:
-                raise Broken(str(reason)) from reason
+                raise HarnessError(str(reason)) from reason
 
     return open_netns
 
@@ -161,21 +161,21 @@ def _api_server(
     return ApiServer() if assets is None else KubeApiServer(assets, directory)
 
 
-class NetnsTestbed(Asking):
+class NetnsTestbed(PacketTestbed):
     """A lab with the subject running on its nodes."""
 
     name = "netns"
     exhaustive = False
 
-    def __init__(self, lab: Lab, server: Served, proxies: Proxies, barrier: float = 0.0) -> None:
+    def __init__(self, lab: Lab, server: LabApiServer, proxies: Proxies, barrier: float = 0.0) -> None:
         self.lab, self.server, self.proxies = lab, server, proxies
         slow = _emulated()
         seconds = barrier or (SLOW_BARRIER if slow else BARRIER)
         self._settling = Settling(self.change, self.lab.probe, self._overdue, seconds, varied=True)
-        self._ground = LabGround(lab)
+        self._ground = LabTransport(lab)
         super().__init__(self._ground, *((SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)))
-        self._keeper = Keeper(lab, proxies)
-        self._entries = Entries(lab.network)
+        self._keeper = EvidenceCollector(lab, proxies)
+        self._entries = BystanderEntries(lab.network)
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._zones_to_come: Sequence[Document] = ()
@@ -188,10 +188,10 @@ class NetnsTestbed(Asking):
 
     def prepare(self, instances: Sequence[Instance]) -> None:
         """Put the lab's own objects in the API server and open every server the cases need."""
-        for document in surroundings().values():
+        for document in lab_objects().values():
             self._put(document)
         if isinstance(self.server, KubeApiServer):
-            self._objections = objections(self.server.store, instances)
+            self._objections = admission_problems(self.server.store, instances)
         for node in topology.NODES:
             for protocol in (Protocol.TCP, Protocol.UDP):
                 everywhere = tuple(LOOPBACK.values())
@@ -206,7 +206,7 @@ class NetnsTestbed(Asking):
 
     def label_zones_later(self) -> None:
         """Let Nodes have no zone label until proxies run, so that what a start does with it is judged by one case alone."""
-        for document in nodes_without_zones():
+        for document in unlabelled_node_documents():
             self._put(document)
         self._zones_to_come = node_documents()
 
@@ -218,7 +218,9 @@ class NetnsTestbed(Asking):
             return EMULATED_TIME
         if case.id in self._objections:
             return f"a real API server does not hold its objects as they are: {self._objections[case.id]}"
-        if any(isinstance(step, FailWrites) for step in case.steps) and (reason := refusing.unavailable()):
+        if any(isinstance(step, FailWrites) for step in case.steps) and (
+            reason := refusing.write_faults_unavailable()
+        ):
             return reason
         if not isinstance(self.server, ApiServer) and any(map(_disturbs_the_server, case.steps)):
             return NOT_OURS
@@ -228,7 +230,7 @@ class NetnsTestbed(Asking):
 
     async def change(self, changes: Sequence[Change]) -> None:
         """Write objects to the API server; restart proxies."""
-        for change in together(changes):
+        for change in merge_withheld(changes):
             match change:
                 case Put(document=document):
                     self._put(document)
@@ -241,38 +243,38 @@ class NetnsTestbed(Asking):
                 case RefuseWrites(node=node):
                     self._settling.excuse(node)
                     await self.proxies.refuse_writes(node)
-                case TakeWrites(node=node):
+                case AcceptWrites(node=node):
                     await self.proxies.take_writes(node)
                     self._settling.expect(node)
-                case TellLater(deaf=deaf, changes=later):
-                    await unheard(self._own_server(), deaf, partial(self.change, later))
+                case WithholdEvents(deaf=deaf, changes=later):
+                    await change_during_fault(self._own_server(), deaf, partial(self.change, later))
 
     async def _restart(self, change: RestartProxy) -> None:
         await self.proxies.kill(change.node)
         await self.change(change.meanwhile)
         start = partial(self.proxies.start, change.node, change.masquerade_bit)
         if change.without_slices:
-            await without_slices(self._own_server(), start, change.without_slices)
+            await start_without_slices(self._own_server(), start, change.without_slices)
         else:
             start()
 
     def _own_server(self) -> ApiServer:
         if not isinstance(self.server, ApiServer):
-            raise Broken(NOT_OURS)
+            raise HarnessError(NOT_OURS)
         return self.server
 
     def _put(self, document: Document) -> None:
         try:
             self.server.store.put(KINDS[document["kind"]], document)
-        except Refused as reason:
+        except NotAdmitted as reason:
             self._refused[document["metadata"].get("namespace", "")] = str(reason)
 
     def _check_refused(self, instance: Instance) -> None:
         if reason := self._refused.get(instance.namespace):
-            raise Broken(f"the API server refused an object: {reason}")
+            raise HarnessError(f"the API server refused an object: {reason}")
 
     async def control(self) -> None:
-        """Prove that the lab works before the subject is started; raises `Broken`."""
+        """Prove that the lab works before the subject is started; raises `HarnessError`."""
         await self._settling.control()
 
     async def settle(self) -> None:
@@ -285,7 +287,7 @@ class NetnsTestbed(Asking):
             await self._settling.settle(self.proxies.check)
         self.proxies.settled()
 
-    def convergence(self) -> Sequence[Applied]:
+    def convergence(self) -> Sequence[LatencySample]:
         """How long changes have taken up to now."""
         return tuple(self._settling.applied)
 
@@ -299,60 +301,60 @@ class NetnsTestbed(Asking):
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Send ``count`` new connections at once."""
         self._check_refused(instance)
-        if byhand.made(probe):
+        if byhand.needs_raw_packet(probe):
             quiet = self._quiet if Failure.DROPPED in probe.expect else self._patience
             return await asyncio.gather(*(self._by_hand(instance, probe, quiet, who) for who in range(count)))
         return await super().probe(instance, probe, count)
 
     async def _by_hand(self, instance: Instance, probe: Probe, patience: float, who: int) -> Observation:
         async with self._ground.gate:
-            return await byhand.ask(self.lab, instance, probe, patience, who)
+            return await byhand.send_raw_probe(self.lab, instance, probe, patience, who)
 
     async def read_sysctl(self, node: str, name: str) -> str:
         """The value of a setting below ``net`` in a node's network namespace."""
         return self.lab.network[node].read(f"/proc/sys/net/{name}").strip()
 
-    async def watch_entries(self, instance: Instance, step: Bystanders) -> Observation:
+    async def watch_entries(self, instance: Instance, step: UnrelatedEntries) -> Observation:
         """Whether connection tracking entries of others are what they were."""
         return await self._entries.observe(instance, step)
 
-    async def act(self, instance: Instance, act: Act) -> None:
+    async def act(self, instance: Instance, act: UnjudgedAction) -> None:
         """Let something happen that is not judged."""
         if isinstance(act, OutOfWindow):
-            await crafted.out_of_window(self.lab, own(self._flow(instance, act.flow)[0]))
+            await crafted.send_out_of_window(self.lab, lab_flow(self._flow(instance, act.flow)[0]))
         else:
             await super().act(instance, act)
 
     # ------------------------------------------------------------------ evidence
 
-    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Use) -> None:
+    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
         """Ask with all witnesses; for silence that is unlawful it does not wait as long as the first time."""
         patience, self._patience = self._patience, 2 * self._quiet
         try:
-            rules = decided(self.lab, instance, step) if isinstance(step, Probe) else b""
+            rules = deciding_rules(self.lab, instance, step) if isinstance(step, Probe) else b""
             ask = partial(self._asked, instance, step)
-            await self._keeper.ask_again(instance.name, describe(step), ask, rules)
+            await self._keeper.ask_again(instance.name, describe_step(step), ask, rules)
         finally:
             self._patience = patience
 
     async def _asked(
-        self, instance: Instance, step: Probe | Ping | CheckHealth | Use
+        self, instance: Instance, step: Probe | Ping | CheckHealth | Send
     ) -> Sequence[Observation]:
         match step:
             case Probe():
-                return await self.probe(instance, step, ASKED_AGAIN if len(step.expect) > 1 else 1)
+                return await self.probe(instance, step, MAX_REPROBED if len(step.expect) > 1 else 1)
             case Ping():
                 return [await self.ping(instance, step)]
             case CheckHealth():
                 return [await self.check_health(instance, step)]
-            case Use():
+            case Send():
                 return [await self.use(instance, step)]
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
         """Objects, both nodes as they are, and what was seen when it was asked again."""
         objects = [
             document
-            for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE)
+            for kind in (ResourceKind.SERVICE, ResourceKind.ENDPOINT_SLICE)
             for document in self.server.store.documents(kind)
             if document["metadata"]["namespace"] == instance.namespace
         ]
@@ -360,7 +362,7 @@ class NetnsTestbed(Asking):
 
 
 def _disturbs_the_server(step: Step) -> bool:
-    return isinstance(step, Unheard) or (isinstance(step, Restart) and step.without_slices > 0)
+    return isinstance(step, DuringWatchFault) or (isinstance(step, Restart) and step.without_slices > 0)
 
 
 def _emulated() -> bool:

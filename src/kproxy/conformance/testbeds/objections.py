@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.documents import Document
-from kproxy.conformance.world import Change, Put, RestartProxy, TellLater, World
-from kproxy.lab.apiserver import Kind
+from kproxy.conformance.world import Change, Put, RestartProxy, WithholdEvents, World
+from kproxy.lab.apiserver import ResourceKind
 from kproxy.lab.kube.store import KubeStore
 
-KINDS = {kind.value: kind for kind in Kind}
+KINDS = {kind.value: kind for kind in ResourceKind}
 
 
-def objections(
+def admission_problems(
     store: KubeStore,
     instances: Sequence[Instance],
     through: Callable[[Document], Document] = lambda same: same,
@@ -41,7 +41,7 @@ def _put_by(changes: Sequence[Change]) -> Iterator[Document]:
                 yield document
             case RestartProxy(meanwhile=meanwhile):
                 yield from _put_by(meanwhile)
-            case TellLater(changes=later):
+            case WithholdEvents(changes=later):
                 yield from _put_by(later)
             case _:
                 pass

@@ -16,19 +16,19 @@ from typing import NoReturn
 from typing import Protocol as Interface
 
 from kproxy.conformance.case import Profile
-from kproxy.conformance.configuration import Placement, kube_proxy_configuration
+from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.documents import Document
-from kproxy.conformance.subject import Program, Subject, fill
-from kproxy.conformance.testbed import Broken, SubjectFailed
+from kproxy.conformance.subject import Subject, SubjectProcess, fill_placeholders
+from kproxy.conformance.testbed import HarnessError, SubjectFailed
 from kproxy.conformance.testbeds.cause import first_error
-from kproxy.conformance.testbeds.watch import Watch, end_of
+from kproxy.conformance.testbeds.watch import DiskWatch, read_tail
 from kproxy.lab import topology
-from kproxy.lab.apiserver import Kind, kubeconfig
+from kproxy.lab.apiserver import ResourceKind, kubeconfig
 from kproxy.lab.kernels.here import time_here
 from kproxy.lab.kernels.uml import Time
 from kproxy.lab.network import Network
-from kproxy.lab.processes import Process, Xtables, listen, run_in, spawn, xtables_directory
-from kproxy.lab.refusing import Refusing, refuse
+from kproxy.lab.processes import Process, Xtables, listen_in, run_in, spawn, xtables_directory
+from kproxy.lab.refusing import WriteFault, inject_write_errors
 from kproxy.lab.sandbox import Sandbox, open_sandbox
 from kproxy.net import Family
 
@@ -41,24 +41,24 @@ WATCH, SLOW_WATCH = 0.25, 60.0
 """Seconds between two looks at the disk; the second in virtual time, where idle time would be full of them."""
 
 
-class Writable(Interface):
-    """Where the harness writes objects; what is not admitted raises `kproxy.lab.kube.Refused`."""
+class ObjectWriter(Interface):
+    """Where the harness writes objects; what is not admitted raises `kproxy.lab.kube.NotAdmitted`."""
 
-    def put(self, kind: Kind, document: Document) -> object:
+    def put(self, kind: ResourceKind, document: Document) -> object:
         """Create or replace an object."""
 
-    def delete(self, kind: Kind, namespace: str, name: str) -> object:
+    def delete(self, kind: ResourceKind, namespace: str, name: str) -> object:
         """Delete an object."""
 
-    def documents(self, kind: Kind) -> list[Document]:
+    def documents(self, kind: ResourceKind) -> list[Document]:
         """All objects of a kind."""
 
 
-class Served(Interface):
+class LabApiServer(Interface):
     """An API server of the lab: `kproxy.lab.apiserver.ApiServer`, or a real one (`kproxy.lab.kube.KubeApiServer`)."""
 
     @property
-    def store(self) -> Writable:
+    def store(self) -> ObjectWriter:
         """Its objects."""
 
     async def listen(self, sockets: Iterable[socket.socket]) -> None:
@@ -72,7 +72,7 @@ class Served(Interface):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class NodeIdentity:
     """Who a node of the lab is in the cluster: its Node's name, its address, the pods' ranges (none: the topology's)."""
 
     hostname: str
@@ -80,8 +80,8 @@ class Identity:
     cluster_cidrs: tuple[str, ...] = ()
 
 
-OF_TOPOLOGY: Mapping[str, Identity] = {
-    node: Identity(topology.HOSTNAMES[node], str(topology.NODE_ADDRESS[node][Family.IPV4]))
+OF_TOPOLOGY: Mapping[str, NodeIdentity] = {
+    node: NodeIdentity(topology.HOSTNAMES[node], str(topology.NODE_ADDRESS[node][Family.IPV4]))
     for node in topology.NODES
 }
 
@@ -100,25 +100,25 @@ class Proxies:
     ) -> None:
         self._network, self._subject, self._mode, self._profile = network, subject, mode, profile
         self._directory = directory
-        self.nodes: Mapping[str, Identity] = OF_TOPOLOGY
+        self.nodes: Mapping[str, NodeIdentity] = OF_TOPOLOGY
         """Where it runs, and as whom; to be changed before the start."""
         self.sandboxed = False
         """Whether it gets a room of its own on each (`kproxy.lab.sandbox`); likewise."""
         self._tools = xtables_directory(directory / "bin", variant)
-        self._server: Served | None = None
+        self._server: LabApiServer | None = None
         self._masquerade_bits: dict[str, int] = {}
         self._modes = dict.fromkeys(topology.NODES, subject.mode_before(mode)) if profile.mode_before else {}
         self._running: dict[str, list[Process]] = {}
         self._rooms: dict[str, Sandbox] = {}
-        self._refusing: dict[str, Refusing] = {}
-        self._watch = Watch(directory)
+        self._refusing: dict[str, WriteFault] = {}
+        self._watch = DiskWatch(directory)
         self._well: dict[str, int] = {}
 
-    async def start_all(self, server: Served) -> None:
+    async def start_all(self, server: LabApiServer) -> None:
         """Let the API server listen on every node, and start the subject there.  Raises `LabError`."""
         self._server = server
         address = ip_address("127.0.0.1")
-        await server.listen(listen(self._network[node], address, API_PORT) for node in self.nodes)
+        await server.listen(listen_in(self._network[node], address, API_PORT) for node in self.nodes)
         mounts = {point: kind.value for point, kind in self._subject.mounts.items()}
         if self.sandboxed:
             for node in self.nodes:
@@ -134,13 +134,15 @@ class Proxies:
         if masquerade_bit is not None:
             self._masquerade_bits[node] = masquerade_bit
         values = self._write_files(node)
-        environment = {name: fill(text, values) for name, text in self._subject.environment.items()}
+        environment = {
+            name: fill_placeholders(text, values) for name, text in self._subject.environment.items()
+        }
         environment |= dict(self._profile.environment)
         self._running[node] = []
         before: Sequence[str] = ()
         for program in self._subject.programs:
-            argv = _once(before, [fill(word, values) for word in program.command])
-            before = [fill(word, values) for word in program.ready]
+            argv = _once(before, [fill_placeholders(word, values) for word in program.command])
+            before = [fill_placeholders(word, values) for word in program.ready]
             if node in self._rooms:
                 argv = self._rooms[node].command(argv)
                 environment = {"TMPDIR": values["directory"], **environment}
@@ -198,7 +200,7 @@ class Proxies:
     async def refuse_writes(self, node: str) -> None:
         """Let the kernel have no memory for what a node's proxy writes to it.  Raises `LabError`."""
         if node not in self._refusing:
-            self._refusing[node] = await refuse(
+            self._refusing[node] = await inject_write_errors(
                 [process.pid for process in self._running[node]], errno.ENOBUFS
             )
 
@@ -217,9 +219,9 @@ class Proxies:
                     await self._end(node, processes)
 
     def check(self) -> None:
-        """Raise `SubjectFailed` if a proxy takes too much room, or has ended by itself; `Broken` for a full disk."""
+        """Raise `SubjectFailed` if a proxy takes too much room, or has ended by itself; `HarnessError` for a full disk."""
         if full := self._watch.full():
-            raise Broken(full)
+            raise HarnessError(full)
         for node, processes in self._running.items():
             if complaint := self._watch.complaint(self.log(node), self._directory / node):
                 raise SubjectFailed(f"the proxy of node {node} {complaint}\n{self.tail(node)}")
@@ -227,12 +229,12 @@ class Proxies:
                 if process.returncode is not None:
                     raise SubjectFailed(self._ended(node, process, program))
 
-    def _ended(self, node: str, process: Process, program: Program) -> str:
+    def _ended(self, node: str, process: Process, program: SubjectProcess) -> str:
         status = process.returncode
         why = f" ({signal.Signals(-status).name})" if status and status < 0 else ""
         which = f" {program.name}" if len(self._subject.programs) > 1 else ""
         values = self._values(node)
-        command = shlex.join(fill(word, values) for word in program.command)
+        command = shlex.join(fill_placeholders(word, values) for word in program.command)
         foreground = "; it must stay in the foreground" if status == 0 else ""
         ended = f"the proxy of node {node} ended{which} with {status}{why}{foreground}"
         return f"{self.explained(ended, node)}\ncommand: {command}"
@@ -240,7 +242,7 @@ class Proxies:
     def explained(self, what: str, node: str) -> str:
         """What a node's proxy did with the first error that it has logged since all was well; the end of its log below."""
         log = self.tail(node)
-        cause = first_error(_from(self.log(node), self._well.get(node, 0))) or log.rpartition("\n")[2]
+        cause = first_error(_log_from(self.log(node), self._well.get(node, 0))) or log.rpartition("\n")[2]
         return f"{what}: {cause}\n{log}" if cause else f"{what}: it has written nothing"
 
     def settled(self) -> None:
@@ -258,7 +260,7 @@ class Proxies:
 
     def tail(self, node: str) -> str:
         """The last lines of that file."""
-        lines = end_of(self.log(node), LOG_TAIL_BYTES).strip().splitlines()
+        lines = read_tail(self.log(node), LOG_TAIL_BYTES).strip().splitlines()
         return "\n".join(lines[-LOG_TAIL_LINES:])
 
     def pid(self, node: str) -> int:
@@ -270,7 +272,7 @@ class Proxies:
         home.mkdir(parents=True, exist_ok=True)
         values = self._values(node)
         server, who = self._server, self.nodes[node]
-        place = Placement(
+        place = NodeConfiguration(
             node=node,
             mode=values["mode"],
             hostname=who.hostname,
@@ -285,7 +287,7 @@ class Proxies:
         profile = replace(self._profile, masquerade_bit=bit)
         Path(values["config"]).write_text(kube_proxy_configuration(profile, place))
         for name, template in self._subject.files.items():
-            (home / name).write_text(fill(template, values))
+            (home / name).write_text(fill_placeholders(template, values))
         return values
 
     def _values(self, node: str) -> Mapping[str, str]:
@@ -306,7 +308,7 @@ class Proxies:
         }
 
 
-def _from(path: Path, start: int) -> str:
+def _log_from(path: Path, start: int) -> str:
     """A log from some place on; only so much of it as can be looked through at once."""
     with path.open("rb") as file:
         file.seek(start)

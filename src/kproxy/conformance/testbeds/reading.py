@@ -11,13 +11,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from kproxy.conformance.bind import Instance
-from kproxy.conformance.case import Hold as HoldStep
-from kproxy.conformance.case import Ping, Probe, TargetKind, Told, VantageKind
-from kproxy.conformance.testbed import Broken, Observation, describe_health, describe_status
+from kproxy.conformance.case import EndpointCountLocation, Ping, Probe, TargetKind, VantageKind
+from kproxy.conformance.case import Open as HoldStep
+from kproxy.conformance.testbed import HarnessError, Observation, describe_health, describe_status
 from kproxy.lab import echo, http, topology
 from kproxy.lab import observation as lab
 from kproxy.net import Address, Packet
-from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 
 HOST = "host:"
 """Bystanders on a node call themselves so, with the node's name."""
@@ -27,7 +27,7 @@ Step = Probe | Ping | HoldStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ProbeContext:
     """What must be known of a question to read its answer.
 
     ``judge``: the node whose proxy decides, ``own``: that node's addresses; ``by_host``: whether a node itself asks;
@@ -43,10 +43,10 @@ class Asked:
     port: int = 0
 
 
-def asked_by(instance: Instance, step: Step) -> Asked:
+def probe_context(instance: Instance, step: Step) -> ProbeContext:
     """What must be known of a case's step."""
     question = instance.question(step.sender, step.to)
-    return Asked(
+    return ProbeContext(
         sender=str(step.sender),
         judge=question.judge,
         packet=question.packet,
@@ -57,12 +57,12 @@ def asked_by(instance: Instance, step: Step) -> Asked:
     )
 
 
-def read(seen: lab.Observation, instance: Instance, step: Step) -> Observation:
+def interpret_step(seen: lab.Observation, instance: Instance, step: Step) -> Observation:
     """An observation of the lab as the outcomes it may be."""
-    return interpret(seen, asked_by(instance, step))
+    return interpret_observation(seen, probe_context(instance, step))
 
 
-def interpret(seen: lab.Observation, asked: Asked) -> Observation:
+def interpret_observation(seen: lab.Observation, asked: ProbeContext) -> Observation:
     """The same for whatever was asked."""
     match seen:
         case lab.Answered():
@@ -80,28 +80,28 @@ def interpret(seen: lab.Observation, asked: Asked) -> Observation:
         case lab.Garbled(what=what):
             return Observation(frozenset(), f"garbled: {what}")
         case lab.Unsupported(why=why):
-            raise Broken(why)
+            raise HarnessError(why)
 
 
-def read_ping(seen: echo.Ping, evidence: lab.Evidence, instance: Instance, asked: Ping) -> Observation:
+def interpret_ping(seen: echo.Ping, evidence: lab.Evidence, instance: Instance, asked: Ping) -> Observation:
     """What came of a ping as the outcomes it may be; by its evidence, whether the node let it out."""
     judge = instance.question(asked.sender, asked.to).judge
-    if not isinstance(seen, echo.Echoed):
-        return read(seen, instance, asked)
+    if not isinstance(seen, echo.EchoReply):
+        return interpret_step(seen, instance, asked)
     if evidence.left(judge):
         return Observation(frozenset({Failure.UNTOUCHED}), "untouched by the proxy: answered beyond the node")
     return Observation(frozenset(), f"node {judge} answered the ping itself")
 
 
-def read_health(seen: http.Response | lab.Silent | None, told: Told) -> str:
+def interpret_health(seen: http.Response | lab.Silent | None, told: EndpointCountLocation) -> str:
     """What a health check node port answered, in words."""
     if not isinstance(seen, http.Response):
-        return read_status(seen)
+        return interpret_status(seen)
     return describe_health(seen.status, told, _count(seen, told))
 
 
-def _count(response: http.Response, told: Told) -> int | str | None:
-    if told is Told.IN_HEADER:
+def _count(response: http.Response, told: EndpointCountLocation) -> int | str | None:
+    if told is EndpointCountLocation.IN_HEADER:
         return response.headers.get(told.value.lower())
     try:
         return int(json.loads(response.body)["localEndpoints"])
@@ -109,14 +109,14 @@ def _count(response: http.Response, told: Told) -> int | str | None:
         return None
 
 
-def read_status(seen: http.Response | lab.Silent | None) -> str:
+def interpret_status(seen: http.Response | lab.Silent | None) -> str:
     """What a node answered that was asked for health, in words."""
     if isinstance(seen, lab.Silent):
         return "no answer"
     return describe_status(seen.status if seen else None)
 
 
-def _refused(seen: lab.Refused, asked: Asked) -> Observation:
+def _refused(seen: lab.Refused, asked: ProbeContext) -> Observation:
     """An ICMP error; one that quotes another destination than was asked is of no use to the client."""
     text = f"ICMP type {seen.icmp.type} code {seen.icmp.code} from {seen.by}"
     if seen.about != lab.Socket(asked.packet.destination, asked.port):
@@ -125,7 +125,7 @@ def _refused(seen: lab.Refused, asked: Asked) -> Observation:
     return Observation(frozenset(outcomes), text)
 
 
-def _answered(seen: lab.Answered, asked: Asked) -> Observation:
+def _answered(seen: lab.Answered, asked: ProbeContext) -> Observation:
     if seen.who == ELSEWHERE or seen.who.startswith(HOST):
         text = f"untouched by the proxy: answered by {seen.who}, which saw {seen.peer}"
         gist = f"untouched by the proxy: answered by {seen.who}, which saw {seen.peer.address}"
@@ -134,25 +134,25 @@ def _answered(seen: lab.Answered, asked: Asked) -> Observation:
     endpoint = (seen.at.address, seen.at.port)
     text = f"delivered to {seen.who} at {seen.at}, which saw {seen.peer} (sent from {seen.own})"
     gist = f"delivered to {seen.who}, which saw {seen.peer.address}"
-    if asked.directly and Source.PRESERVED in sources:
+    if asked.directly and SourceIP.PRESERVED in sources:
         return Observation(frozenset({Failure.UNTOUCHED}), text, endpoint, gist=gist)
     outcomes: set[Outcome] = {Delivered(*endpoint, source) for source in sources}
     redrawn = seen.peer.port != seen.own.port
     return Observation(frozenset(outcomes), text, endpoint, redrawn=redrawn, gist=gist)
 
 
-def _sources(seen: lab.Answered, asked: Asked) -> set[Source]:
+def _sources(seen: lab.Answered, asked: ProbeContext) -> set[SourceIP]:
     """Whether the source was rewritten; where it would look the same, both; none for a strange address."""
     if seen.peer.address == seen.own.address:
         if asked.by_host:
-            return {Source.PRESERVED, Source.MASQUERADED}
-        return {Source.PRESERVED}
+            return {SourceIP.PRESERVED, SourceIP.MASQUERADED}
+        return {SourceIP.PRESERVED}
     if seen.peer.address in asked.own:
-        return {Source.MASQUERADED}
+        return {SourceIP.MASQUERADED}
     return set()
 
 
-def _silent(seen: lab.Silent, asked: Asked) -> Observation:
+def _silent(seen: lab.Silent, asked: ProbeContext) -> Observation:
     if seen.endpoint_saw or seen.connected:
         who = ", ".join(reception.who for reception in seen.evidence.receptions) or "somebody"
         return Observation(frozenset(), f"silence, although {who} got it: the answer was lost")
@@ -163,12 +163,12 @@ def _silent(seen: lab.Silent, asked: Asked) -> Observation:
         text = f"silence; it left node {judge} by {last.interface} for {last.destination}"
         return Observation(frozenset(), text)
     if seen.evidence.lost:
-        raise Broken(f"silence proves nothing: the captures lost {seen.evidence.lost} packets")
+        raise HarnessError(f"silence proves nothing: the captures lost {seen.evidence.lost} packets")
     if seen.evidence.entered(judge):
         return Observation(
             frozenset({Failure.DROPPED}), f"silence; it reached node {judge} and nothing left it"
         )
     if not asked.by_host:
-        raise Broken(f"silence proves nothing: {asked.sender}'s packet never reached node {judge}")
+        raise HarnessError(f"silence proves nothing: {asked.sender}'s packet never reached node {judge}")
     where = "the node's own netfilter stopped it" if seen.stopped_at_sender else "not seen on a link"
     return Observation(frozenset({Failure.DROPPED}), f"silence; {where}")

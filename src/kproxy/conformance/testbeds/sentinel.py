@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kproxy.conformance.documents import Document
-from kproxy.conformance.world import Key, key_of
+from kproxy.conformance.world import Key, document_key
 from kproxy.lab import topology
 from kproxy.net import Address, Family
 
@@ -43,7 +43,7 @@ class Sentinel:
     @property
     def keys(self) -> tuple[Key, ...]:
         """The identities of its objects."""
-        return tuple(map(key_of, self.documents))
+        return tuple(map(document_key, self.documents))
 
     def _service(self) -> Document:
         addresses = [str(self.cluster_ip(family)) for family in self.families]

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from kproxy.conformance.convergence import Applied, Kind
-from kproxy.conformance.testbed import Broken, NeverServed, SubjectFailed
-from kproxy.conformance.testbeds.barrier import Overdue, Place, served
+from kproxy.conformance.convergence import ChangeKind, LatencySample
+from kproxy.conformance.testbed import HarnessError, NothingServed, SubjectFailed
+from kproxy.conformance.testbeds.barrier import Overdue, Place, wait_until_served
 from kproxy.conformance.testbeds.lag import lag
 from kproxy.conformance.testbeds.sentinel import MOVED, MOVED_PORT, SENTINEL_POD, SENTINEL_PORT, Sentinel
 from kproxy.conformance.world import Change, Put, Remove
@@ -28,7 +28,7 @@ _DIRECT = 5.0
 """Seconds to wait for a sentinel, and for its pod without a Service."""
 _OF_THE_TIME = 1 / 4
 """That a proxy has to apply changes: for those that it could not write before."""
-_SECOND = (Kind.MOVED, Kind.DELETED, Kind.PORT, Kind.CREATED)
+_SECOND = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.PORT, ChangeKind.CREATED)
 """What follows the first sentinel, in turn: each a change that comes alone."""
 
 Check = Callable[[], None]
@@ -56,10 +56,10 @@ class Settling:
         self._unwritable: set[str] = set()
         self._caught_up = True
         self.families = tuple(families)
-        self.applied: list[Applied] = []
+        self.applied: list[LatencySample] = []
         """Every change that was waited for, but the first of all: it waits for the subject's start."""
         self._begun = 0.0
-        self._second = itertools.cycle(_SECOND if varied else (Kind.CREATED,))
+        self._second = itertools.cycle(_SECOND if varied else (ChangeKind.CREATED,))
 
     def excuse(self, node: str) -> None:
         """The proxy of this node cannot write: it is not waited for."""
@@ -77,19 +77,19 @@ class Settling:
     async def settle(self, check: Check = lambda: None) -> None:
         """Return when both proxies have applied all that was written, and have ended the sync that did.
 
-        ``check`` finds a proxy that has ended.  Raises `SubjectFailed` when they do not, `NeverServed` when they have
-        never done so yet, and `Broken` when the control fails.
+        ``check`` finds a proxy that has ended.  Raises `SubjectFailed` when they do not, `NothingServed` when they have
+        never done so yet, and `HarnessError` when the control fails.
         """
         try:
             await self._settle(check)
         except SubjectFailed as reason:
             if isinstance(reason, Overdue) and not self._works:
                 await self.control()
-            raise reason if self._served else NeverServed(str(reason)) from reason
+            raise reason if self._served else NothingServed(str(reason)) from reason
         self._served = True
 
     async def control(self) -> None:
-        """Reach the sentinels' pod from every node in every family, without a Service; raises `Broken`.
+        """Reach the sentinels' pod from every node in every family, without a Service; raises `HarnessError`.
 
         Where that arrives before the subject is started, the lab works, and what does not arrive later is the subject's.
         """
@@ -100,7 +100,7 @@ class Settling:
                 reason = (
                     f"node {node} does not reach pod {SENTINEL_POD} by {family.value}, without any Service"
                 )
-                raise Broken(f"{reason}: {seen}")
+                raise HarnessError(f"{reason}: {seen}")
         self._works = True
 
     async def _settle(self, check: Check) -> None:
@@ -108,48 +108,48 @@ class Settling:
             return
         await self._write([Remove(key) for old in self._standing for key in old.keys])
         self._standing = []
-        first = await self._created(Kind.TOGETHER, check)
+        first = await self._created(ChangeKind.TOGETHER, check)
         match next(self._second):
-            case Kind.MOVED:
-                await self._replaced(Kind.MOVED, replace(first, target=MOVED_PORT), check)
-            case Kind.PORT:
-                await self._replaced(Kind.PORT, replace(first, port=first.port + 1), check)
-            case Kind.DELETED:
-                await self._created(Kind.CREATED, check)
+            case ChangeKind.MOVED:
+                await self._replaced(ChangeKind.MOVED, replace(first, target=MOVED_PORT), check)
+            case ChangeKind.PORT:
+                await self._replaced(ChangeKind.PORT, replace(first, port=first.port + 1), check)
+            case ChangeKind.DELETED:
+                await self._created(ChangeKind.CREATED, check)
                 await self._deleted(first, check)
             case _:
-                await self._created(Kind.CREATED, check)
+                await self._created(ChangeKind.CREATED, check)
 
-    async def _created(self, kind: Kind, check: Check) -> Sentinel:
+    async def _created(self, kind: ChangeKind, check: Check) -> Sentinel:
         sentinel = Sentinel(next(self._numbers), families=self.families)
         self._standing.append(sentinel)
         await self._changed(kind, sentinel, check)
         return sentinel
 
-    async def _replaced(self, kind: Kind, sentinel: Sentinel, check: Check) -> None:
+    async def _replaced(self, kind: ChangeKind, sentinel: Sentinel, check: Check) -> None:
         self._standing[-1] = sentinel
         await self._changed(kind, sentinel, check)
 
-    async def _changed(self, kind: Kind, sentinel: Sentinel, check: Check) -> None:
+    async def _changed(self, kind: ChangeKind, sentinel: Sentinel, check: Check) -> None:
         await self._write([Put(document) for document in sentinel.documents])
         await self._measured(kind, partial(self._serves, sentinel), check)
 
     async def _deleted(self, sentinel: Sentinel, check: Check) -> None:
         self._standing.remove(sentinel)
         await self._write([Remove(key) for key in sentinel.keys])
-        await self._measured(Kind.DELETED, partial(self._is_gone, sentinel), check)
+        await self._measured(ChangeKind.DELETED, partial(self._is_gone, sentinel), check)
 
     async def _measured(
-        self, kind: Kind, done: Callable[[str, Family], Awaitable[bool]], check: Check
+        self, kind: ChangeKind, done: Callable[[str, Family], Awaitable[bool]], check: Check
     ) -> None:
         """Wait until a change that was just committed is in effect everywhere."""
-        self._begun, starting = time.monotonic(), kind is Kind.TOGETHER and not self._served
+        self._begun, starting = time.monotonic(), kind is ChangeKind.TOGETHER and not self._served
         async with lag() as slow:
 
             def seen(place: Place) -> None:
                 taken = time.monotonic() - self._begun
                 node, family = place
-                applied = Applied(
+                applied = LatencySample(
                     kind=kind,
                     node=node,
                     family=family,
@@ -159,7 +159,7 @@ class Settling:
                 )
                 self.applied += [] if starting else [applied]
 
-            await served(self._places(), done, check, self._late, self._seconds, seen)
+            await wait_until_served(self._places(), done, check, self._late, self._seconds, seen)
 
     async def _catches_up(self, check: Check) -> bool:
         """Whether a proxy that can write again applies what it could not; a new sentinel would make it write anyway.
@@ -169,7 +169,7 @@ class Settling:
         self._caught_up = True
         last = partial(self._serves, self._standing[-1])
         try:
-            await served(self._places(), last, check, self._late, self._seconds * _OF_THE_TIME)
+            await wait_until_served(self._places(), last, check, self._late, self._seconds * _OF_THE_TIME)
         except Overdue:
             return False
         return True

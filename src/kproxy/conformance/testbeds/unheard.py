@@ -8,50 +8,52 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-from kproxy.conformance.case import Deaf
+from kproxy.conformance.case import WatchFault
 from kproxy.conformance.testbeds.barrier import POLL
-from kproxy.conformance.world import Change, TellLater
-from kproxy.lab.apiserver import ApiServer, Kind
-from kproxy.lab.apiserver.faults import Hold, Refuse
+from kproxy.conformance.world import Change, WithholdEvents
+from kproxy.lab.apiserver import ApiServer, ResourceKind
+from kproxy.lab.apiserver.faults import Refuse, StallRequests
 from kproxy.lab.apiserver.routes import Verb
 
 _READS = frozenset({Verb.LIST, Verb.WATCH})
-_SLICES = frozenset({Kind.ENDPOINT_SLICE})
+_SLICES = frozenset({ResourceKind.ENDPOINT_SLICE})
 _BEGINS_WITHIN = 20.0
 """Seconds that a proxy may take to list EndpointSlices."""
 
 
-def together(changes: Iterable[Change]) -> Iterator[Change]:
+def merge_withheld(changes: Iterable[Change]) -> Iterator[Change]:
     """What is told later, of all cases at once and after everything else: one interruption for each kind."""
-    later: dict[Deaf, tuple[Change, ...]] = {}
+    later: dict[WatchFault, tuple[Change, ...]] = {}
     for change in changes:
-        if isinstance(change, TellLater):
+        if isinstance(change, WithholdEvents):
             later[change.deaf] = (*later.get(change.deaf, ()), *change.changes)
         else:
             yield change
-    yield from (TellLater(deaf, made) for deaf, made in later.items())
+    yield from (WithholdEvents(deaf, made) for deaf, made in later.items())
 
 
-async def unheard(server: ApiServer, deaf: Deaf, change: Callable[[], Awaitable[None]]) -> None:
+async def change_during_fault(
+    server: ApiServer, deaf: WatchFault, change: Callable[[], Awaitable[None]]
+) -> None:
     """Make changes while no proxy learns of any."""
     match deaf:
-        case Deaf.CUT:
+        case WatchFault.CUT:
             server.drop_watches(reset=True)
             await change()
-        case Deaf.GONE:
+        case WatchFault.GONE:
             with server.faults.during(Refuse(verbs=_READS)):
                 server.drop_watches(reset=True)
                 await change()
                 server.store.compact()
-        case Deaf.LATE:
-            with server.faults.during(Hold(verbs=frozenset({Verb.WATCH}))):
+        case WatchFault.LATE:
+            with server.faults.during(StallRequests(verbs=frozenset({Verb.WATCH}))):
                 await change()
 
 
-async def without_slices(server: ApiServer, start: Callable[[], None], seconds: float) -> None:
+async def start_without_slices(server: ApiServer, start: Callable[[], None], seconds: float) -> None:
     """Start a proxy, and give it no EndpointSlices until so long after it has begun to list them."""
     before = len(_listed(server))
-    with server.faults.during(Hold(kinds=_SLICES)):
+    with server.faults.during(StallRequests(kinds=_SLICES)):
         start()
         async with asyncio.timeout(_BEGINS_WITHIN):
             await _until(lambda: len(_listed(server)) > before)
@@ -67,4 +69,4 @@ async def _until(true: Callable[[], bool]) -> None:
 
 def _listed(server: ApiServer) -> list[float]:
     """When EndpointSlices were listed, or watched."""
-    return [request.at for request in server.requests if request.kind is Kind.ENDPOINT_SLICE]
+    return [request.at for request in server.requests if request.kind is ResourceKind.ENDPOINT_SLICE]

@@ -14,7 +14,7 @@ LEAST_FREE = 128 << 20
 _MEBI = 1 << 20
 
 
-class Watch:
+class DiskWatch:
     """Looks at the disk that a lab's folder is on."""
 
     def __init__(self, directory: Path) -> None:
@@ -38,7 +38,7 @@ class Watch:
         return ""
 
 
-def end_of(path: Path, size: int) -> str:
+def read_tail(path: Path, size: int) -> str:
     """The last bytes of a file, as text."""
     with path.open("rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - size))

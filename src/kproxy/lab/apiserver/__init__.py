@@ -3,26 +3,26 @@
     resources, versions --> store --> lists, watch, writes --> server
     selectors, options, routes, discovery, status, faults beside them
 
-The harness holds an `ApiServer`, writes to its `Store`, and gives a proxy a `kubeconfig`.
+The harness holds an `ApiServer`, writes to its `ObjectStore`, and gives a proxy a `kubeconfig`.
 """
 
-from kproxy.lab.apiserver.faults import Faults, Hold, Refuse, SlowStream, StallBookmarks
+from kproxy.lab.apiserver.faults import Faults, Refuse, SlowStream, StallBookmarks, StallRequests
 from kproxy.lab.apiserver.kubeconfig import kubeconfig
-from kproxy.lab.apiserver.resources import Kind
+from kproxy.lab.apiserver.resources import ResourceKind
 from kproxy.lab.apiserver.routes import Verb
-from kproxy.lab.apiserver.server import ApiServer, Request, url_of
-from kproxy.lab.apiserver.store import Store
+from kproxy.lab.apiserver.server import ApiServer, RecordedRequest, url_of
+from kproxy.lab.apiserver.store import ObjectStore
 
 __all__ = [
     "ApiServer",
     "Faults",
-    "Hold",
-    "Kind",
+    "ObjectStore",
+    "RecordedRequest",
     "Refuse",
-    "Request",
+    "ResourceKind",
     "SlowStream",
     "StallBookmarks",
-    "Store",
+    "StallRequests",
     "Verb",
     "kubeconfig",
     "url_of",

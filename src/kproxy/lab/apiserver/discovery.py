@@ -5,13 +5,13 @@ Shapes: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-a
 
 from __future__ import annotations
 
-from kproxy.lab.apiserver.resources import RESOURCES, Document, Resource
+from kproxy.lab.apiserver.resources import RESOURCES, ApiResource, Document
 
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 _GIT_VERSION = "v1.36.2+kproxy-lab"
 
 
-def version() -> Document:
+def version_document() -> Document:
     """``/version``: the release whose behaviour is imitated."""
     major, minor = _GIT_VERSION[1:].split(".")[:2]
     return {"major": major, "minor": minor, "gitVersion": _GIT_VERSION, "platform": "linux/amd64"}
@@ -54,7 +54,7 @@ def _group(name: str) -> Document:
     return {"name": name, "versions": shown, "preferredVersion": shown[-1]}
 
 
-def _resource(resource: Resource) -> Document:
+def _resource(resource: ApiResource) -> Document:
     return {
         "name": resource.plural,
         "singularName": resource.kind.value.lower(),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kproxy.lab.apiserver.resources import ALL_KINDS, Kind
+from kproxy.lab.apiserver.resources import ALL_KINDS, ResourceKind
 from kproxy.lab.apiserver.routes import ALL_VERBS, Verb
 
 
@@ -22,18 +22,18 @@ class Refuse:
 
     code: int = 503
     retry_after: int | None = None
-    kinds: frozenset[Kind] = ALL_KINDS
+    kinds: frozenset[ResourceKind] = ALL_KINDS
     verbs: frozenset[Verb] = ALL_VERBS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class StallRequests:
     """Keep requests waiting, and answer from the state at the time they are let go.
 
     LIST: lists, and the present objects at the start of a watch.  WATCH: changes, and bookmarks.
     """
 
-    kinds: frozenset[Kind] = ALL_KINDS
+    kinds: frozenset[ResourceKind] = ALL_KINDS
     verbs: frozenset[Verb] = frozenset({Verb.LIST})
 
 
@@ -41,7 +41,7 @@ class Hold:
 class StallBookmarks:
     """Send no periodic bookmarks (the one that ends the initial events is sent)."""
 
-    kinds: frozenset[Kind] = ALL_KINDS
+    kinds: frozenset[ResourceKind] = ALL_KINDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +49,10 @@ class SlowStream:
     """Send watch events one by one, ``seconds`` apart."""
 
     seconds: float
-    kinds: frozenset[Kind] = ALL_KINDS
+    kinds: frozenset[ResourceKind] = ALL_KINDS
 
 
-Fault = Refuse | Hold | StallBookmarks | SlowStream
+Fault = Refuse | StallRequests | StallBookmarks | SlowStream
 
 
 class Faults:
@@ -98,28 +98,28 @@ class Faults:
         finally:
             self._listeners.discard(listener)
 
-    def refusal(self, verb: Verb, kind: Kind) -> Refuse | None:
+    def refusal(self, verb: Verb, kind: ResourceKind) -> Refuse | None:
         """How a request is to be refused, if at all."""
         for fault in self._active:
             if isinstance(fault, Refuse) and kind in fault.kinds and verb in fault.verbs:
                 return fault
         return None
 
-    def holds(self, verb: Verb, kind: Kind) -> bool:
+    def holds(self, verb: Verb, kind: ResourceKind) -> bool:
         """Whether this is being held."""
-        return any(isinstance(f, Hold) and kind in f.kinds and verb in f.verbs for f in self._active)
+        return any(isinstance(f, StallRequests) and kind in f.kinds and verb in f.verbs for f in self._active)
 
-    def stalls_bookmarks(self, kind: Kind) -> bool:
+    def stalls_bookmarks(self, kind: ResourceKind) -> bool:
         """Whether periodic bookmarks are left out."""
         return any(isinstance(f, StallBookmarks) and kind in f.kinds for f in self._active)
 
-    def seconds_between_events(self, kind: Kind) -> float:
+    def seconds_between_events(self, kind: ResourceKind) -> float:
         """The pause after each watch event; 0 when streams are not slowed."""
         return max(
             (f.seconds for f in self._active if isinstance(f, SlowStream) and kind in f.kinds), default=0
         )
 
-    async def released(self, verb: Verb, kind: Kind) -> None:
+    async def released(self, verb: Verb, kind: ResourceKind) -> None:
         """Wait while this is being held."""
         changed = asyncio.Event()
         with self.listening(changed.set):

@@ -11,10 +11,10 @@ import binascii
 
 import msgspec
 
-from kproxy.lab.apiserver.options import ListOptions, Match
-from kproxy.lab.apiserver.resources import Kind, Resource
+from kproxy.lab.apiserver.options import ListOptions, ResourceVersionMatch
+from kproxy.lab.apiserver.resources import ApiResource, ResourceKind
 from kproxy.lab.apiserver.status import bad_request, expired, too_large
-from kproxy.lab.apiserver.store import Expired, Store
+from kproxy.lab.apiserver.store import ObjectStore, RevisionExpired
 from kproxy.lab.apiserver.versions import Key, Version, list_item
 
 
@@ -29,12 +29,12 @@ class _ListMeta(msgspec.Struct, omit_defaults=True, rename="camel"):
     remaining_item_count: int | None = None
 
 
-def list_body(store: Store, resource: Resource, options: ListOptions) -> bytes:
+def list_body(store: ObjectStore, resource: ApiResource, options: ListOptions) -> bytes:
     """The JSON of the list asked for; raises `ApiError` 400, 410 or 504."""
     token = _read_token(options.continue_token) if options.continue_token else None
     try:
         revision, versions = _state(store, resource.kind, options, token)
-    except Expired as error:
+    except RevisionExpired as error:
         raise expired(str(error)) from error
     if not options.selection.everything:
         versions = [version for version in versions if options.selection.shows(version)]
@@ -49,17 +49,19 @@ def list_body(store: Store, resource: Resource, options: ListOptions) -> bytes:
     return _join(resource, metadata, page)
 
 
-def _state(store: Store, kind: Kind, options: ListOptions, token: _Token | None) -> tuple[int, list[Version]]:
+def _state(
+    store: ObjectStore, kind: ResourceKind, options: ListOptions, token: _Token | None
+) -> tuple[int, list[Version]]:
     asked = token.revision if token else options.revision or 0
     if asked > store.revision:
         raise too_large(asked, store.revision)
-    exact = options.match is Match.EXACT or (options.match is None and options.limit and asked)
+    exact = options.match is ResourceVersionMatch.EXACT or (options.match is None and options.limit and asked)
     if token or exact:
         return asked, store.objects_at(kind, asked)
     return store.revision, store.objects(kind)
 
 
-def _join(resource: Resource, metadata: _ListMeta, page: list[Version]) -> bytes:
+def _join(resource: ApiResource, metadata: _ListMeta, page: list[Version]) -> bytes:
     opening = f'{{"kind":"{resource.kind.value}List","apiVersion":"{resource.api_version}","metadata":'
     items = b",".join([list_item(version, resource) for version in page])
     return b"".join((opening.encode(), msgspec.json.encode(metadata), b',"items":[', items, b"]}\n"))

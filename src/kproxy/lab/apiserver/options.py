@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kproxy.lab.apiserver.resources import FIELDS
-from kproxy.lab.apiserver.routes import Place
+from kproxy.lab.apiserver.routes import ResourcePath
 from kproxy.lab.apiserver.selectors import Operator, Requirement, Selection, parse_fields, parse_labels
 from kproxy.lab.apiserver.status import bad_request, invalid_option
 
 T = TypeVar("T")
 
 
-class Match(enum.Enum):
+class ResourceVersionMatch(enum.Enum):
     """``resourceVersionMatch``."""
 
     EXACT = "Exact"
@@ -32,7 +32,7 @@ class ListOptions:
 
     selection: Selection
     revision: int | None
-    match: Match | None
+    match: ResourceVersionMatch | None
     limit: int
     continue_token: str
     bookmarks: bool
@@ -55,7 +55,9 @@ def is_watch(query: Mapping[str, str]) -> bool:
     return bool(_boolean(query, "watch"))
 
 
-def parse_options(query: Mapping[str, str], place: Place, *, watch: bool, watch_list: bool) -> ListOptions:
+def parse_options(
+    query: Mapping[str, str], place: ResourcePath, *, watch: bool, watch_list: bool
+) -> ListOptions:
     """Read the options of a list or watch; raises `ApiError` 400 or 422.
 
     ``watch_list``: whether the server supports sendInitialEvents; if not, it is refused with 422.
@@ -85,7 +87,7 @@ def _check_watch(options: ListOptions, *, watch_list: bool) -> None:
     elif not watch_list:
         why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
         raise invalid_option("sendInitialEvents", why)
-    elif options.match is not Match.NOT_OLDER_THAN:
+    elif options.match is not ResourceVersionMatch.NOT_OLDER_THAN:
         why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         raise invalid_option("resourceVersionMatch", why)
 
@@ -104,12 +106,12 @@ def _check_list(options: ListOptions) -> None:
         raise invalid_option(
             "resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"
         )
-    if options.match is Match.EXACT and options.revision == 0:
+    if options.match is ResourceVersionMatch.EXACT and options.revision == 0:
         why = 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
         raise invalid_option("resourceVersionMatch", why)
 
 
-def _selection(query: Mapping[str, str], place: Place) -> Selection:
+def _selection(query: Mapping[str, str], place: ResourcePath) -> Selection:
     labels = _or_400(parse_labels, query.get("labelSelector", ""))
     fields = _or_400(
         lambda text: parse_fields(text, FIELDS[place.resource.kind]), query.get("fieldSelector", "")
@@ -133,10 +135,10 @@ def _boolean(query: Mapping[str, str], name: str) -> bool | None:
     return None if text is None else text.lower() not in {"0", "false"}
 
 
-def _match(query: Mapping[str, str]) -> Match | None:
+def _match(query: Mapping[str, str]) -> ResourceVersionMatch | None:
     text = query.get("resourceVersionMatch", "")
     try:
-        return Match(text) if text else None
+        return ResourceVersionMatch(text) if text else None
     except ValueError:
         raise invalid_option("resourceVersionMatch", f"unknown value {text!r}") from None
 

@@ -21,14 +21,14 @@ Reader = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class MessageField:
     """How one field number shows in JSON; unlisted numbers are skipped."""
 
     name: str
     read: Reader
 
 
-Message = Mapping[int, Field]
+Message = Mapping[int, MessageField]
 
 
 def read_event(data: bytes) -> dict[str, Any]:
@@ -125,34 +125,37 @@ def _micro_time(value: bytes) -> str | None:
 
 
 def _entry(value: bytes) -> dict[str, str]:
-    parts = _read(value, {1: Field("key", _text), 2: Field("value", _text)})
+    parts = _read(value, {1: MessageField("key", _text), 2: MessageField("value", _text)})
     return {parts.get("key", ""): parts.get("value", "")}
 
 
-def _texts(*names: str) -> dict[int, Field]:
-    return {number: Field(name, _text) for number, name in enumerate(names, 1) if name}
+def _texts(*names: str) -> dict[int, MessageField]:
+    return {number: MessageField(name, _text) for number, name in enumerate(names, 1) if name}
 
 
-_ENVELOPE = {1: Field("typeMeta", _message(_texts("apiVersion", "kind"))), 2: Field("raw", bytes)}
-_TIMESTAMP = {1: Field("seconds", _int32), 2: Field("nanos", _int32)}
+_ENVELOPE = {
+    1: MessageField("typeMeta", _message(_texts("apiVersion", "kind"))),
+    2: MessageField("raw", bytes),
+}
+_TIMESTAMP = {1: MessageField("seconds", _int32), 2: MessageField("nanos", _int32)}
 _REFERENCE = _message(
     _texts("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 )
 _METADATA = _texts("name", "generateName", "namespace") | {
-    11: Field("labels", _entry),
-    12: Field("annotations", _entry),
+    11: MessageField("labels", _entry),
+    12: MessageField("annotations", _entry),
 }
-_SERIES = {1: Field("count", _int32), 2: Field("lastObservedTime", _micro_time)}
+_SERIES = {1: MessageField("count", _int32), 2: MessageField("lastObservedTime", _micro_time)}
 _EVENT = _texts("", "", "", "reportingController", "reportingInstance", "action", "reason") | {
-    1: Field("metadata", _message(_METADATA)),
-    2: Field("eventTime", _micro_time),
-    3: Field("series", _message(_SERIES)),
-    8: Field("regarding", _REFERENCE),
-    9: Field("related", _REFERENCE),
-    10: Field("note", _text),
-    11: Field("type", _text),
-    12: Field("deprecatedSource", _message(_texts("component", "host"))),
-    13: Field("deprecatedFirstTimestamp", _time),
-    14: Field("deprecatedLastTimestamp", _time),
-    15: Field("deprecatedCount", lambda value: _int32(value) or None),
+    1: MessageField("metadata", _message(_METADATA)),
+    2: MessageField("eventTime", _micro_time),
+    3: MessageField("series", _message(_SERIES)),
+    8: MessageField("regarding", _REFERENCE),
+    9: MessageField("related", _REFERENCE),
+    10: MessageField("note", _text),
+    11: MessageField("type", _text),
+    12: MessageField("deprecatedSource", _message(_texts("component", "host"))),
+    13: MessageField("deprecatedFirstTimestamp", _time),
+    14: MessageField("deprecatedLastTimestamp", _time),
+    15: MessageField("deprecatedCount", lambda value: _int32(value) or None),
 }

@@ -21,7 +21,7 @@ Document = dict[str, Any]
 FieldPath = tuple[str, ...]
 
 
-class Kind(enum.Enum):
+class ResourceKind(enum.Enum):
     """What an object is; its value is the object's ``kind``."""
 
     SERVICE = "Service"
@@ -36,7 +36,7 @@ class Kind(enum.Enum):
     NETWORK_POLICY = "NetworkPolicy"
 
 
-ALL_KINDS = frozenset(Kind)
+ALL_KINDS = frozenset(ResourceKind)
 
 
 def _same(document: Document) -> Document:
@@ -44,10 +44,10 @@ def _same(document: Document) -> Document:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class ApiResource:
     """A kind under one group, version and plural name; ``show`` and ``store`` convert its form."""
 
-    kind: Kind
+    kind: ResourceKind
     group: str
     version: str
     plural: str
@@ -68,19 +68,21 @@ class Resource:
 
 
 RESOURCES = (
-    Resource(kind=Kind.SERVICE, group="", version="v1", plural="services", short_names=("svc",)),
-    Resource(kind=Kind.ENDPOINTS, group="", version="v1", plural="endpoints", short_names=("ep",)),
-    Resource(kind=Kind.NODE, group="", version="v1", plural="nodes", namespaced=False, short_names=("no",)),
-    Resource(
-        kind=Kind.NAMESPACE,
+    ApiResource(kind=ResourceKind.SERVICE, group="", version="v1", plural="services", short_names=("svc",)),
+    ApiResource(kind=ResourceKind.ENDPOINTS, group="", version="v1", plural="endpoints", short_names=("ep",)),
+    ApiResource(
+        kind=ResourceKind.NODE, group="", version="v1", plural="nodes", namespaced=False, short_names=("no",)
+    ),
+    ApiResource(
+        kind=ResourceKind.NAMESPACE,
         group="",
         version="v1",
         plural="namespaces",
         namespaced=False,
         short_names=("ns",),
     ),
-    Resource(
-        kind=Kind.EVENT,
+    ApiResource(
+        kind=ResourceKind.EVENT,
         group="",
         version="v1",
         plural="events",
@@ -88,20 +90,24 @@ RESOURCES = (
         show=to_core_event,
         store=from_core_event,
     ),
-    Resource(kind=Kind.ENDPOINT_SLICE, group="discovery.k8s.io", version="v1", plural="endpointslices"),
-    Resource(
-        kind=Kind.SERVICE_CIDR,
+    ApiResource(
+        kind=ResourceKind.ENDPOINT_SLICE, group="discovery.k8s.io", version="v1", plural="endpointslices"
+    ),
+    ApiResource(
+        kind=ResourceKind.SERVICE_CIDR,
         group="networking.k8s.io",
         version="v1",
         plural="servicecidrs",
         namespaced=False,
     ),
-    Resource(kind=Kind.EVENT, group="events.k8s.io", version="v1", plural="events", short_names=("ev",)),
-    Resource(kind=Kind.LEASE, group="coordination.k8s.io", version="v1", plural="leases"),
+    ApiResource(
+        kind=ResourceKind.EVENT, group="events.k8s.io", version="v1", plural="events", short_names=("ev",)
+    ),
+    ApiResource(kind=ResourceKind.LEASE, group="coordination.k8s.io", version="v1", plural="leases"),
     # Empty here, but proxies that also guard pods list and watch them before they serve anything.
-    Resource(kind=Kind.POD, group="", version="v1", plural="pods", short_names=("po",)),
-    Resource(
-        kind=Kind.NETWORK_POLICY,
+    ApiResource(kind=ResourceKind.POD, group="", version="v1", plural="pods", short_names=("po",)),
+    ApiResource(
+        kind=ResourceKind.NETWORK_POLICY,
         group="networking.k8s.io",
         version="v1",
         plural="networkpolicies",
@@ -128,19 +134,19 @@ _EVENT_FIELDS: dict[str, FieldPath] = {
     for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 }
 
-_OWN_FIELDS: dict[Kind, dict[str, FieldPath]] = {
-    Kind.SERVICE: {"spec.clusterIP": ("spec", "clusterIP"), "spec.type": ("spec", "type")},
-    Kind.NAMESPACE: {"status.phase": ("status", "phase")},
-    Kind.EVENT: _EVENT_FIELDS,
+_OWN_FIELDS: dict[ResourceKind, dict[str, FieldPath]] = {
+    ResourceKind.SERVICE: {"spec.clusterIP": ("spec", "clusterIP"), "spec.type": ("spec", "type")},
+    ResourceKind.NAMESPACE: {"status.phase": ("status", "phase")},
+    ResourceKind.EVENT: _EVENT_FIELDS,
 }
 
-FIELDS: Mapping[Kind, Mapping[str, FieldPath]] = {
-    kind: _COMMON_FIELDS | _OWN_FIELDS.get(kind, {}) for kind in Kind
+FIELDS: Mapping[ResourceKind, Mapping[str, FieldPath]] = {
+    kind: _COMMON_FIELDS | _OWN_FIELDS.get(kind, {}) for kind in ResourceKind
 }
 """The field labels each kind can be selected by, and where they are in its stored form."""
 
 
-def find(group: str, version: str, plural: str) -> Resource | None:
+def find_resource(group: str, version: str, plural: str) -> ApiResource | None:
     """The resource of these names; None when it is not served."""
     for resource in RESOURCES:
         if (resource.group, resource.version, resource.plural) == (group, version, plural):

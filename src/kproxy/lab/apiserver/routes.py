@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass
 
 from kproxy.lab.apiserver import discovery
-from kproxy.lab.apiserver.resources import Document, Resource, find
+from kproxy.lab.apiserver.resources import ApiResource, Document, find_resource
 from kproxy.lab.apiserver.status import method_not_allowed, no_such_path
 
 
@@ -32,10 +32,10 @@ _OF_COLLECTION = {"GET": Verb.LIST, "POST": Verb.CREATE}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ResourcePath:
     """A resource, a namespace or all (None; "" for cluster-scoped ones), one object or all (None)."""
 
-    resource: Resource
+    resource: ApiResource
     namespace: str | None
     name: str | None
 
@@ -49,23 +49,23 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedDocument:
     """A path that always answers the same document, or text."""
 
     answer: Document | str
 
 
-def parse_path(path: str) -> Place | Fixed:
+def parse_path(path: str) -> ResourcePath | FixedDocument:
     """What is at a path; raises `ApiError` 404."""
     match path.strip("/").split("/"):
         case ["healthz" | "livez" | "readyz", *_]:
-            return Fixed("ok")
+            return FixedDocument("ok")
         case ["version"]:
-            return Fixed(discovery.version())
+            return FixedDocument(discovery.version_document())
         case ["api"]:
-            return Fixed(discovery.core_versions())
+            return FixedDocument(discovery.core_versions())
         case ["apis"]:
-            return Fixed(discovery.group_list())
+            return FixedDocument(discovery.group_list())
         case ["apis", group]:
             return _fixed(discovery.group(group))
         case ["api", version, *rest]:
@@ -76,35 +76,35 @@ def parse_path(path: str) -> Place | Fixed:
             raise no_such_path()
 
 
-def _in_group(group: str, version: str, rest: list[str]) -> Place | Fixed:
+def _in_group(group: str, version: str, rest: list[str]) -> ResourcePath | FixedDocument:
     match rest:
         case []:
             return _fixed(discovery.resource_list(group, version))
         case ["namespaces", namespace, plural]:
-            return _place(find(group, version, plural), namespace, None)
+            return _place(find_resource(group, version, plural), namespace, None)
         case ["namespaces", namespace, plural, name]:
-            return _place(find(group, version, plural), namespace, name)
+            return _place(find_resource(group, version, plural), namespace, name)
         case [plural]:
-            return _place(find(group, version, plural), None, None)
+            return _place(find_resource(group, version, plural), None, None)
         case [plural, name]:
-            return _place(find(group, version, plural), None, name)
+            return _place(find_resource(group, version, plural), None, name)
         case _:
             raise no_such_path()
 
 
-def _fixed(document: Document | None) -> Fixed:
+def _fixed(document: Document | None) -> FixedDocument:
     if document is None:
         raise no_such_path()
-    return Fixed(document)
+    return FixedDocument(document)
 
 
-def _place(resource: Resource | None, namespace: str | None, name: str | None) -> Place:
+def _place(resource: ApiResource | None, namespace: str | None, name: str | None) -> ResourcePath:
     if resource is None:
         raise no_such_path()
     if not resource.namespaced:
         if namespace is not None:
             raise no_such_path()
-        return Place(resource, "", name)
+        return ResourcePath(resource, "", name)
     if name is not None and namespace is None:
         raise no_such_path()
-    return Place(resource, namespace, name)
+    return ResourcePath(resource, namespace, name)

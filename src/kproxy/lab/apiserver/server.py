@@ -22,13 +22,13 @@ from kproxy.lab.apiserver.faults import Faults
 from kproxy.lab.apiserver.kubeconfig import kubeconfig
 from kproxy.lab.apiserver.lists import list_body
 from kproxy.lab.apiserver.options import is_watch, parse_options
-from kproxy.lab.apiserver.resources import ALL_KINDS, Kind
-from kproxy.lab.apiserver.routes import Fixed, Place, Verb, parse_path
-from kproxy.lab.apiserver.status import ApiError, not_acceptable, refusal
-from kproxy.lab.apiserver.store import Store
+from kproxy.lab.apiserver.resources import ALL_KINDS, ResourceKind
+from kproxy.lab.apiserver.routes import FixedDocument, ResourcePath, Verb, parse_path
+from kproxy.lab.apiserver.status import StatusError, injected_error, not_acceptable
+from kproxy.lab.apiserver.store import ObjectStore
 from kproxy.lab.apiserver.versions import whole_object
 from kproxy.lab.apiserver.watch import Watch
-from kproxy.lab.apiserver.writes import JSON, Body, present, write
+from kproxy.lab.apiserver.writes import JSON, RequestBody, get_object, handle_write
 
 _READABLE = {JSON, "application/*", "*/*", ""}
 _LARGEST_BODY = 4 << 20
@@ -36,12 +36,12 @@ _REQUESTS_REMEMBERED = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RecordedRequest:
     """A request for a resource, as it arrived; ``at`` is monotonic time."""
 
     at: float
     verb: Verb
-    kind: Kind
+    kind: ResourceKind
     api_version: str
     namespace: str | None
     name: str | None
@@ -54,12 +54,12 @@ class ApiServer:
     """Serves a store on any number of sockets."""
 
     def __init__(
-        self, store: Store | None = None, *, watch_list: bool = True, bookmark_seconds: float = 60
+        self, store: ObjectStore | None = None, *, watch_list: bool = True, bookmark_seconds: float = 60
     ) -> None:
         """``watch_list``: support sendInitialEvents; False refuses it with 422, as servers before 1.32 do."""
-        self.store = store or Store()
+        self.store = store or ObjectStore()
         self.faults = Faults()
-        self.requests: deque[Request] = deque(maxlen=_REQUESTS_REMEMBERED)
+        self.requests: deque[RecordedRequest] = deque(maxlen=_REQUESTS_REMEMBERED)
         self._watch_list = watch_list
         self._bookmark_seconds = bookmark_seconds
         self._watches: dict[Watch, web.Request] = {}
@@ -119,7 +119,7 @@ class ApiServer:
 
     # --------------------------------------------------------------------------- faults
 
-    def drop_watches(self, kinds: frozenset[Kind] = ALL_KINDS, *, reset: bool = False) -> int:
+    def drop_watches(self, kinds: frozenset[ResourceKind] = ALL_KINDS, *, reset: bool = False) -> int:
         """End the open watches of these kinds, cleanly or by a reset connection; how many there were."""
         dropped = [(w, request) for w, request in self._watches.items() if w.resource.kind in kinds]
         for watch, request in dropped:
@@ -130,7 +130,7 @@ class ApiServer:
         return len(dropped)
 
     @property
-    def open_watches(self) -> tuple[Kind, ...]:
+    def open_watches(self) -> tuple[ResourceKind, ...]:
         """The kinds being watched, one entry for each watch."""
         return tuple(watch.resource.kind for watch in self._watches)
 
@@ -139,36 +139,36 @@ class ApiServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
             return await self._answer(request)
-        except ApiError as error:
+        except StatusError as error:
             return _json(msgspec.json.encode(error.status()), error.code, _retry_after(error))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if not _accepts_json(request.headers.get(hdrs.ACCEPT, "")):
             raise not_acceptable()
         found = parse_path(request.path)
-        if isinstance(found, Fixed):
+        if isinstance(found, FixedDocument):
             return _fixed(found)
         verb = found.verb(request.method, watch=is_watch(request.query))
         self.requests.append(_seen(request, found, verb))
         fault = self.faults.refusal(verb, found.resource.kind)
         if fault is not None:
-            raise refusal(fault.code, fault.retry_after)
+            raise injected_error(fault.code, fault.retry_after)
         if verb is Verb.WATCH:
             return await self._watch(request, found)
         await self.faults.released(verb, found.resource.kind)
         return await self._answer_once(request, found, verb)
 
-    async def _answer_once(self, request: web.Request, place: Place, verb: Verb) -> web.Response:
+    async def _answer_once(self, request: web.Request, place: ResourcePath, verb: Verb) -> web.Response:
         if verb is Verb.GET:
-            return _json(whole_object(present(self.store, place), place.resource))
+            return _json(whole_object(get_object(self.store, place), place.resource))
         if verb is Verb.LIST:
             options = parse_options(request.query, place, watch=False, watch_list=self._watch_list)
             return _json(list_body(self.store, place.resource, options))
         named = request.content_type if hdrs.CONTENT_TYPE in request.headers else ""
-        code, answer = write(self.store, place, verb, Body(named, await request.read()))
+        code, answer = handle_write(self.store, place, verb, RequestBody(named, await request.read()))
         return _json(answer, code)
 
-    async def _watch(self, request: web.Request, place: Place) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, place: ResourcePath) -> web.StreamResponse:
         options = parse_options(request.query, place, watch=True, watch_list=self._watch_list)
         watch = Watch(self.store, self.faults, place.resource, options, self._bookmark_seconds)
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: JSON})
@@ -191,7 +191,7 @@ def url_of(sock: socket.socket, *, tls: bool = False) -> str:
     return f"{'https' if tls else 'http'}://{shown}:{port}"
 
 
-def _fixed(found: Fixed) -> web.Response:
+def _fixed(found: FixedDocument) -> web.Response:
     if isinstance(found.answer, str):
         return web.Response(text=found.answer)
     return _json(msgspec.json.encode(found.answer))
@@ -201,7 +201,7 @@ def _json(body: bytes, code: int = 200, headers: Mapping[str, str] | None = None
     return web.Response(body=body, status=code, headers=headers, content_type=JSON)
 
 
-def _retry_after(error: ApiError) -> dict[str, str]:
+def _retry_after(error: StatusError) -> dict[str, str]:
     seconds = error.details.get("retryAfterSeconds")
     return {} if seconds is None else {hdrs.RETRY_AFTER: str(seconds)}
 
@@ -214,8 +214,8 @@ def _accepts_json(accept: str) -> bool:
     )
 
 
-def _seen(request: web.Request, place: Place, verb: Verb) -> Request:
-    return Request(
+def _seen(request: web.Request, place: ResourcePath, verb: Verb) -> RecordedRequest:
+    return RecordedRequest(
         at=time.monotonic(),
         verb=verb,
         kind=place.resource.kind,

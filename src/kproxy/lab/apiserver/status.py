@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from kproxy.lab.apiserver.resources import Resource
+from kproxy.lab.apiserver.resources import ApiResource
 
 _REASONS = {
     400: "BadRequest",
@@ -30,7 +30,7 @@ _REASONS = {
 
 
 @dataclass
-class ApiError(Exception):
+class StatusError(Exception):
     """A refusal; ``reason`` "" means the usual one of its code."""
 
     code: int
@@ -52,96 +52,96 @@ class ApiError(Exception):
         }
 
 
-def success(resource: Resource, name: str, uid: str) -> dict[str, Any]:
+def success(resource: ApiResource, name: str, uid: str) -> dict[str, Any]:
     """The ``Status`` that answers a deletion."""
     details = {"name": name, "group": resource.group, "kind": resource.plural, "uid": uid}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def bad_request(message: str) -> ApiError:
+def bad_request(message: str) -> StatusError:
     """400."""
-    return ApiError(400, message)
+    return StatusError(400, message)
 
 
-def no_such_path() -> ApiError:
+def no_such_path() -> StatusError:
     """404 for a path or resource that is not served."""
-    return ApiError(404, "the server could not find the requested resource")
+    return StatusError(404, "the server could not find the requested resource")
 
 
-def not_found(resource: Resource, name: str) -> ApiError:
+def not_found(resource: ApiResource, name: str) -> StatusError:
     """404 for an object."""
-    return ApiError(404, f'{_qualified(resource)} "{name}" not found', details=_details(resource, name))
+    return StatusError(404, f'{_qualified(resource)} "{name}" not found', details=_details(resource, name))
 
 
-def already_exists(resource: Resource, name: str) -> ApiError:
+def already_exists(resource: ApiResource, name: str) -> StatusError:
     """409 for a creation."""
     message = f'{_qualified(resource)} "{name}" already exists'
-    return ApiError(409, message, "AlreadyExists", _details(resource, name))
+    return StatusError(409, message, "AlreadyExists", _details(resource, name))
 
 
-def conflict(resource: Resource, name: str) -> ApiError:
+def conflict(resource: ApiResource, name: str) -> StatusError:
     """409 for an update made from another version than the present one."""
     message = (
         f'Operation cannot be fulfilled on {_qualified(resource)} "{name}": the object has been modified; '
         "please apply your changes to the latest version and try again"
     )
-    return ApiError(409, message, details=_details(resource, name))
+    return StatusError(409, message, details=_details(resource, name))
 
 
-def method_not_allowed(method: str) -> ApiError:
+def method_not_allowed(method: str) -> StatusError:
     """405."""
-    return ApiError(405, f"the server does not allow the method {method} on the requested resource")
+    return StatusError(405, f"the server does not allow the method {method} on the requested resource")
 
 
-def not_acceptable() -> ApiError:
+def not_acceptable() -> StatusError:
     """406: this server speaks JSON only."""
-    return ApiError(406, "only the following media types are accepted: application/json")
+    return StatusError(406, "only the following media types are accepted: application/json")
 
 
-def unsupported_media_type(content_type: str, accepted: tuple[str, ...]) -> ApiError:
+def unsupported_media_type(content_type: str, accepted: tuple[str, ...]) -> StatusError:
     """415."""
-    return ApiError(
+    return StatusError(
         415,
         f"the body of the request was in an unknown format {content_type!r}; accepted: {', '.join(accepted)}",
     )
 
 
-def expired(message: str) -> ApiError:
+def expired(message: str) -> StatusError:
     """410: the resourceVersion or continue token is too old."""
-    return ApiError(410, message)
+    return StatusError(410, message)
 
 
-def too_large(asked: int, current: int) -> ApiError:
+def too_large(asked: int, current: int) -> StatusError:
     """504: a resourceVersion this server has not reached; the cause is how client-go knows it."""
     message = f"Too large resource version: {asked}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    return ApiError(504, f"Timeout: {message}", details={"causes": [cause], "retryAfterSeconds": 1})
+    return StatusError(504, f"Timeout: {message}", details={"causes": [cause], "retryAfterSeconds": 1})
 
 
-def invalid_option(name: str, message: str) -> ApiError:
+def invalid_option(name: str, message: str) -> StatusError:
     """422: a list option that may not be given, or not so."""
     cause = {"reason": "FieldValueForbidden", "message": f"Forbidden: {message}", "field": name}
     details = {"group": "meta.k8s.io", "kind": "ListOptions", "causes": [cause]}
-    return ApiError(
+    return StatusError(
         422, f'ListOptions.meta.k8s.io "" is invalid: {name}: Forbidden: {message}', details=details
     )
 
 
-def invalid_object(resource: Resource, name: str, problem: str) -> ApiError:
+def invalid_object(resource: ApiResource, name: str, problem: str) -> StatusError:
     """422: an object that cannot be stored at all."""
     details = {"name": name, "group": resource.group, "kind": resource.kind.value}
-    return ApiError(422, f'{resource.kind.value} "{name}" is invalid: {problem}', details=details)
+    return StatusError(422, f'{resource.kind.value} "{name}" is invalid: {problem}', details=details)
 
 
-def refusal(code: int, retry_after: int | None) -> ApiError:
+def injected_error(code: int, retry_after: int | None) -> StatusError:
     """An injected refusal; ``retry_after`` in seconds."""
     details = {} if retry_after is None else {"retryAfterSeconds": retry_after}
-    return ApiError(code, HTTPStatus(code).phrase, details=details)
+    return StatusError(code, HTTPStatus(code).phrase, details=details)
 
 
-def _qualified(resource: Resource) -> str:
+def _qualified(resource: ApiResource) -> str:
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
-def _details(resource: Resource, name: str) -> dict[str, Any]:
+def _details(resource: ApiResource, name: str) -> dict[str, Any]:
     return {"name": name, "group": resource.group, "kind": resource.plural}

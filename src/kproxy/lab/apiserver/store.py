@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-from kproxy.lab.apiserver.resources import Kind
-from kproxy.lab.apiserver.versions import Key, Version, completed, encode, key_of
+from kproxy.lab.apiserver.resources import ResourceKind
+from kproxy.lab.apiserver.versions import Key, Version, complete_document, encode_version, object_key
 
 _REVISION = attrgetter("revision")
 
 
-class Expired(Exception):
+class RevisionExpired(Exception):
     """A revision is asked for whose changes are no longer known."""
 
     def __init__(self, asked: int, oldest: int) -> None:
@@ -30,7 +30,7 @@ class Expired(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StoreChange:
     """An object went from ``old`` to ``new`` at ``revision``; None: it did not, does not exist."""
 
     revision: int
@@ -43,10 +43,10 @@ class History:
 
     def __init__(self, limit: int, floor: int) -> None:
         self._limit = limit
-        self._changes: list[Change] = []
+        self._changes: list[StoreChange] = []
         self.floor = floor
 
-    def append(self, change: Change) -> None:
+    def append(self, change: StoreChange) -> None:
         """Remember a change; forget the oldest in one go once there are a quarter too many."""
         self._changes.append(change)
         if len(self._changes) > self._limit + self._limit // 4:
@@ -54,15 +54,15 @@ class History:
             self.floor = self._changes[surplus - 1].revision
             del self._changes[:surplus]
 
-    def since(self, revision: int, count: int | None = None) -> list[Change]:
-        """At most ``count`` changes after a revision, oldest first; raises `Expired`."""
+    def since(self, revision: int, count: int | None = None) -> list[StoreChange]:
+        """At most ``count`` changes after a revision, oldest first; raises `RevisionExpired`."""
         if revision < self.floor:
-            raise Expired(revision, self.floor)
+            raise RevisionExpired(revision, self.floor)
         first = bisect_right(self._changes, revision, key=_REVISION)
         return self._changes[first : None if count is None else first + count]
 
 
-class Store:
+class ObjectStore:
     """Objects by kind, namespace and name, with one increasing revision over all of them."""
 
     def __init__(
@@ -75,11 +75,11 @@ class Store:
         self._revision = 1
         self._compacted = 0
         self._clock = clock
-        self._objects: dict[Kind, dict[Key, Version]] = {kind: {} for kind in Kind}
-        self._histories = {kind: History(history, self._revision) for kind in Kind}
-        self._listeners: dict[Kind, set[Callable[[], None]]] = {kind: set() for kind in Kind}
+        self._objects: dict[ResourceKind, dict[Key, Version]] = {kind: {} for kind in ResourceKind}
+        self._histories = {kind: History(history, self._revision) for kind in ResourceKind}
+        self._listeners: dict[ResourceKind, set[Callable[[], None]]] = {kind: set() for kind in ResourceKind}
         self._batches = 0
-        self._unannounced: set[Kind] = set()
+        self._unannounced: set[ResourceKind] = set()
 
     @property
     def revision(self) -> int:
@@ -88,7 +88,7 @@ class Store:
 
     # --------------------------------------------------------------------------- writing
 
-    def put(self, kind: Kind, document: Mapping[str, Any]) -> int:
+    def put(self, kind: ResourceKind, document: Mapping[str, Any]) -> int:
         """Create or replace an object; its revision.  The same content again changes nothing.
 
         Uid, creationTimestamp, generation and resourceVersion are filled in; the document itself is
@@ -99,19 +99,19 @@ class Store:
             raise ValueError(f"a {claimed} put as {kind.value}")
         fresh = self._complete(kind, document)
         if fresh is None:
-            return self._objects[kind][key_of(kind, document)].revision
+            return self._objects[kind][object_key(kind, document)].revision
         self._revision += 1
-        version = encode(kind, fresh, self._revision)
+        version = encode_version(kind, fresh, self._revision)
         old = self._objects[kind].get(version.key)
         self._objects[kind][version.key] = version
-        self._record(kind, Change(self._revision, old, version))
+        self._record(kind, StoreChange(self._revision, old, version))
         return self._revision
 
-    def delete(self, kind: Kind, namespace: str, name: str) -> int:
+    def delete(self, kind: ResourceKind, namespace: str, name: str) -> int:
         """Delete an object, finalizers or not; the revision of its end.  KeyError if there is none."""
         old = self._objects[kind].pop((namespace, name))
         self._revision += 1
-        self._record(kind, Change(self._revision, old, None))
+        self._record(kind, StoreChange(self._revision, old, None))
         return self._revision
 
     @contextmanager
@@ -135,43 +135,43 @@ class Store:
 
     # --------------------------------------------------------------------------- reading
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Version | None:
+    def get(self, kind: ResourceKind, namespace: str, name: str) -> Version | None:
         """The present version of an object; namespace "" for cluster-scoped kinds."""
         return self._objects[kind].get((namespace, name))
 
-    def objects(self, kind: Kind) -> list[Version]:
+    def objects(self, kind: ResourceKind) -> list[Version]:
         """All present objects of a kind, by namespace and name."""
         return _sorted(self._objects[kind])
 
-    def documents(self, kind: Kind) -> list[dict[str, Any]]:
+    def documents(self, kind: ResourceKind) -> list[dict[str, Any]]:
         """The same, decoded."""
         return [version.document() for version in self.objects(kind)]
 
-    def objects_at(self, kind: Kind, revision: int) -> list[Version]:
-        """All objects of a kind as they were at a past revision; raises `Expired`."""
+    def objects_at(self, kind: ResourceKind, revision: int) -> list[Version]:
+        """All objects of a kind as they were at a past revision; raises `RevisionExpired`."""
         self.check(revision)
         objects = dict(self._objects[kind])
         for change in reversed(self._histories[kind].since(revision)):
             match change:
-                case Change(old=None, new=Version(key=key)):
+                case StoreChange(old=None, new=Version(key=key)):
                     del objects[key]
-                case Change(old=Version(key=key) as old):
+                case StoreChange(old=Version(key=key) as old):
                     objects[key] = old
                 case _:
                     raise AssertionError(f"a change of nothing: {change}")
         return _sorted(objects)
 
-    def since(self, kind: Kind, revision: int, count: int) -> list[Change]:
-        """The next changes of a kind after a revision; raises `Expired` if some are forgotten."""
+    def since(self, kind: ResourceKind, revision: int, count: int) -> list[StoreChange]:
+        """The next changes of a kind after a revision; raises `RevisionExpired` if some are forgotten."""
         return self._histories[kind].since(revision, count)
 
     def check(self, revision: int) -> None:
-        """Raise `Expired` if a revision was compacted away."""
+        """Raise `RevisionExpired` if a revision was compacted away."""
         if revision < self._compacted:
-            raise Expired(revision, self._compacted)
+            raise RevisionExpired(revision, self._compacted)
 
     @contextmanager
-    def listening(self, kind: Kind, listener: Callable[[], None]) -> Iterator[None]:
+    def listening(self, kind: ResourceKind, listener: Callable[[], None]) -> Iterator[None]:
         """Call ``listener`` after changes of a kind, while inside."""
         self._listeners[kind].add(listener)
         try:
@@ -181,13 +181,13 @@ class Store:
 
     # --------------------------------------------------------------------------- within
 
-    def _complete(self, kind: Kind, document: Mapping[str, Any]) -> dict[str, Any] | None:
-        old = self._objects[kind].get(key_of(kind, document))
+    def _complete(self, kind: ResourceKind, document: Mapping[str, Any]) -> dict[str, Any] | None:
+        old = self._objects[kind].get(object_key(kind, document))
         now = f"{self._clock():%Y-%m-%dT%H:%M:%SZ}"
         before = old.document() if old else None
-        return completed(kind, document, before, uid=str(uuid.uuid4()), now=now)
+        return complete_document(kind, document, before, uid=str(uuid.uuid4()), now=now)
 
-    def _record(self, kind: Kind, change: Change) -> None:
+    def _record(self, kind: ResourceKind, change: StoreChange) -> None:
         self._histories[kind].append(change)
         self._unannounced.add(kind)
         if not self._batches:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from kproxy.lab.apiserver.resources import FIELDS, NAMESPACED, Document, FieldPath, Kind, Resource
+from kproxy.lab.apiserver.resources import FIELDS, NAMESPACED, ApiResource, Document, FieldPath, ResourceKind
 
 Key = tuple[str, str]
 """Namespace ("" for cluster-scoped kinds) and name."""
@@ -26,7 +26,7 @@ _SERVER_KEPT = ("resourceVersion", "generation")
 class Version:
     """An object as it was at ``revision``; ``item`` is its JSON without kind and apiVersion."""
 
-    kind: Kind
+    kind: ResourceKind
     key: Key
     revision: int
     labels: Mapping[str, str]
@@ -47,7 +47,7 @@ def _opening(revision: int) -> bytes:
     return b'{"metadata":{"resourceVersion":"%d"' % revision
 
 
-def key_of(kind: Kind, document: Mapping[str, Any]) -> Key:
+def object_key(kind: ResourceKind, document: Mapping[str, Any]) -> Key:
     """Where a document belongs; namespace ``default`` if it names none. ValueError without a name."""
     metadata = document.get("metadata") or {}
     name = metadata.get("name")
@@ -56,24 +56,26 @@ def key_of(kind: Kind, document: Mapping[str, Any]) -> Key:
     return (metadata.get("namespace") or "default" if kind in NAMESPACED else "", name)
 
 
-def encode(kind: Kind, document: Mapping[str, Any], revision: int) -> Version:
-    """Encode a complete document (see `completed`) as the version of this revision."""
+def encode_version(kind: ResourceKind, document: Mapping[str, Any], revision: int) -> Version:
+    """Encode a complete document (see `complete_document`) as the version of this revision."""
     metadata = {"resourceVersion": str(revision), **_without(document["metadata"], ("resourceVersion",))}
     body = {"metadata": metadata, **_without(document, ("metadata", *_TYPE_META))}
     fields = {label: _text(document, path) for label, path in FIELDS[kind].items()}
     item = msgspec.json.encode(body)
-    return Version(kind, key_of(kind, document), revision, dict(metadata.get("labels") or {}), fields, item)
+    return Version(
+        kind, object_key(kind, document), revision, dict(metadata.get("labels") or {}), fields, item
+    )
 
 
-def completed(
-    kind: Kind, given: Mapping[str, Any], before: Document | None, *, uid: str, now: str
+def complete_document(
+    kind: ResourceKind, given: Mapping[str, Any], before: Document | None, *, uid: str, now: str
 ) -> Document | None:
     """The document to store for what a writer gave: identity kept, generation counted.
 
     ``uid`` and ``now`` (RFC 3339) are used for a new object that brings none.  None when nothing
     differs from ``before``: an API server then writes nothing.
     """
-    namespace, name = key_of(kind, given)
+    namespace, name = object_key(kind, given)
     metadata = _without(given["metadata"], _SERVER_KEPT)
     metadata |= {"name": name} | ({"namespace": namespace} if namespace else {})
     body = _without(given, ("metadata", *_TYPE_META))
@@ -94,20 +96,20 @@ def _succeeded(metadata: Document, body: Document, before: Document) -> Document
     return {"metadata": metadata | {"generation": old["generation"] + specified_anew}, **body}
 
 
-def list_item(version: Version, resource: Resource) -> bytes:
+def list_item(version: Version, resource: ApiResource) -> bytes:
     """The JSON of one entry of a list's ``items``."""
     if resource.shown_as_stored:
         return version.item
     return msgspec.json.encode(resource.show(version.document()))
 
 
-def whole_object(version: Version, resource: Resource) -> bytes:
+def whole_object(version: Version, resource: ApiResource) -> bytes:
     """The JSON of the object standing alone or in a watch event: with kind and apiVersion."""
     opening = f'{{"kind":"{resource.kind.value}","apiVersion":"{resource.api_version}",'
     return opening.encode() + list_item(version, resource)[1:]
 
 
-def shown(version: Version, resource: Resource) -> Document:
+def served_document(version: Version, resource: ApiResource) -> Document:
     """The object decoded, in the form this resource shows."""
     return cast("Document", msgspec.json.decode(whole_object(version, resource)))
 

@@ -17,11 +17,11 @@ import msgspec
 
 from kproxy.lab.apiserver.faults import Faults
 from kproxy.lab.apiserver.options import ListOptions
-from kproxy.lab.apiserver.resources import Resource
+from kproxy.lab.apiserver.resources import ApiResource
 from kproxy.lab.apiserver.routes import Verb
 from kproxy.lab.apiserver.selectors import Selection
 from kproxy.lab.apiserver.status import expired, too_large
-from kproxy.lab.apiserver.store import Change, Expired, Store
+from kproxy.lab.apiserver.store import ObjectStore, RevisionExpired, StoreChange
 from kproxy.lab.apiserver.versions import Version, whole_object
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -30,7 +30,7 @@ _EVENTS_PER_WRITE = 512
 Write = Callable[[bytes], Awaitable[None]]
 
 
-class EventType(enum.Enum):
+class WatchEventType(enum.Enum):
     """A watch event's ``type``, bookmarks and errors apart."""
 
     ADDED = "ADDED"
@@ -38,7 +38,7 @@ class EventType(enum.Enum):
     DELETED = "DELETED"
 
 
-def seen_as(change: Change, selection: Selection) -> tuple[EventType, Version] | None:
+def event_for(change: StoreChange, selection: Selection) -> tuple[WatchEventType, Version] | None:
     """What a change is to someone who sees only a selection; None when it is nothing.
 
     Entering the selection is ADDED, leaving it DELETED, with the last state seen under the
@@ -48,11 +48,11 @@ def seen_as(change: Change, selection: Selection) -> tuple[EventType, Version] |
     new = change.new if change.new and selection.shows(change.new) else None
     match old, new:
         case Version(), None:
-            return EventType.DELETED, old.stamped(change.revision)
+            return WatchEventType.DELETED, old.stamped(change.revision)
         case None, Version():
-            return EventType.ADDED, new
+            return WatchEventType.ADDED, new
         case Version(), Version():
-            return EventType.MODIFIED, new
+            return WatchEventType.MODIFIED, new
         case _:
             return None
 
@@ -71,7 +71,12 @@ class Watch:
     """A stream of events of one resource to one client."""
 
     def __init__(
-        self, store: Store, faults: Faults, resource: Resource, options: ListOptions, bookmark_seconds: float
+        self,
+        store: ObjectStore,
+        faults: Faults,
+        resource: ApiResource,
+        options: ListOptions,
+        bookmark_seconds: float,
     ) -> None:
         """Raises `ApiError` 504 for a WatchList from a revision that is not reached."""
         if options.watch_list and (options.revision or 0) > store.revision:
@@ -96,7 +101,7 @@ class Watch:
         with self._store.listening(kind, self._wake.set), self._faults.listening(self._wake.set):
             try:
                 await self._stream(write)
-            except Expired as error:
+            except RevisionExpired as error:
                 await write(_line("ERROR", msgspec.json.encode(expired(str(error)).status())))
 
     async def _stream(self, write: Write) -> None:
@@ -155,7 +160,7 @@ class Watch:
 
     def _initial_events(self, progress: _Progress, count: int) -> bytes:
         sent = min(count, len(progress.initial))
-        lines = [self._event(EventType.ADDED, progress.initial.pop()) for _ in range(sent)]
+        lines = [self._event(WatchEventType.ADDED, progress.initial.pop()) for _ in range(sent)]
         if progress.end_mark and not progress.initial:
             lines.append(self._bookmark(progress.initial_revision, {INITIAL_EVENTS_END: "true"}))
             progress.end_mark = False
@@ -168,14 +173,14 @@ class Watch:
             if not changes:
                 break
             progress.cursor = changes[-1].revision
-            seen = (seen_as(change, self._options.selection) for change in changes)
+            seen = (event_for(change, self._options.selection) for change in changes)
             lines = [self._event(*event) for event in seen if event]
         return b"".join(lines)
 
     def _held(self, verb: Verb) -> bool:
         return self._faults.holds(verb, self.resource.kind)
 
-    def _event(self, event_type: EventType, version: Version) -> bytes:
+    def _event(self, event_type: WatchEventType, version: Version) -> bytes:
         return _line(event_type.value, whole_object(version, self.resource))
 
     # --------------------------------------------------------------------------- bookmarks

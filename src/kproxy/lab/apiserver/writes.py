@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from kproxy.lab.apiserver.protobuf import read_event
-from kproxy.lab.apiserver.resources import Document, Kind, Resource
-from kproxy.lab.apiserver.routes import Place, Verb
+from kproxy.lab.apiserver.resources import ApiResource, Document, ResourceKind
+from kproxy.lab.apiserver.routes import ResourcePath, Verb
 from kproxy.lab.apiserver.status import (
     already_exists,
     bad_request,
@@ -26,8 +26,8 @@ from kproxy.lab.apiserver.status import (
     success,
     unsupported_media_type,
 )
-from kproxy.lab.apiserver.store import Store
-from kproxy.lab.apiserver.versions import Version, shown, whole_object
+from kproxy.lab.apiserver.store import ObjectStore
+from kproxy.lab.apiserver.versions import Version, served_document, whole_object
 
 JSON = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -35,14 +35,14 @@ PATCH_TYPES = ("application/merge-patch+json", "application/strategic-merge-patc
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class RequestBody:
     """A request's body; ``content_type`` without parameters, "" if none was named."""
 
     content_type: str
     data: bytes
 
 
-def write(store: Store, place: Place, verb: Verb, body: Body) -> tuple[int, bytes]:
+def handle_write(store: ObjectStore, place: ResourcePath, verb: Verb, body: RequestBody) -> tuple[int, bytes]:
     """Carry out a write; the HTTP code and JSON to answer with. Raises `ApiError`."""
     match verb:
         case Verb.CREATE:
@@ -57,7 +57,7 @@ def write(store: Store, place: Place, verb: Verb, body: Body) -> tuple[int, byte
             raise ValueError(f"{verb} writes nothing")
 
 
-def present(store: Store, place: Place) -> Version:
+def get_object(store: ObjectStore, place: ResourcePath) -> Version:
     """The object at a place; raises `ApiError` 404."""
     name = place.name or ""
     version = store.get(place.resource.kind, place.namespace or "", name)
@@ -66,20 +66,20 @@ def present(store: Store, place: Place) -> Version:
     return version
 
 
-def merge(target: object, patch: Mapping[str, Any]) -> Document:
+def apply_merge_patch(target: object, patch: Mapping[str, Any]) -> Document:
     """A JSON value with a merge patch applied (RFC 7396, for patches that are objects)."""
     result = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:
             result.pop(key, None)
         elif isinstance(value, dict):
-            result[key] = merge(result.get(key), value)
+            result[key] = apply_merge_patch(result.get(key), value)
         else:
             result[key] = value
     return result
 
 
-def _create(store: Store, place: Place, body: Body) -> bytes:
+def _create(store: ObjectStore, place: ResourcePath, body: RequestBody) -> bytes:
     document = _object(place.resource, body)
     metadata = {
         key: value
@@ -95,11 +95,11 @@ def _create(store: Store, place: Place, body: Body) -> bytes:
         )
     if store.get(place.resource.kind, place.namespace or "", name) is not None:
         raise already_exists(place.resource, name)
-    return _put(store, Place(place.resource, place.namespace, name), document | {"metadata": metadata})
+    return _put(store, ResourcePath(place.resource, place.namespace, name), document | {"metadata": metadata})
 
 
-def _update(store: Store, place: Place, document: Document) -> bytes:
-    version = present(store, place)
+def _update(store: ObjectStore, place: ResourcePath, document: Document) -> bytes:
+    version = get_object(store, place)
     metadata = document["metadata"]
     name = metadata.get("name")
     if name != place.name:
@@ -113,24 +113,26 @@ def _update(store: Store, place: Place, document: Document) -> bytes:
     return _put(store, place, document)
 
 
-def _patch(store: Store, place: Place, body: Body) -> bytes:
+def _patch(store: ObjectStore, place: ResourcePath, body: RequestBody) -> bytes:
     if body.content_type not in PATCH_TYPES:
         raise unsupported_media_type(body.content_type, PATCH_TYPES)
     patch = _decoded(body.data)
-    return _update(store, place, merge(shown(present(store, place), place.resource), patch))
+    return _update(
+        store, place, apply_merge_patch(served_document(get_object(store, place), place.resource), patch)
+    )
 
 
-def _delete(store: Store, place: Place) -> bytes:
-    version = present(store, place)
+def _delete(store: ObjectStore, place: ResourcePath) -> bytes:
+    version = get_object(store, place)
     namespace, name = version.key
     revision = store.delete(place.resource.kind, namespace, name)
-    if place.resource.kind is Kind.SERVICE:
+    if place.resource.kind is ResourceKind.SERVICE:
         return whole_object(version.stamped(revision), place.resource)
     uid = version.document()["metadata"]["uid"]
     return msgspec.json.encode(success(place.resource, name, uid))
 
 
-def _put(store: Store, place: Place, document: Document) -> bytes:
+def _put(store: ObjectStore, place: ResourcePath, document: Document) -> bytes:
     metadata = document["metadata"] | {"name": place.name}
     given = metadata.get("namespace")
     if given and given != place.namespace:
@@ -140,7 +142,7 @@ def _put(store: Store, place: Place, document: Document) -> bytes:
     if place.namespace:
         metadata["namespace"] = place.namespace
     store.put(place.resource.kind, place.resource.store(document | {"metadata": metadata}))
-    return whole_object(present(store, place), place.resource)
+    return whole_object(get_object(store, place), place.resource)
 
 
 def _generated(metadata: Mapping[str, Any]) -> str:
@@ -148,7 +150,7 @@ def _generated(metadata: Mapping[str, Any]) -> str:
     return prefix and prefix + uuid.uuid4().hex[:5]
 
 
-def _object(resource: Resource, body: Body) -> Document:
+def _object(resource: ApiResource, body: RequestBody) -> Document:
     document = _readable(resource, body)
     claimed = (document.get("kind", resource.kind.value), document.get("apiVersion", resource.api_version))
     if claimed != (resource.kind.value, resource.api_version):
@@ -158,10 +160,10 @@ def _object(resource: Resource, body: Body) -> Document:
     return document | {"metadata": document.get("metadata") or {}}
 
 
-def _readable(resource: Resource, body: Body) -> Document:
+def _readable(resource: ApiResource, body: RequestBody) -> Document:
     if body.content_type in {"", JSON}:
         return _decoded(body.data)
-    if body.content_type == PROTOBUF and resource.kind is Kind.EVENT:
+    if body.content_type == PROTOBUF and resource.kind is ResourceKind.EVENT:
         try:
             return read_event(body.data)
         except ValueError as error:

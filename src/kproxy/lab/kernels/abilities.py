@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
 from kproxy.host import HostError, Netlink
-from kproxy.lab.namespaces import LabError, Namespace, create
-from kproxy.netlink import Flag, attribute, attributes, nested
+from kproxy.lab.namespaces import LabError, Namespace, create_namespace
+from kproxy.netlink import NetlinkFlag, attribute, attributes, nested
 
 
 class Ability(enum.Enum):
@@ -54,7 +54,7 @@ class KernelName(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class KernelSurvey:
     """What is known of one kernel.
 
     ``what``: which it is, in words.  ``unusable``: why the lab cannot be run on it at all, ``fix``: what to do.
@@ -166,7 +166,7 @@ def _virtual_server() -> list[bytes]:
 
 
 def _order(netlink: Netlink, kind: int, body: bytes) -> None:
-    (number,) = netlink.send_all([(kind, Flag(0), body)])
+    (number,) = netlink.send_all([(kind, NetlinkFlag(0), body)])
     if number:
         raise OSError(number, "generic netlink family IPVS")
 
@@ -211,14 +211,14 @@ PROBES: Mapping[Ability, Callable[[Namespace], None]] = {
 }
 
 
-def probe(abilities: Iterable[Ability] = Ability) -> dict[Ability, str]:
+def probe_abilities(abilities: Iterable[Ability] = Ability) -> dict[Ability, str]:
     """Try each ability on this kernel, each in a namespace of its own (0.3 s for all)."""
     return {ability: _lack(ability) for ability in abilities}
 
 
 def _lack(ability: Ability) -> str:
     try:
-        namespace = create(ability.value)
+        namespace = create_namespace(ability.value)
         try:
             PROBES[ability](namespace)
         finally:
@@ -228,15 +228,15 @@ def _lack(ability: Ability) -> str:
     return ""
 
 
-def encode(findings: Findings) -> str:
+def encode_findings(findings: Findings) -> str:
     """Findings as JSON."""
     return json.dumps({ability.value: reason for ability, reason in findings.items()})
 
 
-def decode(text: str) -> dict[Ability, str]:
-    """What `encode` wrote; ValueError for anything else."""
+def decode_findings(text: str) -> dict[Ability, str]:
+    """What `encode_findings` wrote; ValueError for anything else."""
     return {Ability(name): str(reason) for name, reason in json.loads(text).items()}
 
 
 if __name__ == "__main__":
-    print(encode(probe(map(Ability, sys.argv[1:]) if sys.argv[1:] else Ability)))  # noqa: T201
+    print(encode_findings(probe_abilities(map(Ability, sys.argv[1:]) if sys.argv[1:] else Ability)))  # noqa: T201

@@ -63,8 +63,8 @@ class GuestDied(LabError):
     """A kernel ended before its command did: how, and the last lines of its console."""
 
 
-class Job(Protocol):
-    """A command to run in a guest: `kproxy.lab.kernels.uml.Job`, `kproxy.lab.kernels.vm.Job`."""
+class GuestJob(Protocol):
+    """A command to run in a guest: `kproxy.lab.kernels.uml.UmlJob`, `kproxy.lab.kernels.vm.VmJob`."""
 
     @property
     def memory(self) -> int:
@@ -77,10 +77,10 @@ class Job(Protocol):
         """What starts the guest; ``folder``: the job's."""
 
 
-class Machine:
+class Guest:
     """A guest that runs a job; made with the job's folder, which its guard removes."""
 
-    def __init__(self, job: Job, sinks: Sinks, memory: Path) -> None:
+    def __init__(self, job: GuestJob, sinks: Sinks, memory: Path) -> None:
         """Boot it, its memory a file in the folder ``memory``."""
         self._folder = _prepared(job)
         streams = ((self._folder / name).open("rb", buffering=0) for name in ("out", "error"))
@@ -140,7 +140,7 @@ class Machine:
             stream.close()
 
 
-def _prepared(job: Job) -> Path:
+def _prepared(job: GuestJob) -> Path:
     """The job's folder, with what the guest reads."""
     folder = Path(tempfile.mkdtemp(prefix="kproxy-uml-", dir=visible_scratch()))
     (folder / "job.json").write_text(json.dumps(job.document()))
@@ -175,7 +175,7 @@ def _guarded(argv: Sequence[str], folder: Path, control: int, memory: Path) -> s
     )
 
 
-def run(job: Job, sinks: Sinks) -> int:
+def run_job(job: GuestJob, sinks: Sinks) -> int:
     """Run a job to its end; its exit status.  As `run_all`, but raises `GuestDied`."""
     (outcome,) = run_all([(job, sinks)])
     if isinstance(outcome, GuestDied):
@@ -183,17 +183,17 @@ def run(job: Job, sinks: Sinks) -> int:
     return outcome
 
 
-def run_all(jobs: Sequence[tuple[Job, Sinks]]) -> list[int | GuestDied]:
+def run_all(jobs: Sequence[tuple[GuestJob, Sinks]]) -> list[int | GuestDied]:
     """Run these jobs side by side to their ends; their exit statuses, or how their kernels died.
 
     SIGINT and SIGTERM go to the commands; one SIGINT more than `_PATIENCE_WITH_INTERRUPTS` - 1 kills the guests.
     Raises `LabError` when a kernel cannot be started, KeyboardInterrupt when killed by impatience.
     """
-    machines: list[Machine] = []
+    machines: list[Guest] = []
     memory = memory_folder(sum(job.memory for job, _ in jobs))
     try:
         for job, sinks in jobs:
-            machines.append(Machine(job, sinks, memory))
+            machines.append(Guest(job, sinks, memory))
         with _signals_passed_on(machines):
             _attend(machines)
         return [_outcome(machine) for machine in machines]
@@ -202,14 +202,14 @@ def run_all(jobs: Sequence[tuple[Job, Sinks]]) -> list[int | GuestDied]:
             machine.close()
 
 
-def _outcome(machine: Machine) -> int | GuestDied:
+def _outcome(machine: Guest) -> int | GuestDied:
     try:
         return machine.finish()
     except GuestDied as death:
         return death
 
 
-def _attend(machines: Sequence[Machine]) -> None:
+def _attend(machines: Sequence[Guest]) -> None:
     waiting = list(machines)
     while waiting:
         ended, _, _ = select.select(waiting, (), (), _POLL)
@@ -219,7 +219,7 @@ def _attend(machines: Sequence[Machine]) -> None:
 
 
 @contextmanager
-def _signals_passed_on(machines: Sequence[Machine]) -> Iterator[None]:
+def _signals_passed_on(machines: Sequence[Guest]) -> Iterator[None]:
     interrupts = 0
 
     def pass_on(number: int, _: FrameType | None) -> None:
@@ -238,20 +238,23 @@ def _signals_passed_on(machines: Sequence[Machine]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def probe(kernel: UmlKernel) -> Mapping[Ability, str]:
+def probe_kernel(kernel: UmlKernel) -> Mapping[Ability, str]:
     """Boot a kernel and let it try each ability; what its configuration says of time travel is believed.
 
     Raises `LabError` when it does not boot.
     """
     out, error = bytearray(), bytearray()
-    job = uml.Job(
+    job = uml.UmlJob(
         kernel=kernel,
         argv=(sys.executable, "-m", abilities.__name__),
         environment={**os.environ, "TMPDIR": SCRATCH},
         cwd=Path("/"),
         memory=256,
     )
-    status = run(job, Sinks(out.extend, error.extend))
+    status = run_job(job, Sinks(out.extend, error.extend))
     if status:
         raise LabError(f"probing {kernel.path} ended with {status}: {error.decode(errors='replace').strip()}")
-    return {**abilities.decode(out.decode()), Ability.TIME_TRAVEL: kernel.findings[Ability.TIME_TRAVEL]}
+    return {
+        **abilities.decode_findings(out.decode()),
+        Ability.TIME_TRAVEL: kernel.findings[Ability.TIME_TRAVEL],
+    }

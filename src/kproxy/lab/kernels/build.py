@@ -24,7 +24,7 @@ from kproxy.lab.kernels.abilities import PACKAGES, Ability
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import DIE_WITH_PARENT
 
-Tell = Callable[[str], None]
+ProgressCallback = Callable[[str], None]
 """Is told in words what goes on."""
 
 SELF_TEST = (
@@ -54,7 +54,7 @@ TOOLS = {
 _FOLDER = "build-"
 _FILES = 1060
 """That a compiler is run on, with our configuration and Linux 6.12."""
-_TELL_SECONDS = 0.2
+_PROGRESS_SECONDS = 0.2
 _LOG_TAIL_LINES = 15
 
 
@@ -67,22 +67,22 @@ class Recipe:
     jobs: int = 1
 
 
-def fragment() -> str:
+def config_fragment() -> str:
     """The configuration fragment that comes with the package."""
     return importlib.resources.files("kproxy.lab.kernels").joinpath("uml.config").read_text()
 
 
-def wanted(text: str) -> dict[str, str]:
+def parse_config(text: str) -> dict[str, str]:
     """Symbols and values of a kernel configuration; comments are left out."""
     return dict(re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.MULTILINE))
 
 
-def refused(asked: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
+def missing_symbols(asked: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
     """Symbols that were asked for and that this source did not give."""
     return sorted(symbol for symbol in asked if symbol not in got)
 
 
-def newest(search: str) -> str:
+def newest_source_package(search: str) -> str:
     """The ``linux-source-X.Y`` package with the highest version in the output of ``apt-cache search``."""
     found = re.findall(r"^(linux-source-(\d+)\.(\d+))\b", search, re.MULTILINE)
     if not found:
@@ -96,7 +96,9 @@ def missing_tools() -> list[str]:
     return sorted({package for tool, package in programs.items() if shutil.which(tool) is None})
 
 
-def build(recipe: Recipe, check: Callable[[Path], Mapping[Ability, str]], tell: Tell) -> Path:
+def build_uml_kernel(
+    recipe: Recipe, check: Callable[[Path], Mapping[Ability, str]], tell: ProgressCallback
+) -> Path:
     """Fetch, configure, compile, check, keep; the kernel's path.
 
     ``check`` boots a kernel and says what it lacks.  Raises `LabError`, naming what to do.
@@ -135,18 +137,18 @@ def _alone(cache: Path) -> Iterator[None]:
         yield
 
 
-def _source(recipe: Recipe, place: Path, tell: Tell) -> Path:
+def _source(recipe: Recipe, place: Path, tell: ProgressCallback) -> Path:
     """Download and unpack; the folder with the kernel's Makefile."""
     search = ("apt-cache", "search", "--names-only", "^linux-source-[0-9]")
-    package = recipe.package or newest(output(search, place))
+    package = recipe.package or newest_source_package(command_output(search, place))
     tell(f"apt fetches {package}")
-    output(("apt-get", "download", package), place)
+    command_output(("apt-get", "download", package), place)
     (archive,) = place.glob("*.deb")
     tell(f"unpacking {archive.name}")
-    output(("dpkg-deb", "-x", archive.name, "package"), place)
+    command_output(("dpkg-deb", "-x", archive.name, "package"), place)
     archive.unlink()
     (tarball,) = place.glob("package/usr/src/*.tar.xz")
-    output(("tar", "-xf", str(tarball)), place)
+    command_output(("tar", "-xf", str(tarball)), place)
     tarball.unlink()
     return next(path.parent for path in place.glob("*/Makefile"))
 
@@ -154,35 +156,35 @@ def _source(recipe: Recipe, place: Path, tell: Tell) -> Path:
 def _configure(source: Path) -> list[str]:
     """Write ``.config``; the symbols that this source refused."""
     wish = source / "kproxy.config"
-    wish.write_text(fragment())
-    output(("make", "ARCH=um", f"KCONFIG_ALLCONFIG={wish.name}", "allnoconfig"), source)
-    return refused(wanted(fragment()), wanted((source / ".config").read_text()))
+    wish.write_text(config_fragment())
+    command_output(("make", "ARCH=um", f"KCONFIG_ALLCONFIG={wish.name}", "allnoconfig"), source)
+    return missing_symbols(parse_config(config_fragment()), parse_config((source / ".config").read_text()))
 
 
-def _compile(source: Path, jobs: int, kept: Path, tell: Tell) -> Path:
+def _compile(source: Path, jobs: int, kept: Path, tell: ProgressCallback) -> Path:
     """Run make; the stripped kernel.  All its output goes to ``kept`` when it fails."""
     command = ("make", "ARCH=um", f"-j{jobs}", "linux")
     begun = time.monotonic()
     log = source / "build.log"
     with log.open("w") as file, _started(command, source) as process:
-        for count, line in _told(process, file):
+        for count, line in _compile_progress(process, file):
             tell(f"compiling, {time.monotonic() - begun:.0f} s, {count} of some {_FILES} files: {line}")
     if process.returncode:
         tail = "".join(log.read_text().splitlines(keepends=True)[-_LOG_TAIL_LINES:])
         shutil.move(log, kept)
         raise LabError(f"the build failed; all of it is in {kept}\n{tail}")
-    output(("strip", "linux"), source)
+    command_output(("strip", "linux"), source)
     return source / "linux"
 
 
-def _told(process: subprocess.Popen[str], file: object) -> Iterator[tuple[int, str]]:
+def _compile_progress(process: subprocess.Popen[str], file: object) -> Iterator[tuple[int, str]]:
     """Files compiled so far and the last of them, a few times a second."""
     last = 0.0
     count = 0
     for line in process.stdout or ():
         print(line, end="", file=file)  # type: ignore[call-overload]
         count += line.startswith("  CC")
-        if time.monotonic() - last > _TELL_SECONDS:
+        if time.monotonic() - last > _PROGRESS_SECONDS:
             last = time.monotonic()
             yield count, line.strip()
 
@@ -207,7 +209,7 @@ def _started(command: Sequence[str], where: Path) -> Iterator[subprocess.Popen[s
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def output(command: Sequence[str], where: Path) -> str:
+def command_output(command: Sequence[str], where: Path) -> str:
     """What a program prints, run in a folder.  Raises `LabError` with what it says when it fails."""
     plain = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(
@@ -220,4 +222,4 @@ def output(command: Sequence[str], where: Path) -> str:
 
 def _release(kernel: Path) -> str:
     """The version that a User-Mode Linux binary says it is."""
-    return output((str(kernel), "--version"), kernel.parent).split()[0]
+    return command_output((str(kernel), "--version"), kernel.parent).split()[0]

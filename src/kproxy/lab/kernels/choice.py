@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kproxy.lab.kernels import host
-from kproxy.lab.kernels.abilities import Ability, KernelName, Survey
+from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey
 from kproxy.lab.kernels.uml import BUILD
 from kproxy.lab.namespaces import LabError
 
 Need = frozenset[Ability]
 """Abilities of which one will do."""
 
-Surveyors = Mapping[KernelName, Callable[[], Survey]]
+Surveyors = Mapping[KernelName, Callable[[], KernelSurvey]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class KernelNeeds:
     """What a run needs: ``always`` to run at all, ``fully`` to leave no case out.
 
     ``insist``: a later kernel that leaves none out is better than an earlier one that does.
@@ -29,10 +29,10 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class KernelChoice:
     """The kernel to run on; ``passed_over``: what is wrong with each one before it; ``without``: what it lacks."""
 
-    survey: Survey
+    survey: KernelSurvey
     passed_over: Mapping[KernelName, str]
     without: str = ""
 
@@ -44,17 +44,17 @@ class Choice:
         return "; ".join([first, *left_out, *over])
 
 
-def lacks(survey: Survey, needs: frozenset[Need]) -> str:
+def missing_ability(survey: KernelSurvey, needs: frozenset[Need]) -> str:
     """What a kernel that can be used lacks, in words; empty when it has all."""
     missing = [need for need in needs if all(survey.findings.get(ability, "?") for ability in need)]
     return ", ".join(sorted(" or ".join(sorted(ability.value for ability in need)) for need in missing))
 
 
-def reason_against(survey: Survey, needs: frozenset[Need]) -> str:
+def reason_against(survey: KernelSurvey, needs: frozenset[Need]) -> str:
     """Why a kernel will not do, with what to do about it; empty when it will."""
     if survey.unusable:
         return f"{survey.unusable} ({survey.fix})" if survey.fix else survey.unusable
-    missing = lacks(survey, needs)
+    missing = missing_ability(survey, needs)
     if not missing:
         return ""
     asked = sorted({ability for need in needs for ability in need}, key=list(Ability).index)
@@ -63,12 +63,12 @@ def reason_against(survey: Survey, needs: frozenset[Need]) -> str:
     return f"no {missing} ({packages})" if packages else f"no {missing}"
 
 
-def choose(surveyors: Surveyors, needs: Needs) -> Choice:
+def pick_kernel(surveyors: Surveyors, needs: KernelNeeds) -> KernelChoice:
     """The first kernel that does; surveys are made one by one and no further than needed.
 
     Raises `LabError` when none will do.
     """
-    surveys: dict[KernelName, Survey] = {}
+    surveys: dict[KernelName, KernelSurvey] = {}
     against: dict[KernelName, str] = {}
     first = needs.always | needs.fully if needs.insist else needs.always
     for name, survey in surveyors.items():
@@ -82,19 +82,19 @@ def choose(surveyors: Surveyors, needs: Needs) -> Choice:
     raise LabError("no kernel can run this: " + "; ".join(f"{n.value}: {r}" for n, r in against.items()))
 
 
-def _chosen(survey: Survey, against: Mapping[KernelName, str], needs: Needs) -> Choice:
+def _chosen(survey: KernelSurvey, against: Mapping[KernelName, str], needs: KernelNeeds) -> KernelChoice:
     others = {name: reason for name, reason in against.items() if name is not survey.name}
-    return Choice(survey=survey, passed_over=others, without=lacks(survey, needs.fully))
+    return KernelChoice(survey=survey, passed_over=others, without=missing_ability(survey, needs.fully))
 
 
-def fix(survey: Survey, ability: Ability) -> str:
+def ability_fix(survey: KernelSurvey, ability: Ability) -> str:
     """What to do about an ability that a kernel lacks; empty where nothing helps."""
     reason = survey.findings.get(ability, "")
     if not reason or "apt-get" in reason:
         return reason
     match survey.name:
         case KernelName.HOST:
-            return host.fix(ability)
+            return host.host_fix(ability)
         case KernelName.ROOTLESS if ability in host.MODULES:
             return f"root: modprobe {host.MODULES[ability]}; or --kernel uml"
         case KernelName.UML:

@@ -13,46 +13,51 @@ from rich.table import Table
 
 from kproxy.console import Console
 from kproxy.lab.kernels import boot, choice, host, rootless, uml, vm
-from kproxy.lab.kernels.abilities import Ability, Survey, find_system_programs
-from kproxy.lab.kernels.build import SELF_TEST, Recipe, Tell, build
+from kproxy.lab.kernels.abilities import Ability, KernelSurvey, find_system_programs
+from kproxy.lab.kernels.build import SELF_TEST, ProgressCallback, Recipe, build_uml_kernel
 from kproxy.lab.namespaces import LabError
 
 DONE, FAILED, CANNOT = 0, 1, 2
 
 
-def doctor(explicit: str = "") -> int:
+def run_doctor(explicit: str = "") -> int:
     """Print what each kernel can do, and what to do about the rest; 0 when the lab can be run on one of them."""
     find_system_programs()
     console = Console()
-    surveys = [host.survey(), rootless.survey(), _booted(uml.survey(explicit), explicit), vm.survey()]
-    console.print(table(surveys))
-    for line in advice(surveys):
+    surveys = [
+        host.survey_host(),
+        rootless.survey_rootless(),
+        _booted(uml.survey_uml(explicit), explicit),
+        vm.survey_vm(),
+    ]
+    console.print(abilities_table(surveys))
+    for line in kernel_advice(surveys):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     return DONE if any(not survey.unusable for survey in surveys) else CANNOT
 
 
-def _booted(survey: Survey, explicit: str) -> Survey:
+def _booted(survey: KernelSurvey, explicit: str) -> KernelSurvey:
     """What a User-Mode Linux kernel does, rather than what it was built with."""
     if survey.unusable:
         return survey
     try:
-        return replace(survey, findings=boot.probe(uml.find(explicit)))
+        return replace(survey, findings=boot.probe_kernel(uml.find_uml_kernel(explicit)))
     except LabError as reason:
         return replace(survey, unusable=str(reason), fix=uml.BUILD)
 
 
-def table(surveys: Sequence[Survey]) -> Table:
+def abilities_table(surveys: Sequence[KernelSurvey]) -> Table:
     """Abilities down, kernels across."""
     result = Table(box=None, pad_edge=False, header_style="bold")
     result.add_column("")
     for survey in surveys:
         result.add_column(survey.name.value)
     for ability in Ability:
-        result.add_row(ability.value, *(cell(survey, ability) for survey in surveys))
+        result.add_row(ability.value, *(ability_cell(survey, ability) for survey in surveys))
     return result
 
 
-def cell(survey: Survey, ability: Ability) -> str:
+def ability_cell(survey: KernelSurvey, ability: Ability) -> str:
     """One word on an ability of a kernel, in rich's markup."""
     if survey.unusable:
         return "[dim]-[/]"
@@ -61,7 +66,7 @@ def cell(survey: Survey, ability: Ability) -> str:
     return "[red]no[/]" if survey.findings[ability] else "[green]yes[/]"
 
 
-def advice(surveys: Sequence[Survey]) -> Iterator[str]:
+def kernel_advice(surveys: Sequence[KernelSurvey]) -> Iterator[str]:
     """Which kernel each one is, why it lacks what it lacks, and what to do."""
     for survey in surveys:
         yield ""
@@ -73,7 +78,7 @@ def advice(surveys: Sequence[Survey]) -> Iterator[str]:
         for ability, reason in survey.findings.items():
             if reason:
                 yield f"  {ability.value}: {reason}"
-                yield f"    {choice.fix(survey, ability)}"
+                yield f"    {choice.ability_fix(survey, ability)}"
 
 
 def build_kernel(package: str, jobs: int) -> int:
@@ -81,15 +86,17 @@ def build_kernel(package: str, jobs: int) -> int:
     recipe = Recipe(cache=uml.cache_folder(), package=package, jobs=jobs or len(os.sched_getaffinity(0)))
     names = ", ".join(ability.value for ability in SELF_TEST)
     done = f"used once each, and working: {names}"
-    return _made("build", lambda tell: build(recipe, _self_test, tell), done)
+    return _made("build", lambda tell: build_uml_kernel(recipe, _self_test, tell), done)
 
 
 def fetch_kernel(package: str) -> int:
     """Get a distribution's kernel for virtual machines into the cache; 0 when it is there."""
-    return _made("fetch", lambda tell: vm.fetch(package, tell), "kproxy conformance run --kernel vm uses it")
+    return _made(
+        "fetch", lambda tell: vm.fetch_vm_kernel(package, tell), "kproxy conformance run --kernel vm uses it"
+    )
 
 
-def _made(verb: str, make: Callable[[Tell], Path], done: str) -> int:
+def _made(verb: str, make: Callable[[ProgressCallback], Path], done: str) -> int:
     """Make a kernel with a live line, and say where it is."""
     find_system_programs()
     console = Console(stderr=True)
@@ -114,4 +121,4 @@ def _made(verb: str, make: Callable[[Tell], Path], done: str) -> int:
 
 
 def _self_test(path: Path) -> Mapping[Ability, str]:
-    return boot.probe(uml.inspect(path, "new"))
+    return boot.probe_kernel(uml.inspect_uml_kernel(path, "new"))

@@ -28,10 +28,10 @@ _SET_PARENT_DEATH_SIGNAL = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(folder: str, control: int, argv: Sequence[str]) -> None:
+def guard_main(folder: str, control: int, argv: Sequence[str]) -> None:
     """Start the kernel, watch it and the lifeline, clean up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    kernel = start(folder, control, argv)
+    kernel = start_kernel(folder, control, argv)
     watched = [sys.stdin.fileno(), os.pidfd_open(kernel.pid)]
     ready, _, _ = select.select(watched, (), ())
     kill_group(kernel.pid)
@@ -42,7 +42,7 @@ def main(folder: str, control: int, argv: Sequence[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def start(folder: str, control: int, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+def start_kernel(folder: str, control: int, argv: Sequence[str]) -> subprocess.Popen[bytes]:
     """The kernel as a process group of its own; its console is a file in the folder."""
     mine = os.getpid()
 
@@ -79,4 +79,4 @@ def after_death(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
+    guard_main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

@@ -1,11 +1,11 @@
 """The first process of a User-Mode Linux guest: prepares it, runs one command, writes how it ended, powers off.
 
 Run by path with ``-I -S`` and one argument, the job's folder on the host's file system, so it may use the
-standard library alone.  The job is ``job.json`` there (`kproxy.lab.kernels.uml.Job`); output goes to ``out`` and
+standard library alone.  The job is ``job.json`` there (`kproxy.lab.kernels.uml.UmlJob`); output goes to ``out`` and
 ``error``, the exit status to ``status``.  Orders arrive as names of signals, a line each, on `CONTROL`; when that
 line is cut, whoever started the guest has gone, and so goes the guest.
 
-With a second argument, ``visit``, it runs a job in a virtual machine that others prepared and will power off
+With a second argument, ``run_in_vm``, it runs a job in a virtual machine that others prepared and will power off
 (`kproxy.lab.kernels.vm`): no first process, and orders are lines of the file ``orders`` in the folder.
 """
 
@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import Any
 
 CONTROL = "/dev/ttyS0"
-ROOM = "/dev/shm"  # noqa: S108 (a file system of this guest's own)
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 (a file system of this guest's own)
 MOUNTS = (
     ("proc", "/proc"),
     ("sysfs", "/sys"),
     ("devtmpfs", "/dev"),
-    ("tmpfs", ROOM),
+    ("tmpfs", SHARED_MEMORY),
     ("devpts", "/dev/pts"),
     ("tmpfs", "/run"),
 )
@@ -51,27 +51,30 @@ _SET_INTERFACE_FLAGS, _UP_AND_RUNNING = 0x8914, 0x41
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(folder: Path) -> None:
+def guest_main(folder: Path) -> None:
     """All of the guest's life."""
     if os.getpid() != 1:
         sys.exit("only as the first process of a guest: it powers the machine off")
     try:
-        prepare()
+        mount_filesystems()
         job = json.loads((folder / "job.json").read_text())
         load_modules_from(job["modules"])
         track_many_connections()
-        finish(folder, run(folder, job, obey))
+        write_exit_status(folder, run_guest_command(folder, job, forward_signals))
     finally:
         power_off()
 
 
-def visit(folder: Path) -> None:
+def run_in_vm(folder: Path) -> None:
     """A job in a machine that is not this program's own."""
     job = json.loads((folder / "job.json").read_text())
-    finish(folder, run(folder, job, lambda child: obey_file(folder / "orders", child)))
+    write_exit_status(
+        folder,
+        run_guest_command(folder, job, lambda child: forward_signals_from_file(folder / "orders", child)),
+    )
 
 
-def finish(folder: Path, status: int) -> None:
+def write_exit_status(folder: Path, status: int) -> None:
     """Write the exit status, whole or not at all."""
     (folder / "status.new").write_text(str(status))
     (folder / "status.new").replace(folder / "status")
@@ -83,7 +86,7 @@ def power_off() -> None:
     _libc.reboot(_POWER_OFF)
 
 
-def prepare() -> None:
+def mount_filesystems() -> None:
     """Mount what programs expect, and bring loopback up."""
     for kind, place in MOUNTS:
         Path(place).mkdir(parents=True, exist_ok=True)
@@ -116,14 +119,14 @@ def track_many_connections() -> None:
             Path(setting).write_text(value)
 
 
-def run(folder: Path, job: Mapping[str, Any], attend: Callable[[int], None]) -> int:
+def run_guest_command(folder: Path, job: Mapping[str, Any], attend: Callable[[int], None]) -> int:
     """Run the job's command; its exit status, 128 and more for the signal that ended it.
 
     ``attend`` passes orders on to it, in a thread.
     """
     child = os.fork()
     if child == 0:
-        become(folder, job)
+        exec_command(folder, job)
     threading.Thread(target=attend, args=(child,), daemon=True).start()
     while True:
         ended, status = os.wait()
@@ -132,7 +135,7 @@ def run(folder: Path, job: Mapping[str, Any], attend: Callable[[int], None]) -> 
             return code if code >= 0 else 128 - code
 
 
-def become(folder: Path, job: Mapping[str, Any]) -> None:
+def exec_command(folder: Path, job: Mapping[str, Any]) -> None:
     """Turn this process into the job's command."""
     try:
         os.setsid()
@@ -147,7 +150,7 @@ def become(folder: Path, job: Mapping[str, Any]) -> None:
         os._exit(NOT_FOUND)
 
 
-def obey(child: int) -> None:
+def forward_signals(child: int) -> None:
     """Pass signals on to the command until the line is cut."""
     try:
         with Path(CONTROL).open(encoding="ascii") as line:
@@ -160,7 +163,7 @@ def obey(child: int) -> None:
     power_off()
 
 
-def obey_file(orders: Path, child: int) -> None:
+def forward_signals_from_file(orders: Path, child: int) -> None:
     """Pass signals on to the command as they are written down."""
     with orders.open(encoding="ascii") as lines:
         while True:
@@ -171,4 +174,4 @@ def obey_file(orders: Path, child: int) -> None:
 
 
 if __name__ == "__main__":
-    (visit if sys.argv[2:] == ["visit"] else main)(Path(sys.argv[1]))
+    (run_in_vm if sys.argv[2:] == ["visit"] else guest_main)(Path(sys.argv[1]))

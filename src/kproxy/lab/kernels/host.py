@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Iterable
 
-from kproxy.lab.kernels.abilities import Ability, KernelName, Survey, probe
+from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey, probe_abilities
 
 MODULES = {
     Ability.IPTABLES_NFT: "nft_compat",
@@ -22,21 +22,23 @@ MODULES = {
 """What root may load where the distribution has it."""
 
 
-def survey(abilities: Iterable[Ability] = Ability) -> Survey:
+def survey_host(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
     """Whether this process may use this kernel, and what it can do; probed."""
     what = f"{platform.system()} {platform.release()}"
     if sys.platform != "linux":
-        return Survey(name=KernelName.HOST, what=what, unusable="this is not Linux")
+        return KernelSurvey(name=KernelName.HOST, what=what, unusable="this is not Linux")
     if os.geteuid() != 0:
-        return Survey(
+        return KernelSurvey(
             name=KernelName.HOST, what=what, unusable="this user is not root", fix="run it with sudo"
         )
-    findings = probe(abilities)
+    findings = probe_abilities(abilities)
     if reason := findings.get(Ability.NAMESPACES):
-        return Survey(name=KernelName.HOST, what=what, unusable=reason, fix="run it outside of the container")
-    return Survey(name=KernelName.HOST, what=what, findings=findings)
+        return KernelSurvey(
+            name=KernelName.HOST, what=what, unusable=reason, fix="run it outside of the container"
+        )
+    return KernelSurvey(name=KernelName.HOST, what=what, findings=findings)
 
 
-def fix(ability: Ability) -> str:
+def host_fix(ability: Ability) -> str:
     """What gives this kernel an ability that it lacks."""
     return f"modprobe {MODULES[ability]}, or --kernel uml" if ability in MODULES else "--kernel uml"

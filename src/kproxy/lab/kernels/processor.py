@@ -3,7 +3,7 @@
 Such a kernel keeps 2,696 bytes of a process's registers (AVX-512 and protection keys).  Where the processor has AMX tiles as well there
 are 11 kilobytes, and the host's kernel refuses to set a part of them (EFAULT in ``PTRACE_SETREGSET``), so nothing can run.  As a program,
 ``processor.py KERNEL ARGUMENT...``, this hides that request from the kernel, which then keeps x87 and SSE registers, as it did in the days
-before AVX; and `environment` tells libraries in the guest to do without AVX, whose registers no page fault would survive.
+before AVX; and `guest_environment` tells libraries in the guest to do without AVX, whose registers no page fault would survive.
 
 Standard library only: it is run as a file.
 """
@@ -30,28 +30,28 @@ _WITHOUT_AVX = {
     "OPENSSL_ia32cap": "~0x1000000000000000:0",
 }
 
-_LOAD_WORD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
+_LOAD_32_BITS, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _NUMBER, _FIRST_ARGUMENT, _THIRD_ARGUMENT = 0, 16, 32
 _PTRACE, _GETREGSET, _SETREGSET, _NT_X86_XSTATE = 101, 0x4204, 0x4205, 0x202
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000 | errno.EIO
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 
 
-def too_much(release: str, cpuinfo: str | None = None) -> bool:
+def exceeds_uml_state(release: str, cpuinfo: str | None = None) -> bool:
     """Whether a User-Mode Linux of this release cannot work on this processor as it is."""
     known = _CPUINFO.read_text() if cpuinfo is None else cpuinfo
     version = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     return version < KEEPS_ALL_SINCE and _MORE_STATE in known.split()
 
 
-def starter(release: str) -> tuple[str, ...]:
+def launch_prefix(release: str) -> tuple[str, ...]:
     """What goes before the kernel's own words."""
-    return (sys.executable, "-I", "-S", __file__) if too_much(release) else ()
+    return (sys.executable, "-I", "-S", __file__) if exceeds_uml_state(release) else ()
 
 
-def environment(release: str) -> Mapping[str, str]:
+def guest_environment(release: str) -> Mapping[str, str]:
     """What the guest's programs are told; the kernel passes on such words of its command line to the first of them."""
-    return _WITHOUT_AVX if too_much(release) else {}
+    return _WITHOUT_AVX if exceeds_uml_state(release) else {}
 
 
 def hide_extended_state() -> None:
@@ -60,12 +60,12 @@ def hide_extended_state() -> None:
     A seccomp filter of seven steps: a jump gives how many steps to leave out if equal, and if not.  Raises OSError.
     """
     steps = (
-        (_LOAD_WORD, 0, 0, _NUMBER),
+        (_LOAD_32_BITS, 0, 0, _NUMBER),
         (_JUMP_IF_EQUAL, 0, 6, _PTRACE),
-        (_LOAD_WORD, 0, 0, _FIRST_ARGUMENT),
+        (_LOAD_32_BITS, 0, 0, _FIRST_ARGUMENT),
         (_JUMP_IF_EQUAL, 1, 0, _GETREGSET),
         (_JUMP_IF_EQUAL, 0, 3, _SETREGSET),
-        (_LOAD_WORD, 0, 0, _THIRD_ARGUMENT),
+        (_LOAD_32_BITS, 0, 0, _THIRD_ARGUMENT),
         (_JUMP_IF_EQUAL, 0, 1, _NT_X86_XSTATE),
         (_RETURN, 0, 0, _FAIL),
         (_RETURN, 0, 0, _ALLOW),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kproxy.lab.kernels import abilities as probing
-from kproxy.lab.kernels.abilities import Ability, KernelName, Survey, decode
+from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey, decode_findings
 from kproxy.lab.namespaces import CLONE_NEWNET, LabError
 
 # linux/sched.h, linux/mount.h
@@ -35,7 +35,7 @@ FIX = (
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def command(argv: Sequence[str]) -> list[str]:
+def rootless_command(argv: Sequence[str]) -> list[str]:
     """The command that runs another inside."""
     return [
         sys.executable,
@@ -45,25 +45,25 @@ def command(argv: Sequence[str]) -> list[str]:
     ]
 
 
-def become(argv: Sequence[str]) -> NoReturn:
+def exec_rootless(argv: Sequence[str]) -> NoReturn:
     """Turn this process into a command that runs inside."""
-    words = command(argv)
+    words = rootless_command(argv)
     sys.stdout.flush()
     os.execv(words[0], words)  # noqa: S606 (no shell is wanted)
 
 
-def survey(abilities: Iterable[Ability] = Ability) -> Survey:
+def survey_rootless(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
     """Whether this user may make such namespaces, and what the kernel can do in them; probed."""
     what = f"{platform.system()} {platform.release()}, user namespace"
     words = [sys.executable, "-m", probing.__name__, *(ability.value for ability in abilities)]
-    done = subprocess.run(command(words), capture_output=True, text=True, check=False)
+    done = subprocess.run(rootless_command(words), capture_output=True, text=True, check=False)
     if done.returncode:
         reason = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
-        return Survey(name=KernelName.ROOTLESS, what=what, unusable=reason[0], fix=FIX)
-    return Survey(name=KernelName.ROOTLESS, what=what, findings=decode(done.stdout))
+        return KernelSurvey(name=KernelName.ROOTLESS, what=what, unusable=reason[0], fix=FIX)
+    return KernelSurvey(name=KernelName.ROOTLESS, what=what, findings=decode_findings(done.stdout))
 
 
-def enter() -> None:
+def enter_user_namespace() -> None:
     """Move this process into namespaces of its own, as their root.  Raises `LabError`."""
     user, group = os.geteuid(), os.getegid()
     _call(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS | CLONE_NEWNET), "make a user namespace")
@@ -79,10 +79,10 @@ def _call(result: int, what: str) -> None:
         raise LabError(f"cannot {what}: {os.strerror(ctypes.get_errno())}")
 
 
-def main(argv: Sequence[str]) -> None:
+def rootless_main(argv: Sequence[str]) -> None:
     """Enter, then become the command."""
     try:
-        enter()
+        enter_user_namespace()
         os.environ["TMPDIR"] = SCRATCH
         os.execvp(argv[0], list(argv))  # noqa: S606 (no shell is wanted)
     except (LabError, OSError) as reason:
@@ -90,4 +90,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    rootless_main(sys.argv[1:])

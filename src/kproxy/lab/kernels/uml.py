@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kproxy.lab.kernels import processor
-from kproxy.lab.kernels.abilities import Ability, KernelName, Survey
+from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey
 from kproxy.lab.namespaces import LabError
 
 VARIABLE = "KPROXY_UML_KERNEL"
@@ -81,7 +81,7 @@ class UmlKernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class UmlJob:
     """A command to run in a guest; ``memory`` in MiB."""
 
     kernel: UmlKernel
@@ -95,14 +95,14 @@ class Job:
         """What the guest is told (`kproxy.lab.kernels.guest`)."""
         return {
             "argv": list(self.argv),
-            "environment": {**self.environment, **processor.environment(self.kernel.release)},
+            "environment": {**self.environment, **processor.guest_environment(self.kernel.release)},
             "cwd": str(self.cwd),
             "modules": self.kernel.modules,
         }
 
     def command(self, folder: Path) -> list[str]:
         """How the kernel is started; ``folder``: the job's."""
-        return command_line(self, folder)
+        return uml_command_line(self, folder)
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -111,7 +111,9 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(home) / "kproxy" / "kernels"
 
 
-def candidates(explicit: str = "", environment: Mapping[str, str] = os.environ) -> Iterator[tuple[Path, str]]:
+def uml_candidates(
+    explicit: str = "", environment: Mapping[str, str] = os.environ
+) -> Iterator[tuple[Path, str]]:
     """Kernels in order of preference, each with where it comes from; asked for by name, no other."""
     named = ((explicit, "--uml-kernel"), (environment.get(VARIABLE, ""), VARIABLE))
     for path, origin in named:
@@ -129,10 +131,10 @@ def _version(path: Path) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", path.name)]
 
 
-def find(explicit: str = "", environment: Mapping[str, str] = os.environ) -> UmlKernel:
+def find_uml_kernel(explicit: str = "", environment: Mapping[str, str] = os.environ) -> UmlKernel:
     """The first kernel there is.  Raises `LabError` when there is none, or the one asked for is no kernel."""
-    for path, origin in candidates(explicit, environment):
-        return inspect(path, origin)
+    for path, origin in uml_candidates(explicit, environment):
+        return inspect_uml_kernel(path, origin)
     raise LabError(
         f"there is no User-Mode Linux kernel: {BUILD}; or, without nftables, apt-get install {STOCK_PACKAGE}"
     )
@@ -140,23 +142,25 @@ def find(explicit: str = "", environment: Mapping[str, str] = os.environ) -> Uml
 
 def missing_packages(explicit: str = "", environment: Mapping[str, str] = os.environ) -> frozenset[str]:
     """Debian packages to install for the stock kernel; none where another kernel is preferred, or it is complete."""
-    if any(path.name != STOCK_PROGRAM for path, _ in candidates(explicit, environment)):
+    if any(path.name != STOCK_PROGRAM for path, _ in uml_candidates(explicit, environment)):
         return frozenset()
     programs = {STOCK_PROGRAM: STOCK_PACKAGE, Path(MODPROBE).name: "kmod"}
     path = f"{environment.get('PATH', os.defpath)}:/usr/bin:/usr/sbin:/sbin"
     return frozenset(package for name, package in programs.items() if not shutil.which(name, path=path))
 
 
-def survey(explicit: str = "") -> Survey:
+def survey_uml(explicit: str = "") -> KernelSurvey:
     """Which kernel would be booted, and what it was built with."""
     try:
-        kernel = find(explicit)
+        kernel = find_uml_kernel(explicit)
     except LabError as reason:
-        return Survey(name=KernelName.UML, unusable=str(reason))
-    return Survey(name=KernelName.UML, what=f"{kernel.release}, {kernel.origin}", findings=kernel.findings)
+        return KernelSurvey(name=KernelName.UML, unusable=str(reason))
+    return KernelSurvey(
+        name=KernelName.UML, what=f"{kernel.release}, {kernel.origin}", findings=kernel.findings
+    )
 
 
-def inspect(path: Path, origin: str) -> UmlKernel:
+def inspect_uml_kernel(path: Path, origin: str) -> UmlKernel:
     """Ask a kernel for its version and configuration (it answers without booting)."""
     modules = STOCK_MODULES if path.name == STOCK_PROGRAM and STOCK_MODULES.is_dir() else None
     if modules and not Path(MODPROBE).exists():
@@ -164,13 +168,13 @@ def inspect(path: Path, origin: str) -> UmlKernel:
     return UmlKernel(
         path=path,
         origin=origin,
-        release=_ask(path, "--version", origin).split()[0],
-        findings=findings(_ask(path, "--showconfig", origin)),
+        release=_query_kernel(path, "--version", origin).split()[0],
+        findings=findings(_query_kernel(path, "--showconfig", origin)),
         modules=str(modules or ""),
     )
 
 
-def _ask(path: Path, question: str, origin: str) -> str:
+def _query_kernel(path: Path, question: str, origin: str) -> str:
     try:
         done = subprocess.run([path, question], capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError) as error:
@@ -189,10 +193,10 @@ def _lack(present: set[str], symbols: Sequence[str]) -> str:
     return f"built without {', '.join(missing)}" if missing else ""
 
 
-def command_line(job: Job, folder: Path) -> list[str]:
+def uml_command_line(job: UmlJob, folder: Path) -> list[str]:
     """How the kernel is started; orders come in by its standard input, its messages go to standard output."""
     return [
-        *processor.starter(job.kernel.release),
+        *processor.launch_prefix(job.kernel.release),
         str(job.kernel.path),
         f"mem={job.memory}M",
         "umid=kproxy",
@@ -203,7 +207,7 @@ def command_line(job: Job, folder: Path) -> list[str]:
         "quiet",
         *(("time-travel",) if job.time is Time.VIRTUAL else ()),
         "seccomp=auto",
-        *(f"{name}={value}" for name, value in processor.environment(job.kernel.release).items()),
+        *(f"{name}={value}" for name, value in processor.guest_environment(job.kernel.release).items()),
     ]
 
 

@@ -2,7 +2,7 @@
 
 Its root file system is the host's own, read only but for the folders that a job writes to; whatever else is written
 is lost with the machine.  Slow without ``/dev/kvm`` (26 to 75 times native): an occasional cross-check of User-Mode
-Linux.  `kproxy.lab.kernels.boot` runs one; `fetch` gets a kernel without installing it.
+Linux.  `kproxy.lab.kernels.boot` runs one; `fetch_vm_kernel` gets a kernel without installing it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from kproxy.lab.kernels.abilities import Ability, KernelName, Survey
-from kproxy.lab.kernels.build import Tell, output
+from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey
+from kproxy.lab.kernels.build import ProgressCallback, command_output
 from kproxy.lab.kernels.uml import cache_folder, findings
 from kproxy.lab.namespaces import LabError
 
@@ -38,7 +38,7 @@ _QUIT = b'{"execute": "qmp_capabilities"} {"execute": "quit"}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class VmJob:
     """A command to run in a virtual machine; ``memory`` in MiB, ``writable``: folders of the host beside ``cwd``."""
 
     kernel: Path
@@ -75,7 +75,7 @@ def fetched_folder() -> Path:
     return cache_folder() / "vm"
 
 
-def images(*places: Path) -> list[Path]:
+def kernel_images(*places: Path) -> list[Path]:
     """Kernels in these folders, newest first; those that this user may not read are left out."""
     found = (path for place in places for path in place.glob("vmlinuz-*") if os.access(path, os.R_OK))
     return sorted(found, key=lambda path: list(map(int, re.findall(r"\d+", path.name))), reverse=True)
@@ -83,10 +83,10 @@ def images(*places: Path) -> list[Path]:
 
 def images_here() -> list[Path]:
     """Kernels that were fetched, or are this machine's."""
-    return images(*fetched_folder().glob("*/boot"), Path("/boot"))
+    return kernel_images(*fetched_folder().glob("*/boot"), Path("/boot"))
 
 
-def survey() -> Survey:
+def survey_vm() -> KernelSurvey:
     """Whether there is all that a virtual machine needs; what its kernel can do is read from its configuration."""
     kernels = images_here()
     missing = {name: package for name, package in PACKAGES.items() if shutil.which(name) is None}
@@ -98,10 +98,12 @@ def survey() -> Survey:
     ]
     if fixes:
         lacking += [] if kernels else ["a kernel"]
-        return Survey(name=KernelName.VM, unusable=f"not here: {', '.join(lacking)}", fix="; ".join(fixes))
+        return KernelSurvey(
+            name=KernelName.VM, unusable=f"not here: {', '.join(lacking)}", fix="; ".join(fixes)
+        )
     speed = "" if accelerated() else ", slow: /dev/kvm is not there or does not work"
     what = f"{kernels[0]}, by its configuration, not booted{speed}"
-    return Survey(name=KernelName.VM, what=what, findings=_findings(kernels[0]))
+    return KernelSurvey(name=KernelName.VM, what=what, findings=_findings(kernels[0]))
 
 
 def _findings(kernel: Path) -> dict[Ability, str]:
@@ -130,21 +132,21 @@ def accelerated() -> bool:
     return subprocess.run(words, input=_QUIT, capture_output=True, check=False).returncode == 0
 
 
-def fetch(package: str, tell: Tell) -> Path:
+def fetch_vm_kernel(package: str, tell: ProgressCallback) -> Path:
     """Get a distribution's kernel with its modules through apt, without root and without installing it; its path.
 
     ``package`` empty: the one that `META_PACKAGE` stands for.  Raises `LabError`.
     """
     place = fetched_folder()
     place.mkdir(parents=True, exist_ok=True)
-    package = package or _newest(output(("apt-cache", "depends", META_PACKAGE), place))
+    package = package or _newest(command_output(("apt-cache", "depends", META_PACKAGE), place))
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=place) as folder:
         tell(f"apt fetches {package}")
-        output(("apt-get", "download", package), Path(folder))
+        command_output(("apt-get", "download", package), Path(folder))
         (archive,) = Path(folder).glob("*.deb")
         tell(f"unpacking {archive.name}")
-        output(("dpkg-deb", "-x", archive.name, "kernel"), Path(folder))
-        kernels = images(Path(folder, "kernel/boot"))
+        command_output(("dpkg-deb", "-x", archive.name, "kernel"), Path(folder))
+        kernels = kernel_images(Path(folder, "kernel/boot"))
         if not kernels:
             raise LabError(f"{package} has no kernel in /boot")
         target = place / package

@@ -5,8 +5,8 @@
 Programs come from ``KUBEBUILDER_ASSETS``, as `setup-envtest` of Kubernetes' controller-runtime lays them down.
 """
 
-from kproxy.lab.kube.assets import MissingAssets, find
+from kproxy.lab.kube.assets import MissingAssets, find_assets
 from kproxy.lab.kube.server import KubeApiServer
-from kproxy.lab.kube.store import Refused
+from kproxy.lab.kube.store import NotAdmitted
 
-__all__ = ["KubeApiServer", "MissingAssets", "Refused", "find"]
+__all__ = ["KubeApiServer", "MissingAssets", "NotAdmitted", "find_assets"]

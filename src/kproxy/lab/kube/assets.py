@@ -25,7 +25,7 @@ class Assets:
     kube_apiserver: Path
 
 
-def find(environment: Mapping[str, str] = os.environ) -> Assets:
+def find_assets(environment: Mapping[str, str] = os.environ) -> Assets:
     """The programs in the folder that ``KUBEBUILDER_ASSETS`` names; etcd may be any on PATH.
 
     Raises `MissingAssets`.

@@ -41,7 +41,7 @@ class KubeApiServer:
 
     def __init__(self, assets: Assets, directory: Path) -> None:
         self._assets, self._directory = assets, directory
-        self._namespace = namespaces.create("apiserver")
+        self._namespace = namespaces.create_namespace("apiserver")
         self._processes: list[Process] = []
         self._token = secrets.token_hex(16)
         self._relay = Relay(self._namespace, PORT)

@@ -16,21 +16,23 @@ from typing import Any
 
 import msgspec
 
-from kproxy.lab.apiserver.resources import RESOURCES, Document, Kind, Resource
+from kproxy.lab.apiserver.resources import RESOURCES, ApiResource, Document, ResourceKind
 from kproxy.lab.namespaces import LabError, Namespace
 
 PATIENCE = 30.0
 APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _OWNER = "fieldManager=kproxy-lab&force=true"
-_NAMESPACES = Resource(kind=Kind.NAMESPACE, group="", version="v1", plural="namespaces", namespaced=False)
+_NAMESPACES = ApiResource(
+    kind=ResourceKind.NAMESPACE, group="", version="v1", plural="namespaces", namespaced=False
+)
 _BY_KIND = {resource.kind: resource for resource in reversed(RESOURCES)}
 _IMMUTABLE = "may not change once set"
 _ALLOCATED = frozenset({"clusterIP", "clusterIPs"})
 _NOTHING: tuple[object, ...] = (None, "", [], {}, False, 0)
 
 
-class Refused(LabError):
+class NotAdmitted(LabError):
     """A real API server does not admit this object; ``str()`` is its reason."""
 
 
@@ -47,10 +49,10 @@ class KubeStore:
         self._connection: http.client.HTTPConnection | None = None
         self._known_namespaces: set[str] = set()
 
-    def put(self, kind: Kind, document: Mapping[str, Any]) -> None:
+    def put(self, kind: ResourceKind, document: Mapping[str, Any]) -> None:
         """Create or replace an object; one that may not change so is deleted and made anew.
 
-        Raises `Refused`, `LabError`.
+        Raises `NotAdmitted`, `LabError`.
         """
         whole = dict(document)
         status = whole.pop("status", None)
@@ -60,7 +62,7 @@ class KubeStore:
         path = _path(_BY_KIND[kind], namespace, whole["metadata"]["name"])
         try:
             held = self.ask("PATCH", f"{path}?{_OWNER}", whole, APPLY)
-        except Refused as reason:
+        except NotAdmitted as reason:
             if _IMMUTABLE not in str(reason):
                 raise
             self.delete(kind, namespace, whole["metadata"]["name"])
@@ -68,7 +70,7 @@ class KubeStore:
         if status is not None and not _has_status(kind, held, status):
             self.ask("PATCH", f"{path}/status", {"status": _settable(kind, status)}, _MERGE)
 
-    def objection(self, kind: Kind, document: Mapping[str, Any]) -> str | None:
+    def objection(self, kind: ResourceKind, document: Mapping[str, Any]) -> str | None:
         """Why the server would not hold this object as it is; None when it would.  Writes nothing."""
         whole = {name: value for name, value in document.items() if name != "status"}
         namespace = whole["metadata"].get("namespace", "")
@@ -77,17 +79,17 @@ class KubeStore:
         path = _path(_BY_KIND[kind], namespace, whole["metadata"]["name"])
         try:
             held = self.ask("PATCH", f"{path}?{_OWNER}&dryRun=All", whole, APPLY)
-        except Refused as reason:
+        except NotAdmitted as reason:
             return str(reason)
         return next(_differences(whole, held), None)
 
-    def delete(self, kind: Kind, namespace: str, name: str) -> None:
+    def delete(self, kind: ResourceKind, namespace: str, name: str) -> None:
         """Delete an object; KeyError when there is none."""
         status = self.ask("DELETE", _path(_BY_KIND[kind], namespace, name), None, "", tolerated=(404,))
         if status.get("code") == http.client.NOT_FOUND:
             raise KeyError(name)
 
-    def documents(self, kind: Kind) -> list[Document]:
+    def documents(self, kind: ResourceKind) -> list[Document]:
         """All objects of a kind."""
         items: list[Document] = self.ask("GET", _path(_BY_KIND[kind], "", ""), None, "")["items"]
         return items
@@ -125,14 +127,16 @@ class KubeStore:
         content_type: str = "application/json",
         tolerated: tuple[int, ...] = (),
     ) -> dict[str, Any]:
-        """One request; the answer's JSON.  Raises `Refused` for an error not ``tolerated``, `LabError` for no answer."""
+        """One request; the answer's JSON.  Raises `NotAdmitted` for an error not ``tolerated``, `LabError` for no answer."""
         try:
             code, body = self._send(method, path, document, content_type)
         except (OSError, http.client.HTTPException) as error:
             raise LabError(f"the API server: {method} {path}: {error}") from error
         answer: dict[str, Any] = msgspec.json.decode(body)
         if code >= http.client.BAD_REQUEST and code not in tolerated:
-            raise Refused(f"{path.partition('?')[0].rpartition('/')[2]}: {answer.get('message', body[:200])}")
+            raise NotAdmitted(
+                f"{path.partition('?')[0].rpartition('/')[2]}: {answer.get('message', body[:200])}"
+            )
         return answer
 
     def _send(
@@ -180,7 +184,7 @@ def on_loopback(namespace: Namespace, port: int, tls: ssl.SSLContext) -> http.cl
     return connection
 
 
-def _path(resource: Resource, namespace: str, name: str) -> str:
+def _path(resource: ApiResource, namespace: str, name: str) -> str:
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     within = f"/namespaces/{namespace}" if namespace else ""
     return f"{root}{within}/{resource.plural}" + (f"/{name}" if name else "")
@@ -206,12 +210,12 @@ def _other(where: str, wanted: object, held: object) -> Iterator[str]:
             yield f"it makes {where} {held!r}, not {wanted!r}"
 
 
-def _settable(kind: Kind, status: Document) -> Document:
+def _settable(kind: ResourceKind, status: Document) -> Document:
     """A merge keeps what is not named, so what went must be named."""
-    return {"loadBalancer": status.get("loadBalancer") or None} if kind is Kind.SERVICE else status
+    return {"loadBalancer": status.get("loadBalancer") or None} if kind is ResourceKind.SERVICE else status
 
 
-def _has_status(kind: Kind, held: Document, wanted: Document) -> bool:
+def _has_status(kind: ResourceKind, held: Document, wanted: Document) -> bool:
     """Whether a Service's status is what it should be already, as that of a new one without addresses is."""
     there = held.get("status", {}).get("loadBalancer") or None
-    return kind is Kind.SERVICE and there == _settable(kind, wanted)["loadBalancer"]
+    return kind is ResourceKind.SERVICE and there == _settable(kind, wanted)["loadBalancer"]

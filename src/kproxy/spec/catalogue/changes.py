@@ -25,7 +25,7 @@ BALANCING = (
         KEP,
         links.SLICES_KEP,
         links.SLICES,
-        links.issue(48107),
+        links.kubernetes_issue(48107),
         of="cip.multi-slice life.large-cluster",
     ),
     should(
@@ -34,7 +34,7 @@ BALANCING = (
         "gets no double share, and when endpoints leave the others share alike.",
         DOCS,
         links.VIRTUAL_IPS,
-        links.issue(64580),
+        links.kubernetes_issue(64580),
         of="cip.lb.uniform cip.lb.rr cip.multi-slice",
     ),
 )
@@ -70,7 +70,7 @@ CHANGES = (
         "When the last endpoint leaves, new connections are refused.",
         E2E,
         links.E2E_SERVICE,
-        links.issue(110301),
+        links.kubernetes_issue(110301),
         of="noep.cip noep.recover",
     ),
     must(
@@ -108,7 +108,7 @@ CHANGES = (
         "A port removed from a Service is not served any more; its other ports are, of other protocols too.",
         E2E,
         links.E2E_SERVICE,
-        links.issue(65263),
+        links.kubernetes_issue(65263),
         of="cip.port.add-remove proto.remove-one np.change",
     ),
     must(
@@ -139,7 +139,7 @@ CHANGES = (
         "A change of loadBalancerSourceRanges binds new connections.",
         E2E,
         links.E2E_LOAD_BALANCER,
-        links.issue(33033),
+        links.kubernetes_issue(33033),
         of="lb.lbsr.allow lb.lbsr.deny",
     ),
     must(
@@ -186,8 +186,8 @@ CHANGES = (
         "even one that shares its addresses.",
         E2E,
         links.E2E_SERVICE,
-        links.issue(80158),
-        links.issue(73157),
+        links.kubernetes_issue(80158),
+        links.kubernetes_issue(73157),
         of="cip.up-down cip.port.add-remove",
     ),
     should(
@@ -205,14 +205,14 @@ RESTART = (
         "While the proxy is down new connections are served as before.",
         DOCS,
         links.VIRTUAL_IPS,
-        links.issue(76376),
+        links.kubernetes_issue(76376),
         of="cip.per-connection life.restart-keeps",
     ),
     should(
         "restart.no-failed-connection",
         "The start of a proxy on a node that already has its rules costs no connection.",
         OBSERVED,
-        links.issue(76376),
+        links.kubernetes_issue(76376),
         of="cip.per-connection",
     ),
     must(
@@ -261,7 +261,7 @@ RESTART = (
         "UDP entries that went stale while the proxy was down are removed when it starts.",
         UNIT,
         links.UNIT_CONNTRACK,
-        links.issue(125467),
+        links.kubernetes_issue(125467),
         of="ct.udp.startup",
     ),
 )

@@ -57,7 +57,7 @@ SLICES = (
         "When one entry of an address and port is terminating and another is not, the one that is not counts.",
         UNIT,
         links.unit_test("endpointslicecache"),
-        links.issue(135266),
+        links.kubernetes_issue(135266),
         of="term.reuse-ip",
     ),
     must(

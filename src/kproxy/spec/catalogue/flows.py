@@ -22,8 +22,8 @@ ESTABLISHED = (
         "A TCP connection goes on after its endpoint left the Service, for as long as both ends live.",
         UNIT,
         links.UNIT_CONNTRACK,
-        links.issue(102631),
-        links.issue(57841),
+        links.kubernetes_issue(102631),
+        links.kubernetes_issue(57841),
         of="cip.tcp.established-after-remove ct.tcp-untouched noep.new-only",
     ),
     must(
@@ -53,7 +53,7 @@ ESTABLISHED = (
         "A TCP connection goes on while the proxy is down and after it has started again.",
         DOCS,
         links.VIRTUAL_IPS,
-        links.issue(76376),
+        links.kubernetes_issue(76376),
         of="cip.per-connection",
     ),
     should(
@@ -61,8 +61,8 @@ ESTABLISHED = (
         "A client that uses its source port again after its connection was closed is served as anyone new: by an "
         "endpoint there is, at once.",
         OBSERVED,
-        links.issue(81775),
-        links.issue(84322),
+        links.kubernetes_issue(81775),
+        links.kubernetes_issue(84322),
         of="cip.per-connection cip.endpoint.remove",
     ),
     should(
@@ -80,7 +80,7 @@ CONNTRACK = (
         "A UDP client that keeps its source port is answered by a live endpoint after its own was removed.",
         E2E,
         links.E2E_CONNTRACK,
-        links.issue(98305),
+        links.kubernetes_issue(98305),
         of="ct.udp.endpoint-removed ct.udp.nodeport ct.udp.itp-local ct.udp.hostnet lb.udp-cycle "
         "ct.ipvs.expire",
     ),
@@ -97,21 +97,21 @@ CONNTRACK = (
         "once there is one.",
         E2E,
         links.E2E_CONNTRACK,
-        links.issue(48370),
+        links.kubernetes_issue(48370),
         of="ct.udp.0-to-n ct.udp.trigger",
     ),
     should(
         "conntrack.udp.not-to-dead-endpoint-when-none-left",
         "When the last endpoint leaves, a UDP client that keeps its source port is not sent to it any more.",
         OBSERVED,
-        links.issue(139628),
+        links.kubernetes_issue(139628),
         of="ct.udp.last-endpoint",
     ),
     should(
         "conntrack.udp.not-to-endpoint-of-deleted-service",
         "When a Service is deleted, a UDP client that keeps its source port does not reach its endpoints.",
         OBSERVED,
-        links.issue(141371),
+        links.kubernetes_issue(141371),
         of="ct.udp.service-removed",
     ),
     must(
@@ -133,7 +133,7 @@ CONNTRACK = (
         "conntrack.udp.stays-over-restart",
         "A restart of the proxy moves no UDP client off an endpoint that still serves.",
         OBSERVED,
-        links.issue(122740),
+        links.kubernetes_issue(122740),
         of="ct.udp.startup",
     ),
     must(
@@ -142,7 +142,7 @@ CONNTRACK = (
         "even if they share an address or a port number with a Service.",
         UNIT,
         links.UNIT_CONNTRACK,
-        links.issue(129982),
+        links.kubernetes_issue(129982),
         of="ct.tcp-untouched ct.sctp-untouched ct.udp.nodeport-overmatch ct.family",
     ),
     must(
@@ -151,7 +151,7 @@ CONNTRACK = (
         "the endpoint's own address.",
         E2E,
         links.E2E_CONNTRACK,
-        links.issue(74839),
+        links.kubernetes_issue(74839),
         of="ct.invalid-drop ct.liberal",
     ),
     should(
@@ -167,8 +167,8 @@ CONNTRACK = (
         "Traffic of which the node sees one direction only passes: datagrams always, connections where "
         "conntrack.tcpBeLiberal is set.",
         OBSERVED,
-        links.issue(94861),
-        links.issue(74839),
+        links.kubernetes_issue(94861),
+        links.kubernetes_issue(74839),
         of="ct.liberal masq.nonservice",
     ),
 )
@@ -218,7 +218,7 @@ AFFINITY = (
         "When the endpoint a client sticks to leaves or is not ready, its next connection reaches another.",
         DOCS,
         links.AFFINITY,
-        links.issue(110302),
+        links.kubernetes_issue(110302),
         of="aff.endpoint-gone",
     ),
     should(
@@ -241,7 +241,7 @@ AFFINITY = (
         "Affinity never leads to an endpoint that a policy or a hint leaves out.",
         DOCS,
         links.TRAFFIC_POLICIES,
-        links.issue(55429),
+        links.kubernetes_issue(55429),
         of="aff.local-restrict",
     ),
     may(

@@ -48,7 +48,7 @@ OBJECTS = (
         "objects.dual-stack.node-of-one-family.served",
         "On a node whose kernel has IPv6 switched off, Services of both families are served in IPv4.",
         OBSERVED,
-        links.source("cmd/kube-proxy/app/server_linux"),
+        links.kube_proxy_source("cmd/kube-proxy/app/server_linux"),
         links.DUAL_STACK_KEP,
         of="ds.capability",
     ),
@@ -71,14 +71,14 @@ OBJECTS = (
         "A packet that comes from outside with an address of the node, or of loopback, as its source is served by "
         "nobody (IPv4).",
         OBSERVED,
-        links.issue(92315),
+        links.kubernetes_issue(92315),
         of="np.martian-guard",
     ),
     may(
         "traffic.two-services-one-address.either",
         "When two Services list the same external address and port, either may answer.",
         OBSERVED,
-        links.issue(69599),
+        links.kubernetes_issue(69599),
         of="eip.basic",
     ),
 )
@@ -116,7 +116,7 @@ CLUSTER_IP = (
         "the packet is rejected or left to routing.",
         KEP,
         links.NFTABLES_KEP,
-        links.issue(72236),
+        links.kubernetes_issue(72236),
         of="undef.cip-port undef.cip-of-portless",
     ),
     must(
@@ -167,7 +167,7 @@ NODE_PORT = (
         "that is no address of the node.",
         DOCS,
         links.SERVICE_API,
-        links.issue(111863),
+        links.kubernetes_issue(111863),
         of="eip.port",
     ),
     must(
@@ -301,7 +301,7 @@ NODE_PORT = (
         "A packet from another machine or pod to a loopback address never reaches anything on the node.",
         KEP,
         links.IPTABLES_CLEANUP_KEP,
-        links.issue(92315),
+        links.kubernetes_issue(92315),
         of="np.martian-guard np.route-localnet",
     ),
 )

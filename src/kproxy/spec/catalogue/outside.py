@@ -30,7 +30,7 @@ EXTERNAL_IP = (
         "and the Service's other addresses are served.",
         UNIT,
         links.UNIT_SERVICE_MAP,
-        links.issue(73157),
+        links.kubernetes_issue(73157),
         of="eip.invalid",
     ),
     must(
@@ -38,15 +38,15 @@ EXTERNAL_IP = (
         "A port that the Service does not define on an external IP or load balancer IP reaches no endpoint.",
         DOCS,
         links.SERVICE_EXTERNAL_IPS,
-        links.issue(22952),
+        links.kubernetes_issue(22952),
         of="undef.vip-port eip.port",
     ),
     should(
         "external-ip.node-address.node-in-reach",
         "A Service at a node's own address takes its port alone: the node's other ports are in reach from everywhere.",
         OBSERVED,
-        links.issue(75290),
-        links.issue(114815),
+        links.kubernetes_issue(75290),
+        links.kubernetes_issue(114815),
         of="eip.is-node-ip lb.vip-local-nodeport",
     ),
 )
@@ -67,7 +67,7 @@ LOAD_BALANCER = (
         KEP,
         links.IP_MODE_KEP,
         links.SERVICE_IP_MODE,
-        links.issue(123714),
+        links.kubernetes_issue(123714),
         of="lb.ipmode.proxy lb.ipmode.proxy-etp-local",
         since="1.29",
     ),
@@ -119,7 +119,7 @@ SOURCE_RANGES = (
         DOCS,
         links.SERVICE_API,
         links.E2E_LOAD_BALANCER,
-        links.issue(85572),
+        links.kubernetes_issue(85572),
         of="lb.lbsr.deny lb.lbsr.node-vip-source lb.lbsr.per-family",
     ),
     must(
@@ -135,7 +135,7 @@ SOURCE_RANGES = (
         "Source ranges bind the node's own processes too.",
         UNIT,
         links.UNIT_IPTABLES,
-        links.issue(119656),
+        links.kubernetes_issue(119656),
         of="lb.lbsr.node lb.lbsr.ipvs-node-block",
     ),
     should(
@@ -145,7 +145,7 @@ SOURCE_RANGES = (
         UNIT,
         links.UNIT_IPTABLES,
         links.UNIT_NFTABLES,
-        links.issue(109826),
+        links.kubernetes_issue(109826),
         of="lb.lbsr.node-vip-source",
     ),
     must(

@@ -39,7 +39,7 @@ INTERNAL_POLICY = (
         "internalTrafficPolicy does not bind node ports, external IPs or load balancer IPs.",
         KEP,
         links.INTERNAL_POLICY_KEP,
-        links.issue(106497),
+        links.kubernetes_issue(106497),
         of="itp.local.not-external etp.itp.independent",
     ),
 )
@@ -71,7 +71,7 @@ EXTERNAL_POLICY = (
         DOCS,
         links.SERVICE_API,
         links.E2E_LOAD_BALANCER,
-        links.issue(131765),
+        links.kubernetes_issue(131765),
         of="etp.local.pod-shortcut etp.local.shortcut-none etp.local.ipvs-no-shortcut",
     ),
     must(
@@ -81,7 +81,7 @@ EXTERNAL_POLICY = (
         DOCS,
         links.SERVICE_API,
         links.UNIT_IPTABLES,
-        links.issue(75262),
+        links.kubernetes_issue(75262),
         of="etp.local.node-shortcut etp.local.shortcut-none",
     ),
     should(
@@ -162,7 +162,7 @@ TOPOLOGY = (
         "Hints of endpoints that are not ready do not count.",
         UNIT,
         links.UNIT_TOPOLOGY,
-        links.issue(106507),
+        links.kubernetes_issue(106507),
         of="topo.unready-ignored",
     ),
     must(

@@ -154,7 +154,7 @@ DETECT_LOCAL = (
         "and nothing else.",
         KEP,
         links.DETECT_LOCAL_KEP,
-        links.issue(134024),
+        links.kubernetes_issue(134024),
         of="det.prefix",
     ),
 )

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from kproxy.trace.patterns import Field, Pattern, Selector, Unread
-from kproxy.trace.readers.numbers import network, number, ports, protocol
+from kproxy.trace.patterns import FieldName, Pattern, Selector, UnmodelledField
+from kproxy.trace.readers.numbers import normalize_protocol, parse_number, parse_ports, read_network
 from kproxy.trace.rules import Collection, Element, SetMark
 
 ALL_BITS = 0xFFFFFFFF
@@ -26,7 +26,7 @@ class Ipset:
     collection: Collection
 
 
-def read(text: str) -> dict[str, Ipset]:
+def read_ipset(text: str) -> dict[str, Ipset]:
     """All sets by name."""
     kinds: dict[str, list[str]] = {}
     members: dict[str, list[str]] = {}
@@ -73,21 +73,21 @@ def _part(which: str, text: str, prefix: str, *, alone: bool) -> Iterator[Patter
     """Raises `ValueError` where it is not modelled."""
     match which:
         case "ip" | "net":
-            address = network(text if not prefix or "/" in text else f"{text}/{prefix}")
+            address = read_network(text if not prefix or "/" in text else f"{text}/{prefix}")
             if address is None:
                 raise ValueError(text)
             yield address
         case "port":
             name, _, port = text.rpartition(":")
-            found = ports(port)
+            found = parse_ports(port)
             if found is not None:
-                yield from [found] if alone else [protocol(name), found]
+                yield from [found] if alone else [normalize_protocol(name), found]
             elif name in _WITH_PORTS:
                 raise ValueError(text)
             else:
-                yield from [protocol(name), port]  # icmp:echo-request
+                yield from [normalize_protocol(name), port]  # icmp:echo-request
         case "mark":
-            yield number(text)
+            yield parse_number(text)
         case "iface" if not text.startswith("physdev:"):
             yield text
         case _:
@@ -101,29 +101,29 @@ def _mark(options: list[str]) -> SetMark | None:
     if "skbmark" not in options:
         return None
     value, _, mask = options[options.index("skbmark") + 1].partition("/")
-    return SetMark(~(number(mask) if mask else ALL_BITS) & ALL_BITS, number(value))
+    return SetMark(~(parse_number(mask) if mask else ALL_BITS) & ALL_BITS, parse_number(value))
 
 
-def selectors(which: Ipset, directions: str) -> tuple[Selector, ...]:
+def set_match_selectors(which: Ipset, directions: str) -> tuple[Selector, ...]:
     """What ``--match-set NAME dst,src`` reads of a packet."""
     found: list[Selector] = []
     for part, direction in zip(which.parts, directions.split(","), strict=False):
         source = direction == "src"
         match part:
             case "ip" | "net":
-                found.append(Field.SOURCE if source else Field.DESTINATION)
+                found.append(FieldName.SOURCE if source else FieldName.DESTINATION)
             case "port":
-                found += [] if which.port_alone else [Field.PROTOCOL]
-                found.append(Field.SOURCE_PORT if source else Field.PORT)
+                found += [] if which.port_alone else [FieldName.PROTOCOL]
+                found.append(FieldName.SOURCE_PORT if source else FieldName.PORT)
             case "iface":
-                found.append(Field.IN if source else Field.OUT)
+                found.append(FieldName.IN if source else FieldName.OUT)
             case "mark":
-                found.append(Field.MARK)
+                found.append(FieldName.MARK)
             case _:
-                found.append(Unread(f"ipset part {part}"))
+                found.append(UnmodelledField(f"ipset part {part}"))
     return tuple(found)
 
 
-def collections(sets: Mapping[str, Ipset]) -> dict[str, Collection]:
+def set_collections(sets: Mapping[str, Ipset]) -> dict[str, Collection]:
     """The sets as tables hold them."""
     return {name: which.collection for name, which in sets.items()}

@@ -12,8 +12,8 @@ from kproxy.net import Family
 from kproxy.trace.readers import ipset
 from kproxy.trace.readers.ipset import Ipset
 from kproxy.trace.readers.iptables_matches import matches
-from kproxy.trace.readers.iptables_targets import target
-from kproxy.trace.readers.iptables_words import Context, parse
+from kproxy.trace.readers.iptables_targets import rule_statement
+from kproxy.trace.readers.iptables_words import RuleContext, parse_rule_tokens
 from kproxy.trace.readers.problem import CannotRead
 from kproxy.trace.rules import Chain, End, Hook, Point, Rule, Table
 
@@ -26,29 +26,29 @@ _COUNTERS = re.compile(r"^\[\d+:\d+\] ")
 _IPV6 = re.compile(r"(?:-[sd]|--to-destination) \[?[0-9a-fA-F]*:[0-9a-fA-F:]*")
 
 
-def family_of(text: str) -> Family:
+def save_family(text: str) -> Family:
     """By the header, which names the tool; without one by the addresses."""
     header = _HEADER.search(text)
     six = header["tool"].startswith("ip6") if header else _IPV6.search(text) is not None
     return Family.IPV6 if six else Family.IPV4
 
 
-def variant_of(text: str) -> str:
+def save_variant(text: str) -> str:
     """Whose rules they are, by the header."""
     header = _HEADER.search(text)
     return NFT if header and header["nft"] else LEGACY
 
 
-def parts(text: str) -> list[str]:
+def split_saves(text: str) -> list[str]:
     """One text for each header: several saves may be in one file."""
     starts = [found.start() for found in _HEADER.finditer(text)] or [0]
     starts[0] = 0
     return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
 
 
-def read(text: str, sets: Mapping[str, Ipset], family: Family | None = None) -> list[Table]:
+def read_iptables_save(text: str, sets: Mapping[str, Ipset], family: Family | None = None) -> list[Table]:
     """All tables.  Raises `CannotRead`."""
-    known = family or family_of(text)
+    known = family or save_family(text)
     found: list[Table] = []
     name = ""
     lines: list[str] = []
@@ -83,26 +83,26 @@ def _table(name: str, lines: Iterable[str], family: Family, sets: Mapping[str, I
         _, chain, *_ = plain.split(maxsplit=2)
         rules.setdefault(chain, []).append(plain)
     names = frozenset(policies) | frozenset(rules)
-    context = Context(family, names, sets)
+    context = RuleContext(family, names, sets)
     chains = {
         chain: Chain(
             chain, _hook(name, chain, policies.get(chain, "-")), _reader(rules.get(chain, []), context)
         )
         for chain in sorted(names)
     }
-    return Table(name, frozenset({family}), chains, ipset.collections(sets))
+    return Table(name, frozenset({family}), chains, ipset.set_collections(sets))
 
 
-def _reader(lines: list[str], context: Context) -> Callable[[], Iterator[Rule]]:
+def _reader(lines: list[str], context: RuleContext) -> Callable[[], Iterator[Rule]]:
     return lambda: _rules(lines, context)
 
 
-def _rules(lines: list[str], context: Context) -> Iterator[Rule]:
+def _rules(lines: list[str], context: RuleContext) -> Iterator[Rule]:
     for number, line in enumerate(lines, 1):
-        words = _words(line) if '"' in line else line.split()
+        words = _tokens(line) if '"' in line else line.split()
         try:
-            parsed = parse(words[2:])
-            steps = (*matches(parsed.options, context), *target(parsed, context))
+            parsed = parse_rule_tokens(words[2:])
+            steps = (*matches(parsed.options, context), *rule_statement(parsed, context))
         except (ValueError, IndexError) as error:
             raise CannotRead(f"{line}: no rule as iptables-save prints it ({error})") from error
         yield Rule(
@@ -110,13 +110,13 @@ def _rules(lines: list[str], context: Context) -> Iterator[Rule]:
         )
 
 
-_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
+_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
 _ESCAPED = re.compile(r"\\(.)")
 
 
-def _words(line: str) -> list[str]:
+def _tokens(line: str) -> list[str]:
     """As iptables-save quotes: in double quotes, with a backslash before what would end them."""
-    return [plain or _ESCAPED.sub(r"\1", quoted) for quoted, plain in _WORD.findall(line)]
+    return [plain or _ESCAPED.sub(r"\1", quoted) for quoted, plain in _TOKEN.findall(line)]
 
 
 def _hook(table: str, chain: str, policy: str) -> Hook | None:

@@ -9,18 +9,24 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from kproxy.trace.patterns import (
+    AnyFlag,
     AnyOf,
-    Begins,
-    Field,
-    Flags,
+    FieldName,
     Masked,
     Pattern,
+    Prefix,
     Selector,
 )
 from kproxy.trace.readers import ipset
 from kproxy.trace.readers.ipset import ALL_BITS
-from kproxy.trace.readers.iptables_words import Context, Option, text_of
-from kproxy.trace.readers.numbers import network, number, ports, protocol, socket
+from kproxy.trace.readers.iptables_words import Option, RuleContext, option_text
+from kproxy.trace.readers.numbers import (
+    normalize_protocol,
+    parse_number,
+    parse_ports,
+    parse_socket,
+    read_network,
+)
 from kproxy.trace.rules import (
     Chance,
     InSet,
@@ -33,7 +39,7 @@ from kproxy.trace.rules import (
 )
 
 
-def matches(options: Sequence[Option], context: Context) -> list[Step]:
+def matches(options: Sequence[Option], context: RuleContext) -> list[Step]:
     """All matches in order; options of one ``-m`` that is not known together as one `Unknown`."""
     found: list[Step] = []
     skip = ""
@@ -61,7 +67,7 @@ def _until_next(options: Sequence[Option]) -> list[Option]:
     return found
 
 
-def _whole_module(module: str, own: Sequence[Option], context: Context) -> list[Step] | None:
+def _whole_module(module: str, own: Sequence[Option], context: RuleContext) -> list[Step] | None:
     """Modules whose options mean something only together; None: each option by itself."""
     match module:
         case "comment" | "nfacct":
@@ -84,7 +90,7 @@ _WITHOUT_OPTIONS = frozenset({"tcp", "udp", "sctp", "icmp", "icmp6", "udplite"})
 
 
 def _unknown(module: str, own: Sequence[Option]) -> Unknown:
-    return Unknown(" ".join(["-m", module, *map(text_of, own)]))
+    return Unknown(" ".join(["-m", module, *map(option_text, own)]))
 
 
 def _statistic(own: Sequence[Option]) -> Match:
@@ -126,40 +132,42 @@ _WHOLE_MASKS = frozenset({"255.255.255.255", "ffff:ffff:ffff:ffff:ffff:ffff:ffff
 """Of lists that hold clients one by one."""
 
 
-def _set(option: Option, context: Context) -> Match:
+def _set(option: Option, context: RuleContext) -> Match:
     if option.name != "--match-set" or len(option.values) != 2:
-        return Unknown(text_of(option))
+        return Unknown(option_text(option))
     name, directions = option.values
     if name not in context.sets:
         return InSet((), name, option.negated)
-    return InSet(ipset.selectors(context.sets[name], directions), name, option.negated)
+    return InSet(ipset.set_match_selectors(context.sets[name], directions), name, option.negated)
 
 
 def _option(option: Option) -> Match:
     reader = _KNOWN.get((option.module, option.name))
     found = reader(option) if reader is not None else None
-    return found or Unknown(f"-m {option.module} {text_of(option)}" if option.module else text_of(option))
+    return found or Unknown(
+        f"-m {option.module} {option_text(option)}" if option.module else option_text(option)
+    )
 
 
 def _is(field: Selector, pattern: Pattern | None, option: Option) -> Match | None:
     return None if pattern is None else Is((field,), (pattern,), option.negated)
 
 
-def _address(field: Field) -> Callable[[Option], Match | None]:
-    return lambda option: _is(field, network(option.values[0]), option)
+def _address(field: FieldName) -> Callable[[Option], Match | None]:
+    return lambda option: _is(field, read_network(option.values[0]), option)
 
 
-def _interface(field: Field) -> Callable[[Option], Match | None]:
+def _interface(field: FieldName) -> Callable[[Option], Match | None]:
     def made(option: Option) -> Match | None:
         name = option.values[0]
-        return _is(field, Begins(name[:-1]) if name.endswith("+") else name, option)
+        return _is(field, Prefix(name[:-1]) if name.endswith("+") else name, option)
 
     return made
 
 
-def _port(field: Field) -> Callable[[Option], Match | None]:
+def _port(field: FieldName) -> Callable[[Option], Match | None]:
     def made(option: Option) -> Match | None:
-        found = [ports(part) for part in option.values[0].split(",")]
+        found = [parse_ports(part) for part in option.values[0].split(",")]
         if None in found:
             return None
         patterns = tuple(one for one in found if one is not None)
@@ -168,15 +176,15 @@ def _port(field: Field) -> Callable[[Option], Match | None]:
     return made
 
 
-def _flags(field: Field) -> Callable[[Option], Match | None]:
+def _flags(field: FieldName) -> Callable[[Option], Match | None]:
     def made(option: Option) -> Match | None:
         names = frozenset(name.lower() for name in option.values[0].split(","))
-        return _is(field, Flags(names), option)
+        return _is(field, AnyFlag(names), option)
 
     return made
 
 
-def _types(field: Field) -> Callable[[Option], Match | None]:
+def _types(field: FieldName) -> Callable[[Option], Match | None]:
     def made(option: Option) -> Match | None:
         names = tuple(name.lower() for name in option.values[0].split(","))
         return _is(field, names[0] if len(names) == 1 else AnyOf(names), option)
@@ -184,17 +192,17 @@ def _types(field: Field) -> Callable[[Option], Match | None]:
     return made
 
 
-def _mark(field: Field) -> Callable[[Option], Match | None]:
+def _mark(field: FieldName) -> Callable[[Option], Match | None]:
     def made(option: Option) -> Match | None:
         value, _, mask = option.values[0].partition("/")
-        return _is(Masked(field, number(mask) if mask else ALL_BITS), number(value), option)
+        return _is(Masked(field, parse_number(mask) if mask else ALL_BITS), parse_number(value), option)
 
     return made
 
 
-def _range(field: Field) -> Callable[[Option], Match | None]:
+def _range(field: FieldName) -> Callable[[Option], Match | None]:
     def made(option: Option) -> Match | None:
-        found = socket(option.values[0])
+        found = parse_socket(option.values[0])
         return None if found is None else _is(field, found[0], option)
 
     return made
@@ -207,52 +215,52 @@ def _tcp_flags(option: Option) -> Match | None:
     else:
         mask, wanted = ({name.lower() for name in text.split(",")} for text in option.values[:2])
     first = ({"syn"} & mask) == wanted - {"none"}
-    return Is((Field.PROTOCOL,), ("tcp" if first else "none",), option.negated)
+    return Is((FieldName.PROTOCOL,), ("tcp" if first else "none",), option.negated)
 
 
-def _protocol(field: Field) -> Callable[[Option], Match | None]:
+def _protocol(field: FieldName) -> Callable[[Option], Match | None]:
     def made(option: Option) -> Match | None:
-        name = protocol(option.values[0])
+        name = normalize_protocol(option.values[0])
         return None if name in {"all", "0"} else _is(field, name, option)
 
     return made
 
 
 def _original_destination_port(option: Option) -> Match | None:
-    return _is(Field.ORIGINAL_PORT, ports(option.values[0]), option)
+    return _is(FieldName.ORIGINAL_PORT, parse_ports(option.values[0]), option)
 
 
 _KNOWN: dict[tuple[str, str], Callable[[Option], Match | None]] = {
-    ("", "-s"): _address(Field.SOURCE),
-    ("", "-d"): _address(Field.DESTINATION),
-    ("", "-i"): _interface(Field.IN),
-    ("", "-o"): _interface(Field.OUT),
-    ("", "-p"): _protocol(Field.PROTOCOL),
-    ("", "-f"): lambda option: Is((Field.PROTOCOL,), ("none",), option.negated),
+    ("", "-s"): _address(FieldName.SOURCE),
+    ("", "-d"): _address(FieldName.DESTINATION),
+    ("", "-i"): _interface(FieldName.IN),
+    ("", "-o"): _interface(FieldName.OUT),
+    ("", "-p"): _protocol(FieldName.PROTOCOL),
+    ("", "-f"): lambda option: Is((FieldName.PROTOCOL,), ("none",), option.negated),
     ("tcp", "--tcp-flags"): _tcp_flags,
     ("tcp", "--syn"): _tcp_flags,
-    ("mark", "--mark"): _mark(Field.MARK),
-    ("connmark", "--mark"): _mark(Field.CONNECTION_MARK),
-    ("conntrack", "--ctstate"): _flags(Field.STATE),
-    ("state", "--state"): _flags(Field.STATE),
-    ("conntrack", "--ctstatus"): _flags(Field.STATUS),
-    ("conntrack", "--ctdir"): _types(Field.DIRECTION),
-    ("conntrack", "--ctproto"): _protocol(Field.ORIGINAL_PROTOCOL),
-    ("conntrack", "--ctorigsrc"): _address(Field.ORIGINAL_SOURCE),
-    ("conntrack", "--ctorigdst"): _address(Field.ORIGINAL_DESTINATION),
+    ("mark", "--mark"): _mark(FieldName.MARK),
+    ("connmark", "--mark"): _mark(FieldName.CONNECTION_MARK),
+    ("conntrack", "--ctstate"): _flags(FieldName.STATE),
+    ("state", "--state"): _flags(FieldName.STATE),
+    ("conntrack", "--ctstatus"): _flags(FieldName.STATUS),
+    ("conntrack", "--ctdir"): _types(FieldName.DIRECTION),
+    ("conntrack", "--ctproto"): _protocol(FieldName.ORIGINAL_PROTOCOL),
+    ("conntrack", "--ctorigsrc"): _address(FieldName.ORIGINAL_SOURCE),
+    ("conntrack", "--ctorigdst"): _address(FieldName.ORIGINAL_DESTINATION),
     ("conntrack", "--ctorigdstport"): _original_destination_port,
-    ("addrtype", "--src-type"): _types(Field.SOURCE_TYPE),
-    ("addrtype", "--dst-type"): _types(Field.DESTINATION_TYPE),
-    ("iprange", "--src-range"): _range(Field.SOURCE),
-    ("iprange", "--dst-range"): _range(Field.DESTINATION),
+    ("addrtype", "--src-type"): _types(FieldName.SOURCE_TYPE),
+    ("addrtype", "--dst-type"): _types(FieldName.DESTINATION_TYPE),
+    ("iprange", "--src-range"): _range(FieldName.SOURCE),
+    ("iprange", "--dst-range"): _range(FieldName.DESTINATION),
     **{
         (module, option): _port(field)
         for module in ("tcp", "udp", "sctp", "multiport", "udplite")
         for option, field in (
-            ("--dport", Field.PORT),
-            ("--dports", Field.PORT),
-            ("--sport", Field.SOURCE_PORT),
-            ("--sports", Field.SOURCE_PORT),
+            ("--dport", FieldName.PORT),
+            ("--dports", FieldName.PORT),
+            ("--sport", FieldName.SOURCE_PORT),
+            ("--sports", FieldName.SOURCE_PORT),
         )
     },
 }

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from kproxy.trace.patterns import Span
 from kproxy.trace.readers import ipset
 from kproxy.trace.readers.ipset import ALL_BITS
-from kproxy.trace.readers.iptables_words import Context, Parsed, text_of
-from kproxy.trace.readers.numbers import number, ports, socket
+from kproxy.trace.readers.iptables_words import ParsedRule, RuleContext, option_text
+from kproxy.trace.readers.numbers import parse_number, parse_ports, parse_socket
 from kproxy.trace.rules import (
     CopyMark,
     End,
@@ -32,7 +32,7 @@ from kproxy.trace.rules import (
 )
 
 
-def target(parsed: Parsed, context: Context) -> list[Step]:
+def rule_statement(parsed: ParsedRule, context: RuleContext) -> list[Step]:
     """What the rule does; nothing for one without a target."""
     name = parsed.target
     if name in context.chains:
@@ -42,7 +42,7 @@ def target(parsed: Parsed, context: Context) -> list[Step]:
     options = {option.name: option.values for option in parsed.target_options}
     maker = _TARGETS.get(name)
     found = maker(options, context) if maker is not None else None
-    return [found or Unmodelled(" ".join(["-j", name, *map(text_of, parsed.target_options)]))]
+    return [found or Unmodelled(" ".join(["-j", name, *map(option_text, parsed.target_options)]))]
 
 
 Options = Mapping[str, tuple[str, ...]]
@@ -52,20 +52,20 @@ def _first(options: Options, name: str) -> str:
     return (options.get(name) or ("",))[0]
 
 
-def _dnat(options: Options, _: Context) -> Statement | None:
-    found = socket(_first(options, "--to-destination"))
+def _dnat(options: Options, _: RuleContext) -> Statement | None:
+    found = parse_socket(_first(options, "--to-destination"))
     return None if found is None else Translate(*found)
 
 
-def _redirect(options: Options, _: Context) -> Statement | None:
-    port = ports(_first(options, "--to-ports") or "0")
+def _redirect(options: Options, _: RuleContext) -> Statement | None:
+    port = parse_ports(_first(options, "--to-ports") or "0")
     return Redirect(port if port != 0 else None) if isinstance(port, int | Span) else None
 
 
-def _connection_mark(options: Options, context: Context) -> Statement | None:
+def _connection_mark(options: Options, context: RuleContext) -> Statement | None:
     """``--nfmask`` is of the packet's mark, ``--ctmask`` of the connection's (man 8 iptables-extensions)."""
     both = _first(options, "--mask") or hex(ALL_BITS)
-    packet, connection = (number(_first(options, name) or both) for name in ("--nfmask", "--ctmask"))
+    packet, connection = (parse_number(_first(options, name) or both) for name in ("--nfmask", "--ctmask"))
     if "--restore-mark" in options:
         return CopyMark(~packet & ALL_BITS, connection)
     if "--save-mark" in options:
@@ -73,34 +73,34 @@ def _connection_mark(options: Options, context: Context) -> Statement | None:
     return _set_mark(options, context, connection=True)
 
 
-def _set_mark(options: Options, _: Context, *, connection: bool = False) -> Statement | None:
+def _set_mark(options: Options, _: RuleContext, *, connection: bool = False) -> Statement | None:
     for name, values in options.items():
         value, _slash, mask_text = values[0].partition("/") if values else ("", "", "")
-        mask = number(mask_text) if mask_text else ALL_BITS
+        mask = parse_number(mask_text) if mask_text else ALL_BITS
         match name:
             case "--set-xmark":
-                return SetMark(~mask & ALL_BITS, number(value), connection)
+                return SetMark(~mask & ALL_BITS, parse_number(value), connection)
             case "--set-mark":
-                return SetMark(~(mask | number(value)) & ALL_BITS, number(value), connection)
+                return SetMark(~(mask | parse_number(value)) & ALL_BITS, parse_number(value), connection)
             case "--or-mark":
-                return SetMark(~number(value) & ALL_BITS, number(value), connection)
+                return SetMark(~parse_number(value) & ALL_BITS, parse_number(value), connection)
             case "--xor-mark":
-                return SetMark(ALL_BITS, number(value), connection)
+                return SetMark(ALL_BITS, parse_number(value), connection)
             case "--and-mark":
-                return SetMark(number(value), 0, connection)
+                return SetMark(parse_number(value), 0, connection)
             case _:
                 return None
     return None
 
 
-def _set_target(options: Options, context: Context) -> Statement | None:
+def _set_target(options: Options, context: RuleContext) -> Statement | None:
     if "--map-set" not in options or "--map-mark" not in options:
         changed = _first(options, "--add-set") or _first(options, "--del-set")
         return Remember(changed) if changed else None
     name, directions = options["--map-set"][:2]
     if name not in context.sets:
         return LoseMark(f"-j SET --map-set {name}")
-    return MapMark(ipset.selectors(context.sets[name], directions), name)
+    return MapMark(ipset.set_match_selectors(context.sets[name], directions), name)
 
 
 _NO_MATTER = frozenset(
@@ -130,7 +130,7 @@ _NO_MATTER = frozenset(
 """Targets that change nothing about where a packet goes."""
 
 
-_TARGETS: dict[str, Callable[[Options, Context], Statement | None]] = {
+_TARGETS: dict[str, Callable[[Options, RuleContext], Statement | None]] = {
     "ACCEPT": lambda _o, _c: End.ACCEPT,
     "DROP": lambda _o, _c: End.DROP,
     "RETURN": lambda _o, _c: End.RETURN,

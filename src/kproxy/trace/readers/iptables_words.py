@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from kproxy.net import Family
 from kproxy.trace.readers.ipset import Ipset
 
-Words = Sequence[str]
+Tokens = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Option:
 
 
 @dataclass(slots=True)
-class Parsed:
+class ParsedRule:
     """A rule's options, its comment, and its target with the options of that."""
 
     options: list[Option] = field(default_factory=list)
@@ -35,9 +35,9 @@ class Parsed:
     target_options: list[Option] = field(default_factory=list)
 
 
-def parse(words: Words) -> Parsed:
+def parse_rule_tokens(words: Tokens) -> ParsedRule:
     """What comes after ``-A CHAIN``."""
-    parsed, module, at = Parsed(), "", 0
+    parsed, module, at = ParsedRule(), "", 0
     while at < len(words):
         negated = words[at] == "!"
         at += negated
@@ -71,13 +71,13 @@ def _starts_option(word: str) -> bool:
     return word == "!" or (word.startswith("-") and not word[1:2].isdigit() and len(word) > 1)
 
 
-def text_of(option: Option) -> str:
+def option_text(option: Option) -> str:
     """As it was read."""
     return " ".join(["!"] * option.negated + [option.name, *option.values])
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class RuleContext:
     """What a rule is read in: the family, the chains there are (what else is a target), the sets."""
 
     family: Family

@@ -7,11 +7,11 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from kproxy.net import Address
-from kproxy.trace.node import Server, Virtual, VirtualKey
-from kproxy.trace.readers.numbers import socket
+from kproxy.trace.node import IpvsRealServer, IpvsVirtualServer, VirtualKey
+from kproxy.trace.readers.numbers import parse_socket
 from kproxy.trace.readers.problem import CannotRead
 
-Virtuals = dict[VirtualKey, Virtual]
+Virtuals = dict[VirtualKey, IpvsVirtualServer]
 
 _PROTOCOLS = {"-t": "tcp", "-u": "udp", "--sctp-service": "sctp"}
 _METHODS = {"-m": "masquerading", "-g": "routing", "-i": "tunneling"}
@@ -19,7 +19,7 @@ _PERSISTENT = 300
 """Seconds, where ``-p`` has no number (man 8 ipvsadm)."""
 
 
-def read(text: str) -> Virtuals:
+def read_ipvsadm(text: str) -> Virtuals:
     """All virtual servers with their servers.  Raises `CannotRead`."""
     found: Virtuals = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -29,7 +29,7 @@ def read(text: str) -> Virtuals:
         try:
             key = _key(words)
             if words[0] == "-A":
-                found[key] = Virtual(_after(words, "-s") or "wlc", _persistence(words), ())
+                found[key] = IpvsVirtualServer(_after(words, "-s") or "wlc", _persistence(words), ())
             else:
                 _add(found, key, _server(words))
         except (ValueError, IndexError, KeyError) as error:
@@ -37,7 +37,7 @@ def read(text: str) -> Virtuals:
     return found
 
 
-def _add(found: Virtuals, key: VirtualKey, server: Server) -> None:
+def _add(found: Virtuals, key: VirtualKey, server: IpvsRealServer) -> None:
     found[key] = replace(found[key], servers=(*found[key].servers, server))
 
 
@@ -59,14 +59,14 @@ def _key(words: list[str]) -> VirtualKey:
     return address, _PROTOCOLS[words[1]], port
 
 
-def _server(words: list[str]) -> Server:
+def _server(words: list[str]) -> IpvsRealServer:
     address, port = _socket(_after(words, "-r"))
     method = next((name for word, name in _METHODS.items() if word in words), "routing")
-    return Server(address, port, int(_after(words, "-w") or 1), method)
+    return IpvsRealServer(address, port, int(_after(words, "-w") or 1), method)
 
 
 def _socket(text: str) -> tuple[Address, int]:
-    found = socket(text)
+    found = parse_socket(text)
     if found is None or not isinstance(found[0], IPv4Address | IPv6Address):
         raise ValueError(text)
     return found[0], found[1] if isinstance(found[1], int) else 0
@@ -77,7 +77,7 @@ def _socket(text: str) -> tuple[Address, int]:
 _FORWARDING = {"Masq": "masquerading", "Route": "routing", "Tunnel": "tunneling"}
 
 
-def read_proc(text: str) -> Virtuals:
+def read_proc_ip_vs(text: str) -> Virtuals:
     """What the kernel prints: addresses and ports are hexadecimal, so are marks.  Raises `CannotRead`."""
     found: Virtuals = {}
     key: VirtualKey | None = None
@@ -86,13 +86,17 @@ def read_proc(text: str) -> Virtuals:
         match words:
             case ["->", where, method, weight, *_] if key is not None:
                 address, port = _hexadecimal(where)
-                _add(found, key, Server(address, port, int(weight), _FORWARDING.get(method, method.lower())))
+                _add(
+                    found,
+                    key,
+                    IpvsRealServer(address, port, int(weight), _FORWARDING.get(method, method.lower())),
+                )
             case ["TCP" | "UDP" | "SCTP" as protocol, where, scheduler, *flags]:
                 key = (*_placed(where, protocol.lower()),)
-                found[key] = Virtual(scheduler, _flagged(flags), ())
+                found[key] = IpvsVirtualServer(scheduler, _flagged(flags), ())
             case ["FWM", mark, scheduler, *flags]:
                 key = int(mark, 16)
-                found[key] = Virtual(scheduler, _flagged(flags), ())
+                found[key] = IpvsVirtualServer(scheduler, _flagged(flags), ())
             case _:
                 pass
     return found

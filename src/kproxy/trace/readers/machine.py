@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from kproxy.net import Address, Family, Network, parse_address, parse_network
-from kproxy.trace.node import Route, whole
-from kproxy.trace.readers.numbers import network
+from kproxy.trace.node import Route, any_network
+from kproxy.trace.readers.numbers import read_network
 
 Json = Any
 
 
-def addresses(links: list[Json]) -> frozenset[Address]:
+def read_ip_addresses(links: list[Json]) -> frozenset[Address]:
     """All addresses of all interfaces."""
     texts = (entry.get("local", "") for link in links for entry in link.get("addr_info", ()))
     return frozenset(address for text in texts if (address := parse_address(text)) is not None)
 
 
-def routes(entries: list[Json]) -> Iterator[Route]:
+def read_ip_routes(entries: list[Json]) -> Iterator[Route]:
     """All routes; several next hops count as the first of them."""
     six = any(":" in str(entry.get(name, "")) for entry in entries for name in ("dst", "gateway"))
     for entry in entries:
@@ -46,8 +46,8 @@ def _four(entry: Json) -> bool:
 
 def _destination(text: str, *, six: bool) -> Network | None:
     if text == "default":
-        return whole(Family.IPV6 if six else Family.IPV4)
-    found = network(text)
+        return any_network(Family.IPV6 if six else Family.IPV4)
+    found = read_network(text)
     if found is None:
         return None
     return parse_network(f"{found}/{found.max_prefixlen}") if isinstance(found, Address) else found

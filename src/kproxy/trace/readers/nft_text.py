@@ -14,12 +14,12 @@ STRANGE = (AttributeError, IndexError, KeyError, RuntimeError, StopIteration, Ty
 """What reading JSON of another form than the one expected ends with."""
 
 
-def rule(statements: list[Json]) -> str:
+def format_nft_rule(statements: list[Json]) -> str:
     """A whole rule."""
-    return " ".join(map(_told, statements))
+    return " ".join(map(_format, statements))
 
 
-def _told(one: Json) -> str:
+def _format(one: Json) -> str:
     try:
         return _statement(one)
     except STRANGE:

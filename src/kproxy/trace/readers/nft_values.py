@@ -10,35 +10,35 @@ from typing import Any
 from kproxy.net import Family, parse_address, parse_network
 from kproxy.trace.patterns import (
     AnyOf,
-    Begins,
-    Field,
+    FieldName,
+    FieldOf,
     KeyPattern,
     Masked,
-    Of,
     Pattern,
-    Random,
+    Prefix,
+    RandomNumber,
     Selector,
     Span,
-    Unread,
+    UnmodelledField,
 )
 from kproxy.trace.readers.nft_text import STRANGE
-from kproxy.trace.readers.numbers import narrowed, protocol
+from kproxy.trace.readers.numbers import as_host_address, normalize_protocol
 from kproxy.trace.rules import Element, End, Goto, Jump, Translate, Unmodelled, Verdict
 
 Json = Any
 
 _PAYLOAD: Mapping[tuple[str, str], Selector] = {
-    ("ip", "saddr"): Of(Field.SOURCE, family=Family.IPV4),
-    ("ip", "daddr"): Of(Field.DESTINATION, family=Family.IPV4),
-    ("ip", "protocol"): Of(Field.PROTOCOL, family=Family.IPV4),
-    ("ip6", "saddr"): Of(Field.SOURCE, family=Family.IPV6),
-    ("ip6", "daddr"): Of(Field.DESTINATION, family=Family.IPV6),
-    ("ip6", "nexthdr"): Of(Field.PROTOCOL, family=Family.IPV6),
-    ("th", "sport"): Field.SOURCE_PORT,
-    ("th", "dport"): Field.PORT,
-    **{(name, "sport"): Of(Field.SOURCE_PORT, name) for name in ("tcp", "udp", "sctp")},
-    **{(name, "dport"): Of(Field.PORT, name) for name in ("tcp", "udp", "sctp")},
-    ("tcp", "flags"): Of(Field.TCP_FLAGS, "tcp"),
+    ("ip", "saddr"): FieldOf(FieldName.SOURCE, family=Family.IPV4),
+    ("ip", "daddr"): FieldOf(FieldName.DESTINATION, family=Family.IPV4),
+    ("ip", "protocol"): FieldOf(FieldName.PROTOCOL, family=Family.IPV4),
+    ("ip6", "saddr"): FieldOf(FieldName.SOURCE, family=Family.IPV6),
+    ("ip6", "daddr"): FieldOf(FieldName.DESTINATION, family=Family.IPV6),
+    ("ip6", "nexthdr"): FieldOf(FieldName.PROTOCOL, family=Family.IPV6),
+    ("th", "sport"): FieldName.SOURCE_PORT,
+    ("th", "dport"): FieldName.PORT,
+    **{(name, "sport"): FieldOf(FieldName.SOURCE_PORT, name) for name in ("tcp", "udp", "sctp")},
+    **{(name, "dport"): FieldOf(FieldName.PORT, name) for name in ("tcp", "udp", "sctp")},
+    ("tcp", "flags"): FieldOf(FieldName.TCP_FLAGS, "tcp"),
 }
 
 _PROTOCOL_OF = {"icmpv6": "ipv6-icmp"} | {
@@ -46,46 +46,46 @@ _PROTOCOL_OF = {"icmpv6": "ipv6-icmp"} | {
 }
 _FAMILY_OF = {"ip": Family.IPV4, "ip6": Family.IPV6}
 
-_META: Mapping[str, Field] = {
-    "l4proto": Field.PROTOCOL,
-    "mark": Field.MARK,
-    "iifname": Field.IN,
-    "oifname": Field.OUT,
-    "iif": Field.IN,
-    "oif": Field.OUT,
-    "nfproto": Field.FAMILY,
+_META: Mapping[str, FieldName] = {
+    "l4proto": FieldName.PROTOCOL,
+    "mark": FieldName.MARK,
+    "iifname": FieldName.IN,
+    "oifname": FieldName.OUT,
+    "iif": FieldName.IN,
+    "oif": FieldName.OUT,
+    "nfproto": FieldName.FAMILY,
 }
 
-_CONNECTION: Mapping[str, Field] = {
-    "state": Field.STATE,
-    "status": Field.STATUS,
-    "direction": Field.DIRECTION,
-    "mark": Field.CONNECTION_MARK,
-    "saddr": Field.ORIGINAL_SOURCE,
-    "ip saddr": Field.ORIGINAL_SOURCE,
-    "ip6 saddr": Field.ORIGINAL_SOURCE,
-    "daddr": Field.ORIGINAL_DESTINATION,
-    "ip daddr": Field.ORIGINAL_DESTINATION,
-    "ip6 daddr": Field.ORIGINAL_DESTINATION,
-    "proto-dst": Field.ORIGINAL_PORT,
-    "protocol": Field.ORIGINAL_PROTOCOL,
-    "l4proto": Field.ORIGINAL_PROTOCOL,
+_CONNECTION: Mapping[str, FieldName] = {
+    "state": FieldName.STATE,
+    "status": FieldName.STATUS,
+    "direction": FieldName.DIRECTION,
+    "mark": FieldName.CONNECTION_MARK,
+    "saddr": FieldName.ORIGINAL_SOURCE,
+    "ip saddr": FieldName.ORIGINAL_SOURCE,
+    "ip6 saddr": FieldName.ORIGINAL_SOURCE,
+    "daddr": FieldName.ORIGINAL_DESTINATION,
+    "ip daddr": FieldName.ORIGINAL_DESTINATION,
+    "ip6 daddr": FieldName.ORIGINAL_DESTINATION,
+    "proto-dst": FieldName.ORIGINAL_PORT,
+    "protocol": FieldName.ORIGINAL_PROTOCOL,
+    "l4proto": FieldName.ORIGINAL_PROTOCOL,
 }
 
 
-def selectors(expression: Json) -> tuple[Selector, ...]:
+def expression_selectors(expression: Json) -> tuple[Selector, ...]:
     """What an expression reads: one thing, or those that are put together."""
     if isinstance(expression, dict) and "concat" in expression:
-        return tuple(one for part in expression["concat"] for one in selectors(part))
+        return tuple(one for part in expression["concat"] for one in expression_selectors(part))
     return (_selector(expression),)
 
 
 def _selector(expression: Json) -> Selector:
     if not isinstance(expression, dict):
-        return Unread(str(expression))
+        return UnmodelledField(str(expression))
     kind, held = next(iter(expression.items()))
     reader = _SELECTORS.get(kind)
-    return (reader(held) if reader is not None else None) or Unread(kind)
+    return (reader(held) if reader is not None else None) or UnmodelledField(kind)
 
 
 def _payload(held: Json) -> Selector:
@@ -93,41 +93,41 @@ def _payload(held: Json) -> Selector:
     protocol_name, field = held.get("protocol", ""), held.get("field", "")
     if (known := _PAYLOAD.get((protocol_name, field))) is not None:
         return known
-    unread = Unread(f"{protocol_name} {field}".strip() or "raw payload")
+    unread = UnmodelledField(f"{protocol_name} {field}".strip() or "raw payload")
     of, family = _PROTOCOL_OF.get(protocol_name, ""), _FAMILY_OF.get(protocol_name)
-    return Of(unread, of, family) if of or family is not None else unread
+    return FieldOf(unread, of, family) if of or family is not None else unread
 
 
 def _meta(held: Json) -> Selector:
     key = str(held["key"])
-    return Field.FAMILY if key == "protocol" else _META.get(key, Unread(f"meta {key}"))
+    return FieldName.FAMILY if key == "protocol" else _META.get(key, UnmodelledField(f"meta {key}"))
 
 
 def _connection(held: Json) -> Selector:
     key, direction = str(held["key"]), held.get("dir", "original")
-    unread = Unread(f"ct {direction} {key}")
+    unread = UnmodelledField(f"ct {direction} {key}")
     return _CONNECTION.get(key, unread) if direction == "original" else unread
 
 
 def _fib(held: Json) -> Selector | None:
     """The type of an address; ``fib daddr . iif type``, its type on that interface, is not modelled."""
     flags = [held["flags"]] if isinstance(held["flags"], str) else held["flags"]
-    known = {"saddr": Field.SOURCE_TYPE, "daddr": Field.DESTINATION_TYPE}
+    known = {"saddr": FieldName.SOURCE_TYPE, "daddr": FieldName.DESTINATION_TYPE}
     if held.get("result") != "type" or len(flags) != 1 or flags[0] not in known:
-        return Unread(f"fib {' . '.join(flags)} {held.get('result')}")
+        return UnmodelledField(f"fib {' . '.join(flags)} {held.get('result')}")
     return known[flags[0]]
 
 
 def _masked(held: Json) -> Selector | None:
-    inner = selectors(held[0])[0]
-    if isinstance(inner, Of):
-        return Of(Unread("bits of what is not modelled"), inner.protocol, inner.family)
-    return Masked(inner, held[1]) if isinstance(inner, Field) and isinstance(held[1], int) else None
+    inner = expression_selectors(held[0])[0]
+    if isinstance(inner, FieldOf):
+        return FieldOf(UnmodelledField("bits of what is not modelled"), inner.protocol, inner.family)
+    return Masked(inner, held[1]) if isinstance(inner, FieldName) and isinstance(held[1], int) else None
 
 
 def _drawn(held: Json) -> Selector:
     """A hash of the packet is as good as a number drawn for those who do not compute it."""
-    return Random(int(held["mod"]), int(held.get("offset", 0)))
+    return RandomNumber(int(held["mod"]), int(held.get("offset", 0)))
 
 
 _SELECTORS: Mapping[str, Callable[[Json], Selector | None]] = {
@@ -142,7 +142,7 @@ _SELECTORS: Mapping[str, Callable[[Json], Selector | None]] = {
 }
 
 
-def pattern(value: Json) -> Pattern | None:
+def read_pattern(value: Json) -> Pattern | None:
     """What is compared with; None: that is not known."""
     match value:
         case bool():
@@ -153,15 +153,15 @@ def pattern(value: Json) -> Pattern | None:
             return _text(value)
         case {"prefix": {"addr": str(address), "len": int(length)}}:
             network = parse_network(f"{address}/{length}")
-            return None if network is None else narrowed(network)
+            return None if network is None else as_host_address(network)
         case {"range": [first, last]}:
-            ends = pattern(first), pattern(last)
+            ends = read_pattern(first), read_pattern(last)
             return Span(*ends) if type(ends[0]) is type(ends[1]) else None  # type: ignore[arg-type]
         case {"set": list(members)} | list(members):
-            found = [pattern(member) for member in members]
+            found = [read_pattern(member) for member in members]
             return None if None in found else AnyOf(tuple(one for one in found if one is not None))
         case {"elem": {"val": inner}}:
-            return pattern(inner)
+            return read_pattern(inner)
         case _:
             return None
 
@@ -171,18 +171,18 @@ def _text(value: str) -> Pattern:
     if (address := parse_address(value)) is not None:
         return address
     if value.endswith("*"):
-        return Begins(value[:-1])
-    return _NAMES.get(value) or (protocol(value) if value.isdigit() else value)
+        return Prefix(value[:-1])
+    return _NAMES.get(value) or (normalize_protocol(value) if value.isdigit() else value)
 
 
 _NAMES = {"ip": "ipv4", "ip6": "ipv6", "icmpv6": "ipv6-icmp"}
 """Where two selectors that are one here have two names for a thing."""
 
 
-def key(value: Json) -> KeyPattern | None:
+def element_key(value: Json) -> KeyPattern | None:
     """An element's key; None: that is not known."""
     parts = value["concat"] if isinstance(value, dict) and "concat" in value else [value]
-    found = [pattern(part) for part in parts]
+    found = [read_pattern(part) for part in parts]
     return None if None in found else tuple(one for one in found if one is not None)
 
 
@@ -193,7 +193,7 @@ def _commented(value: Json) -> tuple[Json, str]:
     return value, ""
 
 
-def elements(members: Json, protocols: frozenset[int] = frozenset()) -> Iterator[Element | None]:
+def read_elements(members: Json, protocols: frozenset[int] = frozenset()) -> Iterator[Element | None]:
     """The elements of a set, or of a map; None where one is not understood.  ``protocols``: parts that are protocols."""
     for member in members if isinstance(members, list) else [members] if members else []:
         try:
@@ -205,7 +205,7 @@ def elements(members: Json, protocols: frozenset[int] = frozenset()) -> Iterator
 def _element(member: Json, protocols: frozenset[int]) -> Element | None:
     held, data = member if isinstance(member, list) and len(member) == 2 else (member, None)
     value, comment = _commented(held)
-    made = () if value == "*" else key(value)
+    made = () if value == "*" else element_key(value)
     if made is None:
         return None
     named = tuple(_protocol(one) if at in protocols else one for at, one in enumerate(made))
@@ -214,22 +214,22 @@ def _element(member: Json, protocols: frozenset[int]) -> Element | None:
 
 def _protocol(part: Pattern) -> Pattern:
     """The number is printed where the machine has no /etc/protocols."""
-    return protocol(str(part)) if isinstance(part, int) else part
+    return normalize_protocol(str(part)) if isinstance(part, int) else part
 
 
-def of_protocol(selector: Selector, wanted: Pattern) -> Pattern:
+def by_protocol_name(selector: Selector, wanted: Pattern) -> Pattern:
     """What a selector is compared with; a protocol by its name."""
-    asked = selector.field if isinstance(selector, Of) else selector
-    if asked not in {Field.PROTOCOL, Field.ORIGINAL_PROTOCOL}:
+    asked = selector.field if isinstance(selector, FieldOf) else selector
+    if asked not in {FieldName.PROTOCOL, FieldName.ORIGINAL_PROTOCOL}:
         return wanted
     return AnyOf(tuple(map(_protocol, wanted.patterns))) if isinstance(wanted, AnyOf) else _protocol(wanted)
 
 
 def _data(data: Json) -> Verdict | Translate | Unmodelled:
-    return verdict(data) or _endpoint(data) or Unmodelled(str(data))
+    return read_verdict(data) or _endpoint(data) or Unmodelled(str(data))
 
 
-def verdict(value: Json) -> Verdict | None:
+def read_verdict(value: Json) -> Verdict | None:
     """A verdict statement."""
     match value:
         case {"jump": {"target": str(chain)}}:
@@ -250,7 +250,7 @@ def verdict(value: Json) -> Verdict | None:
 
 def _endpoint(data: Json) -> Translate | None:
     """An address, or a port, or both; a range or a network is not modelled."""
-    match key(data):
+    match element_key(data):
         case (IPv4Address() | IPv6Address() as address,):
             return Translate(address)
         case (IPv4Address() | IPv6Address() as address, int(port)):

@@ -15,9 +15,16 @@ from typing import Any
 import msgspec
 
 from kproxy.net import Family
-from kproxy.trace.patterns import AnyOf, Field, Random, Span
+from kproxy.trace.patterns import AnyOf, FieldName, RandomNumber, Span
 from kproxy.trace.readers import nft_text
-from kproxy.trace.readers.nft_values import elements, key, of_protocol, pattern, selectors, verdict
+from kproxy.trace.readers.nft_values import (
+    by_protocol_name,
+    element_key,
+    expression_selectors,
+    read_elements,
+    read_pattern,
+    read_verdict,
+)
 from kproxy.trace.readers.problem import CannotRead
 from kproxy.trace.rules import (
     Chain,
@@ -60,7 +67,7 @@ NAMES = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 """Of the families in whose tables iptables-nft keeps its own; where its save is read, those are left out."""
 
 
-def read(text: bytes, without: frozenset[tuple[str, str]] = frozenset()) -> list[Table]:
+def read_nft_ruleset(text: bytes, without: frozenset[tuple[str, str]] = frozenset()) -> list[Table]:
     """All tables, but those ``without``, of which iptables-save has told better.  Raises `CannotRead`."""
     try:
         document = msgspec.json.decode(text)
@@ -102,7 +109,7 @@ def _table(family: str, name: str, held: Mapping[str, list[Json]]) -> Table:
         for chain in held.get("chain", ())
     }
     collections = {
-        one["name"]: Collection(one["name"], partial(elements, one.get("elem"), _protocols(one)))
+        one["name"]: Collection(one["name"], partial(read_elements, one.get("elem"), _protocols(one)))
         for one in (*held.get("set", ()), *held.get("map", ()))
     }
     return Table(f"{family} {name}", FAMILIES[family], chains, collections)
@@ -130,7 +137,7 @@ def _rules(held: Iterable[Json]) -> Iterator[Rule]:
     for number, rule in enumerate(held, 1):
         expressions = rule.get("expr") or []
         steps = tuple(step for one in expressions for step in _read(one))
-        yield Rule(f"rule {number}", nft_text.rule(expressions), steps, rule.get("comment", ""))
+        yield Rule(f"rule {number}", nft_text.format_nft_rule(expressions), steps, rule.get("comment", ""))
 
 
 def _read(one: Json) -> tuple[Step, ...]:
@@ -138,7 +145,7 @@ def _read(one: Json) -> tuple[Step, ...]:
     try:
         return tuple(_steps(one))
     except nft_text.STRANGE:
-        text = nft_text.rule([one])
+        text = nft_text.format_nft_rule([one])
         return (Unknown(text) if "match" in one else Unmodelled(text),)
 
 
@@ -146,7 +153,7 @@ def _steps(one: Json) -> Iterator[Step]:
     if not isinstance(one, dict):  # a statement that this nft writes as text
         yield Unmodelled(str(one))
         return
-    if (found := verdict(one)) is not None:
+    if (found := read_verdict(one)) is not None:
         yield found
         return
     kind, held = next(iter(one.items()))
@@ -154,9 +161,9 @@ def _steps(one: Json) -> Iterator[Step]:
     if reader is not None:
         yield from reader(held)
     elif kind in _MATCHES or (kind == "xt" and (held or {}).get("type") == "match"):
-        yield Unknown(nft_text.rule([one]))
+        yield Unknown(nft_text.format_nft_rule([one]))
     elif kind not in _NO_MATTER:
-        yield Unmodelled(nft_text.rule([one]))
+        yield Unmodelled(nft_text.format_nft_rule([one]))
 
 
 _NO_MATTER = frozenset(
@@ -182,25 +189,27 @@ _MATCHES = frozenset({"limit", "quota", "ct count", "meter"})
 
 
 def _match(held: Json) -> Iterator[Step]:
-    yield _matched(held["op"], held["left"], held["right"]) or Unknown(nft_text.rule([{"match": held}]))
+    yield _matched(held["op"], held["left"], held["right"]) or Unknown(
+        nft_text.format_nft_rule([{"match": held}])
+    )
 
 
 def _matched(op: str, left: Json, right: Json) -> Match | None:
-    asked, negated = selectors(left), op == "!="
+    asked, negated = expression_selectors(left), op == "!="
     if isinstance(right, str) and right.startswith("@"):
         return InSet(asked, right[1:], negated)
-    if len(asked) == 1 and isinstance(asked[0], Random):
+    if len(asked) == 1 and isinstance(asked[0], RandomNumber):
         return _drawn(asked[0], op, right)
     if isinstance(right, dict) and "set" in right and len(asked) > 1:
-        return InSet(asked, "", negated, Collection("", partial(elements, right["set"])))
-    if negated and asked == (Field.STATUS,):
+        return InSet(asked, "", negated, Collection("", partial(read_elements, right["set"])))
+    if negated and asked == (FieldName.STATUS,):
         return None  # all of its bits are compared, and there are more than are modelled
-    wanted = key(right) if len(asked) > 1 else _one(pattern(right))
+    wanted = element_key(right) if len(asked) > 1 else _one(read_pattern(right))
     if wanted is None or len(wanted) != len(asked):
         return None
     if (flags := _flags(op, left, wanted[0])) is not None:
         return flags
-    return _compared(op, asked, tuple(map(of_protocol, asked, wanted)))
+    return _compared(op, asked, tuple(map(by_protocol_name, asked, wanted)))
 
 
 _FIRST = frozenset({"syn"})
@@ -220,7 +229,7 @@ def _flags(op: str, left: Json, wanted: object) -> Match | None:
             holds = not _FIRST & flags
         case _:
             return None
-    return Is((Field.PROTOCOL,), ("tcp" if holds else "none",))
+    return Is((FieldName.PROTOCOL,), ("tcp" if holds else "none",))
 
 
 def _one(wanted: object) -> tuple[Any, ...] | None:
@@ -238,9 +247,9 @@ def _compared(op: str, asked: tuple[Any, ...], wanted: tuple[Any, ...]) -> Match
     return Is(asked, wanted, op == "!=") if op in {"==", "!=", "in"} else None
 
 
-def _drawn(number: Random, op: str, right: Json) -> Match | None:
+def _drawn(number: RandomNumber, op: str, right: Json) -> Match | None:
     """``numgen random mod 3 0`` holds for one packet in three."""
-    wanted = pattern(right)
+    wanted = read_pattern(right)
     if not isinstance(wanted, int):
         return None
     bound = wanted - number.offset
@@ -258,24 +267,24 @@ def _look(held: Json) -> Iterator[Step]:
 
 
 def _lookup(held: Json, *, translate: bool, port: int | None) -> Look:
-    asked, data = selectors(held["key"]), held["data"]
+    asked, data = expression_selectors(held["key"]), held["data"]
     if isinstance(data, str) and data.startswith("@"):
         return Look(asked, data[1:], translate, None, port)
     members = data["set"] if isinstance(data, dict) else data
-    return Look(asked, "", translate, Collection("", partial(elements, members)), port)
+    return Look(asked, "", translate, Collection("", partial(read_elements, members)), port)
 
 
 def _dnat(held: Json) -> Iterator[Step]:
     address, port = held.get("addr"), held.get("port")
     yield from _of_family(held)
-    to_port = pattern(port) if port is not None else None
+    to_port = read_pattern(port) if port is not None else None
     if isinstance(address, dict) and "map" in address and (port is None or isinstance(to_port, int)):
         yield _lookup(address["map"], translate=True, port=to_port if isinstance(to_port, int) else None)
         return
-    wanted = pattern(address) if address is not None else None
+    wanted = read_pattern(address) if address is not None else None
     known = address is None or isinstance(wanted, IPv4Address | IPv6Address | Span)
     if not known or not (port is None or isinstance(to_port, int | Span)):
-        yield Unmodelled(nft_text.rule([{"dnat": held}]))
+        yield Unmodelled(nft_text.format_nft_rule([{"dnat": held}]))
         return
     yield Translate(wanted, to_port)  # type: ignore[arg-type]
 
@@ -283,7 +292,7 @@ def _dnat(held: Json) -> Iterator[Step]:
 def _of_family(held: Json) -> Iterator[Step]:
     """To addresses of a family only packets of it are translated."""
     if held.get("family") in _FAMILY_NAMES:
-        yield Is((Field.FAMILY,), (_FAMILY_NAMES[held["family"]],))
+        yield Is((FieldName.FAMILY,), (_FAMILY_NAMES[held["family"]],))
 
 
 _FAMILY_NAMES = {"ip": "ipv4", "ip6": "ipv6"}
@@ -292,28 +301,28 @@ _FAMILY_NAMES = {"ip": "ipv4", "ip6": "ipv6"}
 def _snat(held: Json) -> Iterator[Step]:
     yield from _of_family(held)
     if isinstance(held.get("addr"), dict) and "map" in held["addr"]:
-        yield Unmodelled(nft_text.rule([{"snat": held}]))
+        yield Unmodelled(nft_text.format_nft_rule([{"snat": held}]))
         return
-    yield Masquerade(nft_text.rule([{"snat": held}]).removeprefix("snat to "))
+    yield Masquerade(nft_text.format_nft_rule([{"snat": held}]).removeprefix("snat to "))
 
 
 def _redirect(held: Json) -> Iterator[Step]:
     port = held.get("port") if isinstance(held, dict) else None
-    wanted = None if port is None else pattern(port)
+    wanted = None if port is None else read_pattern(port)
     if port is None or isinstance(wanted, int | Span):
         yield Redirect(wanted)  # type: ignore[arg-type]
     else:
-        yield Unmodelled(nft_text.rule([{"redirect": held}]))
+        yield Unmodelled(nft_text.format_nft_rule([{"redirect": held}]))
 
 
 def _mangle(held: Json) -> Iterator[Step]:
     """Marks, set or changed under a mask.  Of other things addresses and ports matter here."""
-    (where,) = selectors(held["key"])
-    if where in {Field.MARK, Field.CONNECTION_MARK}:
-        lost = LoseMark(nft_text.rule([{"mangle": held}]), where is Field.CONNECTION_MARK)
+    (where,) = expression_selectors(held["key"])
+    if where in {FieldName.MARK, FieldName.CONNECTION_MARK}:
+        lost = LoseMark(nft_text.format_nft_rule([{"mangle": held}]), where is FieldName.CONNECTION_MARK)
         yield _mark(held["value"], where) or _copied(held["value"], where) or lost
     elif "payload" in held["key"] and held["key"]["payload"].get("field") not in _NO_MATTER_IN_PACKETS:
-        yield Unmodelled(nft_text.rule([{"mangle": held}]))
+        yield Unmodelled(nft_text.format_nft_rule([{"mangle": held}]))
 
 
 _NO_MATTER_IN_PACKETS = frozenset({"dscp", "ecn", "ttl", "hoplimit", "flowlabel", "checksum", "id", "window"})
@@ -321,28 +330,28 @@ _NO_MATTER_IN_PACKETS = frozenset({"dscp", "ecn", "ttl", "hoplimit", "flowlabel"
 
 def _copied(value: Json, where: object) -> CopyMark | None:
     """One mark from the other."""
-    connection = where is Field.CONNECTION_MARK
+    connection = where is FieldName.CONNECTION_MARK
     masked = isinstance(value, dict) and isinstance(value.get("&"), list)
     inner, bits = value["&"] if masked else (value, ALL_BITS)
-    other = Field.MARK if connection else Field.CONNECTION_MARK
-    known = selectors(inner) == (other,) and isinstance(bits, int)
+    other = FieldName.MARK if connection else FieldName.CONNECTION_MARK
+    known = expression_selectors(inner) == (other,) and isinstance(bits, int)
     return CopyMark(0, bits, connection) if known else None
 
 
 def _mark(value: Json, where: object) -> SetMark | None:
-    connection = where is Field.CONNECTION_MARK
+    connection = where is FieldName.CONNECTION_MARK
     match value:
         case int():
             return SetMark(0, value, connection)
-        case {"|": [inner, int(bits)]} if selectors(inner) == (where,):
+        case {"|": [inner, int(bits)]} if expression_selectors(inner) == (where,):
             return SetMark(~bits & ALL_BITS, bits, connection)
-        case {"^": [inner, int(bits)]} if selectors(inner) == (where,):
+        case {"^": [inner, int(bits)]} if expression_selectors(inner) == (where,):
             return SetMark(ALL_BITS, bits, connection)
-        case {"&": [inner, int(bits)]} if selectors(inner) == (where,):
+        case {"&": [inner, int(bits)]} if expression_selectors(inner) == (where,):
             return SetMark(bits, 0, connection)
-        case {"|": [{"&": [inner, int(kept)]}, int(bits)]} if selectors(inner) == (where,):
+        case {"|": [{"&": [inner, int(kept)]}, int(bits)]} if expression_selectors(inner) == (where,):
             return SetMark(kept & ~bits & ALL_BITS, bits, connection)
-        case {"^": [{"&": [inner, int(kept)]}, int(bits)]} if selectors(inner) == (where,):
+        case {"^": [{"&": [inner, int(kept)]}, int(bits)]} if expression_selectors(inner) == (where,):
             return SetMark(kept, bits, connection)
         case _:
             return None
@@ -352,7 +361,7 @@ def _remember(held: Json) -> Iterator[Step]:
     """A limit that each element has ends the rule for some packets."""
     for one in held.get("stmt", ()):
         if not isinstance(one, dict) or next(iter(one)) != "counter":
-            yield Unknown(nft_text.rule([{"set": held}]))
+            yield Unknown(nft_text.format_nft_rule([{"set": held}]))
             return
     yield Remember(str(held.get("set", "")).removeprefix("@"))
 
@@ -361,7 +370,7 @@ def _reject(held: Json) -> Iterator[Step]:
     """An answer of one family, or protocol, asks for packets of it, which nft does not print beside."""
     match held:
         case {"type": "tcp reset"}:
-            yield Is((Field.PROTOCOL,), ("tcp",))
+            yield Is((FieldName.PROTOCOL,), ("tcp",))
             yield Reject("tcp reset")
         case {"type": str(kind), "expr": str(code)}:
             family = {"icmp": "ip", "icmpv6": "ip6"}.get(kind, "")

@@ -11,24 +11,24 @@ PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "ipv6-icmp", "132": "sc
 """Names by number (/etc/protocols), and one that tools write in two ways."""
 
 
-def protocol(text: str) -> str:
+def normalize_protocol(text: str) -> str:
     """A protocol's name."""
     return PROTOCOLS.get(text.lower(), text.lower())
 
 
-def number(text: str) -> int:
+def parse_number(text: str) -> int:
     """Decimal, or with 0x."""
     return int(text, 0)
 
 
-def narrowed(network: Network) -> Address | Network:
+def as_host_address(network: Network) -> Address | Network:
     """A network of one address is that address."""
     if network.prefixlen == network.max_prefixlen:
         return network.network_address
     return network
 
 
-def network(text: str) -> Address | Network | None:
+def read_network(text: str) -> Address | Network | None:
     """An address, or a network with its length; None when it is neither."""
     if "/" not in text:
         return parse_address(text)
@@ -38,10 +38,10 @@ def network(text: str) -> Address | Network | None:
             found = IPv4Network(text, strict=False)
         except ValueError:
             return None
-    return narrowed(found)
+    return as_host_address(found)
 
 
-def ports(text: str) -> Pattern | None:
+def parse_ports(text: str) -> Pattern | None:
     """One port or ``first:last``; None for names of services."""
     first, colon, last = text.replace("-", ":").partition(":")
     if not colon:
@@ -51,11 +51,11 @@ def ports(text: str) -> Pattern | None:
     return Span(int(first or 0), int(last or 65535))
 
 
-def socket(text: str) -> tuple[Address | Span | None, int | Span | None] | None:
+def parse_socket(text: str) -> tuple[Address | Span | None, int | Span | None] | None:
     """``address``, ``address:port``, ``[address]:port``, ``:port``, each a range with ``-``; None when it is none of it."""
     address_text, port_text = _parted(text)
     address = _addresses(address_text)
-    port = ports(port_text) if port_text else None
+    port = parse_ports(port_text) if port_text else None
     if (address_text and address is None) or (port_text and not isinstance(port, int | Span)):
         return None
     return address, port if isinstance(port, int | Span) else None

@@ -2,7 +2,7 @@
 
 from ipaddress import ip_address, ip_network
 
-from kproxy.conformance.testbeds.cluster.places import Node, Place
+from kproxy.conformance.testbeds.cluster.places import ClusterNode, ClusterTopology
 from kproxy.lab import topology
 from kproxy.net import Address, Family
 
@@ -14,16 +14,16 @@ def pair(v4: str, v6: str) -> dict[Family, Address]:
 
 
 PODS = [pod for pods in topology.PODS.values() for pod in pods]
-PLACE = Place(
+PLACE = ClusterTopology(
     namespace="kproxy-conformance-1",
     nodes={
-        "a": Node(
+        "a": ClusterNode(
             name="worker-1",
             addresses=pair("192.168.7.5", "fd07::5"),
             zone="east",
             others=frozenset({ip_address("10.244.1.1"), ip_address("10.244.2.11")}),
         ),
-        "b": Node(name="worker-2", addresses=pair("192.168.7.6", "fd07::6"), zone="west"),
+        "b": ClusterNode(name="worker-2", addresses=pair("192.168.7.6", "fd07::6"), zone="west"),
     },
     pods={pod: pair(f"10.244.1.{11 + n}", f"fd07:1::{n + 1:x}") for n, pod in enumerate(reversed(PODS))},
     service_cidrs={V4: ip_network("10.96.0.0/16"), V6: ip_network("fd07:96::/112")},

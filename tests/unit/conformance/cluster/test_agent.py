@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from kproxy.conformance.testbeds.cluster import messages, pods, wire
-from kproxy.conformance.testbeds.cluster.agent import KEY, KEY_HEADER, PATH, Agent, local_addresses, main
+from kproxy.conformance.testbeds.cluster.agent import KEY, KEY_HEADER, PATH, Agent, agent_main, parse_fib_trie
 from kproxy.lab import topology
 
 TRIE = """\
@@ -33,7 +33,7 @@ Local:
 
 
 def test_own_addresses_are_those_the_kernel_calls_local() -> None:
-    assert local_addresses(TRIE.splitlines()) == [ip_address("127.0.0.1"), ip_address("172.30.0.11")]
+    assert parse_fib_trie(TRIE.splitlines()) == [ip_address("127.0.0.1"), ip_address("172.30.0.11")]
 
 
 class Deaf(Agent):
@@ -76,11 +76,16 @@ async def asked(body: bytes, shown: str) -> tuple[int, bytes]:
 @pytest.mark.parametrize(
     ("body", "shown", "status", "answer"),
     [
-        (wire.encode(messages.Hello()), "secret", 200, messages.About("a1", (), sctp=False)),
-        (wire.encode(messages.Hello()), "guessed", 403, None),
-        (wire.encode(messages.Hello()), "", 403, None),
+        (wire.encode_agent_message(messages.Hello()), "secret", 200, messages.About("a1", (), sctp=False)),
+        (wire.encode_agent_message(messages.Hello()), "guessed", 403, None),
+        (wire.encode_agent_message(messages.Hello()), "", 403, None),
         (b"{", "secret", 400, None),
-        (wire.encode(messages.Tell()), "secret", 200, messages.Wrong("OSError: [Errno 98] Address in use")),
+        (
+            wire.encode_agent_message(messages.Tell()),
+            "secret",
+            200,
+            messages.Wrong("OSError: [Errno 98] Address in use"),
+        ),
     ],
 )
 def test_an_agent_does_what_it_is_asked_by_who_has_the_key(
@@ -89,30 +94,32 @@ def test_an_agent_does_what_it_is_asked_by_who_has_the_key(
     with key(monkeypatch, "secret"):
         came, said = asyncio.run(asked(body, shown))
     assert came == status
-    assert answer is None or wire.decode(said) == answer
+    assert answer is None or wire.decode_agent_message(said) == answer
 
 
 def test_an_agent_without_a_key_does_not_start(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with key(monkeypatch, ""), pytest.raises(SystemExit):
-        main(["a1", "1", "7001"])
+        agent_main(["a1", "1", "7001"])
     assert KEY in capsys.readouterr().err
 
 
 def test_there_is_an_agent_for_every_pod_and_every_node() -> None:
     nodes = {"a": "worker-1", "b": "worker-2"}
-    members = {one.name: one for one in pods.agents(nodes, "worker-3")}
+    members = {one.name: one for one in pods.agent_pods(nodes, "worker-3")}
     assert set(members) == {*topology.POD_ADDRESS, *topology.NODES, "client"}
     assert {one.node for name, one in members.items() if name[0] == "b"} == {"worker-2"}
     assert [name for name, one in members.items() if one.on_host] == ["a", "b", "client"]
     assert len({one.index for one in members.values()}) == len(members)
-    assert "client" not in {one.name for one in pods.agents(nodes)}
+    assert "client" not in {one.name for one in pods.agent_pods(nodes)}
 
 
 def test_an_agents_pod_has_the_rights_it_needs_and_no_others() -> None:
-    (pod, *_, host) = pods.agents({"a": "worker-1", "b": "worker-2"})
-    made, on_host = (pods.document(one, "somewhere", "kproxy:1", {KEY: "secret"}) for one in (pod, host))
+    (pod, *_, host) = pods.agent_pods({"a": "worker-1", "b": "worker-2"})
+    made, on_host = (
+        pods.agent_pod_document(one, "somewhere", "kproxy:1", {KEY: "secret"}) for one in (pod, host)
+    )
     (container,) = made["spec"]["containers"]
     capabilities = container["securityContext"]["capabilities"]
     assert capabilities == {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"]}

@@ -20,7 +20,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_the_options_that_are_documented_are_those_there_are() -> None:
-    (actions,) = (a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction))
+    (actions,) = (a for a in cli.build_parser()._actions if isinstance(a, argparse._SubParsersAction))
     (names,) = (
         a for a in actions.choices["conformance"]._actions if isinstance(a, argparse._SubParsersAction)
     )

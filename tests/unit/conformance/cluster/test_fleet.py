@@ -9,18 +9,18 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from kproxy.conformance.testbed import Broken
+from kproxy.conformance.testbed import HarnessError
 from kproxy.conformance.testbeds.cluster import fleet as fleets
 from kproxy.conformance.testbeds.cluster import messages, pods, wire
 from kproxy.conformance.testbeds.cluster.agent import KEY_HEADER
-from kproxy.conformance.testbeds.cluster.connection import Connection, NoCluster
-from kproxy.conformance.testbeds.cluster.fleet import Fleet, Outside
-from kproxy.lab.kube import Refused
+from kproxy.conformance.testbeds.cluster.connection import ClusterConnection, NoCluster
+from kproxy.conformance.testbeds.cluster.fleet import Fleet, OutsideAgents
+from kproxy.lab.kube import NotAdmitted
 from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.namespaces import LabError
 
-MEMBERS = pods.agents({"a": "worker-1", "b": "worker-2"})
-CONNECTION = Connection("http://127.0.0.1:1", "test", None, None)
+MEMBERS = pods.agent_pods({"a": "worker-1", "b": "worker-2"})
+CONNECTION = ClusterConnection("http://127.0.0.1:1", "test", None, None)
 
 
 class Store:
@@ -54,7 +54,7 @@ class Store:
 
 def started(store: Store) -> None:
     async def run() -> None:
-        async with fleets.fleet(CONNECTION, cast("KubeStore", store), MEMBERS, "kproxy:1"):
+        async with fleets.open_fleet(CONNECTION, cast("KubeStore", store), MEMBERS, "kproxy:1"):
             raise AssertionError
 
     asyncio.run(run())
@@ -99,7 +99,7 @@ def test_what_the_cluster_does_not_let_us_make_is_told(monkeypatch: pytest.Monke
     store = Store({})
 
     def refuse(*_: object) -> None:
-        raise Refused("namespaces is forbidden")
+        raise NotAdmitted("namespaces is forbidden")
 
     monkeypatch.setattr(store, "make_namespace", refuse)
     with pytest.raises(NoCluster, match="does not let agents run: namespaces is forbidden"):
@@ -109,10 +109,10 @@ def test_what_the_cluster_does_not_let_us_make_is_told(monkeypatch: pytest.Monke
 def test_a_namespace_that_stays_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleets, "END_PATIENCE", 0.1)
     with pytest.raises(LabError, match="kubectl delete namespace kproxy-x"):
-        asyncio.run(fleets.remove(cast("KubeStore", Store({}, removes=False)), "kproxy-x"))
+        asyncio.run(fleets.remove_namespace(cast("KubeStore", Store({}, removes=False)), "kproxy-x"))
 
 
-class Place(Connection):
+class Place(ClusterConnection):
     """One that needs no kubeconfig."""
 
     def headers(self) -> dict[str, str]:
@@ -124,7 +124,7 @@ async def asked(answer: Callable[[web.Request], web.Response]) -> object:
         assert request.path.endswith("/pods/agent-a1:7001/proxy/ask")
         assert request.headers["Authorization"] == "Bearer token"
         assert request.headers[KEY_HEADER] == "secret"
-        assert wire.decode(await request.read()) == messages.Hello()
+        assert wire.decode_agent_message(await request.read()) == messages.Hello()
         return answer(request)
 
     application = web.Application()
@@ -143,7 +143,7 @@ async def asked(answer: Callable[[web.Request], web.Response]) -> object:
 
 
 def test_an_agent_outside_is_asked_directly_and_is_not_told_who_we_are_to_the_cluster() -> None:
-    outside = Outside({"client": "http://192.168.7.20:7001/"}, "theirs")
+    outside = OutsideAgents({"client": "http://192.168.7.20:7001/"}, "theirs")
     made = Fleet(
         "ours", {}, {}, Place("http://127.0.0.1:1", "test", None, None), cast("Any", None), "ours", outside
     )
@@ -155,7 +155,7 @@ ABOUT = messages.About("a1", (), sctp=True)
 
 
 def test_an_agent_is_asked_through_the_api_server_with_the_key_of_the_run() -> None:
-    assert asyncio.run(asked(lambda _: web.Response(body=wire.encode(ABOUT)))) == ABOUT
+    assert asyncio.run(asked(lambda _: web.Response(body=wire.encode_agent_message(ABOUT)))) == ABOUT
 
 
 @pytest.mark.parametrize(
@@ -166,10 +166,13 @@ def test_an_agent_is_asked_through_the_api_server_with_the_key_of_the_run() -> N
             "agent a1 did not answer: status 503: no endpoints",
         ),
         (web.Response(text="<html>"), "another version"),
-        (web.Response(body=wire.encode(messages.Wrong("OSError: no"))), "agent a1: OSError: no"),
-        (web.Response(body=wire.encode(messages.Done())), r"agent a1: Done\(\)"),
+        (
+            web.Response(body=wire.encode_agent_message(messages.Wrong("OSError: no"))),
+            "agent a1: OSError: no",
+        ),
+        (web.Response(body=wire.encode_agent_message(messages.Done())), r"agent a1: Done\(\)"),
     ],
 )
 def test_what_is_no_answer_says_nothing_of_the_proxy(answer: web.Response, why: str) -> None:
-    with pytest.raises(Broken, match=why):
+    with pytest.raises(HarnessError, match=why):
         asyncio.run(asked(lambda _: answer))

@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
-from kproxy.conformance.bind import instances
-from kproxy.conformance.case import Apply, Probe, backend_of, case, delivered_to, pod, service
+from kproxy.conformance.bind import bind_cases
+from kproxy.conformance.case import Apply, Probe, backend_target, case, delivered_to, pod, service
 from kproxy.conformance.testbeds.cluster import messages
 from kproxy.conformance.testbeds.cluster.fleet import Fleet
-from kproxy.conformance.testbeds.cluster.ground import AgentsGround
-from kproxy.conformance.testbeds.cluster.lens import lens_for
+from kproxy.conformance.testbeds.cluster.ground import AgentTransport
+from kproxy.conformance.testbeds.cluster.lens import build_address_map
 from kproxy.conformance.testbeds.cluster.testbed import ClusterTestbed
 from kproxy.lab import topology
 from kproxy.lab.lab import Traced
@@ -32,8 +32,8 @@ from kproxy.spec.outcome import Failure
 from tests.unit.conformance.cluster.place import PLACE, V4
 
 WEB = service("web", "b1")
-(INSTANCE, _) = instances([case("group.name", "It is asked.", Apply(WEB), clauses=set())])
-LENS = lens_for(PLACE, [INSTANCE])
+(INSTANCE, _) = bind_cases([case("group.name", "It is asked.", Apply(WEB), clauses=set())])
+LENS = build_address_map(PLACE, [INSTANCE])
 VIP = INSTANCE.cluster_ip(WEB)
 OWN = Socket(PLACE.pods["a1"][V4], 40000)
 THERE = Socket(LENS.addresses.outward(VIP), 80)
@@ -63,8 +63,8 @@ class Agents:
         return {name: await self.ask(name, command, answer) for name in names}
 
 
-def ground(agents: Agents) -> AgentsGround:
-    return AgentsGround(cast("Fleet", agents), LENS)
+def ground(agents: Agents) -> AgentTransport:
+    return AgentTransport(cast("Fleet", agents), LENS)
 
 
 def on(namespace: str, direction: Direction, to: Socket, interface: str = "eth0") -> Evidence:
@@ -157,7 +157,7 @@ def test_what_leaves_the_judging_node_as_it_came_is_untouched(
 def test_what_was_sent_to_a_pod_itself_is_not_untouched_for_want_of_an_answer() -> None:
     to = Socket(topology.POD_ADDRESS["b1"][V4], 10000)
     left = Evidence((Sighting("a", "eth0", Direction.OUT, OWN, to),))
-    probe = Probe(sender=pod("a1"), to=backend_of(WEB, "b1"), expect=delivered_to("b1"))
+    probe = Probe(sender=pod("a1"), to=backend_target(WEB, "b1"), expect=delivered_to("b1"))
     testbed = object.__new__(ClusterTestbed)
     read = testbed.read(Traced(Silent(evidence=left), left), INSTANCE, probe)
     assert read.outcomes == frozenset()

@@ -5,12 +5,12 @@ import re
 import pytest
 
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks, narrowed
+from kproxy.conformance.testbeds.cluster.lacks import ClusterShape, case_not_runnable, with_cluster_families
 from kproxy.net import Family
 
 BY_ID = {case.id: case for case in CATALOGUE}
-FULL = Shape(neighbour=True)
-OUTSIDE = Shape(outside=True)
+FULL = ClusterShape(neighbour=True)
+OUTSIDE = ClusterShape(outside=True)
 
 
 @pytest.mark.parametrize(
@@ -30,33 +30,37 @@ OUTSIDE = Shape(outside=True)
         ("objects.leading-zeros-are-decimal", FULL, "leading zeros"),
         ("proxy-health.of-a-node-that-is-about-to-leave", FULL, "taints of the cluster's nodes"),
         ("objects.legacy-endpoints-are-not-read", FULL, "mirrors Endpoints"),
-        ("objects.dual-stack", Shape(families=(Family.IPV4,), neighbour=True), "Services of IPv4 only"),
+        (
+            "objects.dual-stack",
+            ClusterShape(families=(Family.IPV4,), neighbour=True),
+            "Services of IPv4 only",
+        ),
         ("topology.node-changes-zone", FULL, "labels of the cluster's nodes"),
-        ("topology.zone-hints-decide", Shape(zones_differ=False), "in one zone"),
-        ("node-port.clients-outside-are-rewritten", Shape(), "no third node"),
+        ("topology.zone-hints-decide", ClusterShape(zones_differ=False), "in one zone"),
+        ("node-port.clients-outside-are-rewritten", ClusterShape(), "no third node"),
         ("cluster-ip.off-cluster-client-is-rewritten", FULL, "outside of the cluster"),
         ("icmp.large-answers-over-a-narrow-link", OUTSIDE, "no narrow link"),
         ("icmp.pings", OUTSIDE, "pings"),
     ],
 )
-def test_a_case_that_a_cluster_cannot_express_says_why(name: str, shape: Shape, why: str) -> None:
-    reason = lacks(BY_ID[name], shape)
+def test_a_case_that_a_cluster_cannot_express_says_why(name: str, shape: ClusterShape, why: str) -> None:
+    reason = case_not_runnable(BY_ID[name], shape)
     assert reason is not None
     assert re.search(why, reason), reason
 
 
 def test_more_of_a_cluster_can_express_more() -> None:
-    def able(shape: Shape) -> set[str]:
-        return {case.id for case in CATALOGUE if lacks(case, shape) is None}
+    def able(shape: ClusterShape) -> set[str]:
+        return {case.id for case in CATALOGUE if case_not_runnable(case, shape) is None}
 
-    assert able(Shape()) < able(FULL) < able(OUTSIDE)
-    assert able(Shape(families=(Family.IPV4,))) < able(Shape())
-    assert able(Shape(zones_differ=False)) < able(Shape())
-    assert able(Shape(sctp=False)) < able(Shape())
+    assert able(ClusterShape()) < able(FULL) < able(OUTSIDE)
+    assert able(ClusterShape(families=(Family.IPV4,))) < able(ClusterShape())
+    assert able(ClusterShape(zones_differ=False)) < able(ClusterShape())
+    assert able(ClusterShape(sctp=False)) < able(ClusterShape())
     assert len(able(FULL)) > 90
 
 
 def test_a_case_is_asked_in_the_families_there_are() -> None:
     case = BY_ID["cluster-ip.every-endpoint-of-six"]
-    assert narrowed(case, FULL) is case
-    assert narrowed(case, Shape(families=(Family.IPV6,))).families == (Family.IPV6,)
+    assert with_cluster_families(case, FULL) is case
+    assert with_cluster_families(case, ClusterShape(families=(Family.IPV6,))).families == (Family.IPV6,)

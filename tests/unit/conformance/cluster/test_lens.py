@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy.conformance.bind import instances
+from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import Apply, Probe, case, delivered_to, pod, service
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.configuration import HEALTHZ_PORT
-from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks
-from kproxy.conformance.testbeds.cluster.lens import OUTSIDE, NoRoom, lens_for
+from kproxy.conformance.testbeds.cluster.lacks import ClusterShape, case_not_runnable
+from kproxy.conformance.testbeds.cluster.lens import OUTSIDE, AddressesExhausted, build_address_map
 from kproxy.conformance.testbeds.cluster.permutation import Permutation
-from kproxy.conformance.testbeds.cluster.places import by_node
-from kproxy.conformance.testbeds.reading import read
+from kproxy.conformance.testbeds.cluster.places import lowest_addresses
+from kproxy.conformance.testbeds.reading import interpret_step
 from kproxy.conformance.testbeds.sentinel import Sentinel
 from kproxy.lab import topology
 from kproxy.lab.observation import (
@@ -31,11 +31,11 @@ from kproxy.lab.observation import (
     Socket,
 )
 from kproxy.net import Family
-from kproxy.spec.outcome import Delivered, Source
+from kproxy.spec.outcome import Delivered, SourceIP
 from tests.unit.conformance.cluster.place import PLACE, V4, V6, pair
 
-RUNNABLE = instances([c for c in CATALOGUE if lacks(c, Shape(neighbour=True)) is None])
-LENS = lens_for(PLACE, RUNNABLE)
+RUNNABLE = bind_cases([c for c in CATALOGUE if case_not_runnable(c, ClusterShape(neighbour=True)) is None])
+LENS = build_address_map(PLACE, RUNNABLE)
 ADDRESSES = st.one_of(
     st.ip_addresses(v=4),
     st.ip_addresses(v=6),
@@ -153,7 +153,7 @@ WITH_CLIENTS = replace(
 def test_clients_outside_choose_their_node_by_the_address_they_send_from(
     who: str, node: str, family: Family
 ) -> None:
-    lens = lens_for(WITH_CLIENTS, RUNNABLE)
+    lens = build_address_map(WITH_CLIENTS, RUNNABLE)
     own = OUTSIDE[who][node][family]
     asked = ProbeRequest(sender=who, destination=topology.NODE_ADDRESS["b"][family], port=80, source=own)
     assert lens.request(asked).source == WITH_CLIENTS.outside[who][node][family]
@@ -162,10 +162,10 @@ def test_clients_outside_choose_their_node_by_the_address_they_send_from(
 
 def test_the_two_lowest_addresses_of_each_family_are_for_the_two_nodes() -> None:
     texts = ("fe80::1", "10.0.0.9", "10.0.0.3", "10.0.0.5", "fd00::2", "fd00::1", "10.0.0.3")
-    found = by_node([ip_address(text) for text in texts])
+    found = lowest_addresses([ip_address(text) for text in texts])
     assert found == {"a": pair("10.0.0.3", "fd00::1"), "b": pair("10.0.0.5", "fd00::2")}
     with pytest.raises(ValueError, match="shorter"):
-        by_node([ip_address("10.0.0.3")])
+        lowest_addresses([ip_address("10.0.0.3")])
 
 
 def test_all_parts_of_an_observation_are_seen_through_it() -> None:
@@ -185,34 +185,34 @@ def test_all_parts_of_an_observation_are_seen_through_it() -> None:
 
 def test_too_small_a_range_of_cluster_ips_is_told() -> None:
     small = replace(PLACE, service_cidrs={V4: ip_network("10.96.0.0/24")})
-    with pytest.raises(NoRoom, match=r"10\.96\.0\.0/24 has 239 addresses left, \d+ are needed"):
-        lens_for(small, RUNNABLE)
+    with pytest.raises(AddressesExhausted, match=r"10\.96\.0\.0/24 has 239 addresses left, \d+ are needed"):
+        build_address_map(small, RUNNABLE)
 
 
 def test_too_few_node_ports_are_told() -> None:
-    with pytest.raises(NoRoom, match="of the node ports 30000 to 30005 there are 4 left"):
-        lens_for(replace(PLACE, node_ports=(30000, 30005)), RUNNABLE)
+    with pytest.raises(AddressesExhausted, match="of the node ports 30000 to 30005 there are 4 left"):
+        build_address_map(replace(PLACE, node_ports=(30000, 30005)), RUNNABLE)
 
 
 def test_a_single_stack_cluster_needs_addresses_of_its_family_only() -> None:
     single = replace(PLACE, service_cidrs={V4: PLACE.service_cidrs[V4]})
-    lens = lens_for(single, [one for one in RUNNABLE if one.family is V4])
+    lens = build_address_map(single, [one for one in RUNNABLE if one.family is V4])
     assert lens.addresses.outward(topology.POD_ADDRESS["a1"][V6]) == topology.POD_ADDRESS["a1"][V6]
 
 
 @pytest.mark.parametrize(
     ("saw", "source"),
     [
-        (PLACE.pods["a2"][V4], Source.PRESERVED),
-        (PLACE.nodes["a"].addresses[V4], Source.MASQUERADED),
-        (ip_address("10.244.1.1"), Source.MASQUERADED),  # another address of that node
+        (PLACE.pods["a2"][V4], SourceIP.PRESERVED),
+        (PLACE.nodes["a"].addresses[V4], SourceIP.MASQUERADED),
+        (ip_address("10.244.1.1"), SourceIP.MASQUERADED),  # another address of that node
     ],
 )
-def test_an_answer_in_a_cluster_reads_as_one_in_the_lab(saw: IPv4Address, source: Source) -> None:
+def test_an_answer_in_a_cluster_reads_as_one_in_the_lab(saw: IPv4Address, source: SourceIP) -> None:
     web = service("web", "b1")
-    (instance, _) = instances([case("group.name", "It reads.", Apply(web), clauses=set())])
+    (instance, _) = bind_cases([case("group.name", "It reads.", Apply(web), clauses=set())])
     own = Socket(PLACE.pods["a2"][V4], 4000)
     met = Answered(who="b1", at=Socket(PLACE.pods["b1"][V4], 20000), peer=Socket(saw, 4000), own=own)
     probe = Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"))
-    seen = read(LENS.observation(met), instance, probe)
+    seen = interpret_step(LENS.observation(met), instance, probe)
     assert seen.outcomes == {Delivered(topology.POD_ADDRESS["b1"][V4], 10000, source)}

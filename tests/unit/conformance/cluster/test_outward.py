@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kproxy.conformance.bind import Instance, instances
+from kproxy.conformance.bind import Instance, bind_cases
 from kproxy.conformance.case import (
     Apply,
     Backend,
-    Place,
     Policy,
     Probe,
+    SourceRange,
     Type,
     Vip,
     case,
@@ -22,12 +22,12 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.documents import documents
-from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks
-from kproxy.conformance.testbeds.cluster.lens import lens_for
-from kproxy.conformance.testbeds.cluster.outward import Outward, named
+from kproxy.conformance.documents import kubernetes_objects
+from kproxy.conformance.testbeds.cluster.lacks import ClusterShape, case_not_runnable
+from kproxy.conformance.testbeds.cluster.lens import build_address_map
+from kproxy.conformance.testbeds.cluster.outward import ObjectMap, mapped_name
 from kproxy.conformance.testbeds.sentinel import Sentinel
-from kproxy.conformance.world import key_of
+from kproxy.conformance.world import document_key
 from kproxy.lab import topology
 from kproxy.net import Family
 from tests.unit.conformance.cluster.place import PLACE, V4, V6, pair
@@ -38,10 +38,10 @@ WEB = service(
     external_policy=Policy.LOCAL,
     external_ips=1,
     vips=(Vip(), Vip(hostname_only=True)),
-    source_ranges=(Place.CLUSTER_CIDR, Place.NODE_NETWORK, Place.EVERYWHERE, "b1"),
+    source_ranges=(SourceRange.CLUSTER_CIDR, SourceRange.NODE_NETWORK, SourceRange.EVERYWHERE, "b1"),
     backends=(Backend(on="a1", zones=("zone-a",), nodes=("b",)), Backend(on="b", listed_node="nobody")),
 )
-IN_V4, IN_V6 = instances(
+IN_V4, IN_V6 = bind_cases(
     [
         case(
             "group.name",
@@ -52,12 +52,12 @@ IN_V4, IN_V6 = instances(
         )
     ]
 )
-LENS = lens_for(PLACE, (IN_V4, IN_V6))
-OUTWARD = Outward(LENS)
+LENS = build_address_map(PLACE, (IN_V4, IN_V6))
+OUTWARD = ObjectMap(LENS)
 
 
 def put(instance: Instance) -> tuple[dict[str, Any], dict[str, Any]]:
-    made, slice_ = (OUTWARD.document(document) for document in documents(instance, WEB))
+    made, slice_ = (OUTWARD.document(document) for document in kubernetes_objects(instance, WEB))
     return made, slice_
 
 
@@ -90,9 +90,11 @@ def test_source_ranges_of_the_lab_become_who_is_there() -> None:
 
 def test_source_ranges_keep_their_blanks_and_know_clients_outside() -> None:
     outside = {"remote": {"a": pair("192.168.7.30", "fd07::30"), "b": pair("192.168.7.31", "fd07::31")}}
-    outward = Outward(lens_for(replace(PLACE, outside=outside), (IN_V4, IN_V6)))
-    ranged = WEB.but(source_ranges=(Place.REMOTE_NETWORK,), raw_source_ranges=(" 172.18.0.0/24 ", "nonsense"))
-    spec = outward.document(documents(IN_V4, ranged)[0])["spec"]
+    outward = ObjectMap(build_address_map(replace(PLACE, outside=outside), (IN_V4, IN_V6)))
+    ranged = WEB.but(
+        source_ranges=(SourceRange.REMOTE_NETWORK,), raw_source_ranges=(" 172.18.0.0/24 ", "nonsense")
+    )
+    spec = outward.document(kubernetes_objects(IN_V4, ranged)[0])["spec"]
     nodes = [f" 192.168.7.{number}/32 " for number in (5, 6, 7)]
     assert spec["loadBalancerSourceRanges"] == [*nodes, "nonsense", "192.168.7.30/32", "192.168.7.31/32"]
 
@@ -123,17 +125,19 @@ def test_objects_of_two_cases_do_not_meet() -> None:
 
 
 def test_names_are_labels_and_all_cases_have_their_own() -> None:
-    spaces = {instance.namespace for instance in instances(CATALOGUE)}
-    assert len({named(space, "web") for space in spaces}) == len(spaces)
-    assert all(len(named(space, "sentinel-100000-ipv6")) <= 63 for space in spaces)
+    spaces = {instance.namespace for instance in bind_cases(CATALOGUE)}
+    assert len({mapped_name(space, "web") for space in spaces}) == len(spaces)
+    assert all(len(mapped_name(space, "sentinel-100000-ipv6")) <= 63 for space in spaces)
 
 
 def of_all() -> Iterator[tuple[Instance, Any, Any]]:
-    able = instances([one for one in CATALOGUE if lacks(one, Shape(neighbour=True)) is None])
-    outward = Outward(lens_for(PLACE, able))
+    able = bind_cases(
+        [one for one in CATALOGUE if case_not_runnable(one, ClusterShape(neighbour=True)) is None]
+    )
+    outward = ObjectMap(build_address_map(PLACE, able))
     for instance in able:
         for declared in instance.services:
-            for document in documents(instance, declared):
+            for document in kubernetes_objects(instance, declared):
                 yield instance, document, outward.document(document)
 
 
@@ -188,4 +192,4 @@ def test_a_sentinel_goes_outward_like_any_service(family: Family) -> None:
     index = list(Family).index(family)
     assert made[0]["spec"]["clusterIPs"][index] == str(LENS.addresses.outward(sentinel.cluster_ip(family)))
     assert made[1 + index]["endpoints"][0]["addresses"] == [str(PLACE.pods["a3"][family])]
-    assert [key_of(document) for document in made] == [OUTWARD.key(key) for key in sentinel.keys]
+    assert [document_key(document) for document in made] == [OUTWARD.key(key) for key in sentinel.keys]

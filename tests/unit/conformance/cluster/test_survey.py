@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from kproxy.conformance.testbeds.cluster.connection import NoCluster
-from kproxy.conformance.testbeds.cluster.guard import LARGEST, objections
+from kproxy.conformance.testbeds.cluster.guard import MAX_NODES, production_signs
 from kproxy.conformance.testbeds.cluster.survey import (
     CONTROL_PLANE,
     ZONE,
-    addresses_of,
-    name_of,
+    node_internal_addresses,
+    object_name,
     pod_addresses,
-    survey,
+    survey_cluster,
 )
 from kproxy.net import Family
 
@@ -39,8 +39,10 @@ def node(name: str, zone: str = "", *, ready: bool = True, control_plane: bool =
 
 
 def chosen(*nodes: dict[str, Any]) -> tuple[list[str], str]:
-    found = survey(nodes, [], RANGES)
-    return [name_of(one) for one in found.nodes.values()], name_of(found.neighbour) if found.neighbour else ""
+    found = survey_cluster(nodes, [], RANGES)
+    return [object_name(one) for one in found.nodes.values()], object_name(
+        found.neighbour
+    ) if found.neighbour else ""
 
 
 def test_workers_are_taken_before_a_control_plane_which_is_the_neighbour() -> None:
@@ -56,21 +58,21 @@ def test_a_control_plane_is_taken_where_nothing_else_is() -> None:
 
 
 def test_zones_differ_only_if_both_have_one() -> None:
-    assert survey([node("w1", "x"), node("w2", "y")], [], RANGES).zones_differ
-    assert not survey([node("w1", "x"), node("w2")], [], RANGES).zones_differ
-    assert not survey([node("w1", "x"), node("w2", "x")], [], RANGES).zones_differ
+    assert survey_cluster([node("w1", "x"), node("w2", "y")], [], RANGES).zones_differ
+    assert not survey_cluster([node("w1", "x"), node("w2")], [], RANGES).zones_differ
+    assert not survey_cluster([node("w1", "x"), node("w2", "x")], [], RANGES).zones_differ
 
 
 def test_fewer_than_two_ready_nodes_are_told() -> None:
     cordoned = node("w3")
     cordoned["spec"]["unschedulable"] = True
     with pytest.raises(NoCluster, match="two nodes that are ready, here are: w1"):
-        survey([node("w1"), node("w2", ready=False), cordoned], [], RANGES)
+        survey_cluster([node("w1"), node("w2", ready=False), cordoned], [], RANGES)
 
 
 def test_a_cluster_that_tells_of_no_service_cidr_is_told_what_it_needs() -> None:
     with pytest.raises(NoCluster, match=r"networking\.k8s\.io/v1"):
-        survey([node("w1"), node("w2")], [], [])
+        survey_cluster([node("w1"), node("w2")], [], [])
 
 
 def test_what_services_have_is_taken() -> None:
@@ -86,7 +88,7 @@ def test_what_services_have_is_taken() -> None:
             }
         },
     ]
-    found = survey([node("w1"), node("w2")], services, RANGES)
+    found = survey_cluster([node("w1"), node("w2")], services, RANGES)
     assert found.taken_addresses == {ip_address(one) for one in ("10.96.0.1", "10.96.0.9", "fd00:96::9")}
     assert found.taken_ports == {30123, 31000}
     assert found.service_cidrs == {V4: ip_network("10.96.0.0/12"), V6: ip_network("fd00:96::/112")}
@@ -94,14 +96,14 @@ def test_what_services_have_is_taken() -> None:
 
 
 def test_the_first_address_of_each_family_counts() -> None:
-    assert addresses_of(node("w1")) == {V4: ip_address("192.168.7.5"), V6: ip_address("fd07::5")}
+    assert node_internal_addresses(node("w1")) == {V4: ip_address("192.168.7.5"), V6: ip_address("fd07::5")}
     assert pod_addresses({"status": {"podIPs": [{"ip": "fd07::9"}]}}) == {V6: ip_address("fd07::9")}
     assert pod_addresses({"status": {}}) == {}
 
 
 @pytest.mark.parametrize("context", ["prod", "eu-prod-1", "production", "acme.live", "PRD_2"])
 def test_a_context_called_after_production_is_left_alone(context: str) -> None:
-    assert objections(context, "https://10.0.0.1:6443", 3, ["kube-system"]) == [
+    assert production_signs(context, "https://10.0.0.1:6443", 3, ["kube-system"]) == [
         f"the context is called {context}"
     ]
 
@@ -109,15 +111,15 @@ def test_a_context_called_after_production_is_left_alone(context: str) -> None:
 @pytest.mark.parametrize("context", ["kind-test", "product-tests", "reproduce", "olive", "minikube"])
 def test_a_context_of_a_test_cluster_is_used(context: str) -> None:
     own = ["kube-system", "kube-flannel", "local-path-storage", "kproxy-conformance-1"]
-    assert objections(context, "https://127.0.0.1:6443", LARGEST, own) == []
+    assert production_signs(context, "https://127.0.0.1:6443", MAX_NODES, own) == []
 
 
 def test_many_nodes_and_the_pods_of_others_are_left_alone() -> None:
-    found = objections(
-        "lab", "https://api.prod.example", LARGEST + 1, ["shop", "default", "a", "b", "kube-system"]
+    found = production_signs(
+        "lab", "https://api.prod.example", MAX_NODES + 1, ["shop", "default", "a", "b", "kube-system"]
     )
     assert found == [
         "the server is called https://api.prod.example",
-        f"it has {LARGEST + 1} nodes",
+        f"it has {MAX_NODES + 1} nodes",
         "somebody's pods run in a, b, default and 1 more",
     ]

@@ -32,7 +32,7 @@ def test_every_word_is_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
         heard.append(options)
         return 0
 
-    monkeypatch.setattr(command, "run", hear)
+    monkeypatch.setattr(command, "run_in_cluster", hear)
     said = [word for name, text in (WORDS | OTHERS).items() for word in (f"--{name}", text)]
     assert main(["conformance", "cluster", *said, "--case", "a.*", "--case", "b", "--slow", "--really"]) == 0
     texts = WORDS | {"patience": 7.0, "evidence": Path("e")}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.conformance.testbeds.evidence.counters import moved, others
+from kproxy.conformance.testbeds.evidence.counters import counted_lines, without_iptables_nft
 
 IPTABLES = """\
 *nat
@@ -47,42 +47,42 @@ def text(listing: str, **counts: int) -> str:
 
 def test_a_rule_of_iptables_is_known_by_its_table_its_text_and_its_turn() -> None:
     rule = "-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -j KUBE-SVC-X"
-    assert moved(text(IPTABLES, a=4, b=9), text(IPTABLES, a=7, b=9, c=2, other=5)) == [
+    assert counted_lines(text(IPTABLES, a=4, b=9), text(IPTABLES, a=7, b=9, c=2, other=5)) == [
         '+3  nat  -A PREROUTING -m comment --comment "portals" -j KUBE-SERVICES',
         f"+2  nat  {rule}",
     ]
-    assert moved(text(IPTABLES), text(IPTABLES, d=1))[0].startswith("+1  filter  -A PREROUTING")
+    assert counted_lines(text(IPTABLES), text(IPTABLES, d=1))[0].startswith("+1  filter  -A PREROUTING")
 
 
 def test_a_rule_of_nftables_is_known_by_its_table_and_chain() -> None:
-    assert moved(text(NFTABLES, b=3), text(NFTABLES, a=5, b=4)) == [
+    assert counted_lines(text(NFTABLES, b=3), text(NFTABLES, a=5, b=4)) == [
         '+5  ip kube-proxy services  ip daddr 10.96.0.1 goto x comment "[1:2]"',
         "+1  ip kube-proxy other  ip daddr 10.96.0.1 goto x",
     ]
 
 
 def test_a_real_server_is_known_by_its_virtual_one() -> None:
-    assert moved(text(IPVS, a=2, b=1), text(IPVS, a=3, b=1, c=1)) == [
+    assert counted_lines(text(IPVS, a=2, b=1), text(IPVS, a=3, b=1, c=1)) == [
         "+1  10.96.0.1:80  TCP 10.96.0.1:80",
         "+1  10.96.0.1:80  -> 10.244.2.11:10000",
     ]
 
 
 def test_rules_of_iptables_nft_are_told_by_iptables_alone() -> None:
-    lines = moved(text(NFTABLES), text(NFTABLES, a=1, c=1))
+    lines = counted_lines(text(NFTABLES), text(NFTABLES, a=1, c=1))
     assert len(lines) == 2
-    assert others(lines, text(IPTABLES)) == lines[:1]
-    assert others(lines, "") == lines
+    assert without_iptables_nft(lines, text(IPTABLES)) == lines[:1]
+    assert without_iptables_nft(lines, "") == lines
 
 
 @pytest.mark.parametrize("listing", [IPTABLES, NFTABLES, IPVS, ""])
 def test_where_nothing_has_counted_nothing_is_told(listing: str) -> None:
-    assert moved(text(listing, a=3), text(listing, a=3)) == []
+    assert counted_lines(text(listing, a=3), text(listing, a=3)) == []
 
 
 def test_a_rule_that_is_new_has_counted_all_it_counts() -> None:
-    assert moved("", text(IPVS, a=2)) == ["+2  10.96.0.1:80  TCP 10.96.0.1:80"]
+    assert counted_lines("", text(IPVS, a=2)) == ["+2  10.96.0.1:80  TCP 10.96.0.1:80"]
 
 
 def test_a_rule_that_was_written_anew_has_counted_since_then() -> None:
-    assert moved(text(IPVS, a=5, b=5), text(IPVS, a=2)) == ["+2  10.96.0.1:80  TCP 10.96.0.1:80"]
+    assert counted_lines(text(IPVS, a=5, b=5), text(IPVS, a=2)) == ["+2  10.96.0.1:80  TCP 10.96.0.1:80"]

@@ -1,18 +1,18 @@
 """Results that tests of reports share."""
 
-from kproxy.conformance.bind import instances
+from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import Apply, Case
 from kproxy.conformance.judging import Finding, Observed
 from kproxy.conformance.reports import document
-from kproxy.conformance.reports.comparison import Comparison, compare
-from kproxy.conformance.reports.reading import DocumentRead, parse
-from kproxy.conformance.reports.results import CaseResult, Outcome, Report, Result
+from kproxy.conformance.reports.comparison import Comparison, compare_runs
+from kproxy.conformance.reports.reading import DocumentRead, parse_results
+from kproxy.conformance.reports.results import CaseResult, Report, Result, RunOutcome
 from kproxy.net import Family
 from tests.unit.conformance.scripted import TO_WEB, WEB, small_case
 
 CASE = small_case(Apply(WEB), TO_WEB, id="group.one", clauses={"b.second", "a.first"})
 FINDING = Finding(
-    instances([CASE])[0],
+    bind_cases([CASE])[0],
     2,
     "pod a2 -> web cluster ip",
     "delivered to b1 (source preserved)",
@@ -60,18 +60,18 @@ def report(*results: CaseResult) -> Report:
     )
 
 
-def outcome(name: str, *results: CaseResult, **environment: str) -> Outcome:
+def outcome(name: str, *results: CaseResult, **environment: str) -> RunOutcome:
     """A run of several."""
     mode = name.partition(" ")[0]
     run = Report(subject="my-proxy", mode=mode, environment=environment, results=results, seconds=1.0)
-    return Outcome(name=name, report=run)
+    return RunOutcome(name=name, report=run)
 
 
-def read(*outcomes: Outcome, subject: str = "my-proxy", where: str = "r.json") -> DocumentRead:
+def read(*outcomes: RunOutcome, subject: str = "my-proxy", where: str = "r.json") -> DocumentRead:
     """What is read back of these runs."""
-    return parse(document.text(document.of_runs(subject, outcomes, 2.0)), where)
+    return parse_results(document.format_document(document.matrix_document(subject, outcomes, 2.0)), where)
 
 
-def compared(*outcomes: Outcome) -> Comparison:
+def compared(*outcomes: RunOutcome) -> Comparison:
     """These runs beside one another."""
-    return compare([read(*outcomes)])
+    return compare_runs([read(*outcomes)])

@@ -4,22 +4,22 @@ import io
 
 from rich.console import Console
 
-from kproxy.conformance.reports.comparison import compare
-from kproxy.conformance.reports.differences import show
-from kproxy.conformance.reports.results import Outcome, Result
+from kproxy.conformance.reports.comparison import compare_runs
+from kproxy.conformance.reports.differences import print_comparison
+from kproxy.conformance.reports.results import Result, RunOutcome
 from tests.unit.conformance.reports.samples import compared, outcome, read, result
 from tests.unit.conformance.scripted import small_case
 
 ONE, TWO = small_case(id="group.one"), small_case(id="group.two")
 
 
-def run(name: str, one: Result, two: Result = Result.PASSED, **environment: str) -> Outcome:
+def run(name: str, one: Result, two: Result = Result.PASSED, **environment: str) -> RunOutcome:
     return outcome(name, result(one, ONE), result(two, TWO), **environment)
 
 
-def shown(*outcomes: Outcome) -> list[str]:
+def shown(*outcomes: RunOutcome) -> list[str]:
     page = io.StringIO()
-    show(compared(*outcomes), Console(file=page, width=100))
+    print_comparison(compared(*outcomes), Console(file=page, width=100))
     return page.getvalue().splitlines()
 
 
@@ -49,7 +49,7 @@ def test_runs_of_one_name_are_told_apart_by_what_they_ran_on() -> None:
 
 def test_runs_that_are_alike_are_told_apart_by_file_or_by_number() -> None:
     same = run("a", Result.PASSED)
-    files = compare([read(same, where="one.json"), read(same, where="two.json")])
+    files = compare_runs([read(same, where="one.json"), read(same, where="two.json")])
     assert [column.name for column in files.columns] == ["my-proxy a (one.json)", "my-proxy a (two.json)"]
     assert [column.name for column in compared(same, same).columns] == ["my-proxy a (#1)", "my-proxy a (#2)"]
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from kproxy.conformance.reports.console import show
+from kproxy.conformance.reports.console import print_report
 from kproxy.conformance.reports.results import CaseResult, Result
 from tests.unit.conformance.reports.samples import CASE, report, result
 from tests.unit.conformance.scripted import small_case
@@ -13,7 +13,7 @@ from tests.unit.conformance.scripted import small_case
 
 def shown(*results: CaseResult, width: int = 120) -> str:
     page = io.StringIO()
-    show(report(*results), Console(file=page, width=width))
+    print_report(report(*results), Console(file=page, width=width))
     return page.getvalue()
 
 

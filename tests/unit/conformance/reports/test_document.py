@@ -9,8 +9,14 @@ from jsonschema import Draft202012Validator
 
 from kproxy.conformance.case import Feature
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.reports.document import of_catalogue, of_run, of_runs, schema, text
-from kproxy.conformance.reports.reading import BadResults, load, parse
+from kproxy.conformance.reports.document import (
+    catalogue_document,
+    format_document,
+    matrix_document,
+    results_schema,
+    run_document,
+)
+from kproxy.conformance.reports.reading import InvalidResults, load_results, parse_results
 from kproxy.conformance.reports.results import CaseResult, Result
 from tests.unit.conformance.reports.samples import CASE, outcome, report, result
 from tests.unit.conformance.scripted import small_case
@@ -21,14 +27,14 @@ PROMISED = {"id", "result", "clauses", "seconds"}
 
 @cache
 def validator() -> Draft202012Validator:
-    described = json.loads(schema())
+    described = json.loads(results_schema())
     Draft202012Validator.check_schema(described)
     return Draft202012Validator(described)
 
 
 def problems(document: dict[str, Any]) -> list[str]:
     """What the schema has against the document as it is written."""
-    return [error.message for error in validator().iter_errors(json.loads(text(document)))]
+    return [error.message for error in validator().iter_errors(json.loads(format_document(document)))]
 
 
 # ------------------------------------------------------------------------------ JSON
@@ -36,7 +42,7 @@ def problems(document: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("kind", Result)
 def test_every_result_has_the_fields_that_others_rely_on(kind: Result) -> None:
-    document = of_run(report(result(kind)))
+    document = run_document(report(result(kind)))
     assert list(document) == [
         "format",
         "subject",
@@ -57,12 +63,12 @@ def test_every_result_has_the_fields_that_others_rely_on(kind: Result) -> None:
 
 
 def test_a_pass_has_nothing_more() -> None:
-    assert of_run(report(result(Result.PASSED)))["results"][0].keys() == PROMISED
+    assert run_document(report(result(Result.PASSED)))["results"][0].keys() == PROMISED
 
 
 @pytest.mark.parametrize("kind", [Result.FAILED, Result.DEVIATION])
 def test_a_failure_has_its_findings_and_where_the_evidence_is(kind: Result) -> None:
-    entry = of_run(report(result(kind)))["results"][0]
+    entry = run_document(report(result(kind)))["results"][0]
     assert entry["evidence"] == "evidence/one"
     assert entry["findings"] == [
         {
@@ -78,7 +84,7 @@ def test_a_failure_has_its_findings_and_where_the_evidence_is(kind: Result) -> N
 
 def test_what_could_not_be_observed_says_where_the_evidence_is() -> None:
     broken = CaseResult(case=CASE, result=Result.BROKEN, seconds=0.0, reason="why", evidence="evidence/one")
-    assert of_run(report(broken))["results"][0]["evidence"] == "evidence/one"
+    assert run_document(report(broken))["results"][0]["evidence"] == "evidence/one"
 
 
 def test_results_are_called_by_the_words_that_are_documented() -> None:
@@ -96,7 +102,7 @@ def test_the_catalogue_as_json_has_exactly_the_promised_fields() -> None:
     case = small_case(
         id="g.c", clauses={"z", "a"}, features={Feature.SCTP, Feature.IPV6}, regressions={"R002", "R001"}
     )
-    assert of_catalogue([case]) == {
+    assert catalogue_document([case]) == {
         "format": "kproxy-catalogue/1",
         "cases": [
             {
@@ -111,11 +117,11 @@ def test_the_catalogue_as_json_has_exactly_the_promised_fields() -> None:
             }
         ],
     }
-    assert len(of_catalogue(CATALOGUE)["cases"]) == len(CATALOGUE)
+    assert len(catalogue_document(CATALOGUE)["cases"]) == len(CATALOGUE)
 
 
 def test_what_was_asked_stands_beside_the_results() -> None:
-    case = of_run(report(result(Result.PASSED)))["cases"]["group.one"]
+    case = run_document(report(result(Result.PASSED)))["cases"]["group.one"]
     assert case["about"] == "It is small."
     assert [step["what"] for step in case["steps"]] == [
         "apply Service web (ClusterIP; endpoints: a1, b1)",
@@ -126,7 +132,7 @@ def test_what_was_asked_stands_beside_the_results() -> None:
 
 def test_there_is_a_line_for_each_result_and_each_case() -> None:
     results = [result(Result.PASSED, small_case(id=f"group.n{number}")) for number in range(3)]
-    lines = text(of_run(report(*results))).decode().splitlines()
+    lines = format_document(run_document(report(*results))).decode().splitlines()
     assert [sum(f'"group.n{number}"' in line for line in lines) for number in range(3)] == [2, 2, 2]
 
 
@@ -136,9 +142,11 @@ ALL = [result(kind) for kind in Result]
 
 
 def test_the_schema_holds_for_one_run_and_for_several_and_for_the_catalogue() -> None:
-    assert problems(of_run(report(*ALL))) == []
-    assert problems(of_runs("my-proxy", [outcome("a", *ALL, kernel="6"), outcome("b", *ALL)], 1.0)) == []
-    assert problems(of_catalogue(CATALOGUE)) == []
+    assert problems(run_document(report(*ALL))) == []
+    assert (
+        problems(matrix_document("my-proxy", [outcome("a", *ALL, kernel="6"), outcome("b", *ALL)], 1.0)) == []
+    )
+    assert problems(catalogue_document(CATALOGUE)) == []
 
 
 @pytest.mark.parametrize(
@@ -160,7 +168,7 @@ def test_the_schema_holds_for_one_run_and_for_several_and_for_the_catalogue() ->
     ],
 )
 def test_the_schema_objects_to_what_is_wrong(path: tuple[str | int, ...], value: object) -> None:
-    document = json.loads(text(of_run(report(*ALL))))
+    document = json.loads(format_document(run_document(report(*ALL))))
     place = document
     for step in path[:-1]:
         place = place[step]
@@ -170,7 +178,7 @@ def test_the_schema_objects_to_what_is_wrong(path: tuple[str | int, ...], value:
 
 @pytest.mark.parametrize("field", ["format", "subject", "mode", "environment", "seconds", "results", "cases"])
 def test_the_schema_misses_what_is_not_there(field: str) -> None:
-    document = of_run(report(*ALL))
+    document = run_document(report(*ALL))
     del document[field]
     assert problems(document)
 
@@ -179,7 +187,7 @@ def test_the_schema_misses_what_is_not_there(field: str) -> None:
 
 
 def test_a_single_run_is_read_as_one_of_several() -> None:
-    (run,) = parse(text(of_run(report(*ALL))), "r.json").runs
+    (run,) = parse_results(format_document(run_document(report(*ALL))), "r.json").runs
     assert (run.subject, run.mode, run.environment) == ("my-proxy", "ebpf", {"kernel": "6.1"})
     assert [entry.result for entry in run.results] == list(Result)
     failed = run.results[1]
@@ -188,7 +196,9 @@ def test_a_single_run_is_read_as_one_of_several() -> None:
 
 
 def test_several_runs_keep_their_names() -> None:
-    read = parse(text(of_runs("my-proxy", [outcome("a", *ALL), outcome("b", *ALL)], 1.0)), "r.json")
+    read = parse_results(
+        format_document(matrix_document("my-proxy", [outcome("a", *ALL), outcome("b", *ALL)], 1.0)), "r.json"
+    )
     assert [run.name for run in read.runs] == ["a", "b"]
     assert read.cases["group.one"].steps[1].lawful
 
@@ -200,16 +210,16 @@ def test_several_runs_keep_their_names() -> None:
         (b"[]", "r.json: Expected `object`, got `array`"),
         (b'{"subject": "x"}', "it does not say its format, this kproxy reads kproxy-results/2"),
         (b'{"format": "kproxy-results/9"}', "its format is kproxy-results/9"),
-        (text(of_catalogue([])), "that is a catalogue"),
+        (format_document(catalogue_document([])), "that is a catalogue"),
         (b'{"format": "kproxy-results/2", "cases": {}}', "missing required field `subject`"),
     ],
 )
 def test_what_is_no_result_is_told_with_the_reason(data: bytes, words: str) -> None:
-    with pytest.raises(BadResults) as told:
-        parse(data, "r.json")
+    with pytest.raises(InvalidResults) as told:
+        parse_results(data, "r.json")
     assert words in str(told.value)
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(BadResults, match="/no/such: No such file"):
-        load(["/no/such"])
+    with pytest.raises(InvalidResults, match="/no/such: No such file"):
+        load_results(["/no/such"])

@@ -25,7 +25,9 @@ def _properties(suite: TestSuite) -> dict[str, str]:
 
 
 def test_a_standard_parser_reads_a_suite_for_each_run_and_a_test_for_each_case() -> None:
-    first, second = suites(junit.render(compared(outcome("a", *EVERY, kernel="6.1"), outcome("b", *EVERY))))
+    first, second = suites(
+        junit.render_junit(compared(outcome("a", *EVERY, kernel="6.1"), outcome("b", *EVERY)))
+    )
     assert (first.name, second.name) == ("my-proxy a", "my-proxy b")
     assert (first.tests, first.failures, first.errors, first.skipped) == (6, 1, 1, 3)
     assert _properties(first) == {"mode": "a", "kernel": "6.1"}
@@ -45,26 +47,26 @@ def test_a_standard_parser_reads_a_suite_for_each_run_and_a_test_for_each_case()
     ],
 )
 def test_every_result_has_its_place_in_junit(kind: Result, tag: type | None) -> None:
-    ((test,),) = suites(junit.render(compared(outcome("a", result(kind)))))
+    ((test,),) = suites(junit.render_junit(compared(outcome("a", result(kind)))))
     assert [type(said) for said in test.result] == ([tag] if tag else [])
     assert [said.message for said in test.result] == ([f"{kind.value}: why"] if tag else [])
 
 
 def test_a_failure_in_junit_tells_what_a_person_needs() -> None:
-    ((test,),) = suites(junit.render(compared(outcome("a", result(Result.FAILED)))))
+    ((test,),) = suites(junit.render_junit(compared(outcome("a", result(Result.FAILED)))))
     for words in ("seen:    TCP RST", "lawful:  delivered to b1", "evidence/one", "--case 'group.one'"):
         assert words in test.result[0].text
 
 
 def test_no_text_of_a_subject_breaks_the_xml() -> None:
     odd = replace(result(Result.BROKEN), reason=NASTY)
-    ((test,),) = suites(junit.render(compared(outcome(f"a {NASTY}", odd))))
+    ((test,),) = suites(junit.render_junit(compared(outcome(f"a {NASTY}", odd))))
     assert "<script>alert(1)</script>" in test.result[0].message
     assert "\ufffd[31m &amp; ]]>" in test.result[0].text
 
 
 def test_the_markdown_has_sums_failures_and_deviations() -> None:
-    text = markdown.render(compared(outcome("a", *EVERY)))
+    text = markdown.render_markdown(compared(outcome("a", *EVERY)))
     assert "| my-proxy a | 1 | 1 | 1 | 1 | 1 | 1 | 1.0 |" in text
     assert "### ❌ group.failed (my-proxy a)" in text
     assert (
@@ -77,13 +79,17 @@ def test_the_markdown_has_sums_failures_and_deviations() -> None:
 
 
 def test_the_markdown_of_several_runs_has_what_differs() -> None:
-    text = markdown.render(compared(outcome("a", *EVERY), outcome("b", result(Result.PASSED, EVERY[1].case))))
+    text = markdown.render_markdown(
+        compared(outcome("a", *EVERY), outcome("b", result(Result.PASSED, EVERY[1].case)))
+    )
     assert "What differs: 1 of 6 cases" in text
     assert "| group.failed | ❌ failed | ✅ passed |" in text
 
 
 def test_no_text_of_a_subject_breaks_the_markdown() -> None:
-    text = markdown.render(compared(outcome(f"a {NASTY}", replace(result(Result.BROKEN), reason=NASTY))))
+    text = markdown.render_markdown(
+        compared(outcome(f"a {NASTY}", replace(result(Result.BROKEN), reason=NASTY)))
+    )
     outside = re.sub(r"(?s)^(`{3,})text\n.*?\n\1$", "", text, flags=re.MULTILINE)
     assert "script" in outside
     assert "<script>" not in outside
@@ -94,6 +100,6 @@ def test_no_text_of_a_subject_breaks_the_markdown() -> None:
 def test_many_failures_fit_into_what_github_shows() -> None:
     cases = [small_case(id=f"group.n{number}") for number in range(300)]
     runs = [outcome(f"run {number}", *(result(Result.FAILED, case) for case in cases)) for number in range(8)]
-    text = markdown.render(compared(*runs))
+    text = markdown.render_markdown(compared(*runs))
     assert len(text.encode()) < 1 << 20
     assert "and 2350 more that failed" in text

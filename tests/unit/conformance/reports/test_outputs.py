@@ -7,7 +7,7 @@ import pytest
 from junitparser import JUnitXml
 
 from kproxy.cli import main
-from kproxy.conformance.reports.outputs import CannotWrite, Outputs
+from kproxy.conformance.reports.outputs import OutputError, Outputs
 
 RUN = ("conformance", "run", "--testbed", "simulator", "--case", "no-endpoints.*")
 
@@ -64,6 +64,6 @@ def test_report_needs_a_file_or_a_question(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_one_form_alone_can_go_to_standard_output() -> None:
-    with pytest.raises(CannotWrite, match="only one form"):
+    with pytest.raises(OutputError, match="only one form"):
         Outputs(json="-", markdown="-").check()
     Outputs(json="-").check()

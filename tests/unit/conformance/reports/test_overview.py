@@ -5,15 +5,15 @@ import io
 import pytest
 from rich.console import Console
 
-from kproxy.conformance.reports.document import of_run, of_runs
-from kproxy.conformance.reports.overview import show
-from kproxy.conformance.reports.results import CaseResult, Outcome, Report, Result, exit_code
+from kproxy.conformance.reports.document import matrix_document, run_document
+from kproxy.conformance.reports.overview import print_matrix
+from kproxy.conformance.reports.results import CaseResult, Report, Result, RunOutcome, exit_code
 from tests.unit.conformance.reports.samples import CASE, result
 
 WHY = "no kernel can run this"
 
 
-def outcome(name: str, kind: Result = Result.PASSED, kernel: str = "host") -> Outcome:
+def outcome(name: str, kind: Result = Result.PASSED, kernel: str = "host") -> RunOutcome:
     environment = {"kernel": "6.1", "kernel-choice": kernel}
     report = Report(
         subject="my-proxy",
@@ -23,18 +23,18 @@ def outcome(name: str, kind: Result = Result.PASSED, kernel: str = "host") -> Ou
         seconds=2.0,
         again=f"kproxy conformance run --mode {name.split(maxsplit=1)[0]}",
     )
-    return Outcome(name=name, report=report)
+    return RunOutcome(name=name, report=report)
 
 
-def refused(name: str) -> Outcome:
+def refused(name: str) -> RunOutcome:
     results = (CaseResult(case=CASE, result=Result.NOT_RUNNABLE, seconds=0.0, reason=WHY),)
     report = Report(subject="my-proxy", mode=name, environment={}, results=results, seconds=0.0)
-    return Outcome(name=name, report=report, refused=WHY)
+    return RunOutcome(name=name, report=report, refused=WHY)
 
 
-def shown(*outcomes: Outcome, width: int = 120) -> list[str]:
+def shown(*outcomes: RunOutcome, width: int = 120) -> list[str]:
     page = io.StringIO()
-    show(outcomes, Console(file=page, width=width), 4.0)
+    print_matrix(outcomes, Console(file=page, width=width), 4.0)
     return [line.rstrip() for line in page.getvalue().splitlines()]
 
 
@@ -57,7 +57,7 @@ UNSEEN, GONE = outcome("a", Result.BROKEN), refused("b")
         ((GONE, GONE), 2, 2),
     ],
 )
-def test_one_status_for_all_runs(outcomes: tuple[Outcome, ...], code: int, where_possible: int) -> None:
+def test_one_status_for_all_runs(outcomes: tuple[RunOutcome, ...], code: int, where_possible: int) -> None:
     assert exit_code(outcomes, where_possible=False) == code
     assert exit_code(outcomes, where_possible=True) == where_possible
 
@@ -67,9 +67,9 @@ def test_one_status_for_all_runs(outcomes: tuple[Outcome, ...], code: int, where
 
 def test_each_run_is_what_a_run_alone_would_have_written_and_its_name() -> None:
     both = outcome("iptables nft"), outcome("ipvs", kernel="uml")
-    whole = of_runs("my-proxy", both, 4.0)
+    whole = matrix_document("my-proxy", both, 4.0)
     assert {key: whole[key] for key in ("subject", "seconds")} == {"subject": "my-proxy", "seconds": 4.0}
-    alone = [of_run(one.report) for one in both]
+    alone = [run_document(one.report) for one in both]
     assert [(run["name"], run["results"]) for run in whole["runs"]] == [
         (one.name, run["results"]) for one, run in zip(both, alone, strict=True)
     ]
@@ -78,7 +78,7 @@ def test_each_run_is_what_a_run_alone_would_have_written_and_its_name() -> None:
 
 
 def test_a_run_that_could_not_be_had_has_its_cases_with_the_reason() -> None:
-    (run,) = of_runs("my-proxy", [refused("ipvs")], 0.0)["runs"]
+    (run,) = matrix_document("my-proxy", [refused("ipvs")], 0.0)["runs"]
     assert [(entry["result"], entry["reason"]) for entry in run["results"]] == [("not-runnable", WHY)]
 
 

@@ -11,16 +11,16 @@ import pytest
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.judging import Observed
-from kproxy.conformance.reports.page import Kept, render
-from kproxy.conformance.reports.results import CaseResult, Outcome, Result
-from kproxy.conformance.wording import demands, describe
+from kproxy.conformance.reports.page import EvidenceFolder, render_html
+from kproxy.conformance.reports.results import CaseResult, Result, RunOutcome
+from kproxy.conformance.wording import describe_expectation, describe_step
 from kproxy.net import Family
 from kproxy.spec.clauses import CLAUSES
 from tests.unit.conformance.reports.samples import FINDING, compared, outcome, report, result
 from tests.unit.conformance.scripted import small_case
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
-KEPT = Kept(at="../evidence/one", texts={"IPv4/again/a.counted.txt": "+1 rule"})
+KEPT = EvidenceFolder(at="../evidence/one", texts={"IPv4/again/a.counted.txt": "+1 rule"})
 EVERY = tuple(result(kind, small_case(id=f"group.{kind.value}")) for kind in Result)
 
 
@@ -54,7 +54,7 @@ def known(page: str) -> dict[str, Any]:
 
 
 def test_the_page_loads_nothing() -> None:
-    page = render(compared(outcome("a", *EVERY)))
+    page = render_html(compared(outcome("a", *EVERY)))
     loading = {"src", "srcset", "data", "poster", "background", "action", "formaction", "ping"}
     for tag, attributes in Elements(page).tags:
         assert not loading & attributes.keys(), (tag, attributes)
@@ -76,7 +76,7 @@ def test_the_page_loads_nothing() -> None:
 
 
 def test_the_page_never_makes_html_of_text() -> None:
-    script = Elements(render(compared(outcome("a", *EVERY)))).scripts[1]
+    script = Elements(render_html(compared(outcome("a", *EVERY)))).scripts[1]
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
         assert word not in script, word
 
@@ -84,7 +84,7 @@ def test_the_page_never_makes_html_of_text() -> None:
 def test_hostile_names_stay_text() -> None:
     odd = CaseResult(case=EVERY[0].case, result=Result.BROKEN, seconds=0.0, reason=HOSTILE)
     run = replace(report(odd), subject=HOSTILE, mode=HOSTILE, environment={HOSTILE: HOSTILE}, again=HOSTILE)
-    page = render(compared(Outcome(name=HOSTILE, report=run)))
+    page = render_html(compared(RunOutcome(name=HOSTILE, report=run)))
     assert [tag for tag, _ in Elements(page).tags].count("script") == 2
     assert "alert(1)>" not in page
     data = known(page)
@@ -97,7 +97,7 @@ def test_hostile_names_stay_text() -> None:
 
 def test_every_cell_is_there_with_what_a_person_needs() -> None:
     others = outcome("b", *EVERY[:2])
-    data = known(render(compared(outcome("a", *EVERY, kernel="6.1"), others), {"evidence/one": KEPT}))
+    data = known(render_html(compared(outcome("a", *EVERY, kernel="6.1"), others), {"evidence/one": KEPT}))
     texts = data["texts"]
     assert [column["name"] for column in data["columns"]] == ["my-proxy a", "my-proxy b"]
     assert data["columns"][0]["facts"] == {"mode": "a", "kernel": "6.1"}
@@ -122,7 +122,7 @@ def test_every_cell_is_there_with_what_a_person_needs() -> None:
 def test_what_is_known_of_a_finding_and_excuses_that_nothing_needed_are_there() -> None:
     excused = replace(result(Result.DEVIATION), findings=(replace(FINDING, known="it is slow"),))
     spared = replace(result(Result.PASSED, EVERY[0].case), needs=(("group.passed: a.first", False),))
-    data = known(render(compared(outcome("a", excused, spared)), {}))
+    data = known(render_html(compared(outcome("a", excused, spared)), {}))
     (cell,) = [row[0] for row in data["cells"] if row[0].get("f")]
     assert [data["texts"][finding[6]] for finding in cell["f"]] == ["it is slow"]
     assert data["columns"][0]["unneeded"] == ["group.passed: a.first"]
@@ -130,10 +130,10 @@ def test_what_is_known_of_a_finding_and_excuses_that_nothing_needed_are_there() 
 
 @pytest.mark.parametrize("case", [CATALOGUE[0], CATALOGUE[-1]], ids=lambda case: case.id)
 def test_a_case_has_its_steps_its_objects_and_its_clauses_with_sources(case: Case) -> None:
-    data = known(render(compared(outcome("a", result(Result.PASSED, case)))))
+    data = known(render_html(compared(outcome("a", result(Result.PASSED, case)))))
     (told,) = data["cases"]
     assert [[data["texts"][number] for number in step[:2]] for step in told["steps"]] == [
-        [describe(step), demands(step)] for step in case.steps
+        [describe_step(step), describe_expectation(step)] for step in case.steps
     ]
     objects = [data["texts"][step[2]] for step in told["steps"] if len(step) > 2]
     assert "kind: Service\n" in objects[0]
@@ -145,7 +145,7 @@ def test_a_case_has_its_steps_its_objects_and_its_clauses_with_sources(case: Cas
 
 def test_a_case_that_is_another_one_by_now_has_no_objects() -> None:
     other = replace(CATALOGUE[0], steps=CATALOGUE[0].steps[:1])
-    (told,) = known(render(compared(outcome("a", result(Result.PASSED, other)))))["cases"]
+    (told,) = known(render_html(compared(outcome("a", result(Result.PASSED, other)))))["cases"]
     assert [len(step) for step in told["steps"]] == [2]
 
 
@@ -154,7 +154,7 @@ def test_a_case_that_is_another_one_by_now_has_no_objects() -> None:
 RUNS, CASES = 8, 300
 
 
-def large_run(number: int) -> Outcome:
+def large_run(number: int) -> RunOutcome:
     """All of the catalogue and more, every question with an answer that the other runs did not get."""
     cases = [*CATALOGUE, *(replace(case, id=f"{case.id}-again") for case in CATALOGUE)][:CASES]
     results = [
@@ -169,7 +169,7 @@ def large_run(number: int) -> Outcome:
                 )
                 for family in Family
                 for step, asked in enumerate(case.steps, 1)
-                if demands(asked)
+                if describe_expectation(asked)
             ),
         )
         for case in cases
@@ -178,6 +178,6 @@ def large_run(number: int) -> Outcome:
 
 
 def test_a_page_of_many_cases_and_runs_can_be_sent_by_mail() -> None:
-    page = render(compared(*map(large_run, range(RUNS))))
+    page = render_html(compared(*map(large_run, range(RUNS))))
     assert len(known(page)["cells"]) == CASES
     assert len(page.encode()) < 2_000_000

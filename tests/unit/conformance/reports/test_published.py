@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.reports.reading import CaseRead, RunRead, load
+from kproxy.conformance.reports.reading import CaseRead, RunRead, load_results
 from kproxy.conformance.reports.results import Result
-from kproxy.conformance.subject import TOLD
-from kproxy.conformance.subject import load as load_subject
-from kproxy.conformance.wording import describe
+from kproxy.conformance.subject import DOCUMENTED_SUBJECTS, load_subject
+from kproxy.conformance.wording import describe_step
 
 FOLDER = Path(__file__).parents[4] / "docs/results"
 FILES = sorted(FOLDER.glob("*.json"))
@@ -18,12 +17,12 @@ FILES = sorted(FOLDER.glob("*.json"))
 
 def _same(id: str, recorded: CaseRead) -> bool:
     """Whether a case of today has the steps that it had when these results were made."""
-    today = [describe(step) for case in CATALOGUE if case.id == id for step in case.steps]
+    today = [describe_step(step) for case in CATALOGUE if case.id == id for step in case.steps]
     return today == [step.what for step in recorded.steps]
 
 
 def runs(file: Path) -> list[RunRead]:
-    return [run for document in load([str(file)]) for run in document.runs]
+    return [run for document in load_results([str(file)]) for run in document.runs]
 
 
 def test_there_are_results_of_several_subjects() -> None:
@@ -36,12 +35,12 @@ def test_everything_was_seen_and_what_failed_is_a_known_deviation(file: Path) ->
         assert [e.id for e in run.results if e.result in {Result.FAILED, Result.BROKEN}] == []
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", DOCUMENTED_SUBJECTS)
 def test_what_the_specification_tells_of_a_mode_was_seen_in_it(name: str) -> None:
     file, subject = FOLDER / f"{name}.json", load_subject(name, "/bin/true")
     seen = {(e.id, run.mode) for run in runs(file) for e in run.results if e.result is Result.DEVIATION}
     recorded = {
-        id for document in load([str(file)]) for id, case in document.cases.items() if _same(id, case)
+        id for document in load_results([str(file)]) for id, case in document.cases.items() if _same(id, case)
     }
     known = {
         (case.id, mode)

@@ -4,8 +4,8 @@ from kproxy.backends.iptables.kernel.programmer import (
     Applied,
     IptablesKernel,
     machine_options,
-    remove_all,
-    reread,
+    refresh_options,
+    remove_iptables_rules,
     without_broken_counters,
 )
 from kproxy.backends.iptables.kernel.tools import Tools, Variant, find_tools
@@ -17,7 +17,7 @@ __all__ = [
     "Variant",
     "find_tools",
     "machine_options",
-    "remove_all",
-    "reread",
+    "refresh_options",
+    "remove_iptables_rules",
     "without_broken_counters",
 ]

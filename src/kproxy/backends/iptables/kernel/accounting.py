@@ -14,7 +14,7 @@ from kproxy import host
 from kproxy.backends.iptables.diff import Block
 from kproxy.backends.iptables.rules import Accept, Counted, PacketCounter, Rule, Table, specification
 from kproxy.host import HostError
-from kproxy.netlink import Flag, attribute, attributes, netfilter_header
+from kproxy.netlink import NetlinkFlag, attribute, attributes, netfilter_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,29 +26,31 @@ _NAME, _PACKETS = 1, 2
 _UNSPECIFIED_FAMILY = 0
 _HEADER_SIZE = 4
 _NUMBER = struct.Struct(">Q")
-_THERE = frozenset({0, errno.EBUSY, errno.EEXIST})
-_TRIAL = "KUBE-PROXY-TRIAL"
+_PRESENT_ERRNOS = frozenset({0, errno.EBUSY, errno.EEXIST})
+_PROBE_CHAIN = "KUBE-PROXY-TRIAL"
 
 
-def ensure(counters: Iterable[PacketCounter]) -> frozenset[PacketCounter]:
+def create_counters(counters: Iterable[PacketCounter]) -> frozenset[PacketCounter]:
     """Those of the counters that are there now, made where they were not; none where the kernel has no such thing."""
     wanted = tuple(counters)
-    results = _send_all((_NEW, Flag.CREATE, _named(counter)) for counter in wanted)
-    return frozenset(c for c, result in zip(wanted, results, strict=False) if result in _THERE)
+    results = _send_all((_NEW, NetlinkFlag.CREATE, _encode_name(counter)) for counter in wanted)
+    return frozenset(c for c, result in zip(wanted, results, strict=False) if result in _PRESENT_ERRNOS)
 
 
-def works(tools: Tools, counters: Iterable[PacketCounter]) -> bool:
+def accepts_counting_rules(tools: Tools, counters: Iterable[PacketCounter]) -> bool:
     """Whether the tools and the kernel take a rule that counts: they may lack the match where they have the counters."""
-    lines = [f"-A {_TRIAL} {specification(Rule(Accept(), (Counted(counter),)))}" for counter in counters]
+    lines = [
+        f"-A {_PROBE_CHAIN} {specification(Rule(Accept(), (Counted(counter),)))}" for counter in counters
+    ]
     try:
-        tools.restore([Block(Table.FILTER, [f":{_TRIAL} - [0:0]", *lines])])
+        tools.restore([Block(Table.FILTER, [f":{_PROBE_CHAIN} - [0:0]", *lines])])
     except HostError:
         return False
-    tools.restore([Block(Table.FILTER, [f":{_TRIAL} - [0:0]", f"-X {_TRIAL}"])])
+    tools.restore([Block(Table.FILTER, [f":{_PROBE_CHAIN} - [0:0]", f"-X {_PROBE_CHAIN}"])])
     return True
 
 
-def packets() -> dict[PacketCounter, int]:
+def read_packet_counts() -> dict[PacketCounter, int]:
     """How many packets each of our counters has counted; `HostError` where the kernel has no such thing."""
     found: dict[PacketCounter, int] = {}
     with host.Netlink(host.NETLINK_NETFILTER) as netlink:
@@ -60,19 +62,19 @@ def packets() -> dict[PacketCounter, int]:
     return found
 
 
-def remove() -> None:
+def delete_counters() -> None:
     """Delete our counters, but for those that a rule still counts in."""
-    _send_all((_DELETE, Flag(0), _named(counter)) for counter in PacketCounter)
+    _send_all((_DELETE, NetlinkFlag(0), _encode_name(counter)) for counter in PacketCounter)
 
 
 _BY_NAME = {counter.value: counter for counter in PacketCounter}
 
 
-def _named(counter: PacketCounter) -> bytes:
+def _encode_name(counter: PacketCounter) -> bytes:
     return netfilter_header(_UNSPECIFIED_FAMILY) + attribute(_NAME, counter.value.encode() + b"\0")
 
 
-def _send_all(orders: Iterable[tuple[int, Flag, bytes]]) -> list[int]:
+def _send_all(orders: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
     """The errno of each answer; none where netlink itself cannot be had."""
     try:
         with host.Netlink(host.NETLINK_NETFILTER) as netlink:

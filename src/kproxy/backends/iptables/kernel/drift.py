@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kproxy.backends.iptables import names
-from kproxy.backends.iptables.base import hooks
+from kproxy.backends.iptables.base import hook_rules
 from kproxy.backends.iptables.rules import Jump, Table
 from kproxy.net import Family
-from kproxy.nfevents import Change, Kind, Monitor, named
+from kproxy.nfevents import NftChange, NftChangeKind, NftMonitor, format_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from kproxy.backends.iptables.rules import ChainName
 
-_WORD = b"KUBE-"
+_CHAIN_PREFIX = b"KUBE-"
 _TABLES = frozenset(table.value for table in Table)
-_BUILTIN = frozenset(hook.hook.value for hook in hooks(localhost=True))
+_BUILTIN = frozenset(hook.hook.value for hook in hook_rules(localhost=True))
 _JUMPED_TO = re.compile(
     b"(?:%s)\0"
     % b"|".join(
         sorted(
             rule.target.chain.encode()
-            for hook in hooks(localhost=False)
+            for hook in hook_rules(localhost=False)
             for rule in hook.rules
             if isinstance(rule.target, Jump)
         )
@@ -43,7 +43,7 @@ _SHARE = 100
 """Rules are not summed up in more than one of so many seconds."""
 
 
-class Drift(Protocol):
+class DriftMonitor(Protocol):
     """Finds out."""
 
     def own(self, process: int) -> None:
@@ -64,13 +64,13 @@ def is_ours(table: Table, chain: ChainName) -> bool:
     return chain != names.FIREWALL and (chain in names.OWN_CHAINS[table] or names.is_derived(chain))
 
 
-class Heard:
+class NftDriftMonitor:
     """For iptables-nft."""
 
     def __init__(self, family: Family) -> None:
         """Begin to listen; `HostError` when it cannot be."""
         self._family = family
-        self._monitor = Monitor(_WORD)
+        self._monitor = NftMonitor(_CHAIN_PREFIX)
 
     def own(self, process: int) -> None:
         """The kernel gives a tool its process ID as netlink port, if that is free."""
@@ -82,37 +82,37 @@ class Heard:
 
     def writing_all(self) -> AbstractContextManager[None]:
         """The kernel would tell of tens of thousands of rules."""
-        return Monitor.silence()
+        return NftMonitor.silence()
 
     def found(self, totals: Mapping[Table, int], *, closely: bool) -> tuple[str, ...]:  # noqa: ARG002
         """As they come.  Where too much came to be heard, the close look must do."""
-        return named(filter(self._concerns_us, self._monitor.changes() or ()))
+        return format_changes(filter(self._concerns_us, self._monitor.changes() or ()))
 
-    def _concerns_us(self, change: Change) -> bool:
+    def _concerns_us(self, change: NftChange) -> bool:
         """A chain of ours, or a jump to one from a builtin chain that was taken away."""
         if change.family is not self._family or change.table not in _TABLES:
             return False
         if is_ours(Table(change.table), change.name):
             return True
-        taken = change.kind is Kind.DELETE_RULE and change.name in _BUILTIN
+        taken = change.kind is NftChangeKind.DELETE_RULE and change.name in _BUILTIN
         return taken and _JUMPED_TO.search(change.body) is not None
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class _Checksum:
     """Our chains' rules in one table."""
 
     rules: int
     check: int
 
 
-class Counted:
+class LegacyDriftMonitor:
     """For iptables-legacy: ``listed`` gives the lines of one table as its tool prints them."""
 
     def __init__(self, listed: Callable[[Table], Iterable[bytes]]) -> None:
         """Nothing is known yet."""
         self._listed = listed
-        self._known: dict[Table, _Sum] = {}
+        self._known: dict[Table, _Checksum] = {}
         self._not_before = 0.0
 
     def own(self, process: int) -> None:
@@ -143,10 +143,10 @@ class Counted:
             if now[table].rules != totals.get(table, 0) or now[table] != before.get(table, now[table])
         )
 
-    def _sum(self, table: Table) -> _Sum:
+    def _sum(self, table: Table) -> _Checksum:
         rules = check = 0
         for line in self._listed(table):
             words = line.split(b" ", 2)
             if words[0] == b"-A" and is_ours(table, words[1].decode()):
                 rules, check = rules + 1, zlib.crc32(line, check)
-        return _Sum(rules, check)
+        return _Checksum(rules, check)

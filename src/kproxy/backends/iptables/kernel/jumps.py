@@ -18,40 +18,40 @@ if TYPE_CHECKING:
     from kproxy.backends.iptables.rules import Rule, Table
 
 
-def absent(tools: Tools, wanted: HookRules) -> list[Rule]:
+def missing_jumps(tools: Tools, wanted: HookRules) -> list[Rule]:
     """Those of the jumps that are not there as we write them."""
-    standing = _standing(tools, wanted)
+    standing = _present_jumps(tools, wanted)
     return [rule for rule in wanted.rules if hook_specification(rule) not in standing]
 
 
-def repairs(tools: Tools, wanted: HookRules) -> list[str]:
+def repair_lines(tools: Tools, wanted: HookRules) -> list[str]:
     """Lines that leave each jump once and as we write it; none where that is so already.
 
     Else all go to the top of the builtin chain again, for their order matters.
     """
-    standing, chain = _standing(tools, wanted), wanted.hook.value
+    standing, chain = _present_jumps(tools, wanted), wanted.hook.value
     desired = [hook_specification(rule) for rule in wanted.rules]
     if sorted(standing) == sorted(desired):
         return []
-    return [*(f"-D {chain} {line}" for line in standing), *insertions(wanted)]
+    return [*(f"-D {chain} {line}" for line in standing), *insert_lines(wanted)]
 
 
-def insertions(wanted: HookRules) -> list[str]:
+def insert_lines(wanted: HookRules) -> list[str]:
     """Lines that put the jumps at the top of a builtin chain that has none of them."""
     chain = wanted.hook.value
     lines = enumerate(map(hook_specification, wanted.rules), start=1)
     return [f"-I {chain} {place} {line}" for place, line in lines]
 
 
-def _standing(tools: Tools, wanted: HookRules) -> list[str]:
+def _present_jumps(tools: Tools, wanted: HookRules) -> list[str]:
     """The builtin chain's rules that do what one of ours does, as the tool lists them, in order."""
     targets = tuple(f" {rule.target}" for rule in wanted.rules)
-    ours = [_parts(hook_specification(rule)) for rule in wanted.rules]
-    found = listed(tools, wanted.table, wanted.hook.value)
-    return [line for line in found if f" {line}".endswith(targets) and _parts(line) in ours]
+    ours = [_rule_parts(hook_specification(rule)) for rule in wanted.rules]
+    found = list_chain_rules(tools, wanted.table, wanted.hook.value)
+    return [line for line in found if f" {line}".endswith(targets) and _rule_parts(line) in ours]
 
 
-def listed(tools: Tools, table: Table, chain: str) -> list[str]:
+def list_chain_rules(tools: Tools, table: Table, chain: str) -> list[str]:
     """A chain's rules without ``-A CHAIN``; none where it does not exist, or the tool cannot read it."""
     try:
         lines = tools.list_rules(table, chain)
@@ -64,6 +64,6 @@ def listed(tools: Tools, table: Table, chain: str) -> list[str]:
     return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
 
 
-def _parts(line: str) -> list[str]:
+def _rule_parts(line: str) -> list[str]:
     """What a rule consists of, whatever its order."""
     return sorted(shlex.split(line))

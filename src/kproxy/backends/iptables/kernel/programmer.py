@@ -21,10 +21,10 @@ from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Rewrite, d
 from kproxy.backends.iptables.kernel import accounting, jumps
 from kproxy.backends.iptables.kernel.drift import is_ours
 from kproxy.backends.iptables.kernel.removal import remove_chains
-from kproxy.backends.iptables.program import program
+from kproxy.backends.iptables.program import desired_state
 from kproxy.backends.iptables.rules import Jump, PacketCounter, Table, hook_specification, specification
 from kproxy.conntrack import invalid_drops
-from kproxy.plan.growing import Growing
+from kproxy.plan.growing import IncrementalResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from kproxy.backends.iptables.base import HookRules
     from kproxy.backends.iptables.compile import Context
     from kproxy.backends.iptables.diff import Transaction
-    from kproxy.backends.iptables.kernel.drift import Drift
+    from kproxy.backends.iptables.kernel.drift import DriftMonitor
     from kproxy.backends.iptables.kernel.tools import Tools
-    from kproxy.backends.iptables.program import Program
+    from kproxy.backends.iptables.program import DesiredState
     from kproxy.backends.iptables.rules import ChainName
     from kproxy.plan import Plan
 
@@ -64,10 +64,10 @@ class IptablesKernel:
     def __init__(self, tools: Tools) -> None:
         """Open nothing yet; ``tools`` come from `find_tools`."""
         self.tools = tools
-        self._latest: Program | None = None
-        self._believed: Program | None = None
+        self._latest: DesiredState | None = None
+        self._believed: DesiredState | None = None
         self._total: Counter[Table] = Counter()
-        self._drift: Drift | None = None
+        self._drift: DriftMonitor | None = None
 
     def apply(self, plan: Plan, options: Options) -> Applied:
         """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed.
@@ -75,7 +75,7 @@ class IptablesKernel:
         Health check node ports are let in whatever the policy of INPUT (``hcnp.firewall-accept``).
         """
         if self._believed is None:
-            return self.begin(Growing((plan,)), options)
+            return self.begin(IncrementalResult((plan,)), options)
         started = time.monotonic()
         desired = self._program(plan, options)
         believed, self._believed = self._believed, None
@@ -87,13 +87,13 @@ class IptablesKernel:
         self._believed = desired
         return Applied(False, written, dict(self._total), time.monotonic() - started)
 
-    def begin(self, plans: Growing[Plan], options: Options) -> Applied:
+    def begin(self, plans: IncrementalResult[Plan], options: Options) -> Applied:
         """As `apply`, but write everything, and while the plan still grows."""
         started = time.monotonic()
         self._believed = None
         existing = self._begin()
-        accounting.ensure(options.counters)
-        programs = Growing(self._program(plan, options) for plan in plans)
+        accounting.create_counters(options.counters)
+        programs = IncrementalResult(self._program(plan, options) for plan in plans)
         context = programs.latest.context
         rewrite = Rewrite(existing, programs, self.tools.block_chains)
         written = self._restore(rewrite, self._missing_hooks(context, existing))
@@ -126,17 +126,19 @@ class IptablesKernel:
         ]
         for hook in _hooks(context):
             where = f"of {hook.hook.value} in table {hook.table.value}"
-            gone += [f"rule {hook_specification(rule)} {where}" for rule in jumps.absent(self.tools, hook)]
+            gone += [
+                f"rule {hook_specification(rule)} {where}" for rule in jumps.missing_jumps(self.tools, hook)
+            ]
         return tuple(gone)
 
     def cleanup(self) -> None:
         """Remove all chains and jumps of ours, but KUBE-FIREWALL, which is the kubelet's too (``life.cleanup``)."""
         self._believed = None
-        remove_all(self.tools)
+        remove_iptables_rules(self.tools)
 
-    def _program(self, plan: Plan, options: Options) -> Program:
+    def _program(self, plan: Plan, options: Options) -> DesiredState:
         ports = tuple(sorted({check.port for check in plan.health_checks}))
-        self._latest = program(plan, replace(options, health_check_ports=ports), self._latest)
+        self._latest = desired_state(plan, replace(options, health_check_ports=ports), self._latest)
         return self._latest
 
     def _begin(self) -> _Chains:
@@ -153,7 +155,7 @@ class IptablesKernel:
             self._total.clear()
         counted = self._counted(transaction, written)
         whole_tables = self.tools.block_chains == LEGACY_BLOCK_CHAINS
-        blocks = iter(_joined(list(counted), hooks)) if whole_tables else chained(counted, hooks)
+        blocks = iter(_with_hooks(list(counted), hooks)) if whole_tables else chained(counted, hooks)
         first = next(blocks, None)
         if first is not None:
             assert self._drift is not None, "the first apply writes all"
@@ -162,7 +164,7 @@ class IptablesKernel:
                 self._run_restore(self._drift, chained((first,), blocks))
         return dict(written)
 
-    def _run_restore(self, drift: Drift, blocks: Iterable[Block]) -> None:
+    def _run_restore(self, drift: DriftMonitor, blocks: Iterable[Block]) -> None:
         try:
             self.tools.restore(blocks, drift.own)
         finally:
@@ -188,10 +190,10 @@ class IptablesKernel:
         """
         lines = {Table.FILTER: self._missing_guard(context, existing), Table.NAT: []}
         for hook in _hooks(context):
-            if existing is None or _may_stand(hook, existing[hook.table]):
-                lines[hook.table] += jumps.repairs(self.tools, hook)
+            if existing is None or _may_exist(hook, existing[hook.table]):
+                lines[hook.table] += jumps.repair_lines(self.tools, hook)
             else:
-                lines[hook.table] += jumps.insertions(hook)
+                lines[hook.table] += jumps.insert_lines(hook)
         return [Block(table, found) for table, found in lines.items() if found]
 
     def _missing_guard(self, context: Context, existing: _Chains | None) -> list[str]:
@@ -209,7 +211,7 @@ class IptablesKernel:
         return lines
 
 
-def _joined(blocks: list[Block], hooks: list[Block]) -> list[Block]:
+def _with_hooks(blocks: list[Block], hooks: list[Block]) -> list[Block]:
     """Blocks with the hooks at the end of each table's last one: for tools that move the whole table for each."""
     last = {block.table: number for number, block in enumerate(blocks)}
     for hook in hooks:
@@ -221,7 +223,7 @@ def _joined(blocks: list[Block], hooks: list[Block]) -> list[Block]:
     return blocks
 
 
-def _may_stand(hook: HookRules, existing: AbstractSet[ChainName]) -> bool:
+def _may_exist(hook: HookRules, existing: AbstractSet[ChainName]) -> bool:
     """Whether any of the jumps may be there already: nothing jumps to a chain that does not exist."""
     return any(isinstance(r.target, Jump) and r.target.chain in existing for r in hook.rules)
 
@@ -232,7 +234,7 @@ def _route_localhost(context: Context) -> None:
 
 
 def _hooks(context: Context) -> tuple[HookRules, ...]:
-    return base.hooks(localhost=localhost_node_ports(context))
+    return base.hook_rules(localhost=localhost_node_ports(context))
 
 
 def machine_options(tools: Tools, masquerade_bit: int) -> Options:
@@ -243,11 +245,11 @@ def machine_options(tools: Tools, masquerade_bit: int) -> Options:
         random_fully=tools.random_fully,
         drop_invalid=drops.forwarded,
         drop_invalid_input=drops.input,
-        counters=accounting.ensure(PacketCounter),
+        counters=accounting.create_counters(PacketCounter),
     )
 
 
-def reread(options: Options) -> Options:
+def refresh_options(options: Options) -> Options:
     """The same options, with what the machine may decide otherwise while we run."""
     drops = invalid_drops()
     return replace(options, drop_invalid=drops.forwarded, drop_invalid_input=drops.input)
@@ -255,12 +257,12 @@ def reread(options: Options) -> Options:
 
 def without_broken_counters(tools: Tools, options: Options) -> Options:
     """The same options; without counters where these tools or this kernel take no rule that counts."""
-    if accounting.works(tools, accounting.ensure(options.counters)):
+    if accounting.accepts_counting_rules(tools, accounting.create_counters(options.counters)):
         return options
     return replace(options, counters=frozenset())
 
 
-def remove_all(tools: Tools) -> None:
+def remove_iptables_rules(tools: Tools) -> None:
     """Remove every chain and jump that this backend or kube-proxy made, but KUBE-FIREWALL and its jumps.
 
     Does nothing on a clean machine (``life.cleanup.stateless``).

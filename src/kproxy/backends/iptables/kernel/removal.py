@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from kproxy.backends.iptables import names
-from kproxy.backends.iptables.diff import Block, deletions
-from kproxy.backends.iptables.kernel.jumps import listed
+from kproxy.backends.iptables.diff import Block, delete_chains_blocks
+from kproxy.backends.iptables.kernel.jumps import list_chain_rules
 from kproxy.backends.iptables.rules import Hook
 from kproxy.host import HostError, Reason
 
@@ -67,14 +67,14 @@ def _removal(
     jumps = [
         f"-D {chain} {line}"
         for chain in sorted(_BUILTIN & existing)
-        for line in listed(tools, table, chain)
+        for line in list_chain_rules(tools, table, chain)
         if _target(line) in removed | kept
     ]
     flushed = [f":{name} - [0:0]" for name in sorted(kept - {names.MARK_MASQUERADE})]
     return [
         *([Block(table, [*flushed, *jumps])] if flushed or jumps else []),
-        *deletions(table, sorted(removed - {names.MARK_MASQUERADE}), tools.block_chains),
-        *deletions(table, sorted(removed & {names.MARK_MASQUERADE}), tools.block_chains),
+        *delete_chains_blocks(table, sorted(removed - {names.MARK_MASQUERADE}), tools.block_chains),
+        *delete_chains_blocks(table, sorted(removed & {names.MARK_MASQUERADE}), tools.block_chains),
     ]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kproxy import host
 from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS
-from kproxy.backends.iptables.kernel.drift import Counted, Heard
+from kproxy.backends.iptables.kernel.drift import LegacyDriftMonitor, NftDriftMonitor
 from kproxy.backends.iptables.rules import Table, specification
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kproxy.backends.iptables.diff import Block
-    from kproxy.backends.iptables.kernel.drift import Drift
+    from kproxy.backends.iptables.kernel.drift import DriftMonitor
     from kproxy.backends.iptables.rules import ChainName, Rule
 
 LOCK_SECONDS = 5
@@ -82,7 +82,7 @@ class Tools:
         """
         argv = (f"{self.command}-restore", "--noflush", "-w", str(LOCK_SECONDS))
         text = (chunk.encode() for block in blocks for chunk in block.chunks())
-        host.run(argv, text, timeout=RESTORE_TIMEOUT, environment=self.environment, started=started)
+        host.run_tool(argv, text, timeout=RESTORE_TIMEOUT, environment=self.environment, started=started)
 
     def has_rule(self, table: Table, chain: ChainName, rule: Rule) -> bool:
         """Whether the chain exists and holds exactly this rule, anywhere."""
@@ -95,20 +95,20 @@ class Tools:
     def list_rules(self, table: Table, chain: ChainName) -> list[str]:
         """A chain as ``-S`` prints it, its declaration first; `HostError` where there is none."""
         argv = (self.command, "-w", str(LOCK_SECONDS), "-t", table.value, "-S", chain)
-        return host.run(argv, environment=self.environment).splitlines()
+        return host.run_tool(argv, environment=self.environment).splitlines()
 
     def chains(self) -> dict[Table, frozenset[ChainName]]:
         """Names of all chains in the tables we use, builtin ones included where they exist."""
         return _nft_chains(self.family) if self.variant is Variant.NFT else self._chains_of_legacy()
 
-    def drift(self) -> Drift:
+    def drift(self) -> DriftMonitor:
         """Who finds out what others change."""
-        return Heard(self.family) if self.variant is Variant.NFT else Counted(self.saved)
+        return NftDriftMonitor(self.family) if self.variant is Variant.NFT else LegacyDriftMonitor(self.saved)
 
     def _succeeds(self, table: Table, *arguments: str) -> bool:
         argv = (self.command, "-w", str(LOCK_SECONDS), "-t", table.value, *arguments)
         try:
-            host.run(argv, environment=self.environment)
+            host.run_tool(argv, environment=self.environment)
         except HostError as error:
             # iptables-nft calls a chain that does not exist "incompatible", so OTHER means missing too
             if error.reason in {Reason.MISSING, Reason.OTHER}:
@@ -138,7 +138,7 @@ def find_tools(
     `HostError` UNSUPPORTED when there are none, or when they cannot work with this kernel.
     """
     command = command_of(family, variant)
-    printed = host.run((command, "--version"))
+    printed = host.run_tool((command, "--version"))
     match = _VERSION.search(printed)
     if match is None:
         raise HostError(f"{command} --version", f"unknown answer {printed.strip()!r}", Reason.UNSUPPORTED)
@@ -152,7 +152,7 @@ def command_of(family: Family, variant: Variant | None) -> str:
     return _COMMANDS[family] + (f"-{variant.value}" if variant else "")
 
 
-def chains_without_tools(family: Family, variant: Variant) -> dict[Table, frozenset[ChainName]] | None:
+def list_chains_by_netlink(family: Family, variant: Variant) -> dict[Table, frozenset[ChainName]] | None:
     """The chains of a variant as far as the kernel tells them without its tools; None where it tells that there are tables.
 
     nf_tables can be dumped; of iptables-legacy the names of tables are told, and of nothing in them.  `HostError` where

@@ -2,10 +2,10 @@
 
 from kproxy.backends.ipvs.kernel.programmer import (
     Applied,
-    Configuration,
     IpvsKernel,
+    IpvsSettings,
     check_kernel,
-    remove_all,
+    remove_ipvs_objects,
 )
 
-__all__ = ["Applied", "Configuration", "IpvsKernel", "check_kernel", "remove_all"]
+__all__ = ["Applied", "IpvsKernel", "IpvsSettings", "check_kernel", "remove_ipvs_objects"]

@@ -12,9 +12,9 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from kproxy.backends.ipvs.names import DEVICE
-from kproxy.host import HostError, Netlink, Reason, refusal
+from kproxy.host import HostError, Netlink, Reason, netlink_error
 from kproxy.net import Address, Family, family_of
-from kproxy.netlink import Flag, attribute, nested
+from kproxy.netlink import NetlinkFlag, attribute, nested
 
 _NEW_LINK, _DELETE_LINK, _NEW_ADDRESS, _DELETE_ADDRESS = 16, 17, 20, 21
 _IFLA_NAME, _IFLA_LINKINFO, _INFO_KIND = 3, 18, 1
@@ -25,45 +25,45 @@ _NO_DAD, _SCOPE_GLOBAL = 0x02, 0
 _AF = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 
 
-def ensure() -> None:
+def create_device() -> None:
     """Make the device unless it is there."""
     kind = nested(_IFLA_LINKINFO, attribute(_INFO_KIND, b"dummy\0"))
     body = _LINK_HEADER.pack(0, 0, 0, 0, 0) + attribute(_IFLA_NAME, DEVICE.encode() + b"\0") + kind
     with Netlink(socket.NETLINK_ROUTE) as netlink:
-        (number,) = netlink.send_all([(_NEW_LINK, Flag.CREATE | Flag.EXCL, body)])
+        (number,) = netlink.send_all([(_NEW_LINK, NetlinkFlag.CREATE | NetlinkFlag.EXCL, body)])
     if number == errno.EPERM:
-        raise refusal(f"create device {DEVICE}", number)
+        raise netlink_error(f"create device {DEVICE}", number)
     if number not in {0, errno.EEXIST}:
         fix = f"{os.strerror(number)} (a kernel with CONFIG_DUMMY, or modprobe dummy)"
         raise HostError(f"create device {DEVICE}", fix, Reason.UNSUPPORTED)
 
 
-def remove() -> None:
+def delete_device() -> None:
     """Remove the device with all its addresses, if it is there."""
     body = _LINK_HEADER.pack(0, 0, 0, 0, 0) + attribute(_IFLA_NAME, DEVICE.encode() + b"\0")
     with Netlink(socket.NETLINK_ROUTE) as netlink:
-        (number,) = netlink.send_all([(_DELETE_LINK, Flag(0), body)])
+        (number,) = netlink.send_all([(_DELETE_LINK, NetlinkFlag(0), body)])
     if number not in {0, errno.ENODEV}:
-        raise refusal(f"delete device {DEVICE}", number)
+        raise netlink_error(f"delete device {DEVICE}", number)
 
 
-def bind(addresses: Sequence[Address]) -> None:
+def add_addresses(addresses: Sequence[Address]) -> None:
     """Add addresses to the device; those that are there already stay."""
-    _change(_NEW_ADDRESS, Flag.CREATE | Flag.EXCL, addresses, {0, errno.EEXIST})
+    _change(_NEW_ADDRESS, NetlinkFlag.CREATE | NetlinkFlag.EXCL, addresses, {0, errno.EEXIST})
 
 
-def unbind(addresses: Sequence[Address]) -> None:
+def remove_addresses(addresses: Sequence[Address]) -> None:
     """Take addresses from the device."""
-    _change(_DELETE_ADDRESS, Flag(0), addresses, {0, errno.EADDRNOTAVAIL})
+    _change(_DELETE_ADDRESS, NetlinkFlag(0), addresses, {0, errno.EADDRNOTAVAIL})
 
 
-def exists() -> bool:
+def device_exists() -> bool:
     """Whether the device is there."""
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         return netlink.interface_index(DEVICE) is not None
 
 
-def _change(kind: int, flags: Flag, addresses: Sequence[Address], fine: set[int]) -> None:
+def _change(kind: int, flags: NetlinkFlag, addresses: Sequence[Address], fine: set[int]) -> None:
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         index = netlink.interface_index(DEVICE)
         if index is None:
@@ -71,7 +71,7 @@ def _change(kind: int, flags: Flag, addresses: Sequence[Address], fine: set[int]
         results = netlink.send_all((kind, flags, body) for body in _bodies(addresses, index))
     for address, number in zip(addresses, results, strict=True):
         if number not in fine:
-            raise refusal(f"change address {address} of {DEVICE}", number)
+            raise netlink_error(f"change address {address} of {DEVICE}", number)
 
 
 def _bodies(addresses: Sequence[Address], index: int) -> Iterator[bytes]:

@@ -34,7 +34,7 @@ _PROBE = {Family.IPV4: ip_address("198.51.100.0"), Family.IPV6: ip_address("2001
 _PROBE_PORT = 20000
 
 
-def set_up(*, strict_arp: bool) -> None:
+def set_sysctls(*, strict_arp: bool) -> None:
     """``ipvs.sysctls``, ``ipvs.strict-arp``."""
     wanted = _SETTINGS | (_STRICT_ARP if strict_arp else {})
     for name, value in wanted.items():
@@ -44,7 +44,7 @@ def set_up(*, strict_arp: bool) -> None:
         host.write_sysctl(_CONN_REUSE_MODE, "0")
 
 
-def options(masquerade_bit: int, *, random_fully: bool) -> Options:
+def machine_options(masquerade_bit: int, *, random_fully: bool) -> Options:
     """``ct.invalid-drop``, ``masq.port-random``, read now."""
     return Options(1 << masquerade_bit, random_fully=random_fully, drop_invalid_input=invalid_drops().input)
 

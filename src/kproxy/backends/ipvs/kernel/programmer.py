@@ -11,48 +11,48 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from kproxy.addresses import NodeAddresses, addresses
+from kproxy.addresses import AddressMonitor, list_addresses
 from kproxy.backends.ipvs.chains import Options, mark_masks
 from kproxy.backends.ipvs.compile import Context
 from kproxy.backends.ipvs.diff import (
-    Addresses,
-    Chains,
-    Members,
-    Order,
-    Orders,
-    Picture,
+    ChangeAddresses,
+    ChangeMembers,
+    IpvsCommand,
+    KernelState,
     RemoveDestination,
     RemoveServer,
+    ReplaceChains,
+    SendCommands,
     SetDestination,
     SetServer,
     Step,
     Transaction,
+    full_transaction,
     transaction,
-    whole,
 )
 from kproxy.backends.ipvs.kernel import device, machine, sets
 from kproxy.backends.ipvs.kernel.tables import find_tools
 from kproxy.backends.ipvs.kernel.virtual import Ipvs
-from kproxy.backends.ipvs.names import DEVICE, Set, set_name
-from kproxy.backends.ipvs.program import Program, delta, program
+from kproxy.backends.ipvs.names import DEVICE, IpSet, set_name
+from kproxy.backends.ipvs.program import DesiredState, delta, desired_state
 from kproxy.backends.ipvs.rules import AddressKey, Key, MarkKey, Member
 from kproxy.conntrack import invalid_drops
 from kproxy.host import HostError
-from kproxy.net import Address, Family, Network, Protocol, text_of
+from kproxy.net import Address, Family, Network, Protocol, format_address
 from kproxy.plan import Plan
 
-LOOKED_AT_ONCE = 256
+SERVERS_PER_CHECK = 256
 """Of so many virtual servers each look lists the destinations."""
 
 _NODE_PORTS = {
-    Protocol.TCP: Set.NODE_PORT_TCP,
-    Protocol.UDP: Set.NODE_PORT_UDP,
-    Protocol.SCTP: Set.NODE_PORT_SCTP,
+    Protocol.TCP: IpSet.NODE_PORT_TCP,
+    Protocol.UDP: IpSet.NODE_PORT_UDP,
+    Protocol.SCTP: IpSet.NODE_PORT_SCTP,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class IpvsSettings:
     """The ipvs section, and the masquerade bit; timeouts in seconds, 0 to leave them."""
 
     masquerade_bit: int = 14
@@ -78,21 +78,23 @@ class Applied:
 class IpvsKernel:
     """One family's ipvs mode in the network namespace this runs in."""
 
-    def __init__(self, family: Family, configuration: Configuration) -> None:
+    def __init__(self, family: Family, configuration: IpvsSettings) -> None:
         """Check what the kernel can do and set it up; `HostError` when it cannot serve."""
         self._family, self._configuration = family, configuration
         self._tools = find_tools(family)
         check_kernel(family, configuration.scheduler)
         self._ipvs = Ipvs()
         self._sticky = machine.sticky_scheduler(self._ipvs, family)
-        self._options = machine.options(configuration.masquerade_bit, random_fully=self._tools.random_fully)
+        self._options = machine.machine_options(
+            configuration.masquerade_bit, random_fully=self._tools.random_fully
+        )
         times = configuration.tcp_timeout, configuration.tcp_fin_timeout, configuration.udp_timeout
         if any(times):
             self._ipvs.configure(*times)
-        self._latest: Program | None = None
-        self._believed: Program | None = None
-        self._picture = Picture()
-        self._addresses = NodeAddresses(family, DEVICE)
+        self._latest: DesiredState | None = None
+        self._believed: DesiredState | None = None
+        self._picture = KernelState()
+        self._addresses = AddressMonitor(family, DEVICE)
         self._node_addresses: frozenset[Address] = frozenset()
         self._draining: dict[Key, None] = {}
         self._looked = 0
@@ -104,10 +106,10 @@ class IpvsKernel:
         if believed is None:
             self._prepare()
         self._node_addresses = frozenset(self._addresses.current())
-        desired = self._latest = program(plan, self._context(plan), self._options, self._latest)
+        desired = self._latest = desired_state(plan, self._context(plan), self._options, self._latest)
         if believed is None:
             self._picture = self._read(desired)
-        change = whole(self._picture, desired) if believed is None else delta(believed, desired)
+        change = full_transaction(self._picture, desired) if believed is None else delta(believed, desired)
         todo = transaction(self._picture, change, self._family)
         for step in todo.steps:
             self._do(step)
@@ -137,12 +139,12 @@ class IpvsKernel:
         if self._believed is None:
             return ()
         self._remove_drained(tuple(self._draining))
-        node, bound = self._addresses.current(), addresses(self._family, DEVICE).device
-        names = sets.present()
+        node, bound = self._addresses.current(), list_addresses(self._family, DEVICE).device
+        names = sets.list_set_names()
         there = {found.key: found.server for found in self._ipvs.servers(self._family)}
         return (
             *(f"hook {h.chain}: {h.rule}" for h in self._tools.missing(self._believed.ruleset.hooks)),
-            *(f"ipset {name}" for s in Set if (name := set_name(s, self._family)) not in names),
+            *(f"ipset {name}" for s in IpSet if (name := set_name(s, self._family)) not in names),
             *(f"address {a} of {DEVICE}" for a in self._picture.addresses ^ bound),
             *(f"node address {address}" for address in self._node_addresses.symmetric_difference(node)),
             *(f"virtual server {k}" for k, s in self._picture.servers.items() if there.get(k) != s),
@@ -152,9 +154,9 @@ class IpvsKernel:
     # ------------------------------------------------------------------ reading
 
     def _prepare(self) -> None:
-        device.ensure()
-        machine.set_up(strict_arp=self._configuration.strict_arp)
-        sets.ensure(self._family)
+        device.create_device()
+        machine.set_sysctls(strict_arp=self._configuration.strict_arp)
+        sets.create_missing_sets(self._family)
 
     def _context(self, plan: Plan) -> Context:
         """Node ports: neither on loopback nor on link-local addresses (``ds.v6-specials``)."""
@@ -167,10 +169,10 @@ class IpvsKernel:
         scheduler = self._configuration.scheduler
         return Context(self._node_addresses, tuple(sorted(accepting, key=int)), scheduler, self._sticky)
 
-    def _read(self, desired: Program) -> Picture:
+    def _read(self, desired: DesiredState) -> KernelState:
         """What the kernel holds of ours, and of what is to be ours."""
-        members = sets.read(self._family)
-        bound = addresses(self._family, DEVICE).device
+        members = sets.read_members(self._family)
+        bound = list_addresses(self._family, DEVICE).device
         wanted = desired.virtuals().keys()
         mine = _Ownership(members, bound, self._node_addresses, self._options, self._configuration.excluded)
         found = {
@@ -180,12 +182,12 @@ class IpvsKernel:
             key: {d.destination: d.weight for d in self._ipvs.destinations(key, self._family)}
             for key in found
         }
-        return Picture(found, destinations, members, set(bound))
+        return KernelState(found, destinations, members, set(bound))
 
     def _missing_destinations(self) -> Iterable[str]:
         keys = list(self._picture.servers)
         start = self._looked if self._looked < len(keys) else 0
-        self._looked = start + LOOKED_AT_ONCE
+        self._looked = start + SERVERS_PER_CHECK
         for key in islice(keys, start, self._looked):
             there = {d.destination: d.weight for d in self._ipvs.destinations(key, self._family)}
             if there != self._picture.destinations.get(key, {}):
@@ -195,25 +197,25 @@ class IpvsKernel:
 
     def _do(self, step: Step) -> None:
         match step:
-            case Orders(orders):
+            case SendCommands(orders):
                 self._give(orders)
-            case Members():
-                sets.change(step)
+            case ChangeMembers():
+                sets.change_members(step)
                 self._picture.members.difference_update(step.removed)
                 self._picture.members.update(step.added)
-            case Chains(ruleset):
+            case ReplaceChains(ruleset):
                 self._tools.write(ruleset)
-            case Addresses(addresses, bind=True):
-                device.bind(addresses)
+            case ChangeAddresses(addresses, bind=True):
+                device.add_addresses(addresses)
                 self._picture.addresses.update(addresses)
-            case Addresses(addresses):
-                device.unbind(addresses)
+            case ChangeAddresses(addresses):
+                device.remove_addresses(addresses)
                 self._picture.addresses.difference_update(addresses)
 
-    def _give(self, orders: tuple[Order, ...]) -> None:
+    def _give(self, orders: tuple[IpvsCommand, ...]) -> None:
         self._ipvs.give(orders, self._family)
         for order in orders:
-            _record(self._picture, order)
+            _record_command(self._picture, order)
 
     def _remove_drained(self, keys: Iterable[Key]) -> None:
         """Remove destinations of weight 0 that have no connection left."""
@@ -259,13 +261,17 @@ class _Ownership:
         return key.address in self._bound or self._is_node_port(key)
 
     def _is_node_port(self, key: AddressKey) -> bool:
-        port = f"{text_of(key.address)},sctp:{key.port}" if key.protocol is Protocol.SCTP else str(key.port)
+        port = (
+            f"{format_address(key.address)},sctp:{key.port}"
+            if key.protocol is Protocol.SCTP
+            else str(key.port)
+        )
         return (
             key.address in self._node_addresses and Member(_NODE_PORTS[key.protocol], port) in self._members
         )
 
 
-def _record(picture: Picture, order: Order) -> None:
+def _record_command(picture: KernelState, order: IpvsCommand) -> None:
     match order:
         case SetServer(key, server):
             picture.servers[key] = server
@@ -280,8 +286,8 @@ def _record(picture: Picture, order: Order) -> None:
 
 
 def _applied(rewritten: bool, done: Transaction, messages: int, seconds: float) -> Applied:  # noqa: FBT001
-    members = sum(len(s.added) + len(s.removed) for s in done.steps if isinstance(s, Members))
-    addresses = sum(len(s.addresses) for s in done.steps if isinstance(s, Addresses))
+    members = sum(len(s.added) + len(s.removed) for s in done.steps if isinstance(s, ChangeMembers))
+    addresses = sum(len(s.addresses) for s in done.steps if isinstance(s, ChangeAddresses))
     return Applied(rewritten, messages, members, addresses, seconds)
 
 
@@ -292,29 +298,29 @@ def check_kernel(family: Family, scheduler: str) -> None:
         machine.check_scheduler(ipvs, scheduler, family)
 
 
-def remove_all(family: Family, masquerade_bit: int = 14) -> None:
+def remove_ipvs_objects(family: Family, masquerade_bit: int = 14) -> None:
     """Remove what ipvs mode, ours or kube-proxy's, left in one family; foreign virtual servers stay.
 
     Chains that other modes have too stay.  Does nothing, and loads no module, where there is nothing.
     """
-    if not device.exists() and not any(set_name(which, family) in _present() for which in Set):
+    if not device.device_exists() and not any(set_name(which, family) in _ipvs_in_use() for which in IpSet):
         return
-    members = sets.read(family)
-    node, bound = addresses(family, DEVICE)
+    members = sets.read_members(family)
+    node, bound = list_addresses(family, DEVICE)
     mine = _Ownership(members, bound, frozenset(node), Options(1 << masquerade_bit), ())
-    if device.exists():
-        device.unbind(tuple(bound))
+    if device.device_exists():
+        device.remove_addresses(tuple(bound))
         with Ipvs() as ipvs:
             ours = (found.key for found in ipvs.servers(family) if mine.has(found.key))
             ipvs.give(tuple(RemoveServer(key) for key in ours), family)
-        if not any(addresses(other, DEVICE).device for other in Family):
-            device.remove()
+        if not any(list_addresses(other, DEVICE).device for other in Family):
+            device.delete_device()
     find_tools(family).remove()
-    sets.remove(family)
+    sets.destroy_sets(family)
 
 
-def _present() -> frozenset[str]:
+def _ipvs_in_use() -> frozenset[str]:
     try:
-        return sets.present()
+        return sets.list_set_names()
     except HostError:
         return frozenset()

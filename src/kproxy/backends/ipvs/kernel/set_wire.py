@@ -12,9 +12,9 @@ from ipaddress import ip_address
 from kproxy.backends.ipvs.names import SetType, set_name
 from kproxy.backends.ipvs.rules import Member
 from kproxy.net import Address, Family
-from kproxy.netlink import Flag, attribute, nested, netfilter_header
+from kproxy.netlink import NetlinkFlag, attribute, nested, netfilter_header
 
-Order = tuple[int, Flag, bytes]
+NetlinkRequest = tuple[int, NetlinkFlag, bytes]
 
 _SUBSYSTEM, _ADD, _DELETE = 6 << 8, 9, 10
 _VERSION = b"\x06"
@@ -25,7 +25,7 @@ _NUMBERS = {"tcp": 6, "udp": 17, "sctp": 132}
 _AF_INET = 2
 
 
-def order(member: Member, family: Family, *, add: bool) -> Order:
+def encode_member(member: Member, family: Family, *, add: bool) -> NetlinkRequest:
     """Type, flags and body of the message that adds or removes a member.
 
     Without ``NLM_F_EXCL`` the kernel takes what is so already for done.
@@ -34,7 +34,7 @@ def order(member: Member, family: Family, *, add: bool) -> Order:
     data = nested(_DATA, *_element(member.set.type, element), *_options(options))
     name = attribute(_NAME, set_name(member.set, family).encode() + b"\0")
     body = netfilter_header(_AF_INET) + attribute(_PROTOCOL, _VERSION) + name + data
-    return _SUBSYSTEM | (_ADD if add else _DELETE), Flag(0), body
+    return _SUBSYSTEM | (_ADD if add else _DELETE), NetlinkFlag(0), body
 
 
 def _element(kind: SetType, text: str) -> list[bytes]:

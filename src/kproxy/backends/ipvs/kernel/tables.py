@@ -78,7 +78,7 @@ class Tools:
         rules = [rule for chain in _REFERRING[table] for rule in self._rules(table, chain)]
         return [
             *(f":{chain} - [0:0]" for chain in there),
-            *(f"-D {rule.removeprefix('-A ')}" for rule in rules if _refers(rule, table)),
+            *(f"-D {rule.removeprefix('-A ')}" for rule in rules if _refers_to_ours(rule, table)),
             *(f"-X {chain}" for chain in there),
         ]
 
@@ -86,7 +86,7 @@ class Tools:
         """The chain as ``iptables -S`` lists it, its declaration first; empty where there is none."""
         list_chain = ("-w", _LOCK_SECONDS, "-t", table.value, "-S", chain)
         try:
-            return host.run((_COMMANDS[self.family], *list_chain)).splitlines()
+            return host.run_tool((_COMMANDS[self.family], *list_chain)).splitlines()
         except HostError as error:
             if error.reason in {Reason.MISSING, Reason.OTHER}:
                 return []
@@ -108,13 +108,13 @@ class Tools:
     def _restore(self, text: str) -> None:
         if text:
             argv = (f"{_COMMANDS[self.family]}-restore", "--noflush", "-w", _LOCK_SECONDS)
-            host.run(argv, [text.encode()])
+            host.run_tool(argv, [text.encode()])
 
 
 def find_tools(family: Family) -> Tools:
     """The tools the system's ``iptables`` stands for; `HostError` UNSUPPORTED without."""
     command = _COMMANDS[family]
-    printed = host.run((command, "--version"))
+    printed = host.run_tool((command, "--version"))
     version = _VERSION.search(printed)
     if version is None:
         raise HostError(f"{command} --version", f"unknown answer {printed.strip()!r}", Reason.UNSUPPORTED)
@@ -138,7 +138,7 @@ def _block(table: Table, lines: list[str]) -> str:
     return "\n".join((f"*{table.value}", *lines, "COMMIT\n"))
 
 
-def _refers(rule: str, table: Table) -> bool:
+def _refers_to_ours(rule: str, table: Table) -> bool:
     """Whether a listed rule needs something that only this mode has."""
     if not rule.startswith("-A"):
         return False

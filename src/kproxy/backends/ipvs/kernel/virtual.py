@@ -6,13 +6,13 @@ import errno
 import struct
 from collections.abc import Iterable, Sequence
 
-from kproxy.backends.ipvs.diff import Order, RemoveDestination, RemoveServer, SetDestination, SetServer
+from kproxy.backends.ipvs.diff import IpvsCommand, RemoveDestination, RemoveServer, SetDestination, SetServer
 from kproxy.backends.ipvs.kernel import wire
-from kproxy.backends.ipvs.kernel.wire import Found, FoundDestination
+from kproxy.backends.ipvs.kernel.wire import ListedDestination, ListedServer
 from kproxy.backends.ipvs.rules import Key
-from kproxy.host import HostError, Netlink, Reason, refusal
+from kproxy.host import HostError, Netlink, Reason, netlink_error
 from kproxy.net import Family
-from kproxy.netlink import Flag, attribute, attributes
+from kproxy.netlink import NetlinkFlag, attribute, attributes
 
 _GENERIC = 16
 _FIND_FAMILY, _FAMILY_ID, _FAMILY_NAME = 3, 1, 2
@@ -31,44 +31,44 @@ class Ipvs(Netlink):
         """Close the socket."""
         self._socket.close()
 
-    def give(self, orders: Sequence[Order], family: Family) -> None:
+    def give(self, orders: Sequence[IpvsCommand], family: Family) -> None:
         """Give orders; what is there already, or gone already, is no failure."""
-        messages = [(self._kind, *wire.order(order, family)) for order in orders]
+        messages = [(self._kind, *wire.encode_command(order, family)) for order in orders]
         self.sent += len(messages)
-        again: list[Order] = []
+        again: list[IpvsCommand] = []
         for order, number in zip(orders, self.send_all(messages), strict=True):
             match order, number:
                 case ((SetServer() | SetDestination()), errno.EEXIST) if order.new:
-                    again.append(_edited(order))
+                    again.append(_as_set_command(order))
                 case ((RemoveServer() | RemoveDestination()), errno.ESRCH | errno.ENOENT):
                     pass
                 case _, 0:
                     pass
                 case _:
-                    raise refusal(f"ipvs: {order}", number)
+                    raise netlink_error(f"ipvs: {order}", number)
         if again:
             self.give(again, family)
 
     def configure(self, tcp: int, tcp_fin: int, udp: int) -> None:
         """Set timeouts, in seconds."""
-        self._send_one("set the timeouts of IPVS", wire.timeouts(tcp, tcp_fin, udp))
+        self._send_one("set the timeouts of IPVS", wire.encode_timeouts(tcp, tcp_fin, udp))
 
-    def servers(self, family: Family) -> list[Found]:
+    def servers(self, family: Family) -> list[ListedServer]:
         """All virtual servers of the family, whoever made them."""
         self.sent += 1
-        answers = self.dump(self._kind, wire.message(wire.GET_SERVICE))
-        return [found for found in map(wire.found_server, answers) if found and found.family is family]
+        answers = self.dump(self._kind, wire.generic_netlink_message(wire.GET_SERVICE))
+        return [found for found in map(wire.decode_server, answers) if found and found.family is family]
 
-    def destinations(self, key: Key, family: Family) -> list[FoundDestination]:
+    def destinations(self, key: Key, family: Family) -> list[ListedDestination]:
         """The destinations of a virtual server."""
         self.sent += 1
-        answers = self.dump(self._kind, wire.list_destinations(key, family))
-        return [wire.found_destination(payload, family) for payload in answers]
+        answers = self.dump(self._kind, wire.encode_destinations_query(key, family))
+        return [wire.decode_destination(payload, family) for payload in answers]
 
     def _find(self) -> int:
         name = attribute(_FAMILY_NAME, b"IPVS\0")
         body = struct.pack("BBxx", _FIND_FAMILY, 1)
-        (number,) = self.send_all([(_GENERIC, Flag(0), body + name)])
+        (number,) = self.send_all([(_GENERIC, NetlinkFlag(0), body + name)])
         if number:
             fix = "this kernel has no IPVS (a kernel with CONFIG_IP_VS, or modprobe ip_vs)"
             raise HostError("find generic netlink family IPVS", fix, Reason.UNSUPPORTED)
@@ -80,12 +80,12 @@ class Ipvs(Netlink):
 
     def _send_one(self, what: str, body: bytes) -> None:
         self.sent += 1
-        (number,) = self.send_all([(self._kind, Flag(0), body)])
+        (number,) = self.send_all([(self._kind, NetlinkFlag(0), body)])
         if number:
-            raise refusal(f"ipvs: {what}", number)
+            raise netlink_error(f"ipvs: {what}", number)
 
 
-def has_scheduler(ipvs: Ipvs, probe: Iterable[Order], family: Family) -> bool:
+def has_scheduler(ipvs: Ipvs, probe: Iterable[IpvsCommand], family: Family) -> bool:
     """Whether orders that use a scheduler are accepted."""
     try:
         ipvs.give(tuple(probe), family)
@@ -96,7 +96,7 @@ def has_scheduler(ipvs: Ipvs, probe: Iterable[Order], family: Family) -> bool:
     return True
 
 
-def _edited(order: SetServer | SetDestination) -> Order:
+def _as_set_command(order: SetServer | SetDestination) -> IpvsCommand:
     match order:
         case SetServer(key, server):
             return SetServer(key, server, new=False)

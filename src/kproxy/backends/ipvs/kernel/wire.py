@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
-from kproxy.backends.ipvs.diff import Order, RemoveDestination, RemoveServer, SetDestination, SetServer
+from kproxy.backends.ipvs.diff import IpvsCommand, RemoveDestination, RemoveServer, SetDestination, SetServer
 from kproxy.backends.ipvs.rules import PERSISTENT, AddressKey, Destination, Key, MarkKey, Server
 from kproxy.net import Address, Family, Protocol
-from kproxy.netlink import Flag, attribute, attributes, nested
+from kproxy.netlink import NetlinkFlag, attribute, attributes, nested
 
 NEW_SERVICE, SET_SERVICE, DELETE_SERVICE, GET_SERVICE = 1, 2, 3, 4
 NEW_DESTINATION, SET_DESTINATION, DELETE_DESTINATION, GET_DESTINATION = 5, 6, 7, 8
@@ -38,7 +38,7 @@ _ONE_CLIENT = {Family.IPV4: b"\xff\xff\xff\xff", Family.IPV6: struct.pack("=I", 
 _u16, _u32, _be16 = struct.Struct("=H"), struct.Struct("=I"), struct.Struct(">H")
 
 
-class Found(NamedTuple):
+class ListedServer(NamedTuple):
     """A virtual server the kernel has."""
 
     family: Family
@@ -46,7 +46,7 @@ class Found(NamedTuple):
     server: Server
 
 
-class FoundDestination(NamedTuple):
+class ListedDestination(NamedTuple):
     """A destination the kernel has; ``connections`` are active and inactive ones."""
 
     destination: Destination
@@ -54,40 +54,48 @@ class FoundDestination(NamedTuple):
     connections: int
 
 
-def message(command: int, *parts: bytes) -> bytes:
+def generic_netlink_message(command: int, *parts: bytes) -> bytes:
     """The body of a generic netlink message."""
     return struct.pack("BBxx", command, 1) + b"".join(parts)
 
 
-def order(given: Order, family: Family) -> tuple[Flag, bytes]:
+def encode_command(given: IpvsCommand, family: Family) -> tuple[NetlinkFlag, bytes]:
     """An order as extra flags and body."""
     match given:
         case SetServer(key, server, new):
             parts = nested(_SERVICE, *_key(key, family), *_server(server, family))
-            return Flag(0), message(NEW_SERVICE if new else SET_SERVICE, parts)
+            return NetlinkFlag(0), generic_netlink_message(NEW_SERVICE if new else SET_SERVICE, parts)
         case RemoveServer(key):
-            return Flag(0), message(DELETE_SERVICE, nested(_SERVICE, *_key(key, family)))
+            return NetlinkFlag(0), generic_netlink_message(
+                DELETE_SERVICE, nested(_SERVICE, *_key(key, family))
+            )
         case SetDestination(key, destination, weight, new):
             parts = nested(_DESTINATION, *_socket(destination, family), *_numbers(weight))
             command = NEW_DESTINATION if new else SET_DESTINATION
-            return Flag(0), message(command, nested(_SERVICE, *_key(key, family)), parts)
+            return NetlinkFlag(0), generic_netlink_message(
+                command, nested(_SERVICE, *_key(key, family)), parts
+            )
         case RemoveDestination(key, destination):
             parts = nested(_DESTINATION, *_socket(destination, family))
-            return Flag(0), message(DELETE_DESTINATION, nested(_SERVICE, *_key(key, family)), parts)
+            return NetlinkFlag(0), generic_netlink_message(
+                DELETE_DESTINATION, nested(_SERVICE, *_key(key, family)), parts
+            )
 
 
-def timeouts(tcp: int, tcp_fin: int, udp: int) -> bytes:
+def encode_timeouts(tcp: int, tcp_fin: int, udp: int) -> bytes:
     """The body that sets the timeouts, in seconds; 0 leaves one as it is."""
     values = {_TIMEOUT_TCP: tcp, _TIMEOUT_TCP_FIN: tcp_fin, _TIMEOUT_UDP: udp}
-    return message(SET_CONFIG, *(attribute(kind, _u32.pack(seconds)) for kind, seconds in values.items()))
+    return generic_netlink_message(
+        SET_CONFIG, *(attribute(kind, _u32.pack(seconds)) for kind, seconds in values.items())
+    )
 
 
-def list_destinations(key: Key, family: Family) -> bytes:
+def encode_destinations_query(key: Key, family: Family) -> bytes:
     """The body that asks for a virtual server's destinations."""
-    return message(GET_DESTINATION, nested(_SERVICE, *_key(key, family)))
+    return generic_netlink_message(GET_DESTINATION, nested(_SERVICE, *_key(key, family)))
 
 
-def found_server(payload: memoryview) -> Found | None:
+def decode_server(payload: memoryview) -> ListedServer | None:
     """A virtual server out of an answer; None when it is of a kind we do not make."""
     values = attributes(attributes(payload[HEADER_SIZE:])[_SERVICE])
     family = _FAMILIES.get(_number(values, _FAMILY, _u16))
@@ -104,15 +112,15 @@ def found_server(payload: memoryview) -> Found | None:
     flags = _number(values, _FLAGS, _u32) & ~_HASHED
     lasting = _number(values, _TIMEOUT, _u32) if flags & PERSISTENT else None
     scheduler = bytes(values.get(_SCHEDULER, memoryview(b""))).rstrip(b"\0").decode()
-    return Found(family, key, Server(scheduler, flags, lasting))
+    return ListedServer(family, key, Server(scheduler, flags, lasting))
 
 
-def found_destination(payload: memoryview, family: Family) -> FoundDestination:
+def decode_destination(payload: memoryview, family: Family) -> ListedDestination:
     """A destination out of an answer."""
     values = attributes(attributes(payload[HEADER_SIZE:])[_DESTINATION])
     destination = Destination(_address(values[_D_ADDRESS], family), _number(values, _D_PORT, _be16))
     connections = _number(values, _D_ACTIVE, _u32) + _number(values, _D_INACTIVE, _u32)
-    return FoundDestination(destination, _number(values, _D_WEIGHT, _u32), connections)
+    return ListedDestination(destination, _number(values, _D_WEIGHT, _u32), connections)
 
 
 def _key(key: Key, family: Family) -> list[bytes]:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kproxy import netlink
-from kproxy.backends.nftables.kernel.wire import SUBSYSTEM, Message
-from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason, refusal
-from kproxy.netlink import NLMSG_ERROR, Flag, error_number, message, messages, netfilter_header
+from kproxy.backends.nftables.kernel.wire import SUBSYSTEM, BatchMessage
+from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason, netlink_error
+from kproxy.netlink import NLMSG_ERROR, NetlinkFlag, error_number, messages, netfilter_header, netlink_message
 
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _SOL_NETLINK, _SHORT_ERRORS = 270, 10
@@ -23,7 +23,7 @@ _ABSENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP, errno.EAFNOSU
 """What the kernel answers about a thing that is not there, and about all things where it has no nf_tables."""
 
 
-class Answer(NamedTuple):
+class BatchError(NamedTuple):
     """An errno the kernel gave, and the number of the message it is about: 1 for the first of the batch, 0 for the batch."""
 
     number: int
@@ -38,11 +38,11 @@ class Nftables(Netlink):
         super().__init__(NETLINK_NETFILTER, port)
         self._socket.setsockopt(_SOL_NETLINK, _SHORT_ERRORS, 1)
 
-    def commit(self, batch: Iterable[Message]) -> Answer | None:
+    def commit(self, batch: Iterable[BatchMessage]) -> BatchError | None:
         """Do all of it or nothing: None when it was done, else the first complaint."""
         parts = [_boundary(_BATCH_BEGIN)]
         parts += [
-            message(SUBSYSTEM << 8 | kind, Flag.REQUEST | flags, index, body)
+            netlink_message(SUBSYSTEM << 8 | kind, NetlinkFlag.REQUEST | flags, index, body)
             for index, (kind, flags, body) in enumerate(batch, start=1)
         ]
         last = len(parts) - 1
@@ -58,17 +58,17 @@ class Nftables(Netlink):
         """What the kernel answers to a question about one thing; None when it is not there.  Raises `HostError`."""
         self._sequence += 1
         body = netfilter_header(family) + b"".join(attributes_)
-        self._send(message(SUBSYSTEM << 8 | kind, Flag.REQUEST, self._sequence, body))
+        self._send(netlink_message(SUBSYSTEM << 8 | kind, NetlinkFlag.REQUEST, self._sequence, body))
         while True:
             for answer in messages(self._receive()):
                 if answer.sequence == self._sequence:
-                    return _content(answer)
+                    return _payload_or_absent(answer)
 
-    def _verdict(self, last: int) -> Answer | None:
+    def _verdict(self, last: int) -> BatchError | None:
         """The kernel has answered by the time that sending returns."""
         acknowledged, complaint = False, None
         for message_ in self._answers():
-            answer = Answer(message_.sequence, error_number(message_.payload))
+            answer = BatchError(message_.sequence, error_number(message_.payload))
             if answer.errno and complaint is None:
                 complaint = answer
             acknowledged |= answer.number == last and not answer.errno
@@ -82,13 +82,13 @@ class Nftables(Netlink):
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, size + 4096)
 
 
-def _content(answer: netlink.Message) -> memoryview | None:
+def _payload_or_absent(answer: netlink.Message) -> memoryview | None:
     """What an answer holds; None where it is an error that means that the thing is not there."""
     if answer.type != NLMSG_ERROR:
         return answer.payload[4:]
     number = error_number(answer.payload)
     if number not in _ABSENT:
-        raise refusal("nftables query", number)
+        raise netlink_error("nftables query", number)
     return None
 
 
@@ -104,9 +104,9 @@ def list_items(payload: memoryview) -> Iterator[memoryview]:
 
 
 def _boundary(kind: int) -> bytes:
-    return message(kind, Flag.REQUEST, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM))
+    return netlink_message(kind, NetlinkFlag.REQUEST, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM))
 
 
 def _acknowledged(raw: bytes) -> bytes:
     (flags,) = struct.unpack_from("=H", raw, 6)
-    return raw[:6] + struct.pack("=H", flags | Flag.ACK) + raw[8:]
+    return raw[:6] + struct.pack("=H", flags | NetlinkFlag.ACK) + raw[8:]

@@ -45,7 +45,7 @@ def data_type(holds: Holds, family: Family) -> int:
     return _VERDICT if holds is Holds.VERDICT else _DATATYPE[family] << _TYPE_BITS | _INET_SERVICE
 
 
-def collection(collection: Collection, family: Family) -> bytes:
+def collection_userdata(collection: Collection, family: Family) -> bytes:
     """The user data of a set or map."""
     parts = [_item(_KEY_BYTE_ORDER, _number(_order(collection.key)))]
     if collection.holds is not Holds.NOTHING:
@@ -60,11 +60,11 @@ def collection(collection: Collection, family: Family) -> bytes:
         )
         parts += [_item(_DATA_TYPEOF, held), _item(_DATA_INTERVAL, _number(0))]
     if collection.comment:
-        parts.append(comment(_COMMENT, collection.comment))
+        parts.append(comment_userdata(_COMMENT, collection.comment))
     return b"".join(parts)
 
 
-def comment(kind: int, text: str) -> bytes:
+def comment_userdata(kind: int, text: str) -> bytes:
     """A comment; ``kind`` is 0 for tables, chains and rules."""
     return _item(kind, text.encode() + b"\0")
 

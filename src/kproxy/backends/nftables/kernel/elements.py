@@ -34,7 +34,7 @@ _header = struct.Struct("=HH").pack
 _NESTED = 0x8000
 
 
-def words(family: Family) -> int:
+def registers_per_address(family: Family) -> int:
     """How many registers an address takes."""
     return family.bits // 32
 
@@ -42,7 +42,7 @@ def words(family: Family) -> int:
 def key_length(key: Key, family: Family) -> int:
     """Bytes of a key."""
     addresses = sum(part in {Field.SOURCE, Field.DESTINATION} for part in key)
-    return 4 * (addresses * words(family) + len(key) - addresses)
+    return 4 * (addresses * registers_per_address(family) + len(key) - addresses)
 
 
 def verdict_data(value: Verdict) -> bytes:
@@ -103,10 +103,10 @@ class ElementEncoder:
         first, last = network.network_address, network.broadcast_address
         if start:
             return nested(1, _key(_KEY, start + first.packed), _key(_KEY_END, start + last.packed))
-        return b"".join(_ends(network))
+        return b"".join(_interval_bounds(network))
 
 
-def _ends(network: Network) -> Iterator[bytes]:
+def _interval_bounds(network: Network) -> Iterator[bytes]:
     """A range of addresses alone: where it starts, and the first address behind it, if there is one."""
     yield nested(1, _key(_KEY, network.network_address.packed))
     behind = int(network.broadcast_address) + 1

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kproxy.backends.nftables.kernel.elements import NUMBERS, verdict_data, words
+from kproxy.backends.nftables.kernel.elements import NUMBERS, registers_per_address, verdict_data
 from kproxy.backends.nftables.rules import (
     AddressIsLocal,
     AddressWithin,
@@ -44,7 +44,7 @@ from kproxy.backends.nftables.rules import (
 from kproxy.net import Family, Network
 from kproxy.netlink import attribute, nested
 
-_VERDICT_REGISTER, _FIRST_WORD = 0, 8
+_VERDICT_REGISTER, _FIRST_REGISTER = 0, 8
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
 _OFFSETS = {
     (Family.IPV4, Field.SOURCE): 12,
@@ -133,7 +133,7 @@ class Expressions:
                 yield self._nat()
             case Translate(address, port):
                 yield _immediate(0, address.packed)
-                yield _immediate(words(self.family), struct.pack(">H", port))
+                yield _immediate(registers_per_address(self.family), struct.pack(">H", port))
                 yield self._nat(_NAT_PORT_GIVEN)
             case Masquerade():
                 yield _expression("masq", attribute(1, be32(_NAT_RANDOM_FULLY)))
@@ -176,7 +176,7 @@ class Expressions:
         word = 0
         for part in key:
             yield self._read(part, word)
-            word += words(self.family) if part in {Field.SOURCE, Field.DESTINATION} else 1
+            word += registers_per_address(self.family) if part in {Field.SOURCE, Field.DESTINATION} else 1
 
     def _read(self, part: Selector, word: int) -> bytes:
         match part:
@@ -205,7 +205,12 @@ class Expressions:
 
     def _nat(self, flags: int = 0) -> bytes:
         family = attribute(2, be32(2 if self.family is Family.IPV4 else 10))
-        parts = (attribute(1, be32(_NAT_DESTINATION)), family, _register(3), _register(5, words(self.family)))
+        parts = (
+            attribute(1, be32(_NAT_DESTINATION)),
+            family,
+            _register(3),
+            _register(5, registers_per_address(self.family)),
+        )
         return _expression("nat", *parts, *([attribute(7, be32(flags))] if flags else []))
 
 
@@ -253,7 +258,7 @@ def _immediate(word: int, value: bytes) -> bytes:
 
 
 def _register(kind: int, word: int = 0) -> bytes:
-    return attribute(kind, be32(_FIRST_WORD + word))
+    return attribute(kind, be32(_FIRST_REGISTER + word))
 
 
 def _string(kind: int, value: str) -> bytes:

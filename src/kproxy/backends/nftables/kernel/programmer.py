@@ -24,19 +24,19 @@ from kproxy.backends.nftables.commands import (
     Command,
     DeleteElements,
     DeleteTable,
-    lines,
+    format_command,
 )
 from kproxy.backends.nftables.diff import Clients, Leftovers, Rewrite, Transaction, diff
 from kproxy.backends.nftables.kernel import wire
 from kproxy.backends.nftables.kernel.batch import Nftables, list_items
-from kproxy.backends.nftables.program import Program, program
+from kproxy.backends.nftables.program import DesiredState, desired_state
 from kproxy.backends.nftables.render import Renderer
 from kproxy.backends.nftables.rules import TABLE, ElementKey
 from kproxy.conntrack import invalid_drops
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.netlink import attribute, attributes, netfilter_header
-from kproxy.nfevents import Monitor, named
+from kproxy.nfevents import NftMonitor, format_changes
 from kproxy.plan import Plan
 
 OLDEST_KERNEL = (5, 13)
@@ -76,20 +76,20 @@ class NftablesKernel:
         check_kernel()
         self.family = family
         self._options = options or Options()
-        self._latest: Program | None = None
-        self._believed: Program | None = None
+        self._latest: DesiredState | None = None
+        self._believed: DesiredState | None = None
         self._leftovers: Leftovers = {}
-        self._monitor: Monitor | None = None
+        self._monitor: NftMonitor | None = None
 
     def apply(self, plan: Plan) -> Applied:
         """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
         started = time.monotonic()
-        desired = self._latest = program(plan, self._options, self._latest)
+        desired = self._latest = desired_state(plan, self._options, self._latest)
         self._listen()
         with Nftables(_PORT[self.family]) as nftables:
             return self._apply(nftables, desired, started)
 
-    def _apply(self, nftables: Nftables, desired: Program, started: float) -> Applied:
+    def _apply(self, nftables: Nftables, desired: DesiredState, started: float) -> Applied:
         believed, self._believed = self._believed, None
         transaction, refused = diff(believed, desired, self._leftovers), None
         try:
@@ -98,7 +98,7 @@ class NftablesKernel:
             transaction, refused = Rewrite(desired), str(error)
         rewritten = isinstance(transaction, Rewrite)
         if rewritten:
-            with Monitor.silence():
+            with NftMonitor.silence():
                 elements = self._commit(nftables, Rewrite(desired, self._clients(nftables)))
         self._believed, self._leftovers = desired, transaction.leftovers
         return Applied(rewritten, elements or 0, time.monotonic() - started, refused)
@@ -126,12 +126,12 @@ class NftablesKernel:
         changes = self._monitor.changes()
         if changes is None:
             return ("more than could be heard was changed in nf_tables",)
-        return named(c for c in changes if (c.family, c.table) == (self.family, TABLE))
+        return format_changes(c for c in changes if (c.family, c.table) == (self.family, TABLE))
 
     def _listen(self) -> None:
         """From the first time on that all is written; where all is about to be, what was does not matter."""
         if self._monitor is None:
-            self._monitor = Monitor(wire.text(TABLE))
+            self._monitor = NftMonitor(wire.encode_string(TABLE))
             self._monitor.ignore(_FIRST_PORT, _ANY_FAMILY)
         elif self._believed is None:
             self._monitor.forget()
@@ -150,7 +150,7 @@ class NftablesKernel:
             encoder = wire.Encoder(self.family)
             answer = nftables.commit(encoder.messages(DeleteTable()))
         if answer is not None:
-            raise host.refusal(f"delete table {self._where}", answer.errno)
+            raise host.netlink_error(f"delete table {self._where}", answer.errno)
 
     @property
     def _where(self) -> str:
@@ -164,7 +164,7 @@ class NftablesKernel:
 
     def _commit_batch(self, nftables: Nftables, batch: Iterable[Command]) -> int | None:
         encoder, count = wire.Encoder(self.family), 0
-        sent: list[wire.Message] = []
+        sent: list[wire.BatchMessage] = []
         for command in batch:
             if isinstance(command, AddElements | DeleteElements):
                 count += len(command.elements)
@@ -173,7 +173,7 @@ class NftablesKernel:
             return None
         answer = nftables.commit(sent)
         if answer is not None:
-            raise host.refusal(self._text_of(batch, answer.number), answer.errno)
+            raise host.netlink_error(self._text_of(batch, answer.number), answer.errno)
         return count
 
     def _text_of(self, batch: Iterable[Command], number: int) -> str:
@@ -183,15 +183,19 @@ class NftablesKernel:
         if not 0 < number <= len(owners):
             return f"nftables transaction on table {self._where}"
         command, index = owners[number - 1]
-        texts = list(lines(command, renderer))
+        texts = list(format_command(command, renderer))
         return texts[min(index, len(texts) - 1)][:_SHOWN]
 
     def _has_table(self, nftables: Nftables) -> bool:
         protocol = wire.NFPROTO[self.family]
-        return nftables.get(wire.GET_TABLE, attribute(1, wire.text(TABLE)), family=protocol) is not None
+        return (
+            nftables.get(wire.GET_TABLE, attribute(1, wire.encode_string(TABLE)), family=protocol) is not None
+        )
 
     def _clients(self, nftables: Nftables) -> Clients:
-        where = attribute(1, wire.text(TABLE)) + attribute(2, wire.text(names.AFFINITY_CLIENTS))
+        where = attribute(1, wire.encode_string(TABLE)) + attribute(
+            2, wire.encode_string(names.AFFINITY_CLIENTS)
+        )
         body = netfilter_header(wire.NFPROTO[self.family]) + where
         try:
             answers = list(nftables.dump(wire.SUBSYSTEM << 8 | wire.GET_ELEMENTS, body))
@@ -199,7 +203,7 @@ class NftablesKernel:
             if error.reason is Reason.MISSING:
                 return {}
             raise
-        items = (item for answer in answers for item in _items(answer))
+        items = (item for answer in answers for item in _list_elements(answer))
         return dict(found for item in items if (found := self._client(item)) is not None)
 
     def _client(self, item: memoryview) -> tuple[ElementKey, int] | None:
@@ -212,7 +216,7 @@ class NftablesKernel:
         return (ip_address(key[:size]), number), struct.unpack(">Q", found[_EXPIRATION])[0]
 
 
-def _items(answer: memoryview) -> Iterator[memoryview]:
+def _list_elements(answer: memoryview) -> Iterator[memoryview]:
     return list_items(attributes(answer[4:]).get(_ELEMENTS, memoryview(b"")))
 
 

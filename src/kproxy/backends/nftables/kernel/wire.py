@@ -28,7 +28,7 @@ from kproxy.backends.nftables.commands import (
     FlushChain,
 )
 from kproxy.backends.nftables.kernel import describe
-from kproxy.backends.nftables.kernel.elements import ElementEncoder, key_length, words
+from kproxy.backends.nftables.kernel.elements import ElementEncoder, key_length, registers_per_address
 from kproxy.backends.nftables.kernel.expressions import Expressions
 from kproxy.backends.nftables.rules import (
     TABLE,
@@ -45,7 +45,7 @@ from kproxy.backends.nftables.rules import (
     Value,
 )
 from kproxy.net import Family
-from kproxy.netlink import Flag, attribute, nested, netfilter_header
+from kproxy.netlink import NetlinkFlag, attribute, nested, netfilter_header
 
 NFPROTO = {Family.IPV4: 2, Family.IPV6: 10}
 SUBSYSTEM = 10
@@ -68,20 +68,20 @@ _HOOK_NUMBERS = {
 }
 
 
-class Message(NamedTuple):
+class BatchMessage(NamedTuple):
     """One message of a batch: its number within nftables, flags, and body."""
 
     kind: int
-    flags: Flag
+    flags: NetlinkFlag
     body: bytes
 
 
-def text(value: str) -> bytes:
+def encode_string(value: str) -> bytes:
     """A string as the kernel wants it."""
     return value.encode() + b"\0"
 
 
-def be32(value: int) -> bytes:
+def encode_be32(value: int) -> bytes:
     """A number in network order."""
     return struct.pack(">I", value & 0xFFFF_FFFF)
 
@@ -99,73 +99,79 @@ class Encoder:
 
     def __post_init__(self) -> None:
         self._header = netfilter_header(NFPROTO[self.family])
-        self._table = attribute(1, text(TABLE))
+        self._table = attribute(1, encode_string(TABLE))
         self._expressions = Expressions(self.family)
 
-    def messages(self, command: Command) -> Iterator[Message]:
+    def messages(self, command: Command) -> Iterator[BatchMessage]:
         """The messages of a command."""
         match command:
             case AddTable():
-                comment = attribute(6, describe.comment(0, TABLE_COMMENT))
-                yield self._message(NEW_TABLE, Flag.CREATE, attribute(2, be32(0)), comment)
+                comment = attribute(6, describe.comment_userdata(0, TABLE_COMMENT))
+                yield self._message(NEW_TABLE, NetlinkFlag.CREATE, attribute(2, encode_be32(0)), comment)
             case DeleteTable():
-                yield self._message(DELETE_TABLE, Flag(0))
+                yield self._message(DELETE_TABLE, NetlinkFlag(0))
             case AddCollection(collection):
-                yield self._message(NEW_SET, Flag.CREATE, *self._set(collection))
+                yield self._message(NEW_SET, NetlinkFlag.CREATE, *self._set(collection))
             case DeleteCollection(name):
-                yield self._message(DELETE_SET, Flag(0), attribute(2, text(name)))
+                yield self._message(DELETE_SET, NetlinkFlag(0), attribute(2, encode_string(name)))
             case AddElements(collection, elements, lives):
-                yield self._elements(NEW_ELEMENTS, Flag.CREATE, collection, elements, lives)
+                yield self._elements(NEW_ELEMENTS, NetlinkFlag.CREATE, collection, elements, lives)
             case DeleteElements(collection, elements):
-                yield self._elements(DELETE_ELEMENTS, Flag(0), collection, elements, ())
+                yield self._elements(DELETE_ELEMENTS, NetlinkFlag(0), collection, elements, ())
             case _:
                 yield from self._about_chain(command)
 
-    def _about_chain(self, command: AddChain | AddRules | FlushChain | DeleteChain) -> Iterator[Message]:
+    def _about_chain(self, command: AddChain | AddRules | FlushChain | DeleteChain) -> Iterator[BatchMessage]:
         match command:
             case AddChain(chain):
-                yield self._message(NEW_CHAIN, Flag.CREATE, *_chain(chain))
+                yield self._message(NEW_CHAIN, NetlinkFlag.CREATE, *_chain(chain))
             case AddRules(chain):
                 for rule in chain.rules:
-                    yield self._message(NEW_RULE, Flag.CREATE | Flag.APPEND, *self._rule(chain, rule))
+                    yield self._message(
+                        NEW_RULE, NetlinkFlag.CREATE | NetlinkFlag.APPEND, *self._rule(chain, rule)
+                    )
             case FlushChain(name):
-                yield self._message(DELETE_RULE, Flag(0), attribute(2, text(name)))
+                yield self._message(DELETE_RULE, NetlinkFlag(0), attribute(2, encode_string(name)))
             case DeleteChain(name):
-                yield self._message(DELETE_CHAIN, Flag(0), attribute(3, text(name)))
+                yield self._message(DELETE_CHAIN, NetlinkFlag(0), attribute(3, encode_string(name)))
 
-    def _message(self, kind: int, flags: Flag, *attributes: bytes) -> Message:
-        return Message(kind, flags, b"".join((self._header, self._table, *attributes)))
+    def _message(self, kind: int, flags: NetlinkFlag, *attributes: bytes) -> BatchMessage:
+        return BatchMessage(kind, flags, b"".join((self._header, self._table, *attributes)))
 
     def _rule(self, chain: Chain, rule: Rule) -> Iterator[bytes]:
-        yield attribute(2, text(chain.name))
+        yield attribute(2, encode_string(chain.name))
         yield nested(4, *self._expressions.of(rule))
         if rule.comment:
-            yield attribute(7, describe.comment(0, rule.comment))
+            yield attribute(7, describe.comment_userdata(0, rule.comment))
 
     def _set(self, collection: Collection) -> Iterator[bytes]:
         self._set_ids += 1
         flags = _set_flags(collection)
-        yield attribute(2, text(collection.name))
+        yield attribute(2, encode_string(collection.name))
         if flags:
-            yield attribute(3, be32(flags))
-        yield attribute(4, be32(describe.key_type(collection.key, self.family)))
-        yield attribute(5, be32(key_length(collection.key, self.family)))
+            yield attribute(3, encode_be32(flags))
+        yield attribute(4, encode_be32(describe.key_type(collection.key, self.family)))
+        yield attribute(5, encode_be32(key_length(collection.key, self.family)))
         if collection.holds is not Holds.NOTHING:
-            yield attribute(6, be32(describe.data_type(collection.holds, self.family)))
-            size = 4 * words(self.family) + 4 if collection.holds is Holds.ENDPOINT else _VERDICT_SIZE
-            yield attribute(7, be32(size))
+            yield attribute(6, encode_be32(describe.data_type(collection.holds, self.family)))
+            size = (
+                4 * registers_per_address(self.family) + 4
+                if collection.holds is Holds.ENDPOINT
+                else _VERDICT_SIZE
+            )
+            yield attribute(7, encode_be32(size))
         yield nested(9, *_set_description(collection, self.family))
-        yield attribute(10, be32(self._set_ids))
-        yield attribute(13, describe.collection(collection, self.family))
+        yield attribute(10, encode_be32(self._set_ids))
+        yield attribute(13, describe.collection_userdata(collection, self.family))
 
     def _elements(
         self,
         kind: int,
-        flags: Flag,
+        flags: NetlinkFlag,
         collection: Collection,
         elements: tuple[tuple[ElementKey, Value], ...],
         lives: tuple[int, ...],
-    ) -> Message:
+    ) -> BatchMessage:
         encoder = self._encoders.get(collection.name)
         if encoder is None:
             encoder = self._encoders[collection.name] = ElementEncoder(collection)
@@ -174,17 +180,17 @@ class Encoder:
             packed = [encode(key, value, left) for (key, value), left in zip(elements, lives, strict=True)]
         else:
             packed = [encode(key, value) for key, value in elements]
-        return self._message(kind, flags, attribute(2, text(collection.name)), nested(3, *packed))
+        return self._message(kind, flags, attribute(2, encode_string(collection.name)), nested(3, *packed))
 
 
 def _chain(chain: Chain) -> Iterator[bytes]:
-    yield attribute(3, text(chain.name))
+    yield attribute(3, encode_string(chain.name))
     if chain.hook is not None:
         number, priority = _HOOK_NUMBERS[chain.hook.point], chain.hook.priority
-        yield nested(4, attribute(1, be32(number)), attribute(2, be32(priority)))
-        yield attribute(7, text(chain.hook.kind.value))
+        yield nested(4, attribute(1, encode_be32(number)), attribute(2, encode_be32(priority)))
+        yield attribute(7, encode_string(chain.hook.kind.value))
     if chain.comment:
-        yield attribute(12, describe.comment(0, chain.comment))
+        yield attribute(12, describe.comment_userdata(0, chain.comment))
 
 
 def _set_flags(collection: Collection) -> int:
@@ -199,10 +205,10 @@ def _set_flags(collection: Collection) -> int:
 def _set_description(collection: Collection, family: Family) -> Iterator[bytes]:
     """Its size, or, for ranges of several parts, the length of each part."""
     if collection.filled_up_to is not None:
-        yield attribute(1, be32(collection.filled_up_to))
+        yield attribute(1, encode_be32(collection.filled_up_to))
     if collection.interval and len(collection.key) > 1:
         lengths = (_part_length(part, family) for part in collection.key)
-        yield nested(2, *(nested(1, attribute(1, be32(length))) for length in lengths))
+        yield nested(2, *(nested(1, attribute(1, encode_be32(length))) for length in lengths))
 
 
 def _part_length(part: Selector, family: Family) -> int:

@@ -12,22 +12,22 @@ from collections.abc import Mapping
 import msgspec
 
 from kproxy.conformance.reports.comparison import Comparison
-from kproxy.conformance.reports.page.data import Kept, data_of
+from kproxy.conformance.reports.page.data import EvidenceFolder, page_data
 
-__all__ = ["SHOWN", "Kept", "render"]
+__all__ = ["SHOWN_SUFFIX", "EvidenceFolder", "render_html"]
 
-SHOWN = ".counted.txt"
+SHOWN_SUFFIX = ".counted.txt"
 """How files of evidence end that stand in the page."""
 
 _PARTS = ("page.css", "page.js")
 
 
-def render(comparison: Comparison, kept: Mapping[str, Kept] | None = None) -> str:
+def render_html(comparison: Comparison, kept: Mapping[str, EvidenceFolder] | None = None) -> str:
     """The page; ``kept``: the evidence folders that were found, by the names that results give them."""
     page = _asset("page.html")
     for name in _PARTS:
         page = page.replace(f"/*{name}*/", _asset(name))
-    return page.replace("/*data*/", _embedded(data_of(comparison, kept or {})))
+    return page.replace("/*data*/", _embedded(page_data(comparison, kept or {})))
 
 
 def _asset(name: str) -> str:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.manifests import written
+from kproxy.conformance.manifests import manifests_by_step
 from kproxy.conformance.reports.comparison import Column, Comparison
-from kproxy.conformance.reports.differences import place
+from kproxy.conformance.reports.differences import describe_environment
 from kproxy.conformance.reports.reading import CaseRead, ResultRead, StepRead
 from kproxy.conformance.reports.results import Result
-from kproxy.conformance.wording import demands, describe
+from kproxy.conformance.wording import describe_expectation, describe_step
 from kproxy.spec.clauses import CLAUSES, ClauseId
 
 Json = dict[str, Any]
@@ -25,7 +25,7 @@ _BY_ID = {case.id: case for case in CATALOGUE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class EvidenceFolder:
     """An evidence folder that was found: where, seen from the page, and the files of it that stand in the page."""
 
     at: str = ""
@@ -46,8 +46,8 @@ class _Texts:
         return tuple(self._numbers)
 
 
-def data_of(comparison: Comparison, kept: Mapping[str, Kept]) -> Json:
-    """All of it; ``kept``: see `kproxy.conformance.reports.page.render`."""
+def page_data(comparison: Comparison, kept: Mapping[str, EvidenceFolder]) -> Json:
+    """All of it; ``kept``: see `kproxy.conformance.reports.page.render_html`."""
     texts = _Texts()
     cases = [_case(id, comparison, texts) for id in comparison.cases]
     cells = [
@@ -70,7 +70,7 @@ def _column(column: Column) -> Json:
     facts = {"mode": run.mode, **run.environment}
     return {
         "name": column.name,
-        "on": place(column),
+        "on": describe_environment(column),
         "facts": facts,
         "seconds": run.seconds,
         "again": run.again,
@@ -114,12 +114,14 @@ def _case(id: str, comparison: Comparison, texts: _Texts) -> Json:
 def _objects(id: str, read: CaseRead) -> Mapping[int, str]:
     """What the steps write, from the catalogue: results do not hold it.  A case that is another one by now has none."""
     case = _BY_ID.get(id)
-    if case is None or read.steps != tuple(StepRead(describe(step), demands(step)) for step in case.steps):
+    if case is None or read.steps != tuple(
+        StepRead(describe_step(step), describe_expectation(step)) for step in case.steps
+    ):
         return {}
-    return written(case)
+    return manifests_by_step(case)
 
 
-def _cell(entry: ResultRead | None, kept: Mapping[str, Kept], texts: _Texts) -> Json | None:
+def _cell(entry: ResultRead | None, kept: Mapping[str, EvidenceFolder], texts: _Texts) -> Json | None:
     if entry is None:
         return None
     cell: Json = {"r": _KINDS.index(entry.result), "s": round(entry.seconds, 2)}
@@ -133,7 +135,7 @@ def _cell(entry: ResultRead | None, kept: Mapping[str, Kept], texts: _Texts) -> 
     if entry.observed:
         cell["o"] = [[o.family[-1], o.step, texts(o.seen), round(o.at, 2)] for o in entry.observed]
     if entry.evidence:
-        found = kept.get(entry.evidence, Kept())
+        found = kept.get(entry.evidence, EvidenceFolder())
         shown = [[name, texts(said)] for name, said in found.texts.items() if said]
         cell["e"] = {"folder": entry.evidence, "files": entry.files, "at": found.at, "shown": shown}
     return cell

@@ -23,8 +23,8 @@ from aiohttp import web
 from kproxy.conformance.testbeds.cluster import messages, wire
 from kproxy.conformance.testbeds.evidence import state
 from kproxy.lab import echo, http, marks
-from kproxy.lab.lab import Flow, Lab, allow_many_files
-from kproxy.lab.namespaces import Here, LabError
+from kproxy.lab.lab import Lab, LabFlow, allow_many_files
+from kproxy.lab.namespaces import CurrentNamespace, LabError
 from kproxy.lab.network import Network
 from kproxy.lab.observation import Observation, ProbeRequest
 from kproxy.net import Address
@@ -45,9 +45,9 @@ class Agent:
 
     def __init__(self, name: str, index: int) -> None:
         self.name = name
-        self.here = Here(name)
+        self.here = CurrentNamespace(name)
         self.lab = Lab(Network([self.here]), (name,), index * NUMBERS_EACH)
-        self._flows: dict[str, Flow] = {}
+        self._flows: dict[str, LabFlow] = {}
 
     async def do(self, command: object) -> object:  # noqa: C901, PLR0911 (a line or two for each command)
         """Carry out a command; its answer."""
@@ -60,10 +60,10 @@ class Agent:
                 asked = (self._ask(request, mark) for _ in range(count))
                 return messages.Asked(tuple(await asyncio.gather(*asked)))
             case messages.SendPing(request=request):
-                echoed, number = await echo.ping(self.lab, request)
+                echoed, number = await echo.send_ping(self.lab, request)
                 return messages.Pinged(number, echoed)
             case messages.Get(request=request, path=path):
-                return messages.Got(await http.get(self.lab, request, path))
+                return messages.Got(await http.http_get(self.lab, request, path))
             case messages.Open(request=request, flow=name):
                 return self._exchanged(name, *await self.lab.open_flow(request))
             case messages.Exchange(flow=name, patience=patience):
@@ -98,12 +98,12 @@ class Agent:
         if not hmac.compare_digest(request.headers.get(KEY_HEADER, ""), os.environ.get(KEY, "")):
             raise web.HTTPForbidden(text="without the key of this run the agent does nothing")
         try:
-            answer = await self.do(wire.decode(await request.read()))
-        except wire.NotOurs as reason:
+            answer = await self.do(wire.decode_agent_message(await request.read()))
+        except wire.BadMessage as reason:
             raise web.HTTPBadRequest(text=f"no message of ours: {reason}") from reason
         except (OSError, KeyError, LabError) as error:
             answer = messages.Wrong(f"{type(error).__name__}: {error}")
-        return web.Response(body=wire.encode(answer), content_type="application/json")
+        return web.Response(body=wire.encode_agent_message(answer), content_type="application/json")
 
     def close(self) -> None:
         """Close all it has opened."""
@@ -122,12 +122,12 @@ class Agent:
 
     async def _ask(self, request: ProbeRequest, mark: int) -> messages.Seen:
         if mark:
-            traced, left_with = await marks.probe(self.lab, request, mark)
+            traced, left_with = await marks.probe_marked(self.lab, request, mark)
             return messages.Seen(traced.number, traced.observation, traced.evidence, left_with)
         traced = await self.lab.trace(request)
         return messages.Seen(traced.number, traced.observation, traced.evidence)
 
-    def _exchanged(self, name: str, flow: Flow | None, seen: Observation) -> messages.Exchanged:
+    def _exchanged(self, name: str, flow: LabFlow | None, seen: Observation) -> messages.Exchanged:
         if flow is None:
             return messages.Exchanged(0, seen, None)
         self._flows[name] = flow
@@ -135,27 +135,27 @@ class Agent:
 
     async def _texts(self) -> dict[str, str]:
         return {
-            **await state.rules(self.lab, self.name, _HOME),
-            **await state.place(self.lab, self.name, _HOME),
+            **await state.node_rules(self.lab, self.name, _HOME),
+            **await state.node_surroundings(self.lab, self.name, _HOME),
         }
 
 
-def _addresses(here: Here) -> list[Address]:
+def _addresses(here: CurrentNamespace) -> list[Address]:
     """The addresses of all interfaces, by the kernel's tables: no program for it is in the image."""
     six = (ip_address(int(line[:32], 16).to_bytes(16, "big")) for line in _lines(here, "if_inet6"))
     return [
-        address for address in (*local_addresses(_lines(here, "fib_trie")), *six) if not address.is_loopback
+        address for address in (*parse_fib_trie(_lines(here, "fib_trie")), *six) if not address.is_loopback
     ]
 
 
-def _lines(here: Here, name: str) -> list[str]:
+def _lines(here: CurrentNamespace, name: str) -> list[str]:
     try:
         return here.read(f"/proc/thread-self/net/{name}").splitlines()
     except OSError:  # no IPv6
         return []
 
 
-def local_addresses(trie: Iterable[str]) -> list[Address]:
+def parse_fib_trie(trie: Iterable[str]) -> list[Address]:
     """The node's own IPv4 addresses in the lines of ``/proc/net/fib_trie``: leaves with a route of type LOCAL for themselves alone."""
     found: dict[Address, None] = {}
     leaf = ""
@@ -168,7 +168,7 @@ def local_addresses(trie: Iterable[str]) -> list[Address]:
     return list(found)
 
 
-def _has_sctp(here: Here) -> bool:
+def _has_sctp(here: CurrentNamespace) -> bool:
     try:
         here.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP).close()
     except OSError:
@@ -176,7 +176,7 @@ def _has_sctp(here: Here) -> bool:
     return True
 
 
-async def serve(name: str, index: int, port: int) -> None:
+async def serve_agent(name: str, index: int, port: int) -> None:
     """Answer on a port of every address, until SIGTERM."""
     allow_many_files()
     agent = Agent(name, index)
@@ -194,7 +194,7 @@ async def serve(name: str, index: int, port: int) -> None:
         agent.close()
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def agent_main(arguments: Sequence[str] | None = None) -> None:
     """Words: ``NAME INDEX PORT``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name")
@@ -204,8 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not os.environ.get(KEY):
         parser.error(f"{KEY} is not set: an agent without a key would serve anybody")
     with suppress(KeyboardInterrupt):
-        asyncio.run(serve(said.name, said.index, said.port))
+        asyncio.run(serve_agent(said.name, said.index, said.port))
 
 
 if __name__ == "__main__":
-    main()
+    agent_main()

@@ -24,7 +24,7 @@ class NoCluster(LabError):
 
 
 @dataclass(frozen=True)
-class Connection:
+class ClusterConnection:
     """A cluster's API server; ``context``: how the kubeconfig calls it."""
 
     url: str
@@ -51,7 +51,7 @@ class Connection:
         return http.client.HTTPSConnection(host, port, timeout=PATIENCE, context=self.tls)
 
 
-def connect(kubeconfig: str = "", context: str = "") -> Connection:
+def connect_cluster(kubeconfig: str = "", context: str = "") -> ClusterConnection:
     """The cluster of a kubeconfig (default: ``$KUBECONFIG``, else the usual file) and context.  Raises `NoCluster`."""
     try:
         from kubernetes import client, config  # noqa: PLC0415 (an extra: only who asks for a cluster needs it)
@@ -66,7 +66,7 @@ def connect(kubeconfig: str = "", context: str = "") -> Connection:
         raise NoCluster(f"kubeconfig: {error}: give --kubeconfig FILE and --context NAME") from error
     except OSError as error:
         raise NoCluster(f"kubeconfig: {error}") from error
-    return Connection(found.host.rstrip("/"), context or current["name"], _tls(found), found)
+    return ClusterConnection(found.host.rstrip("/"), context or current["name"], _tls(found), found)
 
 
 def _tls(found: Any) -> ssl.SSLContext | None:  # noqa: ANN401 (the package has no types)

@@ -18,13 +18,13 @@ from typing import TypeVar
 import aiohttp
 
 from kproxy.conformance.documents import Document
-from kproxy.conformance.testbed import Broken
+from kproxy.conformance.testbed import HarnessError
 from kproxy.conformance.testbeds.cluster import messages, pods, wire
 from kproxy.conformance.testbeds.cluster.agent import KEY, KEY_HEADER, PATH
-from kproxy.conformance.testbeds.cluster.connection import Connection, NoCluster
+from kproxy.conformance.testbeds.cluster.connection import ClusterConnection, NoCluster
 from kproxy.conformance.testbeds.cluster.places import Addresses
 from kproxy.conformance.testbeds.cluster.survey import pod_addresses
-from kproxy.lab.kube import Refused
+from kproxy.lab.kube import NotAdmitted
 from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.namespaces import LabError
 
@@ -38,7 +38,7 @@ _TIMEOUT = aiohttp.ClientTimeout(total=60.0)
 _SHOWN = 300
 
 NOT_FOUND = HTTPStatus.NOT_FOUND.value
-HOPELESS = frozenset(
+FATAL_REASONS = frozenset(
     {
         "ImagePullBackOff",
         "InvalidImageName",
@@ -53,14 +53,14 @@ A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class OutsideAgents:
     """Agents outside of the cluster, which somebody else started: the URL of each by its name, and their key."""
 
     urls: Mapping[str, str] = field(default_factory=dict)
     key: str = ""
 
 
-NOBODY = Outside()
+NO_OUTSIDE_AGENTS = OutsideAgents()
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Fleet:
     """Agents that answer; ``addresses``: those of their Pods."""
 
     namespace: str
-    members: Mapping[str, pods.Agent]
+    members: Mapping[str, pods.AgentPod]
     addresses: Mapping[str, Addresses]
-    connection: Connection
+    connection: ClusterConnection
     session: aiohttp.ClientSession
     key: str
-    outside: Outside = NOBODY
+    outside: OutsideAgents = NO_OUTSIDE_AGENTS
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -89,22 +89,24 @@ class Fleet:
         return self.connection.url + path, {**self.connection.headers(), KEY_HEADER: self.key}
 
     async def ask(self, agent: str, command: object, answer: type[A]) -> A:
-        """Have an agent carry out a command.  Raises `Broken` when there is no such answer."""
+        """Have an agent carry out a command.  Raises `HarnessError` when there is no such answer."""
         url, headers = self.door(agent)
         try:
-            async with self.session.post(url, data=wire.encode(command), headers=headers) as response:
+            async with self.session.post(
+                url, data=wire.encode_agent_message(command), headers=headers
+            ) as response:
                 body = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Broken(f"agent {agent} did not answer: {type(error).__name__} {error}") from error
+            raise HarnessError(f"agent {agent} did not answer: {type(error).__name__} {error}") from error
         if response.status != 200:
             said = body.decode(errors="replace")[:_SHOWN]
-            raise Broken(f"agent {agent} did not answer: status {response.status}: {said}")
+            raise HarnessError(f"agent {agent} did not answer: status {response.status}: {said}")
         try:
-            told = wire.decode(body)
-        except wire.NotOurs as reason:
-            raise Broken(f"agent {agent} is of another version than this kproxy: {reason}") from reason
+            told = wire.decode_agent_message(body)
+        except wire.BadMessage as reason:
+            raise HarnessError(f"agent {agent} is of another version than this kproxy: {reason}") from reason
         if not isinstance(told, answer):
-            raise Broken(f"agent {agent}: {told.reason if isinstance(told, messages.Wrong) else told}")
+            raise HarnessError(f"agent {agent}: {told.reason if isinstance(told, messages.Wrong) else told}")
         return told
 
     async def ask_all(self, command: object, answer: type[A], but: Sequence[str] = ()) -> dict[str, A]:
@@ -115,12 +117,12 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet(
-    connection: Connection,
+async def open_fleet(
+    connection: ClusterConnection,
     store: KubeStore,
-    members: Sequence[pods.Agent],
+    members: Sequence[pods.AgentPod],
     image: str,
-    outside: Outside = NOBODY,
+    outside: OutsideAgents = NO_OUTSIDE_AGENTS,
 ) -> AsyncIterator[Fleet]:
     """Agents in a namespace of their own, which goes with all that is in it, whatever happens in the block.
 
@@ -131,7 +133,7 @@ async def fleet(
         store.make_namespace(namespace, {**pods.LABELS, **pods.PRIVILEGED})
         await _have_service_account(store, namespace)
         for member in members:
-            document = pods.document(member, namespace, image, {KEY: key})
+            document = pods.agent_pod_document(member, namespace, image, {KEY: key})
             store.ask("POST", f"/api/v1/namespaces/{namespace}/pods", document)
         addresses = await _running(store, namespace, members)
         connector = aiohttp.TCPConnector(limit=_AT_ONCE, ssl=connection.tls or False)
@@ -140,17 +142,17 @@ async def fleet(
             made = Fleet(namespace, named, addresses, connection, session, key, outside)
             await _answering(made)
             yield made
-    except Refused as reason:
+    except NotAdmitted as reason:
         raise NoCluster(f"the cluster does not let agents run: {reason}") from reason
     finally:
-        await remove(store, namespace)
+        await remove_namespace(store, namespace)
 
 
-async def remove(store: KubeStore, namespace: str) -> None:
+async def remove_namespace(store: KubeStore, namespace: str) -> None:
     """Delete a namespace and wait until the cluster has; raises `LabError` with what to do when it does not."""
     path = f"/api/v1/namespaces/{namespace}"
     deadline = time.monotonic() + END_PATIENCE
-    with suppress(Refused):  # whoever may not delete it could not make it
+    with suppress(NotAdmitted):  # whoever may not delete it could not make it
         store.ask("DELETE", path, tolerated=(NOT_FOUND,))
         while store.ask("GET", path, tolerated=(NOT_FOUND,)).get("code") != NOT_FOUND:
             if time.monotonic() > deadline:
@@ -170,7 +172,9 @@ async def _have_service_account(store: KubeStore, namespace: str) -> None:
         await asyncio.sleep(_POLL)
 
 
-async def _running(store: KubeStore, namespace: str, members: Sequence[pods.Agent]) -> dict[str, Addresses]:
+async def _running(
+    store: KubeStore, namespace: str, members: Sequence[pods.AgentPod]
+) -> dict[str, Addresses]:
     """Wait until every Pod has run and has its addresses."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     deadline = time.monotonic() + START_PATIENCE
@@ -202,7 +206,7 @@ def _states(pod: Document) -> list[Document]:
 
 def _is_hopeless(pod: Document) -> bool:
     ended = _phase(pod) in {"Failed", "Succeeded"}
-    return ended or any(state.get("reason") in HOPELESS for state in _states(pod))
+    return ended or any(state.get("reason") in FATAL_REASONS for state in _states(pod))
 
 
 def _why(pod: Document) -> str:
@@ -220,7 +224,7 @@ async def _answering(made: Fleet) -> None:
             try:
                 await made.ask(name, messages.Hello(), messages.About)
                 break
-            except Broken as reason:
+            except HarnessError as reason:
                 if time.monotonic() > deadline:
                     raise NoCluster(
                         f"{reason}: the API server must reach pods on port {pods.PORT} and nodes on {pods.HOST_PORT}"

@@ -1,4 +1,4 @@
-"""Agents as a `Ground`: what is asked goes outward through the lens, what they saw comes back inward.
+"""Agents as a `ProbeTransport`: what is asked goes outward through the lens, what they saw comes back inward.
 
 Silence is proven by what the others saw: all agents are asked for what they know of a probe that nobody answered.
 """
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from kproxy.conformance.testbeds.cluster import messages
 from kproxy.conformance.testbeds.cluster.fleet import Fleet
-from kproxy.conformance.testbeds.cluster.lens import Lens
-from kproxy.conformance.testbeds.ground import Held
+from kproxy.conformance.testbeds.cluster.lens import AddressMap
+from kproxy.conformance.testbeds.ground import FlowHandle
 from kproxy.lab import echo, http
 from kproxy.lab.lab import Traced
 from kproxy.lab.marks import Mark
@@ -27,7 +27,7 @@ from kproxy.net import Protocol
 
 
 @dataclass
-class AgentsFlow:
+class AgentFlow:
     """A flow that an agent holds; ``own`` in the lab's addresses."""
 
     sender: str
@@ -37,10 +37,10 @@ class AgentsFlow:
     last: int
 
 
-class AgentsGround:
+class AgentTransport:
     """The pods and nodes of a cluster, each with an agent."""
 
-    def __init__(self, fleet: Fleet, lens: Lens) -> None:
+    def __init__(self, fleet: Fleet, lens: AddressMap) -> None:
         self.fleet, self.lens = fleet, lens
         self._names = itertools.count()
 
@@ -63,7 +63,7 @@ class AgentsGround:
         return [(self._traced(one, others.get(one.number, Evidence())), one.marks) for one in asked]
 
     def _traced(self, one: messages.Seen, others: Evidence) -> Traced:
-        evidence = _together(one.evidence, others)
+        evidence = _merge_evidence(one.evidence, others)
         seen = one.observation
         if isinstance(seen, Silent):
             seen = replace(seen, evidence=evidence)
@@ -74,20 +74,22 @@ class AgentsGround:
         seen = told.observation
         own = seen.evidence if isinstance(seen, Silent) else Evidence()
         others = [] if isinstance(seen, Answered) else await self._look([told.number], sender)
-        return self._traced(messages.Seen(told.number, seen, own), _together(*others))
+        return self._traced(messages.Seen(told.number, seen, own), _merge_evidence(*others))
 
     async def _look(self, numbers: Sequence[int], sender: str) -> Sequence[Evidence]:
         """What all other agents know of these probes."""
         known = await self.fleet.ask_all(messages.Look(tuple(numbers)), messages.Known, but=(sender,))
-        return [_together(*each) for each in zip(*(one.evidence for one in known.values()), strict=True)]
+        return [
+            _merge_evidence(*each) for each in zip(*(one.evidence for one in known.values()), strict=True)
+        ]
 
     async def ping(self, request: ProbeRequest) -> tuple[echo.Ping, Evidence]:
         """Send an ICMP echo request."""
         command = messages.SendPing(self.lens.request(request))
         told = await self.fleet.ask(request.sender, command, messages.Pinged)
         known = await self.fleet.ask_all(messages.Look((told.number,)), messages.Known)
-        evidence = self.lens.evidence(_together(*(one.evidence[0] for one in known.values())))
-        if isinstance(told.seen, echo.Echoed):
+        evidence = self.lens.evidence(_merge_evidence(*(one.evidence[0] for one in known.values())))
+        if isinstance(told.seen, echo.EchoReply):
             return told.seen, evidence
         seen = replace(told.seen, evidence=evidence) if isinstance(told.seen, Silent) else told.seen
         return (seen if isinstance(seen, Silent) else self.lens.observation(seen)), evidence
@@ -97,21 +99,21 @@ class AgentsGround:
         command = messages.Get(self.lens.request(request), path)
         return (await self.fleet.ask(request.sender, command, messages.Got)).response
 
-    async def open_flow(self, request: ProbeRequest) -> tuple[Held | None, Traced]:
+    async def open_flow(self, request: ProbeRequest) -> tuple[FlowHandle | None, Traced]:
         """Open a flow."""
         name = f"flow-{next(self._names)}"
         command = messages.Open(self.lens.request(request), name)
         told = await self.fleet.ask(request.sender, command, messages.Exchanged)
         return await self._opened(request.sender, name, request.protocol, told)
 
-    async def exchange(self, flow: Held, patience: float) -> Traced:
+    async def exchange(self, flow: FlowHandle, patience: float) -> Traced:
         """Ask again over it."""
         held = _own(flow)
         told = await self.fleet.ask(held.sender, messages.Exchange(held.name, patience), messages.Exchanged)
         held.last = told.number
         return await self._exchanged(held.sender, told)
 
-    async def reopen(self, flow: Held, patience: float) -> tuple[Held | None, Traced]:
+    async def reopen(self, flow: FlowHandle, patience: float) -> tuple[FlowHandle | None, Traced]:
         """Have whoever serves a flow hang up, and open it anew."""
         held = _own(flow)
         await self.fleet.ask_all(messages.HangUp(held.last), messages.Done)
@@ -120,24 +122,24 @@ class AgentsGround:
 
     async def _opened(
         self, sender: str, name: str, protocol: Protocol, told: messages.Exchanged
-    ) -> tuple[Held | None, Traced]:
+    ) -> tuple[FlowHandle | None, Traced]:
         seen = await self._exchanged(sender, told)
         if told.own is None:
             return None, seen
-        return AgentsFlow(sender, name, protocol, self.lens.socket(told.own), told.number), seen
+        return AgentFlow(sender, name, protocol, self.lens.socket(told.own), told.number), seen
 
-    async def deafen(self, flow: Held) -> None:
+    async def deafen(self, flow: FlowHandle) -> None:
         """Stop the server of a flow."""
         held = _own(flow)
         await self.fleet.ask_all(messages.StopListening(held.last, held.protocol), messages.Done)
 
 
-def _own(flow: Held) -> AgentsFlow:
-    assert isinstance(flow, AgentsFlow)
+def _own(flow: FlowHandle) -> AgentFlow:
+    assert isinstance(flow, AgentFlow)
     return flow
 
 
-def _together(*parts: Evidence) -> Evidence:
+def _merge_evidence(*parts: Evidence) -> Evidence:
     """All that several agents know of one probe."""
     return Evidence(
         tuple(sighting for part in parts for sighting in part.sightings),

@@ -1,6 +1,6 @@
 """Whether a cluster may be used: it must not look like one that people depend on.  Pure.
 
-The rule: its context or server is not called after production, it has at most `LARGEST` nodes, and no pods but
+The rule: its context or server is not called after production, it has at most `MAX_NODES` nodes, and no pods but
 those of namespaces `OWN` (what Kubernetes, kind and k3s bring, and ours).  Who means it says ``--really``.
 """
 
@@ -9,22 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-LARGEST = 10
+MAX_NODES = 10
 OWN = re.compile(r"kube-.*|kproxy-.*|local-path-storage")
 _PRODUCTION = re.compile(r"(?:^|[^a-z])(?:prod|production|prd|live)(?:[^a-z]|$)")
 _SHOWN = 3
 
 
-def objections(context: str, server: str, nodes: int, namespaces: Collection[str]) -> list[str]:
+def production_signs(context: str, server: str, nodes: int, namespaces: Collection[str]) -> list[str]:
     """Why it looks like production, each in words; ``namespaces``: those that have pods."""
-    return list(_objections(context, server, nodes, namespaces))
+    return list(_production_signs(context, server, nodes, namespaces))
 
 
-def _objections(context: str, server: str, nodes: int, namespaces: Collection[str]) -> Iterator[str]:
+def _production_signs(context: str, server: str, nodes: int, namespaces: Collection[str]) -> Iterator[str]:
     for what, name in (("context", context), ("server", server)):
         if _PRODUCTION.search(name.lower()):
             yield f"the {what} is called {name}"
-    if nodes > LARGEST:
+    if nodes > MAX_NODES:
         yield f"it has {nodes} nodes"
     others = sorted(name for name in namespaces if not OWN.fullmatch(name))
     if others:

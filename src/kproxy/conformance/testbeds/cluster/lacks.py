@@ -8,30 +8,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kproxy.conformance.bind import instances
+from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import (
     DEFAULT,
+    AddNodeAddress,
     AddServiceCidr,
-    Bystanders,
+    AllowWrites,
     Case,
+    CaseService,
     CheckLatency,
+    DuringWatchFault,
     FailWrites,
-    GainAddress,
-    Leave,
-    MendWrites,
     OutOfWindow,
     Ping,
     Probe,
     ReadSysctl,
-    Relabel,
     Restart,
-    Service,
+    SetTaints,
+    SetZone,
+    StartNodeDeletion,
     Step,
-    Taint,
     Target,
     TargetKind,
     Type,
-    Unheard,
+    UnrelatedEntries,
     Vantage,
     VantageKind,
 )
@@ -40,16 +40,16 @@ from kproxy.net import Family
 _STEPS: dict[type[Step], str] = {
     Restart: "the cluster's proxies are not ours to restart",
     FailWrites: "the cluster's proxies are not ours to disturb",
-    MendWrites: "the cluster's proxies are not ours to disturb",
-    Unheard: "the cluster's API server is not ours to disturb",
-    Relabel: "the labels of the cluster's nodes are not ours to change",
-    Taint: "the taints of the cluster's nodes are not ours to change",
-    Leave: "the cluster's nodes are not ours to delete",
+    AllowWrites: "the cluster's proxies are not ours to disturb",
+    DuringWatchFault: "the cluster's API server is not ours to disturb",
+    SetZone: "the labels of the cluster's nodes are not ours to change",
+    SetTaints: "the taints of the cluster's nodes are not ours to change",
+    StartNodeDeletion: "the cluster's nodes are not ours to delete",
     AddServiceCidr: "the cluster's ServiceCIDRs are not ours to change",
-    GainAddress: "the addresses of the cluster's nodes are not ours to change",
+    AddNodeAddress: "the addresses of the cluster's nodes are not ours to change",
     CheckLatency: "changes are timed in a lab only",
     ReadSysctl: "the settings of the cluster's kernels are the cluster's",
-    Bystanders: "the connection tracking of the cluster's nodes is the cluster's",
+    UnrelatedEntries: "the connection tracking of the cluster's nodes is the cluster's",
     Ping: "nobody of ours answers pings beyond a cluster's nodes",
     OutOfWindow: "segments out of window are made in a lab only",
 }
@@ -63,7 +63,7 @@ _AT_NODES = {TargetKind.NODE_PORT, TargetKind.HEALTH_CHECK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class ClusterShape:
     """What a cluster has: families, whether its two nodes are in two zones, whether its kernels have SCTP sockets.
 
     ``outside``: whether there are clients outside that are ours; ``neighbour``: if not, whether there is a third node, whose host is to the other two what the lab's on-link client is.
@@ -76,18 +76,18 @@ class Shape:
     outside: bool = False
 
 
-def lacks(case: Case, shape: Shape) -> str | None:
+def case_not_runnable(case: Case, shape: ClusterShape) -> str | None:
     """Why a case cannot be expressed in a cluster of this shape; None when it can."""
     return next(_reasons(case, shape), None)
 
 
-def narrowed(case: Case, shape: Shape) -> Case:
-    """The case in those of its families that the cluster has; as it is, where there are none (`lacks` says so)."""
+def with_cluster_families(case: Case, shape: ClusterShape) -> Case:
+    """The case in those of its families that the cluster has; as it is, where there are none (`case_not_runnable` says so)."""
     families = tuple(family for family in case.families if family in shape.families)
     return replace(case, families=families) if families and families != case.families else case
 
 
-def _reasons(case: Case, shape: Shape) -> Iterator[str]:
+def _reasons(case: Case, shape: ClusterShape) -> Iterator[str]:
     if case.opens_sctp_sockets and not shape.sctp:
         yield "the cluster's kernels have no SCTP sockets"
     if not set(case.families) & set(shape.families):
@@ -100,7 +100,7 @@ def _reasons(case: Case, shape: Shape) -> Iterator[str]:
         yield f"the configuration of the cluster's proxies is not ours to change (profile {case.profile.name})"
 
 
-def _of_step(step: Step, shape: Shape) -> Iterator[str]:
+def _of_step(step: Step, shape: ClusterShape) -> Iterator[str]:
     if type(step) in _STEPS:
         yield _STEPS[type(step)]
     sender, to = getattr(step, "sender", None), getattr(step, "to", None)
@@ -125,7 +125,7 @@ def _is_martian(sender: Vantage, to: Target) -> bool:
     return to.kind is TargetKind.LOOPBACK_DAEMON and sender.kind is not VantageKind.HOST
 
 
-def _of_sender(sender: Vantage, to: Target, shape: Shape) -> Iterator[str]:
+def _of_sender(sender: Vantage, to: Target, shape: ClusterShape) -> Iterator[str]:
     """A third node's own proxy would serve what its host asks, but for what is at another node's address."""
     match sender.kind:
         case VantageKind.SPOOFED:
@@ -142,12 +142,12 @@ def _of_sender(sender: Vantage, to: Target, shape: Shape) -> Iterator[str]:
             return
 
 
-def _services(case: Case) -> Iterator[Service]:
+def _services(case: Case) -> Iterator[CaseService]:
     """Every form of every Service that it declares."""
-    return iter(instances([case])[0].services)
+    return iter(bind_cases([case])[0].services)
 
 
-def _of_service(service: Service, shape: Shape) -> Iterator[str]:
+def _of_service(service: CaseService, shape: ClusterShape) -> Iterator[str]:
     if service.outside_service_cidr or service.in_second_service_cidr:
         yield "an API server gives cluster IPs of its own ServiceCIDRs only"
     if service.without_cluster_ip:

@@ -1,7 +1,7 @@
 """The lab's addresses and ports for a cluster's, and back: what is asked goes outward, what was seen inward.
 
-Pure.  Built once for the instances that a testbed runs (`lens_for`): every address and node port they use gets one
-that the cluster may give.  What `kproxy.lab.observation` knows goes through `Lens`; objects go through `outward`.
+Pure.  Built once for the instances that a testbed runs (`build_address_map`): every address and node port they use gets one
+that the cluster may give.  What `kproxy.lab.observation` knows goes through `AddressMap`; objects go through `outward`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kproxy.conformance.bind import HEALTH_CHECK_KINDS, NODE_PORT_KINDS, Instanc
 from kproxy.conformance.case import Policy, Target, Type
 from kproxy.conformance.configuration import HEALTHZ_PORT
 from kproxy.conformance.testbeds.cluster.permutation import Permutation
-from kproxy.conformance.testbeds.cluster.places import Place
+from kproxy.conformance.testbeds.cluster.places import ClusterTopology
 from kproxy.conformance.testbeds.sentinel import ADDRESSES as SENTINELS
 from kproxy.conformance.testbeds.sentinel import Sentinel
 from kproxy.lab import topology
@@ -50,15 +50,15 @@ OUTSIDE = {CLIENT: topology.CLIENT_ADDRESS, "remote": topology.REMOTE_ADDRESS}
 """The lab's clients outside of the cluster, by their names."""
 
 
-class NoRoom(Exception):
+class AddressesExhausted(Exception):
     """The cluster has too few addresses or ports left; says which, and what to do."""
 
 
 @dataclass(frozen=True)
-class Lens:
+class AddressMap:
     """Both ways between the lab's addresses and a cluster's."""
 
-    place: Place
+    place: ClusterTopology
     addresses: Permutation[Address]
     ports: Permutation[int]
     gateways: Mapping[Address, Address]
@@ -115,9 +115,9 @@ class Lens:
         return replace(seen, at=self.socket(seen.at), peer=self.socket(seen.peer))
 
 
-def lens_for(place: Place, instances: Sequence[Instance]) -> Lens:
-    """The lens for what these instances use.  Raises `NoRoom`."""
-    return Lens(
+def build_address_map(place: ClusterTopology, instances: Sequence[Instance]) -> AddressMap:
+    """The lens for what these instances use.  Raises `AddressesExhausted`."""
+    return AddressMap(
         place,
         Permutation(dict(_addresses(place, instances))),
         Permutation({**_node_ports(place, instances), **_target_ports(instances)}),
@@ -125,13 +125,13 @@ def lens_for(place: Place, instances: Sequence[Instance]) -> Lens:
     )
 
 
-def _gateways(place: Place) -> Iterator[tuple[Address, Address]]:
+def _gateways(place: ClusterTopology) -> Iterator[tuple[Address, Address]]:
     for name, node in place.nodes.items():
         for address in node.others:
             yield address, topology.POD_GATEWAY[name][family_of(address)]
 
 
-def _addresses(place: Place, instances: Sequence[Instance]) -> Iterator[tuple[Address, Address]]:
+def _addresses(place: ClusterTopology, instances: Sequence[Instance]) -> Iterator[tuple[Address, Address]]:
     for family in place.families:
         for name, node in place.nodes.items():
             yield topology.NODE_ADDRESS[name][family], node.addresses[family]
@@ -152,14 +152,14 @@ def _addresses(place: Place, instances: Sequence[Instance]) -> Iterator[tuple[Ad
 
 
 def _cluster_ips(
-    place: Place, instances: Sequence[Instance], family: Family
+    place: ClusterTopology, instances: Sequence[Instance], family: Family
 ) -> Iterator[tuple[Address, Address]]:
     sentinels = {Sentinel(number).cluster_ip(family) for number in range(SENTINELS)}
     wanted = {address for address in _used(instances) if address in topology.SERVICE_CIDR[family]}
     network = place.service_cidrs[family]
     given = list(itertools.islice(_free(network, place.taken_addresses), len(sentinels | wanted)))
     if len(given) < len(sentinels | wanted):
-        raise NoRoom(
+        raise AddressesExhausted(
             f"the ServiceCIDR {network} has {len(given)} addresses left, {len(sentinels | wanted)} are needed: "
             "run fewer cases at a time with --case"
         )
@@ -196,13 +196,13 @@ def _targets(instance: Instance) -> Iterator[Target]:
         yield from (to for to in asked if isinstance(to, Target))
 
 
-def _node_ports(place: Place, instances: Sequence[Instance]) -> dict[int, int]:
+def _node_ports(place: ClusterTopology, instances: Sequence[Instance]) -> dict[int, int]:
     wanted = dict.fromkeys(_used_ports(instances))
     first, last = place.node_ports
     free = (number for number in range(first, last + 1) if number not in place.taken_ports)
     given = list(itertools.islice(free, len(wanted)))
     if len(given) < len(wanted):
-        raise NoRoom(
+        raise AddressesExhausted(
             f"of the node ports {first} to {last} there are {len(given)} left, {len(wanted)} are needed: "
             "run fewer cases at a time with --case"
         )

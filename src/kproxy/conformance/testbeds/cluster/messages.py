@@ -207,4 +207,4 @@ class Wrong:
     reason: str
 
 
-ANSWERS = (About, Served, Seen, Asked, Pinged, Got, Exchanged, Known, Told, Done, Wrong)
+REPLIES = (About, Served, Seen, Asked, Pinged, Got, Exchanged, Known, Told, Done, Wrong)

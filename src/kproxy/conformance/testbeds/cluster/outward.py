@@ -11,7 +11,7 @@ from ipaddress import ip_address, ip_network
 from zlib import crc32
 
 from kproxy.conformance.documents import Document
-from kproxy.conformance.testbeds.cluster.lens import Lens
+from kproxy.conformance.testbeds.cluster.lens import AddressMap
 from kproxy.conformance.testbeds.cluster.places import Addresses
 from kproxy.conformance.world import Key
 from kproxy.lab import topology
@@ -24,21 +24,21 @@ CASE = "kproxy.example/case"
 """The label of an object that says whose it is: the lab's namespace, which has the name of the case."""
 
 
-def named(namespace: str, name: str) -> str:
+def mapped_name(namespace: str, name: str) -> str:
     """What an object of one of the lab's namespaces is called: a DNS label, as long as its name is short."""
     return f"{name}-{crc32(namespace.encode()):08x}"
 
 
 @dataclass(frozen=True, slots=True)
-class Outward:
+class ObjectMap:
     """Objects through a lens."""
 
-    lens: Lens
+    lens: AddressMap
 
     def key(self, key: Key) -> Key:
         """The identity that an object has in the cluster."""
         kind, namespace, name = key
-        return kind, self.lens.place.namespace, named(namespace, name)
+        return kind, self.lens.place.namespace, mapped_name(namespace, name)
 
     def document(self, document: Document) -> Document:
         """A Service, EndpointSlice or Endpoints object for the cluster."""
@@ -46,12 +46,12 @@ class Outward:
         namespace = metadata["namespace"]
         labels = {**metadata.get("labels", {}), CASE: namespace}
         if SERVICE_NAME in labels:
-            labels[SERVICE_NAME] = named(namespace, labels[SERVICE_NAME])
+            labels[SERVICE_NAME] = mapped_name(namespace, labels[SERVICE_NAME])
         outward: Document = {
             **document,
             "metadata": {
                 **metadata,
-                "name": named(namespace, metadata["name"]),
+                "name": mapped_name(namespace, metadata["name"]),
                 "namespace": self.lens.place.namespace,
                 "labels": labels,
             },

@@ -17,7 +17,7 @@ NODE_PORTS = (30000, 32767)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class ClusterNode:
     """A node that cases use: its object's name, internal addresses, zone label.
 
     ``others``: further addresses of its interfaces, such as what its pods have as gateway; loopback is none of them.
@@ -29,7 +29,7 @@ class Node:
     others: frozenset[Address] = frozenset()
 
 
-def by_node(addresses: Collection[Address]) -> Mapping[str, Addresses]:
+def lowest_addresses(addresses: Collection[Address]) -> Mapping[str, Addresses]:
     """The two lowest addresses of each family, link-local ones left out: the first for node ``a``, the second for ``b``.
 
     Raises ValueError when there are fewer in a family that has any.
@@ -46,7 +46,7 @@ def by_node(addresses: Collection[Address]) -> Mapping[str, Addresses]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ClusterTopology:
     """Where cases run: two nodes, their pods, and which addresses and ports Services may have.
 
     ``neighbour``: a third node's addresses, whose host is the client outside; None where there is none.
@@ -56,7 +56,7 @@ class Place:
     """
 
     namespace: str
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, ClusterNode]
     pods: Mapping[str, Addresses]
     service_cidrs: Mapping[Family, Network]
     node_ports: tuple[int, int] = NODE_PORTS

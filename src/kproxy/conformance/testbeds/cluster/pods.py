@@ -10,7 +10,7 @@ from kproxy.lab import topology
 
 PORT, HOST_PORT = 7001, 17001
 """Where an agent listens: in a pod of its own, and on a node."""
-LONGEST = 4 * 3600
+MAX_LIFETIME_SECONDS = 4 * 3600
 """Seconds after which the kubelet ends an agent whose harness did not."""
 PYTHON = "/usr/bin/python3"
 MODULE = "kproxy.conformance.testbeds.cluster.agent"
@@ -22,7 +22,7 @@ PRIVILEGED: Mapping[str, str] = {"pod-security.kubernetes.io/enforce": "privileg
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class AgentPod:
     """One agent: who it is in the lab, on which node, and whether in the node's own network."""
 
     name: str
@@ -41,15 +41,17 @@ class Agent:
         return HOST_PORT if self.on_host else PORT
 
 
-def agents(nodes: Mapping[str, str], neighbour: str = "") -> tuple[Agent, ...]:
+def agent_pods(nodes: Mapping[str, str], neighbour: str = "") -> tuple[AgentPod, ...]:
     """All agents; ``nodes``: the names of the Node objects that are ``a`` and ``b``; ``neighbour``: a third one's."""
     places = [(pod, nodes[node], False) for node, pods in topology.PODS.items() for pod in pods]
     places += [(node, nodes[node], True) for node in topology.NODES]
     places += [("client", neighbour, True)] if neighbour else []
-    return tuple(Agent(*place, index) for index, place in enumerate(places, 1))
+    return tuple(AgentPod(*place, index) for index, place in enumerate(places, 1))
 
 
-def document(agent: Agent, namespace: str, image: str, environment: Mapping[str, str]) -> Document:
+def agent_pod_document(
+    agent: AgentPod, namespace: str, image: str, environment: Mapping[str, str]
+) -> Document:
     """The Pod of an agent."""
     return {
         "apiVersion": "v1",
@@ -59,7 +61,7 @@ def document(agent: Agent, namespace: str, image: str, environment: Mapping[str,
             "nodeName": agent.node,
             "hostNetwork": agent.on_host,
             "restartPolicy": "Never",
-            "activeDeadlineSeconds": LONGEST,
+            "activeDeadlineSeconds": MAX_LIFETIME_SECONDS,
             "terminationGracePeriodSeconds": 2,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,

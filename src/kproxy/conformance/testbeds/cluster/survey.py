@@ -17,7 +17,7 @@ CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class ClusterSurvey:
     """What there is before anything of ours is.
 
     ``nodes``: the Node objects that are ``a`` and ``b``; ``neighbour``: a third one, None where there is none.
@@ -37,17 +37,17 @@ class Survey:
     @property
     def zones_differ(self) -> bool:
         """Whether both nodes have a zone, and not the same one."""
-        first, second = (zone_of(node) for node in self.nodes.values())
+        first, second = (node_zone(node) for node in self.nodes.values())
         return bool(first and second) and first != second
 
 
-def survey(
+def survey_cluster(
     nodes: Sequence[Document], services: Sequence[Document], service_cidrs: Sequence[Document]
-) -> Survey:
+) -> ClusterSurvey:
     """A survey of these objects.  Raises `NoCluster` when cases cannot be run among them."""
-    ready = sorted(filter(_is_ready, nodes), key=lambda node: (_is_set_apart(node), name_of(node)))
+    ready = sorted(filter(_is_ready, nodes), key=lambda node: (_is_set_apart(node), object_name(node)))
     if len(ready) < len(topology.NODES):
-        names = ", ".join(map(name_of, ready)) or "none"
+        names = ", ".join(map(object_name, ready)) or "none"
         raise NoCluster(f"cases need two nodes that are ready, here are: {names}")
     first, others = ready[0], ready[1:]
     second = next((node for node in others if _in_another_zone(node, first)), others[0])
@@ -56,7 +56,7 @@ def survey(
         raise NoCluster(
             "the cluster tells of no ServiceCIDR: it must serve networking.k8s.io/v1 (1.33 or later)"
         )
-    return Survey(
+    return ClusterSurvey(
         nodes={"a": first, "b": second},
         neighbour=next((node for node in others if node is not second), None),
         service_cidrs={family_of(network): network for network in map(ip_network, reversed(cidrs))},
@@ -65,17 +65,17 @@ def survey(
     )
 
 
-def name_of(document: Document) -> str:
+def object_name(document: Document) -> str:
     """An object's name."""
     return str(document["metadata"]["name"])
 
 
-def zone_of(node: Document) -> str:
+def node_zone(node: Document) -> str:
     """A node's zone; empty when it has none."""
     return str(node["metadata"].get("labels", {}).get(ZONE, ""))
 
 
-def addresses_of(node: Document) -> Addresses:
+def node_internal_addresses(node: Document) -> Addresses:
     """A node's internal address of each family, the first where it has several."""
     found: dict[Family, Address] = {}
     for entry in node["status"]["addresses"]:
@@ -103,7 +103,7 @@ def _is_set_apart(node: Document) -> bool:
 
 
 def _in_another_zone(node: Document, than: Document) -> bool:
-    return not _is_set_apart(node) and zone_of(node) != zone_of(than)
+    return not _is_set_apart(node) and node_zone(node) != node_zone(than)
 
 
 def _cluster_ips(services: Sequence[Document]) -> Iterator[Address]:

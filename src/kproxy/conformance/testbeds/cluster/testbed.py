@@ -17,32 +17,43 @@ from typing import TypeVar, cast
 import msgspec
 
 from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
-from kproxy.conformance.case import Bystanders, Case, CheckHealth, Hold, Ping, Probe, Profile, Use
-from kproxy.conformance.convergence import Applied
+from kproxy.conformance.case import Case, CheckHealth, Open, Ping, Probe, Profile, Send, UnrelatedEntries
+from kproxy.conformance.convergence import LatencySample
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
-from kproxy.conformance.testbed import Broken, Observation, Testbed
-from kproxy.conformance.testbeds.asking import Asking
+from kproxy.conformance.testbed import HarnessError, Observation, Testbed
+from kproxy.conformance.testbeds.asking import PacketTestbed
 from kproxy.conformance.testbeds.barrier import Place as Late
 from kproxy.conformance.testbeds.cluster import messages, pods
-from kproxy.conformance.testbeds.cluster.connection import Connection, NoCluster
-from kproxy.conformance.testbeds.cluster.fleet import NOBODY, Fleet, Outside, fleet
-from kproxy.conformance.testbeds.cluster.ground import AgentsGround
-from kproxy.conformance.testbeds.cluster.lacks import Shape, lacks
-from kproxy.conformance.testbeds.cluster.lens import CLIENT, OUTSIDE, Lens, NoRoom, lens_for
-from kproxy.conformance.testbeds.cluster.outward import CASE, Outward
-from kproxy.conformance.testbeds.cluster.places import Node, Place, by_node
-from kproxy.conformance.testbeds.cluster.survey import Survey, addresses_of, name_of, zone_of
+from kproxy.conformance.testbeds.cluster.connection import ClusterConnection, NoCluster
+from kproxy.conformance.testbeds.cluster.fleet import NO_OUTSIDE_AGENTS, Fleet, OutsideAgents, open_fleet
+from kproxy.conformance.testbeds.cluster.ground import AgentTransport
+from kproxy.conformance.testbeds.cluster.lacks import ClusterShape, case_not_runnable
+from kproxy.conformance.testbeds.cluster.lens import (
+    CLIENT,
+    OUTSIDE,
+    AddressesExhausted,
+    AddressMap,
+    build_address_map,
+)
+from kproxy.conformance.testbeds.cluster.outward import CASE, ObjectMap
+from kproxy.conformance.testbeds.cluster.places import ClusterNode, ClusterTopology, lowest_addresses
+from kproxy.conformance.testbeds.cluster.survey import (
+    ClusterSurvey,
+    node_internal_addresses,
+    node_zone,
+    object_name,
+)
 from kproxy.conformance.testbeds.listeners import listeners
-from kproxy.conformance.testbeds.objections import KINDS, objections
-from kproxy.conformance.testbeds.reading import HOST, asked_by
+from kproxy.conformance.testbeds.objections import KINDS, admission_problems
+from kproxy.conformance.testbeds.reading import HOST, probe_context
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT
 from kproxy.conformance.testbeds.settling import Settling
-from kproxy.conformance.wording import describe
+from kproxy.conformance.wording import describe_step
 from kproxy.conformance.world import Change, Put, Remove
 from kproxy.lab import topology
-from kproxy.lab.apiserver import Kind
-from kproxy.lab.kube import Refused
+from kproxy.lab.apiserver import ResourceKind
+from kproxy.lab.kube import NotAdmitted
 from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.lab import Traced
 from kproxy.lab.namespaces import LabError
@@ -62,15 +73,15 @@ WRITERS = 4
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterUnderTest:
     """One that may be used: how it is reached, what it has, and the image of its agents."""
 
-    connection: Connection
+    connection: ClusterConnection
     store: KubeStore
-    survey: Survey
+    survey: ClusterSurvey
     image: str
     barrier: float = BARRIER
-    outside: Outside = NOBODY
+    outside: OutsideAgents = NO_OUTSIDE_AGENTS
 
     @property
     def neighbour(self) -> Document | None:
@@ -85,9 +96,9 @@ class Cluster:
         return made
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ClusterShape:
         """What cases can be expressed, as far as is known before agents run."""
-        return Shape(
+        return ClusterShape(
             families=self.survey.families,
             zones_differ=self.survey.zones_differ,
             neighbour=self.neighbour is not None,
@@ -95,95 +106,101 @@ class Cluster:
         )
 
 
-def opener(cluster: Cluster) -> OpenTestbed:
+def opener(cluster: ClusterUnderTest) -> OpenTestbed:
     """How `kproxy.conformance.session` opens testbeds in a cluster; without a case to run it opens nothing there."""
 
     @asynccontextmanager
     async def open_cluster(_: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:
-        able = [instance for instance in instances if lacks(instance.case, cluster.shape) is None]
+        able = [instance for instance in instances if case_not_runnable(instance.case, cluster.shape) is None]
         if not able:
-            yield cast("Testbed", Idle(cluster.shape))
+            yield cast("Testbed", IdleTestbed(cluster.shape))
             return
         try:
             async with _agents(cluster) as agents:
                 testbed = await _prepared(cluster, agents, able)
                 yield testbed
-        except (LabError, NoRoom) as reason:
-            raise Broken(str(reason)) from reason
+        except (LabError, AddressesExhausted) as reason:
+            raise HarnessError(str(reason)) from reason
 
     return open_cluster
 
 
 @asynccontextmanager
-async def _agents(cluster: Cluster) -> AsyncIterator[Fleet]:
+async def _agents(cluster: ClusterUnderTest) -> AsyncIterator[Fleet]:
     survey = cluster.survey
-    nodes = {name: name_of(node) for name, node in survey.nodes.items()}
-    neighbour = "" if cluster.neighbour is None else name_of(cluster.neighbour)
-    members = pods.agents(nodes, neighbour)
-    async with fleet(cluster.connection, cluster.store, members, cluster.image, cluster.outside) as made:
+    nodes = {name: object_name(node) for name, node in survey.nodes.items()}
+    neighbour = "" if cluster.neighbour is None else object_name(cluster.neighbour)
+    members = pods.agent_pods(nodes, neighbour)
+    async with open_fleet(cluster.connection, cluster.store, members, cluster.image, cluster.outside) as made:
         yield made
 
 
-async def _prepared(cluster: Cluster, agents: Fleet, able: Sequence[Instance]) -> ClusterTestbed:
+async def _prepared(cluster: ClusterUnderTest, agents: Fleet, able: Sequence[Instance]) -> ClusterTestbed:
     abouts = await agents.ask_all(messages.Hello(), messages.About)
-    place = _place(cluster, agents, abouts)
+    place = _cluster_topology(cluster, agents, abouts)
     shape = replace(cluster.shape, sctp=all(about.sctp for about in abouts.values()))
-    testbed = ClusterTestbed(cluster, agents, lens_for(place, able), shape)
+    testbed = ClusterTestbed(cluster, agents, build_address_map(place, able), shape)
     await testbed.prepare(able)
     return testbed
 
 
-def _place(cluster: Cluster, agents: Fleet, abouts: Mapping[str, messages.About]) -> Place:
+def _cluster_topology(
+    cluster: ClusterUnderTest, agents: Fleet, abouts: Mapping[str, messages.About]
+) -> ClusterTopology:
     nodes, survey = {}, cluster.survey
     for name, node in survey.nodes.items():
-        own = addresses_of(node)
+        own = node_internal_addresses(node)
         others: set[Address] = set(abouts[name].addresses) - set(own.values())
-        nodes[name] = Node(name=name_of(node), addresses=own, zone=zone_of(node), others=frozenset(others))
+        nodes[name] = ClusterNode(
+            name=object_name(node), addresses=own, zone=node_zone(node), others=frozenset(others)
+        )
     try:
-        outside = {who: by_node(abouts[who].addresses) for who in cluster.outside.urls}
+        outside = {who: lowest_addresses(abouts[who].addresses) for who in cluster.outside.urls}
     except ValueError as error:
         raise NoCluster(
             "a client outside needs two addresses of each family it has: see docs/kind.md"
         ) from error
-    return Place(
+    return ClusterTopology(
         namespace=agents.namespace,
         nodes=nodes,
         pods={pod: agents.addresses[pod] for pod in topology.POD_ADDRESS},
         service_cidrs=survey.service_cidrs,
         taken_addresses=survey.taken_addresses,
         taken_ports=survey.taken_ports,
-        neighbour=None if cluster.neighbour is None else addresses_of(cluster.neighbour),
+        neighbour=None if cluster.neighbour is None else node_internal_addresses(cluster.neighbour),
         outside=outside,
     )
 
 
-class Idle:
+class IdleTestbed:
     """Where nothing is run: it says why not, and nobody asks for more."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ClusterShape) -> None:
         self._shape = shape
 
     def lacks(self, case: Case) -> str | None:
         """Why a cluster cannot run a case."""
-        return lacks(case, self._shape)
+        return case_not_runnable(case, self._shape)
 
-    def convergence(self) -> Sequence[Applied]:
+    def convergence(self) -> Sequence[LatencySample]:
         """Nothing changes."""
         return ()
 
 
-class ClusterTestbed(Asking):
+class ClusterTestbed(PacketTestbed):
     """Agents in a cluster; made by `opener`."""
 
     name = "cluster"
     exhaustive = False
 
-    def __init__(self, cluster: Cluster, agents: Fleet, lens: Lens, shape: Shape) -> None:
-        ground = AgentsGround(agents, lens)
+    def __init__(
+        self, cluster: ClusterUnderTest, agents: Fleet, lens: AddressMap, shape: ClusterShape
+    ) -> None:
+        ground = AgentTransport(agents, lens)
         super().__init__(ground)
         self._ground, self._agents, self._lens = ground, agents, lens
         self._stores, self._shape = cluster.stores(agents.namespace), shape
-        self._outward = Outward(lens)
+        self._outward = ObjectMap(lens)
         self._settling = Settling(self.change, self._seen_by, _overdue, cluster.barrier, shape.families)
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
@@ -198,7 +215,9 @@ class ClusterTestbed(Asking):
         """
         first = list({one.case.id: one for one in reversed(instances)}.values())
         through = self._outward.document
-        asked = (asyncio.to_thread(objections, store, lane, through) for store, lane in self._lanes(first))
+        asked = (
+            asyncio.to_thread(admission_problems, store, lane, through) for store, lane in self._lanes(first)
+        )
         for found in await asyncio.gather(*asked):
             self._objections |= found
         able = [instance for instance in instances if self.lacks(instance.case) is None]
@@ -217,7 +236,7 @@ class ClusterTestbed(Asking):
             )
         )
         if problems := [problem for one in served for problem in one.problems]:
-            raise Broken("; ".join(problems))
+            raise HarnessError("; ".join(problems))
 
     def _daemons(self, node: str) -> list[messages.Listener]:
         loopback = tuple(LOOPBACK[family] for family in self._shape.families)
@@ -232,7 +251,7 @@ class ClusterTestbed(Asking):
             return (
                 f"the cluster's API server does not hold its objects as they are: {self._objections[case.id]}"
             )
-        return lacks(case, self._shape)
+        return case_not_runnable(case, self._shape)
 
     # ------------------------------------------------------------------ changes
 
@@ -256,20 +275,20 @@ class ClusterTestbed(Asking):
                 case Put(document=document):
                     try:
                         store.put(KINDS[document["kind"]], self._outward.document(document))
-                    except Refused as reason:
+                    except NotAdmitted as reason:
                         self._refused[document["metadata"]["namespace"]] = str(reason)
                 case Remove(key=key):
                     kind, namespace, name = self._outward.key(key)
                     store.delete(KINDS[kind], namespace, name)
                 case _:
-                    raise Broken(f"in a cluster there is no {type(change).__name__}")
+                    raise HarnessError(f"in a cluster there is no {type(change).__name__}")
 
     async def settle(self) -> None:
         """Return when the proxies of both nodes have applied all that was written; raises as `Settling.settle`."""
         await self._agents.ask_all(messages.Forget(), messages.Done)
         await self._settling.settle()
 
-    def convergence(self) -> Sequence[Applied]:
+    def convergence(self) -> Sequence[LatencySample]:
         """How long changes have taken up to now, as seen through the agents."""
         return tuple(self._settling.applied)
 
@@ -282,16 +301,16 @@ class ClusterTestbed(Asking):
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Send ``count`` new connections at once."""
         if reason := self._refused.get(instance.namespace):
-            raise Broken(f"the API server refused an object: {reason}")
+            raise HarnessError(f"the API server refused an object: {reason}")
         return await super().probe(instance, probe, count)
 
-    def read(self, traced: Traced, instance: Instance, step: Probe | Hold) -> Observation:
+    def read(self, traced: Traced, instance: Instance, step: Probe | Open) -> Observation:
         """What was seen as the outcomes it may be.
 
         Beyond a cluster's nodes nobody of ours answers: what leaves the node that judges it with the destination that was
         asked for has been left alone, whatever became of it then.
         """
-        asked = asked_by(instance, step)
+        asked = probe_context(instance, step)
         left = traced.evidence.left(asked.judge)
         answered = isinstance(traced.observation, Answered)
         if left and not answered and not asked.directly:
@@ -304,16 +323,16 @@ class ClusterTestbed(Asking):
         return super().read(traced, instance, step)
 
     async def read_sysctl(self, node: str, name: str) -> str:
-        """Not to be asked for: `lacks` says so."""
-        raise Broken(f"the cluster's kernels are not asked for {name} of node {node}")
+        """Not to be asked for: `case_not_runnable` says so."""
+        raise HarnessError(f"the cluster's kernels are not asked for {name} of node {node}")
 
-    async def watch_entries(self, instance: Instance, step: Bystanders) -> Observation:
-        """Not to be asked for: `lacks` says so."""
-        raise Broken(f"{instance.name}: the connection tracking of node {step.node} is the cluster's")
+    async def watch_entries(self, instance: Instance, step: UnrelatedEntries) -> Observation:
+        """Not to be asked for: `case_not_runnable` says so."""
+        raise HarnessError(f"{instance.name}: the connection tracking of node {step.node} is the cluster's")
 
     # ------------------------------------------------------------------ evidence
 
-    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Use) -> None:
+    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
         """Ask once more, alone."""
         match step:
             case Probe():
@@ -322,16 +341,16 @@ class ClusterTestbed(Asking):
                 seen = [await self.ping(instance, step)]
             case CheckHealth():
                 seen = [await self.check_health(instance, step)]
-            case Use():
+            case Send():
                 seen = [await self.use(instance, step)]
         told = "; ".join(one.text for one in seen) or "nothing"
-        self._again[instance.name] = f"asked again, alone: {describe(step)}\nseen: {told}\n"
+        self._again[instance.name] = f"asked again, alone: {describe_step(step)}\nseen: {told}\n"
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
         """Objects as the cluster holds them, who is where, what was seen again, both nodes' rules and tables."""
         objects = [
             document
-            for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE)
+            for kind in (ResourceKind.SERVICE, ResourceKind.ENDPOINT_SLICE)
             for document in await asyncio.to_thread(self._stores[0].documents, kind)
             if document["metadata"].get("labels", {}).get(CASE) == instance.namespace
         ]

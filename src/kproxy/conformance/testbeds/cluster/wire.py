@@ -24,10 +24,10 @@ CLASSES: dict[str, type[Any]] = {
     one.__name__: one
     for one in (
         *messages.COMMANDS,
-        *messages.ANSWERS,
+        *messages.REPLIES,
         *(lab.ProbeRequest, lab.Socket, lab.Sighting, lab.Reception, lab.Evidence, lab.Icmp),
         *(lab.Answered, lab.Refused, lab.Reset, lab.Silent, lab.NetworkError, lab.Garbled, lab.Unsupported),
-        *(echo.Echoed, http.Response, Traced),
+        *(echo.EchoReply, http.Response, Traced),
     )
 }
 """Dataclasses that may be in a message."""
@@ -36,21 +36,21 @@ _ENUMS: dict[str, type[enum.Enum]] = {one.__name__: one for one in (Protocol, Fa
 _IS = "is"
 
 
-class NotOurs(ValueError):
+class BadMessage(ValueError):
     """What came is no message between harness and agents."""
 
 
-def encode(value: object) -> bytes:
+def encode_agent_message(value: object) -> bytes:
     """A message as JSON."""
     return msgspec.json.encode(_plain(value))
 
 
-def decode(data: bytes) -> Any:  # noqa: ANN401 (whatever was encoded)
-    """The value of a message; sequences come back as tuples.  Raises `NotOurs`."""
+def decode_agent_message(data: bytes) -> Any:  # noqa: ANN401 (whatever was encoded)
+    """The value of a message; sequences come back as tuples.  Raises `BadMessage`."""
     try:
         return _value(msgspec.json.decode(data))
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
-        raise NotOurs(f"{type(error).__name__}: {error}") from error
+        raise BadMessage(f"{type(error).__name__}: {error}") from error
 
 
 def _plain(value: object) -> object:

@@ -19,22 +19,22 @@ Line = tuple[str, str, int]
 """Where it stands, its text without counts, and the how-manieth such line it is."""
 
 
-def moved(before: str, after: str) -> list[str]:
+def counted_lines(before: str, after: str) -> list[str]:
     """Lines that have counted meanwhile: how many packets, where it stands, the line; in the order of the rules."""
     old = dict(_counted(before))
     return [
         f"+{met}  {line[0]}  {line[1]}".replace("    ", " ")
         for line, count in _counted(after)
-        if (met := _met(old.get(line, 0), count))
+        if (met := _matched_lines(old.get(line, 0), count))
     ]
 
 
-def _met(before: int, after: int) -> int:
+def _matched_lines(before: int, after: int) -> int:
     """Who counts less than before was written anew, and began again."""
     return after - before if after >= before else after
 
 
-def others(lines: list[str], listed: str) -> list[str]:
+def without_iptables_nft(lines: list[str], listed: str) -> list[str]:
     """Lines of nftables without those of iptables-nft, whose tables ``iptables-save`` has listed in better words."""
     tables = {line[1:] for line in listed.splitlines() if line.startswith("*")}
     return [line for line in lines if not (_IPTABLES.search(line) and line.split()[2] in tables)]

@@ -9,25 +9,25 @@ from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Probe
 from kproxy.lab.lab import Lab
 from kproxy.trace import live, show
-from kproxy.trace.answer import answer
-from kproxy.trace.question import Asked, CannotTrace
+from kproxy.trace.answer import trace_packet
+from kproxy.trace.question import CannotTrace, ResolvedQuery
 from kproxy.trace.readers.problem import CannotRead
-from kproxy.trace.state import Packet
+from kproxy.trace.state import TracedPacket
 
 
-def decided(lab: Lab, instance: Instance, probe: Probe) -> bytes:
+def deciding_rules(lab: Lab, instance: Instance, probe: Probe) -> bytes:
     """The clauses that were broken, and the way of the probe's packet through the rules of the node, for people."""
     question = instance.question(probe.sender, probe.to)
     head = f"node {question.judge}\nclauses: {', '.join(probe.clauses)}\n\n"
     asked = question.packet
-    packet = Packet(
+    packet = TracedPacket(
         asked.source, asked.destination, asked.protocol.value.lower(), asked.port, asked.entry.interface or ""
     )
     try:
         with lab.network[question.judge].entered():
-            known = live.read((), ())
-        found = answer(known.node, packet)
+            known = live.read_live_node((), ())
+        found = trace_packet(known.node, packet)
     except (CannotTrace, CannotRead) as reason:
         return f"{head}not known: {reason}\n".encode()
-    told = Asked(packet, str(probe.sender), str(probe.to), ())
-    return (head + show.text(found, told, known.read)).encode()
+    told = ResolvedQuery(packet, str(probe.sender), str(probe.to), ())
+    return (head + show.trace_text(found, told, known.read)).encode()

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 
 from kproxy.conformance.documents import Document
-from kproxy.conformance.testbed import Broken, Observation
+from kproxy.conformance.testbed import HarnessError, Observation
 from kproxy.conformance.testbeds.evidence import state
 from kproxy.conformance.testbeds.evidence.witnesses import LINGER, WITNESSES, Files
 from kproxy.conformance.testbeds.proxies import Proxies
-from kproxy.conformance.testbeds.watch import end_of
+from kproxy.conformance.testbeds.watch import read_tail
 from kproxy.lab import topology
 from kproxy.lab.lab import Lab
 from kproxy.lab.namespaces import LabError
@@ -22,10 +22,10 @@ from kproxy.lab.namespaces import LabError
 LARGEST_LOG_KEPT = 4 << 20
 """Bytes of a log, its last ones, that go into evidence."""
 
-Ask = Callable[[], Awaitable[Sequence[Observation]]]
+Reprobe = Callable[[], Awaitable[Sequence[Observation]]]
 
 
-class Keeper:
+class EvidenceCollector:
     """Keeps in memory what witnesses saw, until it is known where it goes."""
 
     def __init__(self, lab: Lab, proxies: Proxies) -> None:
@@ -34,14 +34,14 @@ class Keeper:
         self._end: Files = {}
         self._first = Path()
 
-    async def ask_again(self, name: str, what: str, ask: Ask, decided: bytes = b"") -> None:
+    async def ask_again(self, name: str, what: str, ask: Reprobe, decided: bytes = b"") -> None:
         """Have a question of that instance asked once more, alone, with all witnesses; ``decided``: by which rules."""
         witnesses = [witness(self._lab, self._proxies.tools) for witness in WITNESSES]
         await asyncio.sleep(LINGER)
         async with AsyncExitStack() as watching:
             for witness in witnesses:
                 await watching.enter_async_context(witness)
-            told = await _told(ask)
+            told = await _observed_text(ask)
         files = {path: data for witness in witnesses for path, data in witness.files.items()}
         files["asked.txt"] = (
             f"asked again, alone, after what failed was seen: {what}\nseen: {told}\n".encode()
@@ -73,11 +73,11 @@ class Keeper:
         files: Files = {}
         for node in topology.NODES:
             texts: Mapping[str, str] = {
-                **await state.rules(self._lab, node, self._proxies.tools),
-                **await state.place(self._lab, node, self._proxies.tools),
+                **await state.node_rules(self._lab, node, self._proxies.tools),
+                **await state.node_surroundings(self._lab, node, self._proxies.tools),
             }
             files |= {f"{node}.{name}.txt": text.encode() for name, text in texts.items() if text}
-            files[f"{node}.proxy.log"] = end_of(self._proxies.log(node), LARGEST_LOG_KEPT).encode()
+            files[f"{node}.proxy.log"] = read_tail(self._proxies.log(node), LARGEST_LOG_KEPT).encode()
         return files
 
 
@@ -86,8 +86,8 @@ def _write(place: Path, data: bytes) -> None:
     place.write_bytes(data)
 
 
-async def _told(ask: Ask) -> str:
+async def _observed_text(ask: Reprobe) -> str:
     try:
         return "; ".join(dict.fromkeys(seen.text for seen in await ask())) or "nothing"
-    except (Broken, LabError, OSError) as reason:
+    except (HarnessError, LabError, OSError) as reason:
         return f"could not be asked again: {reason}"

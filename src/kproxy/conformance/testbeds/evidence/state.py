@@ -34,12 +34,12 @@ _PLACE: Mapping[str, tuple[str, ...]] = {
 }
 
 
-async def rules(lab: Lab, node: str, tools: Path) -> dict[str, str]:
+async def node_rules(lab: Lab, node: str, tools: Path) -> dict[str, str]:
     """Rules and tables of a node; ``tools``: a folder with the variant of iptables that the subject finds."""
     return await _outputs(lab, node, {**RULES, **_TABLES}, tools)
 
 
-async def place(lab: Lab, node: str, tools: Path) -> dict[str, str]:
+async def node_surroundings(lab: Lab, node: str, tools: Path) -> dict[str, str]:
     """What surrounds a node's rules, and its proxy's metrics."""
     found = await _outputs(lab, node, _PLACE, tools)
     return {**found, "metrics": await _metrics(lab, node)}
@@ -64,7 +64,7 @@ async def _output(lab: Lab, node: str, command: tuple[str, ...], tools: Path) ->
 async def _metrics(lab: Lab, node: str) -> str:
     request = ProbeRequest(sender=node, destination=ip_address("127.0.0.1"), port=METRICS_PORT, patience=2.0)
     try:
-        answer = await http.get(lab, request, "/metrics")
+        answer = await http.http_get(lab, request, "/metrics")
     except (OSError, ValueError, IndexError):
         return ""
     return answer.body.decode(errors="replace") if isinstance(answer, http.Response) else ""

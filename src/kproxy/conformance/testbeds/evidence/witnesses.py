@@ -35,30 +35,30 @@ class Witness(Interface):
     async def __aexit__(self, *exception: object) -> None: ...
 
 
-class Packets:
+class PacketWitness:
     """Every packet of every namespace, as pcapng."""
 
     def __init__(self, lab: Lab, _: Path) -> None:
         self.files: Files = {}
         self._lab = lab
-        self._recorders: list[pcapng.Recorder] = []
+        self._recorders: list[pcapng.PacketRecorder] = []
 
     async def __aenter__(self) -> None:
         """Begin to record."""
-        self._recorders = [pcapng.Recorder(self._lab.network[name]) for name in _RECORDED]
+        self._recorders = [pcapng.PacketRecorder(self._lab.network[name]) for name in _RECORDED]
 
     async def __aexit__(self, *exception: object) -> None:
         """Keep what passed; a namespace that saw nothing has no file."""
         await asyncio.sleep(LINGER)
         for recorder in self._recorders:
             if packets := recorder.packets():
-                self.files[f"pcap/{recorder.name}.pcapng"] = pcapng.encode(
+                self.files[f"pcap/{recorder.name}.pcapng"] = pcapng.encode_pcapng(
                     packets, f"namespace {recorder.name}"
                 )
-        pcapng.close_all(self._recorders)
+        pcapng.close_recorders(self._recorders)
 
 
-class Rules:
+class RulesWitness:
     """Rules and tables before and after where they differ, and which rules have counted meanwhile."""
 
     def __init__(self, lab: Lab, tools: Path) -> None:
@@ -79,15 +79,19 @@ class Rules:
                 if text != before[name]:
                     self.files[f"{node}.{name}.before.txt"] = before[name].encode()
                     self.files[f"{node}.{name}.after.txt"] = text.encode()
-            counted = {name: counters.moved(before[name], tables[name]) for name in state.RULES}
-            counted["nft"] = counters.others(counted["nft"], tables["iptables"] + tables["ip6tables"])
+            counted = {name: counters.counted_lines(before[name], tables[name]) for name in state.RULES}
+            counted["nft"] = counters.without_iptables_nft(
+                counted["nft"], tables["iptables"] + tables["ip6tables"]
+            )
             lines = [f"{name}: {line}\n" for name, those in counted.items() for line in those]
             self.files[f"{node}.counted.txt"] = "".join(lines).encode()
 
     async def _read(self) -> dict[str, dict[str, str]]:
-        read = await asyncio.gather(*(state.rules(self._lab, node, self._tools) for node in topology.NODES))
+        read = await asyncio.gather(
+            *(state.node_rules(self._lab, node, self._tools) for node in topology.NODES)
+        )
         return dict(zip(topology.NODES, read, strict=True))
 
 
-WITNESSES: tuple[type[Witness], ...] = (Rules, Packets)
+WITNESSES: tuple[type[Witness], ...] = (RulesWitness, PacketWitness)
 """In the order in which they begin; the last to begin ends first."""

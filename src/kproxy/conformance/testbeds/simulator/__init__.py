@@ -17,18 +17,17 @@ import msgspec
 from kproxy import api
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import (
-    Act,
-    Bystanders,
+    AllowWrites,
     Case,
     CheckHealth,
     CheckLatency,
     CheckProxy,
-    Checkup,
-    Deafen,
+    ContinuousProbe,
+    DuringWatchFault,
     FailWrites,
     Feature,
-    Hold,
-    MendWrites,
+    HealthRequest,
+    Open,
     OutOfWindow,
     Ping,
     Probe,
@@ -36,19 +35,21 @@ from kproxy.conformance.case import (
     ReadSysctl,
     Reopen,
     Restart,
-    Steady,
-    Unheard,
-    Use,
+    Send,
+    StopListening,
+    UnjudgedAction,
+    UnrelatedEntries,
     Wait,
 )
-from kproxy.conformance.convergence import Applied
+from kproxy.conformance.convergence import LatencySample
 from kproxy.conformance.documents import Document
 from kproxy.conformance.session import OpenTestbed
-from kproxy.conformance.testbed import Broken, Observation, Testbed
+from kproxy.conformance.testbed import HarnessError, Observation, Testbed
 from kproxy.conformance.testbeds.simulator import iptables, ipvs, nftables
 from kproxy.conformance.testbeds.simulator.settings import settings_of
-from kproxy.conformance.testbeds.simulator.walk import Compile, Node, Walk, Walked
+from kproxy.conformance.testbeds.simulator.walk import Compile, NodeView, PacketWalk, Walked
 from kproxy.conformance.world import (
+    AcceptWrites,
     AddAddress,
     Change,
     Key,
@@ -56,42 +57,41 @@ from kproxy.conformance.world import (
     RefuseWrites,
     Remove,
     RestartProxy,
-    TakeWrites,
-    TellLater,
-    key_of,
-    surroundings,
+    WithholdEvents,
+    document_key,
+    lab_objects,
 )
 from kproxy.lab import topology
 from kproxy.net import Address, Family
-from kproxy.plan import plan
+from kproxy.plan import make_plan
 from kproxy.spec.outcome import Failure
 from kproxy.state import normalise
 
 BACKENDS: Mapping[str, Compile] = {
-    "iptables": iptables.compiled,
-    "ipvs": ipvs.compiled,
-    "nftables": nftables.compiled,
+    "iptables": iptables.compile_iptables,
+    "ipvs": ipvs.compile_ipvs,
+    "nftables": nftables.compile_nftables,
 }
 """The modes that can be simulated."""
 
 NEEDS_KERNEL = {
-    Steady: "asks while rules change",
-    Hold: "follows a connection beyond its first packet",
-    Use: "follows a connection beyond its first packet",
+    ContinuousProbe: "asks while rules change",
+    Open: "follows a connection beyond its first packet",
+    Send: "follows a connection beyond its first packet",
     Reopen: "follows a connection beyond its first packet",
     Ping: "asks for something else than TCP, UDP or SCTP",
     CheckHealth: "asks a process",
     CheckProxy: "asks a process",
     ReadSysctl: "needs a kernel",
-    Bystanders: "needs a kernel",
+    UnrelatedEntries: "needs a kernel",
     CheckLatency: "needs time",
     OutOfWindow: "needs a kernel's conntrack",
-    Deafen: "needs an endpoint that can refuse",
+    StopListening: "needs an endpoint that can refuse",
     Wait: "needs time",
     Restart: "needs a process",
     FailWrites: "needs a process",
-    MendWrites: "needs a process",
-    Unheard: "needs an API server",
+    AllowWrites: "needs a process",
+    DuringWatchFault: "needs an API server",
 }
 """Steps that rules in memory cannot show."""
 
@@ -99,7 +99,7 @@ NEEDS_KERNEL = {
 def opener(mode: str) -> OpenTestbed:
     """How `kproxy.conformance.session` opens simulators of a mode."""
     if mode not in BACKENDS:
-        raise Broken(f"there is no simulator for mode {mode}")
+        raise HarnessError(f"there is no simulator for mode {mode}")
 
     @asynccontextmanager
     async def open_simulator(profile: Profile, _: Sequence[Instance]) -> AsyncIterator[Testbed]:
@@ -116,8 +116,8 @@ class Simulator:
     mode: str = "iptables"
     name: str = "simulator"
     exhaustive: bool = True
-    objects: dict[Key, Document] = field(default_factory=surroundings)
-    rules: dict[tuple[str, Family], Walk] = field(default_factory=dict)
+    objects: dict[Key, Document] = field(default_factory=lab_objects)
+    rules: dict[tuple[str, Family], PacketWalk] = field(default_factory=dict)
     gained: set[tuple[str, Family]] = field(default_factory=set)
     recent: dict[str, frozenset[tuple[str, Address]]] = field(default_factory=dict)
 
@@ -139,24 +139,26 @@ class Simulator:
         for change in changes:
             match change:
                 case Put(document=document):
-                    self.objects[key_of(document)] = document
+                    self.objects[document_key(document)] = document
                 case Remove(key=key):
                     del self.objects[key]
                 case AddAddress(node=node, family=family):
                     self.gained.add((node, family))
-                case TellLater(changes=later):
+                case WithholdEvents(changes=later):
                     await self.change(later)
-                case RestartProxy() | RefuseWrites() | TakeWrites():
-                    raise Broken("the simulator has no processes")
+                case RestartProxy() | RefuseWrites() | AcceptWrites():
+                    raise HarnessError("the simulator has no processes")
 
     async def settle(self) -> None:
         """Compile both nodes' rules for what the cluster is now."""
-        cluster = api.parse(msgspec.json.encode({"kind": "List", "items": list(self.objects.values())}))
+        cluster = api.parse_cluster(
+            msgspec.json.encode({"kind": "List", "items": list(self.objects.values())})
+        )
         for node in topology.NODES:
             for family in Family:
                 settings = settings_of(cluster, self.profile, self.mode, node, family)
                 settings = replace(settings, node_addresses=self._addresses(node, family))
-                desired = plan(normalise(cluster, family), settings)
+                desired = make_plan(normalise(cluster, family), settings)
                 self.rules[node, family] = BACKENDS[self.mode](desired, 1 << self.profile.masquerade_bit)
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
@@ -167,7 +169,7 @@ class Simulator:
         if (node, family) not in self.rules:
             await self.settle()
         addresses = frozenset(self._addresses(node, family))
-        place = Node(addresses=addresses, recent=self.recent.get(node, frozenset()))
+        place = NodeView(addresses=addresses, recent=self.recent.get(node, frozenset()))
         found = self.rules[node, family](question.packet, place)
         if probe.sticks:
             self._remember(node, question.packet.source, found)
@@ -183,43 +185,43 @@ class Simulator:
         known = self.recent.get(node, frozenset())
         self.recent[node] = known | {(name, source) for name in chosen.remembered}
 
-    async def hold(self, instance: Instance, hold: Hold) -> Observation:
+    async def hold(self, instance: Instance, hold: Open) -> Observation:
         """Not here: see `lacks`."""
-        raise Broken("the simulator has no flows")
+        raise HarnessError("the simulator has no flows")
 
-    async def use(self, instance: Instance, use: Use) -> Observation:
+    async def use(self, instance: Instance, use: Send) -> Observation:
         """Not here: see `lacks`."""
-        raise Broken("the simulator has no flows")
+        raise HarnessError("the simulator has no flows")
 
     async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
         """Not here: see `lacks`."""
-        raise Broken("the simulator has no flows")
+        raise HarnessError("the simulator has no flows")
 
     async def ping(self, instance: Instance, ping: Ping) -> Observation:
         """Not here: see `lacks`."""
-        raise Broken("the simulator has no pings")
+        raise HarnessError("the simulator has no pings")
 
-    async def check_health(self, instance: Instance, step: Checkup) -> Observation:
+    async def check_health(self, instance: Instance, step: HealthRequest) -> Observation:
         """Not here: see `lacks`."""
-        raise Broken("the simulator has no processes")
+        raise HarnessError("the simulator has no processes")
 
-    def convergence(self) -> Sequence[Applied]:
+    def convergence(self) -> Sequence[LatencySample]:
         """Rules in memory take no time."""
         return ()
 
     async def read_sysctl(self, node: str, name: str) -> str:
         """Not here: see `lacks`."""
-        raise Broken("the simulator has no kernel")
+        raise HarnessError("the simulator has no kernel")
 
-    async def watch_entries(self, instance: Instance, step: Bystanders) -> Observation:
+    async def watch_entries(self, instance: Instance, step: UnrelatedEntries) -> Observation:
         """Not here: see `lacks`."""
-        raise Broken("the simulator has no kernel")
+        raise HarnessError("the simulator has no kernel")
 
-    async def act(self, instance: Instance, act: Act) -> None:
+    async def act(self, instance: Instance, act: UnjudgedAction) -> None:
         """Not here: see `lacks`."""
-        raise Broken("nothing happens in the simulator")
+        raise HarnessError("nothing happens in the simulator")
 
-    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Use) -> None:
+    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
         """Nothing more can be seen here: each observation says by which chains it came."""
 
     async def evidence(self, instance: Instance, folder: Path) -> None:

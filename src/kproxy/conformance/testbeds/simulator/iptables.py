@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from kproxy.backends.iptables import base
-from kproxy.backends.iptables.evaluate import Fate, Machine, Verdict, evaluate
-from kproxy.backends.iptables.program import program, ruleset
-from kproxy.conformance.testbeds.simulator.walk import Node, Walk, Walked
+from kproxy.backends.iptables.evaluate import Fate, PacketVerdict, SimulatedNode, evaluate
+from kproxy.backends.iptables.program import build_ruleset, desired_state
+from kproxy.conformance.testbeds.simulator.walk import NodeView, PacketWalk, Walked
 from kproxy.net import Packet
 from kproxy.plan import Plan
-from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 
 
-def compiled(plan: Plan, mark: int) -> Walk:
+def compile_iptables(plan: Plan, mark: int) -> PacketWalk:
     """The plan as iptables rules."""
-    rules = ruleset(program(plan, base.Options(masquerade_mark=mark)))
+    rules = build_ruleset(desired_state(plan, base.Options(masquerade_mark=mark)))
 
-    def walk(packet: Packet, node: Node) -> tuple[Walked, ...]:
-        machine = Machine(addresses=node.addresses, recent=node.recent)
+    def walk(packet: Packet, node: NodeView) -> tuple[Walked, ...]:
+        machine = SimulatedNode(addresses=node.addresses, recent=node.recent)
         return tuple(map(_walked, evaluate(rules, packet, machine)))
 
     return walk
 
 
-def _walked(verdict: Verdict) -> Walked:
+def _walked(verdict: PacketVerdict) -> Walked:
     chains = tuple(name for name in verdict.path if name.startswith("KUBE-"))
     return Walked(_outcome(verdict), chains, verdict.remembered, verdict.chance)
 
 
-def _outcome(verdict: Verdict) -> Outcome:
+def _outcome(verdict: PacketVerdict) -> Outcome:
     match verdict.fate:
         case Fate.REJECTED:
             return Failure.REJECTED
         case Fate.DROPPED:
             return Failure.DROPPED
         case Fate.PASSED if verdict.rewritten or verdict.masqueraded:
-            source = Source.MASQUERADED if verdict.masqueraded else Source.PRESERVED
+            source = SourceIP.MASQUERADED if verdict.masqueraded else SourceIP.PRESERVED
             return Delivered(verdict.destination, verdict.port, source)
         case Fate.PASSED:
             return Failure.UNTOUCHED

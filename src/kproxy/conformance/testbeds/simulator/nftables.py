@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from kproxy.backends.nftables.base import Options
 from kproxy.backends.nftables.diff import Rewrite
-from kproxy.backends.nftables.evaluate import Fate, Machine, Verdict, evaluate
-from kproxy.backends.nftables.program import program
-from kproxy.backends.nftables.table import Table
-from kproxy.conformance.testbeds.simulator.walk import Node, Walk, Walked
+from kproxy.backends.nftables.evaluate import Fate, PacketVerdict, SimulatedNode, evaluate
+from kproxy.backends.nftables.program import desired_state
+from kproxy.backends.nftables.table import SimulatedTable
+from kproxy.conformance.testbeds.simulator.walk import NodeView, PacketWalk, Walked
 from kproxy.net import Packet
 from kproxy.plan import Plan
-from kproxy.spec.outcome import Delivered, Failure, Outcome, Source
+from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 
 
-def compiled(plan: Plan, mark: int) -> Walk:
+def compile_nftables(plan: Plan, mark: int) -> PacketWalk:
     """The plan as our nftables table."""
-    table = Table(plan.family)
-    table.apply(Rewrite(program(plan, Options(masquerade_mark=mark))))
+    table = SimulatedTable(plan.family)
+    table.apply(Rewrite(desired_state(plan, Options(masquerade_mark=mark))))
 
-    def walk(packet: Packet, node: Node) -> tuple[Walked, ...]:
-        machine = Machine(addresses=node.addresses, recent=node.recent)
+    def walk(packet: Packet, node: NodeView) -> tuple[Walked, ...]:
+        machine = SimulatedNode(addresses=node.addresses, recent=node.recent)
         return tuple(map(_walked, evaluate(table, packet, machine)))
 
     return walk
 
 
-def _walked(verdict: Verdict) -> Walked:
+def _walked(verdict: PacketVerdict) -> Walked:
     return Walked(_outcome(verdict), verdict.path, verdict.remembered, verdict.chance)
 
 
-def _outcome(verdict: Verdict) -> Outcome:
+def _outcome(verdict: PacketVerdict) -> Outcome:
     match verdict.fate:
         case Fate.REJECTED:
             return Failure.REJECTED
         case Fate.DROPPED:
             return Failure.DROPPED
         case Fate.PASSED if verdict.rewritten or verdict.masqueraded:
-            source = Source.MASQUERADED if verdict.masqueraded else Source.PRESERVED
+            source = SourceIP.MASQUERADED if verdict.masqueraded else SourceIP.PRESERVED
             return Delivered(verdict.destination, verdict.port, source)
         case Fate.PASSED:
             return Failure.UNTOUCHED

@@ -13,16 +13,16 @@ from kproxy.plan import (
     DetectByInterface,
     DetectByInterfacePrefix,
     LocalDetector,
-    Settings,
+    PlanSettings,
 )
 
 
-def settings_of(cluster: api.Cluster, profile: Profile, mode: str, node: str, family: Family) -> Settings:
+def settings_of(cluster: api.Cluster, profile: Profile, mode: str, node: str, family: Family) -> PlanSettings:
     """What the profile's KubeProxyConfiguration means for a node."""
     by_default: tuple[str, ...] = ("primary",) if mode == "nftables" else ()
     document = cluster.node(topology.HOSTNAMES[node])
     labels = document.metadata.labels if document else {}
-    return Settings(
+    return PlanSettings(
         family=family,
         node=topology.HOSTNAMES[node],
         zone=labels.get(api.ZONE_LABEL, ""),

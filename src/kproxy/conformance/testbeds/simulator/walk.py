@@ -12,7 +12,7 @@ from kproxy.spec.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class NodeView:
     """What rules may ask of the node: its addresses, and what they themselves remember of clients (list, source)."""
 
     addresses: frozenset[Address]
@@ -33,8 +33,8 @@ class Walked:
     chance: Fraction
 
 
-Walk = Callable[[Packet, Node], tuple[Walked, ...]]
+PacketWalk = Callable[[Packet, NodeView], tuple[Walked, ...]]
 """All that may become of a connection's first packet at a node."""
 
-Compile = Callable[[Plan, int], Walk]
+Compile = Callable[[Plan, int], PacketWalk]
 """A plan and the mark that asks for masquerading, as rules to be walked."""
