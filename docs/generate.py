@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from docs import coverage, places, regressions, results, samples, topics
+from docs import coverage, regressions, results, samples, topics, where_cases_run
 from docs.tables import COMMAND, link_label, markdown_table
 from kproxy.conformance.case import DEFAULT, Case
 from kproxy.conformance.cases import CATALOGUE
@@ -94,7 +94,7 @@ def _clause(clause: Clause, cases: int) -> tuple[str, ...]:
 HERE = Path(__file__).parent
 PAGES: dict[Path, Callable[[], str]] = {
     HERE / "catalogue.md": lambda: catalogue_page(CATALOGUE, CLAUSES),
-    HERE / "where-cases-run.md": places.page,
+    HERE / "where-cases-run.md": where_cases_run.page,
     HERE / "spec/coverage.md": coverage.page,
     HERE / "spec/coverage.json": coverage.coverage_json,
     HERE / "spec/regressions.md": regressions.page,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from kproxy.conformance.reports import markdown
 from kproxy.conformance.reports.comparison import compare_runs
-from kproxy.conformance.reports.reading import load_results
+from kproxy.conformance.reports.results_reader import load_results
 
 FOLDER = Path(__file__).parent / "results"
 

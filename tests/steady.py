@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Probe
+from kproxy.conformance.testbeds.interpret import interpret_step
 from kproxy.conformance.testbeds.netns import NetnsTestbed
-from kproxy.conformance.testbeds.reading import interpret_step
 from kproxy.lab.lab import Traced
 from kproxy.lab.observation import Answered, Direction, Observation, ProbeRequest
 

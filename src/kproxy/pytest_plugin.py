@@ -17,6 +17,6 @@ def pytest_load_initial_conftests(
 ) -> None:
     """Wake up for ``pytest --pyargs kproxy.conformance``."""
     if PACKAGE in args:
-        from kproxy.conformance import items  # noqa: PLC0415 (see above)
+        from kproxy.conformance import pytest_items  # noqa: PLC0415 (see above)
 
-        items.register_plugin(early_config, parser)
+        pytest_items.register_plugin(early_config, parser)

@@ -23,7 +23,7 @@ from typing import Any
 
 from kproxy.conformance.case import DEFAULT
 from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
-from kproxy.conformance.surroundings import node_documents, service_cidr_document
+from kproxy.conformance.lab_objects import node_documents, service_cidr_document
 from kproxy.lab import namespaces
 from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.namespaces import Namespace

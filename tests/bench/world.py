@@ -16,7 +16,7 @@ import msgspec
 from kproxy import api
 from kproxy.conformance.case import Profile
 from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
-from kproxy.conformance.surroundings import node_documents, service_cidr_document
+from kproxy.conformance.lab_objects import node_documents, service_cidr_document
 from kproxy.lab import topology
 from kproxy.net import Address, Family
 from kproxy.plan import Plan, make_plan

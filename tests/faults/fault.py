@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kproxy.lab.kernels.abilities import KernelName
-from kproxy.lab.kernels.here import kernel_here
+from kproxy.lab.kernels.current import kernel_here
 from tests.faults.stage import IPVS, NFTABLES, OVERDUE, Proxy, Stage, Watchman, open_stage
 from tests.steady import Client, Clients
 

@@ -17,7 +17,7 @@ from kproxy.conformance.world import RestartProxy
 from kproxy.lab import topology
 from kproxy.lab.apiserver import Refuse, ResourceKind, StallRequests
 from kproxy.lab.kernels.abilities import KernelName
-from kproxy.lab.kernels.here import kernel_here
+from kproxy.lab.kernels.current import kernel_here
 from kproxy.lab.processes import run_in
 from tests.faults import wire
 from tests.faults.stage import Stage

@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 
 from kproxy.backends.nftables.kernel.batch import BatchError, Nftables
-from kproxy.backends.nftables.kernel.wire import BatchMessage
+from kproxy.backends.nftables.kernel.messages import BatchMessage
 from kproxy.cli import main
 from kproxy.netlink import NetlinkFlag
 

@@ -22,7 +22,7 @@ from kproxy.conformance.case import Profile
 from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.testbeds import proxies
 from kproxy.conformance.testbeds.cluster.agent import KEY
-from kproxy.conformance.testbeds.cluster.lacks import ClusterShape, case_not_runnable
+from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable
 from kproxy.conformance.testbeds.cluster.pods import LABELS
 from kproxy.net import Family
 from tests.kind.cluster import Cluster

@@ -18,13 +18,13 @@ from kproxy.host import HostError
 from kproxy.lab import topology
 from kproxy.net import Family
 from kproxy.plan import Plan, PlanSettings
-from kproxy.plan.growing import IncrementalResult
+from kproxy.plan.incremental import IncrementalResult
 from tests.mutants.mutant import Function, Patch, answering, mutant
 
 needing_kernel = partial(mutant, needs_kernel=True)
 
 STALE = "kproxy.server.stale:"
-BEGIN = "kproxy.backends.iptables.kernel.programmer:IptablesKernel.begin"
+BEGIN = "kproxy.backends.iptables.kernel.applier:IptablesKernel.begin"
 
 
 def _chosen_only(_: Function) -> Function:
@@ -79,7 +79,7 @@ def _flushing(remove: Function) -> Function:
 
 def _from_nothing(begin: Function) -> Function:
     """What an earlier run left is removed before the first rules are written."""
-    from kproxy.backends.iptables.kernel.programmer import remove_iptables_rules  # noqa: PLC0415
+    from kproxy.backends.iptables.kernel.applier import remove_iptables_rules  # noqa: PLC0415
 
     def beginning(self: Any, *of: Any) -> Any:  # noqa: ANN401
         if self._latest is None:
@@ -91,7 +91,7 @@ def _from_nothing(begin: Function) -> Function:
 
 def _anew(apply: Function) -> Function:
     """All rules go before new ones are written, at every change."""
-    from kproxy.backends.iptables.kernel.programmer import remove_iptables_rules  # noqa: PLC0415
+    from kproxy.backends.iptables.kernel.applier import remove_iptables_rules  # noqa: PLC0415
 
     def applying(self: Any, *of: Any) -> Any:  # noqa: ANN401
         remove_iptables_rules(self.tools)
@@ -103,7 +103,7 @@ def _anew(apply: Function) -> Function:
 
 def _trusting(begin: Function) -> Function:
     """What an earlier run left is taken for what is wanted, but for the Services that the harness waits by."""
-    from kproxy.backends.iptables.program import desired_state  # noqa: PLC0415
+    from kproxy.backends.iptables.desired_state import desired_state  # noqa: PLC0415
 
     def beginning(self: Any, plans: IncrementalResult[Plan], options: Any) -> Any:  # noqa: ANN401
         if self._latest is None and self.tools.has_chain(Table.NAT, names.SERVICES):
@@ -253,7 +253,7 @@ CHANGES = (
     needing_kernel(
         "changes.from-nothing",
         "At every change all rules are removed, then written.",
-        Patch("kproxy.backends.iptables.kernel.programmer:IptablesKernel.apply", _anew),
+        Patch("kproxy.backends.iptables.kernel.applier:IptablesKernel.apply", _anew),
         clauses="change.rolling-update.no-failed-connection",
     ),
     needing_kernel(
@@ -265,7 +265,7 @@ CHANGES = (
     needing_kernel(
         "changes.removed-port-kept",
         "A port that is removed from a Service is served on.",
-        Patch("kproxy.backends.iptables.kernel.programmer:desired_state", _keeping_the_removed),
+        Patch("kproxy.backends.iptables.kernel.applier:desired_state", _keeping_the_removed),
         clauses="change.port-removed.not-served",
     ),
     needing_kernel(

@@ -61,12 +61,14 @@ def left_out(
 
         return edited
 
-    return Patch("kproxy.backends.ipvs.chains:_ChainBuilder.chains", wrap)
+    return Patch("kproxy.backends.ipvs.static_rules:_ChainBuilder.chains", wrap)
 
 
 def in_parts(changed: Callable[[IpvsObjects], IpvsObjects]) -> Patch:
     """Every service port's part, changed."""
-    return Patch("kproxy.backends.ipvs.program:ipvs_objects", lambda part: lambda *of: changed(part(*of)))
+    return Patch(
+        "kproxy.backends.ipvs.desired_state:ipvs_objects", lambda part: lambda *of: changed(part(*of))
+    )
 
 
 def without_members(*sets: IpSet) -> Patch:
@@ -159,7 +161,7 @@ MASQUERADE = (
     in_ipvs(
         "ipvs.detector.ignored",
         "Pods are not told from others.",
-        Patch("kproxy.backends.ipvs.chains:_from_pods", answering(())),
+        Patch("kproxy.backends.ipvs.static_rules:_from_pods", answering(())),
         clauses="masquerade.cluster-ip.outside-rewritten external-policy.local.pods-reach-all-endpoints",
     ),
 )
@@ -264,7 +266,7 @@ SETS = (
     on_kernel(
         "ipvs.set.ipvs-ips",
         "Nothing is put into KUBE-IPVS-IPS.",
-        Patch("kproxy.backends.ipvs.program:_objects_of", _without_own_addresses),
+        Patch("kproxy.backends.ipvs.desired_state:_objects_of", _without_own_addresses),
         clauses="masquerade.cluster-ip.host-rewritten cluster-ip.undefined-port.not-served",
     ),
     in_ipvs(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from kproxy.addresses import AddressMonitor
 from kproxy.backends.ipvs.compile import DesiredVirtualServer
 from kproxy.backends.ipvs.diff import IpvsCommand, SetDestination
 from kproxy.backends.ipvs.rules import Server
 from kproxy.net import Family
+from kproxy.node_addresses import AddressMonitor
 from tests.mutants.ipvs import IN_GUEST, in_ipvs, in_parts, on_kernel
 from tests.mutants.mutant import Function, Patch, Unseen, answering, instead
 
 COMPILE = "kproxy.backends.ipvs.compile:"
 DIFF = "kproxy.backends.ipvs.diff:"
-PROGRAMMER = "kproxy.backends.ipvs.kernel.programmer:"
+PROGRAMMER = "kproxy.backends.ipvs.kernel.applier:"
 MACHINE = "kproxy.backends.ipvs.kernel.machine:"
 
 
@@ -120,7 +120,7 @@ SERVERS = (
     on_kernel(
         "ipvs.node-addresses-of-the-start",
         "What comes and goes on other interfaces is not heard of.",
-        Patch("kproxy.addresses:AddressMonitor._changed", answering(value=False)),
+        Patch("kproxy.node_addresses:AddressMonitor._changed", answering(value=False)),
         clauses="node-port.addresses.gained.served",
     ),
     on_kernel(

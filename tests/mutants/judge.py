@@ -22,7 +22,7 @@ from kproxy.conformance.judging import Finding
 from kproxy.conformance.reports.results import Report, Result
 from kproxy.conformance.session import OpenTestbed, Session, run_session
 from kproxy.conformance.subject import Subject, load_subject
-from kproxy.conformance.testbeds import ground, netns, simulator
+from kproxy.conformance.testbeds import netns, probe_transport, simulator
 from kproxy.conformance.world import World
 from kproxy.lab.processes import Xtables
 from kproxy.spec.clauses import TRANSITION_CLAUSES
@@ -98,7 +98,7 @@ def hurried() -> Iterator[None]:
     with (
         mock.patch.object(session, "_keep_evidence", evidence),
         mock.patch.multiple(netns, PATIENCE=PATIENCE, SLOW_PATIENCE=SLOW_PATIENCE),
-        mock.patch.object(ground, "MAX_CONCURRENT_PROBES", AT_ONCE),
+        mock.patch.object(probe_transport, "MAX_CONCURRENT_PROBES", AT_ONCE),
     ):
         yield
 

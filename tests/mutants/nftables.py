@@ -89,7 +89,8 @@ MUTANTS = (
         "nftables.node-port-anywhere",
         "Where all addresses of the node serve node ports, any address does.",
         Patch(
-            "kproxy.backends.nftables.base:node_port_destinations", lambda found: lambda *of: found(*of)[:1]
+            "kproxy.backends.nftables.static_rules:node_port_destinations",
+            lambda found: lambda *of: found(*of)[:1],
         ),
         clauses="node-port.number-on-service-address.not-served",
     ),

@@ -12,7 +12,7 @@ from tests.mutants.mutant import Function, Patch, answering, instead, mutant
 
 needing_kernel = partial(mutant, needs_kernel=True)
 
-KERNEL = "kproxy.backends.iptables.kernel.programmer:IptablesKernel."
+KERNEL = "kproxy.backends.iptables.kernel.applier:IptablesKernel."
 _RECENT = Path("/proc/thread-self/net/xt_recent")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from kproxy.conformance.bind import Instance, bind_cases
 from kproxy.conformance.case import DEFAULT, Case, Probe, Profile, VantageKind
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.run import run_instances
+from kproxy.conformance.runner import run_instances
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener

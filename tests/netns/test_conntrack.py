@@ -11,12 +11,12 @@ from contextlib import closing
 import pytest
 
 from kproxy import conntrack, host
-from kproxy.addresses import AddressMonitor
-from kproxy.backends.iptables.base import Options
 from kproxy.backends.iptables.kernel import IptablesKernel, find_tools
+from kproxy.backends.iptables.static_rules import Options
 from kproxy.backends.ipvs.names import DEVICE
 from kproxy.lab import namespaces
 from kproxy.net import Family, Protocol
+from kproxy.node_addresses import AddressMonitor
 from kproxy.plan import Exposure, Plan, ServicePlan
 from kproxy.server.stale import ConntrackCleaner
 from tests.unit.iptables.plans import frontend, plan_of, pool, service

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.lab import http, marks
+from kproxy.lab import http, packet_marks
 from kproxy.lab import topology as t
 from kproxy.lab.crafted import send_spoofed
 from kproxy.lab.echo import EchoReply, send_ping
@@ -212,11 +212,11 @@ def test_a_mark_is_seen_on_what_leaves_the_node_unless_a_rule_changes_it(
     lab = translating(bench, family, masquerade=True).lab
     asked = ask("a", VIP[family], protocol)
     lab.network["a"].run(("nft", "-f", "-"), OUTPUT[family])
-    traced, left = bench.run(marks.probe_marked(lab, asked, MARK))
+    traced, left = bench.run(packet_marks.probe_marked(lab, asked, MARK))
     assert isinstance(traced.observation, Answered)
     assert left == (MARK,)
     lab.network["a"].run(("nft", "-f", "-"), ANOTHER_BIT)
-    traced, left = bench.run(marks.probe_marked(lab, asked, MARK))
+    traced, left = bench.run(packet_marks.probe_marked(lab, asked, MARK))
     assert isinstance(traced.observation, Answered)
     assert left == (MARK | 0x4000,)
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from kproxy.backends.iptables.base import Options
 from kproxy.backends.iptables.kernel import IptablesKernel, Tools, Variant, find_tools
+from kproxy.backends.iptables.static_rules import Options
 from kproxy.backends.nftables.kernel import NftablesKernel
 from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import DEFAULT, Apply, case, pods

@@ -13,7 +13,7 @@ from kproxy import host
 from kproxy.api import MAX_NAME_LENGTH
 from kproxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
 from kproxy.backends.nftables.kernel import NftablesKernel
-from kproxy.conformance.surroundings import node_documents
+from kproxy.conformance.lab_objects import node_documents
 from kproxy.lab import namespaces, topology
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.observation import Answered, ProbeRequest

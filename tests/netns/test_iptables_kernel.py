@@ -11,7 +11,7 @@ import pytest
 
 from kproxy import host
 from kproxy.backends.iptables import names
-from kproxy.backends.iptables.base import Options
+from kproxy.backends.iptables.desired_state import build_ruleset, desired_state
 from kproxy.backends.iptables.diff import Block
 from kproxy.backends.iptables.kernel import (
     IptablesKernel,
@@ -23,8 +23,8 @@ from kproxy.backends.iptables.kernel import (
     refresh_options,
     remove_iptables_rules,
 )
-from kproxy.backends.iptables.program import build_ruleset, desired_state
 from kproxy.backends.iptables.rules import PacketCounter, Table
+from kproxy.backends.iptables.static_rules import Options
 from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
 from kproxy.net import Family

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from kproxy.backends.nftables.kernel import wire
+from kproxy.backends.nftables.kernel import messages
 from kproxy.backends.nftables.kernel.batch import Nftables
 from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import DEFAULT, Apply, Probe, case, delivered_to, pod, service
+from kproxy.conformance.lab_objects import service_cidr_document
 from kproxy.conformance.subject import SubjectProcess, load_subject
-from kproxy.conformance.surroundings import service_cidr_document
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.conformance.world import World
 from kproxy.lab.apiserver import ResourceKind
@@ -66,7 +66,7 @@ async def seconds_until(bed: NetnsTestbed, word: str, reached: Callable[[str], b
 def transactions(bed: NetnsTestbed) -> int:
     """How many node a's nf_tables has had."""
     with bed.lab.network["a"].entered(), Nftables() as nftables:
-        found = nftables.get(wire.GET_GENERATION)
+        found = nftables.get(messages.GET_GENERATION)
         assert found is not None
         return int.from_bytes(attributes(found)[1])
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from kproxy import host
 from kproxy.backends.nftables import names
-from kproxy.backends.nftables.base import Options
 from kproxy.backends.nftables.commands import (
     AddChain,
     AddCollection,
@@ -23,18 +22,19 @@ from kproxy.backends.nftables.commands import (
     Command,
     format_command,
 )
+from kproxy.backends.nftables.desired_state import DesiredState, desired_state
 from kproxy.backends.nftables.diff import Clients, Leftovers, diff
 from kproxy.backends.nftables.kernel import (
     NftablesKernel,
+    applier,
     check_kernel,
     machine_options,
-    programmer,
+    messages,
     remove_table,
-    wire,
 )
 from kproxy.backends.nftables.kernel.batch import Nftables
-from kproxy.backends.nftables.program import DesiredState, desired_state
 from kproxy.backends.nftables.render import Renderer
+from kproxy.backends.nftables.static_rules import Options
 from kproxy.backends.nftables.table import SimulatedTable
 from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
@@ -269,19 +269,24 @@ def foreign_set_that_crashes_nft() -> None:
 
     field = item(0, number(7)) + item(1, item(0, number(14)) + item(1, number(9)))
     described = item(0, number(0)) + item(3, item(0, number(13)) + item(1, item(0, field) + item(1, field)))
-    header, table = netfilter_header(wire.NFPROTO[Family.IPV6]), attribute(1, wire.encode_string("foreign"))
+    header, table = (
+        netfilter_header(messages.NFPROTO[Family.IPV6]),
+        attribute(1, messages.encode_string("foreign")),
+    )
     parts = (
-        attribute(2, wire.encode_string("new")),
-        attribute(4, wire.encode_be32(8 << 6 | 8)),
-        attribute(5, wire.encode_be32(32)),
-        attribute(10, wire.encode_be32(1)),
+        attribute(2, messages.encode_string("new")),
+        attribute(4, messages.encode_be32(8 << 6 | 8)),
+        attribute(5, messages.encode_be32(32)),
+        attribute(10, messages.encode_be32(1)),
         attribute(13, described),
     )
     with Nftables() as nftables:
         complaint = nftables.commit(
             [
-                wire.BatchMessage(wire.NEW_TABLE, NetlinkFlag.CREATE, header + table),
-                wire.BatchMessage(wire.NEW_SET, NetlinkFlag.CREATE, b"".join((header, table, *parts))),
+                messages.BatchMessage(messages.NEW_TABLE, NetlinkFlag.CREATE, header + table),
+                messages.BatchMessage(
+                    messages.NEW_SET, NetlinkFlag.CREATE, b"".join((header, table, *parts))
+                ),
             ]
         )
     assert complaint is None
@@ -375,7 +380,7 @@ def test_what_the_kernel_refuses_altogether_is_an_error_and_is_tried_anew(
     kernel = NftablesKernel(family)
     wanted = plan(family, numbered(family, 1, 1))
     with monkeypatch.context() as broken:
-        broken.setattr(wire, "TABLE", "x" * 300)
+        broken.setattr(messages, "TABLE", "x" * 300)
         with pytest.raises(HostError, match="add table"):
             kernel.apply(wanted)
     assert kernel.apply(wanted).rewritten
@@ -426,7 +431,7 @@ def test_a_kernel_that_is_too_old_is_refused_with_a_reason(
     enough: bool,  # noqa: FBT001
 ) -> None:
     """Behaviour ``nft.min-versions``."""
-    monkeypatch.delenv(programmer.SKIP_KERNEL_CHECK, raising=False)
+    monkeypatch.delenv(applier.SKIP_KERNEL_CHECK, raising=False)
     monkeypatch.setattr(host, "read_sysctl", lambda _: release)
     if enough:
         check_kernel()
@@ -434,7 +439,7 @@ def test_a_kernel_that_is_too_old_is_refused_with_a_reason(
     with pytest.raises(HostError, match=r"kernel 5\.12\.19-x is older than 5\.13") as caught:
         check_kernel()
     assert caught.value.reason is Reason.UNSUPPORTED
-    monkeypatch.setenv(programmer.SKIP_KERNEL_CHECK, "yes")
+    monkeypatch.setenv(applier.SKIP_KERNEL_CHECK, "yes")
     check_kernel()
 
 

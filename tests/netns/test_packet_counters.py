@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from kproxy import host
-from kproxy.backends.iptables.base import Options
 from kproxy.backends.iptables.kernel import (
     IptablesKernel,
     Tools,
     Variant,
-    accounting,
     find_tools,
     machine_options,
+    nfacct,
     without_broken_counters,
 )
 from kproxy.backends.iptables.rules import PacketCounter
+from kproxy.backends.iptables.static_rules import Options
 from kproxy.host import HostError
 from kproxy.lab import namespaces, topology
 from kproxy.lab.observation import Answered, ProbeRequest
@@ -58,7 +58,7 @@ def test_rules_count_and_are_found_again(tools: Tools) -> None:
         kernel.apply(plan(Family.IPV4, *(numbered(Family.IPV4, n, 1) for n in services)), options)
         assert len(counting_rules(tools)) == INVALID_RULES + len(services)
         assert kernel.missing() == ()
-    assert accounting.read_packet_counts() == dict.fromkeys(PacketCounter, 0)
+    assert nfacct.read_packet_counts() == dict.fromkeys(PacketCounter, 0)
 
 
 def test_counters_that_somebody_took_are_made_again_with_the_rules(tools: Tools) -> None:
@@ -68,8 +68,8 @@ def test_counters_that_somebody_took_are_made_again_with_the_rules(tools: Tools)
     kernel.apply(wanted, options)
     for table in ("filter", "nat"):
         host.run_tool((tools.command, "-t", table, "-F"))
-    accounting.delete_counters()
-    assert accounting.read_packet_counts() == {}
+    nfacct.delete_counters()
+    assert nfacct.read_packet_counts() == {}
     assert kernel.missing()
     kernel.forget()
     kernel.apply(wanted, options)
@@ -79,18 +79,18 @@ def test_counters_that_somebody_took_are_made_again_with_the_rules(tools: Tools)
 def test_a_counter_that_rules_use_stays_and_cleanup_leaves_none(tools: Tools) -> None:
     options = machine_options(tools, 14)
     IptablesKernel(tools).apply(plan(Family.IPV4, numbered(Family.IPV4, 1, 1)), options)
-    accounting.delete_counters()
-    assert set(accounting.read_packet_counts()) == set(PacketCounter)
+    nfacct.delete_counters()
+    assert set(nfacct.read_packet_counts()) == set(PacketCounter)
     assert remove_all_modes() == ()
-    assert accounting.read_packet_counts() == {}
+    assert nfacct.read_packet_counts() == {}
 
 
 def test_where_no_rule_can_count_none_does(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     options = machine_options(tools, 14)
     assert without_broken_counters(tools, options) == options
     assert "KUBE-PROXY-TRIAL" not in host.run_tool((f"{tools.command}-save",))
-    monkeypatch.setattr(accounting, "create_counters", frozenset)
-    accounting.delete_counters()  # as if the kernel had the counters and not the match
+    monkeypatch.setattr(nfacct, "create_counters", frozenset)
+    nfacct.delete_counters()  # as if the kernel had the counters and not the match
     kernel = IptablesKernel(tools)
     wanted = plan(Family.IPV4, numbered(Family.IPV4, 1, 1))
     with pytest.raises(HostError):

@@ -26,7 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kproxy.conformance.case import DEFAULT
 from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
-from kproxy.conformance.surroundings import node_documents, service_cidr_document
+from kproxy.conformance.lab_objects import node_documents, service_cidr_document
 from kproxy.lab import topology
 from kproxy.lab.apiserver import ApiServer, ResourceKind, kubeconfig
 from kproxy.lab.lab import Lab, open_lab

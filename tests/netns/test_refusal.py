@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.lab import refusing
+from kproxy.lab import write_faults
 from kproxy.lab.namespaces import Namespace, create_namespace
 from kproxy.lab.processes import Process, spawn
 
@@ -66,7 +66,7 @@ def program() -> Iterator[Program]:
 @contextmanager
 def refused(*processes: int) -> Iterator[None]:
     with asyncio.Runner() as runner:
-        refusal = runner.run(refusing.inject_write_errors(processes, errno.ENOBUFS))
+        refusal = runner.run(write_faults.inject_write_errors(processes, errno.ENOBUFS))
         try:
             yield
         finally:
@@ -128,4 +128,4 @@ def test_what_has_ended_is_refused_nothing() -> None:
 
 
 def test_this_machine_can_be_made_to_refuse() -> None:
-    assert refusing.write_faults_unavailable() == ""
+    assert write_faults.write_faults_unavailable() == ""

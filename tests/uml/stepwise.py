@@ -28,7 +28,7 @@ from kproxy.backends.ipvs.diff import (
     Step,
     Transaction,
 )
-from kproxy.backends.ipvs.kernel import programmer
+from kproxy.backends.ipvs.kernel import applier
 from kproxy.cli import main
 from kproxy.lab import topology
 from kproxy.net import Family
@@ -87,10 +87,10 @@ def _taken_apart(arranged: Arranged) -> Callable[..., Transaction]:
     return transaction
 
 
-def _with_leave(path: str, node: str) -> Callable[[programmer.IpvsKernel, Step], None]:
-    do = programmer.IpvsKernel._do
+def _with_leave(path: str, node: str) -> Callable[[applier.IpvsKernel, Step], None]:
+    do = applier.IpvsKernel._do
 
-    def asking(kernel: programmer.IpvsKernel, step: Step) -> None:
+    def asking(kernel: applier.IpvsKernel, step: Step) -> None:
         if kernel._family is Family.IPV4 and node == NODE:
             with socket.socket(socket.AF_UNIX) as line:
                 line.connect(path)
@@ -104,7 +104,7 @@ def _with_leave(path: str, node: str) -> Callable[[programmer.IpvsKernel, Step],
 if __name__ == "__main__":
     _, name, where, node, *arguments = sys.argv
     with (
-        mock.patch.object(programmer, "transaction", _taken_apart(ORDERS[name])),
-        mock.patch.object(programmer.IpvsKernel, "_do", _with_leave(where, node)),
+        mock.patch.object(applier, "transaction", _taken_apart(ORDERS[name])),
+        mock.patch.object(applier.IpvsKernel, "_do", _with_leave(where, node)),
     ):
         sys.exit(main(arguments))

@@ -36,9 +36,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "descriptors": set(),
     "host": {"descriptors", "netlink", "net"},
     "conntrack": {"host", "netlink", "net"},
-    "notifications": {"host"},
-    "addresses": {"host", "netlink", "notifications", "net"},
-    "nfevents": {"host", "netlink", "notifications", "net"},
+    "netlink_multicast": {"host"},
+    "node_addresses": {"host", "netlink", "netlink_multicast", "net"},
+    "nft_monitor": {"host", "netlink", "netlink_multicast", "net"},
     # a backend knows the plan and itself; only its kernel module touches the machine
     "backends": {"plan", "net"},
     "backends.*": {"plan", "net"},
@@ -46,11 +46,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "backends.*",
         "plan",
         "net",
-        "addresses",
+        "node_addresses",
         "host",
         "netlink",
         "conntrack",
-        "nfevents",
+        "nft_monitor",
     },
     # the daemon
     "server": PIPE
@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "backends",
         "backends.*",
         "backends.*.kernel",
-        "addresses",
+        "node_addresses",
         "descriptors",
         "host",
         "conntrack",
@@ -105,7 +105,15 @@ PURE_MODULES = (
     *("kproxy.conformance.case", "kproxy.conformance.bind", "kproxy.conformance.cases"),
     *(
         f"{_CLUSTER}.{name}"
-        for name in ("lens", "outward", "lacks", "wire", "messages", "permutation", "places")
+        for name in (
+            "address_map",
+            "object_map",
+            "limits",
+            "wire",
+            "messages",
+            "permutation",
+            "cluster_topology",
+        )
     ),
 )
 """Modules that open nothing, log nothing and read no clock, within rooms that are not pure as a whole."""
@@ -181,7 +189,7 @@ def effects(module: str, source: str) -> list[str]:
 
 
 def is_pure(module: str) -> bool:
-    return room_of(module)[0] in PURE or module.startswith(PURE_MODULES)
+    return room_of(module)[0] in PURE or f"{module}.".startswith(tuple(f"{name}." for name in PURE_MODULES))
 
 
 def source_of(module: str) -> str:
@@ -262,8 +270,8 @@ def test_the_table_names_only_its_own_rows() -> None:
         ("kproxy.backends.iptables.compile", "from kproxy.host import Host"),
         ("kproxy.backends.nftables.kernel", "from kproxy.backends.iptables.rules import Chain"),
         ("kproxy.backends.nftables.kernel", "from ..iptables.rules import Chain"),
-        ("kproxy.conformance.run", "from kproxy.plan import Plan"),
-        ("kproxy.conformance.run", "def late():\n    from kproxy.backends import iptables"),
+        ("kproxy.conformance.runner", "from kproxy.plan import Plan"),
+        ("kproxy.conformance.runner", "def late():\n    from kproxy.backends import iptables"),
         ("kproxy.server.sync", "from kproxy.conformance.case import Case"),
         ("kproxy.net", "from kproxy.api import Cluster"),
     ],

@@ -24,9 +24,9 @@ from kproxy.conformance.case import (
     Send,
 )
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.descriptions import describe_step
 from kproxy.conformance.regressions import REGRESSIONS, RegressionScope
-from kproxy.conformance.run import split_rounds
-from kproxy.conformance.wording import describe_step
+from kproxy.conformance.runner import split_rounds
 from kproxy.conformance.world import World
 from kproxy.spec.clauses import CLAUSES, TRANSITION_CLAUSES
 from kproxy.spec.oracle import expect

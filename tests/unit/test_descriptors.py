@@ -12,7 +12,7 @@ from kproxy.descriptors import Purpose
 EXHAUSTED = """
 import os, resource
 from kproxy import descriptors, host
-from kproxy.addresses import list_addresses
+from kproxy.node_addresses import list_addresses
 from kproxy.net import Family
 
 def attempt(name, body):

@@ -16,22 +16,22 @@ from hypothesis import strategies as st
 
 from kproxy import api
 from kproxy.api import Cluster, Rejected
-from kproxy.backends.iptables import program as iptables
-from kproxy.backends.iptables.base import Options
+from kproxy.backends.iptables import desired_state as iptables
 from kproxy.backends.iptables.diff import Rewrite
 from kproxy.backends.iptables.rules import PacketCounter
-from kproxy.backends.ipvs import chains as ipvs_chains
+from kproxy.backends.iptables.static_rules import Options
 from kproxy.backends.ipvs import compile as ipvs_compile
+from kproxy.backends.ipvs import desired_state as ipvs
 from kproxy.backends.ipvs import diff as ipvs_diff
-from kproxy.backends.ipvs import program as ipvs
-from kproxy.backends.nftables import base as nftables_base
+from kproxy.backends.ipvs import static_rules as ipvs_chains
+from kproxy.backends.nftables import desired_state as nftables
 from kproxy.backends.nftables import diff as nftables_diff
-from kproxy.backends.nftables import program as nftables
+from kproxy.backends.nftables import static_rules as nftables_base
 from kproxy.backends.nftables.commands import format_command
 from kproxy.backends.nftables.render import Renderer
 from kproxy.net import Family, parse_address, parse_network
 from kproxy.plan import Plan, make_plan
-from kproxy.plan.growing import IncrementalResult
+from kproxy.plan.incremental import IncrementalResult
 from kproxy.server.config import Configuration
 from kproxy.server.events import WatchDecoder, WatchedChange
 from kproxy.server.settings import plan_settings

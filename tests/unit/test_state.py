@@ -11,7 +11,7 @@ from kproxy import api
 from kproxy.api import Cluster
 from kproxy.net import Family, Protocol
 from kproxy.state import EndpointInfo, ServiceInfo, Snapshot, TrafficPolicy, changed_keys, normalise
-from kproxy.state.parts import FIRST, cluster_increments
+from kproxy.state.increments import FIRST, cluster_increments
 from tests.objects import cluster, endpoint, service, slice_of
 from tests.strategies import clusters, histories
 

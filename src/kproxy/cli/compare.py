@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from kproxy.cli.words import Commands, add_cluster_options, add_kernel_option, cluster_options
+from kproxy.cli.arguments import Commands, add_cluster_options, add_kernel_option, cluster_options
 
 
 def add_compare_command(commands: Commands) -> None:

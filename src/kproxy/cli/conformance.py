@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from kproxy.cli import cluster, report
-from kproxy.cli.words import (
+from kproxy.cli import conformance_cluster, conformance_report
+from kproxy.cli.arguments import (
     Commands,
     add_iptables_option,
     add_kernel_option,
@@ -23,8 +23,8 @@ def add_conformance_command(commands: Commands) -> None:
     actions = conformance.add_subparsers(required=True, metavar="ACTION")
     _add_run(actions.add_parser("run", help="run the catalogue"))
     _add_fuzz(actions)
-    cluster.add_cluster_command(actions)
-    report.add_report_command(actions)
+    conformance_cluster.add_cluster_command(actions)
+    conformance_report.add_report_command(actions)
     _add_list(actions.add_parser("list", help="list the catalogue"))
     _add_show(
         actions.add_parser("show", help="all about one case: what it does, asks and cites, and where it runs")
@@ -47,7 +47,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--json", default="", metavar="FILE", help="write results as JSON; - for standard output"
     )
-    report.add_output_options(run)
+    conformance_report.add_output_options(run)
     run.add_argument("--evidence", type=Path, default=Path("evidence"), help="where failures leave evidence")
     run.add_argument(
         "--xfails",

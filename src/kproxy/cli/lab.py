@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from kproxy.cli.words import Commands, add_cluster_options, add_kernel_option, cluster_options
-from kproxy.replica.meeting import DEFAULT_NAME
+from kproxy.cli.arguments import Commands, add_cluster_options, add_kernel_option, cluster_options
+from kproxy.replica.control_socket import DEFAULT_NAME
 
 
 def add_lab_command(commands: Commands) -> None:
@@ -94,10 +94,10 @@ def _kernel_fetch(options: argparse.Namespace) -> int:
 
 
 def _up(options: argparse.Namespace) -> int:
-    from kproxy.replica import up
+    from kproxy.replica import lab_up
 
-    return up.run_lab_up(
-        up.UpOptions(
+    return lab_up.run_lab_up(
+        lab_up.UpOptions(
             proxy=f"{options.proxy}:{options.mode}" if options.mode else options.proxy,
             binary=options.binary,
             cluster=cluster_options(options),
@@ -109,19 +109,19 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _exec(options: argparse.Namespace) -> int:
-    from kproxy.replica import visit
+    from kproxy.replica import client
 
     argv = options.words[1:] if options.words[:1] == ["--"] else options.words
-    return visit.run_in_lab(options.name, options.where, argv or ["sh"])
+    return client.run_in_lab(options.name, options.where, argv or ["sh"])
 
 
 def _kubectl(options: argparse.Namespace) -> int:
-    from kproxy.replica import visit
+    from kproxy.replica import client
 
-    return visit.run_kubectl(options.name, options.words)
+    return client.run_kubectl(options.name, options.words)
 
 
 def _down(options: argparse.Namespace) -> int:
-    from kproxy.replica import visit
+    from kproxy.replica import client
 
-    return visit.stop_lab(options.name)
+    return client.stop_lab(options.name)

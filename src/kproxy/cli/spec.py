@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kproxy.cli.words import (
+from kproxy.cli.arguments import (
     Commands,
     add_dump_option,
     add_node_address_option,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kproxy.cli.words import Commands, add_node_address_option, build_options
+from kproxy.cli.arguments import Commands, add_node_address_option, build_options
 
 
 def add_trace_command(commands: Commands) -> None:

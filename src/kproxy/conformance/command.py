@@ -20,15 +20,15 @@ from functools import partial
 
 from rich.markup import escape
 
-from kproxy.conformance import live, modes, part, xfails
-from kproxy.conformance.attached import InvalidCaseFile
-from kproxy.conformance.attached import load_case_file as read_case
+from kproxy.conformance import child_process, live_status, modes, xfails
 from kproxy.conformance.case import Case
+from kproxy.conformance.case_files import InvalidCaseFile
+from kproxy.conformance.case_files import load_case_file as read_case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions, reproduce_command
 from kproxy.conformance.regressions import REGRESSIONS
 from kproxy.conformance.reports import console as pages
-from kproxy.conformance.reports import document, overview
+from kproxy.conformance.reports import matrix_console, results_document
 from kproxy.conformance.reports.outputs import OutputError, Outputs, write_bytes, write_results
 from kproxy.conformance.reports.results import CANNOT_RUN, Report, exit_code
 from kproxy.conformance.session import OpenTestbed, Session, run_session
@@ -69,7 +69,9 @@ def select_cases(globs: Sequence[str], *, slow: bool) -> list[Case]:
 
 def run_conformance(options: RunOptions) -> int:
     """Run cases and report; 0 all lawful, 1 a case failed, 2 the environment cannot run it."""
-    console = live.make_console(stderr=options.outputs.takes_standard_output or part.is_child_process())
+    console = live_status.make_console(
+        stderr=options.outputs.takes_standard_output or child_process.is_child_process()
+    )
     try:
         subject = load_subject(options.proxy, options.binary)
         check_mode(subject, options.mode)
@@ -89,9 +91,9 @@ def run_conformance(options: RunOptions) -> int:
 
 
 def _print_missing_packages(runs: Sequence[RunOptions], cases: Sequence[Case]) -> int:
-    from kproxy.conformance import every
+    from kproxy.conformance import matrix
 
-    packages = every.packages_to_install(runs, cases)
+    packages = matrix.packages_to_install(runs, cases)
     sys.stdout.write(f"{' '.join(packages)}\n")
     return 0
 
@@ -111,18 +113,18 @@ def _run_matrix(
     wanted: Sequence[RunOptions], subject: Subject, cases: Sequence[Case], console: Console
 ) -> int:
     """Several runs as one; the exit status of all."""
-    from kproxy.conformance import every
+    from kproxy.conformance import matrix
 
     begun = time.monotonic()
     options = wanted[0]
-    runs = every.plan_runs(wanted, cases)
-    for line in every.describe_placements(runs):
+    runs = matrix.plan_runs(wanted, cases)
+    for line in matrix.describe_placements(runs):
         _log(console, line)
-    with live.live_status(console, [run.name for run in runs]) as board:
-        outcomes = every.run_matrix(runs, subject, cases, board)
+    with live_status.live_status(console, [run.name for run in runs]) as board:
+        outcomes = matrix.run_matrix(runs, subject, cases, board)
     seconds = time.monotonic() - begun
-    overview.print_matrix(outcomes, console, seconds)
-    write_results(document.matrix_document(subject.name, outcomes, seconds), options.outputs)
+    matrix_console.print_matrix(outcomes, console, seconds)
+    write_results(results_document.matrix_document(subject.name, outcomes, seconds), options.outputs)
     return exit_code(outcomes, where_possible=options.where_possible)
 
 
@@ -144,7 +146,7 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
     )
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    with live.live_status(console) as board:
+    with live_status.live_status(console) as board:
         tell = partial(board.tell, "")
         report = _guard_machine(options, lambda: asyncio.run(run_session(session, open_testbed, tell)))
     return deliver_report(
@@ -158,25 +160,27 @@ def _guard_machine(options: RunOptions, work: Callable[[], Report]) -> Report:
     """The report of a run; where this machine was changed meanwhile nothing has passed."""
     if options.testbed == "simulator":
         return work()
-    from kproxy.conformance.testbeds import bystander
+    from kproxy.conformance.testbeds import machine_changes
 
-    return bystander.report_machine_changes(work)
+    return machine_changes.report_machine_changes(work)
 
 
 def deliver_report(report: Report, options: RunOptions, console: Console) -> int:
     """Print and write a report, or give it to who waits for it; the exit status."""
-    if part.is_child_process():
-        part.send_report(report)
+    if child_process.is_child_process():
+        child_process.send_report(report)
         return report.exit_code
     pages.print_report(report, console)
-    write_results(document.run_document(report), options.outputs)
+    write_results(results_document.run_document(report), options.outputs)
     return report.exit_code
 
 
 def report_error(reason: Exception) -> int:
     """Say why, and the exit status for it."""
     console = Console(stderr=True)
-    console.print(f"{part.ERROR_PREFIX}{reason}", style="bold", highlight=False, markup=False, soft_wrap=True)
+    console.print(
+        f"{child_process.ERROR_PREFIX}{reason}", style="bold", highlight=False, markup=False, soft_wrap=True
+    )
     return CANNOT_RUN
 
 
@@ -214,17 +218,17 @@ def _run_in_other_kernel(options: RunOptions, cases: Sequence[Case], console: Co
     """Run it in another kernel and return the exit status; None when it is to run in this process."""
     if options.testbed == "simulator" or (options.kernel, options.time) == ("host", "real"):
         return None
-    from kproxy.conformance import guests, placement
+    from kproxy.conformance import placement, uml_guests
 
     try:
         chosen = placement.kernel_for_run(options, cases)
-        if not part.is_child_process():
+        if not child_process.is_child_process():
             _log(console, str(chosen))
-        number = guests.guest_count(options, cases, len(os.sched_getaffinity(0)))
+        number = uml_guests.guest_count(options, cases, len(os.sched_getaffinity(0)))
         if not placement.can_share_run(chosen) or number == 1:
             return placement.rerun_in_kernel(chosen.survey.name, options)
-        with live.live_status(console) as board:
-            report = guests.run_in_guests(options, cases, number, partial(board.tell, ""))
+        with live_status.live_status(console) as board:
+            report = uml_guests.run_in_guests(options, cases, number, partial(board.tell, ""))
     except placement.NoKernel as reason:
         raise ConformanceRunError(str(reason)) from reason
     return deliver_report(report, options, console)
@@ -297,7 +301,7 @@ def list_cases(globs: Sequence[str], regressions: Sequence[str] = (), *, json: s
         cases = [case for case in matching_cases(globs) if not held or case.regressions & held]
         Outputs(json=json).check()
         if json:
-            write_bytes(document.format_document(document.catalogue_document(cases)), json)
+            write_bytes(results_document.format_document(results_document.catalogue_document(cases)), json)
         else:
             _print_cases(cases, Console())
     except (ConformanceRunError, OutputError) as reason:
@@ -314,7 +318,7 @@ def _outside_simulator(case: Case) -> str:
 
 def print_case(name: str) -> int:
     """Print all about one case; 2 when there is none of that name."""
-    from kproxy.conformance import show as shown
+    from kproxy.conformance import case_details as shown
 
     case = next((case for case in CATALOGUE if case.id == name), None)
     if case is None:

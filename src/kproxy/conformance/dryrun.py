@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kproxy.conformance import every
+from kproxy.conformance import matrix
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions
@@ -22,7 +22,7 @@ def dryrun_lines(
 
     ``lacks``: why the testbed cannot run a case, whatever the kernel; empty when it can.
     """
-    for run in every.plan_runs(wanted, cases):
+    for run in matrix.plan_runs(wanted, cases):
         yield f"{subject.name} {run.name}"
         if run.refused:
             yield f"  cannot be judged here: {run.refused}"

@@ -1,7 +1,7 @@
 """What an observation says of a step: whether it is lawful, and what is found where it is not.
 
-Judges what `kproxy.conformance.run` has a testbed observe, and keeps what later steps of a case are judged by.  Opens nothing
-and waits for nothing; which clauses a finding cites is the affair of `kproxy.conformance.citing`.
+Judges what `kproxy.conformance.runner` has a testbed observe, and keeps what later steps of a case are judged by.  Opens nothing
+and waits for nothing; which clauses a finding cites is the affair of `kproxy.conformance.citations`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from kproxy.conformance.case import (
     UnrelatedEntries,
     Vantage,
 )
-from kproxy.conformance.chance import FALSE_ALARM_RATE, chi_square, chi_square_tail
-from kproxy.conformance.citing import JudgedStep, MismatchKind, cited_clauses
+from kproxy.conformance.citations import JudgedStep, MismatchKind, cited_clauses
 from kproxy.conformance.convergence import LatencySample
+from kproxy.conformance.descriptions import describe_expectation, describe_lawful, describe_step
+from kproxy.conformance.sampling import FALSE_ALARM_RATE, chi_square, chi_square_tail
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
-from kproxy.conformance.wording import describe_expectation, describe_lawful, describe_step
 from kproxy.conformance.world import World
 from kproxy.lab.observation import Socket
 from kproxy.net import Address, Family

@@ -21,7 +21,7 @@ from kproxy.conformance.convergence import LatencySample
 from kproxy.conformance.deviations import excuse_usage, find_excuse
 from kproxy.conformance.judging import Finding, InstanceProgress
 from kproxy.conformance.reports.results import CaseResult, Report, Result
-from kproxy.conformance.run import run_instances
+from kproxy.conformance.runner import run_instances
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import HarnessError, NothingServed, SubjectFailed, Testbed
 

@@ -28,8 +28,8 @@ from kproxy.conformance.case import (
     Step,
     WatchFault,
 )
-from kproxy.conformance.documents import Document, kubernetes_objects
-from kproxy.conformance.surroundings import (
+from kproxy.conformance.kubernetes_objects import Document, kubernetes_objects
+from kproxy.conformance.lab_objects import (
     node_document,
     node_documents,
     node_facts,

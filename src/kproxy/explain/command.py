@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from kproxy.explain import show
-from kproxy.explain.answer import ProxySettings, explain_packet, parse_networks
 from kproxy.explain.dump import KUBECTL, CannotExplain, parse_dump
-from kproxy.explain.words import parse_sender, parse_target
+from kproxy.explain.endpoints import parse_sender, parse_target
+from kproxy.explain.explanation import ProxySettings, explain_packet, parse_networks
 from kproxy.net import Address, parse_address
 from kproxy.spec.node import PRIMARY
 

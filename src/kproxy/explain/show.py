@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from kproxy.explain.answer import Explanation, Hop
 from kproxy.explain.dump import Dump
+from kproxy.explain.explanation import Explanation, Hop
 from kproxy.net import Address
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId, Delivered, Failure, Outcome, SourceIP

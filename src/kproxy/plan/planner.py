@@ -8,10 +8,10 @@ from itertools import chain
 from operator import is_
 
 from kproxy.api import Key
-from kproxy.plan.claims import resolve_conflicts, update_claims
+from kproxy.plan.cache import PlanCache
+from kproxy.plan.conflicts import resolve_conflicts, update_claims
 from kproxy.plan.frontends import masquerade_of_cluster_ips, plan_service
 from kproxy.plan.health_checks import health_checks
-from kproxy.plan.memo import PlanCache
 from kproxy.plan.node_ports import node_ports
 from kproxy.plan.values import Plan, PlanSettings, ServicePlan
 from kproxy.state import Note, Snapshot, changed_keys

@@ -9,7 +9,7 @@ import msgspec
 
 from kproxy.api import Key
 from kproxy.net import Address, Family, Network, Protocol
-from kproxy.plan.memo import PlanCache
+from kproxy.plan.cache import PlanCache
 from kproxy.state import Note, ServicePortName
 
 

@@ -16,9 +16,10 @@ from kproxy.conformance.subject import InvalidSubject, Subject
 from kproxy.explain.dump import Dump
 from kproxy.net import Protocol
 from kproxy.replica import export, show
-from kproxy.replica.ask import CannotCompare, compare_proxies
-from kproxy.replica.documented import documented_difference
-from kproxy.replica.judge import replica_oracle
+from kproxy.replica.expectations import replica_oracle
+from kproxy.replica.frontend_probes import FrontendProbe, frontend_probes
+from kproxy.replica.kernel import restart_in_kernel
+from kproxy.replica.known_differences import documented_difference
 from kproxy.replica.layout import CannotCopy, layout
 from kproxy.replica.options import (
     ReplicaOptions,
@@ -28,9 +29,8 @@ from kproxy.replica.options import (
     require_tools,
     resolve_subject,
 )
-from kproxy.replica.place import restart_in_kernel
-from kproxy.replica.questions import FrontendProbe, frontend_probes
-from kproxy.replica.side import ReplicaWorker, WorkerJob
+from kproxy.replica.query import CannotCompare, compare_proxies
+from kproxy.replica.worker import ReplicaWorker, WorkerJob
 
 SAME, DIFFERENT, CANNOT = 0, 1, 2
 

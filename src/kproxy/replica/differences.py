@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kproxy.conformance.testbed import Observation
 from kproxy.net import Address
-from kproxy.replica.questions import FrontendProbe
+from kproxy.replica.frontend_probes import FrontendProbe
 from kproxy.spec.outcome import Delivered, Expectation, SourceIP
 
 Answers = Sequence[Observation]

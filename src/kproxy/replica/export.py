@@ -33,14 +33,14 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.case import service as declare
 from kproxy.conformance.cases import profiles
-from kproxy.conformance.fuzz.answers import with_oracle_answers
-from kproxy.conformance.fuzz.source import case_source
+from kproxy.conformance.fuzz.case_source import case_source
+from kproxy.conformance.fuzz.oracle_answers import with_oracle_answers
 from kproxy.explain.dump import Dump
 from kproxy.lab.topology import NODES, ZONES
 from kproxy.net import Address, Protocol, family_of, parse_address, parse_network
 from kproxy.replica.differences import ProxyDifference
+from kproxy.replica.frontend_probes import ClientKind, FrontendProbe, ProbedAddressKind
 from kproxy.replica.layout import Layout
-from kproxy.replica.questions import ClientKind, FrontendProbe, ProbedAddressKind
 
 NAME = "web"
 _PORT_NAMES = ("a", "b", "c")

@@ -17,31 +17,31 @@ from pathlib import Path
 from kproxy.conformance.case import Profile
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import Observation
-from kproxy.conformance.testbeds.asking import PATIENCE
 from kproxy.conformance.testbeds.barrier import Place, wait_until_served
-from kproxy.conformance.testbeds.gate import FifoSemaphore
-from kproxy.conformance.testbeds.ground import MAX_CONCURRENT_PROBES
+from kproxy.conformance.testbeds.fifo_semaphore import FifoSemaphore
+from kproxy.conformance.testbeds.interpret import HOST, ProbeContext, interpret_observation
 from kproxy.conformance.testbeds.netns import (
     BARRIER,
     SLOW_BARRIER,
     SLOW_PATIENCE,
 )
+from kproxy.conformance.testbeds.packet_testbed import PATIENCE
+from kproxy.conformance.testbeds.probe_transport import MAX_CONCURRENT_PROBES
 from kproxy.conformance.testbeds.proxies import NodeIdentity, Proxies
-from kproxy.conformance.testbeds.reading import HOST, ProbeContext, interpret_observation
 from kproxy.explain.dump import Dump
 from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.kernels.abilities import KernelName
-from kproxy.lab.kernels.here import kernel_here
+from kproxy.lab.kernels.current import kernel_here
 from kproxy.lab.lab import Lab, allow_many_files
 from kproxy.lab.network import build_network
 from kproxy.lab.observation import Answered, ProbeRequest
 from kproxy.lab.processes import Xtables
 from kproxy.lab.wiring import CLIENT, REMOTE
 from kproxy.net import Address, Family, Protocol, parse_address
+from kproxy.replica.frontend_probes import LOCALHOST, ClientKind, FrontendProbe
 from kproxy.replica.layout import PROBE_POD, Layout
-from kproxy.replica.questions import LOCALHOST, ClientKind, FrontendProbe
 from kproxy.replica.sentinel import SENTINEL_PORT, ReplicaSentinel
-from kproxy.replica.wires import ReplicaWiring, wiring_of
+from kproxy.replica.wiring import ReplicaWiring, wiring_of
 
 _KINDS = {
     kind.value: kind

@@ -10,8 +10,8 @@ from pathlib import Path
 from kproxy.conformance.case import Profile
 from kproxy.conformance.subject import Subject, load_subject
 from kproxy.conformance.testbeds import environment
-from kproxy.explain.answer import ProxySettings, parse_networks
 from kproxy.explain.dump import KUBECTL, CannotExplain, Dump, parse_dump
+from kproxy.explain.explanation import ProxySettings, parse_networks
 from kproxy.net import Family
 from kproxy.replica.lab import ProxySetup
 from kproxy.replica.layout import CannotCopy

@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any, TextIO
 
 from kproxy.conformance.testbed import Observation
-from kproxy.replica.ask import ComparisonResult
 from kproxy.replica.differences import ProxyDifference, outcome_kinds
-from kproxy.replica.documented import DocumentedDifference, documented_difference
+from kproxy.replica.frontend_probes import ClientKind, FrontendProbe, ProbeSender
+from kproxy.replica.known_differences import DocumentedDifference, documented_difference
 from kproxy.replica.layout import Layout
-from kproxy.replica.questions import ClientKind, FrontendProbe, ProbeSender
+from kproxy.replica.query import ComparisonResult
 from kproxy.spec.outcome import Delivered
 
 _EXAMPLES = 3

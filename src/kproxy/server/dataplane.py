@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kproxy import host
-from kproxy.addresses import AddressMonitor
 from kproxy.host import HostError, Reason
 from kproxy.net import Family, family_of, parse_network
+from kproxy.node_addresses import AddressMonitor
 from kproxy.plan import Plan
-from kproxy.plan.growing import IncrementalResult
+from kproxy.plan.incremental import IncrementalResult
 from kproxy.server.config import Configuration, Mode
 from kproxy.server.lifecycle import StartupError
 from kproxy.server.sync import ApplyResult, Dataplane, RuleCounts
@@ -84,7 +84,7 @@ def monitor_addresses(family: Family) -> AddressMonitor:
 
 def read_packet_counters() -> Mapping[str, int]:
     """What rules of iptables mode have counted so far, by metric; empty where they do not count."""
-    from kproxy.backends.iptables.kernel import accounting  # noqa: PLC0415
+    from kproxy.backends.iptables.kernel import nfacct  # noqa: PLC0415
     from kproxy.backends.iptables.rules import PacketCounter  # noqa: PLC0415
 
     metrics = {
@@ -92,7 +92,7 @@ def read_packet_counters() -> Mapping[str, int]:
         PacketCounter.LOCALHOST_ACCEPTED: "iptables_localhost_nodeports_accepted_packets_total",
     }
     try:
-        counted = accounting.read_packet_counts()
+        counted = nfacct.read_packet_counts()
     except HostError as error:
         log.debug("no counters of packets: %s", error)
         return {}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kproxy.backends.iptables import names
-from kproxy.backends.iptables.kernel import Tools, Variant, accounting, find_tools
+from kproxy.backends.iptables.kernel import Tools, Variant, find_tools, nfacct
 from kproxy.backends.iptables.kernel.removal import remove_chains
 from kproxy.backends.iptables.kernel.tools import command_of, list_chains_by_netlink
 from kproxy.backends.iptables.rules import Table
@@ -54,7 +54,7 @@ def remove_all_modes() -> Problems:
 def remove_iptables(family: Family) -> Problems:
     """Remove chains and jumps of iptables and ipvs mode, by both variants of the tools, and the counters of packets."""
     problems = [problem for variant in Variant for problem in _remove_variant(family, variant)]
-    accounting.delete_counters()
+    nfacct.delete_counters()
     return tuple(problems)
 
 

@@ -87,7 +87,7 @@ class ConntrackCleaner:
     def __init__(self, family: Family, node_addresses: Callable[[], Iterable[Address]]) -> None:
         """Remember nothing: the first `remove` looks at all entries (``ct.udp.startup``).
 
-        ``node_addresses`` returns those of this node's interfaces now, as `kproxy.addresses.AddressMonitor.current`.
+        ``node_addresses`` returns those of this node's interfaces now, as `kproxy.node_addresses.AddressMonitor.current`.
         """
         self._family, self._node_addresses = family, node_addresses
         self._handled: tuple[NodePorts, tuple[ServicePlan, ...]] | None = None

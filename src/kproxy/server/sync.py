@@ -17,12 +17,12 @@ from kproxy.api import Cluster, EndpointSlice, Service
 from kproxy.host import HostError
 from kproxy.net import Family
 from kproxy.plan import Note, Plan, PlanSettings, make_plan
-from kproxy.plan.growing import IncrementalResult
+from kproxy.plan.incremental import IncrementalResult
 from kproxy.server.pacing import Action, SyncPeriods, SyncScheduler
 from kproxy.server.store import ClusterStore, Subscription
 from kproxy.server.triggers import TriggerTimes
 from kproxy.state import Snapshot, normalise
-from kproxy.state.parts import cluster_increments
+from kproxy.state.increments import cluster_increments
 
 FULL_SYNC_SECONDS = 3600.0
 """After so long the kernel is not believed any more, and all is written again (``life.max-sync``)."""

@@ -15,12 +15,12 @@ from kproxy import api
 from kproxy.net import Address, Family, Packet
 from kproxy.spec.admission import Admission, check_source_ranges
 from kproxy.spec.candidates import Candidate, Candidates, endpoint_candidates
-from kproxy.spec.choice import EndpointChoice, EndpointScope, NodeLocality, choose_endpoints
 from kproxy.spec.clauses import clause
+from kproxy.spec.endpoint_choice import EndpointChoice, EndpointScope, NodeLocality, choose_endpoints
+from kproxy.spec.incidental_clauses import address_clauses, endpoint_clauses
 from kproxy.spec.node import NodeFacts
 from kproxy.spec.node_addresses import Serves, check_node_port_address
 from kproxy.spec.outcome import Delivered, Expectation, Failure, Outcome, SourceIP
-from kproxy.spec.particulars import address_clauses, endpoint_clauses
 from kproxy.spec.policy import LOCAL, MASQUERADED, PRESERVED, PolicyDecision, SourceIPs, decide_policy
 from kproxy.spec.sender import Sender, SenderKind, sender_of
 from kproxy.spec.services import (

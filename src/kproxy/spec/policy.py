@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kproxy import api
-from kproxy.spec.choice import EndpointScope
 from kproxy.spec.clauses import clause
+from kproxy.spec.endpoint_choice import EndpointScope
 from kproxy.spec.node import NodeFacts
 from kproxy.spec.outcome import ClauseId, Failure, SourceIP
 from kproxy.spec.sender import Sender, SenderKind

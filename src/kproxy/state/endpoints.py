@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kproxy import api
 from kproxy.net import Address, Family, Protocol, parse_address
-from kproxy.state.reading import Complain, is_port, note_reporter
+from kproxy.state.fields import Complain, is_port, note_reporter
 from kproxy.state.values import EndpointInfo, Note
 
 PROTOCOLS: Mapping[str | None, Protocol] = {None: Protocol.TCP, **{p.value: p for p in Protocol}}

@@ -11,7 +11,7 @@ from kproxy import api
 from kproxy.api import key_of
 from kproxy.net import Address, Family, Network, family_of, parse_address, parse_network
 from kproxy.state.endpoints import PROTOCOLS, PortKey, merge_endpoints
-from kproxy.state.reading import Complain, is_port, is_port_name, note_reporter
+from kproxy.state.fields import Complain, is_port, is_port_name, note_reporter
 from kproxy.state.values import Note, ServiceInfo, ServicePortInfo, ServicePortName, TrafficPolicy
 
 DEFAULT_AFFINITY_SECONDS = 10800

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from kproxy.net import Address
 from kproxy.trace import service
-from kproxy.trace.journey import PacketPath, follow_packet
 from kproxy.trace.node import TracedNode
+from kproxy.trace.packet_path import PacketPath, follow_packet
 from kproxy.trace.state import Effect, TracedPacket, TraceStep
 from kproxy.trace.walk import PathFate
 

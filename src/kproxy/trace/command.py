@@ -16,7 +16,7 @@ from kproxy.trace import live, service, show
 from kproxy.trace.answer import trace_packet
 from kproxy.trace.node import TracedNode
 from kproxy.trace.question import CannotTrace, TraceQuery, resolve_query
-from kproxy.trace.readers.problem import CannotRead
+from kproxy.trace.readers.errors import CannotRead
 from kproxy.trace.sources import SourceKind, TraceInputs, TraceSource, merge_sources, source_kind
 from kproxy.trace.state import TracedPacket
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kproxy.trace.holds import selector_keys
+from kproxy.trace.matching import selector_keys
 from kproxy.trace.node import TracedNode
 from kproxy.trace.rules import Collection, CopyMark, LoseMark, MapMark, SetMark
 from kproxy.trace.state import PacketState, Tracking

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kproxy.explain import words
+from kproxy.explain import endpoints
 from kproxy.explain.dump import KUBECTL, CannotExplain, Dump
 from kproxy.net import Address, Family, Protocol, family_of, parse_address
 from kproxy.trace.node import TracedNode
@@ -55,7 +55,7 @@ def resolve_query(question: TraceQuery, node: TracedNode, dump: Dump | None) -> 
 
 def _target(text: str, dump: Dump | None) -> ResolvedTarget:
     if dump is not None:
-        found = words.parse_target(text, dump)
+        found = endpoints.parse_target(text, dump)
         return found.label, found.addresses, found.port, found.protocol
     parsed = _SOCKET.fullmatch(text)
     address = parse_address((parsed["six"] or parsed["four"]) if parsed else "")
@@ -106,7 +106,7 @@ def _sender(text: str, dump: Dump | None) -> tuple[str, tuple[Address, ...]]:
     if dump is None:
         needs = f"; names of pods need the objects: -f FILE of `{KUBECTL}`" if text.startswith("pod/") else ""
         raise CannotTrace(f"--from {text}: give {FROM}{needs}")
-    found = words.parse_sender(text, dump)
+    found = endpoints.parse_sender(text, dump)
     return found.label, found.addresses
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from kproxy.net import Address
 from kproxy.trace.answer import Decision, TraceResult, step_location
-from kproxy.trace.journey import PacketPath
+from kproxy.trace.descriptions import format_socket
+from kproxy.trace.packet_path import PacketPath
 from kproxy.trace.question import ResolvedQuery
 from kproxy.trace.state import Effect, TraceStep
 from kproxy.trace.walk import PathFate
-from kproxy.trace.words import format_socket
 
 MOST_BRANCHES = 6
 """Shown of equal ones; all are in the JSON."""

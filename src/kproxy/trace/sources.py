@@ -12,8 +12,8 @@ import msgspec
 
 from kproxy.net import Address
 from kproxy.trace.node import TracedNode
-from kproxy.trace.readers import ipset, iptables, ipvs, machine, nftables
-from kproxy.trace.readers.problem import CannotRead
+from kproxy.trace.readers import iproute, ipset, iptables, ipvs, nftables
+from kproxy.trace.readers.errors import CannotRead
 from kproxy.trace.rules import Table
 
 
@@ -154,9 +154,9 @@ def _machine(one: TraceSource) -> TracedNode:
         case SourceKind.IPVS_PROC:
             return TracedNode(virtuals=ipvs.read_proc_ip_vs(_text(one)))
         case SourceKind.ADDRESSES:
-            return TracedNode(addresses=machine.read_ip_addresses(msgspec.json.decode(one.content)))
+            return TracedNode(addresses=iproute.read_ip_addresses(msgspec.json.decode(one.content)))
         case SourceKind.ROUTES:
-            return TracedNode(routes=tuple(machine.read_ip_routes(msgspec.json.decode(one.content))))
+            return TracedNode(routes=tuple(iproute.read_ip_routes(msgspec.json.decode(one.content))))
         case _:
             return TracedNode()
 

@@ -13,9 +13,9 @@ from fractions import Fraction
 from ipaddress import ip_address
 
 from kproxy.net import Address
-from kproxy.trace import words
-from kproxy.trace.holds import match_holds, selector_keys
+from kproxy.trace import descriptions
 from kproxy.trace.marks import changed_marks
+from kproxy.trace.matching import match_holds, selector_keys
 from kproxy.trace.node import TracedNode
 from kproxy.trace.patterns import Span
 from kproxy.trace.rules import (
@@ -123,7 +123,7 @@ class Walk:
             if isinstance(step, MATCHES):
                 if match_holds(step, state, self.node, self.table.collections) is False:
                     if isinstance(step, Recent) and self.node.clients is None:
-                        state = state.assuming(words.describe_unseen_client(step, state))
+                        state = state.assuming(descriptions.describe_unseen_client(step, state))
                     yield None, state
                     return
             elif isinstance(step, SetMark | CopyMark | MapMark | LoseMark):
@@ -155,7 +155,7 @@ class Walk:
     ) -> Tried:
         """Both ways of what is not known."""
         place, steps = rest
-        asked = words.describe_match(match, self._place(place[0]), place[1])
+        asked = descriptions.describe_match(match, self._place(place[0]), place[1])
         while state.conditions & {(asked, True), (asked, False)}:
             asked = f"{asked}, asked again"  # of a packet that may be another one by now
         if all(isinstance(step, Remember) for step in steps):
@@ -270,7 +270,7 @@ class Walk:
                 yield self._untold(place, f"an element of the map: {step.name or place[1].text}", share)
 
     def _take(self, place: tuple[Chain, Rule], step: Look, element: Element, state: PacketState) -> Tried:
-        has = words.describe_element(step, element)
+        has = descriptions.describe_element(step, element)
         chain, rule = place
         place = chain, replace(rule, comment=element.comment or rule.comment)
         match element.data:
@@ -279,7 +279,7 @@ class Walk:
                 yield PathFate.ACCEPT, _to(wanted, state).noted(self._note(place, has, Effect.TRANSLATED))
             case Jump() | Goto() | End():
                 for fate, after in self._ending(place, element.data, state):
-                    yield fate, words.redescribed(after, len(state.notes), has)
+                    yield fate, descriptions.redescribed(after, len(state.notes), has)
             case _:
                 yield self._untold(place, f"what the map has for it: {has}", state)
 
@@ -288,7 +288,7 @@ class Walk:
         match step:
             case Translate():
                 changed = _to(step, state)
-                said = f"the destination becomes {words.format_destination(step, changed.packet)}"
+                said = f"the destination becomes {descriptions.format_destination(step, changed.packet)}"
             case Redirect(port):
                 changed = replace(_to(Translate(self._own(state), port), state), to_node=True)
                 said = "the destination becomes the node itself"
@@ -311,7 +311,7 @@ class Walk:
 def _to(step: Translate, state: PacketState) -> PacketState:
     """Of a range the first stands for all."""
     if isinstance(step.address, Span) or isinstance(step.port, Span):
-        state = state.assuming(f"of {words.format_range(step)} the first is taken; any may be")
+        state = state.assuming(f"of {descriptions.format_range(step)} the first is taken; any may be")
     address = step.address.first if isinstance(step.address, Span) else step.address
     port = step.port.first if isinstance(step.port, Span) else step.port
     packet = replace(

@@ -15,12 +15,11 @@ import pytest
 from msgspec import structs
 
 from kproxy import host
-from kproxy.addresses import AddressMonitor, list_addresses
 from kproxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
 from kproxy.backends.ipvs.diff import RemoveDestination, RemoveServer, SetDestination, SetServer
 from kproxy.backends.ipvs.kernel import IpvsKernel, IpvsSettings, device, remove_ipvs_objects
-from kproxy.backends.ipvs.kernel.virtual import Ipvs
-from kproxy.backends.ipvs.kernel.wire import ListedServer
+from kproxy.backends.ipvs.kernel.ipvs_messages import ListedServer
+from kproxy.backends.ipvs.kernel.ipvs_socket import Ipvs
 from kproxy.backends.ipvs.names import DEVICE
 from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
 from kproxy.conformance.testbeds import environment
@@ -28,6 +27,7 @@ from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
 from kproxy.lab.processes import xtables_directory
 from kproxy.net import Family, Protocol
+from kproxy.node_addresses import AddressMonitor, list_addresses
 from kproxy.plan import Exposure, HealthCheck, Plan, PoolScope, ServicePlan
 from kproxy.server import leftovers
 from tests.unit.iptables.plans import frontend, plan_of, pool, service

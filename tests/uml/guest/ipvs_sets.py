@@ -8,7 +8,7 @@ import pytest
 
 from kproxy import host
 from kproxy.backends.ipvs.diff import ChangeMembers
-from kproxy.backends.ipvs.kernel import sets
+from kproxy.backends.ipvs.kernel import ipsets
 from kproxy.backends.ipvs.names import IpSet
 from kproxy.backends.ipvs.rules import Member
 from kproxy.host import HostError, Reason
@@ -49,27 +49,27 @@ MEMBERS = {
 
 @pytest.mark.parametrize("family", Family)
 def test_members_of_each_type_are_what_the_tool_reads(family: Family) -> None:
-    sets.create_missing_sets(family)
+    ipsets.create_missing_sets(family)
     members = tuple(Member(which, text) for which, text in MEMBERS[family].items())
     for _ in range(2):
-        sets.change_members(ChangeMembers(family, (), members))
-        assert sets.read_members(family) == set(members)
+        ipsets.change_members(ChangeMembers(family, (), members))
+        assert ipsets.read_members(family) == set(members)
     marked = Member(IpSet.SHORTCUT, members[-1].element + " skbmark 0x4b000002/0xffffbfff")
-    sets.change_members(ChangeMembers(family, (), (marked,)))
-    assert sets.read_members(family) == {*members[:-1], marked}
+    ipsets.change_members(ChangeMembers(family, (), (marked,)))
+    assert ipsets.read_members(family) == {*members[:-1], marked}
     for _ in range(2):
-        sets.change_members(ChangeMembers(family, (*members[:-1], marked), ()))
-        assert sets.read_members(family) == set()
+        ipsets.change_members(ChangeMembers(family, (*members[:-1], marked), ()))
+        assert ipsets.read_members(family) == set()
 
 
 def test_a_set_that_is_gone_or_full_is_an_error() -> None:
-    sets.create_missing_sets(Family.IPV4)
+    ipsets.create_missing_sets(Family.IPV4)
     host.run_tool(("ipset", "destroy", "KUBE-EXTERNAL-IP"))
     host.run_tool(("ipset", "create", "KUBE-EXTERNAL-IP", "hash:ip,port", "maxelem", "1"))
     first, second = (Member(IpSet.EXTERNAL_IP, f"203.0.113.{n},tcp:80") for n in (1, 2))
     with pytest.raises(HostError, match=r"add KUBE-EXTERNAL-IP 203\.0\.113\.2,tcp:80.*full"):
-        sets.change_members(ChangeMembers(Family.IPV4, (), (first, second)))
+        ipsets.change_members(ChangeMembers(Family.IPV4, (), (first, second)))
     host.run_tool(("ipset", "destroy", "KUBE-EXTERNAL-IP"))
     with pytest.raises(HostError, match="No such file") as caught:
-        sets.change_members(ChangeMembers(Family.IPV4, (first,), ()))
+        ipsets.change_members(ChangeMembers(Family.IPV4, (first,), ()))
     assert caught.value.reason is Reason.MISSING

@@ -11,7 +11,7 @@ import asyncio
 import time
 
 from kproxy.conformance.world import RestartProxy
-from kproxy.lab.kernels.here import time_here
+from kproxy.lab.kernels.current import time_here
 from kproxy.lab.kernels.uml import Time
 from tests.faults.happen import BACK
 from tests.faults.stage import IPVS, Stage, open_stage

@@ -29,13 +29,13 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.convergence import LatencySample
+from kproxy.conformance.descriptions import SAME_ENTRIES
 from kproxy.conformance.judging import Finding, InstanceProgress
 from kproxy.conformance.reports.results import Report
-from kproxy.conformance.run import run_instances
+from kproxy.conformance.runner import run_instances
 from kproxy.conformance.session import OpenTestbed, Session, run_session
 from kproxy.conformance.subject import Subject
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
-from kproxy.conformance.wording import SAME_ENTRIES
 from kproxy.conformance.world import Change
 from kproxy.net import Family
 from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from kproxy.conformance.attached import InvalidCaseFile, parse_case_file
 from kproxy.conformance.case import (
     DROPPED,
     MASQUERADED,
@@ -31,8 +30,9 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
+from kproxy.conformance.case_files import InvalidCaseFile, parse_case_file
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.fuzz.source import case_source
+from kproxy.conformance.fuzz.case_source import case_source
 from kproxy.net import Family
 
 WEB = service("web", "a1", "b1", type=Type.NODE_PORT)

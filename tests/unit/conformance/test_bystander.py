@@ -7,9 +7,9 @@ import pytest
 from kproxy.conformance.case import Apply
 from kproxy.conformance.reports.console import summary_line
 from kproxy.conformance.reports.results import CANNOT_RUN, LAWFUL, CaseResult, Report, Result
-from kproxy.conformance.testbeds import bystander
-from kproxy.lab import machine
-from kproxy.lab.machine import INHERITED, MachineState
+from kproxy.conformance.testbeds import machine_changes
+from kproxy.lab import machine_state
+from kproxy.lab.machine_state import INHERITED, MachineState
 from tests.unit.conformance.scripted import TO_WEB, WEB, small_case
 
 CASE = small_case(Apply(WEB), TO_WEB)
@@ -23,9 +23,9 @@ REST: MachineState = {
 
 def judged(after: MachineState, monkeypatch: pytest.MonkeyPatch) -> Report:
     looks = iter([REST, {**REST, **after}])
-    monkeypatch.setattr(machine, "read_machine_state", lambda: next(looks))
+    monkeypatch.setattr(machine_state, "read_machine_state", lambda: next(looks))
     report = Report(subject="s", mode="m", environment={"kernel": "6"}, results=(PASSED,), seconds=1.0)
-    return bystander.report_machine_changes(lambda: report)
+    return machine_changes.report_machine_changes(lambda: report)
 
 
 @pytest.mark.parametrize("after", [{"sysctl kernel/core_pattern": "x"}, {"nftables": "table ip b {}"}])

@@ -23,7 +23,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.citing import JudgedStep, MismatchKind, cited_clauses, specific_clauses
+from kproxy.conformance.citations import JudgedStep, MismatchKind, cited_clauses, specific_clauses
 from kproxy.conformance.judging import Finding
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.world import World

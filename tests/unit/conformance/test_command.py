@@ -13,7 +13,7 @@ from kproxy.cli import main
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.command import ConformanceRunError, matching_cases, run_conformance, select_cases
 from kproxy.conformance.options import RunOptions
-from kproxy.conformance.reports.document import catalogue_document
+from kproxy.conformance.reports.results_document import catalogue_document
 
 SLOW = [case.id for case in CATALOGUE if case.slow]
 

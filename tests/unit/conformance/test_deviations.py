@@ -7,7 +7,7 @@ import pytest
 from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import Apply
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.citing import JudgedStep
+from kproxy.conformance.citations import JudgedStep
 from kproxy.conformance.deviations import Deviation, Excuse, excuse_usage, find_excuse
 from kproxy.conformance.judging import Finding
 from kproxy.conformance.subject import BUNDLED, load_subject

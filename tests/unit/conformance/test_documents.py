@@ -16,7 +16,7 @@ from kproxy.conformance.case import Feature, delivered_to
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.command import select_cases
 from kproxy.conformance.reports.results import Result
-from kproxy.conformance.run import sample_size
+from kproxy.conformance.runner import sample_size
 from kproxy.conformance.subject import PLACEHOLDERS, subject_from_toml
 from kproxy.conformance.xfails import parse_xfails
 from kproxy.spec.clauses import CLAUSES

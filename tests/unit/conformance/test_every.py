@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.cli import main
-from kproxy.conformance import every, placement
+from kproxy.conformance import matrix, placement
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions
 from kproxy.lab.kernels import uml
@@ -38,13 +38,13 @@ RUNS = [RunOptions(mode=mode, kernel="auto", evidence=Path("e")) for mode in ("i
 
 @pytest.mark.usefixtures("machine")
 def test_each_run_goes_to_the_first_kernel_that_can_and_guests_are_a_lane_of_their_own() -> None:
-    planned = every.plan_runs(RUNS, CASES)
+    planned = matrix.plan_runs(RUNS, CASES)
     assert [(run.name, run.options.kernel, run.in_guests) for run in planned] == [
         ("iptables", "host", False),
         ("nftables", "host", False),
         ("ipvs", "uml", True),
     ]
-    assert every.describe_placements(planned) == [
+    assert matrix.describe_placements(planned) == [
         "iptables, nftables: kernel: host (the host)",
         "ipvs: kernel: uml (the uml); host: no dummy, ip_vs",
     ]
@@ -52,7 +52,7 @@ def test_each_run_goes_to_the_first_kernel_that_can_and_guests_are_a_lane_of_the
 
 def test_a_run_that_no_kernel_can_have_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "surveyors", lambda *_: kernels(host=IPVS))
-    planned = every.plan_runs(RUNS, CASES)
+    planned = matrix.plan_runs(RUNS, CASES)
     assert [bool(run.refused) for run in planned] == [False, False, True]
     assert planned[2].refused == "no kernel can run this: host: no dummy, ip_vs"
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kproxy.conformance.testbeds.gate import FifoSemaphore
+from kproxy.conformance.testbeds.fifo_semaphore import FifoSemaphore
 
 
 def test_no_more_are_inside_than_it_is_wide_and_all_come_in_in_order() -> None:

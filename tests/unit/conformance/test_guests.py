@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.conformance import guests
+from kproxy.conformance import uml_guests
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions
@@ -20,7 +20,7 @@ def report(*cases: Case, result: Result = Result.PASSED) -> Report:
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7])
 def test_every_case_is_in_one_share_and_none_is_much_larger_than_another(number: int) -> None:
-    shares = guests.split_cases(CATALOGUE, number)
+    shares = uml_guests.split_cases(CATALOGUE, number)
     ids = [case.id for share in shares for case in share]
     assert sorted(ids) == sorted(case.id for case in CATALOGUE)
     assert len(shares) == number
@@ -29,7 +29,7 @@ def test_every_case_is_in_one_share_and_none_is_much_larger_than_another(number:
 
 def test_a_profile_that_fits_is_not_torn_apart() -> None:
     for number in (2, 3):
-        shares = guests.split_cases(CATALOGUE, number)
+        shares = uml_guests.split_cases(CATALOGUE, number)
         split = {p for p in {case.profile.name for case in CATALOGUE} if sum(holds(s, p) for s in shares) > 1}
         assert split <= {"default"}
 
@@ -39,7 +39,7 @@ def holds(share: list[Case], profile: str) -> bool:
 
 
 def test_there_are_no_more_shares_than_cases() -> None:
-    assert guests.split_cases(CATALOGUE[:2], 5) == [[CATALOGUE[0]], [CATALOGUE[1]]]
+    assert uml_guests.split_cases(CATALOGUE[:2], 5) == [[CATALOGUE[0]], [CATALOGUE[1]]]
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_there_are_no_more_shares_than_cases() -> None:
 )
 def test_a_guest_is_made_where_it_helps(cases: int, processors: int, number: int) -> None:
     some = list(CATALOGUE[:1]) * cases
-    assert guests.guest_count(RunOptions(), some, processors) == number
-    assert guests.guest_count(RunOptions(guests=3), some, processors) == 3
+    assert uml_guests.guest_count(RunOptions(), some, processors) == number
+    assert uml_guests.guest_count(RunOptions(guests=3), some, processors) == 3
 
 
 def test_parts_become_one_report_in_the_order_of_the_cases() -> None:
     first, second, third = CATALOGUE[:3]
     parts = [report(third, first), report(second, result=Result.FAILED)]
-    whole = guests.merge_reports(parts, [first, second, third], time.monotonic(), 2)
+    whole = uml_guests.merge_reports(parts, [first, second, third], time.monotonic(), 2)
     assert [entry.case for entry in whole.results] == [first, second, third]
     assert whole.exit_code == 1
     assert whole.environment == {"kernel": "7", "guests": "2"}
@@ -62,12 +62,12 @@ def test_parts_become_one_report_in_the_order_of_the_cases() -> None:
 
 def test_the_cases_of_a_guest_that_died_are_broken_with_its_last_words() -> None:
     first, second, third = CATALOGUE[:3]
-    lost = guests.results_of_dead_guests([[first], [second, third]], [0, GuestDied("out of breath")])
+    lost = uml_guests.results_of_dead_guests([[first], [second, third]], [0, GuestDied("out of breath")])
     assert [(entry.case, entry.result) for entry in lost] == [
         (second, Result.BROKEN),
         (third, Result.BROKEN),
     ]
     assert {entry.reason for entry in lost} == {"guest 2: out of breath"}
-    whole = guests.merge_reports([report(first), replace(report(), results=lost)], CATALOGUE[:3], 0.0, 2)
+    whole = uml_guests.merge_reports([report(first), replace(report(), results=lost)], CATALOGUE[:3], 0.0, 2)
     assert whole.exit_code == 2
     assert [entry.case for entry in whole.results] == [first, second, third]

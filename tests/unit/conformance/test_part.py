@@ -2,9 +2,9 @@
 
 import pytest
 
-from kproxy.conformance import part
+from kproxy.conformance import child_process
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.reports import document
+from kproxy.conformance.reports import results_document
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 
 REPORT = Report(
@@ -17,32 +17,32 @@ REPORT = Report(
 
 
 def test_a_report_survives_the_way_out(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    part.send_report(REPORT)
-    taken = part.receive_report(capfdbinary.readouterr().out)
-    assert document.run_document(taken) == document.run_document(REPORT)
+    child_process.send_report(REPORT)
+    taken = child_process.receive_report(capfdbinary.readouterr().out)
+    assert results_document.run_document(taken) == results_document.run_document(REPORT)
     assert [entry.case.id for entry in taken.results] == [case.id for case in CATALOGUE]
 
 
 def test_half_a_report_is_none(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    part.send_report(REPORT)
+    child_process.send_report(REPORT)
     whole = capfdbinary.readouterr().out
     for data in (b"", whole[: len(whole) // 2]):
-        with pytest.raises(part.NoReport):
-            part.receive_report(data)
+        with pytest.raises(child_process.NoReport):
+            child_process.receive_report(data)
 
 
 def test_a_process_is_told_that_its_report_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(part.CHILD_VARIABLE, raising=False)
-    assert not part.is_child_process()
-    told = part.child_environment({"FORCE_COLOR": "1", "PATH": "/bin"})
-    assert told.keys() == {"PATH", part.CHILD_VARIABLE}
-    monkeypatch.setenv(part.CHILD_VARIABLE, told[part.CHILD_VARIABLE])
-    assert part.is_child_process()
+    monkeypatch.delenv(child_process.CHILD_VARIABLE, raising=False)
+    assert not child_process.is_child_process()
+    told = child_process.child_environment({"FORCE_COLOR": "1", "PATH": "/bin"})
+    assert told.keys() == {"PATH", child_process.CHILD_VARIABLE}
+    monkeypatch.setenv(child_process.CHILD_VARIABLE, told[child_process.CHILD_VARIABLE])
+    assert child_process.is_child_process()
 
 
 def said(*chunks: bytes) -> tuple[list[str], str]:
     lines: list[str] = []
-    voice = part.LogTail(lines.append)
+    voice = child_process.LogTail(lines.append)
     for chunk in chunks:
         voice.hear(chunk)
     return lines, voice.reason()
@@ -53,7 +53,7 @@ def test_lines_are_passed_on_whole_however_they_come() -> None:
 
 
 def test_the_reason_is_what_a_refusal_says_and_not_what_went_before() -> None:
-    refusal = f"{part.ERROR_PREFIX}no kernel\nfor this\n".encode()
+    refusal = f"{child_process.ERROR_PREFIX}no kernel\nfor this\n".encode()
     assert said(b"asking 3 questions\n", refusal)[1] == "no kernel\nfor this"
 
 

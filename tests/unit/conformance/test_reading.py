@@ -23,7 +23,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.testbed import HarnessError, Observation, expected_health
-from kproxy.conformance.testbeds.reading import (
+from kproxy.conformance.testbeds.interpret import (
     ELSEWHERE,
     HOST,
     interpret_health,

@@ -31,11 +31,11 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.chance import FALSE_ALARM_RATE
+from kproxy.conformance.descriptions import SAME_ENTRIES
 from kproxy.conformance.judging import Finding
-from kproxy.conformance.run import sample_size, split_rounds
+from kproxy.conformance.runner import sample_size, split_rounds
+from kproxy.conformance.sampling import FALSE_ALARM_RATE
 from kproxy.conformance.testbed import HarnessError, Observation
-from kproxy.conformance.wording import SAME_ENTRIES
 from kproxy.spec.outcome import Failure
 from tests.unit.conformance.scripted import (
     ELSEWHERE,

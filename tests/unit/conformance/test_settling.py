@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from kproxy.conformance.convergence import ChangeKind
-from kproxy.conformance.documents import Document
+from kproxy.conformance.kubernetes_objects import Document
 from kproxy.conformance.testbed import HarnessError, NothingServed, SubjectFailed
 from kproxy.conformance.testbeds.barrier import Place
 from kproxy.conformance.testbeds.sentinel import (

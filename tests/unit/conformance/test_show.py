@@ -6,12 +6,12 @@ import pytest
 import yaml
 
 from kproxy.cli import main
-from kproxy.conformance import dryrun, every
+from kproxy.conformance import dryrun, matrix
 from kproxy.conformance.case import Case
+from kproxy.conformance.case_details import case_lines
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.regressions import REGRESSIONS
-from kproxy.conformance.show import case_lines
 from kproxy.conformance.subject import load_subject
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId
@@ -82,8 +82,8 @@ def test_a_dry_run_tells_of_slow_cases(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_dry_run_leaves_out_what_needs_sockets_that_the_kernel_lacks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = every.PlannedRun(options=RunOptions(), place="kernel: host", without="sctp")
-    monkeypatch.setattr(every, "plan_runs", lambda *_: [run])
+    run = matrix.PlannedRun(options=RunOptions(), place="kernel: host", without="sctp")
+    monkeypatch.setattr(matrix, "plan_runs", lambda *_: [run])
     sctp = [case for case in CATALOGUE if case.id.startswith("protocols.sctp")]
     told = list(dryrun.dryrun_lines([run.options], KPROXY, sctp, lambda _: ""))
     assert "  not run: protocols.sctp-node-port: the kernel has no sctp" in told

@@ -10,9 +10,9 @@ from ipaddress import ip_address
 import pytest
 
 from kproxy.backends.iptables import names
-from kproxy.backends.iptables.base import Options
-from kproxy.backends.iptables.program import build_ruleset, desired_state
+from kproxy.backends.iptables.desired_state import build_ruleset, desired_state
 from kproxy.backends.iptables.rules import PacketCounter, Table, render
+from kproxy.backends.iptables.static_rules import Options
 from kproxy.net import Family, Protocol
 from kproxy.plan import (
     DetectByInterface,

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.backends.iptables.compile import Context
-from kproxy.backends.iptables.program import ServiceRules
+from kproxy.backends.iptables.desired_state import ServiceRules
 from kproxy.backends.iptables.rules import render
 from kproxy.net import Family, Protocol
 from kproxy.plan import Exposure, NodePorts, PoolScope

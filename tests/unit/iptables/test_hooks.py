@@ -3,8 +3,8 @@
 import pytest
 
 from kproxy.backends.iptables import names
-from kproxy.backends.iptables.base import hook_rules
 from kproxy.backends.iptables.rules import hook_specification
+from kproxy.backends.iptables.static_rules import hook_rules
 from kproxy.net import Family
 from tests.unit.iptables.jumps import recorded_jumps
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kproxy.backends.ipvs import names
-from kproxy.backends.ipvs.chains import ChainContext, Options, build_ruleset
 from kproxy.backends.ipvs.rules import Table
+from kproxy.backends.ipvs.static_rules import ChainContext, Options, build_ruleset
 from kproxy.net import Family
 from kproxy.plan import MasqueradePolicy
 

@@ -10,8 +10,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kproxy.backends.ipvs.chains import Options
 from kproxy.backends.ipvs.compile import Context
+from kproxy.backends.ipvs.desired_state import DesiredState, delta, desired_state
 from kproxy.backends.ipvs.diff import (
     ChangeAddresses,
     ChangeMembers,
@@ -27,8 +27,8 @@ from kproxy.backends.ipvs.diff import (
     transaction,
 )
 from kproxy.backends.ipvs.names import OWN_SETS, IpSet
-from kproxy.backends.ipvs.program import DesiredState, delta, desired_state
 from kproxy.backends.ipvs.rules import MarkKey
+from kproxy.backends.ipvs.static_rules import Options
 from kproxy.net import Family, Protocol
 from kproxy.plan import Exposure, Plan, PlanSettings, Pool, PoolEndpoint, PoolScope, ServicePlan
 from kproxy.plan import make_plan as planned

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.conformance.testbeds import watch
-from kproxy.conformance.testbeds.watch import DiskWatch, read_tail
-from kproxy.lab.machine import INHERITED, inherited_by_labs, machine_state_changes, read_machine_state
+from kproxy.conformance.testbeds import disk_watch
+from kproxy.conformance.testbeds.disk_watch import DiskWatch, read_tail
+from kproxy.lab.machine_state import INHERITED, inherited_by_labs, machine_state_changes, read_machine_state
 
 
 def test_what_came_and_went_is_told_by_its_place() -> None:
@@ -73,9 +73,9 @@ def test_too_much_on_the_disk_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     log.write_bytes(b"x" * (2 << 20))
     guard = DiskWatch(tmp_path)
     assert guard.complaint(log, folder) == ""
-    monkeypatch.setattr(watch, "LARGEST_LOG", 1 << 20)
+    monkeypatch.setattr(disk_watch, "LARGEST_LOG", 1 << 20)
     assert guard.complaint(log, folder) == "floods its log: 2 MiB, 1 are allowed"
-    monkeypatch.setattr(watch, "LARGEST_FOLDER", 1 << 20)
+    monkeypatch.setattr(disk_watch, "LARGEST_FOLDER", 1 << 20)
     log.rename(folder / "data")
     assert guard.complaint(log, folder) == "fills the disk: 2 MiB in {directory}, 1 are allowed"
 
@@ -87,14 +87,14 @@ def test_folders_that_go_while_they_are_looked_at_are_no_error(
     for folder in (first, second):
         folder.mkdir()
         (folder / "file").touch()
-    size = watch._size
+    size = disk_watch._size
 
     def size_as_the_other_goes(path: Path) -> int:
         if path.name == "file":
             shutil.rmtree(second if path.parent == first else first, ignore_errors=True)
         return size(path)
 
-    monkeypatch.setattr(watch, "_size", size_as_the_other_goes)
+    monkeypatch.setattr(disk_watch, "_size", size_as_the_other_goes)
     assert DiskWatch(tmp_path).complaint(tmp_path / "log", tmp_path) == ""
     assert [first.exists(), second.exists()].count(True) == 1
 

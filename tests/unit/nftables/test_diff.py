@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.backends.nftables import names
-from kproxy.backends.nftables.base import Options
 from kproxy.backends.nftables.commands import AddChain, AddElements, AddRules, Command, DeleteElements
 from kproxy.backends.nftables.compile import assign_numbers
+from kproxy.backends.nftables.desired_state import DesiredState, desired_state
 from kproxy.backends.nftables.diff import Leftovers, Rewrite, Update, diff
 from kproxy.backends.nftables.names import FrontendMaps, PoolRole
-from kproxy.backends.nftables.program import DesiredState, desired_state
 from kproxy.backends.nftables.rules import Goto
+from kproxy.backends.nftables.static_rules import Options
 from kproxy.backends.nftables.table import SimulatedTable, TransactionRefused
 from kproxy.net import Family
 from kproxy.plan import Exposure, NodePorts, Plan, PlanSettings, ServicePlan

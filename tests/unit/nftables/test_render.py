@@ -4,10 +4,9 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kproxy.backends.nftables.base import Options, endpoint_choice_chain
+from kproxy.backends.nftables.desired_state import desired_state
 from kproxy.backends.nftables.diff import Rewrite
 from kproxy.backends.nftables.names import FrontendMaps, PoolRole
-from kproxy.backends.nftables.program import desired_state
 from kproxy.backends.nftables.render import Renderer, render_element
 from kproxy.backends.nftables.rules import (
     AddressWithin,
@@ -24,6 +23,7 @@ from kproxy.backends.nftables.rules import (
     Step,
     Translate,
 )
+from kproxy.backends.nftables.static_rules import Options, endpoint_choice_chain
 from kproxy.net import Family, Protocol
 from kproxy.plan import DetectByInterfacePrefix, Exposure, MasqueradePolicy
 from tests.unit.iptables.plans import frontend, plan_of, pool, service

@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kproxy.conformance.attached import InvalidCaseFile, parse_case_file
 from kproxy.conformance.case import Apply, Probe
-from kproxy.conformance.fuzz.answers import with_oracle_answers
-from kproxy.conformance.fuzz.source import case_source
-from kproxy.explain.answer import ProxySettings
+from kproxy.conformance.case_files import InvalidCaseFile, parse_case_file
+from kproxy.conformance.fuzz.case_source import case_source
+from kproxy.conformance.fuzz.oracle_answers import with_oracle_answers
 from kproxy.explain.dump import parse_dump as read_dump
+from kproxy.explain.explanation import ProxySettings
+from kproxy.replica.expectations import replica_oracle
 from kproxy.replica.export import case_of
-from kproxy.replica.judge import replica_oracle
+from kproxy.replica.frontend_probes import ProbedAddressKind, frontend_probes
 from kproxy.replica.layout import layout
-from kproxy.replica.questions import ProbedAddressKind, frontend_probes
 from kproxy.spec.outcome import Delivered, Failure
 from tests.dumps import dump as printed
 

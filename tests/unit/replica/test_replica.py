@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from kproxy.conformance.testbed import Observation
-from kproxy.explain.answer import ProxySettings, dump_node_facts
 from kproxy.explain.dump import Dump, parse_dump
+from kproxy.explain.explanation import ProxySettings, dump_node_facts
 from kproxy.net import Family
 from kproxy.replica.differences import ProxyDifference, looks_different, proxy_difference
-from kproxy.replica.documented import DOCUMENTED_DIFFERENCES, documented_difference
-from kproxy.replica.judge import replica_oracle
+from kproxy.replica.expectations import replica_oracle
+from kproxy.replica.frontend_probes import ClientKind, ProbedAddressKind, frontend_probes
+from kproxy.replica.known_differences import DOCUMENTED_DIFFERENCES, documented_difference
 from kproxy.replica.layout import BEYOND, CannotCopy, Layout, layout
-from kproxy.replica.questions import ClientKind, ProbedAddressKind, frontend_probes
-from kproxy.replica.wires import ReplicaWiring
+from kproxy.replica.wiring import ReplicaWiring
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import Delivered, Expectation, Failure, SourceIP

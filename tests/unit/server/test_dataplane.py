@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.backends.iptables.base import Options
 from kproxy.backends.iptables.kernel import Applied
 from kproxy.backends.iptables.rules import PacketCounter
+from kproxy.backends.iptables.static_rules import Options
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.plan import Plan
-from kproxy.plan.growing import IncrementalResult
+from kproxy.plan.incremental import IncrementalResult
 from kproxy.server import dataplane
 from kproxy.server.config import Configuration
 from kproxy.server.dataplane import UnusableMode, _TakeoverDataplane, open_dataplanes

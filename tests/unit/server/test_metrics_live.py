@@ -10,7 +10,7 @@ from kproxy.api import Cluster, EndpointPort, EndpointSlice, Rejected, Service, 
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.plan import Plan, PlanSettings, make_plan
-from kproxy.plan.growing import IncrementalResult
+from kproxy.plan.incremental import IncrementalResult
 from kproxy.server.metrics_live import StateCollector, without_local_endpoints
 from kproxy.server.pacing import SyncPeriods
 from kproxy.server.store import ClusterStore, Removed

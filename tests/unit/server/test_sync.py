@@ -11,7 +11,7 @@ from kproxy.api import Cluster, EndpointSlice, Service
 from kproxy.host import HostError, Reason
 from kproxy.net import Family
 from kproxy.plan import Plan, PlanSettings, make_plan
-from kproxy.plan.growing import IncrementalResult
+from kproxy.plan.incremental import IncrementalResult
 from kproxy.server.pacing import SyncPeriods, SyncScheduler
 from kproxy.server.store import ClusterStore, Kind, Removed
 from kproxy.server.sync import FULL_SYNC_SECONDS, ApplyResult, FamilySync

@@ -15,7 +15,7 @@ import msgspec
 from kproxy.backends.iptables import rules as iptables
 from kproxy.backends.ipvs import names as ipvs_names
 from kproxy.backends.ipvs.compile import DesiredVirtualServer
-from kproxy.backends.ipvs.program import DesiredState
+from kproxy.backends.ipvs.desired_state import DesiredState
 from kproxy.backends.ipvs.rules import AddressKey, Key, Member
 from kproxy.backends.nftables import rules as nft
 from kproxy.backends.nftables.table import SimulatedTable

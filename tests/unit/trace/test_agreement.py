@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.backends.iptables import base
-from kproxy.backends.iptables.program import build_ruleset
-from kproxy.backends.iptables.program import desired_state as iptables_program
-from kproxy.backends.ipvs.chains import Options as IpvsOptions
+from kproxy.backends.iptables import static_rules
+from kproxy.backends.iptables.desired_state import build_ruleset
+from kproxy.backends.iptables.desired_state import desired_state as iptables_program
 from kproxy.backends.ipvs.compile import Context
-from kproxy.backends.ipvs.program import desired_state as ipvs_program
-from kproxy.backends.nftables.base import Options as NftOptions
+from kproxy.backends.ipvs.desired_state import desired_state as ipvs_program
+from kproxy.backends.ipvs.static_rules import Options as IpvsOptions
+from kproxy.backends.nftables.desired_state import desired_state as nft_program
 from kproxy.backends.nftables.diff import Rewrite
-from kproxy.backends.nftables.program import desired_state as nft_program
 from kproxy.backends.nftables.rules import Constant, Remember
+from kproxy.backends.nftables.static_rules import Options as NftOptions
 from kproxy.backends.nftables.table import SimulatedTable
 from kproxy.conformance.fuzz.generate import generate_worlds
 from kproxy.conformance.testbeds.simulator import BACKENDS
@@ -43,7 +43,7 @@ Save = Callable[[Plan, int, NodeView], list[Saved]]
 
 
 def save_iptables(plan: Plan, mark: int, _: NodeView) -> list[Saved]:
-    rules = build_ruleset(iptables_program(plan, base.Options(masquerade_mark=mark)))
+    rules = build_ruleset(iptables_program(plan, static_rules.Options(masquerade_mark=mark)))
     return [saved.source("saved", saved.iptables_save(rules))]
 
 

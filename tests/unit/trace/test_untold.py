@@ -14,7 +14,7 @@ import pytest
 from kproxy.cli import main
 from kproxy.net import Address
 from kproxy.trace.answer import TraceResult, trace_packet
-from kproxy.trace.readers.problem import CannotRead
+from kproxy.trace.readers.errors import CannotRead
 from kproxy.trace.sources import merge_sources
 from kproxy.trace.state import TracedPacket
 from tests.unit.trace.saved import source

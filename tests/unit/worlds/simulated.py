@@ -10,7 +10,7 @@ from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import Case
 from kproxy.conformance.deviations import find_excuse
 from kproxy.conformance.judging import Finding
-from kproxy.conformance.run import run_instances
+from kproxy.conformance.runner import run_instances
 from kproxy.conformance.subject import load_subject
 from kproxy.conformance.testbeds.simulator import Simulator
 

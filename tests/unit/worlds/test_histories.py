@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.api import Cluster
-from kproxy.backends.iptables import program as iptables
+from kproxy.backends.iptables import desired_state as iptables
 from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS
 from kproxy.backends.iptables.diff import diff as iptables_diff
+from kproxy.backends.ipvs.desired_state import DesiredState as IpvsProgram
+from kproxy.backends.ipvs.desired_state import delta
 from kproxy.backends.ipvs.diff import KernelState, full_transaction, transaction
-from kproxy.backends.ipvs.program import DesiredState as IpvsProgram
-from kproxy.backends.ipvs.program import delta
-from kproxy.backends.nftables import program as nftables
+from kproxy.backends.nftables import desired_state as nftables
 from kproxy.backends.nftables.diff import Leftovers
 from kproxy.backends.nftables.diff import diff as nftables_diff
 from kproxy.backends.nftables.table import SimulatedTable

@@ -17,16 +17,16 @@ from itertools import chain as chained
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kproxy.backends.iptables import base, names
+from kproxy.backends.iptables import names, static_rules
+from kproxy.backends.iptables.desired_state import DesiredState
 from kproxy.backends.iptables.names import SharedChain
-from kproxy.backends.iptables.program import DesiredState
 from kproxy.backends.iptables.rules import Table, render
-from kproxy.plan.growing import IncrementalResult
+from kproxy.plan.incremental import IncrementalResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kproxy.backends.iptables.program import ServiceRules
+    from kproxy.backends.iptables.desired_state import ServiceRules
     from kproxy.backends.iptables.rules import Chain, ChainName
     from kproxy.plan import ServicePortName
 
@@ -102,7 +102,7 @@ class Rewrite:
 
     def _filter(self, written: _WrittenChains) -> Iterator[str]:
         desired = self.programs.whole()
-        constant = _render_chains(base.static_chains(desired.options)[Table.FILTER])
+        constant = _render_chains(static_rules.static_chains(desired.options)[Table.FILTER])
         shared = {s.chain: _appended(desired, s) for s in _FILTER_SHARED}
         texts = {names.CANARY: (), **constant, **shared}
         written.note(texts)
@@ -147,7 +147,7 @@ class Rewrite:
 
     def _constant_nat(self) -> dict[ChainName, tuple[str, ...]]:
         options = self.programs.latest.options
-        return {names.CANARY: (), **_render_chains(base.static_chains(options)[Table.NAT])}
+        return {names.CANARY: (), **_render_chains(static_rules.static_chains(options)[Table.NAT])}
 
     def _shared_nat(self) -> dict[ChainName, tuple[str, ...]]:
         return {shared.chain: _appended(self.programs.whole(), shared) for shared in _NAT_SHARED}
@@ -277,8 +277,8 @@ class Update:
 
     def _constant(self, table: Table) -> tuple[dict[ChainName, tuple[str, ...]], int]:
         """The constant chains that differ, and how many more rules they have."""
-        old = _render_chains(base.static_chains(self.believed.options)[table])
-        new = _render_chains(base.static_chains(self.desired.options)[table])
+        old = _render_chains(static_rules.static_chains(self.believed.options)[table])
+        new = _render_chains(static_rules.static_chains(self.desired.options)[table])
         differing = {name: lines for name, lines in new.items() if lines != old[name]}
         return differing, sum(len(lines) - len(old[name]) for name, lines in differing.items())
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from itertools import filterfalse
 
 from kproxy.backends.ipvs.compile import DesiredVirtualServer, set_element
+from kproxy.backends.ipvs.desired_state import Delta, DesiredState, SharedObject
 from kproxy.backends.ipvs.names import UNMASQUERADED, IpSet, set_name
-from kproxy.backends.ipvs.program import Delta, DesiredState, SharedObject
 from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, MarkKey, Member, Ruleset, Server
 from kproxy.net import Address, Family
 

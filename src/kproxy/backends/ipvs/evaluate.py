@@ -1,7 +1,7 @@
 """Walk ipvs mode's chains, sets and virtual servers with the first packet of a connection.
 
 The simulator testbed uses it; the kernel tests hold the same program to the kernel.  Pure.  It models the order in
-which hooks, tables and IPVS see a packet (see `kproxy.backends.ipvs.chains`), that addresses on the device are the
+which hooks, tables and IPVS see a packet (see `kproxy.backends.ipvs.static_rules`), that addresses on the device are the
 node's own, and that the node sends from the address it sends to.  It does not model time, weights or later packets.
 """
 
@@ -14,9 +14,9 @@ from fractions import Fraction
 from ipaddress import ip_network
 
 from kproxy.backends.ipvs.compile import STICKY_SCHEDULERS, DesiredVirtualServer
+from kproxy.backends.ipvs.desired_state import DesiredState
 from kproxy.backends.ipvs.names import IpSet as Ipset
 from kproxy.backends.ipvs.names import SetType
-from kproxy.backends.ipvs.program import DesiredState
 from kproxy.backends.ipvs.rules import (
     AddressKey,
     Conntrack,

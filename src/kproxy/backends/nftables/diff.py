@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain as chain_of
 
-from kproxy.backends.nftables import base, names
+from kproxy.backends.nftables import names, static_rules
 from kproxy.backends.nftables.commands import (
     AddChain,
     AddCollection,
@@ -31,7 +31,7 @@ from kproxy.backends.nftables.commands import (
     format_command,
 )
 from kproxy.backends.nftables.compile import CountChain, Element, Shared
-from kproxy.backends.nftables.program import DesiredState, Pair, ServiceRules, changed_services
+from kproxy.backends.nftables.desired_state import DesiredState, Pair, ServiceRules, changed_services
 from kproxy.backends.nftables.render import Renderer
 from kproxy.backends.nftables.rules import (
     Chain,
@@ -198,7 +198,7 @@ def diff(
 
 def _chains(fragments: Iterable[ServiceRules | None], moved: Iterable[Shared]) -> dict[ChainName, Chain]:
     """Chains that come and go, by name."""
-    counts = [base.endpoint_choice_chain(*thing) for thing in moved if isinstance(thing, CountChain)]
+    counts = [static_rules.endpoint_choice_chain(*thing) for thing in moved if isinstance(thing, CountChain)]
     own = [chain for fragment in fragments if fragment is not None for chain in fragment.chains()]
     return {chain.name: chain for chain in (*counts, *own)}
 

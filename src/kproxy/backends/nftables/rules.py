@@ -1,7 +1,7 @@
 """nftables rules, sets and maps as typed values: as much of the language as we use.
 
 `kproxy.backends.nftables.render` turns a value into text, which is what people read and what ``nft list table`` prints
-back; `kproxy.backends.nftables.kernel.wire` turns the same value into the bytes the kernel is given, and a test holds
+back; `kproxy.backends.nftables.kernel.messages` turns the same value into the bytes the kernel is given, and a test holds
 the two to each other.  `kproxy.backends.nftables.evaluate` says what they mean.  Pure.
 """
 

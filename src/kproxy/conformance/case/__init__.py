@@ -12,7 +12,7 @@ Pods, nodes and clients are those of `kproxy.lab.topology`: pods ``a1 a2 a3`` on
 from __future__ import annotations
 
 from kproxy.conformance.case.cases import DEFAULT, Case, Feature, Profile, case
-from kproxy.conformance.case.lawful import (
+from kproxy.conformance.case.outcomes import (
     DROPPED,
     MASQUERADED,
     PRESERVED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from kproxy.conformance.case.lawful import Lawful
+from kproxy.conformance.case.outcomes import Lawful
 from kproxy.conformance.case.services import CaseService
 from kproxy.conformance.case.targets import Target, Vantage
 

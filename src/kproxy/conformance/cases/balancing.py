@@ -21,7 +21,7 @@ from kproxy.conformance.case import (
     pods,
     service,
 )
-from kproxy.conformance.case.lawful import MASQUERADED
+from kproxy.conformance.case.outcomes import MASQUERADED
 from kproxy.conformance.cases import changes
 from kproxy.net import Protocol
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Case, Probe
 from kproxy.conformance.command import ConformanceRunError, choose_testbed, lab_capacity, report_error
-from kproxy.conformance.fuzz.answers import without_unanswerable_probes
+from kproxy.conformance.fuzz.case_source import case_source
 from kproxy.conformance.fuzz.differential import ProbeLog, differing_probes, recording_testbed
 from kproxy.conformance.fuzz.generate import generate_worlds
+from kproxy.conformance.fuzz.oracle_answers import without_unanswerable_probes
 from kproxy.conformance.fuzz.shrink import shrink_case
-from kproxy.conformance.fuzz.source import case_source
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.session import OpenTestbed, Session, run_session

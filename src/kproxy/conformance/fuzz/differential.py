@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Probe, Profile
+from kproxy.conformance.descriptions import describe_lawful, describe_step
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import Observation, Testbed
-from kproxy.conformance.wording import describe_lawful, describe_step
 from kproxy.spec.outcome import Delivered
 
 Answers = dict[tuple[str, int], frozenset[str]]

@@ -38,7 +38,7 @@ from kproxy.conformance.case import (
     remote,
 )
 from kproxy.conformance.cases import profiles
-from kproxy.conformance.fuzz.answers import with_oracle_answers
+from kproxy.conformance.fuzz.oracle_answers import with_oracle_answers
 from kproxy.lab import topology
 from kproxy.net import Family, Protocol
 

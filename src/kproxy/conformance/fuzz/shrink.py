@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from kproxy.conformance.bind import InvalidCase
 from kproxy.conformance.case import DEFAULT, Apply, Backend, Case, CaseService, Port, Probe, Step
-from kproxy.conformance.fuzz.answers import with_oracle_answers
+from kproxy.conformance.fuzz.oracle_answers import with_oracle_answers
 
 Fails = Callable[[Sequence[Case]], Awaitable[Sequence[bool]]]
 """Which of some cases fail, asked all at once."""

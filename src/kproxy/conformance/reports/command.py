@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from kproxy.conformance.reports import differences, document
+from kproxy.conformance.reports import comparison_console, results_document
 from kproxy.conformance.reports.comparison import compare_runs
 from kproxy.conformance.reports.outputs import OutputError, Outputs, write_comparison
-from kproxy.conformance.reports.reading import InvalidResults, load_results
 from kproxy.conformance.reports.results import CANNOT_RUN
+from kproxy.conformance.reports.results_reader import InvalidResults, load_results
 from kproxy.console import Console
 
 
@@ -18,7 +18,7 @@ def report_files(files: Sequence[str], outputs: Outputs) -> int:
     try:
         outputs.check()
         comparison = compare_runs(load_results(files))
-        differences.print_comparison(comparison, Console(stderr=outputs.takes_standard_output))
+        comparison_console.print_comparison(comparison, Console(stderr=outputs.takes_standard_output))
         write_comparison(comparison, outputs)
     except (InvalidResults, OutputError) as reason:
         console = Console(stderr=True)
@@ -29,5 +29,5 @@ def report_files(files: Sequence[str], outputs: Outputs) -> int:
 
 def print_results_schema() -> int:
     """Print the JSON Schema of results."""
-    sys.stdout.write(document.results_schema())
+    sys.stdout.write(results_document.results_schema())
     return 0

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from kproxy.conformance.reports.reading import CaseRead, DocumentRead, ResultRead, RunRead
 from kproxy.conformance.reports.results import Result
+from kproxy.conformance.reports.results_reader import CaseRead, DocumentRead, ResultRead, RunRead
 
 JUDGED = frozenset({Result.PASSED, Result.FAILED, Result.DEVIATION, Result.UNSUPPORTED})
 """What says something of a subject; the rest was not seen."""

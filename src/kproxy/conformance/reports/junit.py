@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
 from kproxy.conformance.reports.comparison import Column, Comparison
-from kproxy.conformance.reports.reading import ResultRead
 from kproxy.conformance.reports.results import Result
+from kproxy.conformance.reports.results_reader import ResultRead
 
 _TAGS = {
     Result.FAILED: "failure",

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kproxy.conformance.reports.comparison import Column, Comparison
-from kproxy.conformance.reports.differences import describe_environment, explain_result
-from kproxy.conformance.reports.reading import ResultRead
+from kproxy.conformance.reports.comparison_console import describe_environment, explain_result
 from kproxy.conformance.reports.results import Result
+from kproxy.conformance.reports.results_reader import ResultRead
 
 SYMBOLS = {
     Result.PASSED: "✅",

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from kproxy.conformance.reports import document, junit, markdown, page
+from kproxy.conformance.reports import junit, markdown, page, results_document
 from kproxy.conformance.reports.comparison import Comparison, compare_runs
-from kproxy.conformance.reports.reading import parse_results
+from kproxy.conformance.reports.results_reader import parse_results
 
 STANDARD_OUTPUT = "-"
 MOST_EVIDENCE_CHARACTERS = 6000
@@ -62,11 +62,11 @@ _RENDER: Mapping[str, Callable[[Comparison], str]] = {
 }
 
 
-def write_results(result: document.Json, outputs: Outputs) -> None:
+def write_results(result: results_document.Json, outputs: Outputs) -> None:
     """Write a run's document, or that of several, in all forms that are wanted.  Raises `OutputError`."""
     if not outputs.places:
         return
-    data = document.format_document(result)
+    data = results_document.format_document(result)
     if outputs.json:
         write_bytes(data, outputs.json)
     write_comparison(compare_runs([parse_results(data, outputs.json or "this run")]), outputs)

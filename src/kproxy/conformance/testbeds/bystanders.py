@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from kproxy.conformance.bind import Instance
 from kproxy.conformance.case import Target, UnrelatedEntries, delivered_to
+from kproxy.conformance.descriptions import SAME_ENTRIES
 from kproxy.conformance.testbed import Observation
-from kproxy.conformance.wording import SAME_ENTRIES
 from kproxy.lab import topology
-from kproxy.lab.entries import InsertedEntry, entry_identities, insert_entry
+from kproxy.lab.conntrack_entries import InsertedEntry, entry_identities, insert_entry
 from kproxy.lab.network import Network
 from kproxy.lab.observation import Socket
 from kproxy.net import Protocol

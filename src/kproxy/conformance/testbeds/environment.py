@@ -13,7 +13,7 @@ from kproxy.conformance.case import Feature
 from kproxy.conformance.subject import Subject, fill_placeholders
 from kproxy.lab import kube, sandbox
 from kproxy.lab.kernels.abilities import Ability, KernelName, probe_abilities
-from kproxy.lab.kernels.here import kernel_here, time_here
+from kproxy.lab.kernels.current import kernel_here, time_here
 from kproxy.lab.kube.assets import Assets
 from kproxy.lab.processes import Xtables
 

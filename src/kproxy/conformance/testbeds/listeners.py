@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kproxy.conformance.bind import NODE_PORT_KINDS, Instance
 from kproxy.conformance.case import Case, CaseService, Open, Port, Probe
-from kproxy.conformance.testbeds.reading import HOST
+from kproxy.conformance.testbeds.interpret import HOST
 from kproxy.lab import topology
 from kproxy.net import Protocol
 

@@ -31,26 +31,26 @@ from kproxy.conformance.case import (
     UnrelatedEntries,
 )
 from kproxy.conformance.convergence import LatencySample
-from kproxy.conformance.documents import Document
+from kproxy.conformance.descriptions import describe_step
+from kproxy.conformance.kubernetes_objects import Document
+from kproxy.conformance.lab_objects import node_documents, unlabelled_node_documents
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.subject import Subject
-from kproxy.conformance.surroundings import node_documents, unlabelled_node_documents
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
-from kproxy.conformance.testbeds import byhand
-from kproxy.conformance.testbeds.asking import PATIENCE, QUIET, PacketTestbed
+from kproxy.conformance.testbeds import raw_packets
+from kproxy.conformance.testbeds.admission import KINDS, admission_problems
 from kproxy.conformance.testbeds.barrier import Place
 from kproxy.conformance.testbeds.bystanders import BystanderEntries
-from kproxy.conformance.testbeds.evidence.decided import deciding_rules
-from kproxy.conformance.testbeds.evidence.keeper import EvidenceCollector
-from kproxy.conformance.testbeds.ground import LabTransport, lab_flow
+from kproxy.conformance.testbeds.evidence.collector import EvidenceCollector
+from kproxy.conformance.testbeds.evidence.deciding_rules import deciding_rules
+from kproxy.conformance.testbeds.interpret import HOST
 from kproxy.conformance.testbeds.listeners import listeners
-from kproxy.conformance.testbeds.objections import KINDS, admission_problems
+from kproxy.conformance.testbeds.packet_testbed import PATIENCE, QUIET, PacketTestbed
+from kproxy.conformance.testbeds.probe_transport import LabTransport, lab_flow
 from kproxy.conformance.testbeds.proxies import LabApiServer, Proxies
-from kproxy.conformance.testbeds.reading import HOST
 from kproxy.conformance.testbeds.sentinel import MOVED, MOVED_PORT, SENTINEL_POD, SENTINEL_PORT
 from kproxy.conformance.testbeds.settling import Settling
-from kproxy.conformance.testbeds.unheard import change_during_fault, merge_withheld, start_without_slices
-from kproxy.conformance.wording import describe_step
+from kproxy.conformance.testbeds.watch_faults import change_during_fault, merge_withheld, start_without_slices
 from kproxy.conformance.world import (
     AcceptWrites,
     AddAddress,
@@ -62,10 +62,10 @@ from kproxy.conformance.world import (
     WithholdEvents,
     lab_objects,
 )
-from kproxy.lab import crafted, refusing, topology
+from kproxy.lab import crafted, topology, write_faults
 from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.kernels.abilities import KernelName
-from kproxy.lab.kernels.here import kernel_here
+from kproxy.lab.kernels.current import kernel_here
 from kproxy.lab.kube import KubeApiServer, NotAdmitted
 from kproxy.lab.kube.assets import Assets
 from kproxy.lab.lab import Lab, open_lab
@@ -219,7 +219,7 @@ class NetnsTestbed(PacketTestbed):
         if case.id in self._objections:
             return f"a real API server does not hold its objects as they are: {self._objections[case.id]}"
         if any(isinstance(step, FailWrites) for step in case.steps) and (
-            reason := refusing.write_faults_unavailable()
+            reason := write_faults.write_faults_unavailable()
         ):
             return reason
         if not isinstance(self.server, ApiServer) and any(map(_disturbs_the_server, case.steps)):
@@ -301,14 +301,14 @@ class NetnsTestbed(PacketTestbed):
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Send ``count`` new connections at once."""
         self._check_refused(instance)
-        if byhand.needs_raw_packet(probe):
+        if raw_packets.needs_raw_packet(probe):
             quiet = self._quiet if Failure.DROPPED in probe.expect else self._patience
             return await asyncio.gather(*(self._by_hand(instance, probe, quiet, who) for who in range(count)))
         return await super().probe(instance, probe, count)
 
     async def _by_hand(self, instance: Instance, probe: Probe, patience: float, who: int) -> Observation:
         async with self._ground.gate:
-            return await byhand.send_raw_probe(self.lab, instance, probe, patience, who)
+            return await raw_packets.send_raw_probe(self.lab, instance, probe, patience, who)
 
     async def read_sysctl(self, node: str, name: str) -> str:
         """The value of a setting below ``net`` in a node's network namespace."""

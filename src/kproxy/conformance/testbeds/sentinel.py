@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kproxy.conformance.documents import Document
+from kproxy.conformance.kubernetes_objects import Document
 from kproxy.conformance.world import Key, document_key
 from kproxy.lab import topology
 from kproxy.net import Address, Family

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kproxy.net import Family
 from kproxy.trace.readers import ipset
+from kproxy.trace.readers.errors import CannotRead
 from kproxy.trace.readers.ipset import Ipset
 from kproxy.trace.readers.iptables_matches import matches
+from kproxy.trace.readers.iptables_options import RuleContext, parse_rule_tokens
 from kproxy.trace.readers.iptables_targets import rule_statement
-from kproxy.trace.readers.iptables_words import RuleContext, parse_rule_tokens
-from kproxy.trace.readers.problem import CannotRead
 from kproxy.trace.rules import Chain, End, Hook, Point, Rule, Table
 
 PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}

@@ -19,7 +19,7 @@ from kproxy.trace.patterns import (
 )
 from kproxy.trace.readers import ipset
 from kproxy.trace.readers.ipset import ALL_BITS
-from kproxy.trace.readers.iptables_words import Option, RuleContext, option_text
+from kproxy.trace.readers.iptables_options import Option, RuleContext, option_text
 from kproxy.trace.readers.numbers import (
     normalize_protocol,
     parse_number,

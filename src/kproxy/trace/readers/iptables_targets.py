@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from kproxy.trace.patterns import Span
 from kproxy.trace.readers import ipset
 from kproxy.trace.readers.ipset import ALL_BITS
-from kproxy.trace.readers.iptables_words import ParsedRule, RuleContext, option_text
+from kproxy.trace.readers.iptables_options import ParsedRule, RuleContext, option_text
 from kproxy.trace.readers.numbers import parse_number, parse_ports, parse_socket
 from kproxy.trace.rules import (
     CopyMark,

@@ -8,8 +8,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from kproxy.net import Address
 from kproxy.trace.node import IpvsRealServer, IpvsVirtualServer, VirtualKey
+from kproxy.trace.readers.errors import CannotRead
 from kproxy.trace.readers.numbers import parse_socket
-from kproxy.trace.readers.problem import CannotRead
 
 Virtuals = dict[VirtualKey, IpvsVirtualServer]
 

@@ -17,6 +17,7 @@ import msgspec
 from kproxy.net import Family
 from kproxy.trace.patterns import AnyOf, FieldName, RandomNumber, Span
 from kproxy.trace.readers import nft_text
+from kproxy.trace.readers.errors import CannotRead
 from kproxy.trace.readers.nft_values import (
     by_protocol_name,
     element_key,
@@ -25,7 +26,6 @@ from kproxy.trace.readers.nft_values import (
     read_pattern,
     read_verdict,
 )
-from kproxy.trace.readers.problem import CannotRead
 from kproxy.trace.rules import (
     Chain,
     Chance,

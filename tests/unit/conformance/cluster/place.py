@@ -2,7 +2,7 @@
 
 from ipaddress import ip_address, ip_network
 
-from kproxy.conformance.testbeds.cluster.places import ClusterNode, ClusterTopology
+from kproxy.conformance.testbeds.cluster.cluster_topology import ClusterNode, ClusterTopology
 from kproxy.lab import topology
 from kproxy.net import Address, Family
 

@@ -9,9 +9,9 @@ import pytest
 from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import Apply, Probe, backend_target, case, delivered_to, pod, service
 from kproxy.conformance.testbeds.cluster import messages
+from kproxy.conformance.testbeds.cluster.address_map import build_address_map
+from kproxy.conformance.testbeds.cluster.agent_transport import AgentTransport
 from kproxy.conformance.testbeds.cluster.fleet import Fleet
-from kproxy.conformance.testbeds.cluster.ground import AgentTransport
-from kproxy.conformance.testbeds.cluster.lens import build_address_map
 from kproxy.conformance.testbeds.cluster.testbed import ClusterTestbed
 from kproxy.lab import topology
 from kproxy.lab.lab import Traced

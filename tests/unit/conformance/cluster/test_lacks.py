@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.testbeds.cluster.lacks import ClusterShape, case_not_runnable, with_cluster_families
+from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable, with_cluster_families
 from kproxy.net import Family
 
 BY_ID = {case.id: case for case in CATALOGUE}

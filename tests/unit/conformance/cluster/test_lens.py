@@ -11,11 +11,11 @@ from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import Apply, Probe, case, delivered_to, pod, service
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.configuration import HEALTHZ_PORT
-from kproxy.conformance.testbeds.cluster.lacks import ClusterShape, case_not_runnable
-from kproxy.conformance.testbeds.cluster.lens import OUTSIDE, AddressesExhausted, build_address_map
+from kproxy.conformance.testbeds.cluster.address_map import OUTSIDE, AddressesExhausted, build_address_map
+from kproxy.conformance.testbeds.cluster.cluster_topology import lowest_addresses
+from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable
 from kproxy.conformance.testbeds.cluster.permutation import Permutation
-from kproxy.conformance.testbeds.cluster.places import lowest_addresses
-from kproxy.conformance.testbeds.reading import interpret_step
+from kproxy.conformance.testbeds.interpret import interpret_step
 from kproxy.conformance.testbeds.sentinel import Sentinel
 from kproxy.lab import topology
 from kproxy.lab.observation import (

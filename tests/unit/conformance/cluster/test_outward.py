@@ -22,10 +22,10 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.documents import kubernetes_objects
-from kproxy.conformance.testbeds.cluster.lacks import ClusterShape, case_not_runnable
-from kproxy.conformance.testbeds.cluster.lens import build_address_map
-from kproxy.conformance.testbeds.cluster.outward import ObjectMap, mapped_name
+from kproxy.conformance.kubernetes_objects import kubernetes_objects
+from kproxy.conformance.testbeds.cluster.address_map import build_address_map
+from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable
+from kproxy.conformance.testbeds.cluster.object_map import ObjectMap, mapped_name
 from kproxy.conformance.testbeds.sentinel import Sentinel
 from kproxy.conformance.world import document_key
 from kproxy.lab import topology

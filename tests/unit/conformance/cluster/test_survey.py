@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kproxy.conformance.testbeds.cluster.connection import NoCluster
-from kproxy.conformance.testbeds.cluster.guard import MAX_NODES, production_signs
+from kproxy.conformance.testbeds.cluster.production_guard import MAX_NODES, production_signs
 from kproxy.conformance.testbeds.cluster.survey import (
     CONTROL_PLANE,
     ZONE,

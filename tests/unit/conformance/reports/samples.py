@@ -3,10 +3,10 @@
 from kproxy.conformance.bind import bind_cases
 from kproxy.conformance.case import Apply, Case
 from kproxy.conformance.judging import Finding, Observed
-from kproxy.conformance.reports import document
+from kproxy.conformance.reports import results_document
 from kproxy.conformance.reports.comparison import Comparison, compare_runs
-from kproxy.conformance.reports.reading import DocumentRead, parse_results
 from kproxy.conformance.reports.results import CaseResult, Report, Result, RunOutcome
+from kproxy.conformance.reports.results_reader import DocumentRead, parse_results
 from kproxy.net import Family
 from tests.unit.conformance.scripted import TO_WEB, WEB, small_case
 
@@ -69,7 +69,9 @@ def outcome(name: str, *results: CaseResult, **environment: str) -> RunOutcome:
 
 def read(*outcomes: RunOutcome, subject: str = "my-proxy", where: str = "r.json") -> DocumentRead:
     """What is read back of these runs."""
-    return parse_results(document.format_document(document.matrix_document(subject, outcomes, 2.0)), where)
+    return parse_results(
+        results_document.format_document(results_document.matrix_document(subject, outcomes, 2.0)), where
+    )
 
 
 def compared(*outcomes: RunOutcome) -> Comparison:

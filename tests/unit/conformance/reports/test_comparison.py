@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from kproxy.conformance.reports.comparison import compare_runs
-from kproxy.conformance.reports.differences import print_comparison
+from kproxy.conformance.reports.comparison_console import print_comparison
 from kproxy.conformance.reports.results import Result, RunOutcome
 from tests.unit.conformance.reports.samples import compared, outcome, read, result
 from tests.unit.conformance.scripted import small_case

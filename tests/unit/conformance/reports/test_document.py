@@ -9,15 +9,15 @@ from jsonschema import Draft202012Validator
 
 from kproxy.conformance.case import Feature
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.reports.document import (
+from kproxy.conformance.reports.results import CaseResult, Result
+from kproxy.conformance.reports.results_document import (
     catalogue_document,
     format_document,
     matrix_document,
     results_schema,
     run_document,
 )
-from kproxy.conformance.reports.reading import InvalidResults, load_results, parse_results
-from kproxy.conformance.reports.results import CaseResult, Result
+from kproxy.conformance.reports.results_reader import InvalidResults, load_results, parse_results
 from tests.unit.conformance.reports.samples import CASE, outcome, report, result
 from tests.unit.conformance.scripted import small_case
 

@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from kproxy.conformance.reports.document import matrix_document, run_document
-from kproxy.conformance.reports.overview import print_matrix
+from kproxy.conformance.reports.matrix_console import print_matrix
 from kproxy.conformance.reports.results import CaseResult, Report, Result, RunOutcome, exit_code
+from kproxy.conformance.reports.results_document import matrix_document, run_document
 from tests.unit.conformance.reports.samples import CASE, result
 
 WHY = "no kernel can run this"

@@ -10,10 +10,10 @@ import pytest
 
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.descriptions import describe_expectation, describe_step
 from kproxy.conformance.judging import Observed
 from kproxy.conformance.reports.page import EvidenceFolder, render_html
 from kproxy.conformance.reports.results import CaseResult, Result, RunOutcome
-from kproxy.conformance.wording import describe_expectation, describe_step
 from kproxy.net import Family
 from kproxy.spec.clauses import CLAUSES
 from tests.unit.conformance.reports.samples import FINDING, compared, outcome, report, result

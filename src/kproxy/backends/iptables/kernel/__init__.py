@@ -1,6 +1,6 @@
 """The effects of iptables mode: the tools, and the kernel they program; all else in this backend is pure."""
 
-from kproxy.backends.iptables.kernel.programmer import (
+from kproxy.backends.iptables.kernel.applier import (
     Applied,
     IptablesKernel,
     machine_options,

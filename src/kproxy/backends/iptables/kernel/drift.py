@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kproxy.backends.iptables import names
-from kproxy.backends.iptables.base import hook_rules
 from kproxy.backends.iptables.rules import Jump, Table
+from kproxy.backends.iptables.static_rules import hook_rules
 from kproxy.net import Family
-from kproxy.nfevents import NftChange, NftChangeKind, NftMonitor, format_changes
+from kproxy.nft_monitor import NftChange, NftChangeKind, NftMonitor, format_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

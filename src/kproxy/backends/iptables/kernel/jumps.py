@@ -13,9 +13,9 @@ from kproxy.backends.iptables.rules import hook_specification
 from kproxy.host import HostError, Reason
 
 if TYPE_CHECKING:
-    from kproxy.backends.iptables.base import HookRules
     from kproxy.backends.iptables.kernel.tools import Tools
     from kproxy.backends.iptables.rules import Rule, Table
+    from kproxy.backends.iptables.static_rules import HookRules
 
 
 def missing_jumps(tools: Tools, wanted: HookRules) -> list[Rule]:

@@ -1,6 +1,6 @@
 """The effects of ipvs mode: IPVS and the device by netlink, ipsets and chains by their tools; all else is pure."""
 
-from kproxy.backends.ipvs.kernel.programmer import (
+from kproxy.backends.ipvs.kernel.applier import (
     Applied,
     IpvsKernel,
     IpvsSettings,

@@ -10,11 +10,11 @@ import re
 from ipaddress import ip_address
 
 from kproxy import host
-from kproxy.backends.ipvs.chains import Options
 from kproxy.backends.ipvs.compile import STICKY_SCHEDULERS
 from kproxy.backends.ipvs.diff import RemoveServer, SetServer
-from kproxy.backends.ipvs.kernel.virtual import Ipvs, has_scheduler
+from kproxy.backends.ipvs.kernel.ipvs_socket import Ipvs, has_scheduler
 from kproxy.backends.ipvs.rules import AddressKey, Server
+from kproxy.backends.ipvs.static_rules import Options
 from kproxy.conntrack import invalid_drops
 from kproxy.host import HostError, Reason
 from kproxy.net import Family, Protocol

@@ -1,6 +1,6 @@
 """The effects of nftables mode: the bytes, the socket, and the kernel programmed by them; all else in this backend is pure."""
 
-from kproxy.backends.nftables.kernel.programmer import (
+from kproxy.backends.nftables.kernel.applier import (
     Applied,
     NftablesKernel,
     check_kernel,

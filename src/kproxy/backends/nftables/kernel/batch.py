@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kproxy import netlink
-from kproxy.backends.nftables.kernel.wire import SUBSYSTEM, BatchMessage
+from kproxy.backends.nftables.kernel.messages import SUBSYSTEM, BatchMessage
 from kproxy.host import NETLINK_NETFILTER, HostError, Netlink, Reason, netlink_error
 from kproxy.netlink import NLMSG_ERROR, NetlinkFlag, error_number, messages, netfilter_header, netlink_message
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.descriptions import describe_expectation, describe_step
 from kproxy.conformance.manifests import manifests_by_step
 from kproxy.conformance.reports.comparison import Column, Comparison
-from kproxy.conformance.reports.differences import describe_environment
-from kproxy.conformance.reports.reading import CaseRead, ResultRead, StepRead
+from kproxy.conformance.reports.comparison_console import describe_environment
 from kproxy.conformance.reports.results import Result
-from kproxy.conformance.wording import describe_expectation, describe_step
+from kproxy.conformance.reports.results_reader import CaseRead, ResultRead, StepRead
 from kproxy.spec.clauses import CLAUSES, ClauseId
 
 Json = dict[str, Any]

@@ -22,7 +22,7 @@ from aiohttp import web
 
 from kproxy.conformance.testbeds.cluster import messages, wire
 from kproxy.conformance.testbeds.evidence import state
-from kproxy.lab import echo, http, marks
+from kproxy.lab import echo, http, packet_marks
 from kproxy.lab.lab import Lab, LabFlow, allow_many_files
 from kproxy.lab.namespaces import CurrentNamespace, LabError
 from kproxy.lab.network import Network
@@ -122,7 +122,7 @@ class Agent:
 
     async def _ask(self, request: ProbeRequest, mark: int) -> messages.Seen:
         if mark:
-            traced, left_with = await marks.probe_marked(self.lab, request, mark)
+            traced, left_with = await packet_marks.probe_marked(self.lab, request, mark)
             return messages.Seen(traced.number, traced.observation, traced.evidence, left_with)
         traced = await self.lab.trace(request)
         return messages.Seen(traced.number, traced.observation, traced.evidence)

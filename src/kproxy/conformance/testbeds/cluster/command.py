@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from functools import partial
 
 from kproxy import __version__
-from kproxy.conformance import live, xfails
+from kproxy.conformance import live_status, xfails
 from kproxy.conformance.command import ConformanceRunError, deliver_report, report_error, select_cases
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.outputs import OutputError
 from kproxy.conformance.reports.results import Report
 from kproxy.conformance.session import Session, run_session
 from kproxy.conformance.subject import InvalidSubject, Subject, check_mode, load_subject
-from kproxy.conformance.testbeds.cluster import guard
+from kproxy.conformance.testbeds.cluster import production_guard
 from kproxy.conformance.testbeds.cluster.agent import KEY
 from kproxy.conformance.testbeds.cluster.connection import ClusterConnection, NoCluster, connect_cluster
 from kproxy.conformance.testbeds.cluster.fleet import NO_OUTSIDE_AGENTS, OutsideAgents
-from kproxy.conformance.testbeds.cluster.lacks import with_cluster_families
+from kproxy.conformance.testbeds.cluster.limits import with_cluster_families
 from kproxy.conformance.testbeds.cluster.pods import LABELS
 from kproxy.conformance.testbeds.cluster.survey import ClusterSurvey, object_name, survey_cluster
 from kproxy.conformance.testbeds.cluster.testbed import BARRIER, ClusterUnderTest, opener
@@ -83,7 +83,7 @@ def run_in_cluster(options: ClusterOptions) -> int:
             ask_again=True,
             again=shlex.join(_reproduce_arguments(options)),
         )
-        console = live.make_console(stderr=options.run.outputs.takes_standard_output)
+        console = live_status.make_console(stderr=options.run.outputs.takes_standard_output)
         return deliver_report(
             xfails.apply_xfails(_run_all(session, cluster, console), marks), options.run, console
         )
@@ -94,7 +94,7 @@ def run_in_cluster(options: ClusterOptions) -> int:
 def _run_all(session: Session, cluster: ClusterUnderTest, console: Console) -> Report:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    with live.live_status(console) as board:
+    with live_status.live_status(console) as board:
         return asyncio.run(run_session(session, opener(cluster), partial(board.tell, "")))
 
 
@@ -129,7 +129,7 @@ def _refuse_leftovers(store: KubeStore) -> None:
 def _refuse_production(connection: ClusterConnection, store: KubeStore) -> None:
     nodes = len(store.ask("GET", "/api/v1/nodes")["items"])
     namespaces = {str(pod["metadata"]["namespace"]) for pod in store.ask("GET", "/api/v1/pods")["items"]}
-    if reasons := guard.production_signs(connection.context, connection.url, nodes, namespaces):
+    if reasons := production_guard.production_signs(connection.context, connection.url, nodes, namespaces):
         raise NoCluster(
             f"this cluster looks like one that people depend on: {'; '.join(reasons)}. "
             "Cases write Services, and agents may administer their nodes' networks: give --really if you mean it"

@@ -17,12 +17,12 @@ from typing import TypeVar
 
 import aiohttp
 
-from kproxy.conformance.documents import Document
+from kproxy.conformance.kubernetes_objects import Document
 from kproxy.conformance.testbed import HarnessError
 from kproxy.conformance.testbeds.cluster import messages, pods, wire
 from kproxy.conformance.testbeds.cluster.agent import KEY, KEY_HEADER, PATH
+from kproxy.conformance.testbeds.cluster.cluster_topology import Addresses
 from kproxy.conformance.testbeds.cluster.connection import ClusterConnection, NoCluster
-from kproxy.conformance.testbeds.cluster.places import Addresses
 from kproxy.conformance.testbeds.cluster.survey import pod_addresses
 from kproxy.lab.kube import NotAdmitted
 from kproxy.lab.kube.store import KubeStore

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from kproxy.lab.echo import Ping
 from kproxy.lab.http import Response
-from kproxy.lab.marks import Mark
 from kproxy.lab.observation import Evidence, Observation, ProbeRequest, Silent, Socket
+from kproxy.lab.packet_marks import Mark
 from kproxy.net import Address, Protocol
 
 # ---------------------------------------------------------------------- commands

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
-from kproxy.conformance.documents import Document
+from kproxy.conformance.kubernetes_objects import Document
+from kproxy.conformance.testbeds.cluster.cluster_topology import Addresses
 from kproxy.conformance.testbeds.cluster.connection import NoCluster
-from kproxy.conformance.testbeds.cluster.places import Addresses
 from kproxy.lab import topology
 from kproxy.net import Address, Family, Network, family_of
 

@@ -19,37 +19,41 @@ import msgspec
 from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.case import Case, CheckHealth, Open, Ping, Probe, Profile, Send, UnrelatedEntries
 from kproxy.conformance.convergence import LatencySample
-from kproxy.conformance.documents import Document
+from kproxy.conformance.descriptions import describe_step
+from kproxy.conformance.kubernetes_objects import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
-from kproxy.conformance.testbeds.asking import PacketTestbed
+from kproxy.conformance.testbeds.admission import KINDS, admission_problems
 from kproxy.conformance.testbeds.barrier import Place as Late
 from kproxy.conformance.testbeds.cluster import messages, pods
-from kproxy.conformance.testbeds.cluster.connection import ClusterConnection, NoCluster
-from kproxy.conformance.testbeds.cluster.fleet import NO_OUTSIDE_AGENTS, Fleet, OutsideAgents, open_fleet
-from kproxy.conformance.testbeds.cluster.ground import AgentTransport
-from kproxy.conformance.testbeds.cluster.lacks import ClusterShape, case_not_runnable
-from kproxy.conformance.testbeds.cluster.lens import (
+from kproxy.conformance.testbeds.cluster.address_map import (
     CLIENT,
     OUTSIDE,
     AddressesExhausted,
     AddressMap,
     build_address_map,
 )
-from kproxy.conformance.testbeds.cluster.outward import CASE, ObjectMap
-from kproxy.conformance.testbeds.cluster.places import ClusterNode, ClusterTopology, lowest_addresses
+from kproxy.conformance.testbeds.cluster.agent_transport import AgentTransport
+from kproxy.conformance.testbeds.cluster.cluster_topology import (
+    ClusterNode,
+    ClusterTopology,
+    lowest_addresses,
+)
+from kproxy.conformance.testbeds.cluster.connection import ClusterConnection, NoCluster
+from kproxy.conformance.testbeds.cluster.fleet import NO_OUTSIDE_AGENTS, Fleet, OutsideAgents, open_fleet
+from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable
+from kproxy.conformance.testbeds.cluster.object_map import CASE, ObjectMap
 from kproxy.conformance.testbeds.cluster.survey import (
     ClusterSurvey,
     node_internal_addresses,
     node_zone,
     object_name,
 )
+from kproxy.conformance.testbeds.interpret import HOST, probe_context
 from kproxy.conformance.testbeds.listeners import listeners
-from kproxy.conformance.testbeds.objections import KINDS, admission_problems
-from kproxy.conformance.testbeds.reading import HOST, probe_context
+from kproxy.conformance.testbeds.packet_testbed import PacketTestbed
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT
 from kproxy.conformance.testbeds.settling import Settling
-from kproxy.conformance.wording import describe_step
 from kproxy.conformance.world import Change, Put, Remove
 from kproxy.lab import topology
 from kproxy.lab.apiserver import ResourceKind

@@ -42,7 +42,7 @@ from kproxy.conformance.case import (
     Wait,
 )
 from kproxy.conformance.convergence import LatencySample
-from kproxy.conformance.documents import Document
+from kproxy.conformance.kubernetes_objects import Document
 from kproxy.conformance.session import OpenTestbed
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
 from kproxy.conformance.testbeds.simulator import iptables, ipvs, nftables

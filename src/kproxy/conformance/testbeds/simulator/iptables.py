@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kproxy.backends.iptables import base
+from kproxy.backends.iptables import static_rules
+from kproxy.backends.iptables.desired_state import build_ruleset, desired_state
 from kproxy.backends.iptables.evaluate import Fate, PacketVerdict, SimulatedNode, evaluate
-from kproxy.backends.iptables.program import build_ruleset, desired_state
 from kproxy.conformance.testbeds.simulator.walk import NodeView, PacketWalk, Walked
 from kproxy.net import Packet
 from kproxy.plan import Plan
@@ -13,7 +13,7 @@ from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 
 def compile_iptables(plan: Plan, mark: int) -> PacketWalk:
     """The plan as iptables rules."""
-    rules = build_ruleset(desired_state(plan, base.Options(masquerade_mark=mark)))
+    rules = build_ruleset(desired_state(plan, static_rules.Options(masquerade_mark=mark)))
 
     def walk(packet: Packet, node: NodeView) -> tuple[Walked, ...]:
         machine = SimulatedNode(addresses=node.addresses, recent=node.recent)

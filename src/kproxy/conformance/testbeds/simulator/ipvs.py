@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from kproxy.backends.ipvs.chains import Options
 from kproxy.backends.ipvs.compile import Context
+from kproxy.backends.ipvs.desired_state import DesiredState, desired_state
 from kproxy.backends.ipvs.evaluate import Fate, PacketVerdict, SimulatedNode, evaluate
-from kproxy.backends.ipvs.program import DesiredState, desired_state
+from kproxy.backends.ipvs.static_rules import Options
 from kproxy.conformance.testbeds.simulator.walk import NodeView, PacketWalk, Walked
 from kproxy.net import Address, Packet
 from kproxy.plan import Plan

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kproxy.backends.nftables.base import Options
+from kproxy.backends.nftables.desired_state import desired_state
 from kproxy.backends.nftables.diff import Rewrite
 from kproxy.backends.nftables.evaluate import Fate, PacketVerdict, SimulatedNode, evaluate
-from kproxy.backends.nftables.program import desired_state
+from kproxy.backends.nftables.static_rules import Options
 from kproxy.backends.nftables.table import SimulatedTable
 from kproxy.conformance.testbeds.simulator.walk import NodeView, PacketWalk, Walked
 from kproxy.net import Packet

@@ -1,0 +1,47 @@
+"""Objects of cases that a real API server would not hold as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.kubernetes_objects import Document
+from kproxy.conformance.world import Change, Put, RestartProxy, WithholdEvents, World
+from kproxy.lab.apiserver import ResourceKind
+from kproxy.lab.kube.store import KubeStore
+
+KINDS = {kind.value: kind for kind in ResourceKind}
+
+
+def admission_problems(
+    store: KubeStore,
+    instances: Sequence[Instance],
+    through: Callable[[Document], Document] = lambda same: same,
+) -> dict[str, str]:
+    """The cases with an object that a real API server would not hold as it is, and why.
+
+    ``through``: what makes of an object the one that is written.
+    """
+    found: dict[str, str] = {}
+    for instance in instances:
+        world = World(instance)
+        for step in instance.case.steps:
+            for document in _put_by(world.change(step)):
+                if instance.case.id in found:
+                    break
+                if reason := store.objection(KINDS[document["kind"]], through(document)):
+                    found[instance.case.id] = reason
+    return found
+
+
+def _put_by(changes: Sequence[Change]) -> Iterator[Document]:
+    for change in changes:
+        match change:
+            case Put(document=document):
+                yield document
+            case RestartProxy(meanwhile=meanwhile):
+                yield from _put_by(meanwhile)
+            case WithholdEvents(changes=later):
+                yield from _put_by(later)
+            case _:
+                pass

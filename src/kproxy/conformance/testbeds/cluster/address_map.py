@@ -1,0 +1,232 @@
+"""The lab's addresses and ports for a cluster's, and back: what is asked goes outward, what was seen inward.
+
+Pure.  Built once for the instances that a testbed runs (`build_address_map`): every address and node port they use gets one
+that the cluster may give.  What `kproxy.lab.observation` knows goes through `AddressMap`; objects go through `outward`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import ip_network
+
+from kproxy.conformance.bind import HEALTH_CHECK_KINDS, NODE_PORT_KINDS, Instance
+from kproxy.conformance.case import Policy, Target, Type
+from kproxy.conformance.configuration import HEALTHZ_PORT
+from kproxy.conformance.testbeds.cluster.cluster_topology import ClusterTopology
+from kproxy.conformance.testbeds.cluster.permutation import Permutation
+from kproxy.conformance.testbeds.sentinel import ADDRESSES as SENTINELS
+from kproxy.conformance.testbeds.sentinel import Sentinel
+from kproxy.lab import topology
+from kproxy.lab.observation import (
+    Answered,
+    Evidence,
+    Observation,
+    ProbeRequest,
+    Reception,
+    Refused,
+    Sighting,
+    Silent,
+    Socket,
+)
+from kproxy.net import Address, Family, Network, family_of
+
+SPARED = 256
+"""First addresses of a ServiceCIDR that are left to its DNS and the like, where it has room enough."""
+
+TARGET_PORTS_AWAY, SHIFTS = 10000, 2
+
+_OUTSIDE = {
+    Family.IPV4: (ip_network("198.18.0.0/16"), ip_network("198.19.0.0/16")),
+    Family.IPV6: (ip_network("2001:2::1:0/112"), ip_network("2001:2::2:0/112")),
+}
+"""For external and load balancer IPs: ranges that RFC 2544 and RFC 5180 keep for tests, so that nobody is there."""
+
+
+CLIENT = "client"
+"""The outside client of the lab sends from an address for each node; a neighbour in a cluster has one."""
+OUTSIDE = {CLIENT: topology.CLIENT_ADDRESS, "remote": topology.REMOTE_ADDRESS}
+"""The lab's clients outside of the cluster, by their names."""
+
+
+class AddressesExhausted(Exception):
+    """The cluster has too few addresses or ports left; says which, and what to do."""
+
+
+@dataclass(frozen=True)
+class AddressMap:
+    """Both ways between the lab's addresses and a cluster's."""
+
+    place: ClusterTopology
+    addresses: Permutation[Address]
+    ports: Permutation[int]
+    gateways: Mapping[Address, Address]
+    """Further addresses of nodes, and what the lab's nodes have in their place: for what was seen only."""
+
+    # ------------------------------------------------------------------ outward
+
+    def request(self, request: ProbeRequest) -> ProbeRequest:
+        """What is asked, in the cluster's addresses."""
+        neighbour = request.sender == CLIENT and self.place.neighbour is not None
+        source = None if neighbour else request.source
+        return replace(
+            request,
+            destination=self.addresses.outward(request.destination),
+            port=self.ports.outward(request.port),
+            source=source and self.addresses.outward(source),
+            source_port=self.ports.outward(request.source_port),
+        )
+
+    # ------------------------------------------------------------------ inward
+
+    def address(self, address: Address) -> Address:
+        """An address that was seen, as the lab's."""
+        return self.gateways.get(address) or self.addresses.inward(address)
+
+    def socket(self, socket: Socket) -> Socket:
+        """Likewise with its port."""
+        return Socket(self.address(socket.address), self.ports.inward(socket.port))
+
+    def observation(self, seen: Observation) -> Observation:
+        """What was seen, in the lab's addresses."""
+        match seen:
+            case Answered(at=at, peer=peer, own=own):
+                return replace(seen, at=self.socket(at), peer=self.socket(peer), own=self.socket(own))
+            case Refused(by=by, about=about):
+                return replace(seen, by=self.address(by), about=self.socket(about))
+            case Silent(evidence=evidence):
+                return replace(seen, evidence=self.evidence(evidence))
+            case _:
+                return seen
+
+    def evidence(self, evidence: Evidence) -> Evidence:
+        """What captures and servers saw, in the lab's addresses."""
+        return replace(
+            evidence,
+            sightings=tuple(map(self._sighting, evidence.sightings)),
+            receptions=tuple(map(self._reception, evidence.receptions)),
+        )
+
+    def _sighting(self, seen: Sighting) -> Sighting:
+        return replace(seen, source=self.socket(seen.source), destination=self.socket(seen.destination))
+
+    def _reception(self, seen: Reception) -> Reception:
+        return replace(seen, at=self.socket(seen.at), peer=self.socket(seen.peer))
+
+
+def build_address_map(place: ClusterTopology, instances: Sequence[Instance]) -> AddressMap:
+    """The lens for what these instances use.  Raises `AddressesExhausted`."""
+    return AddressMap(
+        place,
+        Permutation(dict(_addresses(place, instances))),
+        Permutation({**_node_ports(place, instances), **_target_ports(instances)}),
+        dict(_gateways(place)),
+    )
+
+
+def _gateways(place: ClusterTopology) -> Iterator[tuple[Address, Address]]:
+    for name, node in place.nodes.items():
+        for address in node.others:
+            yield address, topology.POD_GATEWAY[name][family_of(address)]
+
+
+def _addresses(place: ClusterTopology, instances: Sequence[Instance]) -> Iterator[tuple[Address, Address]]:
+    for family in place.families:
+        for name, node in place.nodes.items():
+            yield topology.NODE_ADDRESS[name][family], node.addresses[family]
+        for pod, its in place.pods.items():
+            yield topology.POD_ADDRESS[pod][family], its[family]
+        if place.neighbour is not None:
+            yield topology.CLIENT_ADDRESS["a"][family], place.neighbour[family]
+        for who, addresses in place.outside.items():
+            yield from ((OUTSIDE[who][node][family], at[family]) for node, at in addresses.items())
+        yield from _cluster_ips(place, instances, family)
+        for own, range_ in zip(
+            (topology.EXTERNAL_IP_RANGE[family], topology.LOAD_BALANCER_RANGE[family]),
+            _OUTSIDE[family],
+            strict=True,
+        ):
+            used = {address for address in _used(instances) if address in own}
+            yield from ((address, _same_host(address, own, range_)) for address in used)
+
+
+def _cluster_ips(
+    place: ClusterTopology, instances: Sequence[Instance], family: Family
+) -> Iterator[tuple[Address, Address]]:
+    sentinels = {Sentinel(number).cluster_ip(family) for number in range(SENTINELS)}
+    wanted = {address for address in _used(instances) if address in topology.SERVICE_CIDR[family]}
+    network = place.service_cidrs[family]
+    given = list(itertools.islice(_free(network, place.taken_addresses), len(sentinels | wanted)))
+    if len(given) < len(sentinels | wanted):
+        raise AddressesExhausted(
+            f"the ServiceCIDR {network} has {len(given)} addresses left, {len(sentinels | wanted)} are needed: "
+            "run fewer cases at a time with --case"
+        )
+    yield from zip(sorted(sentinels | wanted, key=int), given, strict=True)
+
+
+def _free(network: Network, taken: frozenset[Address]) -> Iterator[Address]:
+    first = SPARED if network.num_addresses > 16 * SPARED else 16
+    last = network.num_addresses - 1
+    return (address for number in range(first, last) if (address := network[number]) not in taken)
+
+
+def _same_host(address: Address, own: Network, other: Network) -> Address:
+    return other[int(address) - int(own.network_address)]
+
+
+def _used(instances: Sequence[Instance]) -> Iterator[Address]:
+    """Every address of a Service that the cases declare, or ask for."""
+    for instance in instances:
+        for service in instance.services:
+            for family in Family:
+                own = replace(instance, family=family)
+                yield own.cluster_ip(service)
+                yield from (own.external_ip(service, index) for index in range(service.external_ips))
+                yield from (own.vip(service, index) for index in range(len(service.vips)))
+        for to in _targets(instance):
+            yield instance.facing(to).destination(to)[0]
+
+
+def _targets(instance: Instance) -> Iterator[Target]:
+    """Whom its steps ask, and whose port numbers they send from."""
+    for step in instance.case.steps:
+        asked = (getattr(step, name, None) for name in ("to", "from_port_of"))
+        yield from (to for to in asked if isinstance(to, Target))
+
+
+def _node_ports(place: ClusterTopology, instances: Sequence[Instance]) -> dict[int, int]:
+    wanted = dict.fromkeys(_used_ports(instances))
+    first, last = place.node_ports
+    free = (number for number in range(first, last + 1) if number not in place.taken_ports)
+    given = list(itertools.islice(free, len(wanted)))
+    if len(given) < len(wanted):
+        raise AddressesExhausted(
+            f"of the node ports {first} to {last} there are {len(given)} left, {len(wanted)} are needed: "
+            "run fewer cases at a time with --case"
+        )
+    return dict(zip(wanted, given, strict=True))
+
+
+def _target_ports(instances: Sequence[Instance]) -> dict[int, int]:
+    """Away from the ports that kubelets and their like have on nodes, where endpoints may be too; the proxy's is asked for."""
+    return {
+        number: number + TARGET_PORTS_AWAY
+        for instance in instances
+        for service in instance.services
+        for port in (*service.ports, *(service.slice_ports or ()))
+        for shift in range(SHIFTS)
+        if (number := instance.target_port(service, port, shift)) != HEALTHZ_PORT
+    }
+
+
+def _used_ports(instances: Sequence[Instance]) -> Iterator[int]:
+    for instance in instances:
+        for service in instance.services:
+            yield from (number for port in service.ports if (number := instance.node_port(service, port)))
+            if service.type is Type.LOAD_BALANCER and service.external_policy is Policy.LOCAL:
+                yield instance.health_check_port(service)
+        for to in _targets(instance):
+            if to.kind in NODE_PORT_KINDS | HEALTH_CHECK_KINDS or to.node_port_number:
+                yield instance.facing(to).destination(to)[1]

@@ -1,0 +1,93 @@
+"""The evidence of one lab: questions asked again with witnesses, and the end state of its nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+
+from kproxy.conformance.kubernetes_objects import Document
+from kproxy.conformance.testbed import HarnessError, Observation
+from kproxy.conformance.testbeds.disk_watch import read_tail
+from kproxy.conformance.testbeds.evidence import state
+from kproxy.conformance.testbeds.evidence.witnesses import LINGER, WITNESSES, Files
+from kproxy.conformance.testbeds.proxies import Proxies
+from kproxy.lab import topology
+from kproxy.lab.lab import Lab
+from kproxy.lab.namespaces import LabError
+
+LARGEST_LOG_KEPT = 4 << 20
+"""Bytes of a log, its last ones, that go into evidence."""
+
+Reprobe = Callable[[], Awaitable[Sequence[Observation]]]
+
+
+class EvidenceCollector:
+    """Keeps in memory what witnesses saw, until it is known where it goes."""
+
+    def __init__(self, lab: Lab, proxies: Proxies) -> None:
+        self._lab, self._proxies = lab, proxies
+        self._seen: dict[str, Files] = {}
+        self._end: Files = {}
+        self._first = Path()
+
+    async def ask_again(self, name: str, what: str, ask: Reprobe, decided: bytes = b"") -> None:
+        """Have a question of that instance asked once more, alone, with all witnesses; ``decided``: by which rules."""
+        witnesses = [witness(self._lab, self._proxies.tools) for witness in WITNESSES]
+        await asyncio.sleep(LINGER)
+        async with AsyncExitStack() as watching:
+            for witness in witnesses:
+                await watching.enter_async_context(witness)
+            told = await _observed_text(ask)
+        files = {path: data for witness in witnesses for path, data in witness.files.items()}
+        files["asked.txt"] = (
+            f"asked again, alone, after what failed was seen: {what}\nseen: {told}\n".encode()
+        )
+        if decided:
+            files["decided.txt"] = decided
+        self._seen[name] = files
+
+    async def keep(self, name: str, objects: Sequence[Document], folder: Path) -> None:
+        """Write it into a folder; an instance that was not asked again has the end state alone."""
+        if not self._end:
+            self._end = await self._end_state()
+        _write(folder / "objects.json", msgspec.json.format(msgspec.json.encode(objects)))
+        for path, data in self._seen.get(name, {}).items():
+            _write(folder / "again" / path, data)
+        for path, data in self._end.items():
+            self._share(folder / path, self._first / path, data)
+        self._first = self._first if self._first.parts else folder
+
+    def _share(self, place: Path, first: Path, data: bytes) -> None:
+        """The end state is the same for all of a lab: one file with many names, where the file system has such."""
+        try:
+            place.hardlink_to(first)
+        except OSError:
+            _write(place, data)
+
+    async def _end_state(self) -> Files:
+        """Both nodes as they are now: once for a lab, since nothing more is asked of it."""
+        files: Files = {}
+        for node in topology.NODES:
+            texts: Mapping[str, str] = {
+                **await state.node_rules(self._lab, node, self._proxies.tools),
+                **await state.node_surroundings(self._lab, node, self._proxies.tools),
+            }
+            files |= {f"{node}.{name}.txt": text.encode() for name, text in texts.items() if text}
+            files[f"{node}.proxy.log"] = read_tail(self._proxies.log(node), LARGEST_LOG_KEPT).encode()
+        return files
+
+
+def _write(place: Path, data: bytes) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(data)
+
+
+async def _observed_text(ask: Reprobe) -> str:
+    try:
+        return "; ".join(dict.fromkeys(seen.text for seen in await ask())) or "nothing"
+    except (HarnessError, LabError, OSError) as reason:
+        return f"could not be asked again: {reason}"

@@ -1,0 +1,34 @@
+"""The machine beside the lab: what somebody changes there while a run goes on.
+
+What a lab's namespaces depend on spoils the run.  Anything else is reported with it, and takes no verdict away: no packet
+of a case meets the machine's own rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kproxy.conformance.reports.results import Report
+from kproxy.lab import machine_state
+from kproxy.lab.kernels.abilities import KernelName
+from kproxy.lab.kernels.current import kernel_here
+
+_CHANGED = "this machine was changed while the run went on, by the subject or by somebody else"
+
+
+def report_machine_changes(work: Callable[[], Report]) -> Report:
+    """The report of a run, with what was changed meanwhile.  A guest is nobody's machine."""
+    if kernel_here() in (KernelName.UML, KernelName.VM):
+        return work()
+    before = machine_state.read_machine_state()
+    report = work()
+    after = machine_state.read_machine_state()
+    if spoiling := machine_state.machine_state_changes(
+        machine_state.inherited_by_labs(before), machine_state.inherited_by_labs(after)
+    ):
+        return report.spoilt(f"{_CHANGED}: {'; '.join(spoiling)}")
+    if changes := machine_state.machine_state_changes(before, after):
+        noted = {**report.environment, "machine": f"{_CHANGED}; no case depends on it: {'; '.join(changes)}"}
+        return replace(report, environment=noted)
+    return report

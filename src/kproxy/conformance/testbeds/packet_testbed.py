@@ -1,0 +1,168 @@
+"""A case's questions as probes in the lab's addresses, and their answers as outcomes.
+
+What testbeds of real packets have in common; where the packets are sent is their `ProbeTransport`'s affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kproxy.conformance.bind import Instance
+from kproxy.conformance.case import (
+    CheckHealth,
+    CheckProxy,
+    HealthRequest,
+    Open,
+    Ping,
+    Probe,
+    Reopen,
+    Send,
+    StopListening,
+    UnjudgedAction,
+    VantageKind,
+)
+from kproxy.conformance.configuration import HEALTHZ_PORT
+from kproxy.conformance.testbed import HarnessError, Observation, describe_status
+from kproxy.conformance.testbeds.barrier import POLL
+from kproxy.conformance.testbeds.interpret import (
+    interpret_health,
+    interpret_ping,
+    interpret_status,
+    interpret_step,
+)
+from kproxy.conformance.testbeds.probe_transport import FlowHandle, ProbeTransport
+from kproxy.lab import topology
+from kproxy.lab.lab import Traced
+from kproxy.lab.observation import Direction, ProbeRequest
+from kproxy.spec.outcome import Failure
+
+PATIENCE = 5.0
+"""Seconds to wait for an answer where silence would be unlawful."""
+QUIET = 0.5
+"""Seconds without any answer that count as silence where silence is lawful."""
+
+
+class PacketTestbed:
+    """Puts questions to a ground; ``patience`` and ``quiet`` as `PATIENCE` and `QUIET`."""
+
+    def __init__(self, ground: ProbeTransport, patience: float = PATIENCE, quiet: float = QUIET) -> None:
+        self._asked_of = ground
+        self._patience, self._quiet = patience, quiet
+        self._flows: dict[tuple[str, str], tuple[FlowHandle, Open]] = {}
+
+    def read(self, traced: Traced, instance: Instance, step: Probe | Open) -> Observation:
+        """What was seen as the outcomes it may be."""
+        return interpret_step(traced.observation, instance, step)
+
+    async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
+        """Send ``count`` new connections at once."""
+        request = self._request(instance, probe, probe.oversize)
+        if probe.mark:
+            return [await self._marked(instance, probe, request) for _ in range(count)]
+        found = await self._asked_of.probe(request, count)
+        if probe.at_once:
+            return [self._at_once(traced, instance, probe) for traced in found]
+        return [self.read(traced, instance, probe) for traced in found]
+
+    async def _marked(self, instance: Instance, probe: Probe, request: ProbeRequest) -> Observation:
+        traced, marks = await self._asked_of.marked(request, probe.mark)
+        seen = self.read(traced, instance, probe)
+        if seen.endpoint and not marks:
+            raise HarnessError(f"no packet of {probe.sender} was seen to leave, so its mark is not known")
+        return replace(seen, marks=marks)
+
+    def _at_once(self, traced: Traced, instance: Instance, probe: Probe) -> Observation:
+        """No clock says whether a first packet was lost: it is seen to leave its sender again."""
+        here = (s for s in traced.evidence.sightings if s.namespace == probe.sender.name)
+        times = sum(sighting.direction is Direction.OUT for sighting in here)
+        seen = self.read(traced, instance, probe)
+        if times <= 1:
+            return seen
+        return Observation(frozenset(), f"its first packet had to be sent {times} times; then {seen.text}")
+
+    def _request(
+        self, instance: Instance, step: Probe | Open | Ping | CheckHealth, size: int = 0
+    ) -> ProbeRequest:
+        packet = instance.question(step.sender, step.to).packet
+        like = None if isinstance(step, Ping | CheckHealth) else step.from_port_of
+        quiet = not isinstance(step, CheckHealth) and Failure.DROPPED in step.expect
+        return ProbeRequest(
+            sender=step.sender.name,
+            destination=packet.destination,
+            port=packet.port,
+            protocol=packet.protocol,
+            source=None if _picks_its_source(step) else packet.source,
+            source_port=instance.destination(like)[1] if like else 0,
+            size=size,
+            patience=self._quiet if quiet else self._patience,
+        )
+
+    async def ping(self, instance: Instance, ping: Ping) -> Observation:
+        """Send an ICMP echo request."""
+        seen, evidence = await self._asked_of.ping(self._request(instance, ping))
+        return interpret_ping(seen, evidence, instance, ping)
+
+    async def check_health(self, instance: Instance, step: HealthRequest) -> Observation:
+        """Ask a health check node port, or a proxy."""
+        if isinstance(step, CheckProxy):
+            return Observation(frozenset(), await self._proxy_says(instance, step))
+        seen = await self._asked_of.get(self._request(instance, step), step.path)
+        return Observation(frozenset(), interpret_health(seen, step.told))
+
+    async def _proxy_says(self, instance: Instance, step: CheckProxy) -> str:
+        request = ProbeRequest(
+            sender=step.sender.name,
+            destination=topology.NODE_ADDRESS[step.node][instance.family],
+            port=HEALTHZ_PORT,
+            patience=self._patience,
+        )
+        deadline = time.monotonic() + step.within
+        while True:
+            said = interpret_status(await self._asked_of.get(request, step.path))
+            if said == describe_status(step.expect) or time.monotonic() > deadline:
+                return said
+            await asyncio.sleep(POLL)
+
+    async def hold(self, instance: Instance, hold: Open) -> Observation:
+        """Open a flow and exchange once."""
+        request = replace(self._request(instance, hold), shares_port=True)
+        if hold.port_of:
+            request = replace(request, source_port=self._flow(instance, hold.port_of)[0].own.port)
+        flow, seen = await self._asked_of.open_flow(request)
+        if flow is not None:
+            self._flows[instance.name, hold.flow] = (flow, hold)
+        return self.read(seen, instance, hold)
+
+    async def use(self, instance: Instance, use: Send) -> Observation:
+        """Exchange on a held flow."""
+        flow, hold = self._flow(instance, use.flow)
+        quiet = isinstance(use.expect, frozenset) and Failure.DROPPED in use.expect
+        seen = await self._asked_of.exchange(flow, self._quiet if quiet else self._patience)
+        return self.read(seen, instance, hold)
+
+    async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
+        """Open a held flow anew from the same port, and exchange once."""
+        flow, hold = self._flow(instance, reopen.flow)
+        anew, seen = await self._asked_of.reopen(flow, self._patience)
+        if anew is not None:
+            self._flows[instance.name, reopen.flow] = (anew, hold)
+        return self.read(seen, instance, hold)
+
+    async def act(self, instance: Instance, act: UnjudgedAction) -> None:
+        """Let something happen that is not judged; the one thing that every ground can."""
+        assert isinstance(act, StopListening)
+        await self._asked_of.deafen(self._flow(instance, act.flow)[0])
+
+    def _flow(self, instance: Instance, name: str) -> tuple[FlowHandle, Open]:
+        if (instance.name, name) not in self._flows:
+            raise HarnessError(f"flow {name!r} could not be opened")
+        return self._flows[instance.name, name]
+
+
+def _picks_its_source(step: Probe | Open | Ping | CheckHealth) -> bool:
+    """Whether the sender's kernel chooses the address that it sends from, and SCTP lists all it might."""
+    inside = step.sender.kind in {VantageKind.HOST, VantageKind.POD}
+    return inside or (isinstance(step, Probe) and step.many_homes)

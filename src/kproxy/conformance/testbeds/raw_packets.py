@@ -1,0 +1,48 @@
+"""Questions that no socket would ask: their packets are made by hand (`kproxy.lab.crafted`)."""
+
+from __future__ import annotations
+
+from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
+from kproxy.conformance.case import Probe, TargetKind, VantageKind
+from kproxy.conformance.testbed import Observation
+from kproxy.conformance.testbeds.interpret import interpret_step
+from kproxy.lab import crafted
+from kproxy.lab.lab import Lab
+from kproxy.lab.observation import Socket
+from kproxy.net import Protocol
+from kproxy.spec.outcome import Failure
+
+
+def needs_raw_packet(probe: Probe) -> bool:
+    """Whether a probe's packets are."""
+    return probe.bare or probe.sender.kind is VantageKind.SPOOFED or _martian(probe)
+
+
+def _martian(probe: Probe) -> bool:
+    return probe.to.kind is TargetKind.LOOPBACK_DAEMON and probe.sender.kind is not VantageKind.HOST
+
+
+async def send_raw_probe(
+    lab: Lab, instance: Instance, probe: Probe, patience: float, who: int
+) -> Observation:
+    """Send one; ``who``: which of a crowd.  Nothing for ``patience`` seconds is silence."""
+    packet = instance.question(probe.sender, probe.to).packet
+    source, to = instance.source_address(probe.sender, probe.to, who), Socket(packet.destination, packet.port)
+    if _martian(probe):
+        return await _send_to_loopback(lab, instance, probe, patience)
+    if probe.bare:
+        seen = await crafted.send_sctp_init(lab, probe.sender.name, source, to, patience)
+    else:
+        seen = await crafted.send_spoofed(lab, probe.sender.node, source, to, patience)
+    return interpret_step(seen, instance, probe)
+
+
+async def _send_to_loopback(lab: Lab, instance: Instance, probe: Probe, patience: float) -> Observation:
+    daemon = Socket(LOOPBACK[instance.family], LOOPBACK_DAEMON_PORT)
+    protocol = probe.to.protocol or Protocol.TCP
+    source = instance.source_address(probe.sender, probe.to)
+    seen = await crafted.send_martian(lab, probe.to.node, source, daemon, protocol, patience)
+    if seen.delivered:
+        text = f"a packet from outside reached the daemon on node {probe.to.node}'s loopback address"
+        return Observation(frozenset({Failure.UNTOUCHED}), text)
+    return Observation(frozenset({Failure.DROPPED}), "the daemon got nothing")

@@ -1,0 +1,122 @@
+"""Several User-Mode Linux guests share the cases of one run: each has one processor, most machines have more.
+
+Each guest runs its share as a run of its own; here the reports that they give become one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kproxy.conformance import child_process
+from kproxy.conformance.case import Case
+from kproxy.conformance.child_process import LogLine
+from kproxy.conformance.options import RunOptions, run_arguments
+from kproxy.conformance.placement import NoKernel, options_inside_kernel, uml_job
+from kproxy.conformance.reports.results import CaseResult, Report, Result
+from kproxy.lab.kernels import boot
+from kproxy.lab.kernels.uml import UmlJob
+from kproxy.lab.namespaces import LabError
+
+FEWEST_CASES = 40
+"""Cases that are worth a guest."""
+MOST_GUESTS = 4
+INTERRUPTED = 130
+
+
+def guest_count(options: RunOptions, cases: Sequence[Case], processors: int) -> int:
+    """How many guests are worth their while; an option that says it is right."""
+    return options.guests or max(1, min(MOST_GUESTS, processors, len(cases) // FEWEST_CASES))
+
+
+def split_cases(cases: Sequence[Case], guests: int) -> list[list[Case]]:
+    """The cases in parts of about one size; a profile that fits into one part is not torn apart.
+
+    A profile is a lab: torn, it costs another.
+    """
+    profiles: dict[str, list[Case]] = {}
+    for case in cases:
+        profiles.setdefault(case.profile.name, []).append(case)
+    room = -(-len(cases) // guests)
+    parts: list[list[Case]] = [[] for _ in range(guests)]
+    for members in sorted(profiles.values(), key=len):
+        waiting = members
+        while waiting:
+            smallest = min(parts, key=len)
+            free = max(room - len(smallest), 1)
+            smallest += waiting[:free]
+            waiting = waiting[free:]
+    return [part for part in parts if part]
+
+
+def run_in_guests(options: RunOptions, cases: Sequence[Case], guests: int, tell: LogLine) -> Report:
+    """Run the cases in that many guests and put their reports together.
+
+    The cases of a guest whose kernel died are `Result.BROKEN`.  Raises `NoKernel` when a guest gives no report
+    otherwise or all have died, KeyboardInterrupt when they were interrupted.
+    """
+    begun = time.monotonic()
+    parts = split_cases(cases, guests)
+    given = [bytearray() for _ in parts]
+    voices = [child_process.LogTail(_prefixed(tell, number)) for number, _ in enumerate(parts, 1)]
+    jobs = [
+        (_guest_job(options, share), boot.Sinks(report.extend, voice.hear))
+        for share, report, voice in zip(parts, given, voices, strict=True)
+    ]
+    try:
+        ends = boot.run_all(jobs)
+        if INTERRUPTED in ends:
+            raise KeyboardInterrupt
+        if all(isinstance(end, boot.GuestDied) for end in ends):
+            raise NoKernel(str(ends[0]))
+        reports = [
+            child_process.receive_report(report)
+            for report, end in zip(given, ends, strict=True)
+            if not isinstance(end, boot.GuestDied)
+        ]
+        lost = results_of_dead_guests(parts, ends)
+        dead = replace(reports[0], results=lost, convergence=())
+        return merge_reports([*reports, dead], cases, begun, len(parts))
+    except LabError as reason:
+        raise NoKernel(str(reason)) from reason
+    except child_process.NoReport as nothing:
+        reasons = (voice.reason() for voice, report in zip(voices, given, strict=True) if not report)
+        raise NoKernel("a guest gave no report: " + "; ".join(reasons)) from nothing
+
+
+def _guest_job(options: RunOptions, share: Sequence[Case]) -> UmlJob:
+    mine = replace(options_inside_kernel(options.without_outputs()), globs=tuple(case.id for case in share))
+    whole = uml_job(options, [sys.executable, "-m", "kproxy", *run_arguments(mine)])
+    return replace(whole, environment=child_process.child_environment(whole.environment))
+
+
+def _prefixed(tell: LogLine, number: int) -> LogLine:
+    return lambda line: tell(f"guest {number}: {line}")
+
+
+def results_of_dead_guests(
+    parts: Sequence[Sequence[Case]], ends: Sequence[int | boot.GuestDied]
+) -> tuple[CaseResult, ...]:
+    """Results of the cases whose guests died."""
+    return tuple(
+        CaseResult(case=case, result=Result.BROKEN, seconds=0.0, reason=f"guest {number}: {end}")
+        for number, (share, end) in enumerate(zip(parts, ends, strict=True), 1)
+        if isinstance(end, boot.GuestDied)
+        for case in share
+    )
+
+
+def merge_reports(parts: Sequence[Report], cases: Sequence[Case], begun: float, guests: int) -> Report:
+    """One report of several, in the order of the cases; ``begun``: the monotonic clock at the start."""
+    results = {entry.case.id: entry for part in parts for entry in part.results}
+    environment: Mapping[str, str] = {**parts[0].environment, "guests": str(guests)}
+    ordered = tuple(results[case.id] for case in cases)
+    return replace(
+        parts[0],
+        environment=environment,
+        results=ordered,
+        seconds=time.monotonic() - begun,
+        convergence=tuple(applied for part in parts for applied in part.convergence),
+    )
