@@ -49,14 +49,14 @@ class CoverageStatus(enum.Enum):
 class Behaviour:
     """One behaviour.  ``pinned``: the cases that show it, if its clauses alone would name too many.
 
-    ``why``: for those not held, the reason.  ``seen``: whether anyone has observed it.
+    ``why``: for those not held, the reason.  ``observed``: whether anyone has observed it.
     """
 
     id: str
     group: int
     modes: str
     what: str
-    seen: bool
+    observed: bool
     standing: CoverageStatus
     why: str
     pinned: tuple[str, ...]
@@ -100,7 +100,7 @@ def _behaviour(group: int, id: str, row: Mapping[str, Any]) -> Behaviour:
         group=group,
         modes=row["modes"],
         what=row["what"],
-        seen=row.get("seen", True),
+        observed=row.get("seen", True),
         standing=standing,
         why=why,
         pinned=pinned,
@@ -169,7 +169,7 @@ def _sums() -> Iterator[tuple[str, ...]]:
 
 
 def _row(behaviour: Behaviour) -> tuple[str, ...]:
-    what = behaviour.what if behaviour.seen else f"{behaviour.what} *(read from code, not observed)*"
+    what = behaviour.what if behaviour.observed else f"{behaviour.what} *(read from code, not observed)*"
     clauses = ", ".join(f"[{id}](../catalogue.md#{id})" for id in behaviour.clauses)
     return f"`{behaviour.id}`", what, behaviour.modes, clauses, _cases_or_reason(behaviour)
 

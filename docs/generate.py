@@ -33,13 +33,13 @@ not yet. Sources are where the promise is written down, tested or was observed; 
 
 def catalogue_page(cases: Sequence[Case], clauses: Mapping[ClauseId, Clause]) -> str:
     """The whole page."""
-    asked = Counter(clause for case in cases for clause in case.clauses)
+    citations = Counter(clause for case in cases for clause in case.clauses)
     parts = [_head(cases, clauses)]
     for group, members in _grouped(cases).items():
         parts.append(markdown_table(f"## {group}", ("case", "about", "clauses"), map(_case, members)))
     parts.append(f"# Clauses\n\n{EXPLANATION}")
     for area, found in _grouped(clauses.values()).items():
-        rows = (_clause(clause, asked[clause.id]) for clause in found)
+        rows = (_clause(clause, citations[clause.id]) for clause in found)
         columns = ("clause", "level", "what", "sources", "cases")
         parts.append(markdown_table(f"## {CLAUSES_OF} {area}", columns, rows))
     return "\n\n".join(parts) + "\n"

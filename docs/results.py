@@ -23,6 +23,6 @@ _HEAD = """\
 def page() -> str:
     """The page."""
     documents = load_results([str(file) for file in sorted(FOLDER.glob("*.json"))])
-    sums, told, rest = markdown.render_markdown(compare_runs(documents)).partition(_DIFFERENCES)
+    sums, differences, rest = markdown.render_markdown(compare_runs(documents)).partition(_DIFFERENCES)
     without_failures = sums.partition("\n### ")[0]
-    return f"{_HEAD}\n{without_failures.rstrip()}\n\n{told}{rest.rstrip()}\n"
+    return f"{_HEAD}\n{without_failures.rstrip()}\n\n{differences}{rest.rstrip()}\n"

@@ -135,7 +135,9 @@ DeviationKey = tuple[str, str, str]
 def _deviations(subject: Subject, clause: Clause, mode: str) -> Iterator[DeviationKey]:
     seen: set[str] = set()
     for case, known in product(cases_citing(clause), subject.deviations):
-        if known.text not in seen and any(clause.id in one.clauses for one in known.about(case.id, mode)):
+        if known.text not in seen and any(
+            clause.id in one.clauses for one in known.excuses_for(case.id, mode)
+        ):
             seen.add(known.text)
             yield known.text, known.link, case.id
 
@@ -149,7 +151,7 @@ def _by_way(deviations: Sequence[tuple[str, str, str, str]]) -> list[tuple[Devia
 
 def _unclaimed(subject: Subject, cases: Sequence[Case], mode: str) -> str:
     """The features that every case would need and the mode does not have."""
-    missing = [subject.lacks(case, mode) for case in cases]
+    missing = [subject.missing_features(case, mode) for case in cases]
     return ", ".join(sorted(feature.value for feature in frozenset.intersection(*missing)))
 
 

@@ -43,7 +43,7 @@ def page() -> str:
 
 def _lacks(case: Case) -> str | None:
     """Why the simulator cannot run a case, in any mode."""
-    return Simulator(case.profile).lacks(case)
+    return Simulator(case.profile).not_runnable_reason(case)
 
 
 def _counts(name: str, cases: Sequence[Case], contained: set[str]) -> tuple[str, ...]:

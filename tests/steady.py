@@ -85,7 +85,7 @@ async def asking(
 
 
 def _request(instance: Instance, probe: Probe) -> ProbeRequest:
-    packet = instance.question(probe.sender, probe.to).packet
+    packet = instance.bound_packet(probe.sender, probe.to).packet
     outside = probe.sender.name == "client"
     return ProbeRequest(
         sender=probe.sender.name,

@@ -87,19 +87,19 @@ def _sysctl(name: str, default: str) -> str:
 class UdpFlow:
     """One UDP entry.
 
-    ``destination`` is what its sender asked for, ``answered_by`` who the answers come from: another
+    ``destination`` is what its sender asked for, ``reply_source`` who the answers come from: another
     when the entry is DNATed.  ``handle`` is how the kernel knows it.
     """
 
     family: Family
     destination: Socket
-    answered_by: Socket
+    reply_source: Socket
     handle: bytes
 
     @property
-    def translated(self) -> bool:
+    def is_dnat(self) -> bool:
         """Whether the destination was rewritten."""
-        return self.destination != self.answered_by
+        return self.destination != self.reply_source
 
 
 def list_udp_flows(family: Family, wanted: Callable[[Socket], bool]) -> Iterator[UdpFlow]:
@@ -115,13 +115,13 @@ def list_udp_flows(family: Family, wanted: Callable[[Socket], bool]) -> Iterator
 
 def delete_flows(flows: Iterable[UdpFlow]) -> int:
     """Delete entries; how many there still were."""
-    orders = [
+    requests = [
         (_DELETE, NetlinkFlag(0), netfilter_header(_ADDRESS_FAMILY[f.family]) + f.handle) for f in flows
     ]
-    if not orders:
+    if not requests:
         return 0
     with Netlink(NETLINK_NETFILTER) as netlink:
-        results = netlink.send_all(orders)
+        results = netlink.send_all(requests)
     refused = next((number for number in results if number not in {0, errno.ENOENT}), None)
     if refused is not None:
         raise netlink_error("delete conntrack entry", refused)

@@ -110,10 +110,10 @@ _NEEDS_NET_ADMIN = "the process needs CAP_NET_ADMIN in the user namespace of its
 class HostError(Exception):
     """The machine refused: ``str()`` can be pasted in a report, or in a shell up to the colon."""
 
-    def __init__(self, what: str, detail: str, reason: Reason) -> None:
-        """``what`` was tried (a command line), ``detail`` is the machine's own answer."""
-        super().__init__(f"{what}: {detail} [{reason.value}]")
-        self.what = what
+    def __init__(self, operation: str, detail: str, reason: Reason) -> None:
+        """``operation`` was tried (a command line), ``detail`` is the machine's own answer."""
+        super().__init__(f"{operation}: {detail} [{reason.value}]")
+        self.operation = operation
         self.detail = detail
         self.reason = reason
 
@@ -130,15 +130,15 @@ def run_tool(
     *,
     timeout: float = DEFAULT_TIMEOUT,
     environment: Mapping[str, str] | None = None,
-    started: Callable[[int], None] = lambda _: None,
+    on_start: Callable[[int], None] = lambda _: None,
 ) -> str:
     """Run a command and return what it printed; exit status other than 0 raises `HostError`.
 
     ``stdin`` is written as it is produced, so that the tool works while the rest is being made.
-    ``environment`` is added to this process's own.  ``started`` is told the process ID before anything is written.
+    ``environment`` is added to this process's own.  ``on_start`` is told the process ID before anything is written.
     """
     with _scratch() as out:
-        _run_tool(argv, stdin, out, timeout, environment, started)
+        _run_tool(argv, stdin, out, timeout, environment, on_start)
         return _read(out)
 
 
@@ -156,11 +156,11 @@ def _run_tool(
     out: IO[bytes],
     timeout: float,
     environment: Mapping[str, str] | None,
-    started: Callable[[int], None],
+    on_start: Callable[[int], None],
 ) -> None:
     with _scratch() as err:
         process = _start(argv, out, err, environment)
-        status, timed_out = _finish(process, stdin, timeout, started)
+        status, timed_out = _finish(process, stdin, timeout, on_start)
         detail = _read(err)[-_STDERR_SHOWN:].strip() or f"exit status {status}"
     if timed_out:
         raise HostError(shlex.join(argv), f"no end after {timeout:g} s", Reason.TIMEOUT)
@@ -201,7 +201,7 @@ def _finish(
     process: subprocess.Popen[bytes],
     stdin: Iterable[bytes],
     timeout: float,
-    started: Callable[[int], None],
+    on_start: Callable[[int], None],
 ) -> tuple[int, bool]:
     """Its exit status, and whether it was ended because it took too long."""
     expired = threading.Event()
@@ -214,7 +214,7 @@ def _finish(
     timer.daemon = True
     timer.start()
     try:
-        started(process.pid)
+        on_start(process.pid)
         _feed(process, stdin)
         return process.wait(), expired.is_set()
     except BaseException:
@@ -283,11 +283,11 @@ def reason_of(error: OSError) -> Reason:
     return _ERRNO_REASONS.get(error.errno or 0, Reason.OTHER)
 
 
-def os_error(what: str, error: OSError, purpose: Purpose = Purpose.FILE) -> HostError:
+def os_error(operation: str, error: OSError, purpose: Purpose = Purpose.FILE) -> HostError:
     """What the system answered to an attempt; a lack of descriptors is counted."""
     descriptors.count_shortage(error, purpose)
     detail = f"{error.strerror or error}{descriptors.shortage_hint(error)}"
-    return HostError(what, detail, reason_of(error))
+    return HostError(operation, detail, reason_of(error))
 
 
 class Netlink:
@@ -329,14 +329,14 @@ class Netlink:
                 else:
                     yield answer.payload
 
-    def send_all(self, orders: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
+    def send_all(self, requests: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
         """Give orders ``(type, extra flags, body)``; the errno of each answer in turn, 0 for done.
 
         `HostError` when a whole batch is refused with one answer, as without CAP_NET_ADMIN.
         """
         results: list[int] = []
         batch: list[bytes] = []
-        for kind, flags, body in orders:
+        for kind, flags, body in requests:
             self._sequence += 1
             batch.append(
                 netlink_message(kind, NetlinkFlag.REQUEST | NetlinkFlag.ACK | flags, self._sequence, body)
@@ -360,15 +360,15 @@ class Netlink:
     def _exchange(self, batch: list[bytes]) -> list[int]:
         self._send(b"".join(batch))
         numbers = range(self._sequence - len(batch) + 1, self._sequence + 1)
-        results = {answer.sequence: error_number(answer.payload) for answer in self._answers()}
+        results = {answer.sequence: error_number(answer.payload) for answer in self._receive_acks()}
         if not results.keys() >= set(numbers):
             refused = next(filter(None, results.values()), errno.EIO)
             raise netlink_error(f"netlink batch of {len(batch)} messages", refused)
         return [results[number] for number in numbers]
 
-    def _answers(self) -> Iterator[Message]:
+    def _receive_acks(self) -> Iterator[Message]:
         """The verdicts that have arrived: the kernel has given all of them by the time that sending returns."""
-        patience = self._socket.gettimeout()
+        timeout = self._socket.gettimeout()
         self._socket.settimeout(0)
         try:
             while True:
@@ -379,7 +379,7 @@ class Netlink:
         except OSError as error:
             raise os_error("netlink receive", error) from error
         finally:
-            self._socket.settimeout(patience)
+            self._socket.settimeout(timeout)
 
     def _send(self, data: bytes) -> None:
         try:
@@ -407,11 +407,11 @@ def netlink_socket(protocol: int, port: int = 0) -> socket.socket:
     return made
 
 
-def netlink_error(what: str, number: int) -> HostError:
+def netlink_error(operation: str, number: int) -> HostError:
     """What an errno of a netlink answer means to a caller."""
     text = os.strerror(number)
     detail = f"{text} ({_NEEDS_NET_ADMIN})" if number == errno.EPERM else text
-    return HostError(what, detail, reason_of(OSError(number, text)))
+    return HostError(operation, detail, reason_of(OSError(number, text)))
 
 
 def require_net_admin() -> None:

@@ -46,7 +46,7 @@ class MulticastListener:
         for group in self._groups:
             self._socket.setsockopt(_SOL_NETLINK, _DROP_MEMBERSHIP, group)
 
-    def ignore(self, port: int, mask: int = ALL_BITS) -> None:
+    def ignore_port(self, port: int, mask: int = ALL_BITS) -> None:
         """From now on, not to hear what a socket with that port under the mask causes; port 0: to hear everything.
 
         The kernel drops it, so that a large change of our own fills no buffer.
@@ -66,7 +66,7 @@ class MulticastListener:
         described = struct.pack("@HP", len(program), code.buffer_info()[0])
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, described)
 
-    def heard(self) -> list[bytes] | None:
+    def receive(self) -> list[bytes] | None:
         """All that was told since the last call; None when it was more than the socket could hold."""
         found: list[bytes] = []
         lost = False

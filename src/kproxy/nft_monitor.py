@@ -74,59 +74,59 @@ class NftMonitor:
     """Hears of all changes in the network namespace it was made in, but for those it is told to ignore."""
 
     _all: ClassVar[WeakSet[NftMonitor]] = WeakSet()
-    _silences: ClassVar[int] = 0
+    _pauses: ClassVar[int] = 0
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, word: bytes) -> None:
-        """Begin to listen; only changes whose message holds ``word`` are of interest.  `HostError` when it cannot be."""
-        self._word = word
+    def __init__(self, substring: bytes) -> None:
+        """Begin to listen; only changes whose message holds ``substring`` are of interest.  `HostError` when it cannot be."""
+        self._substring = substring
         self._listener = MulticastListener(host.NETLINK_NETFILTER, _GROUP)
         with self._lock:
             self._all.add(self)
-            if self._silences:
-                self.listen(on=False)
+            if self._pauses:
+                self.set_listening(on=False)
 
     @classmethod
     @contextmanager
-    def silence(cls) -> Iterator[None]:
+    def paused(cls) -> Iterator[None]:
         """Meanwhile no monitor of this process listens, whatever it was told to ignore; what it has heard it keeps, what others change meanwhile it does not hear.
 
         For changes by the ten thousand: the kernel makes a message of each, as long as anybody listens to it.
         """
-        cls._silence(1)
+        cls._add_pause(1)
         try:
             yield
         finally:
-            cls._silence(-1)
+            cls._add_pause(-1)
 
     @classmethod
-    def _silence(cls, more: int) -> None:
+    def _add_pause(cls, more: int) -> None:
         with cls._lock:
-            before, cls._silences = cls._silences, cls._silences + more
-            if before and cls._silences:
+            before, cls._pauses = cls._pauses, cls._pauses + more
+            if before and cls._pauses:
                 return
             for monitor in cls._all:
-                monitor.listen(on=not cls._silences)
+                monitor.set_listening(on=not cls._pauses)
 
-    def listen(self, *, on: bool) -> None:
+    def set_listening(self, *, on: bool) -> None:
         """What was heard before a pause can still be asked for."""
         if on:
             self._listener.resume()
         else:
             self._listener.pause()
 
-    def ignore(self, port: int, mask: int = host.ALL_BITS) -> None:
+    def ignore_port(self, port: int, mask: int = host.ALL_BITS) -> None:
         """From now on, what sockets with that netlink port do is not heard; 0: nothing is ignored."""
-        self._listener.ignore(port, mask)
+        self._listener.ignore_port(port, mask)
 
-    def forget(self) -> None:
+    def discard_pending(self) -> None:
         """What was changed up to now does not matter."""
-        self._listener.heard()
+        self._listener.receive()
 
     def changes(self) -> list[NftChange] | None:
         """What was changed since the last call; None when so much was that some of it went unheard."""
-        heard = self._listener.heard()
-        return None if heard is None else list(_changes(heard, self._word))
+        datagrams = self._listener.receive()
+        return None if datagrams is None else list(_changes(datagrams, self._substring))
 
 
 def format_changes(changes: Iterable[NftChange]) -> tuple[str, ...]:
@@ -136,14 +136,14 @@ def format_changes(changes: Iterable[NftChange]) -> tuple[str, ...]:
     return texts[:_MAX_LOGGED] + (("and more",) if len(texts) > _MAX_LOGGED else ())
 
 
-def _changes(datagrams: Iterable[bytes], word: bytes) -> Iterator[NftChange]:
+def _changes(datagrams: Iterable[bytes], substring: bytes) -> Iterator[NftChange]:
     """Each transaction's end tells whose it was."""
     waiting: list[NftChange] = []
     for data in datagrams:
         if first_message_type(data) == _NEW_GENERATION:
             yield from (change._replace(by=_process(data)) for change in waiting)
             waiting = []
-        elif word in data:
+        elif substring in data:
             waiting += filter(None, (_change(found.type, found.payload) for found in messages(data)))
     yield from waiting
 

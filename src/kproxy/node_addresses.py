@@ -65,12 +65,12 @@ class AddressMonitor:
 
     def _changed(self) -> bool:
         """Whether the kernel reported a change since the last query, or more than the socket could hold."""
-        received = self._listener.heard()
+        received = self._listener.receive()
         if received is None:
             return True
-        return any(self._concerns(message) for data in received for message in messages(data))
+        return any(self._is_relevant(message) for data in received for message in messages(data))
 
-    def _concerns(self, message: Message) -> bool:
+    def _is_relevant(self, message: Message) -> bool:
         """Whether a notification is of an address of the node, or of the device itself."""
         if message.type in _ADDRESSES:
             return _index_of_address(message.payload) != self._index

@@ -35,8 +35,8 @@ FEW_RIGHTS = {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpClos
 class Cluster(KubeApiServer):
     """One that asks what a client may do, as clusters do, and lets pods be privileged, as those with kube-proxy do."""
 
-    def _apiserver_words(self) -> list[str]:
-        words = [word for word in super()._apiserver_words() if "--authorization-mode" not in word]
+    def _apiserver_arguments(self) -> list[str]:
+        words = [word for word in super()._apiserver_arguments() if "--authorization-mode" not in word]
         tokens = self._directory / "tokens.csv"
         tokens.write_text(f"{tokens.read_text()}{TOKEN},{IDENTITY},daemon\n")
         return [*words, "--authorization-mode=Node,RBAC", "--allow-privileged=true"]
@@ -44,18 +44,18 @@ class Cluster(KubeApiServer):
     def apply(self, document: Document) -> None:
         path = PLURALS.get(document["kind"], "/api/v1/nodes")
         where = f"{path}/{document['metadata']['name']}?fieldManager=test&force=true&fieldValidation=Strict"
-        self.store.ask("PATCH", where, document, "application/apply-patch+yaml")
+        self.store.request("PATCH", where, document, "application/apply-patch+yaml")
 
     def allows(self, verb: str, resource: str) -> bool:
         """Whether the daemon may do that, by the server's own authorizer."""
         asked = {"user": IDENTITY, "resourceAttributes": {"verb": verb, "resource": resource}}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": asked}
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        answer = self.store.ask("POST", path, review, "application/json")
+        answer = self.store.request("POST", path, review, "application/json")
         return bool(answer["status"]["allowed"])
 
     def events(self) -> list[str]:
-        return [event["reason"] for event in self.store.ask("GET", "/api/v1/events")["items"]]
+        return [event["reason"] for event in self.store.request("GET", "/api/v1/events")["items"]]
 
 
 @asynccontextmanager

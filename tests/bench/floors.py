@@ -162,6 +162,6 @@ def _jumps(table: Table) -> Iterator[str]:
 
 
 def _service_text(desired: DesiredState, live: Live) -> str:
-    chains = next(f.text() for name, f in desired.fragments.items() if name.name == live.name)
+    chains = next(f.own_lines() for name, f in desired.service_rules.items() if name.name == live.name)
     lines = [f":{name} - [0:0]" for name in chains] + [line for lines in chains.values() for line in lines]
     return "\n".join(("*nat", *lines, "COMMIT", ""))

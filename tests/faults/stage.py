@@ -130,7 +130,7 @@ class Stage:
 
     async def change(self) -> None:
         """Other endpoints for the Service that is asked for, and one Service more."""
-        await self.bed.change(self.world.change(Apply(WEB.but(backends=pods(*next(self._rotation))))))
+        await self.bed.change(self.world.apply_step(Apply(WEB.replace(backends=pods(*next(self._rotation))))))
         for kind, namespace, name in self.pending.keys if self.pending else ():
             self.server.store.delete(ResourceKind(kind), namespace, name)
         self.pending = Sentinel(next(self._sentinels))
@@ -244,7 +244,7 @@ async def open_stage(
             try:
                 for node in topology.NODES:
                     proxies.start(node)
-                await bed.change(world.change(Apply(WEB)))
+                await bed.change(world.apply_step(Apply(WEB)))
                 await bed.settle()
                 watchman = Watchman([lab.network[node] for node in topology.NODES], pause or HEALTH_PAUSE)
                 async with asking(bed, instance, probes, pause or RATE) as clients, watching(watchman):

@@ -64,7 +64,7 @@ def judge(mode: str, image: str, where: Path, globs: Words = ONE_CASE, profiles:
         cases=cases,
         evidence=where / "evidence",
         environment={"testbed": "containers"},
-        parallel=1,
+        parallel_labs=1,
     )
     return asyncio.run(run_session(session, nodes.opener(KPROXY, mode, image, where), lambda _: None))
 

@@ -24,7 +24,7 @@ from tests.mutants.mutant import Function, Patch, answering, mutant
 needing_kernel = partial(mutant, needs_kernel=True)
 
 STALE = "kproxy.server.stale:"
-BEGIN = "kproxy.backends.iptables.kernel.applier:IptablesKernel.begin"
+BEGIN = "kproxy.backends.iptables.kernel.applier:IptablesKernel.apply_first"
 
 
 def _chosen_only(_: Function) -> Function:
@@ -107,11 +107,13 @@ def _trusting(begin: Function) -> Function:
 
     def beginning(self: Any, plans: IncrementalResult[Plan], options: Any) -> Any:  # noqa: ANN401
         if self._latest is None and self.tools.has_chain(Table.NAT, names.SERVICES):
-            wanted = desired_state(plans.whole(), options)
-            kept = {name: f for name, f in wanted.fragments.items() if name.namespace != sentinel.NAMESPACE}
-            self._believed = replace(wanted, fragments=kept)
-            self._drift = self.tools.drift()
-            return self.apply(plans.whole(), options)
+            wanted = desired_state(plans.final(), options)
+            kept = {
+                name: f for name, f in wanted.service_rules.items() if name.namespace != sentinel.NAMESPACE
+            }
+            self._last_applied = replace(wanted, service_rules=kept)
+            self._drift_monitor = self.tools.drift_monitor()
+            return self.apply(plans.final(), options)
         return begin(self, plans, options)
 
     return beginning
@@ -120,8 +122,8 @@ def _trusting(begin: Function) -> Function:
 def _keeping_the_removed(program: Function) -> Function:
     def keeping(plan: Plan, options: Any, previous: Any = None) -> Any:  # noqa: ANN401
         wanted = program(plan, options, previous)
-        before = previous.fragments if previous else {}
-        return replace(wanted, fragments={**before, **wanted.fragments})
+        before = previous.service_rules if previous else {}
+        return replace(wanted, service_rules={**before, **wanted.service_rules})
 
     return keeping
 
@@ -174,7 +176,7 @@ CONNTRACK = (
     needing_kernel(
         "conntrack.untranslated-left",
         "UDP entries from before the first endpoint stay.",
-        Patch(f"{STALE}is_stale", lambda stale: lambda flow, *of: flow.translated and stale(flow, *of)),
+        Patch(f"{STALE}is_stale", lambda stale: lambda flow, *of: flow.is_dnat and stale(flow, *of)),
         clauses="conntrack.udp.served-after-first-endpoint",
     ),
     needing_kernel(

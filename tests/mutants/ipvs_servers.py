@@ -65,7 +65,7 @@ def _goes_on_being_let_in(sort: Function) -> Function:
 
     def sorted_members(*of: object) -> object:
         found = sort(*of)
-        last = (*found.let_in_no_more, *found.removed_last)
+        last = (*found.revoked, *found.removed_last)
         return replace(found, let_in_no_more=(), removed_last=last)
 
     return sorted_members
@@ -96,19 +96,19 @@ SERVERS = (
     on_kernel(
         "ipvs.graceful.drains",
         "An endpoint that leaves takes its connections with it.",
-        in_virtuals(lambda virtual: replace(virtual, drains=False)),
+        in_virtuals(lambda virtual: replace(virtual, drain=False)),
         clauses="established.survives-removal-of-its-endpoint established.survives-termination-of-its-endpoint",
     ),
     on_kernel(
         "ipvs.graceful.lingers",
         "A UDP flow is cut when its endpoint terminates, though it serves.",
-        in_virtuals(lambda virtual: replace(virtual, lingering=frozenset())),
+        in_virtuals(lambda virtual: replace(virtual, keep_established=frozenset())),
         clauses="conntrack.udp.stays-with-serving-terminating-endpoint",
     ),
     on_kernel(
         "ipvs.graceful.returns",
         "An endpoint that drains gets nothing new when it returns.",
-        Patch("kproxy.backends.ipvs.diff:_ServerCommands.grown", _weights_left_at_zero),
+        Patch("kproxy.backends.ipvs.diff:_ServerCommands.additions", _weights_left_at_zero),
         clauses="restart.changes-while-down.applied change.endpoint-added.used",
     ),
     on_kernel(
@@ -190,7 +190,7 @@ SETTINGS = (
     on_kernel(
         "ipvs.look",
         "A look at the kernel finds nothing amiss.",
-        Patch(f"{PROGRAMMER}IpvsKernel.missing", answering(())),
+        Patch(f"{PROGRAMMER}IpvsKernel.find_drift", answering(())),
         unseen=Unseen(
             "no case harms the kernel's virtual servers",
             f"{IN_GUEST}::test_a_look_finds_virtual_servers_and_destinations_that_are_gone",

@@ -86,7 +86,7 @@ async def _conduct(wrong: Mutant, cases: Sequence[Case], open_testbed: OpenTestb
             cases=cases,
             evidence=Path(directory),
             environment={},
-            parallel=parallel,
+            parallel_labs=parallel,
         )
         return await run_session(wanted, open_testbed, lambda _: None)
 
@@ -158,10 +158,10 @@ def _grounds(finding: Finding) -> frozenset[str]:
         return frozenset()
     world = World(instance)
     for earlier in instance.case.steps[: finding.step]:
-        world.change(earlier)
-    question = instance.question(step.sender, step.to)
+        world.apply_step(earlier)
+    question = instance.bound_packet(step.sender, step.to)
     return frozenset(
-        expect(world.cluster(question.judge), world.facts(question.judge), question.packet).clauses
+        expect(world.cluster(question.node), world.facts(question.node), question.packet).clauses
     )
 
 

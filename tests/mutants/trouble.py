@@ -19,7 +19,7 @@ _RECENT = Path("/proc/thread-self/net/xt_recent")
 def _believing(self: Any, *_: Any, **__: Any) -> None:  # noqa: ANN401
     """What could not be written is taken for written."""
     self._applied = self._plan
-    self._pacer = self._pacer.idled(self.clock())
+    self._scheduler = self._scheduler.record_noop(self.clock())
 
 
 def _keeping_the_absent(replace: Function) -> Function:
@@ -44,13 +44,13 @@ def _first_of_each(apply: Function) -> Function:
 
 
 def _for_services_only(self: Any) -> None:  # noqa: ANN401
-    feed = self.progress.feed
+    feed = self.progress.subscription
     while True:
         seen = feed.pending
         if self.store.listed(Service):
             break
         feed.wait(seen, None)
-    feed.begin(self.clock())
+    feed.activate(self.clock())
 
 
 def _forgetting_clients(write: Function) -> Function:
@@ -98,7 +98,7 @@ MUTANTS = (
     needing_kernel(
         "affinity.forgotten-at-start",
         "A proxy that starts forgets whom clients stick to.",
-        Patch(f"{KERNEL}begin", _forgetting_clients),
+        Patch(f"{KERNEL}apply_first", _forgetting_clients),
         clauses="affinity.stays-over-restart",
     ),
     needing_kernel(

@@ -65,9 +65,9 @@ class Foretelling:
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         seen = await self._testbed.probe(instance, probe, count)
-        if probe.sender.kind is VantageKind.SPOOFED or probe.sticks or probe.mark:
+        if probe.sender.kind is VantageKind.SPOOFED or probe.sticky_group or probe.mark:
             return seen
-        question = instance.question(probe.sender, probe.to)
+        question = instance.bound_packet(probe.sender, probe.to)
         asked = question.packet
         packet = TracedPacket(
             asked.source,
@@ -76,7 +76,7 @@ class Foretelling:
             asked.port,
             asked.entry.interface or "",
         )
-        found = trace_packet(self._known[question.judge].node, packet)
+        found = trace_packet(self._known[question.node].node, packet)
         self.asked += 1
         for one in seen:
             if not one.outcomes & outcomes(found):
@@ -98,7 +98,7 @@ def read_inside(testbed: NetnsTestbed, node: str) -> TraceInputs:
 def foretold(
     subject: Subject, mode: str, variant: Xtables, read: Callable[[NetnsTestbed, str], TraceInputs]
 ) -> Foretelling:
-    cases = [case for case in chosen() if not subject.lacks(case, mode)]
+    cases = [case for case in chosen() if not subject.missing_features(case, mode)]
     kept: list[Foretelling] = []
 
     @asynccontextmanager

@@ -54,7 +54,7 @@ PROXIES = [
 
 def steady_case() -> tuple[Instance, list[Probe]]:
     """A Service in all forms it will have, and who asks for it."""
-    forms = [WEB.but(backends=pods(*names)) for names in ROTATION]
+    forms = [WEB.replace(backends=pods(*names)) for names in ROTATION]
     probes = [
         Probe(sender=sender, to=to, expect=delivered_to(*ENDPOINTS, source=source))
         for sender, to, source in (
@@ -76,7 +76,7 @@ async def busy_lab(mode: str, variant: Xtables) -> AsyncIterator[tuple[NetnsTest
     async with opener(load_subject("kproxy"), mode, variant)(DEFAULT, [instance]) as bed:
         assert isinstance(bed, NetnsTestbed)
         world = World(instance)
-        await bed.change(world.change(Apply(WEB)))
+        await bed.change(world.apply_step(Apply(WEB)))
         await bed.settle()
         async with asking(bed, instance, probes) as clients:
             yield bed, world, clients
@@ -92,7 +92,7 @@ def test_no_connection_is_lost_when_the_proxy_is_killed_and_started_again(
                 await asyncio.sleep(0.3)
                 await bed.change([RestartProxy(node, ())])
                 await bed.settle()
-            await bed.change(world.change(Apply(WEB.but(backends=pods("b1", "b2")))))
+            await bed.change(world.apply_step(Apply(WEB.replace(backends=pods("b1", "b2")))))
             await bed.settle()
             await asyncio.sleep(0.3)
             nothing_was_lost(await clients.finish(), at_least=30)
@@ -117,7 +117,7 @@ def test_no_connection_is_lost_over_1000_random_changes_in_nftables_mode() -> No
 async def change_endpoints(mode: str, variant: Xtables, sets: Iterable[tuple[str, ...]]) -> None:
     async with busy_lab(mode, variant) as (bed, world, clients):
         for names in sets:
-            await bed.change(world.change(Apply(WEB.but(backends=pods(*names)))))
+            await bed.change(world.apply_step(Apply(WEB.replace(backends=pods(*names)))))
             await asyncio.sleep(0.025)
         await bed.settle()
         nothing_was_lost(await clients.finish(), at_least=50)
@@ -128,7 +128,7 @@ async def change_endpoints(mode: str, variant: Xtables, sets: Iterable[tuple[str
 def test_the_clients_would_notice_a_service_without_endpoints() -> None:
     async def empty_and_fill() -> None:
         async with busy_lab("iptables", Xtables.NFT) as (bed, world, clients):
-            await bed.change(world.change(Apply(WEB.but(backends=()))))
+            await bed.change(world.apply_step(Apply(WEB.replace(backends=()))))
             await bed.settle()
             await asyncio.sleep(0.3)
             assert all(one.lost for one in clients.all)

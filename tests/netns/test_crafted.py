@@ -145,7 +145,7 @@ def test_an_endpoint_that_is_deaf_is_heard_of_through_translation(
         flow, first = await bench.lab.open_flow(ask("a1", VIP[family], protocol))
         assert flow is not None
         assert isinstance(first, Answered)
-        bench.lab.deafen(flow.last, protocol)
+        bench.lab.close_listener(flow.last, protocol)
         return await flow.exchange(PATIENCE)
 
     refused = bench.run(deafened(Protocol.UDP))

@@ -477,11 +477,11 @@ def test_no_connection_is_lost_when_nodes_change_their_mode(variant: Xtables) ->
             assert all(left(bed, node) == (True, False) for node in topology.NODES)
             await switch(bed, "nftables")
             await eventually_left(bed, (False, True))
-            await bed.change(world.change(Apply(WEB.but(backends=pods("b1", "b2")))))
+            await bed.change(world.apply_step(Apply(WEB.replace(backends=pods("b1", "b2")))))
             await bed.settle()
             await switch(bed, "iptables")
             await eventually_left(bed, (True, False))
-            await bed.change(world.change(Apply(WEB.but(backends=pods("a1", "b1")))))
+            await bed.change(world.apply_step(Apply(WEB.replace(backends=pods("a1", "b1")))))
             await bed.settle()
             await asyncio.sleep(0.3)
             nothing_was_lost(await clients.finish(), at_least=60)
@@ -510,7 +510,7 @@ def test_a_daemon_announces_itself_and_leaves_its_rules_when_it_is_stopped() -> 
 
 def test_a_daemon_that_detects_by_its_nodes_networks_ends_when_they_change() -> None:
     async def change() -> None:
-        profile = replace(DEFAULT, detect="NodeCIDR")
+        profile = replace(DEFAULT, detect_mode="NodeCIDR")
         steady = case("daemon.nodecidr", "Nothing happens.", Apply(WEB), clauses=set())
         (instance, *_) = bind_cases([steady])
         async with opener(load_subject("kproxy"), "iptables", Xtables.NFT)(profile, [instance]) as bed:

@@ -67,7 +67,7 @@ def test_the_kernel_takes_all_that_is_left_and_nothing_else_changes(
             tools = find_tools(family)
             kernel = IptablesKernel(tools)
             kernel.apply(planned(cluster, family), machine_options(tools, 14))
-            assert kernel.missing() == ()
+            assert kernel.find_drift() == ()
             served = host.run_tool((f"{command}-save", "-t", "nat"))
             assert served.count('"good/web:http -> ') == 4
             NftablesKernel(family).apply(planned(cluster, family, "nftables"))

@@ -124,7 +124,7 @@ def test_services_come_change_and_go(tools: Tools, family: Family) -> None:
         total[Table.FILTER] -= guard
         assert {t: reports[-1].total.get(t, 0) for t in Table} == total
     assert [report.rewritten for report in reports] == [True] + [False] * (len(steps) - 1)
-    assert kernel.missing() == ()
+    assert kernel.find_drift() == ()
 
 
 def test_the_dispatch_to_node_ports_stays_last(tools: Tools, family: Family) -> None:
@@ -197,7 +197,7 @@ def test_jumps_of_kube_proxy_are_kept_and_not_doubled(tools: Tools, family: Fami
         kernel = IptablesKernel(tools)
         kernel.apply(plan(family, numbered(family, 1, 1, 2)), Options())
         assert builtin_jumps(tools) == recorded_jumps(family)
-        assert kernel.missing() == ()
+        assert kernel.find_drift() == ()
 
 
 def test_jumps_that_stand_more_than_once_in_either_order_are_left_once(tools: Tools, family: Family) -> None:
@@ -273,28 +273,28 @@ def test_a_vanished_chain_is_repaired_after_one_failure(tools: Tools, family: Fa
     kernel.apply(plan(family, numbered(family, 1, 1), numbered(family, 2, 1)), Options())
     host.run_tool((tools.command, "-t", "nat", "-F"), environment=tools.environment)
     host.run_tool((tools.command, "-t", "nat", "-X"), environment=tools.environment)
-    assert names.CANARY in " ".join(kernel.missing())
+    assert names.CANARY in " ".join(kernel.find_drift())
     wanted = plan(family, numbered(family, 1, 1), numbered(family, 2, 2))
     with pytest.raises(HostError):
         kernel.apply(wanted, Options())
     assert kernel.apply(wanted, Options()).rewritten
     assert_holds(tools, wanted)
-    assert kernel.missing() == ()
+    assert kernel.find_drift() == ()
 
 
 @pytest.mark.parametrize("table", list(Table), ids=lambda table: table.value)
 def test_a_flush_is_noticed_in_every_table(tools: Tools, family: Family, table: Table) -> None:
     kernel = IptablesKernel(tools)
     kernel.apply(plan(family, numbered(family, 1, 1)), Options())
-    assert kernel.missing() == ()
+    assert kernel.find_drift() == ()
     host.run_tool((tools.command, "-t", table.value, "-F"), environment=tools.environment)
-    flushed = kernel.missing()
+    flushed = kernel.find_drift()
     assert (flushed != ()) is (table is not Table.MANGLE), "an empty canary cannot be flushed"
     host.run_tool((tools.command, "-t", table.value, "-X"), environment=tools.environment)
-    assert any(f"{names.CANARY} of table {table.value}" in text for text in kernel.missing())
+    assert any(f"{names.CANARY} of table {table.value}" in text for text in kernel.find_drift())
     kernel.forget()
     kernel.apply(plan(family, numbered(family, 1, 1)), Options())
-    assert kernel.missing() == ()
+    assert kernel.find_drift() == ()
     assert_holds(tools, plan(family, numbered(family, 1, 1)))
 
 
@@ -318,25 +318,25 @@ def test_what_somebody_changes_is_noticed_and_restored(
     kernel = IptablesKernel(tools)
     wanted = plan(family, numbered(family, 1, 1, 2))
     kernel.apply(wanted, Options())
-    assert kernel.missing() == ()
+    assert kernel.find_drift() == ()
     service = next(name for name in chains(tools, Table.NAT) if name.startswith("KUBE-SVC-"))
     words = damage.format(service=service).split()
     host.run_tool((tools.command, "-t", table, *words), environment=tools.environment)
     if tools.variant is Variant.NFT:
-        assert kernel.missing(closely=False) != (), "the kernel tells"
+        assert kernel.find_drift(thorough=False) != (), "the kernel tells"
     else:
-        assert kernel.missing(closely=False) == ()
-        assert kernel.missing(closely=True) != ()
+        assert kernel.find_drift(thorough=False) == ()
+        assert kernel.find_drift(thorough=True) != ()
     kernel.forget()
     kernel.apply(wanted, Options())
-    assert kernel.missing() == ()
+    assert kernel.find_drift() == ()
     assert_holds(tools, wanted)
 
 
 def test_what_others_do_with_their_own_rules_is_none_of_ours(tools: Tools, family: Family) -> None:
     kernel = IptablesKernel(tools)
     kernel.apply(plan(family, numbered(family, 1, 1, 2)), Options())
-    assert kernel.missing() == ()
+    assert kernel.find_drift() == ()
     for words in (
         "-t nat -N FOREIGN",
         "-t nat -A FOREIGN -j KUBE-MARK-MASQ",
@@ -348,8 +348,8 @@ def test_what_others_do_with_their_own_rules_is_none_of_ours(tools: Tools, famil
         "-t filter -I INPUT -j ACCEPT",
     ):
         host.run_tool((tools.command, *words.split()), environment=tools.environment)
-        assert kernel.missing(closely=False) == ()
-    assert kernel.missing() == ()
+        assert kernel.find_drift(thorough=False) == ()
+    assert kernel.find_drift() == ()
 
 
 def test_a_look_that_is_not_close_costs_next_to_nothing(tools: Tools, family: Family) -> None:
@@ -357,7 +357,7 @@ def test_a_look_that_is_not_close_costs_next_to_nothing(tools: Tools, family: Fa
     kernel.apply(plan(family, *(numbered(family, i, 1, 2) for i in range(1, 100))), Options())
     started = time.process_time()
     for _ in range(100):
-        assert kernel.missing(closely=False) == ()
+        assert kernel.find_drift(thorough=False) == ()
     assert time.process_time() - started < 0.1
 
 

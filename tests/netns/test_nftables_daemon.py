@@ -39,7 +39,7 @@ async def lab() -> AsyncIterator[NetnsTestbed]:
     (instance, *_) = bind_cases([case("nftables.daemon", "It answers.", Apply(WEB), probe, clauses=set())])
     async with opener(load_subject("kproxy"), "nftables", Xtables.NFT)(DEFAULT, [instance]) as bed:
         assert isinstance(bed, NetnsTestbed)
-        await bed.change(World(instance).change(Apply(WEB)))
+        await bed.change(World(instance).apply_step(Apply(WEB)))
         await bed.settle()
         yield bed
 
@@ -98,7 +98,7 @@ def test_two_daemons_on_a_node_do_not_rewrite_each_others_rules_for_ever() -> No
         twice = replace(kproxy, command=(), processes=both)
         async with opener(twice, "nftables", Xtables.NFT)(DEFAULT, [instance]) as bed:
             assert isinstance(bed, NetnsTestbed)
-            await bed.change(World(instance).change(Apply(WEB)))
+            await bed.change(World(instance).apply_step(Apply(WEB)))
             await bed.settle()
             before = transactions(bed)
             await asyncio.sleep(WATCHED)

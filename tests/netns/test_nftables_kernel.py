@@ -70,7 +70,7 @@ def namespace() -> Iterator[Namespace]:
 
 
 def listed(family: Family) -> str:
-    return host.run_tool(("nft", "list", "table", Renderer(family).word, "kube-proxy"))
+    return host.run_tool(("nft", "list", "table", Renderer(family).family_keyword, "kube-proxy"))
 
 
 def address(family: Family, number: int) -> str:
@@ -245,7 +245,7 @@ def test_ten_services_have_as_many_rules_and_chains_as_ten_thousand(family: Fami
 
 
 def test_a_first_apply_replaces_what_an_earlier_run_or_another_proxy_left(family: Family) -> None:
-    word = Renderer(family).word
+    word = Renderer(family).family_keyword
     left = (
         f"table {word} kube-proxy {{\n set cluster-ips {{ type inet_service; }}\n"
         " chain service-OLD { counter drop\n }\n"
@@ -301,7 +301,7 @@ def test_a_foreign_table_that_crashes_nft_stops_us_in_nothing(family: Family) ->
     assert not kernel.apply(
         plan(family, numbered(family, 1, 1, 2), numbered(family, 2, 2, affinity=60))
     ).rewritten
-    assert kernel.missing() == ()
+    assert kernel.find_drift() == ()
     kernel.forget()
     assert kernel.apply(plan(family)).rewritten
     kernel.cleanup()
@@ -327,25 +327,25 @@ def test_a_foreign_table_that_crashes_nft_stops_us_in_nothing(family: Family) ->
 def test_what_somebody_changes_is_noticed_and_restored(family: Family, damage: str, noticed: str) -> None:
     damage = damage.replace("%s", address(family, 1))
     kernel = NftablesKernel(family)
-    assert kernel.missing() == (), "before the first apply there is nothing to miss"
+    assert kernel.find_drift() == (), "before the first apply there is nothing to miss"
     wanted = plan(family, numbered(family, 1, 1))
     kernel.apply(wanted)
     before = listed(family)
-    assert kernel.missing() == ()
-    host.run_tool(("nft", "-f", "-"), [damage.format(Renderer(family).word).encode()])
-    assert noticed in " ".join(kernel.missing())
+    assert kernel.find_drift() == ()
+    host.run_tool(("nft", "-f", "-"), [damage.format(Renderer(family).family_keyword).encode()])
+    assert noticed in " ".join(kernel.find_drift())
     kernel.forget()
     kernel.apply(wanted)
     assert listed(family) == before
-    assert kernel.missing() == ()
+    assert kernel.find_drift() == ()
 
 
 def test_changes_of_other_tables_are_none_of_ours(family: Family) -> None:
     kernel = NftablesKernel(family)
     kernel.apply(plan(family, numbered(family, 1, 1)))
     host.run_tool(("nft", "add", "table", "ip", "other"))
-    assert kernel.missing() == ()
-    assert kernel.missing() == ()
+    assert kernel.find_drift() == ()
+    assert kernel.find_drift() == ()
 
 
 def test_a_look_costs_next_to_nothing(family: Family) -> None:
@@ -353,7 +353,7 @@ def test_a_look_costs_next_to_nothing(family: Family) -> None:
     kernel.apply(plan(family, *(numbered(family, i, 1, 2) for i in range(1, 200))))
     started = time.process_time()
     for _ in range(100):
-        assert kernel.missing() == ()
+        assert kernel.find_drift() == ()
     assert time.process_time() - started < 0.1
 
 
@@ -363,7 +363,9 @@ def test_a_look_costs_next_to_nothing(family: Family) -> None:
 def test_a_refused_change_is_written_as_a_whole_at_once(family: Family, damage: str) -> None:
     kernel = NftablesKernel(family)
     kernel.apply(plan(family, numbered(family, 1, 1), numbered(family, 2, 1)))
-    host.run_tool(("nft", "-f", "-"), [damage.format(Renderer(family).word, address(family, 1)).encode()])
+    host.run_tool(
+        ("nft", "-f", "-"), [damage.format(Renderer(family).family_keyword, address(family, 1)).encode()]
+    )
     wanted = plan(family, numbered(family, 2, 1))
     applied = kernel.apply(wanted)
     assert applied.rewritten
@@ -388,7 +390,7 @@ def test_what_the_kernel_refuses_altogether_is_an_error_and_is_tried_anew(
 
 
 def known_clients(family: Family) -> Clients:
-    return NftablesKernel(family).clients()
+    return NftablesKernel(family).affinity_clients()
 
 
 def test_clients_go_on_sticking_when_the_table_is_replaced(family: Family) -> None:
@@ -398,7 +400,7 @@ def test_clients_go_on_sticking_when_the_table_is_replaced(family: Family) -> No
     endpoint = wanted.services[0].frontends[0].pool.endpoints[1]
     number = names.client_number(wanted.services[0], endpoint, 600)
     client = "192.0.2.7" if family is Family.IPV4 else "2001:db8::7"
-    entry = f"add element {Renderer(family).word} kube-proxy affinity-clients {{ {client} . {number} timeout 600s }}"
+    entry = f"add element {Renderer(family).family_keyword} kube-proxy affinity-clients {{ {client} . {number} timeout 600s }}"
     host.run_tool(("nft", "-f", "-"), [entry.encode()])
     assert set(known_clients(family)) == {(ip_address(client), number)}
     assert NftablesKernel(family).apply(wanted).rewritten
@@ -454,9 +456,9 @@ def test_where_tracking_is_not_loose_invalid_packets_reach_the_node(family: Fami
     kernel = NftablesKernel(family, machine_options(14))
     kernel.apply(plan(family))
     assert listed(family).count("ct state invalid") == 2
-    assert not kernel.reread()
+    assert not kernel.refresh_options()
     host.write_sysctl("net/netfilter/nf_conntrack_tcp_loose", "0")
-    assert kernel.reread()
+    assert kernel.refresh_options()
     assert kernel.apply(plan(family)).rewritten
     assert listed(family).count("ct state invalid") == 1, "what is forwarded"
 

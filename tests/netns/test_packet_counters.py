@@ -57,7 +57,7 @@ def test_rules_count_and_are_found_again(tools: Tools) -> None:
     for services in ((1,), (1, 2), (2,)):
         kernel.apply(plan(Family.IPV4, *(numbered(Family.IPV4, n, 1) for n in services)), options)
         assert len(counting_rules(tools)) == INVALID_RULES + len(services)
-        assert kernel.missing() == ()
+        assert kernel.find_drift() == ()
     assert nfacct.read_packet_counts() == dict.fromkeys(PacketCounter, 0)
 
 
@@ -70,7 +70,7 @@ def test_counters_that_somebody_took_are_made_again_with_the_rules(tools: Tools)
         host.run_tool((tools.command, "-t", table, "-F"))
     nfacct.delete_counters()
     assert nfacct.read_packet_counts() == {}
-    assert kernel.missing()
+    assert kernel.find_drift()
     kernel.forget()
     kernel.apply(wanted, options)
     assert len(counting_rules(tools)) == INVALID_RULES + 1

@@ -30,7 +30,7 @@ def test_rules_that_were_read_too_early_are_found_out() -> None:
 
     def empty(testbed: NetnsTestbed, node: str) -> TraceInputs:
         known = first.setdefault(node, read_inside(testbed, node))
-        return replace(known, node=replace(known.node, tables=(), virtuals={}))
+        return replace(known, node=replace(known.node, tables=(), virtual_servers={}))
 
     found = foretold(load_subject("kproxy"), "nftables", Xtables.NFT, empty)
     assert len(found.otherwise) > 10

@@ -88,7 +88,7 @@ def _taken_apart(arranged: Arranged) -> Callable[..., Transaction]:
 
 
 def _with_leave(path: str, node: str) -> Callable[[applier.IpvsKernel, Step], None]:
-    do = applier.IpvsKernel._do
+    do = applier.IpvsKernel._execute
 
     def asking(kernel: applier.IpvsKernel, step: Step) -> None:
         if kernel._family is Family.IPV4 and node == NODE:
@@ -105,6 +105,6 @@ if __name__ == "__main__":
     _, name, where, node, *arguments = sys.argv
     with (
         mock.patch.object(applier, "transaction", _taken_apart(ORDERS[name])),
-        mock.patch.object(applier.IpvsKernel, "_do", _with_leave(where, node)),
+        mock.patch.object(applier.IpvsKernel, "_execute", _with_leave(where, node)),
     ):
         sys.exit(main(arguments))

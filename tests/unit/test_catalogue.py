@@ -65,15 +65,15 @@ def ask_the_oracle(instance: Instance) -> Iterator[Asked]:
     """Every new connection of a case, put to the oracle at its point in the case's history."""
     world = World(instance)
     for step in instance.case.steps:
-        world.change(step)
+        world.apply_step(step)
         if isinstance(step, Probe | Open):
-            asked = instance.question(step.sender, step.to)
-            facts = world.facts(asked.judge)
-            answer = expect(world.cluster(asked.judge), facts, asked.packet)
+            asked = instance.bound_packet(step.sender, step.to)
+            facts = world.facts(asked.node)
+            answer = expect(world.cluster(asked.node), facts, asked.packet)
             yield Asked(step, instance.outcomes(step.expect, step.to), answer)
-            if passed := instance.passed(step.sender, step.to):
-                facts = world.facts(passed.judge)
-                yield Asked(step, PASSED_ON, expect(world.cluster(passed.judge), facts, passed.packet))
+            if passed := instance.packet_at_sender_node(step.sender, step.to):
+                facts = world.facts(passed.node)
+                yield Asked(step, PASSED_ON, expect(world.cluster(passed.node), facts, passed.packet))
     yield from ask_meanwhile(instance)
 
 
@@ -84,11 +84,11 @@ def ask_meanwhile(instance: Instance) -> Iterator[Asked]:
         if not isinstance(step, ContinuousProbe):
             continue
         world, outcomes, clauses = World(instance), set[Outcome](), set[ClauseId]()
-        question = instance.question(step.sender, step.to)
+        question = instance.bound_packet(step.sender, step.to)
         for number, other in enumerate(steps):
-            world.change(other)
+            world.apply_step(other)
             if number >= begun:
-                answer = expect(world.cluster(question.judge), world.facts(question.judge), question.packet)
+                answer = expect(world.cluster(question.node), world.facts(question.node), question.packet)
                 outcomes |= answer.outcomes
                 clauses |= set(answer.clauses)
         found = Expectation(frozenset(outcomes), tuple(clauses))
@@ -186,7 +186,7 @@ def test_every_held_flow_is_opened_before_it_is_used(case: Case) -> None:
     for step in case.steps:
         if isinstance(step, Open):
             assert step.flow not in opened
-            assert not step.port_of or step.port_of in opened
+            assert not step.same_port_as or step.same_port_as in opened
             opened.add(step.flow)
         if isinstance(step, Send):
             assert step.flow in opened

@@ -56,7 +56,7 @@ WORLDS = st.lists(documents(), max_size=4)
 def read(kind: str, raw: bytes) -> Any:  # noqa: ANN401 - an object or a reason
     """One object as it comes by a watch."""
     line = b'{"type":"ADDED","object":' + raw + b"}"
-    (event,) = WatchDecoder(KINDS[kind]).events(line)
+    (event,) = WatchDecoder(KINDS[kind]).decode_events(line)
     assert isinstance(event, WatchedChange)
     return event.change
 
@@ -205,7 +205,7 @@ def test_an_object_is_read_or_refused_by_name(hostile: list[Document]) -> None:
         given_of_kind = [document for document in hostile if document["kind"] == kind]
         raws = [encoded(document) for document in given_of_kind]
         body = b'{"metadata":{"resourceVersion":"7"},"items":[' + b",".join(raws) + b"]}"
-        listed = WatchDecoder(of_kind).listed(body)
+        listed = WatchDecoder(of_kind).decode_list(body)
         assert len(listed.objects) + len(listed.rejected) == len(raws)
         assert listed.version == "7"
         assert {bad.kind for bad in listed.rejected} <= {kind}
@@ -299,11 +299,11 @@ def test_what_has_no_name_takes_the_place_of_nobody_whose_name_looks_like_it(nam
     good["metadata"]["name"] = name
     bad = encoded({"kind": "Service", "metadata": {"namespace": good["metadata"]["namespace"], "name": like}})
     decoder, store = WatchDecoder(api.Service), ClusterStore(lambda: 0.0)
-    listed = decoder.listed(b'{"metadata":{},"items":[' + encoded(good) + b"," + bad + b"]}")
+    listed = decoder.decode_list(b'{"metadata":{},"items":[' + encoded(good) + b"," + bad + b"]}")
     store.replace(api.Service, listed.objects, listed.rejected)
     assert len(listed.rejected) == 1
     for kind in (b"ADDED", b"DELETED"):
-        (event,) = decoder.events(b'{"type":"' + kind + b'","object":' + bad + b"}")
+        (event,) = decoder.decode_events(b'{"type":"' + kind + b'","object":' + bad + b"}")
         assert isinstance(event, WatchedChange)
         store.apply(api.Service, [event.change])
     assert list(store.cluster().services) == [(good["metadata"]["namespace"], name)]
@@ -311,6 +311,6 @@ def test_what_has_no_name_takes_the_place_of_nobody_whose_name_looks_like_it(nam
 
 def test_an_object_that_was_refused_can_be_removed() -> None:
     raw = encoded({"kind": "Service", "metadata": {"namespace": "n", "name": 'a"b'}})
-    (event,) = WatchDecoder(api.Service).events(b'{"type":"DELETED","object":' + raw + b"}")
+    (event,) = WatchDecoder(api.Service).decode_events(b'{"type":"DELETED","object":' + raw + b"}")
     assert isinstance(event, WatchedChange)
     assert event.change == Removed(("n", 'a"b'))

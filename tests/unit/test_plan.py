@@ -324,7 +324,7 @@ def test_a_range_with_the_nodes_ip_admits_packets_from_the_address_itself(
 ) -> None:
     settings = replace(HERE, node_ips=(ip_address("fd00::7"), ip_address("192.0.2.7")))
     found = frontends(exposed(ranges=ranges), OWN, settings=settings)
-    assert {kind for kind, f in found.items() if f.admit_self} == admitting
+    assert {kind for kind, f in found.items() if f.allow_hairpin_source} == admitting
 
 
 # ---------------------------------------------------------------- node ports

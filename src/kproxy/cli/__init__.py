@@ -26,10 +26,10 @@ Command = Callable[[argparse.Namespace], int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code, 2 for what nobody has thought of."""
-    words = sys.argv[1:] if arguments is None else arguments
-    if words[:1] == ["run"]:
-        return _run(words[1:])
-    options = build_parser().parse_args(words)
+    tokens = sys.argv[1:] if arguments is None else arguments
+    if tokens[:1] == ["run"]:
+        return _run(tokens[1:])
+    options = build_parser().parse_args(tokens)
     command: Command = options.command
     try:
         status = command(options)
@@ -48,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All words of `kproxy` but those of the daemon."""
-    words = argparse.ArgumentParser(prog="kproxy", description=_ABOUT)
-    commands = words.add_subparsers(required=True, metavar="COMMAND")
+    root = argparse.ArgumentParser(prog="kproxy", description=_ABOUT)
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("run", help="be this node's service proxy (`kproxy run --help`)")
     conformance.add_conformance_command(commands)
     lab.add_lab_command(commands)
@@ -58,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     trace.add_trace_command(commands)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(command=_version)
-    return words
+    return root
 
 
 def _version(_: argparse.Namespace) -> int:
@@ -66,11 +66,11 @@ def _version(_: argparse.Namespace) -> int:
     return 0
 
 
-def _run(words: Sequence[str]) -> int:
+def _run(arguments: Sequence[str]) -> int:
     """The daemon reads its words itself: they are kube-proxy's, not argparse's."""
     from kproxy.server import command
 
-    return command.run_daemon_command(words)
+    return command.run_daemon_command(arguments)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,16 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Value = TypeVar("Value")
 
 
-def build_options(kind: Callable[..., Value], options: argparse.Namespace, **given: object) -> Value:
-    """A dataclass whose fields are the words that were said; ``given``: fields that no word is called by."""
-    said = {
-        field.name: tuple(word) if isinstance(word := getattr(options, field.name), list) else word
+def build_options(kind: Callable[..., Value], options: argparse.Namespace, **overrides: object) -> Value:
+    """A dataclass whose fields are the words that were said; ``overrides``: fields that no word is called by."""
+    parsed = {
+        field.name: tuple(argument)
+        if isinstance(argument := getattr(options, field.name), list)
+        else argument
         for field in fields(kind)  # type: ignore[arg-type]
-        if field.name not in given and hasattr(options, field.name)
+        if field.name not in overrides and hasattr(options, field.name)
     }
-    return kind(**said, **given)
+    return kind(**parsed, **overrides)
 
 
 def cluster_options(options: argparse.Namespace) -> ReplicaOptions:

@@ -48,6 +48,6 @@ def _compare(options: argparse.Namespace) -> int:
             kernel=options.kernel,
             json=options.json,
             export=options.export,
-            words=tuple(sys.argv[1:]),
+            arguments=tuple(sys.argv[1:]),
         )
     )

@@ -210,10 +210,10 @@ def _fuzz(options: argparse.Namespace) -> int:
             worlds=options.worlds,
             seed=secrets.randbelow(10**6) if options.seed is None else options.seed,
             only=tuple(options.world),
-            against=other if options.against or options.against_mode else None,
+            other_run=other if options.against or options.against_mode else None,
             directory=options.out,
             shrink=not options.no_shrink,
-            words=tuple(sys.argv[3:]),
+            arguments=tuple(sys.argv[3:]),
         )
     )
 

@@ -59,12 +59,14 @@ def _add_client_commands(actions: Commands) -> None:
     execute.add_argument(
         "where", metavar="WHERE", help="pod/NAME, pod/NAMESPACE/NAME, node/NAME, client or remote"
     )
-    execute.add_argument("words", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGUMENT", help="what to run")
+    execute.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGUMENT", help="what to run"
+    )
     _add_name(execute)
     execute.set_defaults(command=_exec)
     kubectl = actions.add_parser("kubectl", help="run kubectl against a running lab's API server")
     _add_name(kubectl)
-    kubectl.add_argument("words", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="as for kubectl")
+    kubectl.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="as for kubectl")
     kubectl.set_defaults(command=_kubectl)
     down = actions.add_parser("down", help="end a running lab")
     _add_name(down)
@@ -103,7 +105,7 @@ def _up(options: argparse.Namespace) -> int:
             cluster=cluster_options(options),
             name=options.name,
             kernel=options.kernel,
-            words=tuple(sys.argv[1:]),
+            arguments=tuple(sys.argv[1:]),
         )
     )
 
@@ -111,14 +113,14 @@ def _up(options: argparse.Namespace) -> int:
 def _exec(options: argparse.Namespace) -> int:
     from kproxy.replica import client
 
-    argv = options.words[1:] if options.words[:1] == ["--"] else options.words
+    argv = options.arguments[1:] if options.arguments[:1] == ["--"] else options.arguments
     return client.run_in_lab(options.name, options.where, argv or ["sh"])
 
 
 def _kubectl(options: argparse.Namespace) -> int:
     from kproxy.replica import client
 
-    return client.run_kubectl(options.name, options.words)
+    return client.run_kubectl(options.name, options.arguments)
 
 
 def _down(options: argparse.Namespace) -> int:

@@ -66,7 +66,7 @@ class InvalidCase(Exception):
 class BoundPacket:
     """A packet, and the node whose proxy is the first that may touch it."""
 
-    judge: str
+    node: str
     packet: Packet
 
 
@@ -111,7 +111,7 @@ class Instance:
         """The Service's block."""
         return self.blocks[service.name, service.generation]
 
-    def _any_form(self, name: str, generation: int, port: str = "") -> CaseService:
+    def _declared_service(self, name: str, generation: int, port: str = "") -> CaseService:
         """A declared form of a Service, one that has that port if any does."""
         forms = [s for s in self.services if (s.name, s.generation) == (name, generation)]
         if not forms:
@@ -124,8 +124,8 @@ class Instance:
     def cluster_ip(self, service: CaseService, family: Family | None = None) -> Address:
         """The Service's cluster IP (of a family; the instance's own if not said)."""
         owner = service
-        if service.share_cluster_ip_of:
-            owner = self._any_form(service.share_cluster_ip_of, 0)
+        if service.same_cluster_ip_as:
+            owner = self._declared_service(service.same_cluster_ip_as, 0)
         block = self.block(owner)
         if service.in_second_service_cidr:
             return topology.SECOND_SERVICE_CIDR[family or self.family][FIRST_SERVICE_OFFSET + block]
@@ -146,13 +146,13 @@ class Instance:
 
     def vip(self, service: CaseService, index: int) -> Address:
         """One of the Service's load balancer IPs."""
-        if index < len(service.vips) and (node := service.vips[index].of):
+        if index < len(service.vips) and (node := service.vips[index].node):
             own = topology.SECOND_ADDRESS if service.vips[index].second else topology.NODE_ADDRESS
             return own[node][self.family]
         return self._external(topology.LOAD_BALANCER_RANGE[self.family], service, index)
 
     def _external(self, network: Network, service: CaseService, index: int) -> Address:
-        owner = self._any_form(service.share_vip_of, 0) if service.share_vip_of else service
+        owner = self._declared_service(service.same_vip_as, 0) if service.same_vip_as else service
         return network[256 + self.block(owner) * EXTERNALS_PER_SERVICE + index]
 
     def node_port(self, service: CaseService, port: Port) -> int:
@@ -187,28 +187,30 @@ class Instance:
 
     # ---------------------------------------------------------------- packets and outcomes
 
-    def facing(self, to: Target) -> Instance:
+    def in_target_family(self, to: Target) -> Instance:
         """The instance as a target's family has it: this one, or its like in the other family."""
         other = next(family for family in Family if family is not self.family)
         return replace(self, family=other) if to.other_family else self
 
-    def passed(self, sender: Vantage, to: Target) -> BoundPacket | None:
+    def packet_at_sender_node(self, sender: Vantage, to: Target) -> BoundPacket | None:
         """The packet at the sender's own node, where that is not the one that judges it; else None."""
-        question = self.question(sender, to)
-        if sender.kind not in {VantageKind.POD, VantageKind.HOST} or sender.node == question.judge:
+        bound = self.bound_packet(sender, to)
+        if sender.kind not in {VantageKind.POD, VantageKind.HOST} or sender.node == bound.node:
             return None
         interface = topology.pod_interface(sender.name) if sender.kind is VantageKind.POD else None
-        return BoundPacket(sender.node, replace(question.packet, entry=Entry(interface)))
+        return BoundPacket(sender.node, replace(bound.packet, entry=Entry(interface)))
 
-    def question(self, sender: Vantage, to: Target, source_port: int = 0) -> BoundPacket:
+    def bound_packet(self, sender: Vantage, to: Target, source_port: int = 0) -> BoundPacket:
         """The packet that a probe sends, and where it is judged."""
         if to.other_family:
-            return self.facing(to).question(sender, replace(to, other_family=False), source_port)
+            return self.in_target_family(to).bound_packet(
+                sender, replace(to, other_family=False), source_port
+            )
         destination, port, protocol = self.destination(to)
-        judge = self._judge(sender, to)
+        node = self._judging_node(sender, to)
         source = self.source_address(sender, to)
-        interface = self._entry(sender, to, judge)
-        return BoundPacket(judge, Packet(Entry(interface), source, destination, protocol, port, source_port))
+        interface = self._entry(sender, to, node)
+        return BoundPacket(node, Packet(Entry(interface), source, destination, protocol, port, source_port))
 
     def destination(self, to: Target) -> tuple[Address, int, Protocol]:
         """Address, port and protocol that a target stands for."""
@@ -216,13 +218,13 @@ class Instance:
             return self.unallocated(to.index), 80, to.protocol or Protocol.TCP
         if to.kind is TargetKind.LOOPBACK_DAEMON:
             return LOOPBACK[self.family], LOOPBACK_DAEMON_PORT, to.protocol or Protocol.TCP
-        service = self._any_form(to.service, to.generation, to.port)
+        service = self._declared_service(to.service, to.generation, to.port)
         port = self.port_of(to)
         return self._address(service, to), self._port_number(service, port, to), to.protocol or port.protocol
 
     def port_of(self, to: Target) -> Port:
         """The service port that a target names."""
-        service = self._any_form(to.service, to.generation, to.port)
+        service = self._declared_service(to.service, to.generation, to.port)
         named = [port for port in service.ports if port.name == to.port]
         return named[0] if named else service.ports[0]
 
@@ -258,13 +260,13 @@ class Instance:
             return number or FIRST_NODE_PORT + self.block(service) * PORTS_PER_SERVICE
         return port.number
 
-    def _judge(self, sender: Vantage, to: Target) -> str:
+    def _judging_node(self, sender: Vantage, to: Target) -> str:
         if to.kind in _ON_NODE_KINDS:
             return to.node
         return sender.node
 
-    def source_address(self, sender: Vantage, to: Target, who: int = 0) -> Address:
-        """The address the sender's packet carries; ``who``: which of a crowd."""
+    def source_address(self, sender: Vantage, to: Target, host_index: int = 0) -> Address:
+        """The address the sender's packet carries; ``host_index``: which of a crowd."""
         family = self.family
         match sender.kind:
             case VantageKind.POD:
@@ -276,14 +278,14 @@ class Instance:
             case VantageKind.ROUTED:
                 return topology.REMOTE_ADDRESS[sender.node][family]
             case VantageKind.SPOOFED:
-                return self._borrowed(sender.name, who)
+                return self._spoofed_source(sender.name, host_index)
             case VantageKind.HOST:
                 return self._host_source(sender.node, to)
 
-    def _borrowed(self, whose: str, who: int) -> Address:
-        if whose == "crowd":
-            return topology.REMOTE_NETWORK[self.family][FIRST_UNUSED_HOST + who]
-        return LOOPBACK[self.family] if whose == "loopback" else self.address_on(whose)
+    def _spoofed_source(self, name: str, host_index: int) -> Address:
+        if name == "crowd":
+            return topology.REMOTE_NETWORK[self.family][FIRST_UNUSED_HOST + host_index]
+        return LOOPBACK[self.family] if name == "loopback" else self.address_on(name)
 
     def _host_source(self, node: str, to: Target) -> Address:
         """What the kernel picks: the destination itself when local, else the way out's address."""
@@ -292,17 +294,17 @@ class Instance:
         match to.kind:
             case TargetKind.NODE_PORT_LOCALHOST | TargetKind.LOOPBACK_DAEMON:
                 return LOOPBACK[self.family]
-            case TargetKind.NODE_PORT_GAINED if to.node == node:
+            case TargetKind.NODE_PORT_ADDED_ADDRESS if to.node == node:
                 return topology.GAINED_ADDRESS[node][self.family]
             case TargetKind.BACKEND if to.node in topology.PODS[node]:
                 return topology.POD_GATEWAY[node][self.family]
             case _:
                 return topology.NODE_ADDRESS[node][self.family]
 
-    def _entry(self, sender: Vantage, to: Target, judge: str) -> str | None:
-        if sender.kind is VantageKind.HOST and sender.node == judge:
+    def _entry(self, sender: Vantage, to: Target, node: str) -> str | None:
+        if sender.kind is VantageKind.HOST and sender.node == node:
             return None
-        if sender.kind is VantageKind.POD and sender.node == judge:
+        if sender.kind is VantageKind.POD and sender.node == node:
             return topology.pod_interface(sender.name)
         return topology.SECOND_UPLINK if self._at_second_interface(to) else topology.UPLINK
 
@@ -310,24 +312,26 @@ class Instance:
         """Whether a target is at the address of a node's second interface."""
         if to.kind is not TargetKind.VIP:
             return to.kind in _SECOND_KINDS
-        vips = self._any_form(to.service, to.generation, to.port).vips
+        vips = self._declared_service(to.service, to.generation, to.port).vips
         return to.index < len(vips) and vips[to.index].second
 
     def outcomes(self, lawful: Lawful, to: Target) -> frozenset[Outcome]:
         """What a case expects of a target, with addresses."""
-        facing = self.facing(to)
+        facing = self.in_target_family(to)
         failures: set[Outcome] = {seen for seen in lawful if not isinstance(seen, ReachedBackend)}
         return frozenset(failures.union(*(facing.delivered(seen, to) for seen in _reached_backends(lawful))))
 
     def groups(self, lawful: Lawful, to: Target) -> frozenset[frozenset[tuple[Address, int]]]:
         """The endpoints that a case expects of a target, those together of which any will do."""
-        facing = self.facing(to)
+        facing = self.in_target_family(to)
         found = (facing.delivered(seen, to) for seen in _reached_backends(lawful))
         return frozenset(frozenset((one.address, one.port) for one in group) for group in found)
 
     def delivered(self, seen: ReachedBackend, to: Target) -> frozenset[Delivered]:
         """An endpoint, or each of many, with its address and port."""
-        service = self._any_form(seen.of or to.service, 0 if seen.of else to.generation, to.port)
+        service = self._declared_service(
+            seen.service or to.service, 0 if seen.service else to.generation, to.port
+        )
         port = self.target_port(service, self.port_of(to), seen.shift)
         addresses = self.addresses_on(seen.on, seen.first, seen.many)
         return frozenset(Delivered(address, port, seen.source) for address in addresses)
@@ -343,7 +347,7 @@ def _declared_services(step: object) -> Iterator[CaseService]:
             yield from services
         case Delete(service=deleted):
             yield deleted
-        case Restart(meanwhile=meanwhile) if meanwhile is not None:
+        case Restart(while_down=meanwhile) if meanwhile is not None:
             yield from _declared_services(meanwhile)
         case DuringWatchFault(changes=changes):
             for change in changes:
@@ -363,7 +367,7 @@ NODE_PORT_KINDS = frozenset(
     {
         TargetKind.NODE_PORT,
         TargetKind.NODE_PORT_SECOND,
-        TargetKind.NODE_PORT_GAINED,
+        TargetKind.NODE_PORT_ADDED_ADDRESS,
         TargetKind.NODE_PORT_LOCALHOST,
     }
 )
@@ -372,7 +376,7 @@ HEALTH_CHECK_KINDS = _HEALTH_CHECKS_ON_NODES | {TargetKind.HEALTH_CHECK_CLUSTER_
 _NODE_ADDRESSES = {
     TargetKind.NODE_PORT: topology.NODE_ADDRESS,
     TargetKind.NODE_PORT_SECOND: topology.SECOND_ADDRESS,
-    TargetKind.NODE_PORT_GAINED: topology.GAINED_ADDRESS,
+    TargetKind.NODE_PORT_ADDED_ADDRESS: topology.GAINED_ADDRESS,
     TargetKind.HEALTH_CHECK: topology.NODE_ADDRESS,
     TargetKind.HEALTH_CHECK_SECOND: topology.SECOND_ADDRESS,
 }

@@ -51,13 +51,16 @@ def _facts(case: Case, outside_simulator: str, subjects: Sequence[Subject]) -> I
         yield "", outside_simulator
     for subject in subjects:
         for mode in subject.modes:
-            if missing := subject.lacks(case, mode):
+            if missing := subject.missing_features(case, mode):
                 names = ", ".join(sorted(feature.value for feature in missing))
                 yield subject.name, f"does not claim {names} in mode {mode}"
                 continue
             for known in subject.deviations:
-                for excuse in known.about(case.id, mode):
-                    yield subject.name, f"deviates in mode {mode}, {'; '.join(excuse.parts())}: {known}"
+                for excuse in known.excuses_for(case.id, mode):
+                    yield (
+                        subject.name,
+                        f"deviates in mode {mode}, {'; '.join(excuse.descriptions())}: {known}",
+                    )
     yield "run it", f"kproxy conformance run --case '{case.id}'"
 
 

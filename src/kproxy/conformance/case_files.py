@@ -31,6 +31,70 @@ _NAMES: Mapping[str, Any] = MappingProxyType(
     }
 )
 
+_OLD_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "Act": "UnjudgedAction",
+        "Bystanders": "UnrelatedEntries",
+        "CROWD": "UNUSED_HOSTS",
+        "Checkup": "HealthRequest",
+        "Deaf": "WatchFault",
+        "Deafen": "StopListening",
+        "GainAddress": "AddNodeAddress",
+        "Hold": "Open",
+        "Leave": "StartNodeDeletion",
+        "MendWrites": "AllowWrites",
+        "Place": "SourceRange",
+        "Relabel": "SetZone",
+        "STILL": "SAME_ENDPOINT",
+        "Seen": "SymbolicOutcome",
+        "Service": "CaseService",
+        "Source": "SourceIP",
+        "Steady": "ContinuousProbe",
+        "Still": "SameEndpoint",
+        "Taint": "SetTaints",
+        "Told": "EndpointCountLocation",
+        "Unheard": "DuringWatchFault",
+        "Use": "Send",
+        "backend_of": "backend_target",
+    }
+)
+"""What the names of a case were called before; files of then are still read."""
+
+_OLD_PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "CaseService": {
+            "raw_external_ips": "literal_external_ips",
+            "raw_source_ranges": "literal_source_ranges",
+            "share_cluster_ip_of": "same_cluster_ip_as",
+            "share_vip_of": "same_vip_as",
+        },
+        "CheckHealth": {"told": "count_in"},
+        "CheckProxy": {"within": "timeout"},
+        "DuringWatchFault": {"deaf": "fault"},
+        "Open": {"port_of": "same_port_as"},
+        "Probe": {
+            "at_once": "first_packet_only",
+            "bare": "init_chunk_only",
+            "many_homes": "multihomed",
+            "oversize": "payload_bytes",
+            "redrawn": "source_port_changed",
+            "roams": "rebalances",
+            "sticks": "sticky_group",
+        },
+        "Profile": {"alone": "isolated", "detect": "detect_mode"},
+        "ReachedBackend": {"of": "service"},
+        "Restart": {"meanwhile": "while_down"},
+        "SameEndpoint": {"STILL": "SAME_ENDPOINT"},
+        "TargetKind": {"NODE_PORT_GAINED": "NODE_PORT_ADDED_ADDRESS"},
+        "UnrelatedEntries": {"beside": "other_service", "near": "service", "on": "backend"},
+        "Vip": {"of": "node"},
+        "WatchFault": {"CUT": "CONNECTION_RESET", "LATE": "DELAYED"},
+        "backend_target": {"web": "service"},
+        "delivered_to": {"of": "service"},
+    }
+)
+"""The same for keyword arguments and members, by the name that has them."""
+
 
 class InvalidCaseFile(Exception):
     """A file that is no case; says where and why."""
@@ -80,7 +144,7 @@ def _check_binding(instance: Instance, path: str) -> None:
         try:
             if problem := _problem(world, flows, step):
                 raise InvalidCaseFile(f"{path}: step {number}: {problem}")
-            world.change(step)
+            world.apply_step(step)
             _check_step(instance, step)
         except InvalidCase as reason:
             raise InvalidCaseFile(f"{path}: step {number}: {reason}") from reason
@@ -108,7 +172,7 @@ def _problem(world: World, flows: set[str], step: Step) -> str:
 def _check_step(instance: Instance, step: Step) -> None:
     if not isinstance(step, Probe | ContinuousProbe | Open | Ping | CheckHealth):
         return
-    instance.question(step.sender, step.to)
+    instance.bound_packet(step.sender, step.to)
     if isinstance(step.expect, frozenset):
         instance.outcomes(step.expect, step.to)
 
@@ -129,16 +193,25 @@ def _value(node: ast.expr) -> Any:  # noqa: ANN401 (whatever a case is made of)
             return set(map(_value, parts))
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return _value(left) | _value(right)
-        case ast.Name(id=name) if name in _NAMES:
-            return _NAMES[name]
+        case ast.Name(id=name) if _current(name) in _NAMES:
+            return _NAMES[_current(name)]
         case ast.Attribute(value=ast.Name(id="profiles"), attr=name) if name in profiles.__all__:
             return getattr(profiles, name)
-        case ast.Attribute(value=ast.Name(id=name), attr=member) if name in _NAMES:
-            return _member(node, _NAMES[name], member)
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in _NAMES:
-            return _NAMES[name](*map(_value, args), **{k.arg: _value(k.value) for k in keywords if k.arg})
+        case ast.Attribute(value=ast.Name(id=name), attr=member) if _current(name) in _NAMES:
+            return _member(node, _NAMES[_current(name)], _current_part(name, member))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if _current(name) in _NAMES:
+            values = {_current_part(name, k.arg): _value(k.value) for k in keywords if k.arg}
+            return _NAMES[_current(name)](*map(_value, args), **values)
         case _:
             raise _NotAllowed(node)
+
+
+def _current(name: str) -> str:
+    return _OLD_NAMES.get(name, name)
+
+
+def _current_part(owner: str, name: str) -> str:
+    return _OLD_PARTS.get(_current(owner), {}).get(name, name)
 
 
 def _member(node: ast.expr, owner: object, name: str) -> enum.Enum:

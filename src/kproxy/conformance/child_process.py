@@ -33,19 +33,19 @@ class NoReport(Exception):
 class LogTail:
     """What such a process says: whole lines go to ``tell`` as they come, the last of them are remembered."""
 
-    def __init__(self, tell: LogLine) -> None:
-        self._tell = tell
+    def __init__(self, log: LogLine) -> None:
+        self._tell = log
         self._rest = b""
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
 
-    def hear(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Some more bytes of what it says."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._last.append(line.decode(errors="replace"))
             self._tell(self._last[-1])
 
-    def reason(self) -> str:
+    def failure_reason(self) -> str:
         """Why it gave no report: what it said of that, or else its last lines."""
         lines = [*self._last, self._rest.decode(errors="replace")]
         refusals = [number for number, line in enumerate(lines) if line.startswith(ERROR_PREFIX)]

@@ -86,26 +86,24 @@ _GENERAL = (
 _OF_ONE_KIND = frozenset(name for names in _CLAUSES_BY_KIND.values() for name in names)
 
 
-def cited_clauses(
-    instance: Instance, world: World, step: JudgedStep, respect: MismatchKind
-) -> tuple[str, ...]:
+def cited_clauses(instance: Instance, world: World, step: JudgedStep, kind: MismatchKind) -> tuple[str, ...]:
     """The clauses that are broken when an observation of the step differs in that respect; never empty.
 
     ``world``: the objects as they are when the step is judged.
     """
     case = instance.case
-    shown = _CLAUSES_BY_KIND.get(respect, ())
+    shown = _CLAUSES_BY_KIND.get(kind, ())
     own = [name for name in step.clauses if name in shown or name not in _OF_ONE_KIND]
     special = own if set(shown).intersection(own) else [name for name in shown if name in case.clauses]
     answered = _oracle_clauses(instance, world, step)
-    match respect:
+    match kind:
         case MismatchKind.OUTCOME | MismatchKind.ANSWER | MismatchKind.ENDPOINT:
-            about = _clauses_on(respect, answered)
+            about = _clauses_on(kind, answered)
             found = [*own, *specific_clauses(about)] if own else about
         case MismatchKind.SOURCE:
-            found = _clauses_on(respect, answered) or own
+            found = _clauses_on(kind, answered) or own
         case MismatchKind.COVERAGE:
-            found = [*own, *specific_clauses(_clauses_on(respect, answered)), *special]
+            found = [*own, *specific_clauses(_clauses_on(kind, answered)), *special]
         case MismatchKind.AFFINITY:
             found = own or special
         case _:
@@ -117,22 +115,25 @@ def _oracle_clauses(instance: Instance, world: World, step: JudgedStep) -> list[
     """The clauses of the case that the oracle answers a new connection by; none for other steps."""
     if not isinstance(step, Probe | Open):
         return []
-    questions = (instance.question(step.sender, step.to), instance.passed(step.sender, step.to))
+    packets = (
+        instance.bound_packet(step.sender, step.to),
+        instance.packet_at_sender_node(step.sender, step.to),
+    )
     return [
         name
-        for asked in questions
-        if asked is not None
-        for name in expect(world.cluster(asked.judge), world.facts(asked.judge), asked.packet).clauses
+        for bound in packets
+        if bound is not None
+        for name in expect(world.cluster(bound.node), world.facts(bound.node), bound.packet).clauses
         if name in instance.case.clauses
     ]
 
 
-def _clauses_on(respect: MismatchKind, names: Collection[str]) -> list[str]:
+def _clauses_on(kind: MismatchKind, names: Collection[str]) -> list[str]:
     """Those of them on the source where that differs; all others where it cannot matter.
 
     Where an answer is lost it may: what is not rewritten is answered past the node.
     """
-    match respect:
+    match kind:
         case MismatchKind.SOURCE:
             return [name for name in names if name in SOURCE_CLAUSES]
         case MismatchKind.ANSWER:

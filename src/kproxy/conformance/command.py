@@ -46,12 +46,12 @@ def matching_cases(globs: Sequence[str]) -> list[Case]:
 
     Raises `ConformanceRunError` when a glob matches none: a case that was meant would not be run.
     """
-    idle = [glob for glob in globs if not fnmatch.filter((case.id for case in CATALOGUE), glob)]
-    if idle:
+    unmatched = [glob for glob in globs if not fnmatch.filter((case.id for case in CATALOGUE), glob)]
+    if unmatched:
         groups = {case.group for case in CATALOGUE}
-        meant = "".join(f"did you mean '{glob}.*'? " for glob in idle if glob in groups)
+        meant = "".join(f"did you mean '{glob}.*'? " for glob in unmatched if glob in groups)
         raise ConformanceRunError(
-            f"no case matches {' or '.join(idle)}; {meant}`kproxy conformance list` shows them all"
+            f"no case matches {' or '.join(unmatched)}; {meant}`kproxy conformance list` shows them all"
         )
     return [case for case in CATALOGUE if not globs or any(fnmatch.fnmatchcase(case.id, g) for g in globs)]
 
@@ -125,7 +125,7 @@ def _run_matrix(
     seconds = time.monotonic() - begun
     matrix_console.print_matrix(outcomes, console, seconds)
     write_results(results_document.matrix_document(subject.name, outcomes, seconds), options.outputs)
-    return exit_code(outcomes, where_possible=options.where_possible)
+    return exit_code(outcomes, skip_missing_kernels=options.where_possible)
 
 
 def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], console: Console) -> int:
@@ -138,17 +138,17 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
         cases=cases,
         evidence=options.evidence,
         environment=environment,
-        parallel=options.parallel,
-        largest=lab_capacity(options),
-        ask_again=True,
-        again=shlex.join(reproduce_command(options, environment)),
-        chance=None if options.testbed == "simulator" else random.Random(),
+        parallel_labs=options.parallel,
+        lab_capacity=lab_capacity(options),
+        reprobe=True,
+        reproduce_command=shlex.join(reproduce_command(options, environment)),
+        rng=None if options.testbed == "simulator" else random.Random(),
     )
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with live_status.live_status(console) as board:
-        tell = partial(board.tell, "")
-        report = _guard_machine(options, lambda: asyncio.run(run_session(session, open_testbed, tell)))
+        log = partial(board.update, "")
+        report = _guard_machine(options, lambda: asyncio.run(run_session(session, open_testbed, log)))
     return deliver_report(
         xfails.apply_xfails(report, xfails.read_xfails(options.xfails, _case_file_cases(options))),
         options,
@@ -228,7 +228,7 @@ def _run_in_other_kernel(options: RunOptions, cases: Sequence[Case], console: Co
         if not placement.can_share_run(chosen) or number == 1:
             return placement.rerun_in_kernel(chosen.survey.name, options)
         with live_status.live_status(console) as board:
-            report = uml_guests.run_in_guests(options, cases, number, partial(board.tell, ""))
+            report = uml_guests.run_in_guests(options, cases, number, partial(board.update, ""))
     except placement.NoKernel as reason:
         raise ConformanceRunError(str(reason)) from reason
     return deliver_report(report, options, console)
@@ -273,7 +273,7 @@ def regression_ids(names: Sequence[str]) -> frozenset[str]:
     """
     found: set[str] = set()
     for name in names:
-        meant = [regression for regression in REGRESSIONS.values() if regression.called(name)]
+        meant = [regression for regression in REGRESSIONS.values() if regression.matches(name)]
         if not meant:
             raise ConformanceRunError(
                 f"--regression {name}: no report is called so; docs/spec/regressions.md has them all"
@@ -313,7 +313,7 @@ def _outside_simulator(case: Case) -> str:
     """Why the simulator cannot run a case; empty when it can."""
     from kproxy.conformance.testbeds.simulator import Simulator
 
-    return Simulator(case.profile).lacks(case) or ""
+    return Simulator(case.profile).not_runnable_reason(case) or ""
 
 
 def print_case(name: str) -> int:
@@ -322,8 +322,10 @@ def print_case(name: str) -> int:
 
     case = next((case for case in CATALOGUE if case.id == name), None)
     if case is None:
-        near = difflib.get_close_matches(name, [case.id for case in CATALOGUE], 3)
-        meant = f"did you mean {' or '.join(near)}?" if near else "`kproxy conformance list` shows them all"
+        similar = difflib.get_close_matches(name, [case.id for case in CATALOGUE], 3)
+        meant = (
+            f"did you mean {' or '.join(similar)}?" if similar else "`kproxy conformance list` shows them all"
+        )
         return report_error(ConformanceRunError(f"no case is called {name}; {meant}"))
     subjects = [load_subject(known, "kube-proxy") for known in BUNDLED]
     for line in shown.case_lines(case, _outside_simulator(case), subjects):

@@ -35,21 +35,21 @@ class NodeConfiguration:
     cluster_cidrs: tuple[str, ...] = ()
 
 
-def kube_proxy_configuration(profile: Profile, place: NodeConfiguration) -> str:
+def kube_proxy_configuration(profile: Profile, node: NodeConfiguration) -> str:
     """KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1) of a node under a profile, as YAML.
 
     ``conntrack.maxPerCore`` is 0 since nf_conntrack_max is read-only in a network namespace.
     """
-    periods = {"syncPeriod": profile.sync_period, "minSyncPeriod": place.min_sync_period}
+    periods = {"syncPeriod": profile.sync_period, "minSyncPeriod": node.min_sync_period}
     masquerade = {"masqueradeAll": profile.masquerade_all, "masqueradeBit": profile.masquerade_bit}
     document: dict[str, Any] = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
-        "mode": place.mode,
-        "clientConnection": {"kubeconfig": place.kubeconfig},
-        "hostnameOverride": place.hostname or topology.HOSTNAMES[place.node],
-        "healthzBindAddress": place.healthz,
-        "metricsBindAddress": place.metrics,
+        "mode": node.mode,
+        "clientConnection": {"kubeconfig": node.kubeconfig},
+        "hostnameOverride": node.hostname or topology.HOSTNAMES[node.node],
+        "healthzBindAddress": node.healthz,
+        "metricsBindAddress": node.metrics,
         "iptables": {**periods, **masquerade},
         "nftables": {**periods, **masquerade},
         "ipvs": periods,
@@ -64,13 +64,13 @@ def kube_proxy_configuration(profile: Profile, place: NodeConfiguration) -> str:
         },
         "featureGates": {} if profile.allow_external_ips else {"AllowServiceExternalIPs": False},
         "nodePortAddresses": list(profile.node_port_addresses),
-        "detectLocalMode": profile.detect or "ClusterCIDR",
+        "detectLocalMode": profile.detect_mode or "ClusterCIDR",
     }
     if profile.localhost_node_ports is not None:
         document["iptables"]["localhostNodePorts"] = profile.localhost_node_ports
-    if profile.detect == "ClusterCIDR":
+    if profile.detect_mode == "ClusterCIDR":
         own = [str(topology.CLUSTER_CIDR[family]) for family in profile.detect_families]
-        document["clusterCIDR"] = ",".join(place.cluster_cidrs or own)
-    if profile.detect in INTERFACE_FIELDS:
-        document["detectLocal"] = {INTERFACE_FIELDS[profile.detect]: profile.detect_interface}
+        document["clusterCIDR"] = ",".join(node.cluster_cidrs or own)
+    if profile.detect_mode in INTERFACE_FIELDS:
+        document["detectLocal"] = {INTERFACE_FIELDS[profile.detect_mode]: profile.detect_interface}
     return str(yaml.safe_dump(document, sort_keys=False))

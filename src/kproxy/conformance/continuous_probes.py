@@ -21,13 +21,13 @@ PAUSE = 0.02
 
 @dataclass(slots=True)
 class ContinuousClient:
-    """Who asks, and all that was seen; ``broken``: why nothing more could be."""
+    """Who asks, and all that was seen; ``harness_error``: why nothing more could be."""
 
     instance: Instance
     step: ContinuousProbe
     seen: list[Observation] = field(default_factory=list)
-    broken: str = ""
-    enough: bool = False
+    harness_error: str = ""
+    stopped: bool = False
 
     async def run(self, testbed: Testbed) -> None:
         """Ask until it is enough, and once at least."""
@@ -35,11 +35,11 @@ class ContinuousClient:
         try:
             while True:
                 self.seen += await testbed.probe(self.instance, probe, 1)
-                if self.enough:
+                if self.stopped:
                     return
                 await asyncio.sleep(PAUSE)
         except (HarnessError, LabError, OSError) as reason:
-            self.broken = describe_unobserved(
+            self.harness_error = describe_unobserved(
                 reason, f"a steady client, {self.step.sender} -> {self.step.to.service}"
             )
 
@@ -53,7 +53,7 @@ def as_probe(step: Probe | ContinuousProbe) -> Probe:
     """What is asked: one connection of a steady client, whose first packet must not need to be sent again."""
     if isinstance(step, Probe):
         return step
-    return Probe(sender=step.sender, to=step.to, expect=step.expect, at_once=True)
+    return Probe(sender=step.sender, to=step.to, expect=step.expect, first_packet_only=True)
 
 
 @asynccontextmanager
@@ -64,5 +64,5 @@ async def probing(testbed: Testbed, clients: Sequence[ContinuousClient]) -> Asyn
         yield
     finally:
         for client in clients:
-            client.enough = True
+            client.stopped = True
         await asyncio.gather(*tasks)

@@ -60,12 +60,12 @@ class LatencySample:
     slowness: float = 1.0
 
     @property
-    def alone(self) -> bool:
+    def isolated(self) -> bool:
         """Whether nothing else changed."""
         return self.kind is not ChangeKind.TOGETHER
 
     @property
-    def weighed(self) -> float:
+    def adjusted_seconds(self) -> float:
         """The seconds that are the subject's."""
         return max(self.seconds - self.stalled, 0.0) / self.slowness
 
@@ -102,10 +102,10 @@ def _p99(values: Sequence[float]) -> float:
     return values[math.ceil(len(values) * _PERCENTILE / 100) - 1]
 
 
-def distributions_by_kind(applied: Sequence[LatencySample]) -> Mapping[str, Distribution]:
+def distributions_by_kind(samples: Sequence[LatencySample]) -> Mapping[str, Distribution]:
     """Of all that came alone together, and of each kind."""
-    alone = [one.seconds for one in applied if one.alone]
-    kinds = {kind.value: [one.seconds for one in applied if one.kind is kind] for kind in ChangeKind}
+    alone = [one.seconds for one in samples if one.isolated]
+    kinds = {kind.value: [one.seconds for one in samples if one.kind is kind] for kind in ChangeKind}
     every = {ISOLATED: alone, **kinds}
     return {name: summarise(seconds) for name, seconds in every.items() if seconds}
 
@@ -115,17 +115,17 @@ def latency_objective() -> str:
     return f"99 of 100 changes that come alone in effect within {BOUND:g} s"
 
 
-def meets_objective(applied: Sequence[LatencySample]) -> bool:
+def meets_objective(samples: Sequence[LatencySample]) -> bool:
     """Whether those that came alone were in effect soon enough, of which there is one at least."""
-    return _p99(sorted(one.weighed for one in applied if one.alone)) <= BOUND
+    return _p99(sorted(one.adjusted_seconds for one in samples if one.isolated)) <= BOUND
 
 
-def describe_latency(applied: Sequence[LatencySample]) -> str:
+def describe_latency(samples: Sequence[LatencySample]) -> str:
     """What was measured of changes that came alone, the slowest, and what the controls took off."""
-    alone = [one for one in applied if one.alone]
-    slowest = max(alone, key=lambda one: one.weighed)
+    alone = [one for one in samples if one.isolated]
+    slowest = max(alone, key=lambda one: one.adjusted_seconds)
     where = f"{slowest.kind.value}: {slowest.seconds:.2f} s on node {slowest.node}"
     controls = ""
-    if slowest.weighed < slowest.seconds:
-        controls = f" ({slowest.weighed:.2f} s of them the subject's: the machine was {slowest.slowness:.1f} times slower than usual)"
+    if slowest.adjusted_seconds < slowest.seconds:
+        controls = f" ({slowest.adjusted_seconds:.2f} s of them the subject's: the machine was {slowest.slowness:.1f} times slower than usual)"
     return f"{summarise(one.seconds for one in alone)}; the slowest, {where}{controls}"

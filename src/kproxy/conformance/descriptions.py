@@ -78,7 +78,9 @@ def _describe_setting(step: ReadSysctl | UnrelatedEntries | CheckLatency) -> str
         case ReadSysctl():
             return f"node {step.node}: sysctl {step.name}"
         case UnrelatedEntries():
-            return f"node {step.node}: connection tracking entries of others beside those of {step.near.name}"
+            return (
+                f"node {step.node}: connection tracking entries of others beside those of {step.service.name}"
+            )
 
 
 def _describe_checkup(step: HealthRequest) -> str:
@@ -118,10 +120,12 @@ def _describe_node(step: SetZone | SetTaints | StartNodeDeletion) -> str:
 
 
 def _describe_restart(restart: Restart) -> str:
-    told = f" with masqueradeBit {restart.masquerade_bit}" if restart.masquerade_bit is not None else ""
+    configuration = (
+        f" with masqueradeBit {restart.masquerade_bit}" if restart.masquerade_bit is not None else ""
+    )
     slices = f", without EndpointSlices for {restart.without_slices:g} s" if restart.without_slices else ""
-    between = f"; meanwhile {describe_step(restart.meanwhile)}" if restart.meanwhile else ""
-    return f"kill the proxy of node {restart.node} and start it again{told}{slices}{between}"
+    between = f"; meanwhile {describe_step(restart.while_down)}" if restart.while_down else ""
+    return f"kill the proxy of node {restart.node} and start it again{configuration}{slices}{between}"
 
 
 def _describe_fault(step: FailWrites | AllowWrites | DuringWatchFault | UnjudgedAction | Wait) -> str:
@@ -130,7 +134,7 @@ def _describe_fault(step: FailWrites | AllowWrites | DuringWatchFault | Unjudged
             return f"the kernel refuses what the proxy of node {node} writes"
         case AllowWrites(node=node):
             return f"the kernel takes what the proxy of node {node} writes"
-        case DuringWatchFault(deaf=deaf, changes=changes):
+        case DuringWatchFault(fault=deaf, changes=changes):
             made = "; ".join(_describe_event(change) for change in changes)
             return f"while no proxy learns of it, as {deaf.value}: {made}"
         case StopListening(flow=flow):
@@ -178,8 +182,8 @@ def describe_expectation(step: Step) -> str:
             return expect.value if isinstance(expect, SameEndpoint) else describe_lawful(expect)
         case Probe() | ContinuousProbe() | Ping() | Open() | Reopen():
             return "; ".join((describe_lawful(step.expect), *_probe_conditions(step)))
-        case CheckHealth(expect=count, told=told):
-            return expected_health(count, told)
+        case CheckHealth(expect=count, count_in=count_in):
+            return expected_health(count, count_in)
         case CheckProxy(expect=status):
             return describe_status(status)
         case CheckLatency():
@@ -202,14 +206,14 @@ def _probe_conditions(step: Step) -> Iterator[str]:
         yield "every one of them"
     if step.even:
         yield "each as often as the others"
-    if step.sticks:
+    if step.sticky_group:
         yield "the same endpoint each time"
-    if step.roams:
+    if step.rebalances:
         yield "for some client another endpoint than before"
-    if step.redrawn:
+    if step.source_port_changed:
         yield "from another source port for some"
-    if step.oversize:
-        yield f"all of {step.oversize} bytes"
+    if step.payload_bytes:
+        yield f"all of {step.payload_bytes} bytes"
     if step.mark:
         yield f"leaving the node with mark {step.mark:#x}"
     yield from _packet_traits(step)
@@ -217,9 +221,9 @@ def _probe_conditions(step: Step) -> Iterator[str]:
 
 def _packet_traits(step: Probe) -> Iterator[str]:
     """What is special about its packets."""
-    if step.at_once:
+    if step.first_packet_only:
         yield "its first packet answered"
-    if step.bare:
+    if step.init_chunk_only:
         yield "the one packet that begins an association, made by hand"
-    if step.many_homes:
+    if step.multihomed:
         yield "listing all addresses of the sender"

@@ -34,11 +34,11 @@ class Excuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             at_step and self.matches(finding.instance.case.id) and set(finding.clauses) <= set(self.clauses)
         )
 
-    def parts(self) -> tuple[str, ...]:
+    def descriptions(self) -> tuple[str, ...]:
         """Each clause and each step that it names, in words."""
         return (*self.clauses, *map(self._at, self.steps))
 
-    def used(self, findings: Iterable[Finding]) -> set[str]:
+    def used_descriptions(self, findings: Iterable[Finding]) -> set[str]:
         """Those parts that these findings need."""
         covered = [finding for finding in findings if self.covers(finding)]
         steps = {self._at(finding.step) for finding in covered}
@@ -60,7 +60,7 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     mode: str = ""
     sometimes: bool = False
 
-    def about(self, case: str, mode: str) -> tuple[Excuse, ...]:
+    def excuses_for(self, case: str, mode: str) -> tuple[Excuse, ...]:
         """What it excuses of a case in a mode."""
         return tuple(e for e in self.excuses if e.matches(case)) if self.mode in {"", mode} else ()
 
@@ -72,7 +72,7 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def find_excuse(deviations: Iterable[Deviation], mode: str, finding: Finding) -> Deviation | None:
     """The deviation that excuses a finding, if any."""
     case = finding.instance.case.id
-    return next((d for d in deviations if any(e.covers(finding) for e in d.about(case, mode))), None)
+    return next((d for d in deviations if any(e.covers(finding) for e in d.excuses_for(case, mode))), None)
 
 
 def excuse_usage(
@@ -80,10 +80,10 @@ def excuse_usage(
 ) -> Iterator[tuple[str, bool]]:
     """Each part of what is excused of a case that was judged, after the glob that it stands under, and whether it was needed."""
     for deviation in deviations:
-        for excuse in deviation.about(case, mode):
-            used = excuse.used(findings)
+        for excuse in deviation.excuses_for(case, mode):
+            used = excuse.used_descriptions(findings)
             yield from (
                 (f"{excuse.case}: {part}", part in used)
-                for part in excuse.parts()
+                for part in excuse.descriptions()
                 if part in used or not deviation.sometimes
             )

@@ -24,20 +24,20 @@ def dryrun_lines(
     """
     for run in matrix.plan_runs(wanted, cases):
         yield f"{subject.name} {run.name}"
-        if run.refused:
-            yield f"  cannot be judged here: {run.refused}"
+        if run.refusal:
+            yield f"  cannot be judged here: {run.refusal}"
             continue
-        yield f"  {run.place or 'in the simulator'}"
-        claimed = [case for case in cases if not subject.lacks(case, run.options.mode)]
+        yield f"  {run.placement or 'in the simulator'}"
+        claimed = [case for case in cases if not subject.missing_features(case, run.options.mode)]
         able = [case for case in claimed if not lacks(case)]
-        sctp = [case for case in able if case.opens_sctp_sockets] if run.without else []
+        sctp = [case for case in able if case.opens_sctp_sockets] if run.missing_ability else []
         for profile, members in group_into_labs([case for case in able if case not in sctp], 0):
             yield f"  lab {profile.name}: {len(members)} cases"
             yield from (f"    {case.id}" for case in members)
-        yield from _left_out(f"the kernel has no {run.without}", sctp)
+        yield from _left_out(f"the kernel has no {run.missing_ability}", sctp)
         yield from (f"  not run: {case.id}: {lacks(case)}" for case in claimed if lacks(case))
         for case in cases:
-            if missing := subject.lacks(case, run.options.mode):
+            if missing := subject.missing_features(case, run.options.mode):
                 names = ", ".join(sorted(feature.value for feature in missing))
                 yield f"  not run: {case.id}: {subject.name} does not claim {names}"
     yield from _left_out("slow, and not asked for (--slow)", _slow(wanted[0], cases))

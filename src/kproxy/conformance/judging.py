@@ -81,7 +81,7 @@ class Observed:
 class Mismatch:
     """What a step expects and what was seen instead."""
 
-    respect: MismatchKind
+    kind: MismatchKind
     lawful: str
     seen: str
 
@@ -95,13 +95,13 @@ class InstanceProgress:
     begun: float = field(default_factory=time.monotonic)
     observed: list[Observed] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    broken: str = ""
+    harness_error: str = ""
     seconds: float = 0.0
-    stuck: dict[tuple[Vantage, str], set[Endpoint]] = field(default_factory=dict)
+    sticky_endpoints: dict[tuple[Vantage, str], set[Endpoint]] = field(default_factory=dict)
     """Where each client that sticks was last; nowhere, if at several."""
-    roamed: dict[str, dict[tuple[Vantage, Target], set[Endpoint]]] = field(default_factory=dict)
-    held: dict[str, Observation] = field(default_factory=dict)
-    standing: list[tuple[int, UnrelatedEntries]] = field(default_factory=list)
+    rebalanced_endpoints: dict[str, dict[tuple[Vantage, Target], set[Endpoint]]] = field(default_factory=dict)
+    open_flows: dict[str, Observation] = field(default_factory=dict)
+    repeated_checks: list[tuple[int, UnrelatedEntries]] = field(default_factory=list)
     """What is to be looked at after every change."""
 
 
@@ -109,18 +109,18 @@ def judge_step(
     testbed: Testbed, progress: InstanceProgress, number: int, step: Step, seen: Sequence[Observation]
 ) -> None:
     """Judge what a step met, and note what is found."""
-    if isinstance(step, UnrelatedEntries) and (number, step) not in progress.standing:
-        progress.standing.append((number, step))
+    if isinstance(step, UnrelatedEntries) and (number, step) not in progress.repeated_checks:
+        progress.repeated_checks.append((number, step))
     match step:
         case Probe():
             _judge_probe(testbed, progress, number, step, seen)
         case Open():
-            progress.held[step.flow] = seen[0]
+            progress.open_flows[step.flow] = seen[0]
             judge_outcomes(progress, number, step, step.expect, seen)
         case Send():
             _judge_send(progress, number, step, seen[0])
         case Reopen():
-            progress.held[step.flow] = seen[0]
+            progress.open_flows[step.flow] = seen[0]
             judge_outcomes(progress, number, step, step.expect, seen)
         case Ping() | ContinuousProbe():
             judge_outcomes(progress, number, step, step.expect, seen)
@@ -142,7 +142,7 @@ def judge_step(
 def latency_samples(testbed: Testbed, progress: InstanceProgress) -> Sequence[LatencySample]:
     """What the lab has measured in the instance's family.  Raises `HarnessError` when that is nothing."""
     found = [one for one in testbed.convergence() if one.family is progress.instance.family]
-    if not any(one.alone for one in found):
+    if not any(one.isolated for one in found):
         raise HarnessError("no change that came alone was timed")
     return found
 
@@ -155,14 +155,14 @@ def _judge_probe(
         _judge_spread(testbed, progress, number, step, seen)
     if step.even:
         _judge_even(testbed, progress, number, step, seen)
-    if step.sticks and not testbed.exhaustive:
+    if step.sticky_group and not testbed.exhaustive:
         _judge_sticks(progress, number, step, seen)
-    if step.redrawn and not testbed.exhaustive and not any(o.redrawn for o in seen):
+    if step.source_port_changed and not testbed.exhaustive and not any(o.source_port_changed for o in seen):
         lawful, text = "another source port for some", f"{len(seen)} times the sender's own"
         _add_finding(progress, number, step, Mismatch(MismatchKind.SOURCE_PORT, lawful, text))
     if step.mark and not testbed.exhaustive:
         _judge_mark(progress, number, step, seen)
-    if step.roams:
+    if step.rebalances:
         _judge_rebalancing(progress, number, step, seen)
 
 
@@ -245,18 +245,19 @@ def _judge_even(
     testbed: Testbed, progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
 ) -> None:
     """Where chances are known they must be equal; else counts must be such as equal chances give."""
-    wanted = sorted(_lawful_endpoints(progress, step), key=str)
-    lawful = f"each of {len(wanted)} endpoints as often as the others"
+    lawful_endpoints = sorted(_lawful_endpoints(progress, step), key=str)
+    lawful = f"each of {len(lawful_endpoints)} endpoints as often as the others"
     if testbed.exhaustive:
-        chances = {one: sum(o.chance for o in seen if o.endpoint == one) for one in wanted}
+        chances = {one: sum(o.probability for o in seen if o.endpoint == one) for one in lawful_endpoints}
         if len(set(chances.values())) > 1:
             _add_finding(progress, number, step, Mismatch(MismatchKind.SHARES, lawful, _shares(chances)))
         return
     met = Counter(o.endpoint for o in seen)
-    counts = {one: met[one] for one in wanted}
+    counts = {one: met[one] for one in lawful_endpoints}
     if (
         any(counts.values())
-        and (luck := chi_square_tail(chi_square(counts.values()), len(wanted) - 1)) < FALSE_ALARM_RATE
+        and (luck := chi_square_tail(chi_square(counts.values()), len(lawful_endpoints) - 1))
+        < FALSE_ALARM_RATE
     ):
         text = f"{_shares(counts)} of {len(seen)}; chance does so once in {1 / luck:.0e} times"
         _add_finding(progress, number, step, Mismatch(MismatchKind.SHARES, lawful, text))
@@ -264,25 +265,25 @@ def _judge_even(
 
 def _judge_sticks(progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
     """A client keeps the endpoint of its connection before; one that has moved is found where it moved, and only there."""
-    key = (step.sender, step.sticks)
-    held = progress.held.get(step.sticks)
+    key = (step.sender, step.sticky_group)
+    held = progress.open_flows.get(step.sticky_group)
     first = {held.endpoint} if held and held.endpoint else set()
-    before, met = progress.stuck.get(key, first), _endpoints(seen)
+    before, met = progress.sticky_endpoints.get(key, first), _endpoints(seen)
     if len(before | met) > 1:
         lawful = f"{_names(before)}, as before" if before else "one endpoint each time"
         text = f"{len(seen)} connections reached {_names(met)}"
         _add_finding(progress, number, step, Mismatch(MismatchKind.AFFINITY, lawful, text))
-    progress.stuck[key] = met or before if len(met) < 2 else set()
+    progress.sticky_endpoints[key] = met or before if len(met) < 2 else set()
 
 
 def _judge_rebalancing(
     progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
 ) -> None:
     """The last probe of the name answers for all of them: not every client may have met one endpoint only."""
-    met = progress.roamed.setdefault(step.roams, {})
+    met = progress.rebalanced_endpoints.setdefault(step.rebalances, {})
     met.setdefault((step.sender, step.to), set()).update(_endpoints(seen))
     steps = enumerate(progress.instance.case.steps, 1)
-    last = max(n for n, other in steps if isinstance(other, Probe) and other.roams == step.roams)
+    last = max(n for n, other in steps if isinstance(other, Probe) and other.rebalances == step.rebalances)
     if number == last and all(len(endpoints) == 1 for endpoints in met.values()):
         same = "; ".join(f"{sender} always {_names(ends)}" for (sender, _), ends in met.items())
         lawful = "another endpoint for some client, as time has run out between"
@@ -293,17 +294,17 @@ def _judge_send(progress: InstanceProgress, number: int, step: Send, seen: Obser
     if not isinstance(step.expect, SameEndpoint):
         judge_outcomes(progress, number, step, step.expect, [seen])
         return
-    before = progress.held[step.flow]
+    before = progress.open_flows[step.flow]
     if seen.endpoint is None or seen.endpoint != before.endpoint:
         _add_finding(
             progress, number, step, Mismatch(MismatchKind.OUTCOME, f"still {before.text}", seen.text)
         )
 
 
-def _add_finding(progress: InstanceProgress, number: int, step: JudgedStep, found: Mismatch) -> None:
-    broken = cited_clauses(progress.instance, progress.world, step, found.respect)
+def _add_finding(progress: InstanceProgress, number: int, step: JudgedStep, mismatch: Mismatch) -> None:
+    broken = cited_clauses(progress.instance, progress.world, step, mismatch.kind)
     progress.findings.append(
-        Finding(progress.instance, number, describe_step(step), found.lawful, found.seen, broken)
+        Finding(progress.instance, number, describe_step(step), mismatch.lawful, mismatch.seen, broken)
     )
 
 
@@ -327,7 +328,7 @@ def _shares(shares: Mapping[Endpoint, object]) -> str:
 
 def summarise_observations(seen: Sequence[Observation]) -> str:
     """What was met and how often, in an order that does not depend on when."""
-    return _shorten(sorted(Counter(o.gist or o.text for o in seen).items()))
+    return _shorten(sorted(Counter(o.stable_text or o.text for o in seen).items()))
 
 
 def _count_texts(texts: Iterator[str]) -> str:

@@ -71,8 +71,8 @@ def _families(instance: Instance, service: CaseService) -> tuple[Family, ...]:
 def _external_fields(instance: Instance, service: CaseService) -> Document:
     fields: Document = {}
     external_ips = [str(instance.external_ip(service, i)) for i in range(service.external_ips)]
-    if external_ips or service.raw_external_ips:
-        fields["externalIPs"] = [*service.raw_external_ips, *external_ips]
+    if external_ips or service.literal_external_ips:
+        fields["externalIPs"] = [*service.literal_external_ips, *external_ips]
     if external_ips or service.type in {Type.NODE_PORT, Type.LOAD_BALANCER}:
         fields["externalTrafficPolicy"] = (service.external_policy or Policy.CLUSTER).value
     if service.type is Type.LOAD_BALANCER:
@@ -80,7 +80,7 @@ def _external_fields(instance: Instance, service: CaseService) -> Document:
         if service.external_policy is Policy.LOCAL:
             fields["healthCheckNodePort"] = instance.health_check_port(service)
     ranges = [
-        *service.raw_source_ranges,
+        *service.literal_source_ranges,
         *(str(source_range_network(instance, r)) for r in service.source_ranges),
     ]
     if ranges:
@@ -116,17 +116,17 @@ def _load_balancer(instance: Instance, service: CaseService) -> Document:
     return {"ingress": ingress} if ingress else {}
 
 
-def source_range_network(instance: Instance, place: SourceRange | str) -> Network:
+def source_range_network(instance: Instance, source_range: SourceRange | str) -> Network:
     """The network a source-range entry stands for."""
-    if isinstance(place, SourceRange):
-        return _PLACES[place][instance.family]
-    match place:
+    if isinstance(source_range, SourceRange):
+        return _PLACES[source_range][instance.family]
+    match source_range:
         case "client":
             return ip_network(topology.CLIENT_ADDRESS["a"][instance.family])
         case "remote":
             return ip_network(topology.REMOTE_ADDRESS["a"][instance.family])
         case _:
-            return ip_network(instance.address_on(place))
+            return ip_network(instance.address_on(source_range))
 
 
 def _slices(instance: Instance, service: CaseService) -> Iterator[Document]:
@@ -137,7 +137,7 @@ def _slices(instance: Instance, service: CaseService) -> Iterator[Document]:
         yield _slice(instance, service, f"{service.name}-{number}-{shift}", shift, backends)
         for family in () if service.slices_of_one_family else _families(instance, service)[1:]:
             name = f"{service.name}-{SECONDARY_SLICES + number}-{shift}"
-            yield _slice(instance, service.but(address_type=family.value), name, shift, backends)
+            yield _slice(instance, service.replace(address_type=family.value), name, shift, backends)
 
 
 def _slice(

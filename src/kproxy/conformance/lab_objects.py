@@ -29,8 +29,8 @@ def unlabelled_node_documents() -> tuple[Document, ...]:
 DELETION_METADATA = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["node.example/wait"]}
 
 
-def node_document(node: str, zone: str, taints: Sequence[str] = (), *, leaving: bool = False) -> Document:
-    """One Node object; an empty zone leaves the label out; ``taints``: their keys; ``leaving``: it is being deleted."""
+def node_document(node: str, zone: str, taints: Sequence[str] = (), *, deleting: bool = False) -> Document:
+    """One Node object; an empty zone leaves the label out; ``taints``: their keys; ``deleting``: it is being deleted."""
     labels = {"kubernetes.io/hostname": topology.HOSTNAMES[node]}
     if zone:
         labels["topology.kubernetes.io/zone"] = zone
@@ -43,7 +43,7 @@ def node_document(node: str, zone: str, taints: Sequence[str] = (), *, leaving: 
         "metadata": {
             "name": topology.HOSTNAMES[node],
             "labels": labels,
-            **(DELETION_METADATA if leaving else {}),
+            **(DELETION_METADATA if deleting else {}),
         },
         "spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs, **tainted},
         "status": {"addresses": [{"type": "InternalIP", "address": text} for text in addresses]},
@@ -64,8 +64,8 @@ def service_cidr_document(*, second: bool = False) -> Document:
 def node_facts(node: str, profile: Profile) -> NodeFacts:
     """What the oracle must know of a node under a profile."""
     addresses = itertools.chain.from_iterable(topology.local_addresses(node, family) for family in Family)
-    mode = DetectMode(profile.detect) if profile.detect else DetectMode.CLUSTER_CIDR
-    detected = profile.detect_families if profile.detect else ()
+    mode = DetectMode(profile.detect_mode) if profile.detect_mode else DetectMode.CLUSTER_CIDR
+    detected = profile.detect_families if profile.detect_mode else ()
     networks: tuple[Network, ...] = tuple(topology.CLUSTER_CIDR[family] for family in detected)
     return NodeFacts(
         name=topology.HOSTNAMES[node],

@@ -28,7 +28,7 @@ class StatusBoard:
         self._texts = dict.fromkeys(names, WAITING)
         self._width = max(map(len, names), default=0)
 
-    def tell(self, name: str, text: str) -> None:
+    def update(self, name: str, text: str) -> None:
         """What goes on in that run now."""
         self._texts[name] = text
         if self._status is None:

@@ -18,7 +18,7 @@ def manifests_by_step(case: Case) -> Mapping[int, str]:
     known: dict[Key, object] = dict(world.objects)
     texts = {}
     for number, step in enumerate(case.steps, 1):
-        if parts := list(_manifests(world.change(step), known)):
+        if parts := list(_manifests(world.apply_step(step), known)):
             texts[number] = "---\n".join(parts)
         known = dict(world.objects)
     return texts
@@ -35,7 +35,7 @@ def _manifests(changes: tuple[Change, ...], known: Mapping[Key, object]) -> Iter
                     yield _yaml(_without_empty(document))
             case Remove(key=(kind, namespace, name)):
                 yield f"# delete {kind} {namespace}/{name}\n"
-            case RestartProxy(meanwhile=meanwhile):
+            case RestartProxy(while_down=meanwhile):
                 yield from _manifests(meanwhile, known)
             case WithholdEvents(changes=later):
                 yield from _manifests(later, known)

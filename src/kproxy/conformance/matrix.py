@@ -34,15 +34,15 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """A run to be: ``place`` says where and why in words, ``refused`` why there is no place for it.
+    """A run to be: ``placement`` says where and why in words, ``refusal`` why there is no place for it.
 
-    ``without``: what its kernel lacks for some of the cases.
+    ``missing_ability``: what its kernel lacks for some of the cases.
     """
 
     options: RunOptions
-    place: str = ""
-    without: str = ""
-    refused: str = ""
+    placement: str = ""
+    missing_ability: str = ""
+    refusal: str = ""
     in_guests: bool = False
 
     @property
@@ -64,12 +64,12 @@ def _place_run(options: RunOptions, cases: Sequence[Case], kernels: Surveyors) -
     try:
         chosen = placement.kernel_for_run(options, cases, kernels)
     except placement.NoKernel as reason:
-        return PlannedRun(options=options, refused=str(reason))
+        return PlannedRun(options=options, refusal=str(reason))
     name = chosen.survey.name
     return PlannedRun(
         options=replace(options, kernel=name.value),
-        place=str(chosen),
-        without=chosen.without,
+        placement=str(chosen),
+        missing_ability=chosen.without,
         in_guests=name in {KernelName.UML, KernelName.VM},
     )
 
@@ -78,8 +78,8 @@ def describe_placements(runs: Iterable[PlannedRun]) -> list[str]:
     """Where runs go, in words; those that go to the same place for the same reasons together."""
     names: dict[str, list[str]] = {}
     for run in runs:
-        if run.place:
-            names.setdefault(run.place, []).append(run.name)
+        if run.placement:
+            names.setdefault(run.placement, []).append(run.name)
     return [f"{', '.join(those)}: {place}" for place, those in names.items()]
 
 
@@ -95,7 +95,7 @@ def run_matrix(
     runs: Sequence[PlannedRun], subject: Subject, cases: Sequence[Case], board: StatusBoard
 ) -> list[RunOutcome]:
     """Do all runs; what came of each, in their order.  Raises KeyboardInterrupt when interrupted."""
-    return asyncio.run(_MatrixRunner(subject.name, cases, board).conduct(runs))
+    return asyncio.run(_MatrixRunner(subject.name, cases, board).run_all(runs))
 
 
 class _MatrixRunner:
@@ -106,19 +106,19 @@ class _MatrixRunner:
         self._running: set[Process] = set()
         self._interrupts = 0
 
-    async def conduct(self, runs: Sequence[PlannedRun]) -> list[RunOutcome]:
+    async def run_all(self, runs: Sequence[PlannedRun]) -> list[RunOutcome]:
         """See `kproxy.conformance.matrix.run_matrix`."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt, number)
-        lanes = [[run for run in runs if run.in_guests is in_guests] for in_guests in (False, True)]
-        done = await asyncio.gather(*map(self._lane, lanes))
+        sequences = [[run for run in runs if run.in_guests is in_guests] for in_guests in (False, True)]
+        done = await asyncio.gather(*map(self._run_sequence, sequences))
         if self._interrupts:
             raise KeyboardInterrupt
         outcomes: Mapping[str, RunOutcome] = done[0] | done[1]
         return [outcomes[run.name] for run in runs]
 
-    async def _lane(self, runs: Iterable[PlannedRun]) -> dict[str, RunOutcome]:
+    async def _run_sequence(self, runs: Iterable[PlannedRun]) -> dict[str, RunOutcome]:
         outcomes = {}
         for run in runs:
             if not self._interrupts:
@@ -126,20 +126,22 @@ class _MatrixRunner:
         return outcomes
 
     async def _outcome(self, run: PlannedRun) -> RunOutcome:
-        if run.refused:
-            return self._none(run, Result.NOT_RUNNABLE, run.refused, 0.0)
+        if run.refusal:
+            return self._without_report(run, Result.NOT_RUNNABLE, run.refusal, 0.0)
         begun = time.monotonic()
-        voice = child_process.LogTail(partial(self._board.tell, run.name))
-        status, given = await self._finished(run, voice)
+        log_tail = child_process.LogTail(partial(self._board.update, run.name))
+        status, given = await self._run_child(run, log_tail)
         if status == INTERRUPTED:
             self._interrupt(signal.SIGINT)
         try:
             return RunOutcome(name=run.name, report=child_process.receive_report(given))
         except child_process.NoReport:
             kind = Result.NOT_RUNNABLE if status == CANNOT_RUN else Result.BROKEN
-            return self._none(run, kind, voice.reason() or f"exit {status}", time.monotonic() - begun)
+            return self._without_report(
+                run, kind, log_tail.failure_reason() or f"exit {status}", time.monotonic() - begun
+            )
 
-    async def _finished(self, run: PlannedRun, voice: child_process.LogTail) -> tuple[int, bytes]:
+    async def _run_child(self, run: PlannedRun, log_tail: child_process.LogTail) -> tuple[int, bytes]:
         """The exit status of a run's process, and what it gave."""
         process = await asyncio.create_subprocess_exec(
             *(*DIE_WITH_PARENT, sys.executable, "-m", "kproxy", *run_arguments(run.options)),
@@ -152,12 +154,12 @@ class _MatrixRunner:
         assert process.stdout
         assert process.stderr
         self._running.add(process)
-        given, _ = await asyncio.gather(process.stdout.read(), _copy_stderr(process.stderr, voice))
+        given, _ = await asyncio.gather(process.stdout.read(), _copy_stderr(process.stderr, log_tail))
         status = await process.wait()
         self._running.remove(process)
         return status, given
 
-    def _none(self, run: PlannedRun, kind: Result, reason: str, seconds: float) -> RunOutcome:
+    def _without_report(self, run: PlannedRun, kind: Result, reason: str, seconds: float) -> RunOutcome:
         """The outcome of a run without a report."""
         results = (CaseResult(case=case, result=kind, seconds=0.0, reason=reason) for case in self._cases)
         report = Report(
@@ -167,7 +169,7 @@ class _MatrixRunner:
             results=tuple(results),
             seconds=seconds,
         )
-        return RunOutcome(name=run.name, report=report, refused=reason if kind is Result.NOT_RUNNABLE else "")
+        return RunOutcome(name=run.name, report=report, refusal=reason if kind is Result.NOT_RUNNABLE else "")
 
     def _interrupt(self, number: int) -> None:
         """Once or twice runs may tidy up; then what they have started goes with them."""
@@ -180,6 +182,6 @@ class _MatrixRunner:
                     process.send_signal(number)
 
 
-async def _copy_stderr(stream: asyncio.StreamReader, voice: child_process.LogTail) -> None:
+async def _copy_stderr(stream: asyncio.StreamReader, log_tail: child_process.LogTail) -> None:
     while data := await stream.read(_CHUNK):
-        voice.hear(data)
+        log_tail.feed(data)

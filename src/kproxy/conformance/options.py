@@ -91,11 +91,11 @@ def reproduce_command(options: RunOptions, environment: Mapping[str, str]) -> li
     )
     same = RunOptions(**{name: getattr(options, name) for name in names})
     kernel, time = environment.get("kernel-choice", "host"), environment.get("time", "real")
-    said = ["kproxy", *run_arguments(replace(same, kernel=kernel, time=time))]
+    command = ["kproxy", *run_arguments(replace(same, kernel=kernel, time=time))]
     if kernel == "host":
-        at = said.index("--kernel")
-        del said[at : at + 2]
-    return said
+        at = command.index("--kernel")
+        del command[at : at + 2]
+    return command
 
 
 def _flag_arguments(flag: str, value: object) -> list[str]:

@@ -62,17 +62,17 @@ def kernel_needs(options: RunOptions, cases: Iterable[Case]) -> KernelNeeds:
     return KernelNeeds(always=frozenset(always), fully=fully, insist=bool(options.globs))
 
 
-def surveyors(options: RunOptions, asked: Iterable[Ability]) -> Surveyors:
+def surveyors(options: RunOptions, wanted: Iterable[Ability]) -> Surveyors:
     """How to look at each kernel that these options allow; none is looked at twice."""
     find_system_programs()
-    abilities = sorted(set(asked), key=list(Ability).index)
-    every: dict[KernelName, Callable[[], KernelSurvey]] = {
+    abilities = sorted(set(wanted), key=list(Ability).index)
+    surveys: dict[KernelName, Callable[[], KernelSurvey]] = {
         KernelName.HOST: lambda: host.survey_host(abilities),
         KernelName.ROOTLESS: lambda: rootless.survey_rootless(abilities),
         KernelName.UML: lambda: uml.survey_uml(options.uml_kernel),
         KernelName.VM: vm.survey_vm,
     }
-    return {name: cache(look) for name, look in every.items() if options.kernel in {"auto", name.value}}
+    return {name: cache(look) for name, look in surveys.items() if options.kernel in {"auto", name.value}}
 
 
 def kernel_for_run(
@@ -83,9 +83,9 @@ def kernel_for_run(
     Raises `NoKernel` when there is none.
     """
     wanted = kernel_needs(options, cases)
-    asked = (ability for need in wanted.always | wanted.fully for ability in need)
+    abilities = (ability for need in wanted.always | wanted.fully for ability in need)
     try:
-        return pick_kernel(kernels or surveyors(options, asked), wanted)
+        return pick_kernel(kernels or surveyors(options, abilities), wanted)
     except LabError as reason:
         raise NoKernel(str(reason)) from reason
 
@@ -106,17 +106,17 @@ def can_share_run(chosen: KernelChoice) -> bool:
     return chosen.survey.name is KernelName.UML
 
 
-def rerun_in_kernel(place: KernelName, options: RunOptions, command: Sequence[str] = ()) -> int | None:
+def rerun_in_kernel(kernel: KernelName, options: RunOptions, command: Sequence[str] = ()) -> int | None:
     """Run these options, or a command, in that kernel and return the exit status; None for this process's own.
 
     Raises `NoKernel`, and KeyboardInterrupt when the user cannot wait for a guest.
     """
-    if place is KernelName.HOST:
+    if kernel is KernelName.HOST:
         return None
     argv = list(command) or [sys.executable, "-m", "kproxy", *run_arguments(options_inside_kernel(options))]
-    if place is KernelName.ROOTLESS:
+    if kernel is KernelName.ROOTLESS:
         rootless.exec_rootless(argv)
-    order = vm_job(options, argv) if place is KernelName.VM else uml_job(options, argv)
+    order = vm_job(options, argv) if kernel is KernelName.VM else uml_job(options, argv)
     try:
         status = boot.run_job(order, boot.THROUGH)
     except LabError as reason:

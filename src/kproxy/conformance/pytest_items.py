@@ -127,9 +127,9 @@ class ConformancePlugin:
 def register_plugin(config: pytest.Config, parser: pytest.Parser) -> None:
     """Add options and hooks."""
     group = parser.getgroup("kproxy", "kproxy conformance (the options of `kproxy conformance run`)")
-    for word, default in _VALUE_OPTIONS.items():
+    for option, default in _VALUE_OPTIONS.items():
         group.addoption(
-            f"--{word}", default=default, help=f"as of `kproxy conformance run` (default: {default!r})"
+            f"--{option}", default=default, help=f"as of `kproxy conformance run` (default: {default!r})"
         )
     group.addoption("--slow", action="store_true", help="also cases that must wait for real time to pass")
     group.addoption("--patience", type=float, default=0.0, help="seconds the subject has to apply changes")
@@ -154,7 +154,7 @@ def _marks(case: Case) -> list[str]:
 
 
 def _run_options(config: pytest.Config) -> RunOptions:
-    given = {word: config.getoption(word) for word in _VALUE_OPTIONS}
+    given = {option: config.getoption(option) for option in _VALUE_OPTIONS}
     evidence = Path(given.pop("evidence"))
     return RunOptions(
         **given, evidence=evidence, patience=config.getoption("patience"), slow=config.getoption("slow")
@@ -205,7 +205,7 @@ def _globs(cases: Sequence[Case], options: RunOptions) -> tuple[str, ...]:
 
 def _verdicts(outcomes: Iterable[RunOutcome]) -> Mapping[tuple[str, str], CaseVerdict]:
     return {
-        (outcome.name, entry.case.id): CaseVerdict(entry, outcome.report, outcome.refused)
+        (outcome.name, entry.case.id): CaseVerdict(entry, outcome.report, outcome.refusal)
         for outcome in outcomes
         for entry in outcome.report.results
     }

@@ -57,7 +57,7 @@ class Regression:
         other = "needs another dataplane or a whole cluster"
         return self.unheld or (other if self.shows is RegressionScope.ELSEWHERE else "")
 
-    def called(self, name: str) -> bool:
+    def matches(self, name: str) -> bool:
         """Whether somebody may mean this one: its id, its number with or without repository, its CVE."""
         names = {self.id, *self.also, *self.reports, *(report.partition("#")[2] for report in self.reports)}
         short = {report.partition("/")[2] for report in self.reports}

@@ -27,18 +27,18 @@ class Reprober:
         self._testbed, self._left = testbed, seconds
         self._done: set[str] = set()
 
-    async def ask(self, instance: Instance, found: Sequence[tuple[int, tuple[str, ...]]]) -> None:
+    async def reprobe(self, instance: Instance, broken_steps: Sequence[tuple[int, tuple[str, ...]]]) -> None:
         """Ask the first of these steps that can be asked again; only once for each instance, and while there is time.
 
-        ``found``: numbers of steps, with the clauses that they broke.
+        ``broken_steps``: numbers of steps, with the clauses that they broke.
         """
-        steps = (_reprobable(instance.case.steps[number - 1], clauses) for number, clauses in found)
+        steps = (_reprobable(instance.case.steps[number - 1], clauses) for number, clauses in broken_steps)
         step = next((step for step in steps if step is not None), None)
         if step is None or self._left <= 0 or instance.name in self._done:
             return
         self._done.add(instance.name)
         begun = time.monotonic()
-        await self._testbed.ask_again(instance, step)
+        await self._testbed.reprobe(instance, step)
         self._left -= time.monotonic() - begun
 
 

@@ -53,68 +53,70 @@ class Round:
     """Changes, then (after the barrier) questions, with their step numbers."""
 
     mutations: tuple[Mutation, ...]
-    questions: tuple[tuple[int, Step], ...]
+    checks: tuple[tuple[int, Step], ...]
 
 
 def split_rounds(steps: Sequence[Step]) -> Iterator[Round]:
     """Cut a case's steps where a change follows a question."""
     mutations: list[Mutation] = []
-    questions: list[tuple[int, Step]] = []
+    checks: list[tuple[int, Step]] = []
     for number, step in enumerate(steps, 1):
         if isinstance(step, Mutation):
-            if questions:
-                yield Round(tuple(mutations), tuple(questions))
-                mutations, questions = [], []
+            if checks:
+                yield Round(tuple(mutations), tuple(checks))
+                mutations, checks = [], []
             mutations.append(step)
         else:
-            questions.append((number, step))
-    yield Round(tuple(mutations), tuple(questions))
+            checks.append((number, step))
+    yield Round(tuple(mutations), tuple(checks))
 
 
 async def run_instances(
     testbed: Testbed,
     instances: Sequence[Instance],
-    tick: Callable[[str], None] = lambda _: None,
+    log: Callable[[str], None] = lambda _: None,
     *,
-    again: bool = False,
+    reprobe: bool = False,
 ) -> list[InstanceProgress]:
     """Run these instances side by side; one `InstanceProgress` each, in the same order.
 
-    ``tick`` is told in words what goes on.  ``again``: what met something unlawful is asked once more after its
+    ``log`` is told in words what goes on.  ``reprobe``: what met something unlawful is asked once more after its
     round, for the evidence (`kproxy.conformance.reprobe`).  Never raises for what a subject does; `HarnessError` of a
     single instance is noted in it, `HarnessError` of the testbed as a whole is raised.
     """
     running = [InstanceProgress(instance, World(instance)) for instance in instances]
     plans = [list(split_rounds(instance.case.steps)) for instance in instances]
     total = max(map(len, plans), default=0)
-    second = Reprober(testbed)
+    reprober = Reprober(testbed)
     for number in range(total):
         current = [(p, plan[number]) for p, plan in zip(running, plans, strict=True) if number < len(plan)]
-        tick(f"round {number + 1}/{total}: changing objects of {len(current)} cases")
-        changes = [change for p, r in current for step in r.mutations for change in p.world.change(step)]
+        log(f"round {number + 1}/{total}: changing objects of {len(current)} cases")
+        changes = [change for p, r in current for step in r.mutations for change in p.world.apply_step(step)]
         if changes:
             clients = [
                 (p, n, step) for p, r in current if r.mutations for n, step in _continuous_probes(p, r)
             ]
             await _apply_changes(testbed, changes, clients)
             await asyncio.gather(*(_check_unrelated_entries(testbed, progress) for progress in running))
-        tick(f"round {number + 1}/{total}: asking {sum(len(r.questions) for _, r in current)} questions")
-        await asyncio.gather(*(_run_checks(testbed, p, r.questions) for p, r in current))
-        if again:
-            await _reprobe(second, [progress for progress, _ in current])
+        log(f"round {number + 1}/{total}: asking {sum(len(r.checks) for _, r in current)} questions")
+        await asyncio.gather(*(_run_checks(testbed, p, r.checks) for p, r in current))
+        if reprobe:
+            await _reprobe(reprober, [progress for progress, _ in current])
     return running
 
 
-async def _reprobe(second: Reprober, current: Sequence[InstanceProgress]) -> None:
+async def _reprobe(reprober: Reprober, current: Sequence[InstanceProgress]) -> None:
     """Each case in its first family before any in its second: time may run out."""
     for progress in sorted(current, key=lambda one: one.instance.family is not one.instance.case.families[0]):
-        await second.ask(progress.instance, [(found.step, found.clauses) for found in progress.findings])
+        await reprober.reprobe(
+            progress.instance, [(found.step, found.clauses) for found in progress.findings]
+        )
 
 
 def _continuous_probes(progress: InstanceProgress, coming: Round) -> Iterator[tuple[int, ContinuousProbe]]:
     """The clients that a case has while it comes to a round: those of steps before it."""
     steps = enumerate(progress.instance.case.steps, 1)
-    coming_ones = {number for number, _ in coming.questions}
+    coming_ones = {number for number, _ in coming.checks}
     first = min(coming_ones, default=len(progress.instance.case.steps) + 1)
     return ((number, step) for number, step in steps if isinstance(step, ContinuousProbe) and number < first)
 
@@ -122,51 +124,51 @@ def _continuous_probes(progress: InstanceProgress, coming: Round) -> Iterator[tu
 async def _apply_changes(
     testbed: Testbed,
     changes: Sequence[Change],
-    asked: Sequence[tuple[InstanceProgress, int, ContinuousProbe]],
+    continuous: Sequence[tuple[InstanceProgress, int, ContinuousProbe]],
 ) -> None:
     """Make changes and wait till they are applied; judge what steady clients met meanwhile."""
-    able = [entry for entry in asked if not entry[0].broken]
+    able = [entry for entry in continuous if not entry[0].harness_error]
     clients = [continuous_probes.ContinuousClient(progress.instance, step) for progress, _, step in able]
     async with continuous_probes.probing(testbed, clients):
         await testbed.change(changes)
         await testbed.settle()
     for (progress, number, step), client in zip(able, clients, strict=True):
-        progress.broken = progress.broken or client.broken
+        progress.harness_error = progress.harness_error or client.harness_error
         judge_outcomes(progress, number, step, step.expect, client.seen)
 
 
 async def _check_unrelated_entries(testbed: Testbed, progress: InstanceProgress) -> None:
     """After every change, of this case or another: each is found once."""
     found = {finding.step for finding in progress.findings}
-    for number, step in list(progress.standing):
-        if not progress.broken and number not in found:
+    for number, step in list(progress.repeated_checks):
+        if not progress.harness_error and number not in found:
             seen = await testbed.watch_entries(progress.instance, step)
             judge_step(testbed, progress, number, step, [seen])
 
 
 async def _run_checks(
-    testbed: Testbed, progress: InstanceProgress, questions: Sequence[tuple[int, Step]]
+    testbed: Testbed, progress: InstanceProgress, checks: Sequence[tuple[int, Step]]
 ) -> None:
     """Put one case's questions of one round: probes in a row together, all else in order.
 
     Once the harness could not observe a case, later answers would rest on nothing: it is asked no more.
     """
     started = time.monotonic()
-    for batch in _batches(questions):
-        if progress.broken:
+    for batch in _batches(checks):
+        if progress.harness_error:
             break
         begun = time.monotonic()
-        asked = [_observe(testbed, progress, step) for _, step in batch]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        observing = [_observe(testbed, progress, step) for _, step in batch]
+        answers = await asyncio.gather(*observing, return_exceptions=True)
         for (number, step), seen in zip(batch, answers, strict=True):
             _judge_or_record_error(testbed, progress, number, step, seen)
             _record_observed(progress, number, step, seen, begun)
     progress.seconds += time.monotonic() - started
 
 
-def _batches(questions: Sequence[tuple[int, Step]]) -> Iterator[list[tuple[int, Step]]]:
+def _batches(checks: Sequence[tuple[int, Step]]) -> Iterator[list[tuple[int, Step]]]:
     batch: list[tuple[int, Step]] = []
-    for number, step in questions:
+    for number, step in checks:
         if isinstance(step, Probe):
             batch.append((number, step))
             continue
@@ -185,9 +187,9 @@ async def _observe(testbed: Testbed, progress: InstanceProgress, step: Step) -> 
             count = 1 if testbed.exhaustive else sample_size(probe)
             return await testbed.probe(progress.instance, probe, count)
         case Open():
-            return [await testbed.hold(progress.instance, step)]
+            return [await testbed.open_flow(progress.instance, step)]
         case Send():
-            return [await testbed.use(progress.instance, step)]
+            return [await testbed.send_on_flow(progress.instance, step)]
         case Ping():
             return [await testbed.ping(progress.instance, step)]
         case CheckHealth() | CheckProxy():
@@ -225,7 +227,7 @@ def _judge_or_record_error(
     seen: Sequence[Observation] | BaseException,
 ) -> None:
     if isinstance(seen, HarnessError | LabError | OSError):
-        progress.broken = progress.broken or continuous_probes.describe_unobserved(
+        progress.harness_error = progress.harness_error or continuous_probes.describe_unobserved(
             seen, f"step {number}, {describe_step(step)}"
         )
         return

@@ -16,21 +16,21 @@ _MISSED = 3.09
 """One-sided normal quantile of 0.001: how seldom `uniformity_sample` may miss an endpoint with twice its share."""
 
 
-def coverage_sample(ways: int) -> int:
+def coverage_sample(endpoints: int) -> int:
     """Connections that show every one of so many (2 or more) equally likely endpoints, but for `FALSE_ALARM_RATE`."""
-    return math.ceil(math.log(FALSE_ALARM_RATE / ways) / math.log1p(-1 / ways))
+    return math.ceil(math.log(FALSE_ALARM_RATE / endpoints) / math.log1p(-1 / endpoints))
 
 
-def uniformity_sample(ways: int) -> int:
+def uniformity_sample(endpoints: int) -> int:
     """Connections after which an endpoint that gets twice what each of the others gets has been noticed.
 
     It is missed less than once in a thousand.  From the normal approximation of the noncentral chi-square
     distribution, whose lower tail is thinner.
     """
-    freedom, limit = ways - 1, chi_square_critical(ways - 1)
+    freedom, limit = endpoints - 1, chi_square_critical(endpoints - 1)
     root = _MISSED * math.sqrt(2) + math.sqrt(2 * _MISSED**2 + 2 * limit - freedom)
     noncentrality = (root**2 - freedom) / 2
-    of_one_connection = (ways - 1) / (ways + 1) ** 2
+    of_one_connection = (endpoints - 1) / (endpoints + 1) ** 2
     return math.ceil(noncentrality / of_one_connection)
 
 

@@ -34,9 +34,9 @@ OpenTestbed = Callable[[Profile, Sequence[Instance]], AbstractAsyncContextManage
 class Session:
     """What is run: who, which cases, where evidence goes, how many labs at once.
 
-    ``largest``: the most cases that a lab may hold, 0 for any number.  ``again`` is the command that runs all of it; a failing case is shown with it.
-    ``chance`` chooses a case that is not claimed, to be asked all the same; None: none is.
-    ``ask_again``: whether what met something unlawful is asked once more, for the evidence.
+    ``lab_capacity``: the most cases that a lab may hold, 0 for any number.  ``reproduce_command`` is the command that runs all of it; a failing case is shown with it.
+    ``rng`` chooses a case that is not claimed, to be asked all the same; None: none is.
+    ``reprobe``: whether what met something unlawful is asked once more, for the evidence.
     """
 
     subject: Subject
@@ -44,48 +44,46 @@ class Session:
     cases: Sequence[Case]
     evidence: Path
     environment: Mapping[str, str]
-    parallel: int = 2
-    largest: int = 0
-    again: str = "kproxy conformance run"
-    chance: random.Random | None = None
-    ask_again: bool = False
+    parallel_labs: int = 2
+    lab_capacity: int = 0
+    reproduce_command: str = "kproxy conformance run"
+    rng: random.Random | None = None
+    reprobe: bool = False
 
 
 @dataclass(slots=True)
 class LabSlots:
     """To labs: so many at once, and none any more when the subject has served nothing in the first two."""
 
-    gate: asyncio.Semaphore
-    served: bool = False
-    unserved: dict[str, str] = field(default_factory=dict)
+    semaphore: asyncio.Semaphore
+    any_served: bool = False
+    failed_profiles: dict[str, str] = field(default_factory=dict)
     """Why, by the names of the profiles."""
-    applied: list[LatencySample] = field(default_factory=list)
+    latency_samples: list[LatencySample] = field(default_factory=list)
     """How long changes have taken in the labs that came to their end."""
 
     @property
-    def closed(self) -> str:
+    def closed_reason(self) -> str:
         """Why no lab is opened any more; empty as long as one may be."""
-        if self.served or len(self.unserved) < _LABS_TO_TRY:
+        if self.any_served or len(self.failed_profiles) < _LABS_TO_TRY:
             return ""
-        first = next(iter(self.unserved.values()))
-        return (
-            f"not tried: the subject has served nothing in the profiles {', '.join(self.unserved)}: {first}"
-        )
+        first = next(iter(self.failed_profiles.values()))
+        return f"not tried: the subject has served nothing in the profiles {', '.join(self.failed_profiles)}: {first}"
 
 
-async def run_session(session: Session, open_testbed: OpenTestbed, tick: Callable[[str], None]) -> Report:
+async def run_session(session: Session, open_testbed: OpenTestbed, log: Callable[[str], None]) -> Report:
     """Run all cases of the session; never raises for what a subject does."""
     started = time.monotonic()
     results: dict[str, CaseResult] = {}
     for case in session.cases:
-        if missing := session.subject.lacks(case, session.mode):
+        if missing := session.subject.missing_features(case, session.mode):
             names = ", ".join(sorted(feature.value for feature in missing))
             reason = f"{session.subject.name} does not claim {names}"
             results[case.id] = CaseResult(case=case, result=Result.UNSUPPORTED, seconds=0.0, reason=reason)
-    entrance = LabSlots(asyncio.Semaphore(session.parallel))
-    groups = group_into_labs([case for case in session.cases if case.id not in results], session.largest)
-    runs = [_run_profile(session, profile, cases, open_testbed, entrance, tick) for profile, cases in groups]
-    runs.insert(_LABS_TO_TRY, _run_one_unclaimed(session, open_testbed, entrance, tick))
+    slots = LabSlots(asyncio.Semaphore(session.parallel_labs))
+    groups = group_into_labs([case for case in session.cases if case.id not in results], session.lab_capacity)
+    runs = [_run_profile(session, profile, cases, open_testbed, slots, log) for profile, cases in groups]
+    runs.insert(_LABS_TO_TRY, _run_one_unclaimed(session, open_testbed, slots, log))
     done = await asyncio.gather(*runs)
     results.update({entry.case.id: entry for group in done for entry in group})
     return Report(
@@ -94,36 +92,44 @@ async def run_session(session: Session, open_testbed: OpenTestbed, tick: Callabl
         environment=session.environment,
         results=tuple(results[case.id] for case in session.cases),
         seconds=time.monotonic() - started,
-        again=session.again,
-        convergence=tuple(entrance.applied),
+        reproduce_command=session.reproduce_command,
+        latency_samples=tuple(slots.latency_samples),
     )
 
 
 async def _run_one_unclaimed(
-    session: Session, open_testbed: OpenTestbed, entrance: LabSlots, tick: Callable[[str], None]
+    session: Session, open_testbed: OpenTestbed, slots: LabSlots, log: Callable[[str], None]
 ) -> list[CaseResult]:
     """One case that the subject does not claim, run all the same: it stays unsupported, with what came of it.
 
     So no "unsupported" is taken on trust for ever.  It waits for its turn behind the first labs and beside the others,
     since what is not served may cost all of a probe's time; none where a lab of what is claimed was not served.
     """
-    unclaimed = [case for case in session.cases if session.subject.lacks(case, session.mode)]
-    features = sorted({f.value for case in unclaimed for f in session.subject.lacks(case, session.mode)})
-    if session.chance is None or not features:
+    unclaimed = [case for case in session.cases if session.subject.missing_features(case, session.mode)]
+    features = sorted(
+        {f.value for case in unclaimed for f in session.subject.missing_features(case, session.mode)}
+    )
+    if session.rng is None or not features:
         return []
-    feature = session.chance.choice(features)
+    feature = session.rng.choice(features)
     candidates = [
-        c for c in unclaimed if feature in {f.value for f in session.subject.lacks(c, session.mode)}
+        c
+        for c in unclaimed
+        if feature in {f.value for f in session.subject.missing_features(c, session.mode)}
     ]
-    case = session.chance.choice(candidates)
-    apart = LabSlots(asyncio.Semaphore(1), served=True)  # its lab counts neither for nor against the subject
-    with tempfile.TemporaryDirectory() as nobody_looks_here:
-        quiet = replace(session, evidence=Path(nobody_looks_here), ask_again=False)
-        async with entrance.gate:
-            if entrance.unserved:
+    case = session.rng.choice(candidates)
+    own_slots = LabSlots(
+        asyncio.Semaphore(1), any_served=True
+    )  # its lab counts neither for nor against the subject
+    with tempfile.TemporaryDirectory() as scratch:
+        quiet = replace(session, evidence=Path(scratch), reprobe=False)
+        async with slots.semaphore:
+            if slots.failed_profiles:
                 return []
-            tick(f"{case.profile.name}: running what is not claimed: {feature}")
-            (entry,) = await _run_profile(quiet, case.profile, [case], open_testbed, apart, lambda _: None)
+            log(f"{case.profile.name}: running what is not claimed: {feature}")
+            (entry,) = await _run_profile(
+                quiet, case.profile, [case], open_testbed, own_slots, lambda _: None
+            )
     came = {Result.PASSED: "it passes", Result.FAILED: "it fails", Result.DEVIATION: "it fails"}
     what = came.get(entry.result, f"it is {entry.result.value}")
     seen = f": {entry.reason}" if entry.reason else ""
@@ -131,7 +137,7 @@ async def _run_one_unclaimed(
     return [CaseResult(case=case, result=Result.UNSUPPORTED, seconds=entry.seconds, reason=reason)]
 
 
-def group_into_labs(cases: Sequence[Case], largest: int) -> list[tuple[Profile, list[Case]]]:
+def group_into_labs(cases: Sequence[Case], capacity: int) -> list[tuple[Profile, list[Case]]]:
     """A lab for each profile, or several of about one size where it has too many cases."""
     groups: dict[Profile, list[Case]] = {}
     for case in cases:
@@ -139,7 +145,7 @@ def group_into_labs(cases: Sequence[Case], largest: int) -> list[tuple[Profile, 
     return [
         (profile, members[start::number])
         for profile, members in groups.items()
-        for number in [-(-len(members) // (largest or len(members)))]
+        for number in [-(-len(members) // (capacity or len(members)))]
         for start in range(number)
     ]
 
@@ -149,27 +155,27 @@ async def _run_profile(
     profile: Profile,
     cases: Sequence[Case],
     open_testbed: OpenTestbed,
-    entrance: LabSlots,
-    tick: Callable[[str], None],
+    slots: LabSlots,
+    log: Callable[[str], None],
 ) -> list[CaseResult]:
     """Cases of one profile in one testbed."""
-    async with entrance.gate:
-        if entrance.closed:
-            return [_unobserved(case, Result.FAILED, entrance.closed) for case in cases]
+    async with slots.semaphore:
+        if slots.closed_reason:
+            return [_unobserved(case, Result.FAILED, slots.closed_reason) for case in cases]
         bound = bind_cases(cases)
         try:
             async with open_testbed(profile, bound) as testbed:
-                lacking = {case.id: reason for case in cases if (reason := testbed.lacks(case))}
+                lacking = {case.id: reason for case in cases if (reason := testbed.not_runnable_reason(case))}
                 able = [instance for instance in bound if instance.case.id not in lacking]
                 progress = await run_instances(
-                    testbed, able, lambda text: tick(f"{profile.name}: {text}"), again=session.ask_again
+                    testbed, able, lambda text: log(f"{profile.name}: {text}"), reprobe=session.reprobe
                 )
-                entrance.applied += testbed.convergence()
-                folders = await _keep_evidence(session, testbed, progress, tick)
-            entrance.served = True
+                slots.latency_samples += testbed.convergence()
+                folders = await _keep_evidence(session, testbed, progress, log)
+            slots.any_served = True
         except SubjectFailed as reason:
             if isinstance(reason, NothingServed):
-                entrance.unserved[profile.name] = str(reason).partition("\n")[0]
+                slots.failed_profiles[profile.name] = str(reason).partition("\n")[0]
             return [_unobserved(case, Result.FAILED, f"profile {profile.name}: {reason}") for case in cases]
         except HarnessError as reason:
             return [_unobserved(case, Result.BROKEN, f"profile {profile.name}: {reason}") for case in cases]
@@ -182,11 +188,11 @@ def _unobserved(case: Case, result: Result, reason: str) -> CaseResult:
 
 
 async def _keep_evidence(
-    session: Session, testbed: Testbed, progress: Sequence[InstanceProgress], tick: Callable[[str], None]
+    session: Session, testbed: Testbed, progress: Sequence[InstanceProgress], log: Callable[[str], None]
 ) -> Mapping[str, Path]:
     folders: dict[str, Path] = {}
     for entry in progress:
-        if entry.findings or entry.broken:
+        if entry.findings or entry.harness_error:
             case = entry.instance.case.id
             if case not in folders:
                 shutil.rmtree(session.evidence / case, ignore_errors=True)  # of an earlier run
@@ -195,7 +201,7 @@ async def _keep_evidence(
                 folder.mkdir(parents=True, exist_ok=True)
                 await testbed.evidence(entry.instance, folder)
             except OSError as error:  # a full disk takes no verdict away
-                tick(f"no evidence of {entry.instance.name}: {error}")
+                log(f"no evidence of {entry.instance.name}: {error}")
             else:
                 folders[case] = folder.parent
     return folders
@@ -218,7 +224,7 @@ def _result(
     findings = _with_deviations(session, [finding for entry in own for finding in entry.findings])
     observed = tuple(one for entry in own for one in entry.observed)
     seconds = max((entry.seconds for entry in own), default=0.0)
-    broken = next((entry.broken for entry in own if entry.broken), "")
+    broken = next((entry.harness_error for entry in own if entry.harness_error), "")
     folder = folders.get(case.id)
     evidence, files = (str(folder), _files(folder)) if folder else ("", ())
     seen = CaseResult(
@@ -231,10 +237,12 @@ def _result(
         findings=findings,
     )
     if new := [finding for finding in findings if not finding.known]:
-        return replace(seen, result=Result.FAILED, reason=new[0].seen, needs=_needs(session, case, findings))
+        return replace(
+            seen, result=Result.FAILED, reason=new[0].seen, excuse_usage=_needs(session, case, findings)
+        )
     if broken:
         return replace(seen, result=Result.BROKEN, reason=broken)
-    seen = replace(seen, needs=_needs(session, case, findings))
+    seen = replace(seen, excuse_usage=_needs(session, case, findings))
     if findings:
         reasons = dict.fromkeys(finding.known for finding in findings)
         return replace(seen, result=Result.DEVIATION, reason="; ".join(reasons))

@@ -89,11 +89,11 @@ class Subject:
     deviations: tuple[Deviation, ...] = ()
 
     @property
-    def programs(self) -> tuple[SubjectProcess, ...]:
+    def all_processes(self) -> tuple[SubjectProcess, ...]:
         """What runs on each node, in the order in which it is started."""
         return self.processes or (SubjectProcess(name="proxy", command=self.command),)
 
-    def lacks(self, case: Case, mode: str) -> frozenset[Feature]:
+    def missing_features(self, case: Case, mode: str) -> frozenset[Feature]:
         """Features of the case that the subject does not claim in that mode."""
         claimed = self.features - self.without.get(mode, frozenset())
         if self.mode_before(mode) is None:
@@ -151,7 +151,9 @@ def subject_from_toml(text: str, where: str, binary: str = "") -> Subject:
 def _problem(subject: Subject, binary: str) -> str:
     """What no single key shows."""
     names = [program.name for program in subject.processes]
-    words = [word for program in subject.programs for word in (*program.command, *program.ready)]
+    arguments = [
+        argument for program in subject.all_processes for argument in (*program.command, *program.ready)
+    ]
     if not subject.command and not subject.processes:
         return "how it is started is missing: give `command`, or `[[processes]]`"
     if subject.command and subject.processes:
@@ -162,7 +164,7 @@ def _problem(subject: Subject, binary: str) -> str:
         return f"[without] {', '.join(strange)}: modes are {', '.join(subject.modes)}"
     if problem := _unknown_name(subject.deviations, subject.modes):
         return problem
-    if not (subject.binary or binary) and any("{binary}" in word for word in words):
+    if not (subject.binary or binary) and any("{binary}" in argument for argument in arguments):
         return "needs the program's path: give --binary PATH, or `binary` in the file"
     return ""
 

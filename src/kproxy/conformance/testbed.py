@@ -38,22 +38,22 @@ class Observation:
 
     ``outcomes``: every reading of it that the evidence allows (a source address that would be the
     same with and without masquerade leaves two); empty for what can never be lawful.
-    ``endpoint``: which endpoint answered.  ``text``: for people.  ``chance``: how likely this is, where the testbed
+    ``endpoint``: which endpoint answered.  ``text``: for people.  ``probability``: how likely this is, where the testbed
     is exhaustive.
     """
 
     outcomes: frozenset[Outcome]
     text: str
     endpoint: tuple[Address, int] | None = None
-    chance: Fraction = Fraction(1)
-    redrawn: bool = False
+    probability: Fraction = Fraction(1)
+    source_port_changed: bool = False
     """Whether the endpoint saw another source port than the sender's own."""
     marks: tuple[int | None, ...] = ()
     """The marks that its first packets left the sender's node with, where that is asked for.
 
     None: another than was set, on a kernel that does not report which.
     """
-    gist: str = ""
+    stable_text: str = ""
     """The text without what is another one each time, such as source ports, where that is not the text itself."""
 
 
@@ -79,7 +79,7 @@ class Testbed(Interface):
     exhaustive: bool
     """Whether `probe` returns every possible outcome with its chance, rather than a sample."""
 
-    def lacks(self, case: Case) -> str | None:
+    def not_runnable_reason(self, case: Case) -> str | None:
         """Why this testbed cannot run the case; None when it can."""
 
     async def change(self, changes: Sequence[Change]) -> None:
@@ -97,10 +97,10 @@ class Testbed(Interface):
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Send ``count`` new connections."""
 
-    async def hold(self, instance: Instance, hold: Open) -> Observation:
+    async def open_flow(self, instance: Instance, step: Open) -> Observation:
         """Open a flow and exchange once."""
 
-    async def use(self, instance: Instance, use: Send) -> Observation:
+    async def send_on_flow(self, instance: Instance, step: Send) -> Observation:
         """Exchange on a held flow."""
 
     async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
@@ -124,7 +124,7 @@ class Testbed(Interface):
     async def act(self, instance: Instance, act: UnjudgedAction) -> None:
         """Let something happen that is not judged."""
 
-    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
+    async def reprobe(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
         """Ask once more what met something unlawful, and remember all that can be seen of it for `evidence`."""
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
@@ -136,15 +136,15 @@ def describe_status(status: int | None) -> str:
     return "refused" if status is None else f"status {status}"
 
 
-def describe_health(status: int, told: EndpointCountLocation, count: int | str | None) -> str:
+def describe_health(status: int, count_in: EndpointCountLocation, count: int | str | None) -> str:
     """The same with the number of endpoints, where that is asked for; None: it is not told."""
-    if told is EndpointCountLocation.BY_STATUS:
+    if count_in is EndpointCountLocation.BY_STATUS:
         return describe_status(status)
-    return f"{describe_status(status)}, {'no number' if count is None else count} in {told.value}"
+    return f"{describe_status(status)}, {'no number' if count is None else count} in {count_in.value}"
 
 
-def expected_health(count: int | None, told: EndpointCountLocation) -> str:
+def expected_health(count: int | None, count_in: EndpointCountLocation) -> str:
     """What a health check node port must answer where there are so many endpoints; None: refuse."""
     if count is None:
         return describe_status(None)
-    return describe_health(HTTPStatus.OK if count else HTTPStatus.SERVICE_UNAVAILABLE, told, count)
+    return describe_health(HTTPStatus.OK if count else HTTPStatus.SERVICE_UNAVAILABLE, count_in, count)

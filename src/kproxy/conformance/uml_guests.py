@@ -39,84 +39,90 @@ def split_cases(cases: Sequence[Case], guests: int) -> list[list[Case]]:
     profiles: dict[str, list[Case]] = {}
     for case in cases:
         profiles.setdefault(case.profile.name, []).append(case)
-    room = -(-len(cases) // guests)
+    capacity = -(-len(cases) // guests)
     parts: list[list[Case]] = [[] for _ in range(guests)]
     for members in sorted(profiles.values(), key=len):
         waiting = members
         while waiting:
             smallest = min(parts, key=len)
-            free = max(room - len(smallest), 1)
+            free = max(capacity - len(smallest), 1)
             smallest += waiting[:free]
             waiting = waiting[free:]
     return [part for part in parts if part]
 
 
-def run_in_guests(options: RunOptions, cases: Sequence[Case], guests: int, tell: LogLine) -> Report:
+def run_in_guests(options: RunOptions, cases: Sequence[Case], guests: int, log: LogLine) -> Report:
     """Run the cases in that many guests and put their reports together.
 
     The cases of a guest whose kernel died are `Result.BROKEN`.  Raises `NoKernel` when a guest gives no report
     otherwise or all have died, KeyboardInterrupt when they were interrupted.
     """
     begun = time.monotonic()
-    parts = split_cases(cases, guests)
-    given = [bytearray() for _ in parts]
-    voices = [child_process.LogTail(_prefixed(tell, number)) for number, _ in enumerate(parts, 1)]
+    case_shares = split_cases(cases, guests)
+    report_bytes = [bytearray() for _ in case_shares]
+    log_tails = [child_process.LogTail(_prefixed(log, number)) for number, _ in enumerate(case_shares, 1)]
     jobs = [
-        (_guest_job(options, share), boot.Sinks(report.extend, voice.hear))
-        for share, report, voice in zip(parts, given, voices, strict=True)
+        (_guest_job(options, share), boot.Sinks(report.extend, log_tail.feed))
+        for share, report, log_tail in zip(case_shares, report_bytes, log_tails, strict=True)
     ]
     try:
-        ends = boot.run_all(jobs)
-        if INTERRUPTED in ends:
+        statuses = boot.run_all(jobs)
+        if INTERRUPTED in statuses:
             raise KeyboardInterrupt
-        if all(isinstance(end, boot.GuestDied) for end in ends):
-            raise NoKernel(str(ends[0]))
+        if all(isinstance(end, boot.GuestDied) for end in statuses):
+            raise NoKernel(str(statuses[0]))
         reports = [
             child_process.receive_report(report)
-            for report, end in zip(given, ends, strict=True)
+            for report, end in zip(report_bytes, statuses, strict=True)
             if not isinstance(end, boot.GuestDied)
         ]
-        lost = results_of_dead_guests(parts, ends)
-        dead = replace(reports[0], results=lost, convergence=())
-        return merge_reports([*reports, dead], cases, begun, len(parts))
+        lost = results_of_dead_guests(case_shares, statuses)
+        dead = replace(reports[0], results=lost, latency_samples=())
+        return merge_reports([*reports, dead], cases, begun, len(case_shares))
     except LabError as reason:
         raise NoKernel(str(reason)) from reason
     except child_process.NoReport as nothing:
-        reasons = (voice.reason() for voice, report in zip(voices, given, strict=True) if not report)
+        reasons = (
+            log_tail.failure_reason()
+            for log_tail, report in zip(log_tails, report_bytes, strict=True)
+            if not report
+        )
         raise NoKernel("a guest gave no report: " + "; ".join(reasons)) from nothing
 
 
 def _guest_job(options: RunOptions, share: Sequence[Case]) -> UmlJob:
-    mine = replace(options_inside_kernel(options.without_outputs()), globs=tuple(case.id for case in share))
-    whole = uml_job(options, [sys.executable, "-m", "kproxy", *run_arguments(mine)])
-    return replace(whole, environment=child_process.child_environment(whole.environment))
+    own_options = replace(
+        options_inside_kernel(options.without_outputs()), globs=tuple(case.id for case in share)
+    )
+    job_of_options = uml_job(options, [sys.executable, "-m", "kproxy", *run_arguments(own_options)])
+    return replace(job_of_options, environment=child_process.child_environment(job_of_options.environment))
 
 
-def _prefixed(tell: LogLine, number: int) -> LogLine:
-    return lambda line: tell(f"guest {number}: {line}")
+def _prefixed(log: LogLine, number: int) -> LogLine:
+    return lambda line: log(f"guest {number}: {line}")
 
 
 def results_of_dead_guests(
-    parts: Sequence[Sequence[Case]], ends: Sequence[int | boot.GuestDied]
+    shares: Sequence[Sequence[Case]], statuses: Sequence[int | boot.GuestDied]
 ) -> tuple[CaseResult, ...]:
     """Results of the cases whose guests died."""
     return tuple(
         CaseResult(case=case, result=Result.BROKEN, seconds=0.0, reason=f"guest {number}: {end}")
-        for number, (share, end) in enumerate(zip(parts, ends, strict=True), 1)
+        for number, (share, end) in enumerate(zip(shares, statuses, strict=True), 1)
         if isinstance(end, boot.GuestDied)
         for case in share
     )
 
 
-def merge_reports(parts: Sequence[Report], cases: Sequence[Case], begun: float, guests: int) -> Report:
+def merge_reports(reports: Sequence[Report], cases: Sequence[Case], begun: float, guests: int) -> Report:
     """One report of several, in the order of the cases; ``begun``: the monotonic clock at the start."""
-    results = {entry.case.id: entry for part in parts for entry in part.results}
-    environment: Mapping[str, str] = {**parts[0].environment, "guests": str(guests)}
+    results = {entry.case.id: entry for part in reports for entry in part.results}
+    environment: Mapping[str, str] = {**reports[0].environment, "guests": str(guests)}
     ordered = tuple(results[case.id] for case in cases)
     return replace(
-        parts[0],
+        reports[0],
         environment=environment,
         results=ordered,
         seconds=time.monotonic() - begun,
-        convergence=tuple(applied for part in parts for applied in part.convergence),
+        latency_samples=tuple(applied for part in reports for applied in part.latency_samples),
     )

@@ -62,7 +62,7 @@ class RestartProxy:
     """Kill a node's proxy, make the changes while it is down, start it."""
 
     node: str
-    meanwhile: tuple[Change, ...]
+    while_down: tuple[Change, ...]
     masquerade_bit: int | None = None
     without_slices: float = 0.0
 
@@ -85,7 +85,7 @@ class AcceptWrites:
 class WithholdEvents:
     """Make changes that proxies learn of only afterwards."""
 
-    deaf: WatchFault
+    fault: WatchFault
     changes: tuple[Change, ...]
 
 
@@ -117,14 +117,14 @@ class World:
 
     instance: Instance
     objects: dict[Key, Document] = field(default_factory=lab_objects)
-    gained: set[str] = field(default_factory=set)
+    nodes_with_added_address: set[str] = field(default_factory=set)
     """Nodes that have one more address than they started with."""
-    surprised: set[str] = field(default_factory=set)
+    late_address_nodes: set[str] = field(default_factory=set)
     """Those of them whose proxy was running then, and still is."""
-    written: dict[str, dict[Key, Document]] = field(default_factory=dict)
+    frozen_objects: dict[str, dict[Key, Document]] = field(default_factory=dict)
     """What the rules of nodes are made of whose proxies cannot write: the objects when that began."""
 
-    def change(self, step: Step) -> tuple[Change, ...]:
+    def apply_step(self, step: Step) -> tuple[Change, ...]:
         """Carry out a step that changes objects; what must be written, Services before slices."""
         match step:
             case Apply(services=services):
@@ -136,26 +136,28 @@ class World:
             case AddServiceCidr():
                 return (self._put(service_cidr_document(second=True)),)
             case AddNodeAddress(node=node):
-                self.gained.add(node)
-                self.surprised.add(node)
+                self.nodes_with_added_address.add(node)
+                self.late_address_nodes.add(node)
                 return (AddAddress(node, self.instance.family),)
-            case Restart(node=node, meanwhile=meanwhile):
-                self.surprised.discard(node)
-                changes = self.change(meanwhile) if meanwhile else ()
+            case Restart(node=node, while_down=meanwhile):
+                self.late_address_nodes.discard(node)
+                changes = self.apply_step(meanwhile) if meanwhile else ()
                 return (RestartProxy(node, changes, step.masquerade_bit, step.without_slices),)
             case _:
-                return self._trouble(step)
+                return self._apply_fault(step)
 
-    def _trouble(self, step: Step) -> tuple[Change, ...]:
+    def _apply_fault(self, step: Step) -> tuple[Change, ...]:
         match step:
             case FailWrites(node=node):
-                self.written.setdefault(node, dict(self.objects))
+                self.frozen_objects.setdefault(node, dict(self.objects))
                 return (RefuseWrites(node),)
             case AllowWrites(node=node):
-                self.written.pop(node, None)
+                self.frozen_objects.pop(node, None)
                 return (AcceptWrites(node),)
-            case DuringWatchFault(deaf=deaf, changes=steps):
-                return (WithholdEvents(deaf, tuple(change for one in steps for change in self.change(one))),)
+            case DuringWatchFault(fault=deaf, changes=steps):
+                return (
+                    WithholdEvents(deaf, tuple(change for one in steps for change in self.apply_step(one))),
+                )
             case _:
                 return ()
 
@@ -187,7 +189,7 @@ class World:
         del self.objects[key]
         return Remove(key)
 
-    def cleared(self) -> tuple[Change, ...]:
+    def clear(self) -> tuple[Change, ...]:
         """Remove all objects of the instance."""
         own = [key for key in self.objects if key[1] == self.instance.namespace]
         return tuple(self._remove(key) for key in own)
@@ -195,15 +197,15 @@ class World:
     def facts(self, node: str) -> NodeFacts:
         """What the oracle must know of a node."""
         facts = node_facts(node, self.instance.case.profile)
-        if node not in self.gained:
+        if node not in self.nodes_with_added_address:
             return facts
         more = frozenset({topology.GAINED_ADDRESS[node][self.instance.family]})
-        late = more if node in self.surprised else frozenset()
+        late = more if node in self.late_address_nodes else frozenset()
         return replace(facts, addresses=facts.addresses | more, late_addresses=late)
 
     def cluster(self, node: str = "") -> api.Cluster:
         """The objects as the proxy and the oracle read them; of a node: those that its rules can be made of."""
-        objects = self.written.get(node, self.objects)
+        objects = self.frozen_objects.get(node, self.objects)
         return api.parse_cluster(msgspec.json.encode({"kind": "List", "items": list(objects.values())}))
 
 
@@ -214,4 +216,4 @@ def _node(step: SetZone | SetTaints | StartNodeDeletion) -> Document:
         case SetTaints(node=node, keys=keys):
             return node_document(node, topology.ZONES[node], keys)
         case StartNodeDeletion(node=node):
-            return node_document(node, topology.ZONES[node], leaving=True)
+            return node_document(node, topology.ZONES[node], deleting=True)

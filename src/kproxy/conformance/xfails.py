@@ -42,20 +42,20 @@ class Xfail:
         return self.mode in {"", mode} and fnmatch.fnmatchcase(case.id, self.glob)
 
 
-def read_xfails(path: str, attached: Sequence[Case] = ()) -> tuple[Xfail, ...]:
-    """The lines of a file; no path, no lines.  ``attached``: cases that are in no catalogue.  Raises `InvalidXfails`."""
+def read_xfails(path: str, case_files: Sequence[Case] = ()) -> tuple[Xfail, ...]:
+    """The lines of a file; no path, no lines.  ``case_files``: cases that are in no catalogue.  Raises `InvalidXfails`."""
     if not path:
         return ()
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidXfails(f"--xfails {path}: {getattr(error, 'strerror', '') or error}") from error
-    return parse_xfails(text, path, attached)
+    return parse_xfails(text, path, case_files)
 
 
-def parse_xfails(text: str, name: str, attached: Sequence[Case] = ()) -> tuple[Xfail, ...]:
+def parse_xfails(text: str, name: str, case_files: Sequence[Case] = ()) -> tuple[Xfail, ...]:
     """The lines of a text; ``name`` is for messages.  Raises `InvalidXfails`."""
-    known = {case.id for case in (*CATALOGUE, *attached)}
+    known = {case.id for case in (*CATALOGUE, *case_files)}
     lines = enumerate(map(str.strip, text.splitlines()), 1)
     return tuple(_xfail(line, f"{name}:{number}", known) for number, line in lines if line and line[0] != "#")
 

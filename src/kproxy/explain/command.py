@@ -40,8 +40,8 @@ def explain(question: ExplainOptions) -> int:
     try:
         dump = parse_dump(_texts(question.files))
         settings = _settings(question)
-        asked = parse_sender(question.sender, dump, question.node), parse_target(question.target, dump)
-        found = explain_packet(dump, *asked, settings, question.node)
+        flow = parse_sender(question.sender, dump, question.node), parse_target(question.target, dump)
+        found = explain_packet(dump, *flow, settings, question.node)
     except CannotExplain as reason:
         sys.stderr.write(f"kproxy spec explain: {reason}\n")
         return EXIT_CANNOT_EXPLAIN
@@ -73,7 +73,7 @@ def _settings(question: ExplainOptions) -> ProxySettings:
         cluster_cidrs=parse_networks(question.cluster_cidr, "--cluster-cidr"),
         masquerade_all=question.masquerade_all,
         node_port_addresses=PRIMARY if primary else parse_networks(ranges, "--node-port-addresses"),
-        more_addresses=tuple(map(_address, question.node_address)),
+        extra_addresses=tuple(map(_address, question.node_address)),
     )
 
 

@@ -100,14 +100,16 @@ def parse_target(text: str, dump: Dump) -> FlowTarget:
         return _service_port(_find_one(rest, dump.cluster.services.values(), "Service"), port, protocol)
     if port is None or parse_address(text) is not None:
         raise CannotExplain(f"--to {text}: give {TO}")
-    asked = _protocol(protocol) or Protocol.TCP
+    transport = _protocol(protocol) or Protocol.TCP
     if kind == "node" and rest:
         node = find_node(rest, dump)
-        return FlowTarget(f"node {node.metadata.name}", listed_addresses(node), _number(port), asked)
+        return FlowTarget(f"node {node.metadata.name}", listed_addresses(node), _number(port), transport)
     if kind == "pod" and rest:
         pod = _find_one(rest, dump.pods, "pod", _PODS_WITHOUT)
-        return FlowTarget(str(pod), pod.addresses, _number(port), asked)
-    return FlowTarget("", (_address(what.removeprefix("[").removesuffix("]"), "--to"),), _number(port), asked)
+        return FlowTarget(str(pod), pod.addresses, _number(port), transport)
+    return FlowTarget(
+        "", (_address(what.removeprefix("[").removesuffix("]"), "--to"),), _number(port), transport
+    )
 
 
 def _service_port(service: api.Service, port: str | None, protocol: str | None) -> FlowTarget:
@@ -126,8 +128,8 @@ def _service_port(service: api.Service, port: str | None, protocol: str | None) 
         )
         raise CannotExplain(f"--to: which port of {_named(service)}? It has {listed or 'none'}")
     name = f", port {ports[0].name}" if ports[0].name else ""
-    asked = _protocol(protocol) or _protocol(ports[0].protocol) or Protocol.TCP
-    return FlowTarget(label + name, found, ports[0].port, asked)
+    transport = _protocol(protocol) or _protocol(ports[0].protocol) or Protocol.TCP
+    return FlowTarget(label + name, found, ports[0].port, transport)
 
 
 def _ports(service: api.Service) -> list[api.ServicePort]:

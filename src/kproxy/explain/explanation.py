@@ -29,7 +29,7 @@ class ProxySettings:
     cluster_cidrs: tuple[Network, ...] = ()
     masquerade_all: bool = False
     node_port_addresses: tuple[Network, ...] | Primary = ()
-    more_addresses: tuple[Address, ...] = ()
+    extra_addresses: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Explanation:
     sender: FlowSender
     target: FlowTarget
     hops: tuple[Hop, ...]
-    assumed: tuple[str, ...]
+    assumptions: tuple[str, ...]
 
 
 def explain_packet(
@@ -58,26 +58,26 @@ def explain_packet(
     family = common_family(sender, target)
     destination = first_of_family(target.addresses, family)
     assert destination is not None
-    judge = _first_node(dump, sender, destination, node)
-    hop = _hop(dump, settings, judge, (sender, destination, target))
+    first = _first_node(dump, sender, destination, node)
+    hop = _hop(dump, settings, first, (sender, destination, target))
     hops = [hop]
     beyond = dump.node_with(destination)
     left_alone = hop.expectation.outcomes == {Failure.UNTOUCHED}
-    if left_alone and beyond is not None and beyond is not judge:
+    if left_alone and beyond is not None and beyond is not first:
         hops.append(_hop(dump, settings, beyond, (sender, destination, target)))
-    return Explanation(sender, target, tuple(hops), tuple(_assumed(settings, judge, sender)))
+    return Explanation(sender, target, tuple(hops), tuple(_assumed(settings, first, sender)))
 
 
 def _first_node(dump: Dump, sender: FlowSender, destination: Address, node: str) -> api.Node:
     """The first node whose proxy may touch it: the one said, the sender's own, the one asked, the only one."""
-    asked = dump.node_with(destination)
-    return find_node(node or sender.node or (asked.metadata.name if asked else ""), dump)
+    owner = dump.node_with(destination)
+    return find_node(node or sender.node or (owner.metadata.name if owner else ""), dump)
 
 
 def _hop(
-    dump: Dump, settings: ProxySettings, node: api.Node, asked: tuple[FlowSender, Address, FlowTarget]
+    dump: Dump, settings: ProxySettings, node: api.Node, flow: tuple[FlowSender, Address, FlowTarget]
 ) -> Hop:
-    sender, destination, target = asked
+    sender, destination, target = flow
     here = sender.node == node.metadata.name
     interface = None if here and sender.host else POD_LINK if here else UPLINK
     source = _source(sender, destination)
@@ -101,7 +101,7 @@ def dump_node_facts(node: api.Node, settings: ProxySettings) -> NodeFacts:
         ranges = PRIMARY
     return NodeFacts(
         name=node.metadata.name,
-        addresses=frozenset((*listed_addresses(node), *settings.more_addresses)) | LOOPBACK,
+        addresses=frozenset((*listed_addresses(node), *settings.extra_addresses)) | LOOPBACK,
         detect_mode=DetectMode.CLUSTER_CIDR if settings.cluster_cidrs else DetectMode.NODE_CIDR,
         cluster_cidrs=settings.cluster_cidrs,
         masquerade_all=settings.masquerade_all,
@@ -115,10 +115,10 @@ def _assumed(settings: ProxySettings, node: api.Node, sender: FlowSender) -> lis
     found = []
     if not settings.cluster_cidrs:
         texts = ", ".join(node.spec.pod_cidrs or [node.spec.pod_cidr])
-        told = f"pods of {node.metadata.name} are told by its Node's pod range {texts}"
+        detection = f"pods of {node.metadata.name} are told by its Node's pod range {texts}"
         none = f"Node {node.metadata.name} has no pod range: pods cannot be told"
-        found.append(f"{told if texts else none} (--cluster-cidr for mode ClusterCIDR)")
-    if not settings.more_addresses:
+        found.append(f"{detection if texts else none} (--cluster-cidr for mode ClusterCIDR)")
+    if not settings.extra_addresses:
         found.append("a node has the addresses that its Node lists, and loopback (--node-address for more)")
     if not settings.mode:
         found.append("where modes have other defaults, any mode's is lawful (--mode for one)")

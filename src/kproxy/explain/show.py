@@ -32,8 +32,8 @@ def format_explanation(answer: Explanation, dump: Dump) -> str:
         lines.append("because:")
         for id in hop.expectation.clauses:
             lines += _clause(id)
-    if answer.assumed:
-        lines += ["", "assumed:", *(f"  {line}" for line in answer.assumed)]
+    if answer.assumptions:
+        lines += ["", "assumed:", *(f"  {line}" for line in answer.assumptions)]
     return "\n".join(lines) + "\n"
 
 
@@ -41,8 +41,8 @@ def _question(answer: Explanation) -> str:
     packet = answer.hops[0].packet
     at = f" on {answer.sender.node}" if answer.sender.node and not answer.sender.host else ""
     to = f" ({answer.target.label})" if answer.target.label else ""
-    asked = _with_port(packet.destination, packet.port)
-    return f"{packet.protocol.value} {packet.source} ({answer.sender.label}{at}) -> {asked}{to}"
+    endpoint = _with_port(packet.destination, packet.port)
+    return f"{packet.protocol.value} {packet.source} ({answer.sender.label}{at}) -> {endpoint}{to}"
 
 
 def _with_port(address: Address, port: int) -> str:
@@ -85,7 +85,7 @@ def explanation_document(answer: Explanation, dump: Dump) -> dict[str, Any]:
             "protocol": first.protocol.value,
         },
         "nodes": [_node(hop, dump) for hop in answer.hops],
-        "assumed": list(answer.assumed),
+        "assumed": list(answer.assumptions),
     }
 
 

@@ -57,7 +57,7 @@ class Channel:
         self._begun = self._connected = False
         self._broken: Observation | None = None
         self._out = self._in = b""
-        self._asked, self._padding = number, b""
+        self._pending_number, self._padding = number, b""
         self._result: asyncio.Future[Observation] = self._loop.create_future()
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class Channel:
         if not self._stream:
             self._forget_errors()
         self._result = self._loop.create_future()
-        self._asked, self._padding = number, message.padding(number, size)
+        self._pending_number, self._padding = number, message.padding(number, size)
         self._out, self._in = self._out + message.encode_request(number, size), b""
         self._beat(patience / _BEATS, _BEATS)
         about = self.request.to if self._namespace.name in topology.NODES else None
@@ -120,7 +120,7 @@ class Channel:
             self._loop.add_reader(self._descriptor, self._readable)
 
     def _stop(self) -> None:
-        self._captures.unwatch(self._asked)
+        self._captures.unwatch(self._pending_number)
         self._loop.remove_reader(self._descriptor)
         self._loop.remove_writer(self._descriptor)
 
@@ -203,7 +203,7 @@ class Channel:
                 self._end(Garbled(f"a datagram cut to {len(self._in)} bytes"))
             return
         reply, body = decoded
-        if reply.probe != self._asked:  # a late answer to an earlier exchange
+        if reply.probe != self._pending_number:  # a late answer to an earlier exchange
             self._in = body[reply.size :]
         elif body != self._padding:
             self._end(Garbled(f"{len(body)} bytes came back, not the {len(self._padding)} that were sent"))

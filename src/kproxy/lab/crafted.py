@@ -71,8 +71,8 @@ async def send_spoofed(
     lab.forget(number)
     if not evidence.receptions:
         return Silent(evidence=evidence)
-    met = evidence.receptions[0]
-    return Answered(who=met.who, at=met.at, peer=met.peer, own=sender)
+    received = evidence.receptions[0]
+    return Answered(who=received.who, at=received.at, peer=received.peer, own=sender)
 
 
 async def send_sctp_init(
@@ -180,5 +180,5 @@ def _proc_form(end: Socket) -> str:
 
 
 def _native_integers(address: Address) -> str:
-    words = memoryview(address.packed).cast("I")
-    return "".join(f"{word:08X}" for word in words)
+    integers = memoryview(address.packed).cast("I")
+    return "".join(f"{word:08X}" for word in integers)

@@ -49,7 +49,7 @@ class LabFlow:
     async def exchange(self, patience: float, size: int = 0) -> Observation:
         """Ask again over the same socket; `Reset` when the connection is gone."""
         self._last = self._lab.next_number()
-        return await self._lab.asked(self._channel, self._last, size, patience)
+        return await self._lab.exchange(self._channel, self._last, size, patience)
 
     @property
     def own(self) -> Socket:
@@ -132,7 +132,7 @@ class Lab:
         except OSError as error:
             return Traced(unsupported(request, error), Evidence(), number)
         try:
-            observation = await self.asked(channel, number, request.size, request.patience)
+            observation = await self.exchange(channel, number, request.size, request.patience)
             return Traced(observation, self.evidence(number), number)
         finally:
             channel.close()
@@ -147,14 +147,14 @@ class Lab:
             return None, unsupported(request, error)
         flow = LabFlow(self, channel)
         self._flows.append(flow)
-        return flow, await self.asked(channel, number, request.size, request.patience)
+        return flow, await self.exchange(channel, number, request.size, request.patience)
 
     def _channel(self, request: ProbeRequest, number: int) -> Channel:
         """A socket for a request, with a source port of its own unless one is asked for."""
 
         def bind(port: int) -> Channel:
-            asked = replace(request, source_port=port)
-            return Channel(self.network[request.sender], self.captures, asked, number)
+            with_port = replace(request, source_port=port)
+            return Channel(self.network[request.sender], self.captures, with_port, number)
 
         if request.source_port:
             return bind(request.source_port)
@@ -166,16 +166,16 @@ class Lab:
         The side that closes first keeps the pair of ports for a while: were it the client, it could
         not use its port again.
         """
-        self.hang_up(flow.last)
-        return await self.opened_anew(flow, patience)
+        self.close_server_end(flow.last)
+        return await self.reconnect(flow, patience)
 
-    def hang_up(self, number: int) -> None:
+    def close_server_end(self, number: int) -> None:
         """Have the server close the connection over which this probe's request came, if there is one."""
         connection = self.servers.connection(number)
         if connection is not None:
             connection.close()
 
-    async def opened_anew(self, flow: LabFlow, patience: float) -> tuple[LabFlow | None, Observation]:
+    async def reconnect(self, flow: LabFlow, patience: float) -> tuple[LabFlow | None, Observation]:
         """Connect again from the same port, once the server has closed a flow's connection."""
         request = await flow.closed_by_server(patience)
         for _ in range(_REOPENINGS):
@@ -188,14 +188,14 @@ class Lab:
                 break
         return reopened, seen
 
-    def deafen(self, number: int, protocol: Protocol) -> None:
+    def close_listener(self, number: int, protocol: Protocol) -> None:
         """Let the server that this probe's request reached last listen no more.  Raises `LabError` when it reached none."""
         if not (receptions := self.servers.receptions(number)):
             raise LabError("no server of the lab has answered the flow")
         server = receptions[-1]
         self.servers.stop(self.network[server.who], server.at.port, protocol)
 
-    async def asked(self, channel: Channel, number: int, size: int, patience: float) -> Observation:
+    async def exchange(self, channel: Channel, number: int, size: int, patience: float) -> Observation:
         """One exchange over a channel; silence comes with its evidence."""
         try:
             observation = await channel.exchange(number, size, patience)

@@ -82,13 +82,13 @@ def machine_state_changes(before: MachineState, after: MachineState) -> list[str
 
 def _difference(before: str, after: str) -> str:
     lines = difflib.unified_diff(before.split("\n"), after.split("\n"), n=0, lineterm="")
-    told = [
+    differing = [
         f"{line[0]} {text}"
         for line in list(lines)[2:]
         if line[0] in "+-" and (text := line[1:].strip(" \t{}"))
     ]
-    more = [f"and {len(told) - _MOST_SHOWN} more lines"] if len(told) > _MOST_SHOWN else []
-    return ", ".join([*told[:_MOST_SHOWN], *more])
+    more = [f"and {len(differing) - _MOST_SHOWN} more lines"] if len(differing) > _MOST_SHOWN else []
+    return ", ".join([*differing[:_MOST_SHOWN], *more])
 
 
 def _output(command: tuple[str, ...]) -> str:
@@ -97,8 +97,8 @@ def _output(command: tuple[str, ...]) -> str:
 
 
 def _sysctls() -> Iterator[tuple[str, str]]:
-    for room in _SYSCTL_TREES:
-        for folder, _, names in os.walk(f"{_SYSCTLS}/{room}"):
+    for tree in _SYSCTL_TREES:
+        for folder, _, names in os.walk(f"{_SYSCTLS}/{tree}"):
             for name in names:
                 path = f"{folder}/{name}"
                 if not _RESTLESS.match(path, len(_SYSCTLS) + 1) and (text := _text(path)) is not None:

@@ -54,7 +54,7 @@ class Network:
         """Whether there is a namespace of that name."""
         return name in self._namespaces
 
-    def gain(self, node: str, family: Family) -> None:
+    def add_node_address(self, node: str, family: Family) -> None:
         """Give a node its one more address, ready for packets when this returns; again does no harm."""
         flag = "-4" if family is Family.IPV4 else "-6"
         self[node].run(("ip", flag, "-batch", "-"), wiring.gained(node, family))

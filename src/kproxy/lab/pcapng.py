@@ -48,13 +48,13 @@ class PacketRecorder:
         found: list[PacketBlock] = []
         while True:
             try:
-                data, told, _, address = self._socket.recvmsg(_SNAP, socket.CMSG_SPACE(16))
+                data, ancillary, _, address = self._socket.recvmsg(_SNAP, socket.CMSG_SPACE(16))
             except BlockingIOError:
                 return found
             except OSError:  # an interface went down
                 continue
             outgoing = address[2] == socket.PACKET_OUTGOING
-            found.append(PacketBlock(address[0], outgoing, _time(told), data))
+            found.append(PacketBlock(address[0], outgoing, _time(ancillary), data))
 
     def close(self) -> None:
         """Stop."""
@@ -88,8 +88,10 @@ def _packet(packet: PacketBlock, interface: int) -> bytes:
 
 
 def _options(*options: tuple[int, bytes]) -> bytes:
-    told = b"".join(struct.pack("<HH", code, len(value)) + _padded(value) for code, value in options if value)
-    return told + struct.pack("<HH", 0, 0)
+    encoded = b"".join(
+        struct.pack("<HH", code, len(value)) + _padded(value) for code, value in options if value
+    )
+    return encoded + struct.pack("<HH", 0, 0)
 
 
 def _block(kind: int, body: bytes) -> bytes:
@@ -101,8 +103,8 @@ def _padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % 4)
 
 
-def _time(told: list[tuple[int, int, bytes]]) -> int:
-    for _, kind, value in told:
+def _time(ancillary: list[tuple[int, int, bytes]]) -> int:
+    for _, kind, value in ancillary:
         if kind == linux.SO_TIMESTAMPNS:
             seconds, nanoseconds = struct.unpack("ll", value[:16])
             return int(seconds) * 10**9 + int(nanoseconds)

@@ -117,8 +117,10 @@ async def open_sandbox(namespace: Namespace, folder: Path, mounts: Mapping[str, 
         raise LabError("setpriv and unshare are needed: install util-linux") from error
     assert first.stdout
     if await asyncio.to_thread(first.stdout.readline) != _READY:
-        _, said = first.communicate()
-        raise LabError(f"no processes and mounts of a subject's own: {said.decode(errors='replace').strip()}")
+        _, ready_line = first.communicate()
+        raise LabError(
+            f"no processes and mounts of a subject's own: {ready_line.decode(errors='replace').strip()}"
+        )
     return Sandbox(namespace, first)
 
 

@@ -50,27 +50,27 @@ class Servers:
 
         OSError when the port is taken, or the kernel lacks the protocol.
         """
-        ears = self._ears.setdefault((namespace.name, port, protocol), [])
+        listeners = self._ears.setdefault((namespace.name, port, protocol), [])
         for address in addresses:
-            ear = _listening(namespace, address, port, protocol)
+            listener = _listening(namespace, address, port, protocol)
             if protocol is Protocol.UDP:
-                self._loop.add_reader(ear.fileno(), self._datagrams, ear, who)
+                self._loop.add_reader(listener.fileno(), self._datagrams, listener, who)
             else:
-                self._loop.add_reader(ear.fileno(), self._accept, ear, who, namespace.name)
-            ears.append(ear)
+                self._loop.add_reader(listener.fileno(), self._accept, listener, who, namespace.name)
+            listeners.append(listener)
 
     def stop(self, namespace: Namespace, port: int, protocol: Protocol) -> None:
         """Listen there no more; open connections stay."""
-        for ear in self._ears.pop((namespace.name, port, protocol), []):
-            self._loop.remove_reader(ear.fileno())
-            ear.close()
+        for listener in self._ears.pop((namespace.name, port, protocol), []):
+            self._loop.remove_reader(listener.fileno())
+            listener.close()
 
     def close(self) -> None:
         """Stop all servers and drop their connections."""
-        for ears in self._ears.values():
-            for ear in ears:
-                self._loop.remove_reader(ear.fileno())
-                ear.close()
+        for listeners in self._ears.values():
+            for listener in listeners:
+                self._loop.remove_reader(listener.fileno())
+                listener.close()
         self._ears.clear()
         for connection in list(self._connections):
             connection.close()
@@ -90,10 +90,10 @@ class Servers:
     def _record(self, number: int, reception: Reception) -> None:
         self._receptions.setdefault(number, []).append(reception)
 
-    def _accept(self, ear: ListeningSocket, who: str, namespace: str) -> None:
+    def _accept(self, listener: ListeningSocket, who: str, namespace: str) -> None:
         for _ in range(_BATCH):
             try:
-                end, peer = ear.accept()
+                end, peer = listener.accept()
             except BlockingIOError:
                 return
             except OSError:  # reset before it was accepted
@@ -114,46 +114,46 @@ class Servers:
             if self._by_number.get(number) is connection:
                 del self._by_number[number]
 
-    def _datagrams(self, ear: ListeningSocket, who: str) -> None:
+    def _datagrams(self, listener: ListeningSocket, who: str) -> None:
         for _ in range(_BATCH):
             try:
-                data, ancillary, _, peer = ear.recvmsg(1 << 16, 64)
+                data, ancillary, _, peer = listener.recvmsg(1 << 16, 64)
             except BlockingIOError:
                 return
             except OSError:  # an ICMP error about an earlier answer
                 continue
-            self._answer_datagram(ear, who, data, _packet_info(ancillary), peer)
+            self._answer_datagram(listener, who, data, _packet_info(ancillary), peer)
 
     def _answer_datagram(
         self,
-        ear: ListeningSocket,
+        listener: ListeningSocket,
         who: str,
         data: bytes,
         info: tuple[int, int, bytes],
         peer: tuple[object, ...],
     ) -> None:
-        asked = _decode(data)
-        if asked is None:
-            self._greet_datagram(ear, who, info, peer)
+        request = _decode(data)
+        if request is None:
+            self._greet_datagram(listener, who, info, peer)
             return
-        number, size = asked
-        at = Socket(_own_address(info), ear.getsockname()[1])
+        number, size = request
+        at = Socket(_own_address(info), listener.getsockname()[1])
         reception = Reception(who, at, packets.socket_of(peer))
         self._record(number, reception)
         reply = message.encode_reply(_reply(number, reception, size), data[message.REQUEST_HEADER :])
         try:
-            ear.sendmsg([reply], [_answer_from(info)], 0, peer)
+            listener.sendmsg([reply], [_answer_from(info)], 0, peer)
         except OSError:  # no way back: the sender sees silence, and the record says why
             return
 
     def _greet_datagram(
-        self, ear: ListeningSocket, who: str, info: tuple[int, int, bytes], peer: tuple[object, ...]
+        self, listener: ListeningSocket, who: str, info: tuple[int, int, bytes], peer: tuple[object, ...]
     ) -> None:
         if self.greet is not None:
-            at = Socket(_own_address(info), ear.getsockname()[1])
+            at = Socket(_own_address(info), listener.getsockname()[1])
             text = self.greet(Reception(who, at, packets.socket_of(peer)))
             with suppress(OSError):
-                ear.sendmsg([text.encode()], [_answer_from(info)], 0, peer)
+                listener.sendmsg([text.encode()], [_answer_from(info)], 0, peer)
 
 
 class ServerConnection:
@@ -200,15 +200,15 @@ class ServerConnection:
         """Answer the requests that are complete; False when what came is none."""
         while self._in:
             try:
-                asked = message.decode_request(self._in)
+                header = message.decode_request(self._in)
             except message.BadMessageError:
                 if self._greet is not None:
                     self._out.append(_greeting(self._in, self._greet(self.reception)))
                     self._write()
                 return False
-            if asked is None or len(self._in) < message.REQUEST_HEADER + asked[1]:
+            if header is None or len(self._in) < message.REQUEST_HEADER + header[1]:
                 return True
-            self._answer(*asked)
+            self._answer(*header)
         return True
 
     def _answer(self, number: int, size: int) -> None:
@@ -235,10 +235,10 @@ class ServerConnection:
         self._loop.remove_writer(self.end.fileno())
 
 
-def _greeting(asked: bytes, text: str) -> bytes:
+def _greeting(request: bytes, text: str) -> bytes:
     """A line, as an HTTP response to who asks by HTTP."""
     body = text.encode()
-    if b" HTTP/1." not in asked.partition(b"\r\n")[0]:
+    if b" HTTP/1." not in request.partition(b"\r\n")[0]:
         return body
     head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     return head.encode() + body
@@ -247,31 +247,31 @@ def _greeting(asked: bytes, text: str) -> bytes:
 def _listening(namespace: Namespace, address: Address, port: int, protocol: Protocol) -> ListeningSocket:
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     kind = socket.SOCK_DGRAM if protocol is Protocol.UDP else socket.SOCK_STREAM
-    ear = namespace.socket(family, kind, packets.NUMBERS[protocol])
+    listener = namespace.socket(family, kind, packets.NUMBERS[protocol])
     if family == socket.AF_INET6:
-        ear.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     if protocol is Protocol.UDP:
-        _want_packet_info(ear, family)
+        _want_packet_info(listener, family)
     else:
-        ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    ear.bind((str(address), port))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((str(address), port))
     if protocol is not Protocol.UDP:
-        ear.listen(_BACKLOG)
-    return ear
+        listener.listen(_BACKLOG)
+    return listener
 
 
-def _want_packet_info(ear: ListeningSocket, family: int) -> None:
+def _want_packet_info(listener: ListeningSocket, family: int) -> None:
     """So that the answer goes out from the address that was asked, whatever the routes prefer."""
-    ear.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 21)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 21)
     if family == socket.AF_INET:
-        ear.setsockopt(socket.IPPROTO_IP, linux.IP_PKTINFO, 1)
-        ear.setsockopt(socket.IPPROTO_IP, linux.IP_MTU_DISCOVER, linux.PMTUDISC_DONT)
+        listener.setsockopt(socket.IPPROTO_IP, linux.IP_PKTINFO, 1)
+        listener.setsockopt(socket.IPPROTO_IP, linux.IP_MTU_DISCOVER, linux.PMTUDISC_DONT)
     else:
-        ear.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
-        ear.setsockopt(
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+        listener.setsockopt(
             socket.IPPROTO_IPV6, linux.IPV6_FREEBIND, 1
         )  # an address of its range is on no interface
-        ear.setsockopt(socket.IPPROTO_IPV6, linux.IPV6_MTU_DISCOVER, linux.PMTUDISC_DONT)
+        listener.setsockopt(socket.IPPROTO_IPV6, linux.IPV6_MTU_DISCOVER, linux.PMTUDISC_DONT)
 
 
 def _packet_info(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int, bytes]:

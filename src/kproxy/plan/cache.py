@@ -19,23 +19,23 @@ Claim = tuple[Address | None, int, Protocol]
 
 @dataclass(frozen=True, slots=True)
 class FrontendClaims:
-    """Who wants what; ``contested`` is what several Services want."""
+    """Who wants what; ``conflicts`` is what several Services want."""
 
     claimants: Mapping[Claim, tuple[Key, ...]] = field(default_factory=dict)
-    contested: frozenset[Claim] = frozenset()
+    conflicts: frozenset[Claim] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class PlanCache:
     """The input of a plan and its intermediate values.
 
-    ``drafts`` are what each Service would get if it were alone, in the order of ``services``; ``notes``
-    what they had to tell.  ``settled`` holds the plans of those that do not get all they claim.
+    ``per_service`` are what each Service would get if it were alone, in the order of ``services``; ``notes``
+    what they had to tell.  ``resolved`` holds the plans of those that do not get all they claim.
     """
 
     services: Mapping[Key, ServiceInfo] = field(default_factory=dict)
     settings: PlanSettings | None = None
-    drafts: Mapping[Key, tuple[ServicePlan, ...]] = field(default_factory=dict)
+    per_service: Mapping[Key, tuple[ServicePlan, ...]] = field(default_factory=dict)
     notes: Mapping[Key, tuple[Note, ...]] = field(default_factory=dict)
     claims: FrontendClaims = field(default_factory=FrontendClaims)
-    settled: Mapping[Key, tuple[ServicePlan, ...]] = field(default_factory=dict)
+    resolved: Mapping[Key, tuple[ServicePlan, ...]] = field(default_factory=dict)

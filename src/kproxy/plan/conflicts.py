@@ -34,7 +34,7 @@ def update_claims(
     moves = [(key, _changed_claims(before.get(key), after.get(key, ()))) for key in changed]
     if not any(different for _, different in moves):
         return claims
-    claimants, contested = dict(claims.claimants), set(claims.contested)
+    claimants, contested = dict(claims.claimants), set(claims.conflicts)
     for key, different in moves:
         alone = (key,)
         for claim in different:
@@ -49,19 +49,19 @@ def update_claims(
 
 
 def resolve_conflicts(
-    claims: FrontendClaims, drafts: Drafts
+    claims: FrontendClaims, per_service: Drafts
 ) -> tuple[dict[Key, tuple[ServicePlan, ...]], tuple[Note, ...]]:
     """The plans of the Services that do not get all they claim, without the rest, and a note for each loss."""
     lost: dict[Key, set[Claim]] = {}
     notes: list[Note] = []
-    for claim in claims.contested:
+    for claim in claims.conflicts:
         winner, *losers = sorted(
-            claims.claimants[claim], key=lambda key: (_RANK[_wanted(drafts[key])[claim].exposure], key)
+            claims.claimants[claim], key=lambda key: (_RANK[_wanted(per_service[key])[claim].exposure], key)
         )
         for loser in losers:
             lost.setdefault(loser, set()).add(claim)
             notes.append(Note("Service", loser, f"{_format_claim(claim)} belongs to {'/'.join(winner)}"))
-    settled = {key: tuple(_without(plan, lost[key]) for plan in drafts[key]) for key in lost}
+    settled = {key: tuple(_without(plan, lost[key]) for plan in per_service[key]) for key in lost}
     return settled, tuple(sorted(notes, key=lambda note: (note.key, note.text)))
 
 

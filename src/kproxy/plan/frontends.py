@@ -106,7 +106,9 @@ class _Port:
             on_empty=self._on_empty(),
             masquerade=MasqueradePolicy.NEVER if local else MasqueradePolicy.ALWAYS,
             sources=ranges,
-            admit_self=any(ip in network for network in ranges or () for ip in self.settings.node_ips),
+            allow_hairpin_source=any(
+                ip in network for network in ranges or () for ip in self.settings.node_ips
+            ),
         )
 
     def _on_empty(self) -> OnEmpty:

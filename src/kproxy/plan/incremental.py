@@ -26,7 +26,7 @@ class IncrementalResult(Generic[V]):
             self.latest = value
             yield value
 
-    def whole(self) -> V:
+    def final(self) -> V:
         """The last, once all are made."""
         for value in self._values:
             self.latest = value

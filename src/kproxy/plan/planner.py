@@ -35,24 +35,26 @@ def make_plan(snapshot: Snapshot, settings: PlanSettings, previous: Plan | None 
         )
     if previous is None or previous.family is not snapshot.family:
         previous = _empty_plan(settings)
-    memo = _update_per_service(snapshot, settings, previous.memo)
-    settled, losses = resolve_conflicts(memo.claims, memo.drafts)
-    memo = replace(memo, settled={k: _kept(_effective(previous.memo, k), v) for k, v in settled.items()})
+    memo = _update_per_service(snapshot, settings, previous.cache)
+    resolved, conflict_notes = resolve_conflicts(memo.claims, memo.per_service)
+    memo = replace(memo, resolved={k: _kept(_effective(previous.cache, k), v) for k, v in resolved.items()})
     return Plan(
         family=snapshot.family,
-        services=_same(previous.services, chain.from_iterable({**memo.drafts, **memo.settled}.values())),
+        services=_same(
+            previous.services, chain.from_iterable({**memo.per_service, **memo.resolved}.values())
+        ),
         node_ports=node_ports(settings),
         detector=settings.detector,
-        cluster_ips=masquerade_of_cluster_ips(settings),
+        cluster_ip_masquerade=masquerade_of_cluster_ips(settings),
         service_cidrs=settings.service_cidrs,
         health_checks=health_checks(snapshot, settings.node),
         notes=(
             *settings.notes,
             *snapshot.notes,
             *chain.from_iterable(memo.notes[key] for key in sorted(memo.notes)),
-            *losses,
+            *conflict_notes,
         ),
-        memo=memo,
+        cache=memo,
     )
 
 
@@ -63,7 +65,7 @@ def _empty_plan(settings: PlanSettings) -> Plan:
         services=(),
         node_ports=node_ports(settings),
         detector=settings.detector,
-        cluster_ips=masquerade_of_cluster_ips(settings),
+        cluster_ip_masquerade=masquerade_of_cluster_ips(settings),
     )
 
 
@@ -73,20 +75,20 @@ def _update_per_service(snapshot: Snapshot, settings: PlanSettings, memo: PlanCa
     changed = changed_keys(memo.services, snapshot.services)
     if policy != memo.settings:
         changed.update(snapshot.services)
-    drafts, notes = dict(memo.drafts), dict(memo.notes)
+    per_service, notes = dict(memo.per_service), dict(memo.notes)
     for key in changed:
-        _replan(key, snapshot, settings, drafts, notes)
-        if key in drafts:
-            drafts[key] = _kept(_effective(memo, key), drafts[key])
-    if any(key not in memo.drafts for key in changed):
-        drafts = {key: drafts[key] for key in snapshot.services}
+        _replan(key, snapshot, settings, per_service, notes)
+        if key in per_service:
+            per_service[key] = _kept(_effective(memo, key), per_service[key])
+    if any(key not in memo.per_service for key in changed):
+        per_service = {key: per_service[key] for key in snapshot.services}
     return PlanCache(
         services=snapshot.services,
         settings=policy,
-        drafts=drafts,
+        per_service=per_service,
         notes=notes,
-        claims=update_claims(memo.claims, memo.drafts, drafts, changed),
-        settled=memo.settled,
+        claims=update_claims(memo.claims, memo.per_service, per_service, changed),
+        resolved=memo.resolved,
     )
 
 
@@ -94,15 +96,15 @@ def _replan(
     key: Key,
     snapshot: Snapshot,
     settings: PlanSettings,
-    drafts: dict[Key, Plans],
+    per_service: dict[Key, Plans],
     notes: dict[Key, tuple[Note, ...]],
 ) -> None:
     notes.pop(key, None)
     if key not in snapshot.services:
-        drafts.pop(key, None)
+        per_service.pop(key, None)
         return
     plans, remarks = plan_service(snapshot.services[key], settings)
-    drafts[key] = plans
+    per_service[key] = plans
     if remarks:
         notes[key] = remarks
 
@@ -121,7 +123,7 @@ def _without_node_ports(settings: PlanSettings) -> PlanSettings:
 
 def _effective(memo: PlanCache, key: Key) -> Plans:
     """A Service's plans as they were given out: settled with other Services where that was needed."""
-    return memo.settled.get(key) or memo.drafts.get(key, ())
+    return memo.resolved.get(key) or memo.per_service.get(key, ())
 
 
 def _kept(before: Plans, after: Plans) -> Plans:

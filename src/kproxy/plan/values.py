@@ -69,7 +69,7 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``pool`` serves what comes from elsewhere.  ``shortcut``, where not None, serves packets of this
     node's pods (source preserved) and of the node itself (masqueraded) instead: external traffic
     policy Local does not bind those.  ``sources`` None admits everybody; otherwise others are dropped,
-    before any endpoint is chosen; ``admit_self`` also admits packets whose source is ``address`` itself.
+    before any endpoint is chosen; ``allow_hairpin_source`` also admits packets whose source is ``address`` itself.
     """
 
     exposure: Exposure
@@ -80,7 +80,7 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     masquerade: MasqueradePolicy
     shortcut: Pool | None = None
     sources: tuple[Network, ...] | None = None
-    admit_self: bool = False
+    allow_hairpin_source: bool = False
 
 
 class ServicePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -179,7 +179,7 @@ class Plan:
     """What one node must do in one family.
 
     No two frontends of the plan have the same address (or None), port and protocol.  Addresses in ``service_cidrs``
-    that no Service has lead nowhere (``undef.unallocated``).  ``cluster_ips``: whose packets to cluster IPs are
+    that no Service has lead nowhere (``undef.unallocated``).  ``cluster_ip_masquerade``: whose packets to cluster IPs are
     masqueraded; the settings decide it for all alike, so it holds before there is a Service, too.
     """
 
@@ -187,8 +187,8 @@ class Plan:
     services: tuple[ServicePlan, ...]
     node_ports: NodePorts
     detector: LocalDetector
-    cluster_ips: MasqueradePolicy
+    cluster_ip_masquerade: MasqueradePolicy
     service_cidrs: tuple[Network, ...] = ()
     health_checks: tuple[HealthCheck, ...] = ()
     notes: tuple[Note, ...] = ()
-    memo: PlanCache = field(default_factory=PlanCache, compare=False, repr=False)
+    cache: PlanCache = field(default_factory=PlanCache, compare=False, repr=False)

@@ -52,12 +52,12 @@ def run_in_lab(name: str, where: str, argv: Sequence[str]) -> int:
         return CANNOT
 
 
-def run_kubectl(name: str, words: Sequence[str]) -> int:
+def run_kubectl(name: str, arguments: Sequence[str]) -> int:
     """Run kubectl against the lab's API server."""
     if shutil.which("kubectl") is None:
         sys.stderr.write(f"kproxy lab kubectl: {KUBECTL_HINT}\n")
         return CANNOT
-    return run_in_lab(name, "node/a", ["kubectl", *words])
+    return run_in_lab(name, "node/a", ["kubectl", *arguments])
 
 
 def stop_lab(name: str) -> int:
@@ -88,8 +88,8 @@ def _connect(name: str) -> socket.socket:
     return lab
 
 
-def _request(lab: socket.socket, question: Mapping[str, str]) -> tuple[dict[str, Any], list[int]]:
-    lab.send(msgspec.json.encode(question))
+def _request(lab: socket.socket, request: Mapping[str, str]) -> tuple[dict[str, Any], list[int]]:
+    lab.send(msgspec.json.encode(request))
     text, descriptors, _, _ = socket.recv_fds(lab, 1 << 16, _MOST)
     if not text:
         raise LabUnavailable("the lab did not answer: it is another user's, or it is ending")

@@ -46,7 +46,7 @@ class CompareOptions:
     kernel: str = "auto"
     json: str = ""
     export: Path | None = None
-    words: Sequence[str] = ()
+    arguments: Sequence[str] = ()
 
 
 def run_compare(options: CompareOptions) -> int:
@@ -58,7 +58,7 @@ def run_compare(options: CompareOptions) -> int:
             resolve_subject(options.other, options.binaries[1]),
         )
         modes = [mode for _, mode in subjects]
-        away = restart_in_kernel(options.kernel, modes, options.words, options.cluster.iptables)
+        away = restart_in_kernel(options.kernel, modes, options.arguments, options.cluster.iptables)
         if away is not None:
             return away
         return _compare(options, subjects, begun)
@@ -76,20 +76,20 @@ def _compare(
     _can_write(options)
     dump = load_dump(options.cluster)
     lab = layout(dump, options.cluster.nodes, together=True)
-    asked = _probeable(frontend_probes(dump, lab))
+    probes = _probeable(frontend_probes(dump, lab))
     judge = replica_oracle(dump, lab, oracle_settings(options.cluster))
-    job = WorkerJob(dump, lab, asked)
+    job = WorkerJob(dump, lab, probes)
     one, other = (proxy_setup(options.cluster, *subject) for subject in subjects)
     line = show.StatusLine(sys.stderr)
     left = ReplicaWorker(job, one)
     try:
         right = ReplicaWorker(job, other)
         try:
-            expectations = [judge.expect(question) for question in asked]
+            expectations = [judge.expect(question) for question in probes]
             modes = (one.mode, other.mode)
             found = compare_proxies(
                 (left, right),
-                asked,
+                probes,
                 expectations,
                 lambda d: documented_difference(d, modes) is not None,
                 line,
@@ -99,14 +99,14 @@ def _compare(
     finally:
         left.close()
         line.close()
-    told = show.ComparisonReport(
+    report = show.ComparisonReport(
         names=(left.name, right.name),
         modes=(one.mode, other.mode),
         layout=lab,
         compared=found,
         seconds=time.monotonic() - begun,
     )
-    return _report(options, dump, told)
+    return _report(options, dump, report)
 
 
 def _can_write(options: CompareOptions) -> None:
@@ -121,31 +121,31 @@ def _can_write(options: CompareOptions) -> None:
             raise CannotCopy(f"--export {options.export}: {error.strerror}") from error
 
 
-def _report(options: CompareOptions, dump: Dump, told: show.ComparisonReport) -> int:
+def _report(options: CompareOptions, dump: Dump, report: show.ComparisonReport) -> int:
     if options.json:
-        data = msgspec.json.format(msgspec.json.encode(show.comparison_document(told)), indent=2) + b"\n"
+        data = msgspec.json.format(msgspec.json.encode(show.comparison_document(report)), indent=2) + b"\n"
         if options.json == "-":
             sys.stdout.buffer.write(data)
         else:
             Path(options.json).write_bytes(data)
     if options.json != "-":
-        sys.stdout.write(show.comparison_text(told))
-    for path in _export(options, dump, told):
+        sys.stdout.write(show.comparison_text(report))
+    for path in _export(options, dump, report):
         sys.stderr.write(f"kproxy conformance run --case-file {path}\n")
-    if told.compared.broken and not told.unknown:
+    if report.compared.broken and not report.unknown:
         return CANNOT
-    return DIFFERENT if told.unknown else SAME
+    return DIFFERENT if report.unknown else SAME
 
 
-def _export(options: CompareOptions, dump: Dump, told: show.ComparisonReport) -> Iterator[Path]:
+def _export(options: CompareOptions, dump: Dump, report: show.ComparisonReport) -> Iterator[Path]:
     """Write one difference of each kind as a case."""
     if options.export is None:
         return
-    said = f"`kproxy compare --a {told.names[0]} --b {told.names[1]}`"
-    for name, found in told.samples():
+    text = f"`kproxy compare --a {report.names[0]} --b {report.names[1]}`"
+    for name, found in report.samples():
         path = options.export / f"{name.replace('-', '_')}.py"
         path.write_text(
-            export.case_module(dump, told.layout, found, f"compare.{name}", f"Differs in {said}.")
+            export.case_module(dump, report.layout, found, f"compare.{name}", f"Differs in {text}.")
         )
         yield path
 

@@ -23,7 +23,7 @@ Reading = frozenset[SourceIP]
 class ProxyDifference:
     """A question that two sides answer otherwise; ``unlawful``: who of the two does what the specification forbids."""
 
-    question: FrontendProbe
+    probe: FrontendProbe
     expectation: Expectation
     seen: tuple[Answers, Answers]
     unlawful: tuple[bool, bool]

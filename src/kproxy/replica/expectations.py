@@ -63,7 +63,7 @@ class ReplicaOracle:
         known = cluster.node(node.hostname)
         assert known is not None
         more = tuple(node.gateway.values())
-        settings = replace(self.settings, more_addresses=(*self.settings.more_addresses, *more))
+        settings = replace(self.settings, extra_addresses=(*self.settings.extra_addresses, *more))
         return expect(cluster, dump_node_facts(known, settings), packet)
 
 

@@ -51,7 +51,7 @@ _DEFAULT_AFFINITY = 10800
 
 def case_module(dump: Dump, layout: Layout, found: ProxyDifference, id: str, told: str) -> str:
     """The case of a difference as a Python module; ``told``: where it comes from, a sentence."""
-    return case_source(case_of(dump, layout, found.question, id), told)
+    return case_source(case_of(dump, layout, found.probe, id), told)
 
 
 def case_of(
@@ -121,10 +121,10 @@ class _Writer:
         known = {protocol.value for protocol in Protocol}
         ports = [port for port in self._own.spec.ports or [] if port.protocol in known]
         ports = ports or [api.ServicePort(port=80)]
-        asked = [port for port in ports[len(_PORT_NAMES) :] if self._is_asked(port)]
-        return [*ports[: len(_PORT_NAMES) - len(asked)], *asked]
+        probed_port = [port for port in ports[len(_PORT_NAMES) :] if self._is_probed(port)]
+        return [*ports[: len(_PORT_NAMES) - len(probed_port)], *probed_port]
 
-    def _is_asked(self, port: api.ServicePort) -> bool:
+    def _is_probed(self, port: api.ServicePort) -> bool:
         packet, number = self.question.packet, self.question.node_port
         same = port.node_port == number if number else port.port == packet.port
         return same and port.protocol == packet.protocol.value
@@ -160,7 +160,7 @@ class _Writer:
 
     def _place(self, address: Address, used: set[str]) -> str:
         """A free place on the endpoint's side: the judging node, or the other; empty when all are taken."""
-        home = self.layout.home(address)
+        home = self.layout.namespace_of(address)
         if home == self.question.judge:
             return home if home not in used else ""
         judge = self.question.judge
@@ -196,7 +196,7 @@ class _Writer:
 
     def sender(self) -> Vantage:
         who = self.question.sender
-        match who.who:
+        match who.kind:
             case ClientKind.POD:
                 return pod(f"{who.node}3")
             case ClientKind.HOST:
@@ -206,9 +206,9 @@ class _Writer:
             case ClientKind.ROUTED | ClientKind.GUEST:
                 return remote(who.node)
             case ClientKind.ENDPOINT:
-                return pod(self._asking_endpoint())
+                return pod(self._sending_endpoint())
 
-    def _asking_endpoint(self) -> str:
+    def _sending_endpoint(self) -> str:
         used: set[str] = set()
         for address, _ in self._endpoints():
             on = self._place(address, used)
@@ -220,7 +220,7 @@ class _Writer:
     def target(self, web: CaseService) -> Target:
         """What is asked, of the Service in names."""
         judge = self.question.judge
-        match self.question.front:
+        match self.question.frontend:
             case ProbedAddressKind.CLUSTER_IP:
                 return web.cluster_ip.at(self._port_name(web))
             case ProbedAddressKind.EXTERNAL_IP:
@@ -243,4 +243,4 @@ class _Writer:
     def _port_name(self, web: CaseService) -> str:
         """Of the port that is asked, which `_own_ports` has kept."""
         pairs = zip(web.ports, self._own_ports(), strict=True)
-        return next(declared.name for declared, own in pairs if self._is_asked(own))
+        return next(declared.name for declared, own in pairs if self._is_probed(own))

@@ -53,7 +53,7 @@ class ClientKind(enum.Enum):
 class ProbeSender:
     """Who asks.  ``namespace``: where the probe starts; ``node``: the sender's, or the one that its packets go through."""
 
-    who: ClientKind
+    kind: ClientKind
     namespace: str
     node: str
     source: Address
@@ -64,7 +64,7 @@ class FrontendProbe:
     """One packet: of which Service, to what, from whom, and the lab node whose proxy decides."""
 
     service: api.Key
-    front: ProbedAddressKind
+    frontend: ProbedAddressKind
     sender: ProbeSender
     judge: str
     packet: Packet
@@ -159,7 +159,7 @@ def _everybody(layout: Layout, family: Family) -> Iterator[ProbeSender]:
 
 def _visitor(layout: Layout, node: LabNode, family: Family) -> ProbeSender:
     name = PROBE_POD[node.name]
-    return ProbeSender(ClientKind.POD, name, node.name, layout.visitors[name][family])
+    return ProbeSender(ClientKind.POD, name, node.name, layout.probe_pods[name][family])
 
 
 def _host(node: LabNode, family: Family) -> ProbeSender:
@@ -177,7 +177,7 @@ def _special(
     """An endpoint on each node that is a pod, and, for load balancer IPs, a client of each range."""
     seen: set[str] = set()
     for address in _endpoints(dump, service, family):
-        house = next((house for house in layout.houses if address in house.addresses), None)
+        house = next((house for house in layout.pod_namespaces if address in house.addresses), None)
         if house is not None and house.node not in seen:
             seen.add(house.node)
             yield ProbeSender(ClientKind.ENDPOINT, house.name, house.node, address)
@@ -199,7 +199,7 @@ def _endpoints(dump: Dump, service: api.Service, family: Family) -> Iterator[Add
 def _guests(layout: Layout, service: api.Service, family: Family) -> Iterator[ProbeSender]:
     ranges = [parse_network(text) for text in service.spec.load_balancer_source_ranges or []]
     for node in layout.nodes:
-        for guest in layout.outside.guests[node.name]:
+        for guest in layout.outside.range_clients[node.name]:
             if family_of(guest) is family and any(r is not None and guest in r for r in ranges):
                 yield ProbeSender(ClientKind.GUEST, REMOTE, node.name, guest)
 
@@ -213,7 +213,7 @@ def _from_senders(
     """The same address from several senders; an outside client asks a node's own address of that node only."""
     owner = next((n.name for n in layout.nodes if target.address in n.address.values()), "")
     for sender in senders:
-        outside = sender.who in {ClientKind.ON_LINK, ClientKind.ROUTED, ClientKind.GUEST}
+        outside = sender.kind in {ClientKind.ON_LINK, ClientKind.ROUTED, ClientKind.GUEST}
         if owner and outside and sender.node != owner:
             continue
         yield _question(target, sender, sender.node)
@@ -221,10 +221,10 @@ def _from_senders(
 
 def _question(target: _Target, sender: ProbeSender, judge: str) -> FrontendProbe:
     source = sender.source
-    own = sender.who is ClientKind.HOST and sender.node == judge
+    own = sender.kind is ClientKind.HOST and sender.node == judge
     if own and target.front in _LOCAL:
         source = target.address
-    entry = None if own else POD_LINK if sender.node == judge and sender.who in _INSIDE else UPLINK
+    entry = None if own else POD_LINK if sender.node == judge and sender.kind in _INSIDE else UPLINK
     packet = Packet(Entry(entry), source, target.address, target.protocol, target.port)
     return FrontendProbe(target.service, target.front, sender, judge, packet, target.node_port)
 
@@ -240,10 +240,10 @@ _LOCAL = {
 
 def _node_port(layout: Layout, port: _Target, family: Family) -> Iterator[FrontendProbe]:
     for node in layout.nodes:
-        asked = _at(port, ProbedAddressKind.NODE_PORT, node.address[family])
+        at_primary = _at(port, ProbedAddressKind.NODE_PORT, node.address[family])
         for sender in _everybody(layout, family):
-            if sender.who in {ClientKind.POD, ClientKind.HOST} or sender.node == node.name:
-                yield _question(asked, sender, node.name)
+            if sender.kind in {ClientKind.POD, ClientKind.HOST} or sender.node == node.name:
+                yield _question(at_primary, sender, node.name)
         other = _at(port, ProbedAddressKind.NODE_PORT_OTHER_ADDRESS, node.gateway[family])
         for sender in (_visitor(layout, node, family), _host(node, family)):
             yield _question(other, sender, node.name)

@@ -16,25 +16,25 @@ from kproxy.replica.layout import CannotCopy
 def restart_in_kernel(
     kernel: str,
     modes: Sequence[str],
-    words: Sequence[str],
+    arguments: Sequence[str],
     iptables: str,
     allowed: Collection[KernelName] = frozenset({KernelName.HOST, KernelName.ROOTLESS, KernelName.UML}),
 ) -> int | None:
     """The exit status of the same command in another kernel; None when it is to run in this process.
 
-    ``words``: the command's, without ``--kernel``.  Raises `CannotCopy`.
+    ``arguments``: the command's, without ``--kernel``.  Raises `CannotCopy`.
     """
     if kernel == "host":
         return None
     runs = [RunOptions(mode=mode, kernel=kernel, iptables=iptables) for mode in modes]
     always = frozenset(need for run in runs for need in placement.kernel_needs(run, ()).always)
     try:
-        asked = (ability for need in always for ability in need)
-        every = placement.surveyors(runs[0], asked)
+        abilities = (ability for need in always for ability in need)
+        every = placement.surveyors(runs[0], abilities)
         chosen = pick_kernel(
             {k: look for k, look in every.items() if k in allowed}, KernelNeeds(always=always)
         )
-        argv = [sys.executable, "-m", "kproxy", *words, "--kernel", "host"]
+        argv = [sys.executable, "-m", "kproxy", *arguments, "--kernel", "host"]
         return placement.rerun_in_kernel(chosen.survey.name, RunOptions(mode=modes[0], kernel=kernel), argv)
     except (LabError, placement.NoKernel) as reason:
         raise CannotCopy(str(reason)) from reason

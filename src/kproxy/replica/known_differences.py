@@ -33,8 +33,8 @@ LOST = "silence; it left node"
 class DocumentedDifference:
     """A difference that is meant.
 
-    ``clauses``: the specification's, one of which it names for such packets; ``does``: the outcomes of each mode, in the
-    words of `kproxy.replica.differences.outcome_kinds`; ``fronts``: only these, if not empty.
+    ``clauses``: the specification's, one of which it names for such packets; ``outcomes``: the outcomes of each mode, in the
+    words of `kproxy.replica.differences.outcome_kinds`; ``frontends``: only these, if not empty.
     ``unlawful``: modes whose way is known and not lawful; of the others nothing unlawful is ever meant.
     """
 
@@ -42,14 +42,14 @@ class DocumentedDifference:
     text: str
     links: tuple[str, ...]
     clauses: frozenset[str]
-    does: Mapping[str, frozenset[str]]
-    fronts: frozenset[ProbedAddressKind] = frozenset()
+    outcomes: Mapping[str, frozenset[str]]
+    frontends: frozenset[ProbedAddressKind] = frozenset()
     unlawful: frozenset[str] = frozenset()
 
     def covers(self, found: ProxyDifference, modes: tuple[str, str]) -> bool:
         """Whether it is this one: its clause, and what each of the two modes is known to do."""
         named = self.clauses & set(found.expectation.clauses)
-        front = not self.fronts or found.question.front in self.fronts
+        front = not self.frontends or found.probe.frontend in self.frontends
         other = outcome_kinds(found.seen[0]) != outcome_kinds(found.seen[1])
         bad = {mode for mode, unlawful in zip(modes, found.unlawful, strict=True) if unlawful}
         return (
@@ -61,7 +61,7 @@ class DocumentedDifference:
         )
 
     def _does(self, mode: str, seen: Answers) -> bool:
-        known = self.does.get(mode)
+        known = self.outcomes.get(mode)
         return known is not None and all(
             kind in known or any(k == LOST and kind.startswith(LOST) for k in known)
             for kind in outcome_kinds(seen)
@@ -75,16 +75,20 @@ DOCUMENTED_DIFFERENCES = (
         "addresses (nodePortAddresses changes both)",
         links=(MIGRATING, CONFIGURATION, NFTABLES_KEP),
         clauses=frozenset({"node-port.addresses.default-not-primary.either"}),
-        does={IPTABLES: AS_ANY, IPVS: AS_ANY, NFTABLES: LEFT_ALONE | REFUSED | SILENT},
-        fronts=frozenset({ProbedAddressKind.NODE_PORT_OTHER_ADDRESS}),
+        outcomes={IPTABLES: AS_ANY, IPVS: AS_ANY, NFTABLES: LEFT_ALONE | REFUSED | SILENT},
+        frontends=frozenset({ProbedAddressKind.NODE_PORT_OTHER_ADDRESS}),
     ),
     DocumentedDifference(
         id="node-ports-on-localhost",
         text="iptables mode serves node ports at 127.0.0.1 too, the others do not (localhostNodePorts)",
         links=(MIGRATING, CONFIGURATION, NFTABLES_KEP),
         clauses=frozenset({"node-port.localhost.default.either"}),
-        does={IPTABLES: AS_ANY, NFTABLES: LEFT_ALONE | REFUSED | SILENT, IPVS: LEFT_ALONE | REFUSED | SILENT},
-        fronts=frozenset({ProbedAddressKind.NODE_PORT_LOCALHOST}),
+        outcomes={
+            IPTABLES: AS_ANY,
+            NFTABLES: LEFT_ALONE | REFUSED | SILENT,
+            IPVS: LEFT_ALONE | REFUSED | SILENT,
+        },
+        frontends=frozenset({ProbedAddressKind.NODE_PORT_LOCALHOST}),
     ),
     DocumentedDifference(
         id="undefined-ports-are-refused",
@@ -94,14 +98,14 @@ DOCUMENTED_DIFFERENCES = (
         clauses=frozenset(
             {"cluster-ip.undefined-port.not-served", "cluster-ip.undefined-protocol.not-served"}
         ),
-        does={IPTABLES: LEFT_ALONE, NFTABLES: REFUSED, IPVS: REFUSED},
+        outcomes={IPTABLES: LEFT_ALONE, NFTABLES: REFUSED, IPVS: REFUSED},
     ),
     DocumentedDifference(
         id="unallocated-cluster-ips-are-dropped",
         text="a cluster IP that no Service has is dropped in nftables mode, and left to routing in the others",
         links=(NFTABLES_KEP, UNIT_NFTABLES),
         clauses=frozenset({"cluster-ip.unallocated.not-served"}),
-        does={IPTABLES: LEFT_ALONE, NFTABLES: SILENT, IPVS: LEFT_ALONE},
+        outcomes={IPTABLES: LEFT_ALONE, NFTABLES: SILENT, IPVS: LEFT_ALONE},
     ),
     DocumentedDifference(
         id="nobody-behind-an-external-address",
@@ -109,7 +113,7 @@ DOCUMENTED_DIFFERENCES = (
         "mode its packet leaves the node",
         links=(UNIT_IPTABLES, UNIT_NFTABLES),
         clauses=frozenset({"endpoints.none.host-to-external-address.either"}),
-        does={IPTABLES: LEFT_ALONE, NFTABLES: REFUSED, IPVS: REFUSED},
+        outcomes={IPTABLES: LEFT_ALONE, NFTABLES: REFUSED, IPVS: REFUSED},
     ),
     DocumentedDifference(
         id="source-ranges-without-endpoints",
@@ -117,14 +121,14 @@ DOCUMENTED_DIFFERENCES = (
         "the others",
         links=(UNIT_IPTABLES, UNIT_NFTABLES),
         clauses=frozenset({"source-ranges.no-endpoint.either"}),
-        does={IPTABLES: REFUSED | LEFT_ALONE, NFTABLES: SILENT, IPVS: SILENT | REFUSED},
+        outcomes={IPTABLES: REFUSED | LEFT_ALONE, NFTABLES: SILENT, IPVS: SILENT | REFUSED},
     ),
     DocumentedDifference(
         id="where-nobody-answers-node-ports",
         text="refusals and silence of node ports without endpoints hold in some modes at addresses that serve none, too",
         links=(UNIT_IPTABLES, NFTABLES_KEP),
         clauses=frozenset({"node-port.addresses.reject-scope.either"}),
-        does=dict.fromkeys((IPTABLES, NFTABLES, IPVS), LEFT_ALONE | REFUSED | SILENT),
+        outcomes=dict.fromkeys((IPTABLES, NFTABLES, IPVS), LEFT_ALONE | REFUSED | SILENT),
     ),
     DocumentedDifference(
         id="ipvs-internal-policy-local",
@@ -132,7 +136,7 @@ DOCUMENTED_DIFFERENCES = (
         "Service has external addresses",
         links=(IPVS_SOURCE,),
         clauses=frozenset({"internal-policy.local.drop-without-local-endpoint"}),
-        does={IPVS: REFUSED | SERVED | {LOST}, IPTABLES: SILENT, NFTABLES: SILENT},
+        outcomes={IPVS: REFUSED | SERVED | {LOST}, IPTABLES: SILENT, NFTABLES: SILENT},
         unlawful=frozenset({IPVS}),
     ),
     DocumentedDifference(
@@ -141,7 +145,7 @@ DOCUMENTED_DIFFERENCES = (
         "the client's address and cannot answer",
         links=(LOCAL_IN_IPVS,),
         clauses=frozenset({"external-policy.local.drop-without-local-endpoint"}),
-        does={IPVS: REFUSED | SERVED | {LOST}, IPTABLES: SILENT, NFTABLES: SILENT},
+        outcomes={IPVS: REFUSED | SERVED | {LOST}, IPTABLES: SILENT, NFTABLES: SILENT},
         unlawful=frozenset({IPVS}),
     ),
 )

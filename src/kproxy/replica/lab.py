@@ -71,7 +71,7 @@ class ProxySetup:
     variant: Xtables
     profile: Profile
     cluster_cidrs: tuple[str, ...] = ()
-    patience: float = 0.0
+    sync_timeout: float = 0.0
     daemons: bool = True
 
 
@@ -81,7 +81,7 @@ class Replica:
     def __init__(self, dump: Dump, layout: Layout, lab: Lab, order: ProxySetup, directory: Path) -> None:
         self.layout, self.lab, self.order, self.directory = layout, lab, order, directory
         slow = kernel_here() in {KernelName.UML, KernelName.VM}
-        self._barrier = order.patience or (SLOW_BARRIER if slow else BARRIER)
+        self._barrier = order.sync_timeout or (SLOW_BARRIER if slow else BARRIER)
         self._slowness = SLOW_PATIENCE / PATIENCE if slow else 1.0
         self._dump = dump
         self._gate = FifoSemaphore(MAX_CONCURRENT_PROBES)
@@ -117,12 +117,16 @@ class Replica:
     def _listeners(self) -> Iterator[tuple[str, int, Protocol, str, tuple[Address, ...]]]:
         nodes = {node.name for node in self.layout.nodes}
         for address, port, protocol in self._endpoints():
-            home = self.layout.home(address)
+            home = self.layout.namespace_of(address)
             if home in nodes:  # of the host's network: beside others of the node's own
                 yield home, port, protocol, home, (address,)
             elif home:
                 yield home, port, protocol, home, _ANYWHERE
-        taken = {(port, protocol) for a, port, protocol in self._endpoints() if self.layout.home(a) in nodes}
+        taken = {
+            (port, protocol)
+            for a, port, protocol in self._endpoints()
+            if self.layout.namespace_of(a) in nodes
+        }
         for service in self._dump.cluster.services.values():
             for entry in service.spec.ports or []:
                 protocol = Protocol(entry.protocol or "TCP")
@@ -149,7 +153,7 @@ class Replica:
                 self.server.store.put(kind, document)
             await self._answered(sentinel)
 
-    def tidy(self) -> None:
+    def remove_sentinels(self) -> None:
         """Take the sentinels away again."""
         for number in range(_SENTINELS):
             for kind, document in ReplicaSentinel(number, self.layout).documents:
@@ -159,10 +163,10 @@ class Replica:
     async def _answered(self, sentinel: ReplicaSentinel) -> None:
         places = itertools.product((n.name for n in self.layout.nodes), self.layout.families)
         await wait_until_served(
-            places, partial(self._ask, sentinel), self.proxies.check, self._overdue, self._barrier
+            places, partial(self._probe_sentinel, sentinel), self.proxies.check, self._overdue, self._barrier
         )
 
-    async def _ask(self, sentinel: ReplicaSentinel, node: str, family: Family) -> bool:
+    async def _probe_sentinel(self, sentinel: ReplicaSentinel, node: str, family: Family) -> bool:
         address = sentinel.cluster_ip(family)
         seen = await self.lab.probe(ProbeRequest(sender=node, destination=address, port=80, patience=0.3))
         return isinstance(seen, Answered) and seen.who == PROBE_POD[self.layout.nodes[0].name]
@@ -175,11 +179,11 @@ class Replica:
 
     # ----------------------------------------------------------------------- questions
 
-    async def ask(self, question: FrontendProbe, patience: float) -> Observation:
+    async def probe(self, frontend_probe: FrontendProbe, patience: float) -> Observation:
         """Send one packet of a new connection; ``patience``: seconds, on an emulated kernel four times as many."""
         async with self._gate:
             return interpret_observation(
-                await self.lab.probe(self._request(question, patience)), self._asked(question)
+                await self.lab.probe(self._request(frontend_probe, patience)), self._reachable(frontend_probe)
             )
 
     def _request(self, question: FrontendProbe, patience: float) -> ProbeRequest:
@@ -189,17 +193,17 @@ class Replica:
             destination=packet.destination,
             port=packet.port,
             protocol=packet.protocol,
-            source=None if sender.who is ClientKind.HOST else packet.source,
+            source=None if sender.kind is ClientKind.HOST else packet.source,
             patience=patience * self._slowness,
         )
 
-    def _asked(self, question: FrontendProbe) -> ProbeContext:
+    def _reachable(self, question: FrontendProbe) -> ProbeContext:
         return ProbeContext(
-            sender=question.sender.who.value,
+            sender=question.sender.kind.value,
             judge=question.judge,
             packet=question.packet,
             own=self.layout.own_addresses(question.judge) | set(LOCALHOST.values()),
-            by_host=question.sender.who is ClientKind.HOST,
+            by_host=question.sender.kind is ClientKind.HOST,
             port=question.packet.port,
         )
 
@@ -212,7 +216,7 @@ async def open_replica(dump: Dump, layout: Layout, order: ProxySetup) -> AsyncIt
     """
     allow_many_files()
     wires = ReplicaWiring(layout)
-    senders = (h.name for h in wires.houses if len(h.addresses) > 2 or h.name in layout.visitors)
+    senders = (h.name for h in wires.pod_namespaces if len(h.addresses) > 2 or h.name in layout.probe_pods)
     watched = (*(node.name for node in layout.nodes), CLIENT, REMOTE, *senders)
     with tempfile.TemporaryDirectory(prefix="kproxy-lab-") as directory:
         lab = Lab(build_network(wiring_of(layout)), watched)

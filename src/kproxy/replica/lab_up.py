@@ -48,7 +48,7 @@ class UpOptions:
     cluster: ReplicaOptions
     name: str = DEFAULT_NAME
     kernel: str = "auto"
-    words: Sequence[str] = ()
+    arguments: Sequence[str] = ()
 
 
 def run_lab_up(options: UpOptions) -> int:
@@ -57,7 +57,7 @@ def run_lab_up(options: UpOptions) -> int:
         subject, mode = resolve_subject(options.proxy, options.binary)
         control = _control(options.name)
         allowed = {KernelName.HOST, KernelName.ROOTLESS}
-        away = restart_in_kernel(options.kernel, [mode], options.words, options.cluster.iptables, allowed)
+        away = restart_in_kernel(options.kernel, [mode], options.arguments, options.cluster.iptables, allowed)
         assert away is None  # these two kernels are this process's own
         require_tools()
         dump = load_dump(options.cluster)
@@ -117,7 +117,7 @@ async def _open(
     ended: asyncio.Event,
 ) -> None:
     async with open_replica(dump, place, order) as replica:
-        replica.tidy()
+        replica.remove_sentinels()
         replica.lab.servers.greet = CurlReply(dump, place)
         desk = ControlServer(dump, replica, ended)
         serving = asyncio.create_task(desk.serve(control))
@@ -160,7 +160,7 @@ def lab_summary(dump: Dump, replica: Replica) -> str:
     """What there is, and how to use it."""
     place, order = replica.layout, replica.order
     nodes = [f"  node/{n.hostname}  {', '.join(map(str, n.address.values()))}" for n in place.nodes]
-    count = {n.name: sum(house.node == n.name for house in place.houses) for n in place.nodes}
+    count = {n.name: sum(house.node == n.name for house in place.pod_namespaces) for n in place.nodes}
     pods = ", ".join(f"{count[n.name]} pods on {n.hostname}" for n in place.nodes)
     clients = [
         f"  {name}, {where}: {', '.join(f'{_text(pair)} through {place.node(n).hostname}' for n, pair in out.items())}"
@@ -198,29 +198,29 @@ class ControlServer:
         """Answer everybody, each in a task."""
         loop = asyncio.get_running_loop()
         while True:
-            asker, _ = await loop.sock_accept(control)
-            asker.setblocking(False)
-            task = asyncio.create_task(self._answer(asker))
+            client, _ = await loop.sock_accept(control)
+            client.setblocking(False)
+            task = asyncio.create_task(self._serve_client(client))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, asker: socket.socket) -> None:
+    async def _serve_client(self, client: socket.socket) -> None:
         """One question, one answer; then the connection stays for as long as the asker wants it."""
         loop = asyncio.get_running_loop()
-        with asker:
-            if _user_of(asker) not in {0, os.getuid()}:
+        with client:
+            if _user_of(client) not in {0, os.getuid()}:
                 return
-            asked = msgspec.json.decode(await loop.sock_recv(asker, 1 << 16))
+            request = msgspec.json.decode(await loop.sock_recv(client, 1 << 16))
             try:
-                answer, descriptors = self._answered(asked)
+                answer, descriptors = self._handle(request)
             except CannotCopy as reason:
                 answer, descriptors = {"error": str(reason)}, []
-            socket.send_fds(asker, [msgspec.json.encode(answer)], descriptors)
-            while await loop.sock_recv(asker, 1):
+            socket.send_fds(client, [msgspec.json.encode(answer)], descriptors)
+            while await loop.sock_recv(client, 1):
                 pass
 
-    def _answered(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
-        match asked:
+    def _handle(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+        match request:
             case {"do": "down"}:
                 self._ended.set()
                 return {}, []
@@ -228,7 +228,9 @@ class ControlServer:
                 name = self.namespace(where)
                 return self._environment(name), self._descriptors(name)
             case _:
-                raise CannotCopy(f"the lab does not understand {asked}: is it of another version of kproxy?")
+                raise CannotCopy(
+                    f"the lab does not understand {request}: is it of another version of kproxy?"
+                )
 
     def namespace(self, where: str) -> str:
         """The namespace that ``pod/x``, ``node/y``, ``client`` or ``remote`` means.  Raises `CannotCopy`."""
@@ -255,7 +257,7 @@ class ControlServer:
     def _pod(self, text: str) -> str:
         namespace, _, name = text.rpartition("/")
         alike = [p for p in self._dump.pods if p.name == name and namespace in {"", p.namespace}]
-        here = {house.name for house in self._replica.layout.houses}
+        here = {house.name for house in self._replica.layout.pod_namespaces}
         if f"pod/{text}" in here:  # an endpoint without a pod, by its address
             return f"pod/{text}"
         if len(alike) > 1:
@@ -265,7 +267,7 @@ class ControlServer:
             raise CannotCopy(f"pod/{text}: there is no such pod in the dump; there are {known} ...")
         if pod_label(alike[0]) in here:
             return pod_label(alike[0])
-        node = self._replica.layout.home(alike[0].addresses[0]) if alike[0].addresses else ""
+        node = self._replica.layout.namespace_of(alike[0].addresses[0]) if alike[0].addresses else ""
         if node in {n.name for n in self._replica.layout.nodes}:
             return node  # a pod of the host's network
         raise CannotCopy(
@@ -289,6 +291,6 @@ class ControlServer:
         return [*own, self._replica.lab.network[name].descriptor]
 
 
-def _user_of(asker: socket.socket) -> int:
-    credentials = asker.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+def _user_of(client: socket.socket) -> int:
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", credentials)[1])

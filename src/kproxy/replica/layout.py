@@ -68,11 +68,11 @@ class OutsideAddresses:
 
     client: Mapping[str, Pair]
     remote: Mapping[str, Pair]
-    guests: Mapping[str, tuple[Address, ...]]
+    range_clients: Mapping[str, tuple[Address, ...]]
     """More of the routed client's: one of each range that a Service lets in."""
     router: Pair
     elsewhere: Pair
-    gate: Pair
+    uplink: Pair
     """Beyond's own."""
 
 
@@ -82,8 +82,8 @@ class Layout:
 
     families: tuple[Family, ...]
     nodes: tuple[LabNode, ...]
-    houses: tuple[PodNamespace, ...]
-    visitors: Mapping[str, Pair]
+    pod_namespaces: tuple[PodNamespace, ...]
+    probe_pods: Mapping[str, Pair]
     beyond: tuple[Address, ...]
     outside: OutsideAddresses
     spare: Mapping[Family, tuple[Address, ...]]
@@ -92,14 +92,14 @@ class Layout:
         """The lab's node ``a`` or ``b``."""
         return next(node for node in self.nodes if node.name == name)
 
-    def home(self, address: Address) -> str:
+    def namespace_of(self, address: Address) -> str:
         """The namespace that has an address of an endpoint; empty if none has."""
         for node in self.nodes:
             if address in node.address.values():
                 return node.name
-        for house in self.houses:
-            if address in house.addresses:
-                return house.name
+        for namespace in self.pod_namespaces:
+            if address in namespace.addresses:
+                return namespace.name
         return BEYOND if address in self.beyond else ""
 
     def own_addresses(self, name: str) -> frozenset[Address]:
@@ -119,19 +119,19 @@ def layout(dump: Dump, names: Sequence[str] = (), *, together: bool) -> Layout:
     spare = _Spare(dump)
     nodes = tuple(_lab_node(name, node, families, spare) for name, node in zip(NODES, chosen, strict=False))
     placed = _placed(dump, nodes)
-    houses = tuple(_pod_namespaces(dump, nodes, placed, together=together))
-    visitors = {PROBE_POD[n.name]: _probe_pod(dump, n, families, spare) for n in nodes}
+    namespaces_made = tuple(_pod_namespaces(dump, nodes, placed, together=together))
+    probe_pods = {PROBE_POD[n.name]: _probe_pod(dump, n, families, spare) for n in nodes}
     beyond = tuple(address for address, where in placed.items() if where == BEYOND)
     outside = OutsideAddresses(
         client={node.name: spare.pair(families) for node in nodes},
         remote={node.name: spare.pair(families) for node in nodes},
-        guests={node.name: _range_clients(dump, families, spare) for node in nodes},
+        range_clients={node.name: _range_clients(dump, families, spare) for node in nodes},
         router=spare.pair(families),
         elsewhere=spare.pair(families),
-        gate=spare.pair(families),
+        uplink=spare.pair(families),
     )
     rest = {family: tuple(spare.take(family) for _ in range(8)) for family in families}
-    return Layout(families, nodes, houses, visitors, beyond, outside, rest)
+    return Layout(families, nodes, namespaces_made, probe_pods, beyond, outside, rest)
 
 
 # --------------------------------------------------------------------------- nodes

@@ -78,13 +78,13 @@ def proxy_setup(cluster: ReplicaOptions, subject: Subject, mode: str) -> ProxySe
         variant=environment.iptables_variant(cluster.iptables),
         profile=Profile(
             name="replica",
-            detect="ClusterCIDR" if ranges else "NodeCIDR",
+            detect_mode="ClusterCIDR" if ranges else "NodeCIDR",
             detect_families=tuple(Family),
             masquerade_all=cluster.masquerade_all,
             node_port_addresses=addresses,
         ),
         cluster_cidrs=ranges,
-        patience=cluster.patience,
+        sync_timeout=cluster.patience,
     )
 
 

@@ -41,7 +41,7 @@ class WorkerRecord:
 class ComparisonResult:
     """Every difference; ``broken``: questions that a side could not observe; ``unserved``: deaf endpoints."""
 
-    asked: int
+    probed: int
     differences: tuple[ProxyDifference, ...]
     broken: Mapping[int, str]
     unserved: tuple[str, ...]
@@ -95,7 +95,7 @@ def _complete(records: tuple[WorkerRecord, WorkerRecord], number: int) -> bool:
 def _ready(sides: tuple[ReplicaWorker, ReplicaWorker]) -> tuple[str, ...]:
     unserved: tuple[str, ...] = ()
     for side in sides:
-        match side.told():
+        match side.receive():
             case WorkerReady(unserved=deaf):
                 unserved = deaf
             case WorkerFailed(reason=reason):
@@ -108,15 +108,15 @@ def _ready(sides: tuple[ReplicaWorker, ReplicaWorker]) -> tuple[str, ...]:
 def _query(
     sides: tuple[ReplicaWorker, ReplicaWorker],
     records: tuple[WorkerRecord, WorkerRecord],
-    asking: Sequence[ProbeBatch],
+    batch: Sequence[ProbeBatch],
     progress: Progress,
 ) -> None:
-    total = sum(ask.count for ask in asking)
+    total = sum(probe.count for probe in batch)
     left = [total, total]
     if not total:
         return
     for side in sides:
-        side.ask(asking)
+        side.send(batch)
     pipes = {side.pipe: at for at, side in enumerate(sides)}
     while any(left):
         for pipe in wait([pipe for pipe, at in pipes.items() if left[at]]):
@@ -126,7 +126,7 @@ def _query(
 
 
 def _take(side: ReplicaWorker, record: WorkerRecord) -> int:
-    match side.told():
+    match side.receive():
         case WorkerResults(answers=answers):
             for number, seen in answers:
                 if isinstance(seen, str):

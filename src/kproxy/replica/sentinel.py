@@ -54,7 +54,7 @@ class ReplicaSentinel:
 
     def _slice(self, family: Family) -> dict[str, Any]:
         node = self.layout.nodes[0]
-        address = self.layout.visitors[PROBE_POD[node.name]][family]
+        address = self.layout.probe_pods[PROBE_POD[node.name]][family]
         return {
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",

@@ -74,36 +74,36 @@ class ComparisonReport:
             yield f"unknown-{number}", alike[0]
 
 
-def comparison_text(told: ComparisonReport) -> str:
+def comparison_text(report: ComparisonReport) -> str:
     """The comparison in lines."""
-    nodes = " and ".join(f"{node.hostname}" for node in told.layout.nodes)
-    lines = [f"{told.names[0]} against {told.names[1]} on {nodes}"]
-    for entry, found in told.intended.values():
-        lines += ["", *_intended(told, entry, found)]
-    for (_, shown), alike in _alike(told.unknown).items():
-        lines += ["", *_unknown(told, alike, shown)]
-    for reason, numbers in _reasons(told.compared).items():
+    nodes = " and ".join(f"{node.hostname}" for node in report.layout.nodes)
+    lines = [f"{report.names[0]} against {report.names[1]} on {nodes}"]
+    for entry, found in report.intended.values():
+        lines += ["", *_intended(report, entry, found)]
+    for (_, shown), alike in _alike(report.unknown).items():
+        lines += ["", *_unknown(report, alike, shown)]
+    for reason, numbers in _reasons(report.compared).items():
         lines += ["", f"not observed, {len(numbers)} packets: {reason}"]
-    lines += [f"nobody could listen for endpoint {deaf}" for deaf in told.compared.unserved]
-    return "\n".join([*lines, "", _sum(told)]) + "\n"
+    lines += [f"nobody could listen for endpoint {deaf}" for deaf in report.compared.unserved]
+    return "\n".join([*lines, "", _sum(report)]) + "\n"
 
 
 def _intended(
-    told: ComparisonReport, entry: DocumentedDifference, found: Sequence[ProxyDifference]
+    report: ComparisonReport, entry: DocumentedDifference, found: Sequence[ProxyDifference]
 ) -> Iterator[str]:
     yield f"intended: {entry.text}"
     yield from (f"  {link}" for link in entry.links)
     for id in sorted(entry.clauses & {id for one in found for id in one.expectation.clauses}):
         yield f"  clause {id} (docs/spec/topics/{id.partition('.')[0]}.md)"
-    services = len({one.question.name for one in found})
+    services = len({one.probe.name for one in found})
     yield f"  {len(found)} packet{'s' * (len(found) > 1)} to {services} Service{'s' * (services > 1)}, as"
     for one in _samples(found):
-        yield f"    {_what(told.layout, one.question)}: {_both(told, one)}"
+        yield f"    {_what(report.layout, one.probe)}: {_both(report, one)}"
 
 
 def _samples(found: Sequence[ProxyDifference]) -> Sequence[ProxyDifference]:
     """A few, of different Services."""
-    by_service = {one.question.name: one for one in reversed(found)}
+    by_service = {one.probe.name: one for one in reversed(found)}
     return list(reversed(by_service.values()))[:_EXAMPLES]
 
 
@@ -115,18 +115,18 @@ def _alike(unknown: Sequence[ProxyDifference]) -> dict[Key, list[ProxyDifference
     found: dict[Key, list[ProxyDifference]] = {}
     for one in unknown:
         shown = tuple(", ".join(sorted(outcome_kinds(side))) for side in one.seen)
-        question = one.question
-        key = ((question.service, question.packet.protocol, question.front, shown), shown)
+        question = one.probe
+        key = ((question.service, question.packet.protocol, question.frontend, shown), shown)
         found.setdefault(key, []).append(one)
     return found
 
 
-def _unknown(told: ComparisonReport, alike: Sequence[ProxyDifference], _: object) -> Iterator[str]:
+def _unknown(report: ComparisonReport, alike: Sequence[ProxyDifference], _: object) -> Iterator[str]:
     first = alike[0]
-    yield f"unknown: {first.question.name}, {first.question.front.value}"
+    yield f"unknown: {first.probe.name}, {first.probe.frontend.value}"
     for one in alike[:_EXAMPLES]:
-        yield f"  {_what(told.layout, one.question)}"
-        for name, seen, bad in zip(told.names, one.seen, one.unlawful, strict=True):
+        yield f"  {_what(report.layout, one.probe)}"
+        for name, seen, bad in zip(report.names, one.seen, one.unlawful, strict=True):
             yield f"    {name}: {_seen(seen)}{'  (unlawful)' if bad else ''}"
         yield f"    lawful: {_lawful(one)}"
     if len(alike) > _EXAMPLES:
@@ -135,12 +135,12 @@ def _unknown(told: ComparisonReport, alike: Sequence[ProxyDifference], _: object
 
 
 def _what(layout: Layout, question: FrontendProbe) -> str:
-    return f"{_sender(layout, question.sender)} -> {question.to} ({question.name}, {question.front.value})"
+    return f"{_sender(layout, question.sender)} -> {question.to} ({question.name}, {question.frontend.value})"
 
 
 def _sender(layout: Layout, sender: ProbeSender) -> str:
     node = layout.node(sender.node).hostname
-    match sender.who:
+    match sender.kind:
         case ClientKind.HOST:
             return f"node {node}"
         case ClientKind.POD:
@@ -148,13 +148,13 @@ def _sender(layout: Layout, sender: ProbeSender) -> str:
         case ClientKind.ENDPOINT:
             return f"endpoint {sender.source} on {node}"
         case _:
-            return f"{sender.who.value} {sender.source} through {node}"
+            return f"{sender.kind.value} {sender.source} through {node}"
 
 
-def _both(told: ComparisonReport, one: ProxyDifference) -> str:
+def _both(report: ComparisonReport, one: ProxyDifference) -> str:
     return "; ".join(
         f"{name} {', '.join(sorted(outcome_kinds(side)))}"
-        for name, side in zip(told.names, one.seen, strict=True)
+        for name, side in zip(report.names, one.seen, strict=True)
     )
 
 
@@ -179,48 +179,48 @@ def _reasons(compared: ComparisonResult) -> dict[str, list[int]]:
     return found
 
 
-def _sum(told: ComparisonReport) -> str:
-    known = sum(len(found) for _, found in told.intended.values())
-    bad = [sum(one.unlawful[side] for one in told.compared.differences) for side in (0, 1)]
+def _sum(report: ComparisonReport) -> str:
+    known = sum(len(found) for _, found in report.intended.values())
+    bad = [sum(one.unlawful[side] for one in report.compared.differences) for side in (0, 1)]
     unlawful = "".join(
-        f", {count} times {name} is unlawful" for name, count in zip(told.names, bad, strict=True) if count
+        f", {count} times {name} is unlawful" for name, count in zip(report.names, bad, strict=True) if count
     )
     return (
-        f"{told.compared.asked} packets each: {len(told.compared.differences)} differ, {known} intended, "
-        f"{len(told.unknown)} unknown{unlawful}; {told.seconds:.1f} s"
+        f"{report.compared.probed} packets each: {len(report.compared.differences)} differ, {known} intended, "
+        f"{len(report.unknown)} unknown{unlawful}; {report.seconds:.1f} s"
     )
 
 
-def comparison_document(told: ComparisonReport) -> dict[str, Any]:
+def comparison_document(report: ComparisonReport) -> dict[str, Any]:
     """The comparison as JSON."""
     return {
         "version": 1,
-        "proxies": list(told.names),
-        "nodes": [node.hostname for node in told.layout.nodes],
-        "packets": told.compared.asked,
-        "seconds": round(told.seconds, 1),
+        "proxies": list(report.names),
+        "nodes": [node.hostname for node in report.layout.nodes],
+        "packets": report.compared.probed,
+        "seconds": round(report.seconds, 1),
         "intended": [
             {
                 "id": entry.id,
                 "text": entry.text,
                 "links": list(entry.links),
-                "packets": [_packet(told, one) for one in found],
+                "packets": [_packet(report, one) for one in found],
             }
-            for entry, found in told.intended.values()
+            for entry, found in report.intended.values()
         ],
-        "unknown": [_packet(told, one) for one in told.unknown],
-        "not-observed": {reason: len(numbers) for reason, numbers in _reasons(told.compared).items()},
+        "unknown": [_packet(report, one) for one in report.unknown],
+        "not-observed": {reason: len(numbers) for reason, numbers in _reasons(report.compared).items()},
     }
 
 
-def _packet(told: ComparisonReport, one: ProxyDifference) -> dict[str, Any]:
-    question = one.question
+def _packet(report: ComparisonReport, one: ProxyDifference) -> dict[str, Any]:
+    question = one.probe
     return {
         "service": question.name,
-        "frontend": question.front.value,
+        "frontend": question.frontend.value,
         "to": question.to,
-        "from": _sender(told.layout, question.sender),
-        "node": told.layout.node(question.judge).hostname,
+        "from": _sender(report.layout, question.sender),
+        "node": report.layout.node(question.judge).hostname,
         "seen": [sorted(outcome_kinds(side)) for side in one.seen],
         "unlawful": list(one.unlawful),
         "lawful": _lawful(one),

@@ -35,19 +35,26 @@ class ReplicaWiring:
     layout: Layout
 
     @property
-    def houses(self) -> tuple[PodNamespace, ...]:
+    def pod_namespaces(self) -> tuple[PodNamespace, ...]:
         """All houses, visitors' included."""
         visitors = (
-            PodNamespace(PROBE_POD[n.name], n.name, tuple(self.layout.visitors[PROBE_POD[n.name]].values()))
+            PodNamespace(PROBE_POD[n.name], n.name, tuple(self.layout.probe_pods[PROBE_POD[n.name]].values()))
             for n in self.layout.nodes
         )
-        return (*self.layout.houses, *visitors)
+        return (*self.layout.pod_namespaces, *visitors)
 
     @property
     def namespaces(self) -> tuple[str, ...]:
         """The names of all namespaces."""
         nodes = (node.name for node in self.layout.nodes)
-        return (SWITCH, *nodes, CLIENT, ROUTER, *_BEHIND, *(house.name for house in self.houses))
+        return (
+            SWITCH,
+            *nodes,
+            CLIENT,
+            ROUTER,
+            *_BEHIND,
+            *(pod_namespace.name for pod_namespace in self.pod_namespaces),
+        )
 
     def sysctls(self, name: str) -> dict[str, str]:
         """As in the topology; a namespace that many pods share takes what one of them sends another."""
@@ -57,8 +64,12 @@ class ReplicaWiring:
         """The batch that makes every link, run inside the switch."""
         lines = [f"link add {BRIDGE} type bridge mcast_snooping 0"]
         lines += [_veth(path[SWITCH], f"port-{name}", path[name], UPLINK) for name in self._on_bridge()]
-        for house in self.houses:
-            lines.append(_veth(path[house.node], self._interface(house), path[house.name], UPLINK))
+        for pod_namespace in self.pod_namespaces:
+            lines.append(
+                _veth(
+                    path[pod_namespace.node], self._interface(pod_namespace), path[pod_namespace.name], UPLINK
+                )
+            )
         lines += [_veth(path[ROUTER], name, path[name], UPLINK) for name in _BEHIND]
         return "\n".join(lines)
 
@@ -74,15 +85,19 @@ class ReplicaWiring:
     def _on_bridge(self) -> tuple[str, ...]:
         return (*(node.name for node in self.layout.nodes), CLIENT, ROUTER)
 
-    def _interface(self, house: PodNamespace) -> str:
-        return f"veth-{self.houses.index(house)}"
+    def _interface(self, pod_namespace: PodNamespace) -> str:
+        return f"veth-{self.pod_namespaces.index(pod_namespace)}"
 
     def _interfaces(self, name: str) -> Iterator[str]:
         if name == SWITCH:
             yield from (BRIDGE, *(f"port-{port}" for port in self._on_bridge()))
             return
         yield UPLINK
-        yield from (self._interface(house) for house in self.houses if house.node == name)
+        yield from (
+            self._interface(pod_namespace)
+            for pod_namespace in self.pod_namespaces
+            if pod_namespace.node == name
+        )
         if name == ROUTER:
             yield from _BEHIND
 
@@ -96,17 +111,22 @@ class ReplicaWiring:
             case _ if name == ROUTER:
                 return self._router(family)
             case _ if name == REMOTE:
-                guests = [g for group in out.guests.values() for g in group if family_of(g) is family]
-                return self._stub([pair[family] for pair in out.remote.values()] + guests, family)
+                clients = [g for group in out.range_clients.values() for g in group if family_of(g) is family]
+                return self._stub([pair[family] for pair in out.remote.values()] + clients, family)
             case _ if name == ELSEWHERE:
                 return self._stub([out.elsewhere[family]], family)
             case _ if name == BEYOND:
                 own = [address for address in self.layout.beyond if family_of(address) is family]
-                return self._stub([out.gate[family], *own], family)
+                return self._stub([out.uplink[family], *own], family)
             case _ if name in {node.name for node in self.layout.nodes}:
                 return self._node(self.layout.node(name), family)
             case _:
-                return self._house(next(house for house in self.houses if house.name == name), family)
+                return self._pod_namespace(
+                    next(
+                        pod_namespace for pod_namespace in self.pod_namespaces if pod_namespace.name == name
+                    ),
+                    family,
+                )
 
     def _neighbours(self, family: Family, besides: str = "") -> Iterator[str]:
         """Routes to whoever is on the switch."""
@@ -119,16 +139,18 @@ class ReplicaWiring:
     def _node(self, node: LabNode, family: Family) -> Iterator[str]:
         yield _address(node.address[family], UPLINK)
         yield from self._neighbours(family, node.name)
-        for house in (house for house in self.houses if house.node == node.name):
-            yield _address(node.gateway[family], self._interface(house))
-            for address in house.addresses:
+        for pod_namespace in (
+            pod_namespace for pod_namespace in self.pod_namespaces if pod_namespace.node == node.name
+        ):
+            yield _address(node.gateway[family], self._interface(pod_namespace))
+            for address in pod_namespace.addresses:
                 if family_of(address) is family:
-                    yield f"route add {address} dev {self._interface(house)}"
+                    yield f"route add {address} dev {self._interface(pod_namespace)}"
         yield _default(self.layout.outside.router[family], UPLINK)
 
-    def _house(self, house: PodNamespace, family: Family) -> Iterator[str]:
-        gateway = self.layout.node(house.node).gateway[family]
-        own = [address for address in house.addresses if family_of(address) is family]
+    def _pod_namespace(self, pod_namespace: PodNamespace, family: Family) -> Iterator[str]:
+        gateway = self.layout.node(pod_namespace.node).gateway[family]
+        own = [address for address in pod_namespace.addresses if family_of(address) is family]
         yield from (_address(address, UPLINK) for address in own)
         yield f"route add {gateway} dev {UPLINK}"
         yield _default(gateway, UPLINK)
@@ -150,12 +172,12 @@ class ReplicaWiring:
         yield from self._neighbours(family, ROUTER)
         yield f"route add {out.elsewhere[family]} dev {ELSEWHERE}"
         yield _default(out.elsewhere[family], ELSEWHERE)
-        yield f"route add {out.gate[family]} dev {BEYOND}"
+        yield f"route add {out.uplink[family]} dev {BEYOND}"
         for address in (a for a in self.layout.beyond if family_of(a) is family):
-            yield f"route add {address} via {out.gate[family]} dev {BEYOND}"
-        for house in self.houses:
-            via = self.layout.node(house.node).address[family]
-            own = (address for address in house.addresses if family_of(address) is family)
+            yield f"route add {address} via {out.uplink[family]} dev {BEYOND}"
+        for pod_namespace in self.pod_namespaces:
+            via = self.layout.node(pod_namespace.node).address[family]
+            own = (address for address in pod_namespace.addresses if family_of(address) is family)
             yield from (f"route add {address} via {via} dev {UPLINK}" for address in own)
         for node in self.layout.nodes:
             yield f"route add {node.gateway[family]} via {node.address[family]} dev {UPLINK}"
@@ -165,8 +187,12 @@ class ReplicaWiring:
 
     def _router_rules(self, node: str, family: Family) -> Iterator[str]:
         out, table = self.layout.outside, self._table(node)
-        guests = [guest for guest in out.guests[node] if family_of(guest) is family]
-        for remote in (out.remote[node][family], *guests):
+        clients = [
+            client_address
+            for client_address in out.range_clients[node]
+            if family_of(client_address) is family
+        ]
+        for remote in (out.remote[node][family], *clients):
             yield f"route add {remote} dev {REMOTE}"
             yield f"rule add from {remote} iif {REMOTE} lookup {table}"
             yield f"rule add to {remote} iif {ELSEWHERE} lookup {table}"

@@ -84,18 +84,18 @@ class ReplicaWorker:
         self._process.start()
         theirs.close()
 
-    def ask(self, asking: Sequence[ProbeBatch]) -> None:
+    def send(self, batches: Sequence[ProbeBatch]) -> None:
         """Have questions asked; `WorkerResults` comes by the pipe."""
-        self.pipe.send(tuple(asking))
+        self.pipe.send(tuple(batches))
 
-    def told(self) -> WorkerMessage:
+    def receive(self) -> WorkerMessage:
         """What it has to say next; waits."""
         try:
-            told: WorkerMessage = self.pipe.recv()
+            received: WorkerMessage = self.pipe.recv()
         except (EOFError, ConnectionResetError):
             self._process.join(timeout=5)
             return WorkerFailed(f"{self.name}: its process has ended (exit status {self._process.exitcode})")
-        return told
+        return received
 
     def close(self) -> None:
         """End it, and its lab."""
@@ -124,9 +124,9 @@ def _main(parent: int, ours: Connection, pipe: Connection, job: WorkerJob, order
         os._exit(0)
 
 
-def _send_message(pipe: Connection, told: WorkerMessage) -> None:
+def _send_message(pipe: Connection, message: WorkerMessage) -> None:
     try:
-        pipe.send(told)
+        pipe.send(message)
     except OSError:  # nobody listens any more
         return
 
@@ -158,19 +158,19 @@ async def _work(pipe: Connection, orders: BatchQueue, job: WorkerJob, order: Pro
 
 
 async def _probe_all(
-    replica: Replica, pipe: Connection, asking: Sequence[ProbeBatch], questions: Sequence[FrontendProbe]
+    replica: Replica, pipe: Connection, batches: Sequence[ProbeBatch], questions: Sequence[FrontendProbe]
 ) -> None:
     found: list[tuple[int, Observation | str]] = []
 
-    async def one(ask: ProbeBatch) -> None:
+    async def one(batch: ProbeBatch) -> None:
         try:
-            seen: Observation | str = await replica.ask(questions[ask.number], patience=ask.patience)
+            seen: Observation | str = await replica.probe(questions[batch.number], patience=batch.patience)
         except HarnessError as reason:
             seen = str(reason)
-        found.append((ask.number, seen))
+        found.append((batch.number, seen))
         if len(found) >= _BATCH:
             pipe.send(WorkerResults(tuple(found)))
             found.clear()
 
-    await asyncio.gather(*(one(ask) for ask in asking for _ in range(ask.count)))
+    await asyncio.gather(*(one(batch) for batch in batches for _ in range(batch.count)))
     pipe.send(WorkerResults(tuple(found)))

@@ -57,9 +57,9 @@ class ApiClient:
         self,
         connection: ClientConfig,
         authorizer: Authorizer,
-        reread: Callable[[], ClientConfig] | None = None,
+        reload: Callable[[], ClientConfig] | None = None,
     ) -> None:
-        """``reread`` reads the connection again, for the certificates that were renewed.
+        """``reload`` reads the connection again, for the certificates that were renewed.
 
         Raises `ssl.SSLError` (an `OSError`) when a certificate cannot be read.
         """
@@ -67,23 +67,25 @@ class ApiClient:
         self.requests = RequestStats(self._url.netloc.rpartition("@")[2])
         self._server_name = connection.server_name
         self._authorizer = authorizer
-        self._trust = TlsContextCache(connection, reread) if self._url.scheme == "https" else None
+        self._trust = TlsContextCache(connection, reload) if self._url.scheme == "https" else None
 
     def get(self, path: str, parameters: Mapping[str, str]) -> bytes:
         """The body of an answer.  Raises `ApiError`, `OSError` or `http.client.HTTPException`."""
-        with self.requests.timed("GET"), closing(self._connect()) as connection:
-            return self._ask(connection, path, parameters, LIST_TIMEOUT)[0].read()
+        with self.requests.measure("GET"), closing(self._connect()) as connection:
+            return self._request(connection, path, parameters, LIST_TIMEOUT)[0].read()
 
     def post(self, path: str, body: bytes) -> bytes:
         """Create an object from JSON; the answer's body.  Raises as `get`."""
-        with self.requests.timed("POST"), closing(self._connect()) as connection:
-            return self._ask(connection, path, {}, LIST_TIMEOUT, body)[0].read()
+        with self.requests.measure("POST"), closing(self._connect()) as connection:
+            return self._request(connection, path, {}, LIST_TIMEOUT, body)[0].read()
 
     @contextmanager
-    def stream(self, path: str, parameters: Mapping[str, str], silence: float) -> Iterator[ResponseStream]:
+    def stream(
+        self, path: str, parameters: Mapping[str, str], read_timeout: float
+    ) -> Iterator[ResponseStream]:
         """An answer that keeps coming; the connection ends with the context.  Raises as `get`."""
         with closing(self._connect()) as connection:
-            response, sock = self._ask(connection, path, parameters, silence)
+            response, sock = self._request(connection, path, parameters, read_timeout)
             with response:
                 yield ResponseStream(response, sock)
 
@@ -94,7 +96,7 @@ class ApiClient:
         context = self._trust.context(self._authorizer.certificate())
         return _HTTPSConnection(host, self._url.port, context, self._server_name)
 
-    def _ask(
+    def _request(
         self,
         connection: http.client.HTTPConnection,
         path: str,
@@ -114,18 +116,18 @@ class ApiClient:
             connection.request(method, target, body, headers)
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
-            self.requests.answered(method, NO_RESPONSE)
+            self.requests.count_response(method, NO_RESPONSE)
             if isinstance(error, OSError):
                 descriptors.count_shortage(error, Purpose.API_SERVER)
             raise
-        self.requests.answered(method, str(response.status))
+        self.requests.count_response(method, str(response.status))
         if response.status not in _DONE:
             raise self._error(response)
         return response, sock
 
     def _error(self, response: http.client.HTTPResponse) -> ApiError:
         if response.status == http.client.UNAUTHORIZED:
-            self._authorizer.refused()
+            self._authorizer.invalidate()
         body = response.read()
         try:
             message = msgspec.json.decode(body, type=_Status).message
@@ -135,13 +137,13 @@ class ApiClient:
         return ApiError(response.status, message or response.reason, float(wait) if wait.isdigit() else 0.0)
 
 
-def _open(connection: http.client.HTTPConnection, silence: float) -> socket.socket:
+def _open(connection: http.client.HTTPConnection, read_timeout: float) -> socket.socket:
     """Connects; the socket notices a peer that is dead."""
     connection.connect()
     for level, option, value in _KEEPALIVE:
         connection.sock.setsockopt(level, option, value)
     sock: socket.socket = connection.sock
-    sock.settimeout(silence)
+    sock.settimeout(read_timeout)
     return sock
 
 
@@ -157,7 +159,7 @@ class ResponseStream:
         while chunk := self._response.read1(_CHUNK):
             yield chunk
 
-    def allow_silence(self, seconds: float) -> None:
+    def set_read_timeout(self, seconds: float) -> None:
         """From now on `TimeoutError` is raised only after so long without a byte."""
         self._connection.settimeout(seconds)
 

@@ -29,11 +29,11 @@ EXIT_OK, EXIT_FAILURE = 0, 1
 log = logging.getLogger(__name__)
 
 
-def run_daemon_command(words: Sequence[str]) -> int:
+def run_daemon_command(arguments: Sequence[str]) -> int:
     """Do what the words after ``kproxy run`` say; the exit code: 0, or 1 when anything is wrong."""
     try:
-        given = parse_flags(words, FLAGS, REMOVED_FLAGS)
-        if given.says("help"):
+        given = parse_flags(arguments, FLAGS, REMOVED_FLAGS)
+        if given.is_set("help"):
             return _print(f"kproxy run [flags]\n\nBe this node's service proxy.\n\n{flag_usage(FLAGS)}")
         if given.text("version"):
             return _print(f"kproxy {__version__}")
@@ -53,9 +53,9 @@ def _execute(given: ParsedFlags, resolved: Resolved, file: WatchedFile | None) -
         log.warning("configuration: %s", warning)
     if target := given.text("write-config-to"):
         return write_configuration(config, Path(target))
-    if given.says("cleanup"):
+    if given.is_set("cleanup"):
         return cleanup_node()
-    if given.says("init-only"):
+    if given.is_set("init-only"):
         return prepare_node(config)
     return run_proxy(DaemonOptions(config, given, file))
 

@@ -161,7 +161,7 @@ class Configuration(Section, frozen=True):
     windows_run_as_service: bool = False
 
     @property
-    def paced_by(self) -> IPTables | IPVS | NFTables:
+    def sync_section(self) -> IPTables | IPVS | NFTables:
         """The section of the selected mode, which holds the sync periods (``cfg.mode-sections``)."""
         sections: dict[Mode, IPTables | IPVS | NFTables] = {
             Mode.IPTABLES: self.iptables,

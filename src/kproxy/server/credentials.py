@@ -53,7 +53,7 @@ class _CachedCredential:
 
     token: str = ""
     certificate: ClientCertificate | None = None
-    until: float = 0.0
+    expires: float = 0.0
 
 
 class Authorizer:
@@ -67,7 +67,7 @@ class Authorizer:
         self._run = run
         self._clock = clock
         self._lock = threading.Lock()
-        self._given = _CachedCredential()
+        self._cached = _CachedCredential()
 
     def headers(self) -> dict[str, str]:
         """The headers of one request; raises `OSError` or the runner's error when there is no token now."""
@@ -90,18 +90,18 @@ class Authorizer:
             self._plugin(self._credentials).certificate if isinstance(self._credentials, ExecPlugin) else None
         )
 
-    def refused(self) -> None:
+    def invalidate(self) -> None:
         """The server did not accept it (401): a plugin is asked again next time."""
         with self._lock:
-            self._given = _CachedCredential()
+            self._cached = _CachedCredential()
 
     def _plugin(self, plugin: ExecPlugin) -> _CachedCredential:
         with self._lock:
-            if self._clock() >= self._given.until:
-                self._given = self._ask(plugin)
-            return self._given
+            if self._clock() >= self._cached.expires:
+                self._cached = self._run_plugin(plugin)
+            return self._cached
 
-    def _ask(self, plugin: ExecPlugin) -> _CachedCredential:
+    def _run_plugin(self, plugin: ExecPlugin) -> _CachedCredential:
         spec: dict[str, object] = {"interactive": False}
         if plugin.cluster is not None:
             spec["cluster"] = plugin.cluster

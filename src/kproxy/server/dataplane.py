@@ -114,14 +114,14 @@ class _Iptables:
         tools = find_tools(family)
         self._kernel = IptablesKernel(tools)
         self._options = machine_options(tools, config.iptables.masquerade_bit)
-        self._reread = refresh_options
+        self._refresh_options = refresh_options
         self._without_broken_counters = partial(without_broken_counters, tools)
 
     def apply(self, plan: Plan) -> ApplyResult:
         return self._written(plan.family, lambda: self._kernel.apply(plan, self._options))
 
-    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        return self._written(plans.latest.family, lambda: self._kernel.begin(plans, self._options))
+    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
+        return self._written(plans.latest.family, lambda: self._kernel.apply_first(plans, self._options))
 
     def _written(self, family: Family, write: Callable[[], Applied]) -> ApplyResult:
         """Where rules are refused for a counter, they are written without (``met.nfacct-optional``)."""
@@ -144,11 +144,11 @@ class _Iptables:
             },
         )
 
-    def missing(self, *, closely: bool) -> tuple[str, ...]:
-        return self._kernel.missing(closely=closely)
+    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
+        return self._kernel.find_drift(thorough=thorough)
 
-    def reread(self) -> bool:
-        known, self._options = self._options, self._reread(self._options)
+    def refresh_options(self) -> bool:
+        known, self._options = self._options, self._refresh_options(self._options)
         return self._options != known
 
     def forget(self) -> None:
@@ -175,14 +175,14 @@ class _Nftables:
             refused=applied.refused is not None,
         )
 
-    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        return self.apply(plans.whole())
+    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
+        return self.apply(plans.final())
 
-    def missing(self, *, closely: bool) -> tuple[str, ...]:  # noqa: ARG002 - costs next to nothing
-        return self._kernel.missing()
+    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:  # noqa: ARG002 - costs next to nothing
+        return self._kernel.find_drift()
 
-    def reread(self) -> bool:
-        return self._kernel.reread()
+    def refresh_options(self) -> bool:
+        return self._kernel.refresh_options()
 
     def forget(self) -> None:
         self._kernel.forget()
@@ -215,14 +215,14 @@ class _Ipvs:
             f"{'all compared' if applied.rewritten else 'changed'}: {text}", full=applied.rewritten
         )
 
-    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        return self.apply(plans.whole())
+    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
+        return self.apply(plans.final())
 
-    def missing(self, *, closely: bool) -> tuple[str, ...]:
-        return self._kernel.missing() if closely else ()
+    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
+        return self._kernel.find_drift() if thorough else ()
 
-    def reread(self) -> bool:
-        return self._kernel.reread()
+    def refresh_options(self) -> bool:
+        return self._kernel.refresh_options()
 
     def forget(self) -> None:
         self._kernel.forget()
@@ -240,22 +240,22 @@ class _TakeoverDataplane:
         self._cleared = False
 
     def apply(self, plan: Plan) -> ApplyResult:
-        return self._cleared_after(self._plane.apply(plan), plan.family)
+        return self._schedule_cleanup(self._plane.apply(plan), plan.family)
 
-    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        return self._cleared_after(self._plane.begin(plans), plans.latest.family)
+    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
+        return self._schedule_cleanup(self._plane.apply_first(plans), plans.latest.family)
 
-    def _cleared_after(self, written: ApplyResult, family: Family) -> ApplyResult:
+    def _schedule_cleanup(self, written: ApplyResult, family: Family) -> ApplyResult:
         if not self._cleared:
             self._cleared = True
             self._clear_now(family)
         return written
 
-    def missing(self, *, closely: bool) -> tuple[str, ...]:
-        return self._plane.missing(closely=closely)
+    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
+        return self._plane.find_drift(thorough=thorough)
 
-    def reread(self) -> bool:
-        return self._plane.reread()
+    def refresh_options(self) -> bool:
+        return self._plane.refresh_options()
 
     def forget(self) -> None:
         self._plane.forget()

@@ -102,18 +102,18 @@ class WatchDecoder:
         self._list = msgspec.json.Decoder(_List[kind])  # type: ignore[valid-type]
         self._event = msgspec.json.Decoder(_Event[kind])  # type: ignore[valid-type]
 
-    def listed(self, body: bytes) -> ListResult:
+    def decode_list(self, body: bytes) -> ListResult:
         """A list; raises `msgspec.DecodeError` when it is none at all."""
         try:
             whole = self._list.decode(body)
         except (msgspec.ValidationError, UnicodeDecodeError):
-            return self._listed_one_by_one(body)
+            return self._decode_list_items(body)
         items = whole.items or ()
         if not has_valid_names(items):
-            return self._listed_one_by_one(body)
+            return self._decode_list_items(body)
         return ListResult(items, (), whole.metadata.resource_version)
 
-    def _listed_one_by_one(self, body: bytes) -> ListResult:
+    def _decode_list_items(self, body: bytes) -> ListResult:
         whole = _raw_list.decode(body)
         objects: list[Watched] = []
         rejected: list[Rejected] = []
@@ -125,21 +125,21 @@ class WatchDecoder:
                     objects.append(item)
         return ListResult(objects, tuple(rejected), whole.metadata.resource_version)
 
-    def events(self, lines: bytes) -> list[WatchEvent]:
+    def decode_events(self, lines: bytes) -> list[WatchEvent]:
         """The events of some whole lines of a watch; raises `msgspec.DecodeError` when they are none."""
-        whole = self._all_well(lines)
+        whole = self._decode_all(lines)
         if whole is not None and all(event.type in _CHANGES for event in whole):
             return [_changed(event.type, event.object) for event in whole]
         return [self._event_of(event) for event in _raw_event.decode_lines(lines)]
 
-    def added(self, lines: bytes) -> dict[Key, Watched] | None:
+    def decode_added(self, lines: bytes) -> dict[Key, Watched] | None:
         """The objects, by key, of lines that say nothing but ADDED, as most of a WatchList's do; else None."""
-        whole = self._all_well(lines)
+        whole = self._decode_all(lines)
         if whole is None or {event.type for event in whole} != {"ADDED"}:
             return None
         return {key_of(event.object): event.object for event in whole}
 
-    def _all_well(self, lines: bytes) -> list[_Event[Watched]] | None:
+    def _decode_all(self, lines: bytes) -> list[_Event[Watched]] | None:
         """All events, if each of them is of an object that can be read."""
         try:
             whole: list[_Event[Watched]] = self._event.decode_lines(lines)

@@ -36,12 +36,12 @@ def _default(row: FlagRow, config: dict[str, Any]) -> object:
     if row.flag.name in _OWN_DEFAULTS:
         return _OWN_DEFAULTS[row.flag.name]
     if not row.field:
-        return False if row.flag.kind in {FlagType.BOOL, FlagType.VERSION} else ""
+        return False if row.flag.type in {FlagType.BOOL, FlagType.VERSION} else ""
     path = row.field.replace(SYNC_SECTION, "iptables").replace(MASQUERADE, "iptables").split(".")
     found: Any = config
     for name in path:
         found = found.get(name, {})
-    return found or {FlagType.BOOL: False, FlagType.LIST: [], FlagType.INT: 0}.get(row.flag.kind, found or "")
+    return found or {FlagType.BOOL: False, FlagType.LIST: [], FlagType.INT: 0}.get(row.flag.type, found or "")
 
 
 def _format_value(value: object) -> str:

@@ -36,11 +36,11 @@ class FlagType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """``--name``; ``about`` is its line of help, ``deprecated`` what to use instead."""
+    """``--name``; ``help`` is its line of help, ``deprecated`` what to use instead."""
 
     name: str
-    kind: FlagType
-    about: str
+    type: FlagType
+    help: str
     short: str = ""
     deprecated: str = ""
 
@@ -64,18 +64,18 @@ class ParsedFlags:
         """The value of a string flag, empty when it was not given."""
         return str(self.values.get(name, ""))
 
-    def says(self, name: str) -> bool:
+    def is_set(self, name: str) -> bool:
         """Whether a switch is on."""
         return self.values.get(name, False) is not False
 
 
-def parse_flags(words: Sequence[str], flags: Sequence[Flag], gone: Mapping[str, str]) -> ParsedFlags:
-    """The values of ``words`` by the table ``flags``.
+def parse_flags(arguments: Sequence[str], flags: Sequence[Flag], removed: Mapping[str, str]) -> ParsedFlags:
+    """The values of ``arguments`` by the table ``flags``.
 
-    ``gone`` says of flags that are no more what replaces them.  Raises `FlagError`.
+    ``removed`` says of flags that are no more what replaces them.  Raises `FlagError`.
     """
-    reader = _FlagParser(flags, gone)
-    reader.read(list(words))
+    reader = _FlagParser(flags, removed)
+    reader.read(list(arguments))
     if reader.problems:
         raise FlagError(reader.problems)
     return ParsedFlags(reader.values, tuple(reader.warnings))
@@ -84,32 +84,34 @@ def parse_flags(words: Sequence[str], flags: Sequence[Flag], gone: Mapping[str, 
 class _FlagParser:
     """One walk over a command line."""
 
-    def __init__(self, flags: Sequence[Flag], gone: Mapping[str, str]) -> None:
+    def __init__(self, flags: Sequence[Flag], removed: Mapping[str, str]) -> None:
         self._flags = {flag.name: flag for flag in flags}
         self._short = {flag.short: flag for flag in flags if flag.short}
-        self._gone = gone
+        self._removed = removed
         self.values: dict[str, Value] = {}
         self.warnings: list[str] = []
         self.problems: list[str] = []
 
-    def read(self, words: list[str]) -> None:
+    def read(self, arguments: list[str]) -> None:
         """Take all words; those after ``--`` and those without a dash are positional (``cfg.args``)."""
         positional = []
-        while words:
-            word = words.pop(0)
-            if word == "--":
-                positional += words
+        while arguments:
+            argument = arguments.pop(0)
+            if argument == "--":
+                positional += arguments
                 break
-            if word.startswith("--"):
-                self._long(word, words)
-            elif word.startswith("-") and word != "-":
-                self._shorthand(word, words)
+            if argument.startswith("--"):
+                self._long(argument, arguments)
+            elif argument.startswith("-") and argument != "-":
+                self._shorthand(argument, arguments)
             else:
-                positional.append(word)
-        self.problems += [f"{word!r}: takes no arguments, only flags" for word in positional if word]
+                positional.append(argument)
+        self.problems += [
+            f"{argument!r}: takes no arguments, only flags" for argument in positional if argument
+        ]
 
-    def _long(self, word: str, rest: list[str]) -> None:
-        name, equals, text = word[2:].partition("=")
+    def _long(self, argument: str, rest: list[str]) -> None:
+        name, equals, text = argument[2:].partition("=")
         name = name.replace("_", "-")
         flag = self._flags.get(name)
         if flag is None:
@@ -119,28 +121,28 @@ class _FlagParser:
         else:
             self._take(flag, text if equals else None, rest)
 
-    def _shorthand(self, word: str, rest: list[str]) -> None:
-        flag = self._short.get(word[1])
+    def _shorthand(self, argument: str, rest: list[str]) -> None:
+        flag = self._short.get(argument[1])
         if flag is None:
-            self.problems.append(f"unknown flag: {word[:2]}")
+            self.problems.append(f"unknown flag: {argument[:2]}")
         else:
-            self._take(flag, word[2:].removeprefix("=") if len(word) > 2 else None, rest)
+            self._take(flag, argument[2:].removeprefix("=") if len(argument) > 2 else None, rest)
 
     def _unknown(self, name: str) -> str:
-        if name in self._gone:
-            return f"--{name} is gone: {self._gone[name]}"
+        if name in self._removed:
+            return f"--{name} is gone: {self._removed[name]}"
         return f"unknown flag: --{name}"
 
     def _take(self, flag: Flag, text: str | None, rest: list[str]) -> None:
-        if text is None and flag.kind in _ALONE:
+        if text is None and flag.type in _ALONE:
             text = "true"
         elif text is None:
             if not rest:
-                self.problems.append(f"--{flag.name} needs a value ({flag.kind.value})")
+                self.problems.append(f"--{flag.name} needs a value ({flag.type.value})")
                 return
             text = rest.pop(0)
         try:
-            self._set(flag, _READERS[flag.kind](text))
+            self._set(flag, _READERS[flag.type](text))
         except ValueError as error:
             self.problems.append(f"--{flag.name}={text}: {error}")
             return
@@ -235,6 +237,6 @@ def flag_usage(flags: Sequence[Flag]) -> str:
         for f in flags
         if not f.deprecated
     ]
-    heads = [(f"{head} {flag.kind.value}".rstrip(), flag.about) for head, flag in shown]
+    heads = [(f"{head} {flag.type.value}".rstrip(), flag.help) for head, flag in shown]
     width = max(len(head) for head, _ in heads) + 2
     return "\n".join(f"{head:<{width}}{about}" for head, about in heads)

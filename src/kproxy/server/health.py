@@ -45,16 +45,16 @@ class _Payload(msgspec.Struct, rename="camel", omit_defaults=True):
     node_eligible: bool | None = None
 
 
-def livez(families: Mapping[Family, FamilyHealth], patience: float, now: float) -> HttpResponse:
-    """Whether any change has waited for ``patience`` seconds (``hz.stale``); ``now`` is seconds since the epoch."""
-    return _answer(families, patience, now)
+def livez(families: Mapping[Family, FamilyHealth], stale_after: float, now: float) -> HttpResponse:
+    """Whether any change has waited for ``stale_after`` seconds (``hz.stale``); ``now`` is seconds since the epoch."""
+    return _answer(families, stale_after, now)
 
 
 def healthz(
-    families: Mapping[Family, FamilyHealth], patience: float, now: float, node: Node | None
+    families: Mapping[Family, FamilyHealth], stale_after: float, now: float, node: Node | None
 ) -> HttpResponse:
     """The same, and whether the node is there to stay (``hz.node-taint``)."""
-    return _answer(families, patience, now, node_eligible=is_eligible(node))
+    return _answer(families, stale_after, now, node_eligible=is_eligible(node))
 
 
 def is_eligible(node: Node | None) -> bool:
@@ -66,7 +66,7 @@ def is_eligible(node: Node | None) -> bool:
 
 def _answer(
     families: Mapping[Family, FamilyHealth],
-    patience: float,
+    stale_after: float,
     now: float,
     *,
     node_eligible: bool | None = None,
@@ -75,7 +75,7 @@ def _answer(
 
     ``healthy`` is of the proxy alone, whatever becomes of the node.
     """
-    status = {family.value: _status(state, patience, now) for family, state in families.items()}
+    status = {family.value: _status(state, stale_after, now) for family, state in families.items()}
     healthy = all(state.healthy for state in status.values())
     well = healthy and node_eligible is not False
     ages = [state.updated for state in families.values() if state.updated is not None]
@@ -86,12 +86,12 @@ def _answer(
     )
 
 
-def _status(state: FamilyHealth, patience: float, now: float) -> _Status:
-    return _Status(_updated(state.updated, now), healthy=not _is_stale(state, patience))
+def _status(state: FamilyHealth, stale_after: float, now: float) -> _Status:
+    return _Status(_updated(state.updated, now), healthy=not _is_stale(state, stale_after))
 
 
-def _is_stale(state: FamilyHealth, patience: float) -> bool:
-    return state.waiting is not None and state.waiting >= patience
+def _is_stale(state: FamilyHealth, stale_after: float) -> bool:
+    return state.waiting is not None and state.waiting >= stale_after
 
 
 def _updated(age: float | None, now: float) -> str:
@@ -110,7 +110,7 @@ class Health:
     """
 
     families: Mapping[Family, SyncProgress]
-    patience: float
+    stale_after: float
     node: Callable[[], Node | None]
     clock: Callable[[], float]
     count: Callable[[str, HTTPStatus], None] = lambda _path, _status: None
@@ -119,9 +119,9 @@ class Health:
         """What a probe is told."""
         match request.path:
             case "/healthz":
-                answer = healthz(self._states(), self.patience, time.time(), self.node())
+                answer = healthz(self._states(), self.stale_after, time.time(), self.node())
             case "/livez":
-                answer = livez(self._states(), self.patience, time.time())
+                answer = livez(self._states(), self.stale_after, time.time())
             case _:
                 return NOT_FOUND
         self.count(request.path, answer.status)
@@ -129,12 +129,14 @@ class Health:
 
     def up_to_date(self) -> bool:
         """Whether no change has waited too long, whatever becomes of the node (``hcnp.proxy-unhealthy``)."""
-        return all(not _is_stale(state, self.patience) for state in self._states().values())
+        return all(not _is_stale(state, self.stale_after) for state in self._states().values())
 
     def _states(self) -> dict[Family, FamilyHealth]:
         now = self.clock()
         return {
-            family: FamilyHealth(_age(progress.updated, now), _age(progress.feed.waiting_since, now))
+            family: FamilyHealth(
+                _age(progress.updated_at, now), _age(progress.subscription.waiting_since, now)
+            )
             for family, progress in self.families.items()
         }
 

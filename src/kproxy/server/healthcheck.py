@@ -71,9 +71,9 @@ class ServiceHealthServer:
         self._family, self._ports, self._up_to_date, self._failed = family, ports, up_to_date, failed
         self._checks: dict[Key, HealthCheck] = {}
         self._listening: dict[tuple[_ServiceNodePort, Address], ListeningPort] = {}
-        self._told: set[_ServiceNodePort] = set()
-        self._short = False
-        self._served: Plan | None = None
+        self._reported: set[_ServiceNodePort] = set()
+        self._shortage_reported = False
+        self._served_plan: Plan | None = None
         """The plan all ports of which are open; None while some are not."""
 
     def update(self, plan: Plan) -> None:
@@ -81,40 +81,40 @@ class ServiceHealthServer:
 
         Call it again with the same plan to try ports again that could not be had.
         """
-        if plan is self._served:
+        if plan is self._served_plan:
             return
-        self._served = None
+        self._served_plan = None
         self._checks = {check.service: check for check in plan.health_checks}
         addresses = _addresses(plan.node_ports, self._family)
-        places = [(check.service, check.port) for check in plan.health_checks]
-        wanted = {(place, address) for place in places for address in addresses}
+        service_ports = [(check.service, check.port) for check in plan.health_checks]
+        wanted = {(place, address) for place in service_ports for address in addresses}
         for gone in [each for each in self._listening if each not in wanted]:
             self._ports.close(self._listening.pop(gone))
-        self._told.intersection_update(places)
+        self._reported.intersection_update(service_ports)
         shortage: OSError | None = None
-        for place in places:
+        for place in service_ports:
             shortage = shortage or self._open(place, addresses)
         closed = sorted({place for place, _ in wanted - self._listening.keys()})
-        self._tell_shortage(closed, shortage)
-        self._served = None if closed else plan
+        self._report_shortage(closed, shortage)
+        self._served_plan = None if closed else plan
 
-    def _open(self, place: _ServiceNodePort, addresses: tuple[Address, ...]) -> OSError | None:
+    def _open(self, node_port: _ServiceNodePort, addresses: tuple[Address, ...]) -> OSError | None:
         """What can be had; an address that is not ready yet takes nothing from the others.
 
         Returns the error where descriptors ran out: then there is none for other Services' ports either.
         """
-        trouble = [error for address in addresses if (error := self._listen(place, address)) is not None]
-        shortage = next(filter(descriptors.is_shortage, trouble), None)
-        if shortage is None and trouble:
-            self._tell(place, str(trouble[0]))
+        errors = [error for address in addresses if (error := self._listen(node_port, address)) is not None]
+        shortage = next(filter(descriptors.is_shortage, errors), None)
+        if shortage is None and errors:
+            self._report_failure(node_port, str(errors[0]))
         elif shortage is None:
-            self._told.discard(place)
+            self._reported.discard(node_port)
         return shortage
 
-    def _listen(self, place: _ServiceNodePort, address: Address) -> OSError | None:
-        if (place, address) in self._listening:
+    def _listen(self, node_port: _ServiceNodePort, address: Address) -> OSError | None:
+        if (node_port, address) in self._listening:
             return None
-        service, port = place
+        service, port = node_port
         try:
             listener = self._ports.listen(address, port, self._handler(service))
             if descriptors.is_reserved(listener.socket.fileno(), Purpose.LISTENER):
@@ -123,12 +123,12 @@ class ServiceHealthServer:
         except OSError as error:
             descriptors.count_shortage(error, Purpose.LISTENER)
             return error
-        self._listening[place, address] = listener
+        self._listening[node_port, address] = listener
         return None
 
-    def _tell_shortage(self, closed: Sequence[_ServiceNodePort], shortage: OSError | None) -> None:
+    def _report_shortage(self, closed: Sequence[_ServiceNodePort], shortage: OSError | None) -> None:
         """Once until it ends, and as an event of the first Service: there may be a thousand."""
-        if shortage is not None and not self._short:
+        if shortage is not None and not self._shortage_reported:
             service, port = closed[0]
             text = (
                 f"cannot listen on {len(closed)} health check node ports ({self._family.value}), "
@@ -136,14 +136,14 @@ class ServiceHealthServer:
             )
             log.error("%s, of Service %s/%s", text, *service)
             self._failed(service, text)
-        elif shortage is None and self._short:
+        elif shortage is None and self._shortage_reported:
             log.info("%s: there are descriptors for all health check node ports again", self._family.value)
-        self._short = shortage is not None
+        self._shortage_reported = shortage is not None
 
-    def _tell(self, place: _ServiceNodePort, why: str) -> None:
-        if place not in self._told:
-            self._told.add(place)
-            service, port = place
+    def _report_failure(self, node_port: _ServiceNodePort, why: str) -> None:
+        if node_port not in self._reported:
+            self._reported.add(node_port)
+            service, port = node_port
             text = f"cannot listen on health check node port {port} ({self._family.value}): {why}"
             log.error("Service %s/%s: %s", *service, text)
             self._failed(service, text)

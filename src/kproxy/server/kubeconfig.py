@@ -222,8 +222,8 @@ def _credentials(user: _User, cluster: _Cluster, folder: Path) -> Credentials:
     if user.exec is not None:
         argv = (_command(user.exec.command, folder), *(user.exec.args or ()))
         environment = {item.name: item.value for item in user.exec.env or ()}
-        told = _exec_cluster_info(cluster, folder) if user.exec.provide_cluster_info else None
-        return ExecPlugin(argv, environment, user.exec.api_version, told)
+        cluster_info = _exec_cluster_info(cluster, folder) if user.exec.provide_cluster_info else None
+        return ExecPlugin(argv, environment, user.exec.api_version, cluster_info)
     if user.token_file:
         return TokenFile(folder / user.token_file)
     if user.token:
@@ -234,13 +234,13 @@ def _credentials(user: _User, cluster: _Cluster, folder: Path) -> Credentials:
 def _exec_cluster_info(cluster: _Cluster, folder: Path) -> Mapping[str, object]:
     """The cluster as a plugin is told of it."""
     authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, folder)
-    told = {
+    info = {
         "server": cluster.server,
         "tls-server-name": cluster.tls_server_name,
         "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
         "certificate-authority-data": base64.b64encode(authority).decode() if authority else "",
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in info.items() if value}
 
 
 def _command(command: str, folder: Path) -> str:

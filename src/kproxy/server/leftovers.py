@@ -135,13 +135,15 @@ def _report_remaining(family: Family, variant: Variant, absence: HostError) -> P
         found = list_chains_by_netlink(family, variant)
     except HostError:
         found = {}
-    told = sorted({f"{t.value} {n}" for t, there in (found or {}).items() for n in there if _is_ours(t, n)})
+    found_chains = sorted(
+        {f"{t.value} {n}" for t, there in (found or {}).items() for n in there if _is_ours(t, n)}
+    )
     save = f"{command_of(family, variant)}-save"
     look = f"look with `{save} | grep KUBE-` where {save} is installed (mostly on the node itself)"
     cure = "remove them with these tools and `kproxy run --cleanup`, or restart the node"
-    if told:
-        detail = f"{len(told)} chains of a proxy stay, the first: {told[0]}: {absence.detail}; {look}; {cure}"
-        return (HostError(absence.what, detail, Reason.OTHER),)
+    if found_chains:
+        detail = f"{len(found_chains)} chains of a proxy stay, the first: {found_chains[0]}: {absence.detail}; {look}; {cure}"
+        return (HostError(absence.operation, detail, Reason.OTHER),)
     if found is None:
         log.warning(
             "%s: rules of a proxy may be in the tables of iptables-%s, and they would still catch packets, deleted "

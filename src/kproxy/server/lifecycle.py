@@ -39,6 +39,6 @@ ExitQueue = queue.SimpleQueue[Exception]
 """Takes what ends the daemon, from any thread."""
 
 
-def start_thread(body: Callable[[], None], name: str) -> None:
-    """Run ``body`` in a thread that does not keep the process alive."""
-    threading.Thread(target=body, name=name, daemon=True).start()
+def start_thread(target: Callable[[], None], name: str) -> None:
+    """Run ``target`` in a thread that does not keep the process alive."""
+    threading.Thread(target=target, name=name, daemon=True).start()

@@ -48,7 +48,7 @@ class Metric:
 
     kind: type[Counter | Gauge | Histogram]
     name: str
-    text: str
+    help: str
     labels: tuple[str, ...] = ("ip_family",)
     modes: frozenset[str] = ALL_MODES
     buckets: tuple[float, ...] = ()
@@ -149,7 +149,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self._instruments = {each.name: _make(each, self.registry) for each in TABLE if mode in each.modes}
 
-    def probed(self, path: str, status: HTTPStatus) -> None:
+    def count_probe(self, path: str, status: HTTPStatus) -> None:
         """``hz.counters``; ``path`` is ``/healthz`` or ``/livez``."""
         self.add(f"proxy_{path.removeprefix('/')}_total", 1, code=str(status.value))
 
@@ -212,7 +212,7 @@ class FamilyMetrics:
         self._observe("conntrack_reconciler_sync_duration_seconds", seconds)
         self._add("conntrack_reconciler_deleted_entries_total", removed)
 
-    def damaged(self) -> None:
+    def drifted(self) -> None:
         """Somebody else changed what was written."""
         self._add("foreign_rule_changes_total", 1)
 
@@ -233,7 +233,7 @@ class FamilyMetrics:
 
 def _make(metric: Metric, registry: CollectorRegistry) -> Instrument:
     """Each text begins as kube-proxy's do: none of these names is promised for ever."""
-    name, text = metric.prefix + metric.name, f"[ALPHA] {metric.text}"
+    name, text = metric.prefix + metric.name, f"[ALPHA] {metric.help}"
     if metric.kind is Histogram:
         return Histogram(name, text, metric.labels, registry=registry, buckets=metric.buckets)
     return metric.kind(name, text, metric.labels, registry=registry)

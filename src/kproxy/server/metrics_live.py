@@ -56,7 +56,7 @@ class StateCollector:
         )
         offset = time.time() - self._clock()
         for sync in self._syncs:
-            woken = sync.progress.feed.woken
+            woken = sync.progress.subscription.woken_at
             if woken is not None:
                 found.add_metric([sync.family.value], woken + offset)
         return found
@@ -64,7 +64,9 @@ class StateCollector:
     def _changes(self) -> Iterator[Metric]:
         """Services are seen by each family, a slice by its own only."""
         cluster = self._store.cluster()
-        services = [_differing(sync.progress.feed.taken.services, cluster.services) for sync in self._syncs]
+        services = [
+            _differing(sync.progress.subscription.taken.services, cluster.services) for sync in self._syncs
+        ]
         slices = [_differing_slices(sync, cluster) for sync in self._syncs]
         seen = self._store.events
         for name, pending, total in (
@@ -149,7 +151,7 @@ def _differing(taken: Mapping[Key, object], now: Mapping[Key, object]) -> set[Ke
 
 def _differing_slices(sync: FamilySync, cluster: Cluster) -> set[Key]:
     """Those of the sync's own family: others are none of its business, and it does not wake up for them."""
-    taken, now = sync.progress.feed.taken.slices, cluster.slices
+    taken, now = sync.progress.subscription.taken.slices, cluster.slices
     return {
         key
         for key in _differing(taken, now)

@@ -28,7 +28,7 @@ class RequestCollector:
     def _answers(self) -> Metric:
         text = "[ALPHA] Requests to the API server by status, method and host"
         found = CounterMetricFamily("rest_client_requests", text, labels=["code", "method", "host"])
-        for (method, status), count in tuple(self._requests.answers.items()):
+        for (method, status), count in tuple(self._requests.responses.items()):
             found.add_metric([status, method, self._requests.host], count)
         return found
 

@@ -64,7 +64,7 @@ class NodeWatch:
 
     config: Configuration
     node: Node | None
-    ended: Callable[[str], None]
+    on_restart_required: Callable[[str], None]
     """Told why the daemon must be started again."""
 
     def run(self, store: ClusterStore, name: str) -> None:
@@ -73,18 +73,18 @@ class NodeWatch:
         while True:
             seen = feed.pending
             node = store.node(name)
-            if node is not None and self.look(node):
+            if node is not None and self.check(node):
                 return
             feed.wait(seen, None)
 
-    def look(self, node: Node) -> bool:
+    def check(self, node: Node) -> bool:
         """Whether it has changed in a way that ends the daemon; another address is only told (``life.nodeip-change``)."""
         known, self.node = self.node, node
         if known is None or known is node:
             return False
         if needs_pod_cidrs(self.config) and pod_networks(known) != pod_networks(node):
             networks = ", ".join(map(str, pod_networks(node))) or "none"
-            self.ended(f"spec.podCIDRs of Node {node.metadata.name} changed: {networks} now")
+            self.on_restart_required(f"spec.podCIDRs of Node {node.metadata.name} changed: {networks} now")
             return True
         if node_addresses(self.config, known) != node_addresses(self.config, node):
             log.warning("the addresses of Node %s changed", node.metadata.name)

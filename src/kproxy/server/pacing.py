@@ -42,107 +42,114 @@ class Due:
 class SyncPeriods:
     """The bounds, in seconds.
 
-    ``shortest`` is the least time from the end of one sync to the next (minSyncPeriod), ``longest`` the time
+    ``min_sync_period`` is the least time from the end of one sync to the next (minSyncPeriod), ``sync_period`` the time
     between two looks at the kernel, and the most that a failed sync waits (syncPeriod).  A sync waits until
-    changes have been ``quiet`` for so long, but no longer than ``patience``: one event at the API server
-    often comes as several changes, from several watches.  ``look``: the time between two looks at the kernel, where
-    that shall not be ``longest``.
+    changes have been ``settle_time`` for so long, but no longer than ``max_settle_time``: one event at the API server
+    often comes as several changes, from several watches.  ``drift_check_period``: the time between two looks at the kernel, where
+    that shall not be ``sync_period``.
     """
 
-    shortest: float
-    longest: float
-    quiet: float = 0.01
-    patience: float = 0.03
+    min_sync_period: float
+    sync_period: float
+    settle_time: float = 0.01
+    max_settle_time: float = 0.03
     first_retry: float = 0.5
-    look: float | None = None
+    drift_check_period: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncScheduler:
     """What has happened so far, as far as it decides what comes next; each method gives the next state."""
 
-    pace: SyncPeriods
-    ended: float | None = None
+    periods: SyncPeriods
+    ended_at: float | None = None
     """End of the last sync that wrote to the kernel or failed to."""
     failures: int = 0
     """Failed syncs in a row."""
-    checked: float | None = None
+    checked_at: float | None = None
     """When the kernel was last looked at; a first sync counts."""
-    wanted: float | None = None
+    sync_requested_at: float | None = None
     """Since when a sync is wanted for another reason than a change of the cluster."""
-    damaged: float | None = None
+    drifted_at: float | None = None
     """Since when the kernel is known to hold what somebody else wrote."""
-    repaired: float | None = None
+    repaired_at: float | None = None
     """When that was last repaired."""
     repairs: int = 0
     """Repairs in a row that did not last."""
 
     def due(self, pending: Pending | None) -> Due:
         """What to do next, given the changes that wait."""
-        if self.checked is None:
+        if self.checked_at is None:
             return Due(float("-inf"), Action.SYNC)
-        check = Due(self.checked + (self.pace.look or self.pace.longest), Action.CHECK)
+        check = Due(
+            self.checked_at + (self.periods.drift_check_period or self.periods.sync_period), Action.CHECK
+        )
         sync = min(
-            (at for at in (self._change(pending), self.wanted, self._retry()) if at is not None), default=None
+            (at for at in (self._change(pending), self.sync_requested_at, self._retry()) if at is not None),
+            default=None,
         )
         candidates = [check]
         if sync is not None:
             candidates.append(Due(max(sync, self._earliest()), Action.SYNC))
-        if self.damaged is not None:
-            candidates.append(Due(max(self.repair_at, self._earliest()), Action.REPAIR))
+        if self.drifted_at is not None:
+            candidates.append(Due(max(self.next_repair, self._earliest()), Action.REPAIR))
         return min(reversed(candidates), key=lambda due: due.at)
 
-    def want(self, now: float) -> SyncScheduler:
+    def request_sync(self, now: float) -> SyncScheduler:
         """A sync is wanted, as soon as may be."""
-        return self if self.wanted is not None else replace(self, wanted=now)
+        return self if self.sync_requested_at is not None else replace(self, sync_requested_at=now)
 
-    def found_damage(self, now: float) -> SyncScheduler:
+    def record_drift(self, now: float) -> SyncScheduler:
         """Somebody else changed what was written; a repair is due, the later the more of them did not last."""
-        if self.damaged is not None:
+        if self.drifted_at is not None:
             return self
-        lasted = self.repaired is None or now - self.repaired > REPAIR_LASTED
-        return replace(self, damaged=now, repairs=0 if lasted else self.repairs)
+        lasted = self.repaired_at is None or now - self.repaired_at > REPAIR_LASTED
+        return replace(self, drifted_at=now, repairs=0 if lasted else self.repairs)
 
     @property
-    def repair_at(self) -> float:
+    def next_repair(self) -> float:
         """When the damage is to be repaired; never, where there is none."""
-        if self.damaged is None:
+        if self.drifted_at is None:
             return float("inf")
-        if self.repaired is None or not self.repairs:
-            return self.damaged
+        if self.repaired_at is None or not self.repairs:
+            return self.drifted_at
         wait = min(LONGEST_REPAIR_WAIT, FIRST_REPAIR_WAIT * 2.0 ** min(self.repairs - 1, 30))
-        return max(self.damaged, self.repaired + wait)
+        return max(self.drifted_at, self.repaired_at + wait)
 
-    def looked(self, now: float) -> SyncScheduler:
+    def record_check(self, now: float) -> SyncScheduler:
         """The kernel was looked at."""
-        return replace(self, checked=now)
+        return replace(self, checked_at=now)
 
-    def wrote(self, now: float, *, full: bool = False) -> SyncScheduler:
+    def record_write(self, now: float, *, full: bool = False) -> SyncScheduler:
         """A sync ended well, and wrote to the kernel; ``full``: everything, so that whatever was damaged is repaired."""
-        wrote = replace(self.idled(now), ended=now)
-        if not full or self.damaged is None:
+        wrote = replace(self.record_noop(now), ended_at=now)
+        if not full or self.drifted_at is None:
             return wrote
-        return replace(wrote, damaged=None, repaired=now, repairs=self.repairs + 1)
+        return replace(wrote, drifted_at=None, repaired_at=now, repairs=self.repairs + 1)
 
-    def idled(self, now: float) -> SyncScheduler:
+    def record_noop(self, now: float) -> SyncScheduler:
         """A sync ended well and had nothing to write: it delays no other."""
-        checked = now if self.checked is None else self.checked
-        return replace(self, failures=0, wanted=None, checked=checked)
+        checked = now if self.checked_at is None else self.checked_at
+        return replace(self, failures=0, sync_requested_at=None, checked_at=checked)
 
-    def failed(self, now: float) -> SyncScheduler:
+    def record_failure(self, now: float) -> SyncScheduler:
         """A sync failed."""
-        checked = now if self.checked is None else self.checked
-        return replace(self, ended=now, failures=self.failures + 1, wanted=None, checked=checked)
+        checked = now if self.checked_at is None else self.checked_at
+        return replace(
+            self, ended_at=now, failures=self.failures + 1, sync_requested_at=None, checked_at=checked
+        )
 
     def _change(self, pending: Pending | None) -> float | None:
         if pending is None:
             return None
-        return min(pending.last + self.pace.quiet, pending.first + self.pace.patience)
+        return min(pending.last + self.periods.settle_time, pending.first + self.periods.max_settle_time)
 
     def _retry(self) -> float | None:
-        if not self.failures or self.ended is None:
+        if not self.failures or self.ended_at is None:
             return None
-        return self.ended + min(self.pace.longest, self.pace.first_retry * 2.0 ** min(self.failures - 1, 30))
+        return self.ended_at + min(
+            self.periods.sync_period, self.periods.first_retry * 2.0 ** min(self.failures - 1, 30)
+        )
 
     def _earliest(self) -> float:
-        return float("-inf") if self.ended is None else self.ended + self.pace.shortest
+        return float("-inf") if self.ended_at is None else self.ended_at + self.periods.min_sync_period

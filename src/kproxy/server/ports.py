@@ -81,8 +81,8 @@ class HttpServer:
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
-        self._conversations: dict[_HttpConnection, None] = {}
-        self._tell_at = 0.0
+        self._connections: dict[_HttpConnection, None] = {}
+        self._next_log_at = 0.0
 
     def start(self) -> None:
         """Serve from a thread of its own."""
@@ -92,7 +92,7 @@ class HttpServer:
         """Serve for ever."""
         while True:
             try:
-                self.turn()
+                self.poll()
             except Exception:  # this thread answers all ports of the daemon: it must not end
                 log.exception("a round of the ports failed")
                 time.sleep(_PAUSE_SECONDS)
@@ -109,33 +109,33 @@ class HttpServer:
             self._selector.unregister(listener.socket)
         listener.socket.close()
 
-    def turn(self, seconds: float | None = None) -> None:
+    def poll(self, seconds: float | None = None) -> None:
         """One round of whatever there is to do; waits for it, at most so long."""
-        if seconds is None and self._conversations:
+        if seconds is None and self._connections:
             seconds = _SWEEP_SECONDS
         for key, _ in self._selector.select(seconds):
             if isinstance(key.data, ListeningPort):
                 self._accept(key.data)
             else:
-                self._go_on(key.data)
+                self._handle_io(key.data)
         now = self._clock()
-        for late in [each for each in self._conversations if each.deadline <= now]:
-            self._end(late)
+        for late in [each for each in self._connections if each.deadline <= now]:
+            self._close_connection(late)
 
     def _accept(self, listener: ListeningPort) -> None:
         try:
             accepted, _ = listener.socket.accept()
         except OSError as error:
             if error.errno in _SHORTAGE_ERRNOS:
-                self._no_room(error)
+                self._handle_shortage(error)
             return  # it hung up again, or the listener was closed meanwhile
         accepted.setblocking(False)
         conversation = _HttpConnection(accepted, listener.handler, self._clock() + CLIENT_TIMEOUT_SECONDS)
         few = descriptors.is_reserved(accepted.fileno(), Purpose.CONNECTION)
-        if few or len(self._conversations) >= MAX_CONNECTIONS:
-            self._end_oldest()
+        if few or len(self._connections) >= MAX_CONNECTIONS:
+            self._close_oldest()
         self._register(accepted, conversation)
-        self._conversations[conversation] = None
+        self._connections[conversation] = None
 
     def _register(self, made: socket.socket, what: ListeningPort | _HttpConnection) -> None:
         """Have a socket served; it is closed where that cannot be."""
@@ -146,18 +146,18 @@ class HttpServer:
             made.close()
             raise
 
-    def _no_room(self, error: OSError) -> None:
+    def _handle_shortage(self, error: OSError) -> None:
         """The client stays in the listener's queue, and is accepted when there is room again."""
         descriptors.count_shortage(error, Purpose.CONNECTION)
         now = self._clock()
-        if now >= self._tell_at:
-            self._tell_at = now + _LOG_INTERVAL_SECONDS
+        if now >= self._next_log_at:
+            self._next_log_at = now + _LOG_INTERVAL_SECONDS
             log.warning("cannot accept a connection: %s%s", error, descriptors.shortage_hint(error))
-        self._end_oldest()
+        self._close_oldest()
         time.sleep(_PAUSE_SECONDS)
 
-    def _go_on(self, conversation: _HttpConnection) -> None:
-        if conversation not in self._conversations:
+    def _handle_io(self, conversation: _HttpConnection) -> None:
+        if conversation not in self._connections:
             return
         try:
             ended = _read(conversation) if conversation.answer is None else False
@@ -169,7 +169,7 @@ class HttpServer:
             log.debug("a client hung up: %s", error)
             ended = True
         if ended:
-            self._end(conversation)
+            self._close_connection(conversation)
 
     def _write(self, conversation: _HttpConnection) -> bool:
         """Send what the socket takes; whether that was all."""
@@ -182,13 +182,13 @@ class HttpServer:
             self._selector.modify(conversation.socket, selectors.EVENT_WRITE, conversation)
         return False
 
-    def _end_oldest(self) -> None:
-        oldest = next(iter(self._conversations), None)
+    def _close_oldest(self) -> None:
+        oldest = next(iter(self._connections), None)
         if oldest is not None:
-            self._end(oldest)
+            self._close_connection(oldest)
 
-    def _end(self, conversation: _HttpConnection) -> None:
-        del self._conversations[conversation]
+    def _close_connection(self, conversation: _HttpConnection) -> None:
+        del self._connections[conversation]
         with self._lock:
             self._selector.unregister(conversation.socket)
         with contextlib.suppress(OSError):
@@ -197,22 +197,22 @@ class HttpServer:
 
 
 def listen_with_retry(
-    ports: HttpServer, what: str, place: tuple[Address, int], handler: Handler, *, hard_fail: bool
+    ports: HttpServer, what: str, address: tuple[Address, int], handler: Handler, *, hard_fail: bool
 ) -> None:
-    """Listen at the ``place`` (address, port), in both families where it is a wildcard, as in Go.
+    """Listen at the ``address`` (address, port), in both families where it is a wildcard, as in Go.
 
     When it cannot be had it is tried again every 5 s, or `OSError` is raised if ``hard_fail`` (``hz.bind-retry``).
     """
     try:
-        ports.listen(*place, handler, both=True)
+        ports.listen(*address, handler, both=True)
     except OSError as error:
         if hard_fail:
             raise OSError(
-                error.errno, f"cannot serve {what} on {place[0]} port {place[1]}: {error}"
+                error.errno, f"cannot serve {what} on {address[0]} port {address[1]}: {error}"
             ) from error
-        log.error("cannot serve %s on %s port %d, trying on: %s", what, *place, error)  # noqa: TRY400
+        log.error("cannot serve %s on %s port %d, trying on: %s", what, *address, error)  # noqa: TRY400
         threading.Thread(
-            target=_retry_listen, args=(ports, what, place, handler), name=what, daemon=True
+            target=_retry_listen, args=(ports, what, address, handler), name=what, daemon=True
         ).start()
 
 

@@ -43,9 +43,9 @@ class HttpResponse:
 Handler = Callable[[HttpRequest], HttpResponse]
 
 
-def text_response(words: str, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:
+def text_response(content: str, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:
     """Plain text."""
-    return HttpResponse(status, words.encode(), "text/plain; charset=utf-8")
+    return HttpResponse(status, content.encode(), "text/plain; charset=utf-8")
 
 
 NOT_FOUND = text_response("404 page not found\n", HTTPStatus.NOT_FOUND)

@@ -49,14 +49,14 @@ def open_ports(
     metrics.registry.register(RequestCollector(daemon.requests))
     health = Health(
         families={sync.family: sync.progress for sync in syncs},
-        patience=2 * config.paced_by.sync_period.seconds,
+        stale_after=2 * config.sync_section.sync_period.seconds,
         node=lambda: store.node(daemon.name),
         clock=time.monotonic,
-        count=metrics.probed,
+        count=metrics.count_probe,
     )
     for sync in syncs:
         sync.observer = metrics.family(sync.family)
-        sync.in_kernel = ServiceHealthServer(
+        sync.on_applied = ServiceHealthServer(
             sync.family, ports, health.up_to_date, health_check_failed
         ).update
     hard_fail = config.bind_address_hard_fail

@@ -118,12 +118,12 @@ class EventRecorder:
     def __init__(self, poster: EventClient, node: str, sleep: Callable[[float], None] = time.sleep) -> None:
         """``node`` is this node's name."""
         self._poster, self._node, self._sleep = poster, node, sleep
-        self._waiting: queue.Queue[tuple[Event, int]] = queue.Queue(QUEUE_SIZE)
+        self._queue: queue.Queue[tuple[Event, int]] = queue.Queue(QUEUE_SIZE)
 
     def record(self, event: Event) -> None:
         """Have an event sent; returns at once."""
         try:
-            self._waiting.put_nowait((event, time.time_ns()))
+            self._queue.put_nowait((event, time.time_ns()))
         except queue.Full:
             log.warning("too many events wait to be sent; dropped %s", event.reason)
 
@@ -134,16 +134,16 @@ class EventRecorder:
 
     def send_next(self) -> None:
         """Wait for an event and send it, or give it up."""
-        event, when = self._waiting.get()
+        event, when = self._queue.get()
         try:
             self._send(event, when)
         finally:
-            self._waiting.task_done()
+            self._queue.task_done()
 
     @property
     def idle(self) -> bool:
         """Whether every event has been sent or given up."""
-        return self._waiting.unfinished_tasks == 0
+        return self._queue.unfinished_tasks == 0
 
     def _send(self, event: Event, when: int) -> None:
         for attempt in range(MAX_TRIES):

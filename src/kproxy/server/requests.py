@@ -39,19 +39,19 @@ class RequestStats:
     def __init__(self, host: str) -> None:
         """``host`` with its port, as the URL has it."""
         self.host = host
-        self.answers: Counter[tuple[str, str]] = Counter()
+        self.responses: Counter[tuple[str, str]] = Counter()
         """By method and status."""
         self.durations: dict[str, DurationHistogram] = {}
         """By method, of those that are answered as a whole: a watch has none."""
         self._lock = threading.Lock()
 
-    def answered(self, method: str, status: str) -> None:
+    def count_response(self, method: str, status: str) -> None:
         """A status came, or `NO_RESPONSE`."""
         with self._lock:
-            self.answers[method, status] += 1
+            self.responses[method, status] += 1
 
     @contextmanager
-    def timed(self, method: str) -> Iterator[None]:
+    def measure(self, method: str) -> Iterator[None]:
         """The body is a request and its answer, or its end without one."""
         begun = time.monotonic()
         try:

@@ -96,14 +96,14 @@ def _config_changed(file: WatchedFile) -> RestartRequired:
     return RestartRequired(f"the configuration file {file.path} changed")
 
 
-def _set_up_or_exit(options: DaemonOptions, ending: ExitQueue) -> None:
+def _set_up_or_exit(options: DaemonOptions, exit_queue: ExitQueue) -> None:
     try:
-        _set_up(options, ending)
+        _set_up(options, exit_queue)
     except Exception as error:  # noqa: BLE001 - raised again by the main thread
-        ending.put(error)
+        exit_queue.put(error)
 
 
-def _set_up(options: DaemonOptions, ending: ExitQueue) -> None:
+def _set_up(options: DaemonOptions, exit_queue: ExitQueue) -> None:
     config = options.config
     name = node_name(config)
     log.info("kproxy on node %s, mode %s", name, config.mode)
@@ -116,7 +116,7 @@ def _set_up(options: DaemonOptions, ending: ExitQueue) -> None:
     import_backend(config)
     store = ClusterStore(time.monotonic)
     _watch_cluster(config, client, store, name)
-    start_daemon(DaemonContext(config, name, store, options.given, client.requests), client, ending)
+    start_daemon(DaemonContext(config, name, store, options.given, client.requests), client, exit_queue)
 
 
 def _watch_cluster(config: Configuration, client: ApiClient, store: ClusterStore, name: str) -> None:

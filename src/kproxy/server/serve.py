@@ -39,15 +39,15 @@ DRIFT_CHECK_SECONDS = 0.5
 log = logging.getLogger(__name__)
 
 
-def start_daemon(daemon: DaemonContext, client: ApiClient, ending: ExitQueue) -> None:
+def start_daemon(daemon: DaemonContext, client: ApiClient, exit_queue: ExitQueue) -> None:
     """Wait for the Node, then begin; returns when all threads run.
 
-    Raises `kproxy.server.lifecycle.StartupError` or `HostError` for a reason not to.  ``ending`` is told what ends the
+    Raises `kproxy.server.lifecycle.StartupError` or `HostError` for a reason not to.  ``exit_queue`` is told what ends the
     daemon later.
     """
     config, name, store = daemon.config, daemon.name, daemon.store
     node = wait_for_node(config, store, name)
-    watch = NodeWatch(config, node, lambda why: ending.put(RestartRequired(why)))
+    watch = NodeWatch(config, node, lambda why: exit_queue.put(RestartRequired(why)))
     start_thread(partial(watch.run, store, name), "node")
     events = DaemonEvents(
         EventRecorder(client, name), node_reference(name, node.metadata.uid if node else ""), store
@@ -93,13 +93,15 @@ def _family_sync(daemon: DaemonContext, family: Family, plane: Dataplane) -> Fam
             cluster.service_cidrs.values(),
         )
 
-    section = config.paced_by
+    section = config.sync_section
     look = None if config.mode == Mode.IPVS.value else DRIFT_CHECK_SECONDS
     pace = SyncPeriods(
-        shortest=section.min_sync_period.seconds, longest=section.sync_period.seconds, look=look
+        min_sync_period=section.min_sync_period.seconds,
+        sync_period=section.sync_period.seconds,
+        drift_check_period=look,
     )
-    stale = ConntrackCleaner(family, addresses.current)
-    return FamilySync(family, daemon.store, plane, stale, settings, pace, time.monotonic, _freeze_heap_soon)
+    cleaner = ConntrackCleaner(family, addresses.current)
+    return FamilySync(family, daemon.store, plane, cleaner, settings, pace, time.monotonic, _freeze_heap_soon)
 
 
 def _freeze_heap_soon() -> None:

@@ -77,8 +77,8 @@ def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
     """
     serving = now.serving(flow.destination)
     if serving is not None:
-        return flow.answered_by not in serving
-    return flow.translated and before.serving(flow.destination) is not None
+        return flow.reply_source not in serving
+    return flow.is_dnat and before.serving(flow.destination) is not None
 
 
 class ConntrackCleaner:
@@ -90,7 +90,7 @@ class ConntrackCleaner:
         ``node_addresses`` returns those of this node's interfaces now, as `kproxy.node_addresses.AddressMonitor.current`.
         """
         self._family, self._node_addresses = family, node_addresses
-        self._handled: tuple[NodePorts, tuple[ServicePlan, ...]] | None = None
+        self._handled_services: tuple[NodePorts, tuple[ServicePlan, ...]] | None = None
         self._frontends = UdpFrontends()
 
     def remove(self, plan: Plan) -> int:
@@ -99,11 +99,11 @@ class ConntrackCleaner:
         Raises `HostError`; then it does the same again the next time.
         """
         services = tuple(s for s in plan.services if s.protocol is Protocol.UDP)
-        if (plan.node_ports, services) == self._handled:
+        if (plan.node_ports, services) == self._handled_services:
             return 0
         before, now = self._frontends, udp_frontends(plan, self._local_addresses(services))
         removed = self._remove(before, now) if before or now else 0
-        self._handled, self._frontends = (plan.node_ports, services), now
+        self._handled_services, self._frontends = (plan.node_ports, services), now
         return removed
 
     def _remove(self, before: UdpFrontends, now: UdpFrontends) -> int:
@@ -115,8 +115,10 @@ class ConntrackCleaner:
 
     def _local_addresses(self, services: Iterable[ServicePlan]) -> Iterable[Address]:
         """Only node ports need them."""
-        asked = any(frontend.address is None for service in services for frontend in service.frontends)
-        return self._node_addresses() if asked else ()
+        has_node_ports = any(
+            frontend.address is None for service in services for frontend in service.frontends
+        )
+        return self._node_addresses() if has_node_ports else ()
 
 
 def _serving(service: ServicePlan) -> frozenset[Socket]:

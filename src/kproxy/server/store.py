@@ -71,23 +71,23 @@ class Subscription:
         """Made by `ClusterStore.subscribe`."""
         self._store = store
         self._triggers = triggers or TriggerTimes(Family.IPV4)
-        self._heeded = triggers
-        self.woken: float | None = None
+        self._filter = triggers
+        self.woken_at: float | None = None
         """When something last changed, on the store's clock."""
         self.taken = Cluster()
         """What the reader took last."""
         self._wake = threading.Condition()
         self._pending: Pending | None = None
-        self._in_hand: float | None = None
-        self._begun = False
+        self._applying_since: float | None = None
+        self._active = False
 
-    def begin(self, now: float) -> None:
+    def activate(self, now: float) -> None:
         """From now on the reader can act.  What came before counts as come now: nobody is late with it yet."""
         with self._wake:
-            self._begun = True
+            self._active = True
             self._pending = Pending(now, now)
 
-    def wake(
+    def notify(
         self,
         now: float,
         changed: Collection[Watched] = (),
@@ -100,18 +100,18 @@ class Subscription:
         ``listed``: by a whole list, which everybody waits for.
         """
         with self._wake:
-            if not listed and self._foreign(changed, removed):
+            if not listed and self._concerns_other_family(changed, removed):
                 return
             self._triggers.note(changed, removed)
-            self.woken = now
+            self.woken_at = now
             self._pending = Pending(self._pending.first if self._pending else now, now)
             self._wake.notify()
 
-    def _foreign(self, changed: Collection[Watched], removed: Collection[Key]) -> bool:
+    def _concerns_other_family(self, changed: Collection[Watched], removed: Collection[Key]) -> bool:
         """Whether all that changed are slices of a family that the reader does not read."""
-        if self._heeded is None or removed or not changed:
+        if self._filter is None or removed or not changed:
             return False
-        return all(map(self._heeded.foreign, changed))
+        return all(map(self._filter.is_other_family, changed))
 
     def wait(self, seen: Pending | None, seconds: float | None) -> None:
         """Sleep until ``pending`` is another than the one ``seen``, at most so long."""
@@ -125,17 +125,17 @@ class Subscription:
 
     @property
     def waiting_since(self) -> float | None:
-        """When the oldest change came that is not applied yet, taken or not; None before `begin`."""
+        """When the oldest change came that is not applied yet, taken or not; None before `activate`."""
         with self._wake:
-            if not self._begun or self._in_hand is not None:
-                return self._in_hand
+            if not self._active or self._applying_since is not None:
+                return self._applying_since
             return self._pending.first if self._pending is not None else None
 
     def take(self) -> Cluster:
         """The cluster as it is now.  All changes in it count as waiting until `applied` is called."""
         with self._wake:
-            if self._in_hand is None and self._pending is not None:
-                self._in_hand = self._pending.first
+            if self._applying_since is None and self._pending is not None:
+                self._applying_since = self._pending.first
             self._pending = None
             self._triggers.take()
         self.taken = self._store.cluster()
@@ -144,7 +144,7 @@ class Subscription:
     def applied(self) -> tuple[float, ...]:
         """What was taken is in the kernel; when it had changed, as far as it was dated (seconds since the epoch)."""
         with self._wake:
-            self._in_hand = None
+            self._applying_since = None
             return self._triggers.applied()
 
 
@@ -177,7 +177,7 @@ class ClusterStore:
         feed = Subscription(self, triggers)
         with self._lock:
             self._feeds.append(feed)
-        feed.wake(self._clock())
+        feed.notify(self._clock())
         return feed
 
     def unsubscribe(self, feed: Subscription) -> None:
@@ -262,7 +262,7 @@ class ClusterStore:
         self._views.pop(kind, None)
         now = self._clock()
         for feed in self._feeds:
-            feed.wake(now, objects, gone if kind is EndpointSlice else (), listed=listed)
+            feed.notify(now, objects, gone if kind is EndpointSlice else (), listed=listed)
 
     def _view(self, kind: Kind) -> Mapping[Key, Any]:
         """A copy that no later change touches; the same one as long as nothing changes."""

@@ -58,13 +58,13 @@ class Dataplane(Protocol):
     def apply(self, plan: Plan) -> ApplyResult:
         """Make the kernel do what the plan says."""
 
-    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
+    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
         """The same for the last of them, when the kernel is not known to hold anything; work may begin before it is made."""
 
-    def missing(self, *, closely: bool) -> tuple[str, ...]:
-        """What somebody else changed since the last `apply`, as far as can be told; ``closely``: it may cost something."""
+    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
+        """What somebody else changed since the last `apply`, as far as can be told; ``thorough``: it may cost something."""
 
-    def reread(self) -> bool:
+    def refresh_options(self) -> bool:
         """Read again what the machine decides, such as sysctls; whether it changed what is to be written."""
 
     def forget(self) -> None:
@@ -96,7 +96,7 @@ class Observer(Protocol):
     def cleaned(self, seconds: float, removed: int) -> None:
         """Stale connections were looked for."""
 
-    def damaged(self) -> None:
+    def drifted(self) -> None:
         """Somebody else changed what was written."""
 
 
@@ -115,7 +115,7 @@ class NullObserver:
     def cleaned(self, seconds: float, removed: int) -> None:
         """Nothing."""
 
-    def damaged(self) -> None:
+    def drifted(self) -> None:
         """Nothing."""
 
 
@@ -123,8 +123,8 @@ class NullObserver:
 class SyncProgress:
     """What health wants to know of one family; times on the sync's clock."""
 
-    feed: Subscription
-    updated: float | None = None
+    subscription: Subscription
+    updated_at: float | None = None
     """When the kernel was last known to be up to date."""
 
 
@@ -133,7 +133,7 @@ class FamilySync:
     """The loop of one family; `run` is the body of its thread.
 
     ``settings`` makes the plan's settings of a cluster, reading the machine's addresses as it does.
-    ``synced`` is called once, after the first sync that succeeds; ``in_kernel`` with the plan whenever the kernel
+    ``on_first_sync`` is called once, after the first sync that succeeds; ``on_applied`` with the plan whenever the kernel
     is known to hold it: after each sync and at each look.
     """
 
@@ -142,25 +142,25 @@ class FamilySync:
     dataplane: Dataplane
     cleaner: Cleaner
     settings: Callable[[Cluster], PlanSettings]
-    pace: SyncPeriods
+    periods: SyncPeriods
     clock: Callable[[], float]
-    synced: Callable[[], None] = lambda: None
+    on_first_sync: Callable[[], None] = lambda: None
     observer: Observer = field(default_factory=NullObserver)
-    in_kernel: Callable[[Plan], None] = lambda _: None
+    on_applied: Callable[[Plan], None] = lambda _: None
     progress: SyncProgress = field(init=False)
-    _pacer: SyncScheduler = field(init=False)
+    _scheduler: SyncScheduler = field(init=False)
     _snapshot: Snapshot | None = None
     _plan: Plan | None = None
     _applied: Plan | None = None
     _settings: PlanSettings | None = None
     _rewritten_at: float = 0.0
-    _told: frozenset[Note] = frozenset()
+    _logged_notes: frozenset[Note] = frozenset()
     _clean_due: bool = False
-    _looked_closely: float = 0.0
+    _checked_thoroughly_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.progress = SyncProgress(self.store.subscribe(TriggerTimes(self.family, time.time())))
-        self._pacer = SyncScheduler(pace=self.pace)
+        self._scheduler = SyncScheduler(periods=self.periods)
 
     @property
     def applied(self) -> Plan | None:
@@ -176,9 +176,9 @@ class FamilySync:
         """Sync for ever."""
         self.wait_for_lists()
         while True:
-            self.survive()
+            self.step_safely()
 
-    def survive(self) -> None:
+    def step_safely(self) -> None:
         """A `step`; an error that nobody foresaw is a failed sync and does not end the thread (``life.panic-safe``)."""
         try:
             self.step()
@@ -188,27 +188,27 @@ class FamilySync:
 
     def wait_for_lists(self) -> None:
         """Return when Services and EndpointSlices have both been listed (``life.wait-both``)."""
-        feed = self.progress.feed
+        feed = self.progress.subscription
         while True:
             seen = feed.pending
             if self.store.listed(Service, EndpointSlice):
                 break
             feed.wait(seen, None)
-        self._looked_closely = self.clock()
-        feed.begin(self._looked_closely)
+        self._checked_thoroughly_at = self.clock()
+        feed.activate(self._checked_thoroughly_at)
 
     def step(self) -> None:
         """Sleep until something is due or something changes; do what is due."""
-        feed = self.progress.feed
+        feed = self.progress.subscription
         pending = feed.pending
-        due = self._pacer.due(pending)
+        due = self._scheduler.due(pending)
         now = self.clock()
         if due.at > now:
             feed.wait(pending, due.at - now)
         else:
-            self._do(due.action)
+            self._perform(due.action)
 
-    def _do(self, action: Action) -> None:
+    def _perform(self, action: Action) -> None:
         match action:
             case Action.CHECK:
                 self._check()
@@ -225,7 +225,7 @@ class FamilySync:
     def _sync(self) -> None:
         started = self.clock()
         full = self._applied is None
-        cluster = self.progress.feed.take()
+        cluster = self.progress.subscription.take()
         try:
             written = self._bring_up_to_date(cluster)
         except HostError as error:
@@ -244,15 +244,15 @@ class FamilySync:
         self._settings = self.settings(cluster)
         plans = IncrementalResult(self._plans(cluster, self._settings))
         first = self._applied is None
-        if not first and plans.whole() == self._applied:
+        if not first and plans.final() == self._applied:
             return None
         self._applied = None
         try:
-            written = self.dataplane.begin(plans) if first else self.dataplane.apply(plans.whole())
+            written = self.dataplane.apply_first(plans) if first else self.dataplane.apply(plans.final())
         except HostError:
             self.observer.refused(full=first)
             raise
-        self._applied = plans.whole()
+        self._applied = plans.final()
         if first:
             self._rewritten_at = self.clock()
         return written
@@ -267,26 +267,26 @@ class FamilySync:
     def _failed(self, started: float, *, full: bool) -> None:
         self.observer.attempted(self.clock() - started, full=full)
         self._forget()
-        self._pacer = self._pacer.failed(self.clock())
+        self._scheduler = self._scheduler.record_failure(self.clock())
 
     def _succeeded(self, written: ApplyResult | None, seconds: float) -> None:
         now = self.clock()
         self.observer.attempted(seconds, full=written is not None and written.full)
-        self.observer.applied(written, self.progress.feed.applied())
-        first = self.progress.updated is None
-        self.progress.updated = now
-        self._announce()
+        self.observer.applied(written, self.progress.subscription.applied())
+        first = self.progress.updated_at is None
+        self.progress.updated_at = now
+        self._call_on_applied()
         if written is None:
-            self._pacer = self._pacer.idled(now)
+            self._scheduler = self._scheduler.record_noop(now)
             return
-        self._pacer = self._pacer.wrote(now, full=written.full)
+        self._scheduler = self._scheduler.record_write(now, full=written.full)
         self._clean_due = True
         self._clean()
         level = logging.INFO if written.full else logging.DEBUG
         log.log(level, "%s: synced in %.3f s: %s", self.family.value, seconds, written.text)
-        self._tell(self.notes)
+        self._log_notes(self.notes)
         if first:
-            self.synced()
+            self.on_first_sync()
 
     def _clean(self) -> None:
         """Stale connections are no reason to doubt the rules: when they cannot go now, the next look tries again."""
@@ -303,56 +303,56 @@ class FamilySync:
             if removed:
                 log.debug("%s: removed %d stale connections", self.family.value, removed)
 
-    def _announce(self) -> None:
+    def _call_on_applied(self) -> None:
         if self._applied is not None:
-            self.in_kernel(self._applied)
+            self.on_applied(self._applied)
 
-    def _tell(self, notes: tuple[Note, ...]) -> None:
+    def _log_notes(self, notes: tuple[Note, ...]) -> None:
         """Each note once, until it goes away."""
         current = frozenset(notes)
         for note in notes:
-            if note not in self._told:
+            if note not in self._logged_notes:
                 log.warning("%s: %s: %s", self.family.value, note.subject, note.text)
-        self._told = current
+        self._logged_notes = current
 
     def _check(self) -> None:
         """``life.canary``, ``np.addresses.reread``, ``ct.invalid-drop``, ``life.max-sync``."""
         now = self.clock()
-        self._pacer = self._pacer.looked(now)
+        self._scheduler = self._scheduler.record_check(now)
         self._clean()
-        self._announce()
+        self._call_on_applied()
         try:
-            missing = self.dataplane.missing(closely=self._closely(now))
-            reread = self.dataplane.reread()
+            missing = self.dataplane.find_drift(thorough=self._thorough_check_due(now))
+            reread = self.dataplane.refresh_options()
             settings = self.settings(self.store.cluster())
         except HostError as error:
             log.warning("%s: could not look at the kernel: %s", self.family.value, error)
             return
         if missing:
-            self._damaged(now, missing)
+            self._handle_drift(now, missing)
         if reread or now - self._rewritten_at >= FULL_SYNC_SECONDS:
             self._forget()
         if self._applied is None or settings != self._settings:
-            self._pacer = self._pacer.want(now)
+            self._scheduler = self._scheduler.request_sync(now)
 
-    def _damaged(self, now: float, what: tuple[str, ...]) -> None:
+    def _handle_drift(self, now: float, what: tuple[str, ...]) -> None:
         """``life.canary``; repairs that do not last are made ever more seldom, or two proxies would do nothing else."""
-        if self._pacer.damaged is not None:
+        if self._scheduler.drifted_at is not None:
             return
-        self.observer.damaged()
-        self._pacer = self._pacer.found_damage(now)
-        wait = self._pacer.repair_at - now
+        self.observer.drifted()
+        self._scheduler = self._scheduler.record_drift(now)
+        wait = self._scheduler.next_repair - now
         when = (
-            f"writing all again in {wait:.0f} s, as the last {self._pacer.repairs} repairs did not last;"
+            f"writing all again in {wait:.0f} s, as the last {self._scheduler.repairs} repairs did not last;"
             " does another service proxy run on this node?"
             if wait > 0
             else "writing all again"
         )
         log.warning("%s: somebody changed our rules, %s: %s", self.family.value, when, "; ".join(what))
 
-    def _closely(self, now: float) -> bool:
+    def _thorough_check_due(self, now: float) -> bool:
         """Whether it is time for a look that costs something: every syncPeriod."""
-        due = now - self._looked_closely >= self.pace.longest
+        due = now - self._checked_thoroughly_at >= self.periods.sync_period
         if due:
-            self._looked_closely = now
+            self._checked_thoroughly_at = now
         return due

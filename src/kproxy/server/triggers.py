@@ -24,7 +24,7 @@ class TriggerTimes:
         self._waiting: dict[Key, list[float]] = {}
         self._in_hand: list[float] = []
 
-    def foreign(self, item: object) -> bool:
+    def is_other_family(self, item: object) -> bool:
         """Whether an object cannot matter to the family: a slice of another one."""
         return isinstance(item, EndpointSlice) and item.address_type != self._family.value
 

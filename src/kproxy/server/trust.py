@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 class TlsContextCache:
     """Whom to believe and how to prove who we are; shared by threads."""
 
-    def __init__(self, connection: ClientConfig, reread: Callable[[], ClientConfig] | None = None) -> None:
-        """``reread`` reads the connection again.  Raises `ssl.SSLError` (an `OSError`) for a certificate that is none."""
+    def __init__(self, connection: ClientConfig, reload: Callable[[], ClientConfig] | None = None) -> None:
+        """``reload`` reads the connection again.  Raises `ssl.SSLError` (an `OSError`) for a certificate that is none."""
         self._connection = connection
-        self._reread = reread
+        self._reread = reload
         self._lock = threading.Lock()
         self._stamp = _stamp(connection)
         self._given: ClientCertificate | None = None
@@ -36,12 +36,12 @@ class TlsContextCache:
         with self._lock:
             stamp = _stamp(self._connection)
             if stamp != self._stamp:
-                self._renew(stamp)
+                self._reload_certificates(stamp)
             if given != self._given:
                 self._context, self._given = _context(self._connection, given), given
             return self._context
 
-    def _renew(self, stamp: _Stamp) -> None:
+    def _reload_certificates(self, stamp: _Stamp) -> None:
         """While files are being replaced they may not fit together: then the old ones do until they do."""
         if self._reread is None:
             return

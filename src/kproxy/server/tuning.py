@@ -88,7 +88,7 @@ def _set_limit(setting: Sysctl) -> None:
     except HostError as error:
         if error.reason is not Reason.DENIED:
             raise
-        raise HostError(error.what, f"{error.detail}; {CONNTRACK_LIMIT_HINT}", error.reason) from error
+        raise HostError(error.operation, f"{error.detail}; {CONNTRACK_LIMIT_HINT}", error.reason) from error
 
 
 def _set(setting: Sysctl) -> None:

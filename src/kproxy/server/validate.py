@@ -275,12 +275,12 @@ def _bad_gates(config: Configuration) -> Iterator[FieldError]:
 def _file_path(path: str) -> str:
     """Our ``iptables.sync_period`` in the file's words: ``iptables.syncPeriod``."""
     kind: type[msgspec.Struct] = Configuration
-    words = []
+    names = []
     for name in path.split("."):
         info = next(info for info in msgspec.structs.fields(kind) if info.name == name)
-        words.append(info.encode_name)
+        names.append(info.encode_name)
         kind = info.type
-    return ".".join(words)
+    return ".".join(names)
 
 
 def _format_value(value: object) -> str:

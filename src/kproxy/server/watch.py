@@ -59,7 +59,7 @@ class WatchStream(Protocol):
     def __iter__(self) -> Iterator[bytes]:
         """Its pieces."""
 
-    def allow_silence(self, seconds: float) -> None:
+    def set_read_timeout(self, seconds: float) -> None:
         """How long it may pause from now on."""
 
 
@@ -70,7 +70,7 @@ class ListerWatcher(Protocol):
         """The body of an answer."""
 
     def stream(
-        self, path: str, parameters: Mapping[str, str], silence: float
+        self, path: str, parameters: Mapping[str, str], read_timeout: float
     ) -> AbstractContextManager[WatchStream]:
         """An answer that keeps coming."""
 
@@ -167,9 +167,9 @@ class Reflector:
         self._name = resource.path.rpartition("/")[2]
         self._version = ""
         self._ever_listed = False
-        self._watch_list = True
+        self._watch_list_offered = True
         self._failures = 0
-        self._worked = False
+        self._succeeded = False
         """Whether the watch under way has brought anything, or lasted."""
         self._logged = ""
         """The trouble that was logged last; empty while there is none."""
@@ -181,42 +181,42 @@ class Reflector:
 
     def step(self) -> float:
         """One watch until its end, with the list it may need before; returns how long to pause then, in seconds."""
-        asked_for, backoff = 0.0, BACKOFF
+        server_delay, backoff = 0.0, BACKOFF
         try:
             self._step()
         except _WATCH_ERRORS as error:
-            self._failed(str(error))
+            self._record_failure(str(error))
             if isinstance(error, ApiError):
-                asked_for = error.retry_after
+                server_delay = error.retry_after
                 backoff = NOT_ALLOWED if error.code in _NOT_ALLOWED else BACKOFF
                 self._version = "" if error.code == GONE else self._version
         except Exception:  # a thread that died would never be missed, and no change be seen again
             self._failures += 1
             log.exception("%s: watch broken off", self._name)
-        return max(asked_for, backoff.delay(self._failures, random.random()))  # noqa: S311 - spreads load only
+        return max(server_delay, backoff.delay(self._failures, random.random()))  # noqa: S311 - spreads load only
 
-    def _failed(self, reason: str) -> None:
+    def _record_failure(self, reason: str) -> None:
         """Log each reason once, however often it comes again."""
         self._failures += 1
         level = logging.DEBUG if reason == self._logged else logging.WARNING
         log.log(level, "%s: watch broken off (%d in a row): %s", self._name, self._failures, reason)
         self._logged = reason
 
-    def _works(self) -> None:
+    def _record_success(self) -> None:
         if self._logged:
             log.info("%s: watch works again", self._name)
-        self._failures, self._logged, self._worked = 0, "", True
+        self._failures, self._logged, self._succeeded = 0, "", True
 
     def _step(self) -> None:
         if self._version:
             self._watch({"resourceVersion": self._version}, initial=False)
-        elif self._watch_list:
-            self._watch_from_nothing()
+        elif self._watch_list_offered:
+            self._watch_list_or_list()
         else:
             self._list()
             self._watch({"resourceVersion": self._version}, initial=False)
 
-    def _watch_from_nothing(self) -> None:
+    def _watch_list_or_list(self) -> None:
         parameters = {
             "resourceVersion": "",
             "sendInitialEvents": "true",
@@ -229,55 +229,55 @@ class Reflector:
             if self._version or (refused and not isinstance(error, _CannotWatchList)):
                 raise
             log.info("%s: no WatchList (%s): listing", self._name, error)
-            self._watch_list = False
+            self._watch_list_offered = False
 
     def _list(self) -> None:
         """From the server's cache the first time; later only what is newer than all we have seen will do."""
         version = {} if self._ever_listed else {"resourceVersion": "0"}
-        listed = self._decoder.listed(
+        listed = self._decoder.decode_list(
             self._source.get(self._resource.path, {**self._resource.selectors, **version})
         )
         self._replace(listed.objects, listed.rejected, listed.version)
 
     def _watch(self, parameters: Mapping[str, str], *, initial: bool) -> None:
         length = random.uniform(*WATCH_SECONDS)  # noqa: S311 - spreads load only
-        asked = {
+        query = {
             **self._resource.selectors,
             **parameters,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(int(length)),
         }
-        self._worked = False
-        with self._source.stream(self._resource.path, asked, INITIAL_TIMEOUT_SECONDS) as stream:
+        self._succeeded = False
+        with self._source.stream(self._resource.path, query, INITIAL_TIMEOUT_SECONDS) as stream:
             lines = _whole_lines(stream)
             if initial:
                 self._take_initial(lines)
-            stream.allow_silence(IDLE_TIMEOUT_SECONDS)
+            stream.set_read_timeout(IDLE_TIMEOUT_SECONDS)
             self._follow(lines)
 
     def _follow(self, lines: Iterator[bytes]) -> None:
         began = self._clock()
         try:
             for some in lines:
-                self._take(self._decoder.events(some))
+                self._take(self._decoder.decode_events(some))
         except TimeoutError:
             log.info("%s: silent for %g s, asking anew", self._name, IDLE_TIMEOUT_SECONDS)
         finally:
             if self._clock() - began >= MIN_WATCH_SECONDS:
-                self._works()
-        if not self._worked:
+                self._record_success()
+        if not self._succeeded:
             raise ConnectionError(f"closed by the server within {MIN_WATCH_SECONDS:g} s, without an event")
 
     def _take_initial(self, lines: Iterator[bytes]) -> None:
         """All objects there are, up to the bookmark that says so; nothing is believed before that."""
         found: dict[Key, Change] = {}
         for some in lines:
-            added = self._decoder.added(some)
+            added = self._decoder.decode_added(some)
             if added is not None:
                 found |= added
                 continue
-            events = self._decoder.events(some)
+            events = self._decoder.decode_events(some)
             for index, event in enumerate(events):
                 match event:
                     case WatchedChange(change):
@@ -286,7 +286,7 @@ class Reflector:
                         rejected = [item for item in found.values() if isinstance(item, Rejected)]
                         objects = [item for item in found.values() if isinstance(item, self._resource.kind)]
                         self._replace(objects, rejected, version)
-                        self._works()
+                        self._record_success()
                         self._take(events[index + 1 :])
                         return
                     case Bookmark():
@@ -310,19 +310,19 @@ class Reflector:
                     failure = event
                     break
         if changes:
-            self._works()
-        self._tell(change for change in changes if isinstance(change, Rejected))
+            self._record_success()
+        self._log_rejected(change for change in changes if isinstance(change, Rejected))
         self._store.apply(self._resource.kind, changes)
         if failure is not None:
             raise ApiError(failure.code, failure.message)
 
     def _replace(self, objects: Sequence[Watched], rejected: Sequence[Rejected], version: str) -> None:
-        self._tell(rejected)
+        self._log_rejected(rejected)
         self._store.replace(self._resource.kind, objects, rejected)
         self._version, self._ever_listed = version, True
         log.info("%s: %d known at version %s", self._name, len(objects), version)
 
-    def _tell(self, rejected: Iterable[Rejected]) -> None:
+    def _log_rejected(self, rejected: Iterable[Rejected]) -> None:
         for bad in rejected:
             log.warning("%s %s/%s set aside: %s", bad.kind, *bad.key, bad.reason)
 

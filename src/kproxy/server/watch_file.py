@@ -37,8 +37,8 @@ class WatchedFile:
         self._stamp = None if changed else stamp
         return changed
 
-    def wait(self, then: Callable[[], None]) -> None:
-        """Call ``then`` once it has changed."""
+    def wait(self, on_change: Callable[[], None]) -> None:
+        """Call ``on_change`` once it has changed."""
         while not self.changed():
             time.sleep(POLL_SECONDS)
-        then()
+        on_change()

@@ -20,7 +20,7 @@ class Admission(enum.Enum):
     """Whether a source is let in."""
 
     ALLOWED = "let in"
-    BARRED = "dropped"
+    DENIED = "dropped"
     EITHER = "either is lawful"
 
 
@@ -57,7 +57,7 @@ def check_source_ranges(
         return Admission.ALLOWED, _inside_reasons(texts)
     if _node_asks_from_vip(cluster, node, packet, service, ranges):
         return Admission.ALLOWED, (clause("source-ranges.node-with-vip-as-source.allowed"),)
-    return Admission.BARRED, _outside_reasons(sender)
+    return Admission.DENIED, _outside_reasons(sender)
 
 
 def _of_family(texts: list[str], packet: Packet) -> list[Network]:
@@ -78,7 +78,7 @@ def _inside_reasons(texts: list[str]) -> Reasons:
 
 def _outside_reasons(sender: Sender) -> Reasons:
     reasons: Reasons = (clause("source-ranges.outside-dropped"),)
-    match sender.who:
+    match sender.kind:
         case SenderKind.HOST:
             reasons += (clause("source-ranges.apply-to-host"),)
         case SenderKind.POD | SenderKind.OTHER_NODES_POD:

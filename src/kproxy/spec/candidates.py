@@ -86,10 +86,12 @@ def _own_slices(cluster: api.Cluster, service: api.Service) -> Iterator[api.Endp
             yield piece
 
 
-def _port_numbers(piece: api.EndpointSlice, wanted: api.ServicePort) -> Iterator[int]:
+def _port_numbers(piece: api.EndpointSlice, service_port: api.ServicePort) -> Iterator[int]:
     """The numbers a slice gives for a service port: those under its name and protocol."""
     for port in piece.ports or []:
-        same = port.name == (wanted.name or "") and protocol_of(port.protocol) is protocol_of(wanted.protocol)
+        same = port.name == (service_port.name or "") and protocol_of(port.protocol) is protocol_of(
+            service_port.protocol
+        )
         if same and port.port:
             yield port.port
 
@@ -178,9 +180,9 @@ def _has_nameless_port(piece: api.EndpointSlice) -> bool:
     return any(port.name is None or not port.port for port in piece.ports or [])
 
 
-def _names_another(piece: api.EndpointSlice, wanted: api.ServicePort) -> bool:
+def _names_another(piece: api.EndpointSlice, service_port: api.ServicePort) -> bool:
     named = piece.endpoints and piece.ports and not _has_nameless_port(piece)
-    return bool(named) and not list(_port_numbers(piece, wanted))
+    return bool(named) and not list(_port_numbers(piece, service_port))
 
 
 def _has_more_addresses(piece: api.EndpointSlice) -> bool:

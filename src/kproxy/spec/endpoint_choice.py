@@ -39,13 +39,13 @@ class EndpointChoice:
 
 
 def choose_endpoints(
-    endpoints: Iterable[Candidate], scope: EndpointScope, place: NodeLocality
+    endpoints: Iterable[Candidate], scope: EndpointScope, locality: NodeLocality
 ) -> EndpointChoice:
     """The endpoints that may answer a new connection in a scope."""
     everywhere = tuple(endpoints)
     if scope is EndpointScope.CLUSTER:
-        return _choose_in_cluster(everywhere, place)
-    return _choose_on_node(everywhere, place)
+        return _choose_in_cluster(everywhere, locality)
+    return _choose_on_node(everywhere, locality)
 
 
 def _choose_in_cluster(endpoints: tuple[Candidate, ...], place: NodeLocality) -> EndpointChoice:

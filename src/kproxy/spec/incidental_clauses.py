@@ -26,24 +26,31 @@ from kproxy.spec.services import (
 
 
 def address_clauses(
-    cluster: api.Cluster, packet: Packet, service: api.Service, port: api.ServicePort, door: ServiceAddress
+    cluster: api.Cluster,
+    packet: Packet,
+    service: api.Service,
+    port: api.ServicePort,
+    service_address: ServiceAddress,
 ) -> Reasons:
     """Clauses on the address and port that were asked."""
     several_ips = len(set(load_balancer_ips(service, packet.family))) > 1
-    at_load_balancer = door.kind is ServiceAddressKind.LOAD_BALANCER_IP
+    at_load_balancer = service_address.kind is ServiceAddressKind.LOAD_BALANCER_IP
     signs = {
         "protocol.udp.served": packet.protocol is Protocol.UDP,
         "protocol.sctp.served": packet.protocol is Protocol.SCTP,
-        "protocol.same-number.independent": _number_shared(service, port, door.kind),
-        "cluster-ip.any-range.served": door.kind is ServiceAddressKind.CLUSTER_IP
+        "protocol.same-number.independent": _number_shared(service, port, service_address.kind),
+        "cluster-ip.any-range.served": service_address.kind is ServiceAddressKind.CLUSTER_IP
         and _outside_known_ranges(cluster, packet),
-        "node-port.both-families.served": door.kind is ServiceAddressKind.NODE_PORT and _dual_stack(service),
+        "node-port.both-families.served": service_address.kind is ServiceAddressKind.NODE_PORT
+        and _dual_stack(service),
         "load-balancer.every-ip.served": at_load_balancer and several_ips,
         "load-balancer.without-node-port.served": at_load_balancer and not port.node_port,
         "load-balancer.hostname-only.ignored": _hostname_only(service),
         "load-balancer.other-family.skipped": any(_load_balancer_ips_of_no_family_of(service)),
         "external-ip.bad-text.skipped": any(_bad_external_ips(service)),
-        "objects.addresses.leading-zeros-decimal": has_leading_zeros(door.text, door.address),
+        "objects.addresses.leading-zeros-decimal": has_leading_zeros(
+            service_address.text, service_address.address
+        ),
     }
     return tuple(clause(id) for id, holds in signs.items() if holds)
 

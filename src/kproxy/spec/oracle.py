@@ -46,13 +46,13 @@ def expect(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation
         return Expectation(frozenset({DROPPED}), (clause("node-port.localhost.martian-dropped"),))
     if _spoofs_node_address(node, packet):
         return Expectation(frozenset({DROPPED}), (clause("traffic.own-source-from-outside.dropped"),))
-    asked = list(_matched_ports(cluster, node, packet))
-    if not asked:
+    matched = list(_matched_ports(cluster, node, packet))
+    if not matched:
         return expect_unserved(cluster, node, packet)
-    answers = [_expect_at_port(cluster, node, packet, one) for one in asked]
-    if len(answers) > 1:
-        answers.append(_expectation((), (clause("traffic.two-services-one-address.either"),)))
-    return reduce(lambda so_far, one: _with_outcomes(so_far, one.outcomes, one.clauses), answers)
+    expectations = [_expect_at_port(cluster, node, packet, one) for one in matched]
+    if len(expectations) > 1:
+        expectations.append(_expectation((), (clause("traffic.two-services-one-address.either"),)))
+    return reduce(lambda so_far, one: _with_outcomes(so_far, one.outcomes, one.clauses), expectations)
 
 
 def _spoofs_node_address(node: NodeFacts, packet: Packet) -> bool:
@@ -70,12 +70,12 @@ class MatchedPort:
 
     service: api.Service
     port: api.ServicePort
-    door: ServiceAddress
+    service_address: ServiceAddress
 
     @property
     def kind(self) -> ServiceAddressKind:
         """The kind of address."""
-        return self.door.kind
+        return self.service_address.kind
 
 
 def _matched_ports(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Iterator[MatchedPort]:
@@ -100,9 +100,9 @@ def _matched_at_service_address(
 ) -> Iterator[MatchedPort]:
     for service, port in _served_ports(cluster, packet):
         listed = service_addresses(service, packet.family, allow_external_ips=node.allow_external_ips)
-        for door in dict.fromkeys(listed):
-            if door.address == packet.destination and port.port == packet.port:
-                yield MatchedPort(service, port, door)
+        for service_address in dict.fromkeys(listed):
+            if service_address.address == packet.destination and port.port == packet.port:
+                yield MatchedPort(service, port, service_address)
 
 
 def _served_ports(cluster: api.Cluster, packet: Packet) -> Iterator[tuple[api.Service, api.ServicePort]]:
@@ -123,40 +123,42 @@ _REACHES = {
 }
 
 
-def _expect_at_port(cluster: api.Cluster, node: NodeFacts, packet: Packet, asked: MatchedPort) -> Expectation:
+def _expect_at_port(
+    cluster: api.Cluster, node: NodeFacts, packet: Packet, matched: MatchedPort
+) -> Expectation:
     """The lawful outcomes of a packet that asks for a Service's port.
 
     Is it served at this address?  Is there an endpoint?  Is the source let in?  Who may answer?
     """
-    found = endpoint_candidates(cluster, asked.service, asked.port, packet.family)
-    serves, here = _served_here(cluster, node, packet, asked)
+    found = endpoint_candidates(cluster, matched.service, matched.port, packet.family)
+    serves, here = _served_here(cluster, node, packet, matched)
     if serves is Serves.NO:
-        return _not_served_here(cluster, node, asked, here, found)
+        return _not_served_here(cluster, node, matched, here, found)
     sender = sender_of(cluster, node, packet)
-    admission, let_in = check_source_ranges(cluster, node, packet, asked.service, asked.kind, sender)
+    admission, let_in = check_source_ranges(cluster, node, packet, matched.service, matched.kind, sender)
     if not _usable(found):
-        answer = _expect_rejection(node, packet, asked, found)
+        answer = _expect_rejection(node, packet, matched, found)
         if admission is not Admission.ALLOWED:
             answer = _with_outcomes(answer, {DROPPED}, (clause("source-ranges.no-endpoint.either"),))
-    elif admission is Admission.BARRED:
+    elif admission is Admission.DENIED:
         answer = _expectation({DROPPED}, let_in)
     else:
-        answer = _expect_delivery(cluster, node, packet, AdmittedConnection(asked, sender, found))
+        answer = _expect_delivery(cluster, node, packet, AdmittedConnection(matched, sender, found))
         answer = _with_outcomes(answer, {DROPPED} if admission is Admission.EITHER else set(), let_in)
     return _with_outcomes(answer, {UNTOUCHED} if serves is Serves.EITHER else set(), here)
 
 
 def _served_here(
-    cluster: api.Cluster, node: NodeFacts, packet: Packet, asked: MatchedPort
+    cluster: api.Cluster, node: NodeFacts, packet: Packet, matched: MatchedPort
 ) -> tuple[Serves, Reasons]:
     """A Service's own address is served on every node, a node port on some of the node's addresses."""
-    if asked.kind is ServiceAddressKind.NODE_PORT:
+    if matched.kind is ServiceAddressKind.NODE_PORT:
         return check_node_port_address(cluster, node, packet.destination)
     return Serves.YES, ()
 
 
 def _not_served_here(
-    cluster: api.Cluster, node: NodeFacts, asked: MatchedPort, reasons: Reasons, found: Candidates
+    cluster: api.Cluster, node: NodeFacts, matched: MatchedPort, reasons: Reasons, found: Candidates
 ) -> Expectation:
     """A node port at an address that does not serve them: the node's own port of that number.
 
@@ -166,7 +168,7 @@ def _not_served_here(
     either = (clause("node-port.addresses.reject-scope.either"),)
     if not _usable(found):
         return _with_outcomes(answer, {REJECTED}, either)
-    local = asked.service.spec.external_traffic_policy == LOCAL
+    local = matched.service.spec.external_traffic_policy == LOCAL
     if local and not choose_endpoints(found.endpoints, EndpointScope.NODE, _place(cluster, node)).endpoints:
         return _with_outcomes(answer, {DROPPED}, either)
     return answer
@@ -179,13 +181,15 @@ def _usable(found: Candidates) -> bool:
 # --------------------------------------------------------------------------- nobody can answer
 
 
-def _expect_rejection(node: NodeFacts, packet: Packet, asked: MatchedPort, found: Candidates) -> Expectation:
+def _expect_rejection(
+    node: NodeFacts, packet: Packet, matched: MatchedPort, found: Candidates
+) -> Expectation:
     """No endpoint anywhere: refused, and told so."""
     reasons = (clause("endpoints.none.rejected"), *found.reasons)
     if found.endpoints:
         reasons += (clause("endpoints.not-serving.never-used"),)
     answer = _expectation({REJECTED}, reasons)
-    external = asked.kind in {ServiceAddressKind.EXTERNAL_IP, ServiceAddressKind.LOAD_BALANCER_IP}
+    external = matched.kind in {ServiceAddressKind.EXTERNAL_IP, ServiceAddressKind.LOAD_BALANCER_IP}
     if external and packet.entry.from_host and packet.destination not in node.addresses:
         return _with_outcomes(
             answer, {UNTOUCHED}, (clause("endpoints.none.host-to-external-address.either"),)
@@ -211,31 +215,35 @@ def _expect_drop(kind: ServiceAddressKind, found: Candidates) -> Expectation:
 class AdmittedConnection:
     """A packet's Service port, its sender, and the endpoints there are (at least one usable)."""
 
-    asked: MatchedPort
+    matched: MatchedPort
     sender: Sender
-    found: Candidates
+    candidates: Candidates
 
 
 def _expect_delivery(
-    cluster: api.Cluster, node: NodeFacts, packet: Packet, request: AdmittedConnection
+    cluster: api.Cluster, node: NodeFacts, packet: Packet, connection: AdmittedConnection
 ) -> Expectation:
     """Any endpoint of a scope that the sender is promised; silence for a scope that has none."""
-    asked, sender, found = request.asked, request.sender, request.found
-    promise = decide_policy(sender, asked.kind, asked.service, node)
-    answer = _expectation(promise.broken, ())
+    matched, sender, found = connection.matched, connection.sender, connection.candidates
+    promise = decide_policy(sender, matched.kind, matched.service, node)
+    answer = _expectation(promise.also_lawful, ())
     for scope in promise.scopes:
         choice = choose_endpoints(found.endpoints, scope, _place(cluster, node))
         if choice.endpoints:
-            reached = _delivered(node, packet, request, promise, choice)
-            about = endpoint_clauses(cluster, node, asked.service, asked.kind, choice.endpoints)
+            reached = _delivered(node, packet, connection, promise, choice)
+            about = endpoint_clauses(cluster, node, matched.service, matched.kind, choice.endpoints)
             answer = _with_outcomes(answer, reached.outcomes, (*reached.clauses, *found.reasons, *about))
         else:
-            none = _expect_drop(asked.kind, found)
+            none = _expect_drop(matched.kind, found)
             answer = _with_outcomes(answer, none.outcomes, (*promise.reasons, *none.clauses, *choice.reasons))
     if any(isinstance(outcome, Delivered) for outcome in answer.outcomes):
-        about_address = address_clauses(cluster, packet, asked.service, asked.port, asked.door)
+        about_address = address_clauses(
+            cluster, packet, matched.service, matched.port, matched.service_address
+        )
         answer = _with_outcomes(
-            _expectation((), (clause(_REACHES[asked.kind]), *about_address)), answer.outcomes, answer.clauses
+            _expectation((), (clause(_REACHES[matched.kind]), *about_address)),
+            answer.outcomes,
+            answer.clauses,
         )
     return answer
 
@@ -249,12 +257,12 @@ def _place(cluster: api.Cluster, node: NodeFacts) -> NodeLocality:
 def _delivered(
     node: NodeFacts,
     packet: Packet,
-    request: AdmittedConnection,
+    connection: AdmittedConnection,
     promise: PolicyDecision,
     choice: EndpointChoice,
 ) -> Expectation:
     """Each endpoint of the choice, with each source it may see."""
-    kind, sender = request.asked.kind, request.sender
+    kind, sender = connection.matched.kind, connection.sender
     own = {endpoint for endpoint in choice.endpoints if _stays_on_node(node, sender, endpoint)}
     outcomes = {
         Delivered(endpoint.address, endpoint.port, source)
@@ -273,7 +281,7 @@ def _delivered(
 
 def _stays_on_node(node: NodeFacts, sender: Sender, endpoint: Candidate) -> bool:
     """Whether the packet comes in and is for a process of this very node: sources are rewritten on the way out."""
-    return sender.who is not SenderKind.HOST and endpoint.address in node.addresses
+    return sender.kind is not SenderKind.HOST and endpoint.address in node.addresses
 
 
 _HINTED = {clause("topology.same-zone"), clause("topology.same-node")}
@@ -287,7 +295,7 @@ def _sources(packet: Packet, sender: Sender, promise: PolicyDecision, endpoint: 
     """
     if not _hairpin(packet, endpoint):
         return promise.sources
-    if sender.who is SenderKind.HOST or promise.broken:
+    if sender.kind is SenderKind.HOST or promise.also_lawful:
         return promise.sources | MASQUERADED
     return MASQUERADED
 

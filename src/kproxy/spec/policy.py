@@ -28,13 +28,13 @@ class PolicyDecision:
     """What a sender may count on.
 
     ``scopes``: where the endpoint may be, any of them; ``sources``: what it may see, any of them;
-    ``broken``: failures that are lawful besides.
+    ``also_lawful``: failures that are lawful besides.
     """
 
     scopes: tuple[EndpointScope, ...]
     sources: SourceIPs
     reasons: Reasons
-    broken: frozenset[Failure] = frozenset()
+    also_lawful: frozenset[Failure] = frozenset()
 
 
 def decide_policy(
@@ -51,7 +51,7 @@ def decide_policy(
     promise = _with_external_policy_local(sender)
     if node.masquerade_all and SourceIP.PRESERVED in promise.sources:
         reasons += (clause("masquerade.all.external-local-exempt"),)
-    return PolicyDecision(promise.scopes, promise.sources, (*promise.reasons, *reasons), promise.broken)
+    return PolicyDecision(promise.scopes, promise.sources, (*promise.reasons, *reasons), promise.also_lawful)
 
 
 # --------------------------------------------------------------------------- cluster IP
@@ -60,7 +60,7 @@ def decide_policy(
 def _at_cluster_ip(sender: Sender, service: api.Service, node: NodeFacts) -> PolicyDecision:
     """Policy internalTrafficPolicy settles where, the sender settles the source."""
     sources, reasons = _cluster_ip_source(sender, node)
-    if sender.who is SenderKind.OUTSIDE:
+    if sender.kind is SenderKind.OUTSIDE:
         reasons = (clause("cluster-ip.from-outside.served"), *reasons)
     if service.spec.external_traffic_policy == LOCAL:
         reasons = (clause("external-policy.cluster-ip-exempt"), *reasons)
@@ -74,9 +74,9 @@ def _at_cluster_ip(sender: Sender, service: api.Service, node: NodeFacts) -> Pol
 def _cluster_ip_source(sender: Sender, node: NodeFacts) -> tuple[SourceIPs, Reasons]:
     if node.masquerade_all:
         return MASQUERADED, (clause("masquerade.all.cluster-ip-rewritten"),)
-    if not sender.detector:
+    if not sender.has_detector:
         return _source_without_detector(sender)
-    match sender.who:
+    match sender.kind:
         case SenderKind.POD | SenderKind.OTHER_NODES_POD:
             sources, reason = PRESERVED, clause("masquerade.cluster-ip.pod-source-preserved")
         case SenderKind.HOST:
@@ -87,7 +87,7 @@ def _cluster_ip_source(sender: Sender, node: NodeFacts) -> tuple[SourceIPs, Reas
 
 
 def _source_without_detector(sender: Sender) -> tuple[SourceIPs, Reasons]:
-    if sender.who is SenderKind.HOST:
+    if sender.kind is SenderKind.HOST:
         return EITHER_SOURCE, (clause("masquerade.cluster-ip.no-detector.host.either"), *sender.reasons)
     return PRESERVED, (clause("masquerade.cluster-ip.no-detector.preserved"), *sender.reasons)
 
@@ -104,7 +104,7 @@ def _host_source(sender: Sender, rewritten: ClauseId) -> tuple[SourceIPs, Clause
 
 def _with_external_policy_local(sender: Sender) -> PolicyDecision:
     """From outside: this node's endpoints, source kept.  From inside: as policy Cluster."""
-    match sender.who:
+    match sender.kind:
         case SenderKind.OUTSIDE:
             kept = clause("external-policy.local.local-endpoints-source-preserved")
             reasons = (kept, *_pods_as_outside(sender), *sender.reasons)
@@ -125,6 +125,6 @@ def _with_external_policy_local(sender: Sender) -> PolicyDecision:
 
 
 def _pods_as_outside(sender: Sender) -> Reasons:
-    if sender.detector or not sender.in_pod_range:
+    if sender.has_detector or not sender.in_pod_range:
         return ()
     return (clause("external-policy.local.no-detector.pods-as-outside"),)

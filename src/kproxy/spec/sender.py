@@ -26,14 +26,14 @@ class SenderKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who sent a packet; ``detector``: whether pods can be told at all; ``reasons``: what tells them.
+    """Who sent a packet; ``has_detector``: whether pods can be told at all; ``reasons``: what tells them.
 
     ``looks_like_pod`` is also true of the node itself when it sends from an address of a pod range;
     ``in_pod_range``: whether the source is in the Node's podCIDR, which without a detector tells nobody.
     """
 
-    who: SenderKind
-    detector: bool
+    kind: SenderKind
+    has_detector: bool
     looks_like_pod: bool
     reasons: Reasons = ()
     in_pod_range: bool = False
@@ -77,9 +77,9 @@ def _by_cluster_cidr(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> S
     reasons: Reasons = (clause("detect-local.cluster-cidr.first-of-family"),) if len(configured) > 1 else ()
     sender = _by_source(_of_family(node.cluster_cidrs, packet.family), reasons, packet)
     here = _of_family(_pod_ranges(cluster, node), packet.family)
-    if sender.who is SenderKind.POD and here is not None and packet.source not in here:
+    if sender.kind is SenderKind.POD and here is not None and packet.source not in here:
         reasons += (clause("detect-local.cluster-cidr"),)
-        return Sender(SenderKind.OTHER_NODES_POD, detector=True, looks_like_pod=True, reasons=reasons)
+        return Sender(SenderKind.OTHER_NODES_POD, has_detector=True, looks_like_pod=True, reasons=reasons)
     return sender
 
 

@@ -27,9 +27,9 @@ from kproxy.spec.services import (
 
 def expect_unserved(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation:
     """The lawful outcomes of a packet that asks for no port of a Service."""
-    asked = _served_address(cluster, node, packet)
-    if asked is not None:
-        kind, service = asked
+    served = _served_address(cluster, node, packet)
+    if served is not None:
+        kind, service = served
         if _another_nodes_address(cluster, node, packet):
             return Expectation(frozenset({Failure.UNTOUCHED}), tuple(_other_node_reasons(service, packet)))
         return _undefined_port(node, packet, kind, service)
@@ -45,9 +45,11 @@ def _served_address(
 ) -> tuple[ServiceAddressKind, api.Service] | None:
     """The Service whose own address a packet asks for."""
     for service in proxied_services(cluster, packet.family):
-        for door in service_addresses(service, packet.family, allow_external_ips=node.allow_external_ips):
-            if door.address == packet.destination:
-                return door.kind, service
+        for service_address in service_addresses(
+            service, packet.family, allow_external_ips=node.allow_external_ips
+        ):
+            if service_address.address == packet.destination:
+                return service_address.kind, service
     return None
 
 

@@ -36,15 +36,15 @@ def merge_endpoints(
     """
     merged: dict[PortKey, _Merged] = {key: {} for key in wanted}
     for item in slices:
-        complain = note_reporter(item, notes)
-        targets = _targets(item.ports or (), merged, complain)
+        report = note_reporter(item, notes)
+        targets = _targets(item.ports or (), merged, report)
         if targets:
-            _add(item.endpoints or (), targets, family, complain)
+            _add(item.endpoints or (), targets, family, report)
     return {key: tuple(found[place] for place in sorted(found)) for key, found in merged.items()}
 
 
 def _targets(
-    ports: Iterable[api.EndpointPort], merged: Mapping[PortKey, _Merged], complain: Complain
+    ports: Iterable[api.EndpointPort], merged: Mapping[PortKey, _Merged], report: Complain
 ) -> list[tuple[int, _Merged]]:
     """Port numbers of a slice and where their endpoints go (``obj.port-nil``: without name or number, nowhere)."""
     targets = []
@@ -53,14 +53,14 @@ def _targets(
         if port.name is None or not port.port or protocol is None:
             continue
         if not is_port(port.port):
-            complain(f"endpoint port {port.name!r} has no valid number: {port.port}")
+            report(f"endpoint port {port.name!r} has no valid number: {port.port}")
         elif (port.name, protocol) in merged:
             targets.append((port.port, merged[port.name, protocol]))
     return targets
 
 
 def _add(
-    items: Iterable[api.Endpoint], targets: list[tuple[int, _Merged]], family: Family, complain: Complain
+    items: Iterable[api.Endpoint], targets: list[tuple[int, _Merged]], family: Family, report: Complain
 ) -> None:
     """``obj.first-address``: of several addresses only the first has a meaning."""
     version = 4 if family is Family.IPV4 else 6
@@ -69,7 +69,7 @@ def _add(
             continue
         address = parse_address(item.addresses[0])
         if address is None or address.version != version:
-            complain(f"endpoint {item.addresses[0]!r} is not an {family.value} address")
+            report(f"endpoint {item.addresses[0]!r} is not an {family.value} address")
             continue
         number = int(address)
         for port, found in targets:

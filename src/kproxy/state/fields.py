@@ -13,11 +13,11 @@ Complain = Callable[[str], None]
 """Takes the text of a note about the object at hand."""
 
 
-def note_reporter(item: api.Object, notes: list[Note]) -> Complain:
-    """A `Complain` that appends to ``notes``."""
+def note_reporter(item: api.Object, notes_out: list[Note]) -> Complain:
+    """A `Complain` that appends to ``notes_out``."""
 
     def complain(text: str) -> None:
-        notes.append(Note(type(item).__name__, api.key_of(item), text))
+        notes_out.append(Note(type(item).__name__, api.key_of(item), text))
 
     return complain
 

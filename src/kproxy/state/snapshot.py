@@ -28,7 +28,7 @@ def normalise(cluster: Cluster, family: Family, previous: Snapshot | None = None
     """
     if previous is None or previous.family is not family:
         previous = _empty_cache(family)
-    memo = previous.memo
+    memo = previous.cache
     index, touched = _reindex(memo, cluster.slices, family)
     touched = {key for key in touched if key in cluster.services}
     touched |= changed_keys(memo.source.services, cluster.services)
@@ -41,7 +41,7 @@ def normalise(cluster: Cluster, family: Family, previous: Snapshot | None = None
         family=family,
         services=_in_order(services, previous.services, touched),
         notes=tuple(chain.from_iterable(notes[key] for key in sorted(notes))),
-        memo=SnapshotCache(cluster, index, notes),
+        cache=SnapshotCache(cluster, index, notes),
     )
 
 
@@ -56,7 +56,7 @@ def changed_keys(old: Mapping[Key, V], new: Mapping[Key, V]) -> set[Key]:
 
 
 def _empty_cache(family: Family) -> Snapshot:
-    return Snapshot(family=family, services={}, notes=(), memo=SnapshotCache(Cluster(), {}, {}))
+    return Snapshot(family=family, services={}, notes=(), cache=SnapshotCache(Cluster(), {}, {}))
 
 
 def _put(mapping: dict[Key, V], key: Key, value: V | None) -> None:
@@ -79,10 +79,10 @@ def _in_order(
 
 
 def _reindex(
-    memo: SnapshotCache, slices: Mapping[Key, api.EndpointSlice], family: Family
+    cache: SnapshotCache, slices: Mapping[Key, api.EndpointSlice], family: Family
 ) -> tuple[Mapping[Key, tuple[api.EndpointSlice, ...]], set[Key]]:
     """The family's slices by Service, brought up to date, and the Services whose slices changed."""
-    before = memo.source.slices
+    before = cache.source.slices
     arrived: dict[Key, list[api.EndpointSlice]] = {}
     for key in changed_keys(before, slices):
         old, new = before.get(key), slices.get(key)
@@ -91,8 +91,8 @@ def _reindex(
         if new is not None and (owner := owner_of(new, family)) is not None:
             arrived.setdefault(owner, []).append(new)
     if not arrived:
-        return memo.slices, set()
-    index = dict(memo.slices)
+        return cache.slices, set()
+    index = dict(cache.slices)
     for owner, group in arrived.items():
         if len(group) == 1 and owner not in index:
             index[owner] = tuple(group)

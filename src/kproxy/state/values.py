@@ -120,4 +120,4 @@ class Snapshot:
     family: Family
     services: Mapping[Key, ServiceInfo]
     notes: tuple[Note, ...]
-    memo: SnapshotCache = field(compare=False, repr=False)
+    cache: SnapshotCache = field(compare=False, repr=False)

@@ -46,7 +46,7 @@ class TraceResult:
 
     packet: TracedPacket
     decisions: tuple[Decision, ...]
-    ways: tuple[PacketPath, ...]
+    paths: tuple[PacketPath, ...]
     services: tuple[str, ...]
     assumed: tuple[str, ...]
 
@@ -75,17 +75,17 @@ def trace_packet(node: TracedNode, packet: TracedPacket, assumed: Sequence[str] 
         )
         known = decisions.get(key)
         decisions[key] = made if known is None else _more(known, made)
-    unasked = sorted(table.label for table in node.tables if not table.families)
-    told = [
+    unreached = sorted(table.label for table in node.tables if not table.families)
+    decisive = [
         *assumed,
-        *(f"table {label} changes nothing: its hooks are not modelled" for label in unasked),
+        *(f"table {label} changes nothing: its hooks are not modelled" for label in unreached),
         *sorted({one for way in ways for one in way.state.assumed}),
     ]
     ordered = sorted(
         decisions.values(), key=lambda one: (sorted(one.conditions), one.destination.packed, one.port)
     )
     return TraceResult(
-        packet, tuple(ordered), ways, service.service_names(way.state for way in ways), tuple(told)
+        packet, tuple(ordered), ways, service.service_names(way.state for way in ways), tuple(decisive)
     )
 
 
@@ -97,7 +97,7 @@ def _more(known: Decision, made: Decision) -> Decision:
 def _decision(way: PacketPath) -> Decision:
     state = way.state
     wanted = Effect.DISCARDED if way.fate is not PathFate.THROUGH else Effect.TRANSLATED
-    decisive = next((note for note in reversed(state.notes) if note.effect is wanted), None)
+    decisive = next((note for note in reversed(state.steps) if note.effect is wanted), None)
     return Decision(
         way.fate,
         state.packet.destination,
@@ -106,7 +106,7 @@ def _decision(way: PacketPath) -> Decision:
         state.masqueraded,
         way.delivered,
         state.out,
-        decisive.words if decisive is not None and way.fate is not PathFate.THROUGH else "",
+        decisive.description if decisive is not None and way.fate is not PathFate.THROUGH else "",
         "" if decisive is None else step_location(decisive),
         state.conditions,
         state.chance,

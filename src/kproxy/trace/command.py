@@ -36,22 +36,22 @@ class TraceOptions:
     output: str
 
 
-def run_trace(words: TraceOptions) -> int:
+def run_trace(options: TraceOptions) -> int:
     """Print what a node's rules do to a packet; 0, or 2 when the question cannot be put or rules cannot be read."""
     try:
-        known = _known(words)
+        known = _known(options)
         dump = read_objects(known.objects) if known.objects else None
-        question = resolve_query(TraceQuery(words.sender, words.target, words.via), known.node, dump)
+        question = resolve_query(TraceQuery(options.sender, options.target, options.via), known.node, dump)
         found = trace_packet(known.node, question.packet)  # rules are read when the packet comes to them
     except (CannotTrace, CannotRead, CannotExplain) as reason:
         sys.stderr.write(f"kproxy trace: {reason}\n")
         return CANNOT
     names = _names(dump, known.node, question.packet) if dump is not None else None
-    if words.output == "json":
+    if options.output == "json":
         document = show.trace_document(found, question, known.read, names)
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
     else:
-        sys.stdout.write(show.trace_text(found, question, known.read, names, rules=words.output == "text"))
+        sys.stdout.write(show.trace_text(found, question, known.read, names, rules=options.output == "text"))
     return 0
 
 
@@ -66,10 +66,10 @@ def _names(dump: Dump, node: TracedNode, packet: TracedPacket) -> show.ObjectNam
     return show.ObjectNames(owner, service.services_at(dump.cluster, packet, local=local))
 
 
-def _known(words: TraceOptions) -> TraceInputs:
+def _known(options: TraceOptions) -> TraceInputs:
     """From the files; from the live node where no file holds rules."""
-    files = [_file(name) for name in words.files]
-    addresses = [_address(text) for text in words.node_address]
+    files = [_file(name) for name in options.files]
+    addresses = [_address(text) for text in options.node_address]
     if any(one.kind in RULES for one in files):
         return merge_sources(files, addresses)
     if files and all(one.kind is SourceKind.EMPTY for one in files):

@@ -105,11 +105,11 @@ def format_data(found: Element) -> str:
             return ""
 
 
-def redescribed(state: PacketState, at: int, said: str) -> PacketState:
+def redescribed(state: PacketState, at: int, description: str) -> PacketState:
     """The step at a place of the way told in other words."""
-    if at >= len(state.notes):
+    if at >= len(state.steps):
         return state
-    notes = list(state.notes)
+    notes = list(state.steps)
     quiet = ", where nothing is for it" if notes[at].effect is Effect.IDLE else ""
-    notes[at] = replace(notes[at], words=f"{said}{quiet}")
-    return replace(state, notes=tuple(notes))
+    notes[at] = replace(notes[at], description=f"{description}{quiet}")
+    return replace(state, steps=tuple(notes))

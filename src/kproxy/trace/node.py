@@ -54,7 +54,7 @@ class TracedNode:
     """All that a packet meets on a node."""
 
     tables: tuple[Table, ...] = ()
-    virtuals: Mapping[VirtualKey, IpvsVirtualServer] = field(default_factory=dict)
+    virtual_servers: Mapping[VirtualKey, IpvsVirtualServer] = field(default_factory=dict)
     addresses: frozenset[Address] | None = None
     routes: tuple[Route, ...] = ()
     clients: Mapping[str, frozenset[Address]] | None = None
@@ -66,7 +66,7 @@ class TracedNode:
         return replace(
             self,
             tables=self.tables + other.tables,
-            virtuals={**self.virtuals, **other.virtuals},
+            virtual_servers={**self.virtual_servers, **other.virtual_servers},
             addresses=frozenset().union(*known) if known else None,
             routes=self.routes + other.routes,
             clients=self.clients if other.clients is None else {**(self.clients or {}), **other.clients},

@@ -92,10 +92,10 @@ class _Journey:
         if route is None and self.node.other_tables(destination):
             return None
         kind = "no route" if route is None else route.type
-        fate, said = _REFUSALS.get(kind, (None, ""))
+        fate, text = _REFUSALS.get(kind, (None, ""))
         if fate is None:
             return None
-        return _refused(state, fate, said, f"the node has {kind} to {destination}")
+        return _refused(state, fate, text, f"the node has {kind} to {destination}")
 
     def _forwarded(self, state: PacketState) -> list[PacketPath]:
         if (refused := self._unroutable(state)) is not None:
@@ -173,7 +173,7 @@ class _Journey:
             found.append((NAT_PRIORITY[point], self._nat(chains)))
         if point in {Point.PREROUTING, Point.OUTPUT}:
             found.append((CONNTRACK_PRIORITY, _seen))
-        if ipvs and self.node.virtuals and point in IPVS_PRIORITY:
+        if ipvs and self.node.virtual_servers and point in IPVS_PRIORITY:
             found.append((IPVS_PRIORITY[point], self._ipvs))
         return [station for _, station in sorted(found, key=lambda one: one[0])]
 
@@ -181,7 +181,7 @@ class _Journey:
         def station(state: PacketState) -> Paths:
             if state.packet.family not in table.families:
                 return [(PathFate.THROUGH, state)]
-            return Walk(self.node, table).base(chain, state)
+            return Walk(self.node, table).base_chain(chain, state)
 
         return station
 
@@ -191,8 +191,8 @@ class _Journey:
         def station(state: PacketState) -> Paths:
             ways: Paths = [(PathFate.THROUGH, state)]
             for table, chain in chains if state.tracked is Tracking.YES else ():
-                ask = self._station(table, chain)
-                ways = _through(lambda one, ask=ask: _undecided(one, state, ask), ways)  # type: ignore[misc]
+                condition = self._station(table, chain)
+                ways = _through(lambda one, condition=condition: _undecided(one, state, condition), ways)  # type: ignore[misc]
             return ways
 
         return station
@@ -207,8 +207,8 @@ class _Journey:
         taking = server_shares(virtual)
         name = _name(key)
         if not taking:
-            said = f"virtual server {name} has no server to send to: rejected with icmp port unreachable"
-            return [(PathFate.REJECTED, state.noted(TraceStep(IPVS, "", said, effect=Effect.DISCARDED)))]
+            text = f"virtual server {name} has no server to send to: rejected with icmp port unreachable"
+            return [(PathFate.REJECTED, state.with_step(TraceStep(IPVS, "", text, effect=Effect.DISCARDED)))]
         if virtual.persistent is not None:
             state = state.assuming(
                 f"virtual server {name} has no connection of {state.packet.source} in the last {virtual.persistent}"
@@ -226,22 +226,25 @@ class _Journey:
             (packet.destination, packet.protocol, packet.port),
             (packet.destination, packet.protocol, 0),
         )
-        return next(((key, self.node.virtuals[key]) for key in wanted if key in self.node.virtuals), None)
+        return next(
+            ((key, self.node.virtual_servers[key]) for key in wanted if key in self.node.virtual_servers),
+            None,
+        )
 
 
 def _served(
     state: PacketState, name: str, virtual: IpvsVirtualServer, server: IpvsRealServer
 ) -> tuple[PathFate, PacketState]:
     packet = state.packet
-    said = f"virtual server {name} ({virtual.scheduler}) sends it to {format_socket(server.address, server.port)} ({server.method})"
+    text = f"virtual server {name} ({virtual.scheduler}) sends it to {format_socket(server.address, server.port)} ({server.method})"
     if server.method != "masquerading":
         note = TraceStep(
-            IPVS, "", f"not known, because this is not modelled: {said}", effect=Effect.DISCARDED
+            IPVS, "", f"not known, because this is not modelled: {text}", effect=Effect.DISCARDED
         )
-        return PathFate.UNKNOWN, state.noted(note)
+        return PathFate.UNKNOWN, state.with_step(note)
     packet = replace(packet, destination=server.address, port=server.port or packet.port)
     served = replace(state, packet=packet, translated=True, by_ipvs=True)
-    return PathFate.THROUGH, served.noted(TraceStep(IPVS, "", said, effect=Effect.TRANSLATED))
+    return PathFate.THROUGH, served.with_step(TraceStep(IPVS, "", text, effect=Effect.TRANSLATED))
 
 
 def _name(key: VirtualKey) -> str:
@@ -271,10 +274,10 @@ def _alien(state: PacketState) -> PacketPath:
     return _refused(known, PathFate.DROPPED, "dropped", _ALIEN)
 
 
-def _refused(state: PacketState, fate: PathFate, said: str, reason: str) -> PacketPath:
+def _refused(state: PacketState, fate: PathFate, text: str, reason: str) -> PacketPath:
     """What routing does not let through."""
-    note = TraceStep("routing", "", f"{said}: {reason}", effect=Effect.DISCARDED)
-    return PacketPath(fate, state.noted(note), delivered=False)
+    note = TraceStep("routing", "", f"{text}: {reason}", effect=Effect.DISCARDED)
+    return PacketPath(fate, state.with_step(note), delivered=False)
 
 
 def _seen(state: PacketState) -> Paths:
@@ -291,10 +294,10 @@ def _stays(state: PacketState) -> list[PacketPath]:
     return [PacketPath(PathFate.THROUGH, state, delivered=True)]
 
 
-def _undecided(state: PacketState, before: PacketState, ask: Callable[[PacketState], Paths]) -> Paths:
+def _undecided(state: PacketState, before: PacketState, condition: Callable[[PacketState], Paths]) -> Paths:
     """A chain of nat is not asked once another one of its hook has decided."""
     decided = (state.translated, state.masqueraded) != (before.translated, before.masqueraded)
-    return [(PathFate.THROUGH, state)] if decided else ask(state)
+    return [(PathFate.THROUGH, state)] if decided else condition(state)
 
 
 def _through(station: Callable[[PacketState], Paths], ways: Paths) -> Paths:

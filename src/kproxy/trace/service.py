@@ -24,7 +24,7 @@ _CHAIN = re.compile(
 
 def service_names(states: Iterable[PacketState]) -> tuple[str, ...]:
     """The Service ports that the steps of these ways name, in the order of the ways."""
-    found = (name for state in states for note in state.notes for name in _of(note))
+    found = (name for state in states for note in state.steps for name in _of(note))
     return tuple(dict.fromkeys(found))
 
 
@@ -32,7 +32,7 @@ def _of(note: TraceStep) -> Iterable[str]:
     own = _OWN.search(note.chain) is not None
     if own and (comment := _COMMENT.match(note.comment)) is not None:
         yield comment["name"].removesuffix(":")
-    for chain in _CHAIN.finditer(f"{note.chain} {note.words}"):
+    for chain in _CHAIN.finditer(f"{note.chain} {note.description}"):
         port = f":{chain['port']}" if chain["port"] else ""
         yield f"{chain['namespace']}/{chain['service']}{port}"
 
@@ -43,8 +43,8 @@ def services_at(cluster: api.Cluster, packet: TracedPacket, *, local: bool) -> t
     for service in cluster.services.values():
         own = packet.destination in {parse_address(text) for text in _addresses(service)}
         for port in service.spec.ports or []:
-            asked = (own and port.port == packet.port) or (local and port.node_port == packet.port)
-            if asked and port.protocol.lower() == packet.protocol:
+            matches = (own and port.port == packet.port) or (local and port.node_port == packet.port)
+            if matches and port.protocol.lower() == packet.protocol:
                 name = f"{service.metadata.namespace}/{service.metadata.name}"
                 found.append(f"{name}:{port.name}" if port.name else name)
     return tuple(found)

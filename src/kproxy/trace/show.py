@@ -32,7 +32,7 @@ class ObjectNames:
 
 def trace_text(
     answer: TraceResult,
-    asked: ResolvedQuery,
+    query: ResolvedQuery,
     read: Sequence[str] = (),
     names: ObjectNames | None = None,
     *,
@@ -40,19 +40,19 @@ def trace_text(
 ) -> str:
     """The answer in lines; ``rules``: with each rule as its tool writes it."""
     known = names or ObjectNames()
-    lines = [_question(asked), "", "decision:", *_decisions(answer, known)]
+    lines = [_question(query), "", "decision:", *_decisions(answer, known)]
     lines += [f"Service: {_service(answer, known)}", "", "way:"]
-    lines += _tree([[*way.state.notes] for way in answer.ways], "  ", rules=rules)
-    lines += ["", "assumed:", *(f"  {one}" for one in _assumed(answer, asked))]
+    lines += _tree([[*way.state.steps] for way in answer.paths], "  ", rules=rules)
+    lines += ["", "assumed:", *(f"  {one}" for one in _assumed(answer, query))]
     if read:
         lines += ["", "read:", *(f"  {one}" for one in read)]
     return "\n".join(lines) + "\n"
 
 
-def _question(asked: ResolvedQuery) -> str:
-    packet = asked.packet
-    sender = f" ({asked.sender})" if asked.sender else ""
-    target = f" ({asked.target})" if asked.target else ""
+def _question(query: ResolvedQuery) -> str:
+    packet = query.packet
+    sender = f" ({query.sender})" if query.sender else ""
+    target = f" ({query.target})" if query.target else ""
     by = f", in by {packet.interface}" if packet.interface else ""
     to = format_socket(packet.destination, packet.port)
     return f"{packet.protocol.upper()} {packet.source}{sender} -> {to}{target}{by}"
@@ -67,8 +67,8 @@ def _service(answer: TraceResult, names: ObjectNames) -> str:
     return "the rules name none" if answer.taken else "none: no rule takes the packet"
 
 
-def _assumed(answer: TraceResult, asked: ResolvedQuery) -> list[str]:
-    return ["it is the first packet of a connection (conntrack knows none)", *asked.assumed, *answer.assumed]
+def _assumed(answer: TraceResult, query: ResolvedQuery) -> list[str]:
+    return ["it is the first packet of a connection (conntrack knows none)", *query.assumed, *answer.assumed]
 
 
 # ---------------------------------------------------------------------- what becomes of it
@@ -76,8 +76,8 @@ def _assumed(answer: TraceResult, asked: ResolvedQuery) -> list[str]:
 
 def _decisions(answer: TraceResult, names: ObjectNames) -> Iterator[str]:
     for conditions, grouped in groupby(answer.decisions, key=lambda one: sorted(one.conditions)):
-        for asked, held in conditions:
-            yield f"  if this {'holds' if held else 'does not hold'}: {asked}"
+        for condition, held in conditions:
+            yield f"  if this {'holds' if held else 'does not hold'}: {condition}"
         indent = "    " if conditions else "  "
         yield from (f"{indent}{decision_text(one, names.owner(one.destination))}" for one in grouped)
 
@@ -144,7 +144,7 @@ def _shared(ways: Sequence[list[TraceStep]]) -> int:
 
 def _lines(notes: Sequence[TraceStep], indent: str, *, rules: bool) -> Iterator[str]:
     for note in notes:
-        yield f"{indent}{step_location(note)}: {note.words}"
+        yield f"{indent}{step_location(note)}: {note.description}"
         if rules and note.text and note.effect is not Effect.IDLE:
             comment = f"  # {note.comment}" if note.comment and note.comment not in note.text else ""
             yield f"{indent}    {note.text}{comment}"
@@ -154,16 +154,16 @@ def _lines(notes: Sequence[TraceStep], indent: str, *, rules: bool) -> Iterator[
 
 
 def trace_document(
-    answer: TraceResult, asked: ResolvedQuery, read: Sequence[str] = (), names: ObjectNames | None = None
+    answer: TraceResult, query: ResolvedQuery, read: Sequence[str] = (), names: ObjectNames | None = None
 ) -> dict[str, Any]:
     """The answer as JSON."""
     known = names or ObjectNames()
-    packet = asked.packet
+    packet = query.packet
     return {
         "packet": {
-            "from": asked.sender,
+            "from": query.sender,
             "source": str(packet.source),
-            "to": asked.target,
+            "to": query.target,
             "destination": str(packet.destination),
             "port": packet.port,
             "protocol": packet.protocol.upper(),
@@ -172,8 +172,8 @@ def trace_document(
         "decisions": [{**_decision(one), "owner": known.owner(one.destination)} for one in answer.decisions],
         "services": list(answer.services),
         "servicesOfObjects": list(known.services),
-        "ways": [_way(way) for way in answer.ways],
-        "assumed": _assumed(answer, asked),
+        "ways": [_way(way) for way in answer.paths],
+        "assumed": _assumed(answer, query),
         "read": list(read),
     }
 
@@ -194,7 +194,7 @@ def _decision(one: Decision) -> dict[str, Any]:
 
 
 def _conditions(conditions: frozenset[tuple[str, bool]]) -> list[dict[str, Any]]:
-    return [{"asked": asked, "holds": held} for asked, held in sorted(conditions)]
+    return [{"asked": condition, "holds": held} for condition, held in sorted(conditions)]
 
 
 def _way(way: PacketPath) -> dict[str, Any]:
@@ -205,11 +205,11 @@ def _way(way: PacketPath) -> dict[str, Any]:
             {
                 "chain": note.chain,
                 "rule": note.rule,
-                "does": note.words,
+                "does": note.description,
                 "text": note.text,
                 "comment": note.comment,
                 "effect": note.effect.value,
             }
-            for note in way.state.notes
+            for note in way.state.steps
         ],
     }

@@ -124,18 +124,18 @@ def _tables(of_kind: dict[SourceKind, list[TraceSource]]) -> Iterable[Table]:
         sets |= ipset.read_ipset(_text(one))
     saves = [(one, part) for one in of_kind[SourceKind.IPTABLES] for part in iptables.split_saves(_text(one))]
     variants = {iptables.save_variant(part) for _, part in saves}
-    told: set[tuple[str, str]] = set()
+    listed: set[tuple[str, str]] = set()
     for one, part in saves:
         variant = iptables.save_variant(part)
         prefix = "legacy " if variant == iptables.LEGACY and len(variants) > 1 else ""
         with _naming(one):
             for table in iptables.read_iptables_save(part, sets):
                 if variant == iptables.NFT:
-                    told |= {(nftables.NAMES[family], table.label) for family in table.families}
+                    listed |= {(nftables.NAMES[family], table.label) for family in table.families}
                 yield replace(table, label=prefix + table.label)
     for one in of_kind[SourceKind.NFTABLES]:
         with _naming(one):
-            yield from nftables.read_nft_ruleset(one.content, frozenset(told))
+            yield from nftables.read_nft_ruleset(one.content, frozenset(listed))
 
 
 @contextmanager
@@ -150,9 +150,9 @@ def _naming(one: TraceSource) -> Iterator[None]:
 def _machine(one: TraceSource) -> TracedNode:
     match one.kind:
         case SourceKind.IPVS:
-            return TracedNode(virtuals=ipvs.read_ipvsadm(_text(one)))
+            return TracedNode(virtual_servers=ipvs.read_ipvsadm(_text(one)))
         case SourceKind.IPVS_PROC:
-            return TracedNode(virtuals=ipvs.read_proc_ip_vs(_text(one)))
+            return TracedNode(virtual_servers=ipvs.read_proc_ip_vs(_text(one)))
         case SourceKind.ADDRESSES:
             return TracedNode(addresses=iproute.read_ip_addresses(msgspec.json.decode(one.content)))
         case SourceKind.ROUTES:

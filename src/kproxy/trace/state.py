@@ -54,7 +54,7 @@ class TraceStep:
 
     chain: str
     rule: str
-    words: str
+    description: str
     text: str = ""
     comment: str = ""
     effect: Effect = Effect.NONE
@@ -88,25 +88,25 @@ class PacketState:
     tracked: Tracking = Tracking.NOT_YET
     by_ipvs: bool = False
     chance: Fraction = Fraction(1)
-    notes: tuple[TraceStep, ...] = ()
+    steps: tuple[TraceStep, ...] = ()
     conditions: frozenset[tuple[str, bool]] = frozenset()
     assumed: frozenset[str] = frozenset()
 
-    def noted(self, note: TraceStep) -> PacketState:
+    def with_step(self, step: TraceStep) -> PacketState:
         """With one more step."""
-        return replace(self, notes=(*self.notes, note))
+        return replace(self, steps=(*self.steps, step))
 
     def assuming(self, what: str) -> PacketState:
         """Taking one more thing for granted."""
         return replace(self, assumed=self.assumed | {what})
 
-    def where(self, asked: str, held: bool) -> PacketState:  # noqa: FBT001 (which of both it is)
+    def with_condition(self, condition: str, held: bool) -> PacketState:  # noqa: FBT001 (which of both it is)
         """One of both ways of what is not known."""
-        return replace(self, conditions=self.conditions | {(asked, held)})
+        return replace(self, conditions=self.conditions | {(condition, held)})
 
     def effect(self) -> PacketState:
         """Without how it came about: to tell whether anything was done."""
-        return replace(self, notes=(), conditions=frozenset(), assumed=frozenset(), chance=Fraction(1))
+        return replace(self, steps=(), conditions=frozenset(), assumed=frozenset(), chance=Fraction(1))
 
 
 class FieldAbsent(Exception):

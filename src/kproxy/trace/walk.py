@@ -81,7 +81,7 @@ class Walk:
     node: TracedNode
     table: Table
 
-    def base(self, chain: Chain, state: PacketState) -> Paths:
+    def base_chain(self, chain: Chain, state: PacketState) -> Paths:
         """Through a base chain, to its policy at the end."""
         ended: Paths = []
         for fate, after in self._chain(chain, state):
@@ -94,7 +94,7 @@ class Walk:
     def _policy(self, chain: Chain, state: PacketState) -> tuple[PathFate, PacketState]:
         if chain.hook is None or chain.hook.policy is not End.DROP:
             return PathFate.THROUGH, state
-        return PathFate.DROPPED, state.noted(
+        return PathFate.DROPPED, state.with_step(
             TraceStep(self._place(chain), "policy", "dropped: no rule accepts it", effect=Effect.DISCARDED)
         )
 
@@ -155,34 +155,34 @@ class Walk:
     ) -> Tried:
         """Both ways of what is not known."""
         place, steps = rest
-        asked = descriptions.describe_match(match, self._place(place[0]), place[1])
-        while state.conditions & {(asked, True), (asked, False)}:
-            asked = f"{asked}, asked again"  # of a packet that may be another one by now
+        condition = descriptions.describe_match(match, self._place(place[0]), place[1])
+        while state.conditions & {(condition, True), (condition, False)}:
+            condition = f"{condition}, asked again"  # of a packet that may be another one by now
         if all(isinstance(step, Remember) for step in steps):
             yield None, state
             return
         if len(state.conditions) >= MOST_CONDITIONS:
-            yield None, state.assuming(f"does not hold: {asked}")
+            yield None, state.assuming(f"does not hold: {condition}")
             return
-        yield None, state.where(asked, False)
-        yield from self._steps(place, steps, state.where(asked, True))
+        yield None, state.with_condition(condition, False)
+        yield from self._steps(place, steps, state.with_condition(condition, True))
 
     # ------------------------------------------------------------------ statements
 
-    def _note(self, place: tuple[Chain, Rule], said: str, effect: Effect = Effect.NONE) -> TraceStep:
+    def _step(self, place: tuple[Chain, Rule], description: str, effect: Effect = Effect.NONE) -> TraceStep:
         chain, rule = place
-        return TraceStep(self._place(chain), rule.label, said, rule.text, rule.comment, effect)
+        return TraceStep(self._place(chain), rule.label, description, rule.text, rule.comment, effect)
 
     def _done(self, place: tuple[Chain, Rule], step: Change, state: PacketState) -> PacketState:
         """A statement after which the rule goes on."""
         match step:
             case Remember(name):
-                return state.noted(self._note(place, f"puts the client in list {name}"))
+                return state.with_step(self._step(place, f"puts the client in list {name}"))
             case NoTrack():
                 if state.tracked is not Tracking.NOT_YET:
                     return state
                 untracked = replace(state, tracked=Tracking.NEVER)
-                return untracked.noted(self._note(place, "connection tracking, and NAT, leave it alone"))
+                return untracked.with_step(self._step(place, "connection tracking, and NAT, leave it alone"))
             case _:
                 return self._marked(place, step, state)
 
@@ -197,8 +197,8 @@ class Walk:
             marked = marked.assuming(f"marks are not known after {place[1].text}")
         if mark == state.mark:
             return marked
-        said = "not known" if mark is None else f"{mark:#x}"
-        return marked.noted(self._note(place, f"the packet's mark becomes {said}", Effect.MARK))
+        description = "not known" if mark is None else f"{mark:#x}"
+        return marked.with_step(self._step(place, f"the packet's mark becomes {description}", Effect.MARK))
 
     def _ending(self, place: tuple[Chain, Rule], step: Statement, state: PacketState) -> Tried:
         match step:
@@ -209,38 +209,38 @@ class Walk:
             case End.CONTINUE:
                 yield None, state
             case End.RETURN:
-                yield PathFate.RETURN, state.noted(self._note(place, step.value))
+                yield PathFate.RETURN, state.with_step(self._step(place, step.value))
             case End.ACCEPT:
-                yield PathFate.ACCEPT, state.noted(self._note(place, step.value))
+                yield PathFate.ACCEPT, state.with_step(self._step(place, step.value))
             case End.DROP:
-                yield PathFate.DROPPED, state.noted(self._note(place, step.value, Effect.DISCARDED))
+                yield PathFate.DROPPED, state.with_step(self._step(place, step.value, Effect.DISCARDED))
             case Reject(how):
-                said = f"rejected with {how}"
-                yield PathFate.REJECTED, state.noted(self._note(place, said, Effect.DISCARDED))
+                description = f"rejected with {how}"
+                yield PathFate.REJECTED, state.with_step(self._step(place, description, Effect.DISCARDED))
             case Unmodelled(text):
-                yield self._untold(place, text, state)
+                yield self._unmodelled(place, text, state)
             case _:
                 yield PathFate.ACCEPT, self._translated(place, step, state)
 
-    def _untold(
+    def _unmodelled(
         self, place: tuple[Chain, Rule], text: str, state: PacketState
     ) -> tuple[PathFate, PacketState]:
-        said = f"not known, because this is not modelled: {text}"
-        return PathFate.UNKNOWN, state.noted(self._note(place, said, Effect.DISCARDED))
+        description = f"not known, because this is not modelled: {text}"
+        return PathFate.UNKNOWN, state.with_step(self._step(place, description, Effect.DISCARDED))
 
     def _other(self, place: tuple[Chain, Rule], step: Jump | Goto, name: str, state: PacketState) -> Tried:
         chain = self.table.chains.get(name)
         if chain is None:
             yield None, state.assuming(f"chain {name}, which is not in what was read, does nothing")
             return
-        entered = state.noted(self._note(place, f"goes through chain {name}"))
+        entered = state.with_step(self._step(place, f"goes through chain {name}"))
         through = PathFate.RETURN if isinstance(step, Goto) else None
         for fate, after in self._chain(chain, entered):
             if fate not in {PathFate.THROUGH, PathFate.RETURN}:
                 yield fate, after
             elif after.effect() == entered.effect():
-                note = self._note(place, f"asks chain {name}, where nothing is for it", Effect.IDLE)
-                yield through, replace(after, notes=(*state.notes, note))
+                note = self._step(place, f"asks chain {name}, where nothing is for it", Effect.IDLE)
+                yield through, replace(after, steps=(*state.steps, note))
             else:
                 yield through, after
 
@@ -248,26 +248,26 @@ class Walk:
         """Each element that may be found, each with its share."""
         collection = step.inline or self.table.collections.get(step.name)
         try:
-            asked = list(selector_keys(step.key, state, self.node))
+            lookups = list(selector_keys(step.key, state, self.node))
         except FieldAbsent:
             yield None, state
             return
-        if collection is None or None in asked:
-            yield self._untold(place, f"what the map has for it: {step.name or place[1].text}", state)
+        if collection is None or None in lookups:
+            yield self._unmodelled(place, f"what the map has for it: {step.name or place[1].text}", state)
             return
         counted: dict[str, tuple[Element | None, int]] = {}
-        for key in asked:
+        for key in lookups:
             element = collection.find(key) if key is not None else None
             _, times = counted.get(repr(element), (element, 0))
             counted[repr(element)] = element, times + 1
         for element, times in counted.values():
-            share = replace(state, chance=state.chance * Fraction(times, len(asked)))
+            share = replace(state, chance=state.chance * Fraction(times, len(lookups)))
             if element is not None:
                 yield from self._take(place, step, element, share)
             elif collection.whole:
                 yield None, share
             else:
-                yield self._untold(place, f"an element of the map: {step.name or place[1].text}", share)
+                yield self._unmodelled(place, f"an element of the map: {step.name or place[1].text}", share)
 
     def _take(self, place: tuple[Chain, Rule], step: Look, element: Element, state: PacketState) -> Tried:
         has = descriptions.describe_element(step, element)
@@ -276,29 +276,31 @@ class Walk:
         match element.data:
             case Translate(address, port) as target:
                 wanted = target if step.port is None else Translate(address, step.port or port)
-                yield PathFate.ACCEPT, _to(wanted, state).noted(self._note(place, has, Effect.TRANSLATED))
+                yield PathFate.ACCEPT, _to(wanted, state).with_step(self._step(place, has, Effect.TRANSLATED))
             case Jump() | Goto() | End():
                 for fate, after in self._ending(place, element.data, state):
-                    yield fate, descriptions.redescribed(after, len(state.notes), has)
+                    yield fate, descriptions.redescribed(after, len(state.steps), has)
             case _:
-                yield self._untold(place, f"what the map has for it: {has}", state)
+                yield self._unmodelled(place, f"what the map has for it: {has}", state)
 
     def _translated(self, place: tuple[Chain, Rule], step: Statement, state: PacketState) -> PacketState:
         effect = Effect.TRANSLATED
         match step:
             case Translate():
                 changed = _to(step, state)
-                said = f"the destination becomes {descriptions.format_destination(step, changed.packet)}"
+                description = (
+                    f"the destination becomes {descriptions.format_destination(step, changed.packet)}"
+                )
             case Redirect(port):
                 changed = replace(_to(Translate(self._own(state), port), state), to_node=True)
-                said = "the destination becomes the node itself"
+                description = "the destination becomes the node itself"
             case Masquerade(address):
                 effect = Effect.MASQUERADED
                 changed = replace(state, masqueraded=address or "the node")
-                said = f"the source becomes {address or 'an address of the node'}"
+                description = f"the source becomes {address or 'an address of the node'}"
             case _:
                 return state
-        return changed.noted(self._note(place, said, effect))
+        return changed.with_step(self._step(place, description, effect))
 
     def _own(self, state: PacketState) -> Address | None:
         """Where `Redirect` sends: to loopback what the node sends, else to an address of the interface it came by."""
@@ -348,12 +350,12 @@ def _both(one: PacketState, other: PacketState, chance: Fraction) -> PacketState
 
 def _either_way(one: PacketState, other: PacketState) -> PacketState:
     """The way on which it does not hold stands for both."""
-    ((asked, held),) = one.conditions - other.conditions
+    ((condition, held),) = one.conditions - other.conditions
     kept = other if held else one
     shared = replace(
         _both(kept, one if held else other, kept.chance), conditions=one.conditions & other.conditions
     )
-    return shared.assuming(f"the same comes of it whether this holds or not: {asked}")
+    return shared.assuming(f"the same comes of it whether this holds or not: {condition}")
 
 
 def _same_either_way(one: PacketState, other: PacketState) -> bool:

@@ -117,7 +117,7 @@ class ControlPlane(KubeApiServer):
         self._processes[number] = spawn(old.argv, self._namespace, log=old.log)
         await self._serving()
 
-    def _apiserver_words(self) -> list[str]:
-        words = [word for word in super()._apiserver_words() if not word.startswith(_OF_THE_LAB)]
+    def _apiserver_arguments(self) -> list[str]:
+        words = [word for word in super()._apiserver_arguments() if not word.startswith(_OF_THE_LAB)]
         address = wires.node_address(wires.CONTROL_PLANE, Family.IPV4)
         return [*words, f"--advertise-address={address}", "--kubelet-preferred-address-types=InternalIP"]

@@ -26,9 +26,9 @@ def test_a_node_port_that_comes_and_goes_costs_the_cluster_ips_clients_nothing()
     async def come_and_go() -> None:
         async with continuity.busy_lab("ipvs", Xtables.LEGACY) as (bed, world, clients):
             for _ in range(10):
-                await bed.change(world.change(Apply(continuity.WEB.but(type=Type.CLUSTER_IP))))
+                await bed.change(world.apply_step(Apply(continuity.WEB.replace(type=Type.CLUSTER_IP))))
                 await bed.settle()
-                await bed.change(world.change(Apply(continuity.WEB)))
+                await bed.change(world.apply_step(Apply(continuity.WEB)))
                 await bed.settle()
             pod_here, host_here, outside, pod_there = await clients.finish()
         nothing_was_lost([pod_here, host_here, pod_there], at_least=50)

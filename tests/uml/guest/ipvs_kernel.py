@@ -122,7 +122,7 @@ def saved_sets() -> str:
 
 def put(*orders: SetServer | SetDestination | RemoveServer | RemoveDestination) -> None:
     with Ipvs() as ipvs:
-        ipvs.give(orders, V4)
+        ipvs.send(orders, V4)
 
 
 def test_the_plan_is_in_the_kernel() -> None:
@@ -212,7 +212,7 @@ def test_an_endpoint_that_leaves_keeps_its_connections_and_gets_no_more_until_it
                     second.accept()[0].close()
             client.sendall(b"still there")
             assert accepted.recv(100) == b"still there"
-            assert machine.missing() == ()
+            assert machine.find_drift() == ()
             assert weights()[PODS[0]] == 0
             machine.apply(plan_of(web(*PODS[:2])))
             assert weights() == {PODS[0]: 1, PODS[1]: 1}
@@ -253,9 +253,9 @@ def test_a_look_finds_what_is_not_as_it_was_and_all_is_mended(harm: tuple[str, .
     machine = kernel()
     plan = plan_of(web(PODS[0], node_port=30080))
     machine.apply(plan)
-    assert machine.missing() == ()
+    assert machine.find_drift() == ()
     host.run_tool(harm)
-    assert any(text.startswith(complaint) for text in machine.missing())
+    assert any(text.startswith(complaint) for text in machine.find_drift())
     mended(machine, plan)
 
 
@@ -286,17 +286,17 @@ def test_a_look_finds_virtual_servers_and_destinations_that_are_gone() -> None:
     plan = plan_of(web(PODS[0], node_port=30080))
     machine.apply(plan)
     put(RemoveDestination(key(), Destination(ip_address(PODS[0]), 8080)))
-    assert machine.missing() == (f"destinations of {key()}",)
+    assert machine.find_drift() == (f"destinations of {key()}",)
     mended(machine, plan)
     put(RemoveServer(key()))
-    assert f"virtual server {key()}" in machine.missing()
+    assert f"virtual server {key()}" in machine.find_drift()
     mended(machine, plan)
 
 
 def mended(machine: IpvsKernel, plan: Plan) -> None:
     machine.forget()
     machine.apply(plan)
-    assert machine.missing() == ()
+    assert machine.find_drift() == ()
     assert weights() == {PODS[0]: 1}
 
 
@@ -424,7 +424,7 @@ def test_iptables_mode_and_ipvs_mode_take_over_from_each_other() -> None:
         name in taken_over
         for name in ("KUBE-SVC-", "KUBE-SEP-", "KUBE-EXTERNAL-SERVICES", "has no endpoints")
     )
-    assert machine.missing() == ()
+    assert machine.find_drift() == ()
     iptables.forget()
     iptables.apply(plan, machine_options(tools, 14))
     assert leftovers.remove_ipvs(V4) == ()

@@ -81,7 +81,7 @@ FROM_A1_HIDDEN = delivered_to("a1", source=MASQUERADED)
 
 
 def named(name: str, **fields: object) -> CaseService:
-    return BALANCED.but(name=name, **fields)
+    return BALANCED.replace(name=name, **fields)
 
 
 WEB = named("web")
@@ -197,7 +197,7 @@ class Play:
     async def there(self) -> None:
         """To the second state of all.  Slices before Services, for each watch has its own pace."""
         forms = {turn.then.name: turn.then for turn in TURNS}
-        changes = self.world.change(Apply(*forms.values()))
+        changes = self.world.apply_step(Apply(*forms.values()))
         await self._write(filter(of_slice, changes))
         await self._write(filterfalse(of_slice, changes))
 
@@ -206,8 +206,8 @@ class Play:
         forms = {turn.first.name: turn.first for turn in TURNS if turn.first}
         there = {key[2] for key in self.world.objects if key[0] == "Service"}
         gone = {turn.then.name: turn.then for turn in TURNS if turn.first is None and turn.then.name in there}
-        away = [c for each in gone.values() for c in self.world.change(Delete(each, keep_slices=True))]
-        changes = [*away, *self.world.change(Apply(*forms.values()))]
+        away = [c for each in gone.values() for c in self.world.apply_step(Delete(each, keep_slices=True))]
+        changes = [*away, *self.world.apply_step(Apply(*forms.values()))]
         await self._write(filterfalse(of_slice, changes))
         await self._write(filter(of_slice, changes))
 

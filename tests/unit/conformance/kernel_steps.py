@@ -49,7 +49,7 @@ def needs_kernel(case: Case) -> Iterator[str]:
     if Feature.EXTERNAL_IPS_OF_NODES in case.features:
         yield "the simulator has no routing"
     for step in case.steps:
-        if isinstance(step, Probe) and step.sender.claims_to_be_a_node:
+        if isinstance(step, Probe) and step.sender.spoofs_node:
             yield "the simulator has no routing"
         elif type(step) in NEEDS_KERNEL:
             yield f"the simulator has no {type(step).__name__}: it "

@@ -96,7 +96,7 @@ class Scripted:
         self.counts: list[int] = []
         self.applied: Sequence[LatencySample] = ()
 
-    def lacks(self, case: Case) -> str | None:
+    def not_runnable_reason(self, case: Case) -> str | None:
         return self.lacking.get(case.id)
 
     async def change(self, changes: Sequence[Change]) -> None:
@@ -114,13 +114,13 @@ class Scripted:
         await asyncio.sleep(0)
         return [self.answer(instance, probe, number) for number in range(count)]
 
-    async def hold(self, instance: Instance, hold: Open) -> Observation:
+    async def open_flow(self, instance: Instance, step: Open) -> Observation:
         self.log.append("hold")
-        return self.answer(instance, hold, 0)
+        return self.answer(instance, step, 0)
 
-    async def use(self, instance: Instance, use: Send) -> Observation:
+    async def send_on_flow(self, instance: Instance, step: Send) -> Observation:
         self.log.append("use")
-        return self.answer(instance, use, 0)
+        return self.answer(instance, step, 0)
 
     async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
         self.log.append("reopen")
@@ -147,7 +147,7 @@ class Scripted:
     async def act(self, _: Instance, act: UnjudgedAction) -> None:
         self.log.append("out of window" if isinstance(act, OutOfWindow) else type(act).__name__.lower())
 
-    async def ask_again(self, instance: Instance, step: Question | CheckHealth) -> None:
+    async def reprobe(self, instance: Instance, step: Question | CheckHealth) -> None:
         self.log.append(f"again {instance.name} {type(step).__name__.lower()}")
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
@@ -161,7 +161,7 @@ def run_all(testbed: Scripted, *cases: Case) -> list[InstanceProgress]:
 def findings(testbed: Scripted, *steps: Step) -> list[Finding]:
     """What a run of one case of these steps finds; the harness could observe all of it."""
     progress = run_all(testbed, small_case(*steps))
-    assert [entry.broken for entry in progress] == [""]
+    assert [entry.harness_error for entry in progress] == [""]
     return progress[0].findings
 
 

@@ -17,7 +17,7 @@ SYSCTL = ReadSysctl(node="a", name="ipv4/x", expect="1")
 def asked(testbed: Scripted, *steps: Step, again: bool = True) -> list[str]:
     """What is asked again in a run of two like cases."""
     cases = [small_case(*steps, id=f"group.n{number}") for number in (1, 2)]
-    asyncio.run(run_instances(testbed, bind_cases(cases), again=again))
+    asyncio.run(run_instances(testbed, bind_cases(cases), reprobe=again))
     return [line for line in testbed.log if line.startswith("again")]
 
 
@@ -55,7 +55,7 @@ def test_a_question_that_would_change_something_is_asked_otherwise_or_not(
 
 
 class Slow(Scripted):
-    async def ask_again(self, _: Instance, __: object) -> None:
+    async def reprobe(self, _: Instance, __: object) -> None:
         self.log.append("again")
         await asyncio.sleep(0.02)
 
@@ -67,7 +67,7 @@ def test_a_lab_spends_only_so_long_on_it() -> None:
     async def ask_all() -> None:
         second = Reprober(testbed, seconds=0.001)
         for instance in cases:
-            await second.ask(instance, [(2, ())])
+            await second.reprobe(instance, [(2, ())])
 
     asyncio.run(ask_all())
     assert testbed.log == ["again"]
@@ -76,5 +76,5 @@ def test_a_lab_spends_only_so_long_on_it() -> None:
 def test_a_step_that_cannot_be_asked_again_is_left() -> None:
     testbed = Scripted()
     (instance,) = bind_cases([small_case(SYSCTL)])
-    asyncio.run(Reprober(testbed).ask(instance, [(1, ())]))
+    asyncio.run(Reprober(testbed).reprobe(instance, [(1, ())]))
     assert testbed.log == []

@@ -54,7 +54,7 @@ def test_a_held_flow_is_read_as_it_was_written(lawful: Lawful) -> None:
     made = world(
         Apply(WEB),
         Open(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=lawful),
-        Open(flow="g", sender=client("a"), to=WEB.node_port("a"), expect=lawful, port_of="f"),
+        Open(flow="g", sender=client("a"), to=WEB.node_port("a"), expect=lawful, same_port_as="f"),
         Send(flow="f", expect=SAME_ENDPOINT, clauses=("established.survives-endpoint-change",)),
         Send(flow="g", expect=lawful),
         Reopen(flow="f", expect=lawful),
@@ -91,3 +91,24 @@ def test_every_case_of_the_catalogue_is_read_as_it_was_written(made: Case) -> No
 def test_a_case_that_cannot_be_bound_is_refused_with_its_file_and_why(made: Case, reason: str) -> None:
     with pytest.raises(InvalidCaseFile, match=f"^my.py: .*{re.escape(reason)}"):
         parse_case_file(case_source(made, "Told."), "my.py")
+
+
+def test_old_names_are_still_read() -> None:
+    made = world(
+        Apply(WEB),
+        Open(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", source=MASQUERADED)),
+        Open(flow="g", sender=client("a"), to=WEB.node_port("a"), expect=DROPPED, same_port_as="f"),
+        Send(flow="f", expect=SAME_ENDPOINT),
+    )
+    old = case_source(made, "Told.")
+    for now, then in (
+        ("Open(", "Hold("),
+        ("Send(", "Use("),
+        ("same_port_as=", "port_of="),
+        ("SourceIP", "Source"),
+        ("SAME_ENDPOINT", "STILL"),
+        ("SameEndpoint.", "Still."),
+    ):
+        assert now in old
+        old = old.replace(now, then)
+    assert parse_case_file(old, "file") == made

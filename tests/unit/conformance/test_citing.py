@@ -58,12 +58,14 @@ def respects(whole: Case, step: JudgedStep) -> Iterator[MismatchKind]:
         yield from (MismatchKind.ENDPOINT, MismatchKind.SOURCE)
     if not isinstance(step, Probe):
         return
-    last = [other for other in whole.steps if isinstance(other, Probe) and other.roams == step.roams][-1]
+    last = [
+        other for other in whole.steps if isinstance(other, Probe) and other.rebalances == step.rebalances
+    ][-1]
     asked = {
         MismatchKind.COVERAGE: step.spread,
         MismatchKind.SHARES: step.even,
-        MismatchKind.AFFINITY: step.sticks or (step.roams and last is step),
-        MismatchKind.SOURCE_PORT: step.redrawn,
+        MismatchKind.AFFINITY: step.sticky_group or (step.rebalances and last is step),
+        MismatchKind.SOURCE_PORT: step.source_port_changed,
         MismatchKind.FOREIGN_MARK: step.mark,
         MismatchKind.OWN_MARK: step.mark,
     }
@@ -74,7 +76,7 @@ def citations(instance: Instance) -> Iterator[tuple[int, MismatchKind, tuple[str
     """All that findings of a case may cite."""
     world = World(instance)
     for number, step in enumerate(instance.case.steps, 1):
-        world.change(step)
+        world.apply_step(step)
         if isinstance(step, JudgedStep):
             for respect in respects(instance.case, step):
                 yield number, respect, cited_clauses(instance, world, step, respect)

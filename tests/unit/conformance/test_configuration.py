@@ -41,7 +41,7 @@ def test_the_loader_would_warn_and_refuse() -> None:
 @EACH_PROFILE
 def test_every_setting_of_a_profile_arrives(profile: Profile) -> None:
     config = load_configuration(text_for(profile)).config
-    assert config.detect_local_mode == (profile.detect or "ClusterCIDR")
+    assert config.detect_local_mode == (profile.detect_mode or "ClusterCIDR")
     assert config.iptables.masquerade_all is profile.masquerade_all
     assert config.iptables.masquerade_bit == profile.masquerade_bit
     assert config.iptables.localhost_node_ports is (profile.localhost_node_ports is not False)
@@ -56,7 +56,7 @@ def test_pod_ranges_of_its_families_are_given_where_they_tell_pods(profile: Prof
     given = load_configuration(text_for(profile)).config.cluster_cidr
     ranges = {ip_network(text) for text in given.split(",") if text}
     wanted = {topology.CLUSTER_CIDR[family] for family in profile.detect_families}
-    assert ranges == (wanted if profile.detect == "ClusterCIDR" else set())
+    assert ranges == (wanted if profile.detect_mode == "ClusterCIDR" else set())
 
 
 def test_a_subject_may_be_given_time_between_syncs() -> None:
@@ -69,6 +69,6 @@ def test_profiles_differ_in_what_they_configure() -> None:
     alike = {
         profile.name
         for profile in PROFILES
-        if (profile.alone and profile.sync_period == DEFAULT.sync_period) or len(profile.families) == 1
+        if (profile.isolated and profile.sync_period == DEFAULT.sync_period) or len(profile.families) == 1
     }
     assert len(set(texts.values())) == len(texts) - len(alike)

@@ -84,7 +84,7 @@ def test_where_no_change_of_the_family_was_timed_nothing_is_said() -> None:
     elsewhere = LatencySample(kind=ChangeKind.CREATED, node="a", family=Family.IPV6, seconds=0.1)
     for measured in ([], [applied(1.0, ChangeKind.TOGETHER)], [elsewhere]):
         (progress,) = run_all(met(measured), small_case(*STEPS))
-        assert progress.broken == "no change that came alone was timed"
+        assert progress.harness_error == "no change that came alone was timed"
 
 
 def test_the_time_in_which_the_harness_stands_still_is_known() -> None:

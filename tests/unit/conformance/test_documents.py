@@ -106,7 +106,7 @@ def test_the_examples_of_subject_files_can_be_used() -> None:
     assert one.files
     assert one.environment
     assert one.mounts
-    assert [bool(program.ready) for program in several.programs] == [True, False]
+    assert [bool(program.ready) for program in several.all_processes] == [True, False]
 
 
 def test_the_example_of_expected_failures_can_be_used() -> None:

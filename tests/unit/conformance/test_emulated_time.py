@@ -26,4 +26,4 @@ def test_times_are_judged_where_the_kernel_is_the_machines_own(
     bed = netns.NetnsTestbed.__new__(netns.NetnsTestbed)
     bed.lab, bed._objections = cast("Lab", None), {}
     bed.server = ApiServer.__new__(ApiServer)
-    assert bed.lacks(timed) == (None if judged else netns.EMULATED_TIME)
+    assert bed.not_runnable_reason(timed) == (None if judged else netns.EMULATED_TIME)

@@ -53,8 +53,8 @@ def test_each_run_goes_to_the_first_kernel_that_can_and_guests_are_a_lane_of_the
 def test_a_run_that_no_kernel_can_have_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "surveyors", lambda *_: kernels(host=IPVS))
     planned = matrix.plan_runs(RUNS, CASES)
-    assert [bool(run.refused) for run in planned] == [False, False, True]
-    assert planned[2].refused == "no kernel can run this: host: no dummy, ip_vs"
+    assert [bool(run.refusal) for run in planned] == [False, False, True]
+    assert planned[2].refusal == "no kernel can run this: host: no dummy, ip_vs"
 
 
 # ------------------------------------------------------------------------------ packages

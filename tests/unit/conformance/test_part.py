@@ -44,8 +44,8 @@ def said(*chunks: bytes) -> tuple[list[str], str]:
     lines: list[str] = []
     voice = child_process.LogTail(lines.append)
     for chunk in chunks:
-        voice.hear(chunk)
-    return lines, voice.reason()
+        voice.feed(chunk)
+    return lines, voice.failure_reason()
 
 
 def test_lines_are_passed_on_whole_however_they_come() -> None:

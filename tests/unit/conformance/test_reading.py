@@ -154,7 +154,7 @@ def test_a_pod_asked_by_its_own_address_is_untouched_unless_its_source_is_rewrit
     ],
 )
 def test_only_port_unreachable_is_a_rejection(family: Family, type: int, code: int, rejected: bool) -> None:  # noqa: FBT001
-    packet = V4.question(asked().sender, asked().to).packet
+    packet = V4.bound_packet(asked().sender, asked().to).packet
     about = Socket(packet.destination, packet.port)
     refused = lab.Refused(lab.Icmp(family, type, code), ip_address("172.18.0.2"), about)
     seen = interpret_step(refused, V4, asked())
@@ -165,7 +165,7 @@ def test_only_port_unreachable_is_a_rejection(family: Family, type: int, code: i
 @FAMILIES
 def test_an_icmp_error_quotes_the_address_of_the_family_that_was_asked(instance: Instance) -> None:
     probe = asked(to=WEB.cluster_ip.in_other_family())
-    packet = instance.question(probe.sender, probe.to).packet
+    packet = instance.bound_packet(probe.sender, probe.to).packet
     error = (3, 3) if packet.family is Family.IPV4 else (1, 4)
     refused = lab.Refused(
         lab.Icmp(packet.family, *error), ip_address("172.18.0.2"), lab.Socket(packet.destination, packet.port)

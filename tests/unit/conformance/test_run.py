@@ -92,12 +92,12 @@ def test_a_round_ends_where_a_change_follows_a_question() -> None:
     first, gone, again = Apply(WEB), Delete(WEB), Restart("a")
     cut = list(split_rounds([first, TO_WEB, HOLD, gone, again, USE]))
     assert [r.mutations for r in cut] == [(first,), (gone, again)]
-    assert [r.questions for r in cut] == [((2, TO_WEB), (3, HOLD)), ((6, USE),)]
+    assert [r.checks for r in cut] == [((2, TO_WEB), (3, HOLD)), ((6, USE),)]
 
 
 def test_questions_before_any_change_are_a_round() -> None:
     cut = list(split_rounds([TO_WEB, Apply(WEB)]))
-    assert [(len(r.mutations), len(r.questions)) for r in cut] == [(0, 1), (1, 0)]
+    assert [(len(r.mutations), len(r.checks)) for r in cut] == [(0, 1), (1, 0)]
 
 
 def test_waiting_does_not_cut_a_round() -> None:
@@ -263,7 +263,7 @@ class Biased(Scripted):
 
     async def probe(self, instance: Instance, probe: Probe, _: int) -> Sequence[Observation]:
         chances = (self.first / 2, 1 - self.first, self.first / 2)
-        return [replace(fairly(instance, probe, n), chance=chance) for n, chance in enumerate(chances)]
+        return [replace(fairly(instance, probe, n), probability=chance) for n, chance in enumerate(chances)]
 
 
 def test_an_exhaustive_testbed_is_held_to_equal_chances_exactly() -> None:
@@ -273,7 +273,7 @@ def test_an_exhaustive_testbed_is_held_to_equal_chances_exactly() -> None:
 
 
 def test_a_client_that_does_not_stick_is_found_within_a_probe() -> None:
-    found = only(findings(Scripted(), Apply(WEB), replace(TO_WEB, count=4, sticks="client")))
+    found = only(findings(Scripted(), Apply(WEB), replace(TO_WEB, count=4, sticky_group="client")))
     assert found.lawful == "one endpoint each time"
     assert re.fullmatch(r"4 connections reached 10\.244\.1\.\S+, 10\.244\.2\.\S+", found.seen)
 
@@ -297,7 +297,7 @@ def test_of_many_endpoints_on_a_pod_any_will_do_unless_all_possible_outcomes_are
 
 
 def test_a_client_that_does_not_stick_is_found_between_rounds() -> None:
-    sticky = replace(TO_WEB, sticks="client")
+    sticky = replace(TO_WEB, sticky_group="client")
     found = only(findings(Scripted(changing_at_each_step()), Apply(WEB), sticky, Apply(WEB), sticky))
     assert found.step == 4
     assert re.fullmatch(r"10\.244\.2\.\S+, as before", found.lawful)
@@ -308,13 +308,13 @@ def test_a_client_that_moves_once_is_found_once() -> None:
     def moves(instance: Instance, step: Question, _: int) -> Observation:
         return met(lawful_outcomes(instance, step)[next(moved)])
 
-    sticky, moved = replace(TO_WEB, sticks="client"), iter((0, 0, 1, 1, 1))
+    sticky, moved = replace(TO_WEB, sticky_group="client"), iter((0, 0, 1, 1, 1))
     steps = (sticky, sticky, sticky, sticky, sticky)
     assert only(findings(Scripted(moves), Apply(WEB), *steps)).step == 4
 
 
 def test_a_client_that_leaves_the_endpoint_of_its_held_flow_is_found() -> None:
-    sticky = replace(TO_WEB, sticks="f", count=3)
+    sticky = replace(TO_WEB, sticky_group="f", count=3)
 
     def moves(instance: Instance, step: Question, _: int) -> Observation:
         return met(lawful_outcomes(instance, step)[isinstance(step, Probe)])
@@ -323,27 +323,27 @@ def test_a_client_that_leaves_the_endpoint_of_its_held_flow_is_found() -> None:
 
 
 def test_another_name_or_another_sender_may_stick_elsewhere() -> None:
-    one, other = replace(TO_WEB, sticks="x"), replace(TO_WEB, sticks="y")
+    one, other = replace(TO_WEB, sticky_group="x"), replace(TO_WEB, sticky_group="y")
     neighbour = replace(one, sender=pod("b2"))
     assert findings(Scripted(changing_at_each_step()), Apply(WEB), one, other) == []
     assert findings(Scripted(changing_at_each_step()), Apply(WEB), one, neighbour) == []
 
 
 def test_who_sticks_is_no_question_where_all_possible_outcomes_are_shown() -> None:
-    sticky = replace(TO_WEB, sticks="x")
+    sticky = replace(TO_WEB, sticky_group="x")
     assert findings(Scripted(changing_at_each_step(), exhaustive=True), Apply(WEB), sticky, sticky) == []
     assert findings(Scripted(changing_at_each_step()), Apply(WEB), sticky, sticky)
 
 
 def test_a_client_that_never_roams_is_found_once_at_the_last_probe() -> None:
-    late = replace(TO_WEB, roams="client")
+    late = replace(TO_WEB, rebalances="client")
     found = only(findings(Scripted(), Apply(WEB), late, Wait(0), late, Wait(0), late))
     assert (found.step, found.lawful) == (6, "another endpoint for some client, as time has run out between")
     assert findings(Scripted(changing_at_each_step()), Apply(WEB), late, Wait(0), late) == []
 
 
 def test_one_client_that_roams_is_enough_and_two_clients_with_an_endpoint_each_are_not() -> None:
-    late = replace(TO_WEB, roams="all")
+    late = replace(TO_WEB, rebalances="all")
     neighbour = replace(late, sender=pod("a3"))
     steps = (Apply(WEB), late, neighbour, Wait(0), late, neighbour)
 
@@ -431,14 +431,14 @@ def test_what_cannot_be_observed_is_noted_in_its_own_instance_only() -> None:
     bad, good = run_all(
         Scripted(breaking_for("group.bad")), small_case(*steps, id="group.bad"), small_case(*steps)
     )
-    assert (bad.broken, bad.findings) == ("the capture is full", [])
-    assert (good.broken, good.findings) == ("", [])
+    assert (bad.harness_error, bad.findings) == ("the capture is full", [])
+    assert (good.harness_error, good.findings) == ("", [])
 
 
 def test_a_case_that_cannot_be_observed_is_asked_no_more() -> None:
     testbed = Scripted(breaking_for("group.name"))
     progress = run_all(testbed, small_case(Apply(WEB), HOLD, Apply(service("web", "b2")), USE, TO_WEB))
-    assert progress[0].broken == "the capture is full"
+    assert progress[0].harness_error == "the capture is full"
     assert testbed.log.count("hold") == 1
     assert "use" not in testbed.log
     assert "probe" not in testbed.log
@@ -453,7 +453,7 @@ def test_a_probe_beside_one_that_cannot_be_observed_is_still_judged() -> None:
         return met(Failure.RESET)
 
     progress = run_all(Scripted(answer), small_case(Apply(WEB), broken_step, TO_WEB))
-    assert progress[0].broken == "lost"
+    assert progress[0].harness_error == "lost"
     assert [found.step for found in progress[0].findings] == [3]
 
 
@@ -467,7 +467,7 @@ def test_a_fault_of_the_harness_itself_is_not_hidden() -> None:
 
 # ------------------------------------------------------------------------------ bystanders
 
-STAND = UnrelatedEntries(node="a", near=WEB, beside=WEB, on="a1", clauses=("clause.one",))
+STAND = UnrelatedEntries(node="a", service=WEB, other_service=WEB, backend="a1", clauses=("clause.one",))
 
 
 def test_bystanders_are_looked_at_after_every_change_of_any_case() -> None:

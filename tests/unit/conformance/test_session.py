@@ -219,7 +219,7 @@ def test_no_more_labs_at_once_than_allowed(tmp_path: Path) -> None:
 
     testbed.settle = slow_settle  # type: ignore[method-assign]
     session = Session(
-        subject=subject(), mode="one", cases=cases, evidence=tmp_path, environment={}, parallel=3
+        subject=subject(), mode="one", cases=cases, evidence=tmp_path, environment={}, parallel_labs=3
     )
     asyncio.run(run_session(session, opener(testbed), lambda _: None))
     assert most == 3
@@ -241,7 +241,7 @@ def test_a_profile_with_more_cases_than_a_lab_may_hold_gets_more_labs(
         yield Scripted()
 
     session = Session(
-        subject=subject(), mode="one", cases=cases, evidence=tmp_path, environment={}, largest=largest
+        subject=subject(), mode="one", cases=cases, evidence=tmp_path, environment={}, lab_capacity=largest
     )
     report = asyncio.run(run_session(session, open_testbed, lambda _: None))
     assert sorted(held) == sizes
@@ -270,7 +270,7 @@ def test_of_what_is_not_claimed_one_case_is_asked_for_information(
         cases=[ONE, *unclaimed],
         evidence=tmp_path / "evidence",
         environment={},
-        chance=random.Random(1),  # noqa: S311 (no secret)
+        rng=random.Random(1),  # noqa: S311 (no secret)
     )
     fates = opener(Scripted(always(fate)) if fate else Scripted())
     report = asyncio.run(run_session(session, fates, lambda _: None))
@@ -303,8 +303,8 @@ def test_what_is_not_claimed_is_run_only_where_what_is_claimed_was_served(
         ],
         evidence=tmp_path / "evidence",
         environment={},
-        parallel=1,
-        chance=random.Random(1),  # noqa: S311 (no secret)
+        parallel_labs=1,
+        rng=random.Random(1),  # noqa: S311 (no secret)
     )
     asyncio.run(run_session(session, lab, lambda _: None))
     assert opened == (["claimed", "unclaimed"] if serves else ["claimed"])

@@ -203,7 +203,7 @@ def test_a_node_that_is_late_has_its_own_time() -> None:
             return Silent()
         return await ask(request)
 
-    settling._ask = slowly
+    settling._probe = slowly
     settle(settling)
     times = {one.node: one.seconds for one in settling.applied if one.kind is ChangeKind.TOGETHER}
     assert times["a"] < times["b"] >= 0.025

@@ -82,7 +82,7 @@ def test_a_dry_run_tells_of_slow_cases(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_dry_run_leaves_out_what_needs_sockets_that_the_kernel_lacks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = matrix.PlannedRun(options=RunOptions(), place="kernel: host", without="sctp")
+    run = matrix.PlannedRun(options=RunOptions(), placement="kernel: host", missing_ability="sctp")
     monkeypatch.setattr(matrix, "plan_runs", lambda *_: [run])
     sctp = [case for case in CATALOGUE if case.id.startswith("protocols.sctp")]
     told = list(dryrun.dryrun_lines([run.options], KPROXY, sctp, lambda _: ""))

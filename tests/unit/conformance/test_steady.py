@@ -56,7 +56,7 @@ def test_its_first_packets_must_be_answered_at_once() -> None:
         return fairly(instance, step, number)
 
     findings(Scripted(answer), Apply(WEB), STEADY)
-    assert getattr(asked[0], "at_once", False)
+    assert getattr(asked[0], "first_packet_only", False)
 
 
 def test_a_case_whose_steady_client_cannot_be_observed_is_broken() -> None:
@@ -69,4 +69,4 @@ def test_a_case_whose_steady_client_cannot_be_observed_is_broken() -> None:
         return fairly(instance, step, number)
 
     progress = run_all(Scripted(answer), small_case(Apply(WEB), STEADY, GROWN, TO_WEB))
-    assert progress[0].broken == "lost"
+    assert progress[0].harness_error == "lost"

@@ -215,5 +215,5 @@ def test_kproxy_deviates_in_ipvs_mode_only_and_only_by_what_its_kernel_cannot_do
 def test_the_template_of_several_processes_is_a_subject() -> None:
     template = Path(__file__).parents[3] / "docs/examples/several-processes.toml"
     subject = load_subject(str(template), "/bin/true")
-    assert [program.name for program in subject.programs] == ["agent", "controller"]
+    assert [program.name for program in subject.all_processes] == ["agent", "controller"]
     assert subject.mounts["/sys/fs/bpf"] is FileSystem.BPF

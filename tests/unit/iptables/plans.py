@@ -63,7 +63,7 @@ def frontend(
         on_empty=OnEmpty.DROP if shortcut and shortcut.endpoints else OnEmpty.REJECT,
         masquerade=masquerade or usual,
         sources=None if sources is None else tuple(map(ip_network, sources)),
-        admit_self=admit_self,
+        allow_hairpin_source=admit_self,
     )
 
 
@@ -93,7 +93,11 @@ def plan_of(
     """A plan whose cluster IPs are masqueraded as those of `frontend` are, if nothing else is said."""
     ports = node_ports or NodePorts(None, localhost=family is Family.IPV4)
     return Plan(
-        family=family, services=services, node_ports=ports, detector=detector, cluster_ips=cluster_ips
+        family=family,
+        services=services,
+        node_ports=ports,
+        detector=detector,
+        cluster_ip_masquerade=cluster_ips,
     )
 
 

@@ -80,8 +80,8 @@ def test_a_change_gives_what_a_rewrite_gives(before: Plan, after: Plan) -> None:
         tables = rewritten(old)
         tables.apply(str(diff(old, new, limit)))
         assert unordered(held(tables)) == unordered(wanted(new))
-        ends = tables.tables["nat"]["KUBE-SERVICES"][-len(new.ends) :]
-        assert tuple(ends) == new.ends, "node ports must come last"
+        ends = tables.tables["nat"]["KUBE-SERVICES"][-len(new.node_port_lines) :]
+        assert tuple(ends) == new.node_port_lines, "node ports must come last"
 
 
 @given(plans(), plans())
@@ -100,7 +100,7 @@ def test_growth_counts_the_rules(before: Plan, after: Plan) -> None:
 
 def growth(block: Block) -> int:
     str(block)  # who has read all lines knows
-    return block.growth() if callable(block.growth) else block.growth
+    return block.added_rules() if callable(block.added_rules) else block.added_rules
 
 
 @given(plans(), plans(), plans())
@@ -198,7 +198,7 @@ def test_many_deleted_services_rewrite_the_dispatch_chain_instead() -> None:
 def test_unchanged_services_share_their_fragments() -> None:
     old = desired_state(plan_of(numbered(1, "10.0.0.1:80"), *OTHERS), OPTIONS)
     new = desired_state(plan_of(numbered(1), *OTHERS), OPTIONS, old)
-    same = [name for name, fragment in new.fragments.items() if old.fragments[name] is fragment]
+    same = [name for name, fragment in new.service_rules.items() if old.service_rules[name] is fragment]
     assert len(same) == len(OTHERS)
 
 

@@ -160,8 +160,8 @@ def test_a_remembered_source_is_told_and_a_seen_one_matches() -> None:
         )
     }
     (first,) = evaluate(ruleset(nat), packet(), MACHINE)
-    assert (first.destination, first.remembered) == (BACKENDS[0], frozenset({"SEP"}))
-    again = SimulatedNode(addresses=MACHINE.addresses, recent=frozenset({("SEP", packet().source)}))
+    assert (first.destination, first.affinity) == (BACKENDS[0], frozenset({"SEP"}))
+    again = SimulatedNode(addresses=MACHINE.addresses, affinity_entries=frozenset({("SEP", packet().source)}))
     (second,) = evaluate(ruleset(nat), packet(), again)
     assert second.destination == BACKENDS[1]
 

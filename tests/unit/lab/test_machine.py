@@ -72,12 +72,12 @@ def test_too_much_on_the_disk_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     folder.mkdir()
     log.write_bytes(b"x" * (2 << 20))
     guard = DiskWatch(tmp_path)
-    assert guard.complaint(log, folder) == ""
+    assert guard.limit_exceeded(log, folder) == ""
     monkeypatch.setattr(disk_watch, "LARGEST_LOG", 1 << 20)
-    assert guard.complaint(log, folder) == "floods its log: 2 MiB, 1 are allowed"
+    assert guard.limit_exceeded(log, folder) == "floods its log: 2 MiB, 1 are allowed"
     monkeypatch.setattr(disk_watch, "LARGEST_FOLDER", 1 << 20)
     log.rename(folder / "data")
-    assert guard.complaint(log, folder) == "fills the disk: 2 MiB in {directory}, 1 are allowed"
+    assert guard.limit_exceeded(log, folder) == "fills the disk: 2 MiB in {directory}, 1 are allowed"
 
 
 def test_folders_that_go_while_they_are_looked_at_are_no_error(
@@ -95,7 +95,7 @@ def test_folders_that_go_while_they_are_looked_at_are_no_error(
         return size(path)
 
     monkeypatch.setattr(disk_watch, "_size", size_as_the_other_goes)
-    assert DiskWatch(tmp_path).complaint(tmp_path / "log", tmp_path) == ""
+    assert DiskWatch(tmp_path).limit_exceeded(tmp_path / "log", tmp_path) == ""
     assert [first.exists(), second.exists()].count(True) == 1
 
 

@@ -25,7 +25,7 @@ def test_a_case_passes_needs_a_kernel_or_asks_for_what_the_mode_does_not_have(
     entry = results[case.id]
     if list(needs_kernel(case)):
         assert entry.result is Result.NOT_RUNNABLE
-    elif load_subject("kproxy").lacks(case, "nftables"):
+    elif load_subject("kproxy").missing_features(case, "nftables"):
         assert entry.result is Result.FAILED, "it passes: the mode has what it is said to lack"
     else:
         assert entry.result is Result.PASSED, entry.findings or entry.reason

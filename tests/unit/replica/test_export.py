@@ -64,7 +64,7 @@ def test_the_port_that_is_asked_is_one_of_the_case_however_many_there_are() -> N
     asked = [
         q
         for q in frontend_probes(dump, place)
-        if q.service == ("default", "many") and q.front is ProbedAddressKind.CLUSTER_IP
+        if q.service == ("default", "many") and q.frontend is ProbedAddressKind.CLUSTER_IP
     ]
     assert {q.packet.port for q in asked} == {8000, 8001, 8002, 8003, 8004}
     for question in asked:

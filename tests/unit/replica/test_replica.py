@@ -76,7 +76,7 @@ def test_every_endpoint_has_a_home_and_keeps_its_address(large: Dump, place: Lay
     for piece in large.cluster.slices.values():
         for endpoint in piece.endpoints or []:
             address = ip_address((endpoint.addresses or [""])[0])
-            home = place.home(address)
+            home = place.namespace_of(address)
             if endpoint.node_name in lab:
                 assert home.startswith(lab[endpoint.node_name])
             else:
@@ -85,10 +85,10 @@ def test_every_endpoint_has_a_home_and_keeps_its_address(large: Dump, place: Lay
 
 def test_nothing_that_the_lab_adds_has_an_address_of_the_cluster(large: Dump, place: Layout) -> None:
     out = place.outside
-    pairs = [out.router, out.elsewhere, out.gate, *out.client.values(), *out.remote.values()]
-    pairs += [*place.visitors.values(), *(node.gateway for node in place.nodes)]
+    pairs = [out.router, out.elsewhere, out.uplink, *out.client.values(), *out.remote.values()]
+    pairs += [*place.probe_pods.values(), *(node.gateway for node in place.nodes)]
     added = [address for pair in pairs for address in pair.values()]
-    added += [guest for guests in out.guests.values() for guest in guests]
+    added += [guest for guests in out.range_clients.values() for guest in guests]
     added += [address for family in place.spare.values() for address in family]
     assert len(added) == len(set(added))
     text = json.dumps(large.documents)
@@ -96,7 +96,7 @@ def test_nothing_that_the_lab_adds_has_an_address_of_the_cluster(large: Dump, pl
 
 
 def test_one_pod_has_one_namespace_where_programs_are_to_run_in_it(example: Dump) -> None:
-    houses = layout(example, together=False).houses
+    houses = layout(example, together=False).pod_namespaces
     assert [house.name for house in houses] == ["pod/default/web-0", "pod/default/web-1"]
 
 
@@ -111,7 +111,7 @@ def test_a_shared_namespace_sends_what_is_for_its_own_pods_through_the_node(exam
 
 def test_every_frontend_is_asked_from_every_vantage_point(example: Dump) -> None:
     asked = frontend_probes(example, layout(example, together=True))
-    web = Counter((q.front, q.sender.who) for q in asked if q.name == "default/web")
+    web = Counter((q.frontend, q.sender.kind) for q in asked if q.name == "default/web")
     for front in (ProbedAddressKind.CLUSTER_IP, ProbedAddressKind.LOAD_BALANCER_IP):
         assert {who: web[front, who] for who in (ClientKind.POD, ClientKind.HOST, ClientKind.ON_LINK, ClientKind.ROUTED, ClientKind.ENDPOINT)} == {
             ClientKind.POD: 2, ClientKind.HOST: 2, ClientKind.ON_LINK: 2, ClientKind.ROUTED: 2, ClientKind.ENDPOINT: 1,
@@ -121,13 +121,13 @@ def test_every_frontend_is_asked_from_every_vantage_point(example: Dump) -> None
     dns = {
         q.packet.protocol.value
         for q in asked
-        if q.name == "kube-system/dns" and q.front is ProbedAddressKind.CLUSTER_IP
+        if q.name == "kube-system/dns" and q.frontend is ProbedAddressKind.CLUSTER_IP
     }
     assert dns == {"TCP", "UDP"}
 
 
 def test_a_client_of_a_source_range_is_in_that_range(large: Dump, place: Layout) -> None:
-    guests = [q for q in frontend_probes(large, place) if q.sender.who is ClientKind.GUEST]
+    guests = [q for q in frontend_probes(large, place) if q.sender.kind is ClientKind.GUEST]
     assert guests
     assert all(str(q.packet.source).startswith(("203.0.113.", "2001:db8:aa:")) for q in guests)
 
@@ -138,7 +138,7 @@ def test_the_oracle_says_of_the_services_asked_what_it_says_of_all(large: Dump, 
         node = place.node(question.judge)
         known = large.cluster.node(node.hostname)
         assert known is not None
-        everything = dump_node_facts(known, ProxySettings(more_addresses=tuple(node.gateway.values())))
+        everything = dump_node_facts(known, ProxySettings(extra_addresses=tuple(node.gateway.values())))
         assert judge.expect(question) == expect(large.cluster, everything, question.packet)
 
 
@@ -158,7 +158,9 @@ def delivered(at: Any, source: SourceIP = SourceIP.PRESERVED) -> Delivered:  # n
 
 
 def held(one: Any, other: Any, *lawful: Any, clauses: tuple[Any, ...] = ()) -> ProxyDifference | None:  # noqa: ANN401
-    question: Any = dataclasses.make_dataclass("Asked", ["front"])(ProbedAddressKind.NODE_PORT_OTHER_ADDRESS)
+    question: Any = dataclasses.make_dataclass("Probed", ["frontend"])(
+        ProbedAddressKind.NODE_PORT_OTHER_ADDRESS
+    )
     return proxy_difference(question, Expectation(frozenset(lawful), clauses), [seen(one)], [seen(other)])
 
 

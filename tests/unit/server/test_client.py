@@ -74,7 +74,7 @@ def test_a_stream_that_stays_silent_too_long_times_out() -> None:
         with client(script.url).stream("/", {}, 5.0) as stream:
             arriving = iter(stream)
             assert next(arriving) == b"one"
-            stream.allow_silence(0.05)
+            stream.set_read_timeout(0.05)
             with pytest.raises(TimeoutError):
                 next(arriving)
         release.set()
@@ -86,7 +86,7 @@ def test_a_server_that_says_it_will_close_may_stream_and_be_silent_too() -> None
         serving(Answer([b"one", b"two"], headers=(("Connection", "close"),))) as script,
         client(script.url).stream("/", {}, 5.0) as stream,
     ):
-        stream.allow_silence(1.0)
+        stream.set_read_timeout(1.0)
         assert b"".join(stream) == b"onetwo"
 
 

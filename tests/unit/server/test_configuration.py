@@ -58,7 +58,7 @@ def test_every_value_arrives_where_it_belongs() -> None:
     assert config.detect_local.bridge_interface == "cbr0"
     assert config.cluster_cidr == "10.0.0.0/8,fd00::/8"
     assert config.conntrack.tcp_established_timeout == Duration()
-    assert config.paced_by is config.ipvs
+    assert config.sync_section is config.ipvs
 
 
 def test_an_empty_configuration_has_the_documented_defaults() -> None:

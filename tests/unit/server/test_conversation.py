@@ -137,6 +137,6 @@ def test_a_stream_that_is_cut_within_an_object_is_taken_up_after_the_last_whole_
 @SIZES
 def test_its_list_is_understood(size: int) -> None:
     with saying(RECORDED["list"], RECORDED["the rest"], size=size) as (watcher, store, _):
-        watcher._watch_list = False
+        watcher._watch_list_offered = False
         watcher.step()
     assert known(store) == {"kubernetes": 443, "a": 81, "d": 80}

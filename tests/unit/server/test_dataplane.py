@@ -24,13 +24,13 @@ class Plane:
     def apply(self, plan: Plan) -> ApplyResult:
         return ApplyResult(str(plan))
 
-    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        return self.apply(plans.whole())
+    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
+        return self.apply(plans.final())
 
-    def missing(self, **_: bool) -> tuple[str, ...]:
+    def find_drift(self, **_: bool) -> tuple[str, ...]:
         return ()
 
-    def reread(self) -> bool:
+    def refresh_options(self) -> bool:
         return False
 
     def forget(self) -> None:

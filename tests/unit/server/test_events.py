@@ -31,7 +31,7 @@ def names(items: object) -> list[str]:
 
 
 def test_a_list_has_its_objects_and_its_version() -> None:
-    listed = WatchDecoder(Service).listed(listing(service("a"), service("b")))
+    listed = WatchDecoder(Service).decode_list(listing(service("a"), service("b")))
     assert (names(listed.objects), listed.rejected, listed.version) == (["a", "b"], (), "9")
 
 
@@ -47,17 +47,19 @@ def test_versions_of_a_node_are_not_read() -> None:
         },
     }
     assert (
-        WatchDecoder(Node).listed(listing(telling)).objects
-        == WatchDecoder(Node).listed(listing(plain)).objects
+        WatchDecoder(Node).decode_list(listing(telling)).objects
+        == WatchDecoder(Node).decode_list(listing(plain)).objects
     )
 
 
 def test_an_empty_list_of_a_go_server_may_be_null() -> None:
-    assert WatchDecoder(Service).listed(b'{"metadata":{"resourceVersion":"9"},"items":null}').objects == ()
+    assert (
+        WatchDecoder(Service).decode_list(b'{"metadata":{"resourceVersion":"9"},"items":null}').objects == ()
+    )
 
 
 def test_a_bad_object_in_a_list_is_set_aside_and_costs_no_other() -> None:
-    listed = WatchDecoder(Service).listed(listing(service("a"), BAD, service("b")))
+    listed = WatchDecoder(Service).decode_list(listing(service("a"), BAD, service("b")))
     assert names(listed.objects) == ["a", "b"]
     (bad,) = listed.rejected
     assert bad.key == ("default", "bad")
@@ -66,18 +68,18 @@ def test_a_bad_object_in_a_list_is_set_aside_and_costs_no_other() -> None:
 
 def test_bytes_that_are_no_text_are_set_aside_with_their_object_only() -> None:
     body = listing(service("a"), service("b")).replace(b'"name":"b"', b'"name":"\xff"')
-    listed = WatchDecoder(Service).listed(body)
+    listed = WatchDecoder(Service).decode_list(body)
     assert names(listed.objects) == ["a"]
     assert len(listed.rejected) == 1
 
 
 def test_what_is_no_list_is_an_error() -> None:
     with pytest.raises(msgspec.DecodeError):
-        WatchDecoder(Service).listed(b"<html>")
+        WatchDecoder(Service).decode_list(b"<html>")
 
 
 def test_changes_carry_object_and_version() -> None:
-    added, deleted = WatchDecoder(Service).events(
+    added, deleted = WatchDecoder(Service).decode_events(
         lines(("ADDED", service("a", "1")), ("DELETED", service("b", "2")))
     )
     assert isinstance(added, WatchedChange)
@@ -98,15 +100,15 @@ NOT_ONLY_ADDED = (
 
 @pytest.mark.parametrize("other", NOT_ONLY_ADDED, ids=lambda event: event[0])
 def test_lines_that_do_nothing_but_add_objects_are_told_from_all_others(other: tuple[str, object]) -> None:
-    found = WatchDecoder(Service).added(lines(("ADDED", service("a")), ("ADDED", service("b"))))
+    found = WatchDecoder(Service).decode_added(lines(("ADDED", service("a")), ("ADDED", service("b"))))
     assert found is not None
     assert list(found) == [("default", "a"), ("default", "b")]
     assert names(found.values()) == ["a", "b"]
-    assert WatchDecoder(Service).added(lines(("ADDED", service("a")), other)) is None
+    assert WatchDecoder(Service).decode_added(lines(("ADDED", service("a")), other)) is None
 
 
 def test_a_bad_object_among_events_is_set_aside_with_its_version() -> None:
-    before, bad, after = WatchDecoder(Service).events(
+    before, bad, after = WatchDecoder(Service).decode_events(
         lines(("ADDED", service("a")), ("MODIFIED", BAD), ("ADDED", service("b")))
     )
     assert isinstance(bad, WatchedChange)
@@ -118,7 +120,7 @@ def test_a_bad_object_among_events_is_set_aside_with_its_version() -> None:
 
 
 def test_deleting_a_bad_object_is_a_deletion() -> None:
-    assert WatchDecoder(Service).events(lines(("DELETED", BAD))) == [
+    assert WatchDecoder(Service).decode_events(lines(("DELETED", BAD))) == [
         WatchedChange(Removed(("default", "bad")), "7")
     ]
 
@@ -132,12 +134,12 @@ def test_a_bookmark_is_no_object(kind: Kind) -> None:
         "ports": None,
         "spec": {},
     }
-    assert WatchDecoder(kind).events(lines(("BOOKMARK", body))) == [Bookmark("12", complete=False)]
+    assert WatchDecoder(kind).decode_events(lines(("BOOKMARK", body))) == [Bookmark("12", complete=False)]
 
 
 def test_the_bookmark_that_ends_the_initial_events_is_known_by_its_annotation() -> None:
     metadata = {"resourceVersion": "12", "annotations": {"k8s.io/initial-events-end": "true"}}
-    assert WatchDecoder(Service).events(lines(("BOOKMARK", {"metadata": metadata}))) == [
+    assert WatchDecoder(Service).decode_events(lines(("BOOKMARK", {"metadata": metadata}))) == [
         Bookmark("12", complete=True)
     ]
 
@@ -145,15 +147,15 @@ def test_the_bookmark_that_ends_the_initial_events_is_known_by_its_annotation() 
 @pytest.mark.parametrize("kind", [Service, EndpointSlice, Node])
 def test_an_error_is_a_failure_with_its_code(kind: Kind) -> None:
     status = {"kind": "Status", "metadata": {}, "status": "Failure", "message": "too old", "code": 410}
-    first, second = WatchDecoder(kind).events(lines(("BOOKMARK", {"metadata": {}}), ("ERROR", status)))
+    first, second = WatchDecoder(kind).decode_events(lines(("BOOKMARK", {"metadata": {}}), ("ERROR", status)))
     assert isinstance(first, Bookmark)
     assert second == WatchError(410, "too old")
 
 
 def test_an_unknown_event_is_a_failure() -> None:
-    assert isinstance(WatchDecoder(Service).events(lines(("SURPRISE", {})))[0], WatchError)
+    assert isinstance(WatchDecoder(Service).decode_events(lines(("SURPRISE", {})))[0], WatchError)
 
 
 def test_lines_that_are_no_events_are_an_error() -> None:
     with pytest.raises(msgspec.DecodeError):
-        WatchDecoder(Service).events(b"upstream connect error\n")
+        WatchDecoder(Service).decode_events(b"upstream connect error\n")

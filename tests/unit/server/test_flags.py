@@ -81,7 +81,7 @@ def test_arguments_that_are_no_flags_are_refused(words: tuple[str, ...]) -> None
 
 
 def test_an_empty_argument_is_let_pass_as_kube_proxy_does() -> None:
-    assert given("", "--cleanup").says("cleanup")
+    assert given("", "--cleanup").is_set("cleanup")
 
 
 def test_everything_that_is_wrong_with_a_command_line_is_told_at_once() -> None:
@@ -230,12 +230,12 @@ IPVS_PERIODS = ["--ipvs-sync-period=16s", "--ipvs-min-sync-period=7s"]
 def test_each_mode_is_paced_by_the_flags_that_are_for_it(
     mode: str, flags: list[str], periods: tuple[float, float]
 ) -> None:
-    paced = resolved(f"--proxy-mode={mode}", *flags).paced_by
+    paced = resolved(f"--proxy-mode={mode}", *flags).sync_section
     assert (paced.sync_period, paced.min_sync_period) == tuple(map(Duration.of, periods))
 
 
 def test_a_file_gives_ipvs_mode_another_least_period_than_flags_do() -> None:
-    assert resolved(file="mode: ipvs").paced_by.min_sync_period == Duration()
+    assert resolved(file="mode: ipvs").sync_section.min_sync_period == Duration()
 
 
 def test_masquerade_all_is_for_the_mode_that_is_selected() -> None:

@@ -102,9 +102,9 @@ def counted() -> list[tuple[str, HTTPStatus]]:
 @pytest.fixture
 def health(store: ClusterStore, counted: list[tuple[str, HTTPStatus]]) -> Health:
     progress = SyncProgress(store.subscribe())
-    progress.feed.begin(0.0)
-    progress.feed.take()
-    progress.feed.applied()
+    progress.subscription.activate(0.0)
+    progress.subscription.take()
+    progress.subscription.applied()
     return Health(
         {Family.IPV4: progress},
         0.2,
@@ -129,7 +129,7 @@ def test_a_change_nobody_applies_turns_the_probe_red_and_applying_it_green_again
     time.sleep(0.25)
     assert health(HttpRequest("GET", "/healthz")).status == 503
     assert not health.up_to_date()
-    feed = health.families[Family.IPV4].feed
+    feed = health.families[Family.IPV4].subscription
     feed.take()
     assert health(HttpRequest("GET", "/livez")).status == 503
     feed.applied()
@@ -169,5 +169,5 @@ def test_a_proxy_whose_lists_are_withheld_is_healthy_however_long_that_takes(sto
     waiting = Health({Family.IPV4: progress}, 60.0, lambda: NODE, lambda: clock[0])
     clock[0] = time.monotonic() + 3600.0
     assert waiting(HttpRequest("GET", "/healthz")).status == 200
-    progress.feed.begin(clock[0] - 61.0)
+    progress.subscription.activate(clock[0] - 61.0)
     assert waiting(HttpRequest("GET", "/healthz")).status == 503

@@ -218,7 +218,7 @@ def test_a_plugins_token_without_an_end_is_kept_until_the_server_refuses_it() ->
     authorizer.headers()
     authorizer.headers()
     assert len(plugin.environments) == 1
-    authorizer.refused()
+    authorizer.invalidate()
     authorizer.headers()
     assert len(plugin.environments) == 2
 

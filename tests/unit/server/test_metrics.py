@@ -64,10 +64,10 @@ def exercised(mode: str) -> Metrics:
             ApplyResult("", rules={"filter": RuleCounts(1, 2), "nat": RuleCounts(3, 4)}), (time.time() - 7.5,)
         )
         one.cleaned(0.01, 2)
-        one.damaged()
+        one.drifted()
     for path in ("/healthz", "/livez"):
-        metrics.probed(path, HTTPStatus.OK)
-        metrics.probed(path, HTTPStatus.SERVICE_UNAVAILABLE)
+        metrics.count_probe(path, HTTPStatus.OK)
+        metrics.count_probe(path, HTTPStatus.SERVICE_UNAVAILABLE)
     return metrics
 
 
@@ -175,7 +175,7 @@ def test_stale_connections_are_counted_and_the_search_timed() -> None:
 
 def test_changes_of_somebody_else_are_counted() -> None:
     metrics = Metrics("nftables")
-    metrics.family(Family.IPV4).damaged()
+    metrics.family(Family.IPV4).drifted()
     counted = [
         metrics.registry.get_sample_value("kproxy_foreign_rule_changes_total", {"ip_family": family.value})
         for family in Family
@@ -185,9 +185,9 @@ def test_changes_of_somebody_else_are_counted() -> None:
 
 def test_probes_are_counted_by_code() -> None:
     metrics = Metrics("iptables")
-    metrics.probed("/healthz", HTTPStatus.OK)
-    metrics.probed("/healthz", HTTPStatus.SERVICE_UNAVAILABLE)
-    metrics.probed("/livez", HTTPStatus.OK)
+    metrics.count_probe("/healthz", HTTPStatus.OK)
+    metrics.count_probe("/healthz", HTTPStatus.SERVICE_UNAVAILABLE)
+    metrics.count_probe("/livez", HTTPStatus.OK)
     assert value(metrics, "proxy_healthz_total", code="200") == 1
     assert value(metrics, "proxy_healthz_total", code="503") == 1
     assert value(metrics, "proxy_livez_total", code="200") == 1

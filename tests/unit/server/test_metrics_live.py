@@ -36,13 +36,13 @@ class Kernel:
             raise HostError("apply", str(plan.family), Reason.OTHER)
         return ApplyResult("")
 
-    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        return self.apply(plans.whole())
+    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
+        return self.apply(plans.final())
 
-    def reread(self) -> bool:
+    def refresh_options(self) -> bool:
         return False
 
-    def missing(self, **_: bool) -> tuple[str, ...]:
+    def find_drift(self, **_: bool) -> tuple[str, ...]:
         return ()
 
     def forget(self) -> None:
@@ -67,7 +67,7 @@ class Daemon:
         def settings(_: Cluster) -> PlanSettings:
             return PlanSettings(family=family, node="a")
 
-        pace = SyncPeriods(shortest=0.0, longest=30.0)
+        pace = SyncPeriods(min_sync_period=0.0, sync_period=30.0)
         return FamilySync(family, self.store, self.kernel, self.kernel, settings, pace, lambda: self.now)
 
     def sync(self) -> None:

@@ -62,7 +62,7 @@ def test_a_server_that_does_not_answer_is_counted_as_an_error() -> None:
         subject = client(script.url)
     with pytest.raises(OSError, match="refused"):
         subject.get("/", {})
-    assert list(subject.requests.answers.items()) == [(("GET", "<error>"), 1)]
+    assert list(subject.requests.responses.items()) == [(("GET", "<error>"), 1)]
 
 
 def test_durations_fall_into_client_gos_buckets() -> None:

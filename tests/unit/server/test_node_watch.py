@@ -27,7 +27,7 @@ def node(*networks: str, address: str = "192.0.2.1") -> Node:
 def watched(config: Configuration, before: Node | None, *after: Node) -> tuple[list[str], list[bool]]:
     told: list[str] = []
     watch = NodeWatch(config, before, told.append)
-    return told, [watch.look(each) for each in after]
+    return told, [watch.check(each) for each in after]
 
 
 def test_other_networks_of_its_pods_end_a_daemon_that_detects_by_them() -> None:

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from kproxy.server.pacing import REPAIR_LASTED, Action, Due, SyncPeriods, SyncScheduler
 from kproxy.server.store import Pending
 
-PACE = SyncPeriods(shortest=1.0, longest=30.0, quiet=0.01, patience=0.03, first_retry=0.5)
-NEW = SyncScheduler(pace=PACE)
+PACE = SyncPeriods(
+    min_sync_period=1.0, sync_period=30.0, settle_time=0.01, max_settle_time=0.03, first_retry=0.5
+)
+NEW = SyncScheduler(periods=PACE)
 
 
 def one(at: float) -> Pending:
@@ -20,35 +22,35 @@ def test_the_first_sync_is_due_at_once_whether_or_not_anything_changed() -> None
 
 
 def test_nothing_to_do_means_a_look_at_the_kernel_after_the_sync_period() -> None:
-    assert NEW.wrote(100.0).due(None) == Due(130.0, Action.CHECK)
+    assert NEW.record_write(100.0).due(None) == Due(130.0, Action.CHECK)
 
 
 def test_the_first_change_after_quiet_time_is_applied_at_once() -> None:
-    assert NEW.wrote(100.0).due(one(120.0)) == Due(120.01, Action.SYNC)
+    assert NEW.record_write(100.0).due(one(120.0)) == Due(120.01, Action.SYNC)
 
 
 def test_a_burst_is_one_sync_that_waits_no_longer_than_its_patience() -> None:
-    pacer = NEW.wrote(100.0)
+    pacer = NEW.record_write(100.0)
     assert pacer.due(Pending(110.0, 110.005)).at == pytest.approx(110.015)
     assert pacer.due(Pending(110.0, 110.5)).at == pytest.approx(110.03)
 
 
 def test_the_shortest_period_passes_between_the_end_of_a_sync_and_the_next() -> None:
-    assert NEW.wrote(100.0).due(one(100.2)) == Due(101.0, Action.SYNC)
+    assert NEW.record_write(100.0).due(one(100.2)) == Due(101.0, Action.SYNC)
 
 
 def test_a_sync_that_wrote_nothing_delays_no_other() -> None:
-    assert NEW.wrote(100.0).idled(110.0).due(one(110.1)).at == pytest.approx(110.11)
+    assert NEW.record_write(100.0).record_noop(110.0).due(one(110.1)).at == pytest.approx(110.11)
 
 
 def test_a_failed_sync_is_tried_again_soon_but_not_before_the_shortest_period() -> None:
-    assert NEW.failed(100.0).due(None) == Due(101.0, Action.SYNC)
+    assert NEW.record_failure(100.0).due(None) == Due(101.0, Action.SYNC)
 
 
 def test_failures_back_off_up_to_the_sync_period() -> None:
-    pacer, delays = NEW.looked(0.0), []
+    pacer, delays = NEW.record_check(0.0), []
     for number in range(9):
-        pacer = pacer.failed(100.0 * number).looked(100.0 * number)
+        pacer = pacer.record_failure(100.0 * number).record_check(100.0 * number)
         delays.append(pacer.due(None).at - 100.0 * number)
     assert delays == [1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
 
@@ -56,47 +58,52 @@ def test_failures_back_off_up_to_the_sync_period() -> None:
 def test_a_change_shortens_the_wait_after_a_failure() -> None:
     pacer = NEW
     for _ in range(5):
-        pacer = pacer.failed(100.0)
+        pacer = pacer.record_failure(100.0)
     assert pacer.due(None).at == 108.0
     assert pacer.due(one(103.0)) == Due(103.01, Action.SYNC)
 
 
 def test_a_success_ends_the_back_off() -> None:
-    assert NEW.failed(100.0).failed(101.0).wrote(102.0).due(None) == Due(130.0, Action.CHECK)
+    assert NEW.record_failure(100.0).record_failure(101.0).record_write(102.0).due(None) == Due(
+        130.0, Action.CHECK
+    )
 
 
 def test_constant_changes_do_not_keep_the_kernel_from_being_looked_at() -> None:
-    pacer, now, seen = NEW.wrote(0.0), 0.0, []
+    pacer, now, seen = NEW.record_write(0.0), 0.0, []
     for _ in range(200):
         due = pacer.due(one(now))
         now = max(now, due.at)
         seen.append((due.action, now))
-        pacer = pacer.looked(now) if due.action is Action.CHECK else pacer.wrote(now)
+        pacer = pacer.record_check(now) if due.action is Action.CHECK else pacer.record_write(now)
     checks = [at for action, at in seen if action is Action.CHECK]
     assert checks
     assert all(later - earlier <= 31.1 for earlier, later in itertools.pairwise([0.0, *checks]))
 
 
 def test_what_is_wanted_is_done_as_soon_as_the_shortest_period_allows() -> None:
-    assert NEW.wrote(100.0).want(100.5).due(None) == Due(101.0, Action.SYNC)
-    assert NEW.wrote(100.0).want(120.0).due(None) == Due(120.0, Action.SYNC)
-    assert NEW.wrote(100.0).want(120.0).wrote(120.1).looked(120.2).due(None).action is Action.CHECK
+    assert NEW.record_write(100.0).request_sync(100.5).due(None) == Due(101.0, Action.SYNC)
+    assert NEW.record_write(100.0).request_sync(120.0).due(None) == Due(120.0, Action.SYNC)
+    assert (
+        NEW.record_write(100.0).request_sync(120.0).record_write(120.1).record_check(120.2).due(None).action
+        is Action.CHECK
+    )
 
 
 def repairs(undone_after: float, count: int) -> list[float]:
     """When all is written again while somebody undoes each repair so many seconds later."""
-    pacer, now, times = NEW.wrote(0.0, full=True), 0.0, []
+    pacer, now, times = NEW.record_write(0.0, full=True), 0.0, []
     for _ in range(count):
         now += undone_after
-        pacer = pacer.found_damage(now)
-        now = pacer.repair_at
+        pacer = pacer.record_drift(now)
+        now = pacer.next_repair
         times.append(now)
-        pacer = pacer.wrote(now, full=True)
+        pacer = pacer.record_write(now, full=True)
     return times
 
 
 def test_the_first_damage_is_repaired_at_once() -> None:
-    assert NEW.wrote(100.0).found_damage(110.0).due(None) == Due(110.0, Action.REPAIR)
+    assert NEW.record_write(100.0).record_drift(110.0).due(None) == Due(110.0, Action.REPAIR)
 
 
 def test_repairs_that_do_not_last_back_off_to_a_minute() -> None:
@@ -110,24 +117,24 @@ def test_repairs_that_last_are_made_at_once_however_many_there_were() -> None:
 
 
 def test_two_proxies_that_undo_each_other_do_so_twice_a_minute_in_the_end() -> None:
-    first, second = NEW.wrote(0.0, full=True), NEW.wrote(0.0, full=True).found_damage(0.0)
+    first, second = NEW.record_write(0.0, full=True), NEW.record_write(0.0, full=True).record_drift(0.0)
     now, rewrites = 0.0, []
     while now < 1200:
-        now = max(now, second.repair_at)
-        second = second.wrote(now, full=True)
+        now = max(now, second.next_repair)
+        second = second.record_write(now, full=True)
         rewrites.append(now)
-        first, second = second, first.found_damage(now)
+        first, second = second, first.record_drift(now)
     assert len([at for at in rewrites if at <= 10]) <= 8
     assert len([at for at in rewrites if 600 <= at < 1200]) <= 21
 
 
 def test_changes_are_written_while_a_repair_waits_and_do_not_end_the_wait() -> None:
-    pacer = NEW.found_damage(100.0).wrote(100.0, full=True).found_damage(100.5).looked(100.5)
+    pacer = NEW.record_drift(100.0).record_write(100.0, full=True).record_drift(100.5).record_check(100.5)
     assert pacer.due(None) == Due(101.0, Action.REPAIR)
-    pacer = pacer.found_damage(100.5).wrote(101.0, full=True).found_damage(101.1).looked(101.1)
+    pacer = pacer.record_drift(100.5).record_write(101.0, full=True).record_drift(101.1).record_check(101.1)
     assert pacer.due(one(101.5)) == Due(102.0, Action.SYNC)
-    assert pacer.wrote(102.0).due(None) == Due(103.0, Action.REPAIR)
-    assert pacer.wrote(102.0, full=True).looked(102.0).due(None).action is Action.CHECK
+    assert pacer.record_write(102.0).due(None) == Due(103.0, Action.REPAIR)
+    assert pacer.record_write(102.0, full=True).record_check(102.0).due(None).action is Action.CHECK
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.booleans()), min_size=1, max_size=40))
@@ -140,8 +147,8 @@ def test_two_syncs_that_write_are_never_closer_than_the_shortest_period(
         due = pacer.due(one(now))
         now = max(now, due.at)
         if due.action is Action.CHECK:
-            pacer = pacer.looked(now)
+            pacer = pacer.record_check(now)
             continue
         ends.append(now)
-        pacer = pacer.wrote(now) if succeeds else pacer.failed(now)
-    assert all(later - earlier >= PACE.shortest - 1e-9 for earlier, later in itertools.pairwise(ends))
+        pacer = pacer.record_write(now) if succeeds else pacer.record_failure(now)
+    assert all(later - earlier >= PACE.min_sync_period - 1e-9 for earlier, later in itertools.pairwise(ends))

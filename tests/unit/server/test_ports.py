@@ -40,7 +40,7 @@ def ports() -> Iterator[HttpServer]:
 
     def serve() -> None:
         while not stop.is_set():
-            served.turn(0.02)
+            served.poll(0.02)
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -138,7 +138,7 @@ def test_clients_that_say_nothing_hold_nobody_up_and_are_let_go(
         silent.sendall(b"GET / HT")
         assert ask(port)[0].status == 200
         assert silent.recv(1) == b""
-    assert eventually(lambda: not ports._conversations)
+    assert eventually(lambda: not ports._connections)
 
 
 def test_of_too_many_clients_the_oldest_goes(
@@ -146,7 +146,7 @@ def test_of_too_many_clients_the_oldest_goes(
 ) -> None:
     monkeypatch.setattr(ports_module, "MAX_CONNECTIONS", 2)
     with socket.create_connection(("127.0.0.1", port), 5) as first:
-        assert eventually(lambda: len(ports._conversations) == 1)
+        assert eventually(lambda: len(ports._connections) == 1)
         with (
             socket.create_connection(("127.0.0.1", port), 5),
             socket.create_connection(("127.0.0.1", port), 5) as third,
@@ -230,7 +230,7 @@ def test_clients_leave_the_last_descriptors_to_the_rest_of_the_daemon(
     port: int, ports: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_connection(("127.0.0.1", port), 5) as first:
-        assert eventually(lambda: len(ports._conversations) == 1)
+        assert eventually(lambda: len(ports._connections) == 1)
         monkeypatch.setattr(descriptors, "is_reserved", lambda _, purpose: purpose is Purpose.CONNECTION)
         assert ask(port)[0].status == 200, "one at a time goes on"
         assert first.recv(1) == b"", "the oldest went"
@@ -245,7 +245,7 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_thread_of_the_ports(
     def turn() -> None:
         raise next(rounds)
 
-    monkeypatch.setattr(served, "turn", turn)
+    monkeypatch.setattr(served, "poll", turn)
     with pytest.raises(SystemExit):
         served.run()
     assert caplog.text.count("a round of the ports failed") == 2

@@ -53,7 +53,7 @@ def store(clock: Clock) -> ClusterStore:
 def feed(store: ClusterStore) -> Subscription:
     """A reader who has applied everything there is."""
     feed = store.subscribe()
-    feed.begin(0.0)
+    feed.activate(0.0)
     feed.take()
     feed.applied()
     assert feed.pending is None
@@ -209,7 +209,7 @@ def test_nobody_is_late_with_what_came_before_the_reader_could_act(store: Cluste
     feed = store.subscribe()
     clock.now = 900.0
     assert feed.waiting_since is None
-    feed.begin(clock.now)
+    feed.activate(clock.now)
     assert feed.pending == Pending(900.0, 900.0)
     assert feed.waiting_since == 900.0
 

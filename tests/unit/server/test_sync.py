@@ -18,7 +18,9 @@ from kproxy.server.sync import FULL_SYNC_SECONDS, ApplyResult, FamilySync
 from kproxy.state import normalise
 from tests.objects import service
 
-PACE = SyncPeriods(shortest=1.0, longest=30.0, quiet=0.01, patience=0.03, first_retry=0.5)
+PACE = SyncPeriods(
+    min_sync_period=1.0, sync_period=30.0, settle_time=0.01, max_settle_time=0.03, first_retry=0.5
+)
 
 
 class Clock:
@@ -53,15 +55,15 @@ class Kernel:
         self.gone = ("chain X",) if self.contested else ()
         return ApplyResult("something", full=not self.partly)
 
-    def begin(self, plans: IncrementalResult[Plan]) -> ApplyResult:
+    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
         self.grown = list(plans)
-        return self.apply(plans.whole())
+        return self.apply(plans.final())
 
-    def missing(self, *, closely: bool) -> tuple[str, ...]:
-        self.looks.append(closely)
+    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
+        self.looks.append(thorough)
         return self.gone
 
-    def reread(self) -> bool:
+    def refresh_options(self) -> bool:
         changed, self.sysctls_changed = self.sysctls_changed, False
         return changed
 
@@ -102,11 +104,11 @@ class Daemon:
         """Let time pass, doing whatever is due on the way."""
         end = self.clock.now + seconds
         while True:
-            due = self.sync._pacer.due(self.sync.progress.feed.pending)
+            due = self.sync._scheduler.due(self.sync.progress.subscription.pending)
             if due.at > end:
                 break
             self.clock.now = max(self.clock.now, due.at)
-            self.sync.survive()
+            self.sync.step_safely()
         self.clock.now = end
 
     def apply(self, *items: Service | Removed) -> None:
@@ -128,7 +130,7 @@ def make(
         return current["settings"]
 
     sync = FamilySync(family, store, kernel, cleaner, settings, PACE, clock)
-    sync.progress.feed.begin(clock.now)
+    sync.progress.subscription.activate(clock.now)
     return Daemon(clock, store, kernel, cleaner, sync, current)
 
 
@@ -192,10 +194,10 @@ def test_a_sync_answers_for_changes_from_the_moment_the_lists_are_complete() -> 
     sync = FamilySync(Family.IPV4, store, Kernel(), Cleaner(), unused_settings, PACE, clock)
     store.replace(Service, [], [])
     store.replace(EndpointSlice, [], [])
-    assert sync.progress.feed.waiting_since is None
+    assert sync.progress.subscription.waiting_since is None
     clock.now += 500
     sync.wait_for_lists()
-    assert sync.progress.feed.waiting_since == clock.now
+    assert sync.progress.subscription.waiting_since == clock.now
 
 
 def unused_settings(_: Cluster) -> PlanSettings:
@@ -252,7 +254,7 @@ def test_what_does_not_change_the_plan_is_not_written(daemon: Daemon) -> None:
     daemon.apply(service("a", type="ExternalName", cluster_ips=()))
     daemon.until(5)
     assert len(daemon.kernel.plans) == 1
-    assert daemon.sync.progress.feed.waiting_since is None
+    assert daemon.sync.progress.subscription.waiting_since is None
 
 
 def test_a_service_that_comes_and_goes_between_syncs_was_never_there(daemon: Daemon) -> None:
@@ -279,11 +281,11 @@ def test_a_failed_sync_is_repeated_until_it_succeeds_and_nothing_is_believed_mea
     daemon.until(10)
     assert daemon.kernel.names == [[]]
     assert daemon.kernel.forgotten >= 3
-    assert daemon.sync.progress.feed.waiting_since is not None
+    assert daemon.sync.progress.subscription.waiting_since is not None
     daemon.kernel.trouble = None
     daemon.until(30)
     assert daemon.kernel.names == [[], ["a"]]
-    assert daemon.sync.progress.feed.waiting_since is None
+    assert daemon.sync.progress.subscription.waiting_since is None
 
 
 def test_a_crash_inside_a_sync_does_not_end_the_loop_and_nothing_of_it_is_kept(daemon: Daemon) -> None:
@@ -301,7 +303,7 @@ def test_a_crash_inside_a_sync_does_not_end_the_loop_and_nothing_of_it_is_kept(d
 
 def test_rules_that_were_taken_away_are_written_again_within_the_sync_period(daemon: Daemon) -> None:
     daemon.kernel.gone = ("chain X",)
-    daemon.until(PACE.longest + PACE.shortest)
+    daemon.until(PACE.sync_period + PACE.min_sync_period)
     assert daemon.kernel.forgotten == 1
     assert len(daemon.kernel.plans) == 2
 
@@ -310,8 +312,8 @@ def test_repairs_that_do_not_last_are_made_ever_more_seldom_and_each_is_counted_
     daemon: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:
     watching = daemon.sync.observer = Watching()
-    daemon.sync.pace = replace(PACE, look=0.5)
-    daemon.sync._pacer = SyncScheduler(pace=daemon.sync.pace)
+    daemon.sync.periods = replace(PACE, drift_check_period=0.5)
+    daemon.sync._scheduler = SyncScheduler(periods=daemon.sync.periods)
     daemon.kernel.contested, daemon.kernel.gone = True, ("chain X",)
     daemon.until(60)
     assert 5 <= len(daemon.kernel.plans) <= 9, "without a pause it were 60"
@@ -323,30 +325,30 @@ def test_repairs_that_do_not_last_are_made_ever_more_seldom_and_each_is_counted_
 
 
 def test_a_change_is_written_at_once_while_a_repair_waits(daemon: Daemon) -> None:
-    daemon.sync.pace = replace(PACE, look=0.5)
-    daemon.sync._pacer = SyncScheduler(pace=daemon.sync.pace)
+    daemon.sync.periods = replace(PACE, drift_check_period=0.5)
+    daemon.sync._scheduler = SyncScheduler(periods=daemon.sync.periods)
     daemon.kernel.contested, daemon.kernel.gone = True, ("chain X",)
     daemon.until(40)
     daemon.apply(service("a"))
-    daemon.until(PACE.shortest + 0.1)
+    daemon.until(PACE.min_sync_period + 0.1)
     assert daemon.kernel.names[-1] == ["a"]
 
 
 def test_all_is_written_again_when_the_machine_decides_otherwise(daemon: Daemon) -> None:
     daemon.kernel.sysctls_changed = True
-    daemon.until(PACE.longest + PACE.shortest)
+    daemon.until(PACE.sync_period + PACE.min_sync_period)
     assert daemon.kernel.forgotten == 1
     assert len(daemon.kernel.plans) == 2
 
 
 def test_rules_that_are_all_there_are_left_alone(daemon: Daemon) -> None:
-    daemon.until(10 * PACE.longest)
+    daemon.until(10 * PACE.sync_period)
     assert len(daemon.kernel.plans) == 1
     assert daemon.kernel.forgotten == 0
 
 
 def test_everything_is_written_again_once_an_hour(daemon: Daemon) -> None:
-    daemon.until(FULL_SYNC_SECONDS + 2 * PACE.longest)
+    daemon.until(FULL_SYNC_SECONDS + 2 * PACE.sync_period)
     assert daemon.kernel.forgotten == 1
     assert len(daemon.kernel.plans) == 2
 
@@ -367,9 +369,9 @@ def test_stale_connections_that_cannot_go_do_no_harm_and_are_tried_again(daemon:
     daemon.apply(service("a"))
     daemon.until(1)
     assert len(daemon.kernel.plans) == 2
-    assert daemon.sync.progress.feed.waiting_since is None
+    assert daemon.sync.progress.subscription.waiting_since is None
     daemon.cleaner.trouble = None
-    daemon.until(PACE.longest)
+    daemon.until(PACE.sync_period)
     assert daemon.cleaner.plans[-1] is daemon.kernel.plans[-1]
     assert daemon.kernel.forgotten == 0
 
@@ -380,7 +382,7 @@ def test_a_change_of_the_machines_addresses_is_found_within_the_sync_period(daem
     daemon.until(1)
     assert len(daemon.kernel.plans) == 2
     daemon.settings["settings"] = PlanSettings(family=Family.IPV4, node="b", masquerade_all=True)
-    daemon.until(PACE.longest + PACE.shortest)
+    daemon.until(PACE.sync_period + PACE.min_sync_period)
     assert len(daemon.kernel.plans) == 3
 
 
@@ -408,8 +410,8 @@ def test_trouble_in_one_family_does_not_hold_up_the_other() -> None:
     six.until(1)
     assert four.kernel.plans == []
     assert six.kernel.names == [["a"]]
-    assert four.sync.progress.feed.waiting_since is not None
-    assert six.sync.progress.feed.waiting_since is None
+    assert four.sync.progress.subscription.waiting_since is not None
+    assert six.sync.progress.subscription.waiting_since is None
 
 
 def test_a_note_is_logged_once_until_it_goes_away(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
@@ -425,7 +427,7 @@ def test_a_note_is_logged_once_until_it_goes_away(daemon: Daemon, caplog: pytest
 def test_the_first_success_is_announced_once() -> None:
     daemon = make()
     announced: list[None] = []
-    daemon.sync.synced = lambda: announced.append(None)
+    daemon.sync.on_first_sync = lambda: announced.append(None)
     daemon.kernel.trouble = BROKEN
     daemon.until(3)
     assert announced == []
@@ -455,7 +457,7 @@ def test_the_loop_sleeps_until_a_change_and_then_syncs() -> None:
         kernel,
         Cleaner(),
         lambda _: PlanSettings(family=Family.IPV4, node="a"),
-        SyncPeriods(shortest=0.0, longest=30.0),
+        SyncPeriods(min_sync_period=0.0, sync_period=30.0),
         time.monotonic,
     )
     threading.Thread(target=sync.run, daemon=True).start()
@@ -484,7 +486,7 @@ class Watching:
     def cleaned(self, _: float, removed: int) -> None:
         self.heard.append(("cleaned", removed))
 
-    def damaged(self) -> None:
+    def drifted(self) -> None:
         self.heard.append(("damaged",))
 
 
@@ -522,10 +524,10 @@ def test_trouble_before_the_kernel_is_asked_is_no_refusal(daemon: Daemon) -> Non
 
 
 def test_the_kernel_is_looked_at_often_but_closely_only_every_sync_period(daemon: Daemon) -> None:
-    daemon.sync.pace = replace(PACE, look=0.5)
-    daemon.sync._pacer = SyncScheduler(pace=daemon.sync.pace)
+    daemon.sync.periods = replace(PACE, drift_check_period=0.5)
+    daemon.sync._scheduler = SyncScheduler(periods=daemon.sync.periods)
     daemon.sync.wait_for_lists()
-    daemon.until(3 * PACE.longest + 1.0)
+    daemon.until(3 * PACE.sync_period + 1.0)
     close = [number for number, closely in enumerate(daemon.kernel.looks, start=1) if closely]
     assert close == [60, 120, 180], "twice a second"
 
@@ -540,16 +542,16 @@ def test_an_error_that_nobody_foresaw_ends_no_sync_and_is_made_good(
     with monkeypatch.context() as broken:
         match what:
             case "look":
-                broken.setattr(daemon.kernel, "missing", fail)
+                broken.setattr(daemon.kernel, "find_drift", fail)
             case "announcement":
-                broken.setattr(daemon.sync, "in_kernel", fail)
+                broken.setattr(daemon.sync, "on_applied", fail)
             case _:
                 broken.setattr(daemon.cleaner, "remove", fail)
         daemon.apply(service("a"))
-        daemon.until(PACE.longest * 2)
+        daemon.until(PACE.sync_period * 2)
     assert "what was due failed" in caplog.text
     daemon.apply(service("b"))
-    daemon.until(PACE.longest * 2)
+    daemon.until(PACE.sync_period * 2)
     assert daemon.kernel.names[-1] == ["a", "b"]
 
 
@@ -557,16 +559,16 @@ def test_stale_connections_are_looked_for_again_only_while_that_failed(daemon: D
     watching = daemon.sync.observer = Watching()
     daemon.cleaner.trouble = BROKEN
     daemon.apply(service("a"))
-    daemon.until(PACE.longest * 2)
+    daemon.until(PACE.sync_period * 2)
     assert ("cleaned", 0) not in watching.heard
     daemon.cleaner.trouble = None
-    daemon.until(PACE.longest * 4)
+    daemon.until(PACE.sync_period * 4)
     assert watching.heard.count(("cleaned", 0)) == 1
 
 
 def test_a_plan_is_announced_only_when_the_kernel_holds_it_and_again_at_each_look(daemon: Daemon) -> None:
     announced: list[int] = []
-    daemon.sync.in_kernel = lambda plan: announced.append(len(plan.services))
+    daemon.sync.on_applied = lambda plan: announced.append(len(plan.services))
     daemon.kernel.trouble = BROKEN
     daemon.apply(service("a"))
     daemon.until(5)
@@ -575,7 +577,7 @@ def test_a_plan_is_announced_only_when_the_kernel_holds_it_and_again_at_each_loo
     daemon.until(10)
     assert set(announced) == {1}
     already = len(announced)
-    daemon.until(PACE.longest)
+    daemon.until(PACE.sync_period)
     assert len(announced) == already + 1
 
 

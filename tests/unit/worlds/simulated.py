@@ -20,7 +20,7 @@ KPROXY = load_subject("kproxy")
 
 def findings(cases: Sequence[Case], mode: str) -> list[Finding]:
     """What is not lawful and no known deviation, in rules of a mode."""
-    able = [case for case in cases if not KPROXY.lacks(case, mode)]
+    able = [case for case in cases if not KPROXY.missing_features(case, mode)]
     progress = [
         one
         for lab in labs(able)

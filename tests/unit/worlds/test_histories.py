@@ -91,4 +91,4 @@ def test_ipvs_is_as_after_a_fresh_start(history: list[Cluster], family: Family) 
         ipvs_models.execute(picture, transaction(picture, delta(believed, desired), family))
         believed = desired
         assert ipvs_models.agrees(picture, believed)
-        assert set(believed.fragments) == set(ipvs_models.programmed(fresh).fragments)
+        assert set(believed.service_rules) == set(ipvs_models.programmed(fresh).service_rules)

@@ -68,7 +68,7 @@ class Context:
     """All that a service port's rules depend on besides its own plan.
 
     ``endpoint_comments`` is False in large clusters, where they are left out of the rules that
-    exist once per endpoint (behaviour ``life.large-cluster``).  ``counts_localhost``: node ports at loopback
+    exist once per endpoint (behaviour ``life.large-cluster``).  ``count_localhost``: node ports at loopback
     addresses, if there are any, have a counter.
     """
 
@@ -76,7 +76,7 @@ class Context:
     detector: LocalDetector
     node_ports: NodePorts
     endpoint_comments: bool = True
-    counts_localhost: bool = False
+    count_localhost: bool = False
 
 
 class SharedRule(NamedTuple):
@@ -98,13 +98,13 @@ class NamedEndpoint(NamedTuple):
 class EndpointChainOptions(NamedTuple):
     """What decides the rules of an endpoint's chain besides the endpoint; they are alike for all of a service port.
 
-    ``remembered``: session affinity.  ``commented``: see `Context`.
+    ``affinity``: session affinity.  ``comments``: see `Context`.
     """
 
     family: Family
     protocol: Protocol
-    remembered: bool
-    commented: bool
+    affinity: bool
+    comments: bool
 
 
 class PoolChain(NamedTuple):
@@ -132,7 +132,7 @@ def dispatch(service: ServicePlan, context: Context) -> Iterator[SharedRule]:
     suffix = names.name_hash(names.identity(service))
     for frontend in service.frontends:
         if _has_endpoints(frontend):
-            if frontend.exposure is Exposure.NODE_PORT and context.counts_localhost:
+            if frontend.exposure is Exposure.NODE_PORT and context.count_localhost:
                 yield _counting_rule(service, frontend, suffix)
             yield _dispatch_rule(service, frontend, suffix)
         if frontend.sources is not None:
@@ -181,9 +181,11 @@ def affinity_jump(target: NamedEndpoint, seconds: int, subject: str) -> Rule:
     )
 
 
-def random_jump(target: NamedEndpoint, left: int, subject: str) -> Rule:
+def random_jump(target: NamedEndpoint, remaining: int, subject: str) -> Rule:
     """To an endpoint, one of so many that are left to choose from."""
-    return Rule(Jump(target.chain), (OneIn(left),) if left > 1 else (), _jump_to_endpoint(target, subject))
+    return Rule(
+        Jump(target.chain), (OneIn(remaining),) if remaining > 1 else (), _jump_to_endpoint(target, subject)
+    )
 
 
 def _jump_to_endpoint(target: NamedEndpoint, subject: str) -> str:
@@ -195,9 +197,9 @@ def endpoint_chain(target: NamedEndpoint, kind: EndpointChainOptions, subject: s
 
     ``subject`` is the service port's name.
     """
-    comment = subject if kind.commented else ""
+    comment = subject if kind.comments else ""
     transport = _TRANSPORTS[kind.protocol]
-    matches = (RememberSource(target.chain), transport) if kind.remembered else (transport,)
+    matches = (RememberSource(target.chain), transport) if kind.affinity else (transport,)
     rules = (
         Rule(_MARK_MASQUERADE, (Source(target.endpoint.address),), comment),
         Rule(DestinationNAT(target.endpoint.address, target.endpoint.port), matches, comment),
@@ -290,7 +292,7 @@ def _reject_rule(service: ServicePlan, frontend: Frontend, context: Context) -> 
 
 
 def _admitted(frontend: Frontend) -> tuple[Address | Network, ...]:
-    own = (frontend.address,) if frontend.admit_self and frontend.address is not None else ()
+    own = (frontend.address,) if frontend.allow_hairpin_source and frontend.address is not None else ()
     return (*(frontend.sources or ()), *own)
 
 

@@ -60,7 +60,7 @@ class ServiceRules:
         endpoints = (endpoint_chain(target, own.kind, subject) for target in own.targets)
         return (*own.chains, *map(pool_chain, own.pools), *endpoints)
 
-    def text(self) -> dict[ChainName, tuple[str, ...]]:
+    def own_lines(self) -> dict[ChainName, tuple[str, ...]]:
         """Its own chains as ``-A`` lines: the same as of `chains`, in a third of the time."""
         own = own_chains(self.service, self.context)
         texts = {chain.name: tuple(render(chain)) for chain in own.chains}
@@ -77,17 +77,17 @@ class DesiredState:
 
     context: Context
     options: Options
-    fragments: Mapping[ServicePortName, ServiceRules]
+    service_rules: Mapping[ServicePortName, ServiceRules]
 
     def shared_lines(self, shared: SharedChain) -> list[str]:
         """A shared chain's lines in order, without ``-A CHAIN``."""
-        lines = [line for f in self.fragments.values() for where, line in f.dispatch if where is shared]
+        lines = [line for f in self.service_rules.values() for where, line in f.dispatch if where is shared]
         if shared is SharedChain.NAT_SERVICES:
-            lines += self.ends
+            lines += self.node_port_lines
         return lines
 
     @property
-    def ends(self) -> tuple[str, ...]:
+    def node_port_lines(self) -> tuple[str, ...]:
         """The last lines of the nat table's KUBE-SERVICES."""
         return tuple(map(specification, static_rules.node_port_rules(self.context)))
 
@@ -96,9 +96,9 @@ def desired_state(plan: Plan, options: Options, previous: DesiredState | None = 
     """The program for a plan; fragments of ``previous`` that are still right are kept."""
     context = Context(plan.family, plan.detector, plan.node_ports, not _is_large(plan))
     if PacketCounter.LOCALHOST_ACCEPTED in options.counters:
-        context = replace(context, counts_localhost=localhost_node_ports(context))
+        context = replace(context, count_localhost=localhost_node_ports(context))
     if previous is not None and previous.context == context:
-        context, old = previous.context, previous.fragments
+        context, old = previous.context, previous.service_rules
     else:
         old = {}
     fragments = {}
@@ -116,10 +116,10 @@ def build_ruleset(desired: DesiredState) -> Ruleset:
         table: {c.name: c for c in found}
         for table, found in static_rules.static_chains(desired.options).items()
     }
-    for fragment in desired.fragments.values():
+    for fragment in desired.service_rules.values():
         tables[Table.NAT].update({chain.name: chain for chain in fragment.chains()})
     rules: dict[SharedChain, list[SharedRule]] = {shared: [] for shared in SharedChain}
-    for fragment in desired.fragments.values():
+    for fragment in desired.service_rules.values():
         for found in dispatch(fragment.service, fragment.context):
             rules[found.chain].append(found)
     for shared, members in rules.items():

@@ -54,13 +54,13 @@ class Block:
     """One ``*table ... COMMIT``: the kernel does all of it or nothing.
 
     ``lines`` may be made while they are read, and then only once; each text is a line, or several with line ends
-    between them.  ``growth`` is how many more rules the table has afterwards (a `Rewrite` counts from zero), a function
+    between them.  ``added_rules`` is how many more rules the table has afterwards (a `Rewrite` counts from zero), a function
     where only who has read all lines can know.
     """
 
     table: Table
     lines: Iterable[str]
-    growth: int | Callable[[], int] = 0
+    added_rules: int | Callable[[], int] = 0
 
     def __str__(self) -> str:
         return "".join(self.chunks())
@@ -81,18 +81,18 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Writes everything, whatever was there; of ``existing`` it deletes what nobody wants any more.
+    """Writes everything, whatever was there; of ``existing_chains`` it deletes what nobody wants any more.
 
-    ``existing`` are the names of all chains by table.  Chains of service ports are written as ``programs`` come, those
+    ``existing_chains`` are the names of all chains by table.  Chains of service ports are written as ``desired_states`` come, those
     that all share when it is whole.  Iterate for the blocks; ``str()`` is their text.
     """
 
-    existing: Mapping[Table, frozenset[ChainName]]
-    programs: IncrementalResult[DesiredState]
+    existing_chains: Mapping[Table, frozenset[ChainName]]
+    desired_states: IncrementalResult[DesiredState]
     block_chains: int
 
     def __iter__(self) -> Iterator[Block]:
-        early = self._early()
+        early = self._early_rejects()
         if early:
             yield Block(Table.FILTER, early)
         yield _block(Table.MANGLE, {names.CANARY: ()})
@@ -101,11 +101,11 @@ class Rewrite:
         yield Block(Table.FILTER, self._filter(written), written.rules)
 
     def _filter(self, written: _WrittenChains) -> Iterator[str]:
-        desired = self.programs.whole()
+        desired = self.desired_states.final()
         constant = _render_chains(static_rules.static_chains(desired.options)[Table.FILTER])
         shared = {s.chain: _appended(desired, s) for s in _FILTER_SHARED}
         texts = {names.CANARY: (), **constant, **shared}
-        written.note(texts)
+        written.record(texts)
         yield from _declared(texts)
 
     def _nat(self) -> Iterator[Block]:
@@ -118,53 +118,53 @@ class Rewrite:
     def _nat_in_one(self, written: _WrittenChains) -> Iterator[str]:
         """The tool reads while the rest is made; a chain is declared, and thereby flushed, before its lines."""
         constant = self._constant_nat()
-        written.note(constant)
+        written.record(constant)
         yield from _declared({**constant, **{shared.chain: () for shared in _NAT_SHARED}})
-        for texts in written.fragments(self.programs):
-            written.note(texts)
+        for texts in written.service_lines(self.desired_states):
+            written.record(texts)
             yield "\n".join(_declared(texts))
         last = self._shared_nat()
-        written.note(last)
+        written.record(last)
         yield from chained(*last.values())
         stale = self._stale(written)
-        written.note(dict.fromkeys(stale, ()))
+        written.record(dict.fromkeys(stale, ()))
         yield from _declared(dict.fromkeys(stale, ()))
         yield from _removed(stale)
 
     def _nat_in_blocks(self, written: _WrittenChains) -> Iterator[Block]:
         pending = self._constant_nat()
-        for texts in written.fragments(self.programs):
+        for texts in written.service_lines(self.desired_states):
             pending.update(texts)
             if len(pending) > self.block_chains:
-                yield _block(Table.NAT, pending, written.note(pending))
+                yield _block(Table.NAT, pending, written.record(pending))
                 pending = {}
-        wanted = written.wanted(self.programs.whole())
+        wanted = written.service_chains(self.desired_states.final())
         pending = {n: lines for n, lines in pending.items() if n in wanted or not names.is_derived(n)}
         pending.update(self._shared_nat())
         stale = self._stale(written)
-        growth = written.note({**pending, **dict.fromkeys(stale, ())})
+        growth = written.record({**pending, **dict.fromkeys(stale, ())})
         yield from _last_nat_blocks(pending, [], stale, growth, self.block_chains)
 
     def _constant_nat(self) -> dict[ChainName, tuple[str, ...]]:
-        options = self.programs.latest.options
+        options = self.desired_states.latest.options
         return {names.CANARY: (), **_render_chains(static_rules.static_chains(options)[Table.NAT])}
 
     def _shared_nat(self) -> dict[ChainName, tuple[str, ...]]:
-        return {shared.chain: _appended(self.programs.whole(), shared) for shared in _NAT_SHARED}
+        return {shared.chain: _appended(self.desired_states.final(), shared) for shared in _NAT_SHARED}
 
     def _stale(self, written: _WrittenChains) -> list[ChainName]:
         """Chains of service ports and endpoints that nobody wants any more."""
-        present = self.existing.get(Table.NAT, frozenset()).union(written.sizes)
-        return sorted(filter(names.is_derived, present - written.wanted(self.programs.whole())))
+        present = self.existing_chains.get(Table.NAT, frozenset()).union(written.sizes)
+        return sorted(filter(names.is_derived, present - written.service_chains(self.desired_states.final())))
 
     def __str__(self) -> str:
         return "".join(map(str, self))
 
-    def _early(self) -> list[str]:
+    def _early_rejects(self) -> list[str]:
         """What filter will refuse, beside what it refuses now."""
-        present = self.existing.get(Table.FILTER, frozenset())
+        present = self.existing_chains.get(Table.FILTER, frozenset())
         before = [shared for shared in _FILTER_SHARED if shared.chain in present]
-        return [line for shared in before for line in _appended(self.programs.whole(), shared)]
+        return [line for shared in before for line in _appended(self.desired_states.final(), shared)]
 
 
 class _WrittenChains:
@@ -175,21 +175,21 @@ class _WrittenChains:
         self._owned: dict[ServicePortName, tuple[ChainName, ...]] = {}
         self._rules = 0
 
-    def fragments(
-        self, programs: IncrementalResult[DesiredState]
+    def service_lines(
+        self, desired_states: IncrementalResult[DesiredState]
     ) -> Iterator[dict[ChainName, tuple[str, ...]]]:
         """The chains of each service port, as lines; those of one that a later program has otherwise once more."""
         given: dict[ServicePortName, ServiceRules] = {}
-        for program in programs:
-            for name, fragment in program.fragments.items():
+        for program in desired_states:
+            for name, fragment in program.service_rules.items():
                 if given.get(name) is not fragment:
                     given[name] = fragment
-                    texts = fragment.text()
+                    texts = fragment.own_lines()
                     self._owned[name] = tuple(texts)
                     if texts:
                         yield texts
 
-    def note(self, texts: Mapping[ChainName, Sequence[str]]) -> int:
+    def record(self, texts: Mapping[ChainName, Sequence[str]]) -> int:
         """They are written now; by how many rules the table grows."""
         again = self.sizes.keys() & texts.keys()
         growth = sum(map(len, texts.values())) - sum(self.sizes[name] for name in again)
@@ -201,9 +201,9 @@ class _WrittenChains:
         """How many there are."""
         return self._rules
 
-    def wanted(self, whole: DesiredState) -> set[ChainName]:
+    def service_chains(self, whole: DesiredState) -> set[ChainName]:
         """The chains of service ports that are."""
-        return {chain for name in whole.fragments for chain in self._owned[name]}
+        return {chain for name in whole.service_rules for chain in self._owned[name]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +213,12 @@ class Update:
     Iterate for the blocks (none when nothing differs); ``str()`` is their text.
     """
 
-    believed: DesiredState
+    last_applied: DesiredState
     desired: DesiredState
     block_chains: int
 
     def __iter__(self) -> Iterator[Block]:
-        pairs = _changed(self.believed, self.desired)
+        pairs = _changed(self.last_applied, self.desired)
         edits = {shared: self._edit(shared, pairs) for shared in SharedChain}
         filters = [edits[shared] for shared in _FILTER_SHARED]
         constant, constant_growth = self._constant(Table.FILTER)
@@ -228,7 +228,7 @@ class Update:
         yield from self._nat(pairs, [edits[shared] for shared in _NAT_SHARED])
         rest = [line for edit in filters for line in edit.replaced]
         if rest:
-            yield Block(Table.FILTER, rest, sum(edit.growth for edit in filters) - len(added))
+            yield Block(Table.FILTER, rest, sum(edit.added_rules for edit in filters) - len(added))
 
     def __str__(self) -> str:
         return "".join(map(str, self))
@@ -241,12 +241,12 @@ class Update:
             delta = _delta(*pair)
             pending |= delta.written
             unused += delta.unused
-            growth += delta.growth
+            growth += delta.added_rules
             if len(pending) > self.block_chains:
                 yield _block(Table.NAT, pending, growth)
                 pending, growth = {}, 0
         switch = [line for edit in edits for line in (*edit.replaced, *edit.added)]
-        growth += sum(edit.growth for edit in edits)
+        growth += sum(edit.added_rules for edit in edits)
         yield from _last_nat_blocks(pending, switch, unused, growth, self.block_chains)
 
     def _edit(self, shared: SharedChain, pairs: Sequence[_Pair]) -> _Edit:
@@ -265,19 +265,22 @@ class Update:
         return _Edit(added, tuple(f"-D {shared.chain} {line}" for line in old), len(new) - len(old))
 
     def _better_rewritten(self, shared: SharedChain, deletions: int) -> bool:
-        if shared is SharedChain.NAT_SERVICES and self.believed.ends != self.desired.ends:
+        if (
+            shared is SharedChain.NAT_SERVICES
+            and self.last_applied.node_port_lines != self.desired.node_port_lines
+        ):
             return True
-        return deletions > 1 and deletions * REWRITE_SHARE > len(self.believed.shared_lines(shared))
+        return deletions > 1 and deletions * REWRITE_SHARE > len(self.last_applied.shared_lines(shared))
 
     def _rewritten(self, shared: SharedChain, added: tuple[str, ...]) -> _Edit:
         lines = _appended(self.desired, shared)
-        growth = len(lines) - len(self.believed.shared_lines(shared))
+        growth = len(lines) - len(self.last_applied.shared_lines(shared))
         early = added if shared.table is Table.FILTER else ()
         return _Edit(early, tuple(_declared({shared.chain: lines})), growth)
 
     def _constant(self, table: Table) -> tuple[dict[ChainName, tuple[str, ...]], int]:
         """The constant chains that differ, and how many more rules they have."""
-        old = _render_chains(static_rules.static_chains(self.believed.options)[table])
+        old = _render_chains(static_rules.static_chains(self.last_applied.options)[table])
         new = _render_chains(static_rules.static_chains(self.desired.options)[table])
         differing = {name: lines for name, lines in new.items() if lines != old[name]}
         return differing, sum(len(lines) - len(old[name]) for name, lines in differing.items())
@@ -287,15 +290,17 @@ Transaction = Rewrite | Update
 
 
 def diff(
-    believed: DesiredState | Mapping[Table, frozenset[ChainName]], desired: DesiredState, block_chains: int
+    last_applied: DesiredState | Mapping[Table, frozenset[ChainName]],
+    desired: DesiredState,
+    block_chains: int,
 ) -> Transaction:
     """How to get to ``desired`` from what was applied last, or, where that is unknown, from chain names.
 
     ``block_chains`` is `NFT_BLOCK_CHAINS` or `LEGACY_BLOCK_CHAINS`.
     """
-    if isinstance(believed, DesiredState):
-        return Update(believed, desired, block_chains)
-    return Rewrite(believed, IncrementalResult((desired,)), block_chains)
+    if isinstance(last_applied, DesiredState):
+        return Update(last_applied, desired, block_chains)
+    return Rewrite(last_applied, IncrementalResult((desired,)), block_chains)
 
 
 def delete_chains_blocks(table: Table, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
@@ -318,7 +323,7 @@ class _Edit(NamedTuple):
 
     added: tuple[str, ...]
     replaced: tuple[str, ...]
-    growth: int
+    added_rules: int
 
 
 class _Delta(NamedTuple):
@@ -326,18 +331,18 @@ class _Delta(NamedTuple):
 
     written: dict[ChainName, tuple[str, ...]]
     unused: list[ChainName]
-    growth: int
+    added_rules: int
 
 
-def _changed(believed: DesiredState, desired: DesiredState) -> list[_Pair]:
-    old, new = believed.fragments, desired.fragments
+def _changed(last_applied: DesiredState, desired: DesiredState) -> list[_Pair]:
+    old, new = last_applied.service_rules, desired.service_rules
     pairs: list[_Pair] = [(old.get(k), f) for k, f in new.items() if old.get(k) is not f]
     return pairs + [(fragment, None) for name, fragment in old.items() if name not in new]
 
 
 def _delta(before: ServiceRules | None, after: ServiceRules | None) -> _Delta:
-    old = before.text() if before else {}
-    new = after.text() if after else {}
+    old = before.own_lines() if before else {}
+    new = after.own_lines() if after else {}
     written = {name: lines for name, lines in new.items() if old.get(name) != lines}
     growth = sum(map(len, new.values())) - sum(map(len, old.values()))
     return _Delta(written, [name for name in old if name not in new], growth)

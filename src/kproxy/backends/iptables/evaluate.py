@@ -64,8 +64,8 @@ class PacketVerdict:
     """One thing that may become of a packet.
 
     ``destination`` and ``port`` as it leaves; ``rewritten``: by DNAT.  ``masqueraded``: its source is the
-    node's.  ``path``: the chains it went through, in order.  ``remembered``: ``recent`` lists it entered.
-    ``chance``: how likely it is, exactly (the kernel is given ten digits).
+    node's.  ``path``: the chains it went through, in order.  ``affinity``: ``recent`` lists it entered.
+    ``probability``: how likely it is, exactly (the kernel is given ten digits).
     """
 
     fate: Fate
@@ -74,16 +74,16 @@ class PacketVerdict:
     rewritten: bool
     masqueraded: bool
     path: tuple[str, ...]
-    remembered: frozenset[str]
-    chance: Fraction = field(default=Fraction(1), compare=False)
+    affinity: frozenset[str]
+    probability: Fraction = field(default=Fraction(1), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedNode:
-    """What a rule may ask of the node: its addresses, and who is in which ``recent`` list."""
+    """What a rule may ask of the node: its addresses, and who is in which ``affinity_entries`` list."""
 
     addresses: frozenset[Address]
-    recent: frozenset[tuple[str, Address]] = frozenset()
+    affinity_entries: frozenset[tuple[str, Address]] = frozenset()
 
     def is_local(self, address: Address) -> bool:
         """Whether routing delivers the address to this node itself (all of 127/8 does)."""
@@ -98,8 +98,8 @@ class _State:
     rewritten: bool = False
     masqueraded: bool = False
     path: tuple[str, ...] = ()
-    remembered: frozenset[str] = frozenset()
-    chance: Fraction = field(default=Fraction(1), compare=False)
+    affinity: frozenset[str] = frozenset()
+    probability: Fraction = field(default=Fraction(1), compare=False)
 
 
 class _End(enum.Enum):
@@ -118,7 +118,7 @@ _Walk = Iterator[tuple[_End, _State]]
 def evaluate(ruleset: Ruleset, packet: Packet, machine: SimulatedNode) -> frozenset[PacketVerdict]:
     """Everything that may become of a new connection's first packet, random choices followed both ways."""
     start = _State(packet, packet.entry.interface)
-    ways = _Evaluator(ruleset, machine).whole_way(start)
+    ways = _Evaluator(ruleset, machine).traverse(start)
     return frozenset(_merge_duplicates(_verdict(end, state) for end, state in ways))
 
 
@@ -129,8 +129,8 @@ def _merge_duplicates(found: Iterable[Chancy]) -> Iterator[Chancy]:
     """What came about in several ways once, with the chances of all."""
     chances: dict[Chancy, Fraction] = {}
     for one in found:
-        chances[one] = chances.get(one, Fraction(0)) + one.chance
-    return (replace(one, chance=chance) for one, chance in chances.items())
+        chances[one] = chances.get(one, Fraction(0)) + one.probability
+    return (replace(one, probability=chance) for one, chance in chances.items())
 
 
 def _verdict(end: _End, state: _State) -> PacketVerdict:
@@ -143,8 +143,8 @@ def _verdict(end: _End, state: _State) -> PacketVerdict:
         state.rewritten,
         state.masqueraded,
         state.path,
-        state.remembered,
-        state.chance,
+        state.affinity,
+        state.probability,
     )
 
 
@@ -153,12 +153,12 @@ class _Evaluator:
     ruleset: Ruleset
     machine: SimulatedNode
 
-    def whole_way(self, state: _State) -> _Walk:
+    def traverse(self, state: _State) -> _Walk:
         """Through all hooks on the packet's way."""
         if state.packet.entry.from_host:
             way = ((Table.NAT, Hook.OUTPUT), (Table.FILTER, Hook.OUTPUT), (Table.NAT, Hook.POSTROUTING))
             for end, sent in self._hooks(state, way):
-                yield from self._come_back(end, sent)
+                yield from self._loop_back(end, sent)
             return
         for end, arrived in self._hooks(state, ((Table.NAT, Hook.PREROUTING),)):
             yield from [(end, arrived)] if end in _FINAL else self._routed(arrived)
@@ -169,7 +169,7 @@ class _Evaluator:
             return self._hooks(state, ((Table.FILTER, Hook.INPUT),))
         return self._hooks(state, ((Table.FILTER, Hook.FORWARD), (Table.NAT, Hook.POSTROUTING)))
 
-    def _come_back(self, end: _End, state: _State) -> _Walk:
+    def _loop_back(self, end: _End, state: _State) -> _Walk:
         """A packet of the node to itself: by loopback to INPUT; its NAT is already decided."""
         if end in _FINAL or not self.machine.is_local(state.packet.destination):
             return iter([(end, state)])
@@ -201,19 +201,19 @@ class _Evaluator:
         for left in states:
             yield _End.THROUGH, left
 
-    def _target(self, table: Table, rule: Rule, state: _State, going_on: list[_State]) -> _Walk:
-        """Do what a rule says; states that go on to the next rule are put in ``going_on``."""
+    def _target(self, table: Table, rule: Rule, state: _State, continuing: list[_State]) -> _Walk:
+        """Do what a rule says; states that go on to the next rule are put in ``continuing``."""
         match rule.target:
             case Jump(chain=chain):
                 for end, back in self._chain(table, chain, state):
                     if end is _End.THROUGH:
-                        going_on.append(back)
+                        continuing.append(back)
                     else:
                         yield end, back
             case OrMark(bits=bits):
-                going_on.append(replace(state, mark=state.mark | bits))
+                continuing.append(replace(state, mark=state.mark | bits))
             case XorMark(bits=bits):
-                going_on.append(replace(state, mark=state.mark ^ bits))
+                continuing.append(replace(state, mark=state.mark ^ bits))
             case final:
                 yield _ended(final, state)
 
@@ -225,12 +225,12 @@ class _Evaluator:
         first, *others = matches
         match first:
             case OneIn(count=count):
-                share = state.chance / count
+                share = state.probability / count
                 if count > 1:
-                    yield False, replace(state, chance=state.chance - share)
-                yield from self._matches(others, replace(state, chance=share))
+                    yield False, replace(state, probability=state.probability - share)
+                yield from self._matches(others, replace(state, probability=share))
             case RememberSource(name=name):
-                yield from self._matches(others, replace(state, remembered=state.remembered | {name}))
+                yield from self._matches(others, replace(state, affinity=state.affinity | {name}))
             case _ if self._holds(first, state):
                 yield from self._matches(others, state)
             case _:
@@ -244,7 +244,7 @@ class _Evaluator:
             case DestinationIsLocal():
                 return self.machine.is_local(packet.destination)
             case RecentlySeen(name=name):
-                return (name, packet.source) in self.machine.recent
+                return (name, packet.source) in self.machine.affinity_entries
             case Transport(protocol=protocol, destination_port=port):
                 return packet.protocol is protocol and port in {None, packet.port}
             case Source() | Destination() | InInterface() | Conntrack() | Mark():

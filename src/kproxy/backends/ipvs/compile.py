@@ -51,14 +51,14 @@ class Context:
 class DesiredVirtualServer:
     """A virtual server with the destinations that take new connections.
 
-    Of others that are there still, those in ``lingering`` keep what they have (``term.udp-keeps-serving``);
-    with ``drains``, all that have connections do (``ipvs.graceful``).
+    Of others that are there still, those in ``keep_established`` keep what they have (``term.udp-keeps-serving``);
+    with ``drain``, all that have connections do (``ipvs.graceful``).
     """
 
     server: Server
     destinations: frozenset[Destination]
-    drains: bool
-    lingering: frozenset[Destination] = frozenset()
+    drain: bool
+    keep_established: frozenset[Destination] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ def _virtual(service: ServicePlan, pool: Pool, server: Server) -> DesiredVirtual
     return DesiredVirtualServer(
         server,
         frozenset(Destination(e.address, e.port) for e in pool.endpoints),
-        drains=service.protocol is not Protocol.UDP,
-        lingering=frozenset(Destination(e.address, e.port) for e in service.serving),
+        drain=service.protocol is not Protocol.UDP,
+        keep_established=frozenset(Destination(e.address, e.port) for e in service.serving),
     )
 
 
@@ -164,7 +164,7 @@ def _source_ranges(frontend: Frontend, keys: list[AddressKey]) -> Iterator[Membe
         yield Member(IpSet.LOAD_BALANCER_FIREWALL, at)
         for network in frontend.sources:
             yield Member(IpSet.LOAD_BALANCER_SOURCE_CIDR, f"{at},{_network(network)}")
-        if frontend.admit_self:
+        if frontend.allow_hairpin_source:
             yield Member(IpSet.LOAD_BALANCER_SOURCE_IP, f"{at},{format_address(key.address)}")
 
 

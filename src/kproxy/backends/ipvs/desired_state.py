@@ -25,27 +25,27 @@ class ServiceRules:
     """One service port's part, and the number of its shortcut."""
 
     service: ServicePlan
-    number: int
-    part: IpvsObjects
+    shortcut_number: int
+    objects: IpvsObjects
 
 
 @dataclass(frozen=True, eq=False)
 class DesiredState:
     """What the kernel should hold for one plan.
 
-    ``uses`` counts the service ports that need each thing; ``extra`` is what no service port brings.
+    ``reference_counts`` counts the service ports that need each thing; ``node_members`` is what no service port brings.
     """
 
     context: Context
     chain_context: ChainContext
-    fragments: Mapping[ServicePortName, ServiceRules]
-    uses: Mapping[SharedObject, int]
-    extra: frozenset[Member]
+    service_rules: Mapping[ServicePortName, ServiceRules]
+    reference_counts: Mapping[SharedObject, int]
+    node_members: frozenset[Member]
 
     @property
     def needs(self) -> set[SharedObject]:
         """All members and addresses."""
-        return {*self.uses, *self.extra}
+        return {*self.reference_counts, *self.node_members}
 
     @cached_property
     def ruleset(self) -> Ruleset:
@@ -54,7 +54,9 @@ class DesiredState:
 
     def virtuals(self) -> dict[Key, DesiredVirtualServer]:
         """All virtual servers."""
-        return {key: v for fragment in self.fragments.values() for key, v in fragment.part.virtuals.items()}
+        return {
+            key: v for fragment in self.service_rules.values() for key, v in fragment.objects.virtuals.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +77,16 @@ def desired_state(
     plan: Plan, context: Context, options: Options, previous: DesiredState | None = None
 ) -> DesiredState:
     """The program for a plan; fragments of ``previous`` that are still right are kept."""
-    chain_context = ChainContext(plan.family, plan.detector, plan.cluster_ips, options)
+    chain_context = ChainContext(plan.family, plan.detector, plan.cluster_ip_masquerade, options)
     same = previous is not None and (previous.context, previous.chain_context) == (context, chain_context)
-    old = previous.fragments if previous is not None else {}
-    taken = {fragment.number for fragment in old.values()}
+    old = previous.service_rules if previous is not None else {}
+    taken = {fragment.shortcut_number for fragment in old.values()}
     prefix, _ = static_rules.mark_masks(options)
     fragments = {}
     for service in plan.services:
         fragment = old.get(service.name)
         if fragment is None or not same or fragment.service is not service:
-            number = fragment.number if fragment else _number(service.name, taken)
+            number = fragment.shortcut_number if fragment else _number(service.name, taken)
             mark = prefix | _insert_zero_bit(number, options.masquerade_mark)
             whole = 0xFFFF_FFFF & ~options.masquerade_mark
             fragment = ServiceRules(service, number, ipvs_objects(service, mark, whole, context))
@@ -96,15 +98,15 @@ def desired_state(
 def delta(before: DesiredState, after: DesiredState) -> Delta:
     """What changed; only what changed is looked at."""
     virtuals: dict[Key, DesiredVirtualServer | None] = {}
-    needed: dict[SharedObject, None] = dict.fromkeys(after.extra - before.extra)
-    unneeded: dict[SharedObject, None] = dict.fromkeys(before.extra - after.extra)
-    for old, new in _pairs(before.fragments, after.fragments):
+    needed: dict[SharedObject, None] = dict.fromkeys(after.node_members - before.node_members)
+    unneeded: dict[SharedObject, None] = dict.fromkeys(before.node_members - after.node_members)
+    for old, new in _pairs(before.service_rules, after.service_rules):
         if old is not None:
-            virtuals |= {key: virtuals.get(key) for key in old.part.virtuals}
-            unneeded |= dict.fromkeys(use for use in _objects_of(old) if use not in after.uses)
+            virtuals |= {key: virtuals.get(key) for key in old.objects.virtuals}
+            unneeded |= dict.fromkeys(use for use in _objects_of(old) if use not in after.reference_counts)
         if new is not None:
-            virtuals |= new.part.virtuals
-            needed |= dict.fromkeys(use for use in _objects_of(new) if use not in before.uses)
+            virtuals |= new.objects.virtuals
+            needed |= dict.fromkeys(use for use in _objects_of(new) if use not in before.reference_counts)
     ruleset = after.ruleset if after.chain_context != before.chain_context else None
     return Delta(virtuals, tuple(needed), tuple(unneeded), ruleset)
 
@@ -123,15 +125,15 @@ def _uses(
     previous: DesiredState | None, fragments: Mapping[ServicePortName, ServiceRules]
 ) -> Mapping[SharedObject, int]:
     moves: Counter[SharedObject] = Counter()
-    for before, after in _pairs(previous.fragments if previous is not None else {}, fragments):
+    for before, after in _pairs(previous.service_rules if previous is not None else {}, fragments):
         moves.update(_objects_of(after))
         moves.subtract(_objects_of(before))
     moved = {use: by for use, by in moves.items() if by}
     if previous is None:
         return moved
     if not moved:
-        return previous.uses
-    uses = dict(previous.uses)
+        return previous.reference_counts
+    uses = dict(previous.reference_counts)
     for use, by in moved.items():
         uses[use] = uses.get(use, 0) + by
         if not uses[use]:
@@ -141,8 +143,8 @@ def _uses(
 
 def _objects_of(fragment: ServiceRules | None) -> Iterator[SharedObject]:
     if fragment is not None:
-        yield from fragment.part.members
-        for address in fragment.part.addresses:
+        yield from fragment.objects.members
+        for address in fragment.objects.addresses:
             yield address
             yield Member(IpSet.IPVS_IPS, format_address(address))
 

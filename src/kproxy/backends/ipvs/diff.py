@@ -92,10 +92,10 @@ IpvsCommand = SetServer | RemoveServer | SetDestination | RemoveDestination
 class SendCommands:
     """Netlink messages to IPVS, in turn."""
 
-    orders: tuple[IpvsCommand, ...]
+    commands: tuple[IpvsCommand, ...]
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.orders))
+        return "\n".join(map(str, self.commands))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,33 +147,33 @@ class Transaction:
         return "\n".join(map(str, self.steps))
 
 
-def full_transaction(picture: KernelState, desired: DesiredState) -> Delta:
+def full_transaction(actual: KernelState, desired: DesiredState) -> Delta:
     """Everything: for a picture just read from the kernel."""
-    held: set[SharedObject] = {*picture.members, *picture.addresses}
+    held: set[SharedObject] = {*actual.members, *actual.addresses}
     virtuals: dict[Key, DesiredVirtualServer | None] = {
-        **dict.fromkeys(picture.servers),
+        **dict.fromkeys(actual.servers),
         **desired.virtuals(),
     }
     needs = desired.needs
     return Delta(virtuals, tuple(needs - held), tuple(held - needs), desired.ruleset)
 
 
-def transaction(picture: KernelState, delta: Delta, family: Family) -> Transaction:
+def transaction(actual: KernelState, delta: Delta, family: Family) -> Transaction:
     """How to get from the picture to where the delta leads."""
-    planned = {key: _ServerCommands(key, picture, virtual) for key, virtual in delta.virtuals.items()}
+    planned = {key: _ServerCommands(key, actual, virtual) for key, virtual in delta.virtuals.items()}
     marks = [p for key, p in planned.items() if isinstance(key, MarkKey)]
     others = [p for key, p in planned.items() if not isinstance(key, MarkKey)]
-    members = _sorted_members(picture, delta)
+    members = _sorted_members(actual, delta)
     steps: Iterable[Step] = (
-        SendCommands(tuple(order for p in marks for order in p.grown())),
+        SendCommands(tuple(order for p in marks for order in p.additions())),
         ChangeMembers(family, members.removed_first, members.added_first),
         *(() if delta.ruleset is None else (ReplaceChains(delta.ruleset),)),
         ChangeAddresses(tuple(use for use in delta.unneeded if not isinstance(use, Member)), bind=False),
-        ChangeMembers(family, members.let_in_no_more, ()),
-        SendCommands(tuple(order for p in others for order in (*p.grown(), *p.shrunk()))),
+        ChangeMembers(family, members.revoked, ()),
+        SendCommands(tuple(order for p in others for order in (*p.additions(), *p.removals()))),
         ChangeMembers(family, members.removed_last, members.added_last),
         ChangeAddresses(tuple(use for use in delta.needed if not isinstance(use, Member)), bind=True),
-        SendCommands(tuple(order for p in marks for order in p.shrunk())),
+        SendCommands(tuple(order for p in marks for order in p.removals())),
     )
     draining = tuple(key for key, p in planned.items() if p.draining())
     return Transaction(tuple(step for step in steps if not _empty(step)), draining)
@@ -187,7 +187,7 @@ class _ServerCommands:
         self._server = picture.servers.get(key)
         self._there: Mapping[Destination, int] = picture.destinations.get(key, {})
 
-    def grown(self) -> Iterator[IpvsCommand]:
+    def additions(self) -> Iterator[IpvsCommand]:
         wanted = self._wanted
         if wanted is None:
             return
@@ -198,7 +198,7 @@ class _ServerCommands:
             if weight != 1:
                 yield SetDestination(self._key, destination, 1, new=weight is None)
 
-    def shrunk(self) -> Iterator[IpvsCommand]:
+    def removals(self) -> Iterator[IpvsCommand]:
         if self._wanted is None:
             if self._server is not None:
                 yield RemoveServer(self._key)
@@ -206,25 +206,25 @@ class _ServerCommands:
         for destination, weight in sorted(self._there.items(), key=lambda item: _rank(item[0])):
             if destination in self._wanted.destinations:
                 continue
-            if not self._stays(destination):
+            if not self._keeps(destination):
                 yield RemoveDestination(self._key, destination)
             elif weight != 0:
                 yield SetDestination(self._key, destination, 0, new=False)
 
     def draining(self) -> bool:
         wanted = self._wanted
-        return wanted is not None and wanted.drains and not self._there.keys() <= wanted.destinations
+        return wanted is not None and wanted.drain and not self._there.keys() <= wanted.destinations
 
-    def _stays(self, destination: Destination) -> bool:
+    def _keeps(self, destination: Destination) -> bool:
         wanted = self._wanted
-        return wanted is not None and (wanted.drains or destination in wanted.lingering)
+        return wanted is not None and (wanted.drain or destination in wanted.keep_established)
 
 
 @dataclass(frozen=True, slots=True)
 class _SortedMembers:
     removed_first: tuple[Member, ...]
     added_first: tuple[Member, ...]
-    let_in_no_more: tuple[Member, ...]
+    revoked: tuple[Member, ...]
     removed_last: tuple[Member, ...]
     added_last: tuple[Member, ...]
 

@@ -60,7 +60,7 @@ class PacketVerdict:
     """One thing that may become of a packet.
 
     ``destination``: who IPVS chose, None when it had no part.  ``path``: our chains it went through.
-    ``remembered``: what its source sticks to from now on.  ``chance``: the share of connections it becomes of,
+    ``affinity``: what its source sticks to from now on.  ``probability``: the share of connections it becomes of,
     all destinations weighing 1.
     """
 
@@ -68,8 +68,8 @@ class PacketVerdict:
     destination: Destination | None = None
     masqueraded: bool = False
     path: tuple[str, ...] = ()
-    remembered: frozenset[str] = frozenset()
-    chance: Fraction = field(default=Fraction(1), compare=False)
+    affinity: frozenset[str] = frozenset()
+    probability: Fraction = field(default=Fraction(1), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class SimulatedNode:
     """The node's own addresses, and to what clients stick (what, source)."""
 
     addresses: frozenset[Address]
-    recent: frozenset[tuple[str, Address]] = frozenset()
+    affinity_entries: frozenset[tuple[str, Address]] = frozenset()
 
 
 def evaluate(program: DesiredState, packet: Packet, machine: SimulatedNode) -> frozenset[PacketVerdict]:
@@ -231,8 +231,8 @@ class _Walk:
 
     def _element(self, fields: str, destination: Destination | None) -> str:
         packet = self._packet
-        asked = destination or Destination(packet.destination, packet.port)
-        address, socket = format_address(asked.address), f"{packet.protocol.value.lower()}:{asked.port}"
+        target = destination or Destination(packet.destination, packet.port)
+        address, socket = format_address(target.address), f"{packet.protocol.value.lower()}:{target.port}"
         parts: dict[str, Callable[[], str]] = {
             "src": lambda: format_address(packet.source),
             "dst": lambda: address,
@@ -246,7 +246,7 @@ def _candidates(
     key: Key, virtual: DesiredVirtualServer, source: Address, machine: SimulatedNode
 ) -> frozenset[Destination]:
     """Those a new connection may get: the one its source sticks to, or any."""
-    stuck = {d for d in virtual.destinations if (_name(key, d), source) in machine.recent}
+    stuck = {d for d in virtual.destinations if (_name(key, d), source) in machine.affinity_entries}
     return frozenset(stuck) if stuck and _sticky(virtual) else virtual.destinations
 
 

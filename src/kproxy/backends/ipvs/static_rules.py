@@ -70,11 +70,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class ChainContext:
-    """What the chains depend on; ``cluster_ips``: whose packets to cluster IPs are masqueraded."""
+    """What the chains depend on; ``cluster_ip_masquerade``: whose packets to cluster IPs are masqueraded."""
 
     family: Family
     detector: LocalDetector
-    cluster_ips: Wanted
+    cluster_ip_masquerade: Wanted
     options: Options
 
 
@@ -192,7 +192,7 @@ class _ChainBuilder:
         cluster_ip = self._to(IpSet.CLUSTER_IP)
         comment = "Kubernetes service cluster ip + port for masquerade purpose"
         own = Rule(_MARK_MASQUERADE, (cluster_ip, self._in(IpSet.IPVS_IPS, "src")), comment)
-        match self._context.cluster_ips:
+        match self._context.cluster_ip_masquerade:
             case Wanted.ALWAYS:
                 return (Rule(_MARK_MASQUERADE, (cluster_ip,), comment),)
             case Wanted.OFF_CLUSTER if elsewhere := _from_pods(self._context.detector, negated=True):

@@ -80,11 +80,11 @@ class DeleteChain:
 
 @dataclass(frozen=True, slots=True)
 class AddElements:
-    """Put new elements in a set or map.  ``lives``: milliseconds that each stays, in a set that rules fill."""
+    """Put new elements in a set or map.  ``timeouts``: milliseconds that each stays, in a set that rules fill."""
 
     collection: Collection
     elements: tuple[tuple[ElementKey, Value], ...]
-    lives: tuple[int, ...] = ()
+    timeouts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,29 +111,29 @@ Command = (
 
 def format_command(command: Command, renderer: Renderer) -> Iterator[str]:
     """The command as ``nft -f`` takes it."""
-    where = f"{renderer.word} {TABLE}"
+    table = f"{renderer.family_keyword} {TABLE}"
     match command:
         case AddTable():
-            yield f'add table {where} {{ comment "{TABLE_COMMENT}"; }}'
+            yield f'add table {table} {{ comment "{TABLE_COMMENT}"; }}'
         case DeleteTable():
-            yield f"delete table {where}"
+            yield f"delete table {table}"
         case AddCollection(collection):
             kind = _kind(collection)
-            yield f"add {kind} {where} {collection.name} {renderer.collection(collection)}"
+            yield f"add {kind} {table} {collection.name} {renderer.collection(collection)}"
         case DeleteCollection(name):
-            yield f"delete set {where} {name}"
+            yield f"delete set {table} {name}"
         case AddElements(collection, elements, lives):
             texts = [render_element(key, value) for key, value in elements]
             if lives:
                 texts = [f"{text} timeout {left}ms" for text, left in zip(texts, lives, strict=True)]
-            yield from _element_lines(f"add element {where} {collection.name}", texts)
+            yield from _element_lines(f"add element {table} {collection.name}", texts)
         case DeleteElements(collection, elements):
             yield from _element_lines(
-                f"delete element {where} {collection.name}",
+                f"delete element {table} {collection.name}",
                 [render_element(key, value) for key, value in elements],
             )
         case _:
-            yield from _chain_lines(command, where, renderer)
+            yield from _chain_lines(command, table, renderer)
 
 
 def _chain_lines(

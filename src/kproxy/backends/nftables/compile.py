@@ -56,14 +56,14 @@ class Element(NamedTuple):
 class CountChain(NamedTuple):
     """A chain that picks one of two or more endpoints (that for one is always there); services share it."""
 
-    way: FrontendMaps
-    choice: PoolRole
+    maps: FrontendMaps
+    pool_role: PoolRole
     endpoints: int
 
     @property
     def name(self) -> str:
         """The chain's name."""
-        return self.choice.one_of(self.way, self.endpoints)
+        return self.pool_role.one_of(self.maps, self.endpoints)
 
 
 Shared = Element | CountChain
@@ -139,7 +139,7 @@ def _frontend_elements(service: ServicePlan, frontend: Frontend, places: Places)
         yield Element(way.policies, key, Goto(policy))
     if not frontend.pool.endpoints:
         refusal = Drop() if frontend.on_empty is OnEmpty.DROP else Goto(names.REJECT)
-        yield Element(way.unserved, key, refusal)
+        yield Element(way.no_endpoints, key, refusal)
     if frontend.sources is not None:
         yield Element(names.FIREWALL_IPS, key)
         for source in _admitted(frontend):
@@ -175,7 +175,7 @@ def _policy(frontend: Frontend, way: FrontendMaps) -> str | None:
 def _admitted(frontend: Frontend) -> Iterable[Network]:
     """Who may use the frontend, as networks of which none contains another: intervals must not overlap."""
     found = list(frontend.sources or ())
-    if frontend.admit_self and frontend.address is not None:
+    if frontend.allow_hairpin_source and frontend.address is not None:
         found.append(_host_network(frontend.address))
     found.sort(key=lambda network: network.prefixlen)
     kept: list[Network] = []

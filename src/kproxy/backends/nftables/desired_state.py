@@ -26,33 +26,33 @@ class ServiceRules:
     """One service port's part.  Same plan: the same object, as `desired_state` makes it."""
 
     service: ServicePlan
-    places: Places
+    endpoint_numbers: Places
 
     def elements(self) -> Iterator[Element]:
         """Its own elements."""
-        return compile.service_elements(self.service, self.places)
+        return compile.service_elements(self.service, self.endpoint_numbers)
 
     def shared(self) -> Iterator[Shared]:
         """What it needs together with others."""
-        return compile.shared_objects(self.service, self.places)
+        return compile.shared_objects(self.service, self.endpoint_numbers)
 
     def chains(self) -> tuple[Chain, ...]:
         """Its own chains, if it has affinity."""
-        return compile.affinity_chains(self.service, self.places)
+        return compile.affinity_chains(self.service, self.endpoint_numbers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DesiredState:
     """What the kernel should hold for one plan.
 
-    ``services`` are the plan's; ``uses`` says how many service ports need each shared thing; ``extra`` are the elements no Service brings.
+    ``services`` are the plan's; ``reference_counts`` says how many service ports need each shared thing; ``node_elements`` are the elements no Service brings.
     """
 
     context: Context
     services: tuple[ServicePlan, ...]
-    fragments: Mapping[ServicePortName, ServiceRules]
-    uses: Mapping[Shared, int]
-    extra: frozenset[Element]
+    service_rules: Mapping[ServicePortName, ServiceRules]
+    reference_counts: Mapping[Shared, int]
+    node_elements: frozenset[Element]
 
     def collections(self) -> Iterator[Collection]:
         """All sets and maps."""
@@ -61,10 +61,10 @@ class DesiredState:
     def chains(self) -> Iterator[Chain]:
         """All chains; each after those it leads to."""
         yield from static_rules.static_chains(self.context)
-        for needed in self.uses:
+        for needed in self.reference_counts:
             if isinstance(needed, CountChain):
                 yield static_rules.endpoint_choice_chain(*needed)
-        for fragment in self.fragments.values():
+        for fragment in self.service_rules.values():
             yield from fragment.chains()
 
 
@@ -73,20 +73,20 @@ def desired_state(plan: Plan, options: Options, previous: DesiredState | None = 
     context = Context(
         family=plan.family,
         detector=plan.detector,
-        cluster_ips=plan.cluster_ips,
+        cluster_ip_masquerade=plan.cluster_ip_masquerade,
         node_port_ips=plan.node_ports.addresses is not None,
         options=options,
     )
     if previous is None:
         previous = DesiredState(context, (), {}, {}, frozenset())
     moves = _service_changes(previous, plan.services)
-    fragments = dict(previous.fragments)
+    fragments = dict(previous.service_rules)
     for name, (_, fragment) in moves.items():
         if fragment is None:
             del fragments[name]
         else:
             fragments[name] = fragment
-    uses = _reference_counts(previous.uses, moves.values())
+    uses = _reference_counts(previous.reference_counts, moves.values())
     return DesiredState(context, plan.services, fragments, uses, frozenset(_node_elements(plan)))
 
 
@@ -97,7 +97,7 @@ Pair = tuple[ServiceRules | None, ServiceRules | None]
 def changed_services(before: DesiredState, after: DesiredState) -> list[Pair]:
     """The service ports whose part differs."""
     names = _differing(before.services, after.services)
-    pairs = [(before.fragments.get(name), after.fragments.get(name)) for name in names]
+    pairs = [(before.service_rules.get(name), after.service_rules.get(name)) for name in names]
     return [pair for pair in pairs if pair[0] is not pair[1]]
 
 
@@ -119,7 +119,7 @@ def _differing(
 
 
 def _fragment(service: ServicePlan, before: ServiceRules | None) -> ServiceRules:
-    old: Places = before.places if before is not None else {}
+    old: Places = before.endpoint_numbers if before is not None else {}
     places = {
         scope: compile.assign_numbers(old[scope], pool.endpoints) if scope in old else pool.endpoints
         for scope, pool in compile.used_pools(service).items()
@@ -133,7 +133,7 @@ def _service_changes(
     """What becomes of each service port that is not what it was."""
     moves: dict[ServicePortName, Pair] = {}
     for name, service in _differing(previous.services, services).items():
-        before = previous.fragments.get(name)
+        before = previous.service_rules.get(name)
         if service is None:
             moves[name] = (before, None)
         elif before is None or before.service is not service:

@@ -77,17 +77,19 @@ class Rewrite:
         yield from map(AddChain, chains)
         yield from (AddRules(chain) for chain in chains if chain.rules)
         batches = _ElementCommands(collections)
-        for fragment in desired.fragments.values():
+        for fragment in desired.service_rules.values():
             yield from batches.take(fragment.elements())
-        yield from batches.take(element for element in desired.uses if isinstance(element, Element))
-        yield from batches.take(desired.extra)
-        yield from batches.rest()
-        yield from self._sticking(collections[names.AFFINITY_CLIENTS])
+        yield from batches.take(
+            element for element in desired.reference_counts if isinstance(element, Element)
+        )
+        yield from batches.take(desired.node_elements)
+        yield from batches.flush()
+        yield from self._affinity_elements(collections[names.AFFINITY_CLIENTS])
 
     def __str__(self) -> str:
         return _text(self, self.desired)
 
-    def _sticking(self, collection: Collection) -> Iterator[Command]:
+    def _affinity_elements(self, collection: Collection) -> Iterator[Command]:
         items = list(self.clients.items())
         for start in range(0, len(items), ELEMENTS_PER_COMMAND):
             some = items[start : start + ELEMENTS_PER_COMMAND]
@@ -99,13 +101,13 @@ class Rewrite:
 class Update:
     """Writes what differs between two programs of one context; no command at all when nothing does."""
 
-    believed: DesiredState
+    last_applied: DesiredState
     desired: DesiredState
-    before: Leftovers = field(default_factory=dict)
+    leftovers_before: Leftovers = field(default_factory=dict)
 
     def batches(self) -> Iterator[Iterable[Command]]:
         """New chains; then all else.  Either may be empty."""
-        yield list(self._preparation())
+        yield list(self._new_chains())
         yield list(self._switch())
 
     def __iter__(self) -> Iterator[Command]:
@@ -119,20 +121,20 @@ class Update:
         """What is left unused when this is done."""
         return {name: chain for name, chain in self._old.items() if name not in self._new}
 
-    def _preparation(self) -> Iterator[Command]:
+    def _new_chains(self) -> Iterator[Command]:
         """Chains that nothing leads to yet."""
         new = {name: chain for name, chain in self._new.items() if name not in self._old}
-        yield from (AddChain(chain) for name, chain in new.items() if name not in self.before)
+        yield from (AddChain(chain) for name, chain in new.items() if name not in self.leftovers_before)
         for name, chain in new.items():
-            if self.before.get(name) == chain:
+            if self.leftovers_before.get(name) == chain:
                 continue
-            if name in self.before:
+            if name in self.leftovers_before:
                 yield FlushChain(name)
             yield AddRules(chain)
 
     def _switch(self) -> Iterator[Command]:
         """Leftovers that are not wanted again, chains that differ, elements out, elements in."""
-        unwanted = sorted(self.before.keys() - self._new.keys())
+        unwanted = sorted(self.leftovers_before.keys() - self._new.keys())
         yield from map(FlushChain, unwanted)
         yield from map(DeleteChain, unwanted)
         for name, chain in self._new.items():
@@ -141,18 +143,18 @@ class Update:
         yield from self._elements()
 
     def _elements(self) -> Iterator[Command]:
-        gone, come = self._moves
+        gone, come = self._element_changes
         known = {collection.name: collection for collection in self.desired.collections()}
         deletions = _ElementCommands(known, DeleteElements)
         yield from deletions.take(gone)
-        yield from deletions.rest()
+        yield from deletions.flush()
         additions = _ElementCommands(known)
         yield from additions.take(come)
-        yield from additions.rest()
+        yield from additions.flush()
 
     @cached_property
     def _pairs(self) -> list[Pair]:
-        return changed_services(self.believed, self.desired)
+        return changed_services(self.last_applied, self.desired)
 
     @cached_property
     def _old(self) -> dict[ChainName, Chain]:
@@ -163,7 +165,7 @@ class Update:
         return _chains((new for _, new in self._pairs), self._shared[1])
 
     @cached_property
-    def _moves(self) -> tuple[list[Element], list[Element]]:
+    def _element_changes(self) -> tuple[list[Element], list[Element]]:
         """Elements to take out, and to put in; one whose value changes is in both."""
         gone: set[Element] = set()
         come: set[Element] = set()
@@ -171,8 +173,8 @@ class Update:
             gone.update(old.elements() if old else ())
             come.update(new.elements() if new else ())
         unused, needed = self._shared
-        gone |= self.believed.extra | {thing for thing in unused if isinstance(thing, Element)}
-        come |= self.desired.extra | {thing for thing in needed if isinstance(thing, Element)}
+        gone |= self.last_applied.node_elements | {thing for thing in unused if isinstance(thing, Element)}
+        come |= self.desired.node_elements | {thing for thing in needed if isinstance(thing, Element)}
         return list(gone - come), list(come - gone)
 
     @cached_property
@@ -180,20 +182,20 @@ class Update:
         """Shared things that nobody needs any more, and those that nobody needed before."""
         old = {thing for fragment, _ in self._pairs if fragment for thing in fragment.shared()}
         new = {thing for _, fragment in self._pairs if fragment for thing in fragment.shared()}
-        unused = {thing for thing in old - new if thing not in self.desired.uses}
-        return unused, {thing for thing in new - old if thing not in self.believed.uses}
+        unused = {thing for thing in old - new if thing not in self.desired.reference_counts}
+        return unused, {thing for thing in new - old if thing not in self.last_applied.reference_counts}
 
 
 Transaction = Rewrite | Update
 
 
 def diff(
-    believed: DesiredState | None, desired: DesiredState, leftovers: Leftovers | None = None
+    last_applied: DesiredState | None, desired: DesiredState, leftovers: Leftovers | None = None
 ) -> Transaction:
     """How to get to ``desired`` from what was applied last, or from anything where that is unknown."""
-    if believed is None or believed.context != desired.context:
+    if last_applied is None or last_applied.context != desired.context:
         return Rewrite(desired)
-    return Update(believed, desired, leftovers or {})
+    return Update(last_applied, desired, leftovers or {})
 
 
 def _chains(fragments: Iterable[ServiceRules | None], moved: Iterable[Shared]) -> dict[ChainName, Chain]:
@@ -221,7 +223,7 @@ class _ElementCommands:
             if len(pending) >= ELEMENTS_PER_COMMAND:
                 yield self._command(self._collections[name], tuple(self._pending.pop(name)))
 
-    def rest(self) -> Iterator[Command]:
+    def flush(self) -> Iterator[Command]:
         for name, pending in self._pending.items():
             yield self._command(self._collections[name], tuple(pending))
         self._pending = {}

@@ -69,8 +69,8 @@ class PacketVerdict:
     """One thing that may become of a packet.
 
     ``destination`` and ``port`` as it leaves; ``rewritten``: by DNAT.  ``masqueraded``: its source is the
-    node's.  ``path``: the chains it went through, in order.  ``remembered``: the numbers of endpoints that know it now.
-    ``chance``: how likely it is.
+    node's.  ``path``: the chains it went through, in order.  ``affinity``: the numbers of endpoints that know it now.
+    ``probability``: how likely it is.
     """
 
     fate: Fate
@@ -79,8 +79,8 @@ class PacketVerdict:
     rewritten: bool
     masqueraded: bool
     path: tuple[str, ...]
-    remembered: frozenset[str]
-    chance: Fraction = field(default=Fraction(1), compare=False)
+    affinity: frozenset[str]
+    probability: Fraction = field(default=Fraction(1), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class SimulatedNode:
     """What a rule may ask of the node: its addresses, and which endpoint (by number) knows whom."""
 
     addresses: frozenset[Address]
-    recent: frozenset[tuple[str, Address]] = frozenset()
+    affinity_entries: frozenset[tuple[str, Address]] = frozenset()
 
     def is_local(self, address: Address) -> bool:
         """Whether routing delivers the address to this node itself (all of 127/8 does)."""
@@ -103,8 +103,8 @@ class _State:
     rewritten: bool = False
     masqueraded: bool = False
     path: tuple[str, ...] = ()
-    remembered: frozenset[str] = frozenset()
-    chance: Fraction = field(default=Fraction(1), compare=False)
+    affinity: frozenset[str] = frozenset()
+    probability: Fraction = field(default=Fraction(1), compare=False)
 
 
 class _End(enum.Enum):
@@ -124,10 +124,10 @@ def evaluate(table: SimulatedTable, packet: Packet, machine: SimulatedNode) -> f
     """Everything that may become of a new connection's first packet, random choices followed all ways."""
     start = _State(packet, packet.entry.interface)
     chances: dict[PacketVerdict, Fraction] = {}
-    for end, state in _Evaluator(table, machine).whole_way(start):
+    for end, state in _Evaluator(table, machine).traverse(start):
         verdict = _verdict(end, state)
-        chances[verdict] = chances.get(verdict, Fraction(0)) + state.chance
-    return frozenset(replace(verdict, chance=chance) for verdict, chance in chances.items())
+        chances[verdict] = chances.get(verdict, Fraction(0)) + state.probability
+    return frozenset(replace(verdict, probability=chance) for verdict, chance in chances.items())
 
 
 def _verdict(end: _End, state: _State) -> PacketVerdict:
@@ -140,7 +140,7 @@ def _verdict(end: _End, state: _State) -> PacketVerdict:
         state.rewritten,
         state.masqueraded,
         state.path,
-        state.remembered,
+        state.affinity,
     )
 
 
@@ -149,11 +149,11 @@ class _Evaluator:
     table: SimulatedTable
     machine: SimulatedNode
 
-    def whole_way(self, state: _State) -> _Walk:
+    def traverse(self, state: _State) -> _Walk:
         """Through all hooks on the packet's way."""
         if state.packet.entry.from_host:
             for end, sent in self._points(state, (HookPoint.OUTPUT, HookPoint.POSTROUTING)):
-                yield from self._come_back(end, sent)
+                yield from self._loop_back(end, sent)
             return
         for end, arrived in self._points(state, (HookPoint.PREROUTING,)):
             yield from [(end, arrived)] if end in _FINAL else self._routed(arrived)
@@ -169,7 +169,7 @@ class _Evaluator:
             return self._points(state, (HookPoint.INPUT,))
         return self._points(state, (HookPoint.FORWARD, HookPoint.POSTROUTING))
 
-    def _come_back(self, end: _End, state: _State) -> _Walk:
+    def _loop_back(self, end: _End, state: _State) -> _Walk:
         """A packet of the node to itself: by loopback to INPUT; its NAT is already decided."""
         if end in _FINAL or not self.machine.is_local(state.packet.destination):
             return iter([(end, state)])
@@ -226,13 +226,13 @@ class _Evaluator:
             case ToggleMark(bit):
                 yield from self._steps(steps[1:], replace(state, mark=state.mark ^ bit))
             case Remember(key):
-                known = state.remembered | {_numbers(key)}
-                yield from self._steps(steps[1:], replace(state, remembered=known))
+                known = state.affinity | {_numbers(key)}
+                yield from self._steps(steps[1:], replace(state, affinity=known))
             case OneIn(count):
-                share = state.chance / count
-                yield from self._steps(steps[1:], replace(state, chance=share))
+                share = state.probability / count
+                yield from self._steps(steps[1:], replace(state, probability=share))
                 if count > 1:
-                    yield None, replace(state, chance=state.chance - share)
+                    yield None, replace(state, probability=state.probability - share)
             case _ if self._holds(step, state):
                 yield from self._steps(steps[1:], state)
             case _:
@@ -253,10 +253,10 @@ class _Evaluator:
             case Translate(address, port):
                 yield _End.ACCEPT, _translated(state, address, port)
             case Dispatch(key, name) | TranslateBy(key, name):
-                for value, chance in self._found(key, name, state):
-                    yield from self._do(value, replace(state, chance=chance))
+                for value, chance in self._look_up(key, name, state):
+                    yield from self._apply_verdict(value, replace(state, probability=chance))
 
-    def _do(self, value: Value, state: _State) -> Iterator[tuple[_End | None, _State]]:
+    def _apply_verdict(self, value: Value, state: _State) -> Iterator[tuple[_End | None, _State]]:
         match value:
             case None:
                 yield None, state
@@ -265,12 +265,12 @@ class _Evaluator:
             case _:
                 yield from self._ending(value, state)
 
-    def _found(self, key: Key, name: CollectionName, state: _State) -> Iterator[tuple[Value, Fraction]]:
+    def _look_up(self, key: Key, name: CollectionName, state: _State) -> Iterator[tuple[Value, Fraction]]:
         """What a map may have for the packet, each with its chance; None where it may have nothing."""
         elements = self.table.elements[name]
         found = Counter(elements.get(tried) for tried in _keys(key, state))
         for value, times in found.items():
-            yield value, state.chance * times / found.total()
+            yield value, state.probability * times / found.total()
 
     def _holds(self, step: Step, state: _State) -> bool:
         packet = state.packet
@@ -297,7 +297,7 @@ class _Evaluator:
     def _is_in(self, key: Key, name: CollectionName, state: _State) -> bool:
         collection = self.table.collections[name]
         if collection.filled_up_to is not None:
-            return (_numbers(key), state.packet.source) in self.machine.recent
+            return (_numbers(key), state.packet.source) in self.machine.affinity_entries
         wanted = next(_keys(key, state))
         elements = self.table.elements[name]
         return wanted in elements or (
@@ -335,9 +335,9 @@ def _address(field: Field, packet: Packet) -> Address:
 
 def _covers(element: ElementKey, wanted: ElementKey) -> bool:
     """Whether an element of an interval set, whose last part may be a network, contains that."""
-    *known, last = element
-    *asked, address = wanted
-    return known == asked and isinstance(last, IPv4Network | IPv6Network) and address in last
+    *element_prefix, last = element
+    *wanted_prefix, address = wanted
+    return element_prefix == wanted_prefix and isinstance(last, IPv4Network | IPv6Network) and address in last
 
 
 def _within(address: Address, network: IPv4Network | IPv6Network) -> bool:

@@ -62,7 +62,7 @@ class FrontendMaps(enum.Enum):
         return f"external-{self.plural}"
 
     @property
-    def unserved(self) -> str:
+    def no_endpoints(self) -> str:
         """The map from frontends without endpoints to what is done with their packets."""
         return "no-endpoint-services" if self is FrontendMaps.ADDRESS else "no-endpoint-nodeports"
 

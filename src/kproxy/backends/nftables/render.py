@@ -60,8 +60,8 @@ class Renderer:
 
     def __init__(self, family: Family) -> None:
         """``ip`` or ``ip6`` in every address selector."""
-        self.word = "ip" if family is Family.IPV4 else "ip6"
-        self._selectors = {field: field.value.replace("ip ", f"{self.word} ") for field in Field}
+        self.family_keyword = "ip" if family is Family.IPV4 else "ip6"
+        self._selectors = {field: field.value.replace("ip ", f"{self.family_keyword} ") for field in Field}
 
     def key(self, key: Key) -> str:
         """``ip daddr . meta l4proto . th dport``."""
@@ -132,7 +132,7 @@ class Renderer:
             case Dispatch(key, name):
                 return f"{self.key(key)} vmap @{name}"
             case TranslateBy(key, name):
-                return f"dnat {self.word} to {self.key(key)} map @{name}"
+                return f"dnat {self.family_keyword} to {self.key(key)} map @{name}"
             case Translate(address, port):
                 return f"dnat to {_render_socket(address, port)}"
             case Jump() | Goto():
@@ -145,7 +145,7 @@ class Renderer:
         held = {
             Holds.NOTHING: "",
             Holds.VERDICT: " : verdict",
-            Holds.ENDPOINT: f" : {self.word} daddr . th dport",
+            Holds.ENDPOINT: f" : {self.family_keyword} daddr . th dport",
         }[collection.holds]
         lines = [f"typeof {self.key(collection.key)}{held};"]
         if collection.filled_up_to is not None:

@@ -86,13 +86,13 @@ class Options:
 class Context:
     """All that the constant part depends on.
 
-    ``cluster_ips``: whose packets to cluster IPs are masqueraded.  ``node_port_ips``: node ports are on the
+    ``cluster_ip_masquerade``: whose packets to cluster IPs are masqueraded.  ``node_port_ips``: node ports are on the
     addresses of the set of that name; else on every local address but loopback.
     """
 
     family: Family
     detector: LocalDetector
-    cluster_ips: MasqueradePolicy
+    cluster_ip_masquerade: MasqueradePolicy
     node_port_ips: bool
     options: Options = Options()
 
@@ -146,7 +146,7 @@ def _maps(way: FrontendMaps) -> Iterator[Collection]:
         name=way.policies, key=way.key, holds=Holds.VERDICT, comment=f"external {what}: its traffic policy"
     )
     yield Collection(
-        name=way.unserved,
+        name=way.no_endpoints,
         key=way.key,
         holds=Holds.VERDICT,
         comment=f"{what} without endpoints: refused, or dropped if other nodes have some",
@@ -278,7 +278,7 @@ def _services(context: Context) -> Chain:
 def _mark_to_cluster_ips(context: Context) -> list[Rule]:
     """``masq.all``, ``masq.cip.offcluster``, ``det.none``."""
     to_cluster_ip = InSet(_DESTINATION, names.CLUSTER_IPS)
-    match context.cluster_ips:
+    match context.cluster_ip_masquerade:
         case MasqueradePolicy.ALWAYS:
             return [Rule((to_cluster_ip, _JUMP_MARK), "masqueradeAll")]
         case MasqueradePolicy.OFF_CLUSTER if others := from_pods(context.detector, negated=True):
@@ -288,10 +288,12 @@ def _mark_to_cluster_ips(context: Context) -> list[Rule]:
 
 def _check_chains(context: Context) -> Iterator[Chain]:
     node = node_port_destinations(context)
-    yield Chain(names.SERVICE_ENDPOINTS_CHECK, (Rule((Dispatch(FRONTEND, FrontendMaps.ADDRESS.unserved),)),))
+    yield Chain(
+        names.SERVICE_ENDPOINTS_CHECK, (Rule((Dispatch(FRONTEND, FrontendMaps.ADDRESS.no_endpoints),)),)
+    )
     yield Chain(
         names.NODE_PORT_ENDPOINTS_CHECK,
-        (Rule((*node, Dispatch(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.unserved))),),
+        (Rule((*node, Dispatch(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.no_endpoints))),),
     )
     yield Chain(
         names.CLUSTER_IPS_CHECK,

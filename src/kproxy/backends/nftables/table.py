@@ -86,14 +86,14 @@ class SimulatedTable:
                 _refuse_if(chain.name in self.chains, command)
                 self.chains[chain.name] = Chain(chain.name, (), chain.hook, chain.comment)
             case AddRules(chain):
-                _refuse_if(any(self._dangles(rule) for rule in chain.rules), command)
+                _refuse_if(any(self._has_dangling_reference(rule) for rule in chain.rules), command)
                 old = self.chains[chain.name]
                 self.chains[chain.name] = Chain(old.name, (*old.rules, *chain.rules), old.hook, old.comment)
             case FlushChain(name):
                 _refuse_if(name not in self.chains, command)
                 self.chains[name] = Chain(name, (), self.chains[name].hook, self.chains[name].comment)
             case DeleteChain(name):
-                _refuse_if(name not in self.chains or name in self._led_to(), command)
+                _refuse_if(name not in self.chains or name in self._referenced_chains(), command)
                 del self.chains[name]
 
     def _do_elements(
@@ -113,7 +113,7 @@ class SimulatedTable:
                 _refuse_if(isinstance(value, Goto | Jump) and value.chain not in self.chains, (key, value))
                 found[key] = value
 
-    def _dangles(self, rule: Rule) -> bool:
+    def _has_dangling_reference(self, rule: Rule) -> bool:
         """Whether a rule speaks of what is not there."""
         for step in rule.steps:
             match step:
@@ -134,7 +134,7 @@ class SimulatedTable:
             for step in rule.steps
         )
 
-    def _led_to(self) -> set[ChainName]:
+    def _referenced_chains(self) -> set[ChainName]:
         steps = (s for chain in self.chains.values() for rule in chain.rules for s in rule.steps)
         values = (value for found in self.elements.values() for value in found.values())
         return {value.chain for value in (*steps, *values) if isinstance(value, Jump | Goto)}

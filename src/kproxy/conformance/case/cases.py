@@ -44,12 +44,12 @@ class Profile:
     """A proxy configuration that cases share; each profile is one lab.
 
     Fields are those of KubeProxyConfiguration; addresses are those of `kproxy.lab.topology`.
-    ``detect`` None: mode ClusterCIDR without a CIDR (no detector); ``detect_families``: those that
+    ``detect_mode`` None: mode ClusterCIDR without a CIDR (no detector); ``detect_families``: those that
     clusterCIDR has a range of.
     """
 
     name: str
-    detect: str | None = "ClusterCIDR"
+    detect_mode: str | None = "ClusterCIDR"
     detect_interface: str = ""
     detect_families: tuple[Family, ...] = tuple(Family)
     masquerade_all: bool = False
@@ -76,7 +76,7 @@ class Profile:
     """Whether a node's proxy runs in another of the subject's modes until its restart (`Subject.mode_before`)."""
     environment: tuple[tuple[str, str], ...] = ()
     """What the subject's processes have in theirs besides, as pairs."""
-    alone: bool = False
+    isolated: bool = False
     """Its cases disturb one another (restart, relabel): they still run in parallel, in this lab only."""
 
 
@@ -107,7 +107,9 @@ class Case:
     @property
     def opens_sctp_sockets(self) -> bool:
         """Whether the kernel must have SCTP itself, and not only its netfilter."""
-        return Feature.SCTP in self.features and not any(isinstance(s, Probe) and s.bare for s in self.steps)
+        return Feature.SCTP in self.features and not any(
+            isinstance(s, Probe) and s.init_chunk_only for s in self.steps
+        )
 
 
 def case(id: str, about: str, *steps: Step, clauses: set[str], **fields: object) -> Case:

@@ -17,7 +17,7 @@ class ReachedBackend:
     on: str
     source: SourceIP
     shift: int = 0
-    of: str = ""
+    service: str = ""
     """The Service whose endpoint it is, where that is not the one that was asked."""
     first: int = 0
     many: int = 0
@@ -34,12 +34,12 @@ UNTOUCHED: Lawful = frozenset({Failure.UNTOUCHED})
 RESET: Lawful = frozenset({Failure.RESET})
 
 
-def delivered_to(*on: str, source: SourceIP = PRESERVED, shift: int = 0, of: str = "") -> Lawful:
+def delivered_to(*on: str, source: SourceIP = PRESERVED, shift: int = 0, service: str = "") -> Lawful:
     """Delivered to one of these pods (or nodes), which sees the client's own address or the node's.
 
-    ``of``: the Service whose endpoints they are, if not that of the target.
+    ``service``: the Service whose endpoints they are, if not that of the target.
     """
-    return frozenset(ReachedBackend(name, source, shift, of) for name in on)
+    return frozenset(ReachedBackend(name, source, shift, service) for name in on)
 
 
 def delivered_to_many(on: str, many: int, *, first: int = 0, source: SourceIP = PRESERVED) -> Lawful:

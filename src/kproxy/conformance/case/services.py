@@ -85,12 +85,12 @@ class Backend:
 class Vip:
     """A load balancer ingress address; ``hostname_only`` writes a hostname instead of an address.
 
-    ``of``: the node whose own address it is, the one of its second interface if ``second``.
+    ``node``: the node whose own address it is, the one of its second interface if ``second``.
     """
 
     ip_mode: str | None = None
     hostname_only: bool = False
-    of: str = ""
+    node: str = ""
     second: bool = False
 
 
@@ -110,14 +110,14 @@ class CaseService:
     external_ips: int = 0
     external_ips_of: tuple[str, ...] = ()
     """Nodes whose own addresses are the first of its externalIPs."""
-    raw_external_ips: tuple[str, ...] = ()
+    literal_external_ips: tuple[str, ...] = ()
     """More externalIPs, as literal text (for bad ones)."""
     vips: tuple[Vip, ...] = ()
     raw_vips: tuple[str, ...] = ()
     """More load balancer IPs before them, as literal text (of either family)."""
     source_ranges: tuple[SourceRange | str, ...] = ()
     """Places, or names of pods, nodes, ``client``, ``remote`` (their single address)."""
-    raw_source_ranges: tuple[str, ...] = ()
+    literal_source_ranges: tuple[str, ...] = ()
     affinity_seconds: int | None = None
     labels: tuple[tuple[str, str], ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
@@ -141,14 +141,14 @@ class CaseService:
     in_second_service_cidr: bool = False
     """Whether its cluster IP is of the range that only `AddServiceCidr` makes one of ServiceCIDRs."""
     traffic_distribution: str = ""
-    share_cluster_ip_of: str | None = None
+    same_cluster_ip_as: str | None = None
     """Name of a Service (maybe deleted) of this case whose cluster IP this one has."""
-    share_vip_of: str | None = None
+    same_vip_as: str | None = None
     """Name of a Service of this case whose load balancer IPs (and external IPs) this one has."""
     generation: int = 0
     """A different number gives the same name other cluster, external and load balancer IPs and node ports."""
 
-    def but(self, **changes: object) -> CaseService:
+    def replace(self, **changes: object) -> CaseService:
         """The same Service with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
@@ -162,9 +162,9 @@ class CaseService:
         kind = TargetKind.NODE_PORT_SECOND if second else TargetKind.NODE_PORT
         return Target(kind, self.name, self.generation, node=node)
 
-    def gained_node_port(self, node: str) -> Target:
+    def node_port_at_added_address(self, node: str) -> Target:
         """Its node port on the address that `AddNodeAddress` gives the node."""
-        return Target(TargetKind.NODE_PORT_GAINED, self.name, self.generation, node=node)
+        return Target(TargetKind.NODE_PORT_ADDED_ADDRESS, self.name, self.generation, node=node)
 
     def health_check(self, node: str, *, second: bool = False) -> Target:
         """Its health check node port on a node's primary address (or on the one of its second interface)."""
@@ -200,6 +200,6 @@ def service(name: str, *on: str, **fields: object) -> CaseService:
     return CaseService(name=name, backends=backends, **fields)  # type: ignore[arg-type]
 
 
-def backend_target(web: CaseService, on: str) -> Target:
+def backend_target(service: CaseService, on: str) -> Target:
     """The pod's own address and the target port it has for that Service."""
-    return Target(TargetKind.BACKEND, web.name, web.generation, node=on)
+    return Target(TargetKind.BACKEND, service.name, service.generation, node=on)

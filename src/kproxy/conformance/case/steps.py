@@ -35,14 +35,14 @@ class Probe:
     Every one must be lawful.  ``clauses``: those that this step is about; without any, those that the oracle answers by.
     With ``spread`` enough are sent that each backend of ``expect`` must
     have been seen, with ``even`` so many that uneven shares show in a chi-square test (wrong alarm of
-    each about one in a million), otherwise ``count``.  Probes of one vantage and the same ``sticks`` name must all
-    reach one backend, that of the `Open` of that name if there is one; those of the same ``roams`` name together
-    more than one.  ``oversize``: send this many bytes and have them all echoed.  ``from_port_of``: send from
-    the port number that this target has.  ``redrawn``: some endpoint must have seen another source port
+    each about one in a million), otherwise ``count``.  Probes of one vantage and the same ``sticky_group`` name must all
+    reach one backend, that of the `Open` of that name if there is one; those of the same ``rebalances`` name together
+    more than one.  ``payload_bytes``: send this many bytes and have them all echoed.  ``from_port_of``: send from
+    the port number that this target has.  ``source_port_changed``: some endpoint must have seen another source port
     than the sender's.  ``mark``: of a node's own process, whose packets the kernel marks so: they must leave the node
-    with this mark and no other bit.  ``at_once``: an answer counts only if the first packet got it, and not one that was
-    sent again.  ``bare``: no socket, but the one packet that begins an SCTP association; whose it becomes is what counts.
-    ``many_homes``: an association that lists every address its sender has.
+    with this mark and no other bit.  ``first_packet_only``: an answer counts only if the first packet got it, and not one that was
+    sent again.  ``init_chunk_only``: no socket, but the one packet that begins an SCTP association; whose it becomes is what counts.
+    ``multihomed``: an association that lists every address its sender has.
     """
 
     sender: Vantage
@@ -52,15 +52,15 @@ class Probe:
     spread: bool = False
     even: bool = False
     count: int = 1
-    sticks: str = ""
-    roams: str = ""
-    oversize: int = 0
+    sticky_group: str = ""
+    rebalances: str = ""
+    payload_bytes: int = 0
     from_port_of: Target | None = None
-    redrawn: bool = False
+    source_port_changed: bool = False
     mark: int = 0
-    at_once: bool = False
-    bare: bool = False
-    many_homes: bool = False
+    first_packet_only: bool = False
+    init_chunk_only: bool = False
+    multihomed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class EndpointCountLocation(enum.Enum):
 class CheckHealth:
     """An HTTP request to the health check node port of a Service.
 
-    ``expect``: how many endpoints its node has, which is told by the status alone (200, or 503 for none) or as ``told``
+    ``expect``: how many endpoints its node has, which is told by the status alone (200, or 503 for none) or as ``count_in``
     says; None: the connection is refused.  ``path``: by default the one that cloud controllers set up.
     """
 
@@ -113,14 +113,14 @@ class CheckHealth:
     expect: int | None
     clauses: tuple[str, ...] = ()
     path: str = HEALTH_PATH
-    told: EndpointCountLocation = EndpointCountLocation.BY_STATUS
+    count_in: EndpointCountLocation = EndpointCountLocation.BY_STATUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckProxy:
     """An HTTP request to where a node's proxy tells its own health: port 10256 of its address.
 
-    ``expect``: the status.  It is asked again for ``within`` seconds, as what Nodes tell comes by another watch than what
+    ``expect``: the status.  It is asked again for ``timeout`` seconds, as what Nodes tell comes by another watch than what
     Services do, and as a change may wait for a while before it is late.
     """
 
@@ -129,7 +129,7 @@ class CheckProxy:
     path: str
     expect: int
     clauses: tuple[str, ...] = ()
-    within: float = 2.0
+    timeout: float = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class ReadSysctl:
 class Open:
     """Open a TCP connection (or a UDP socket that keeps its port), exchange once, keep it by name.
 
-    ``port_of``: another flow of the same sender, whose source port it has too; ``from_port_of``: from the port
+    ``same_port_as``: another flow of the same sender, whose source port it has too; ``from_port_of``: from the port
     number that this target has.
     """
 
@@ -162,7 +162,7 @@ class Open:
     to: Target
     expect: Lawful
     clauses: tuple[str, ...] = ()
-    port_of: str = ""
+    same_port_as: str = ""
     from_port_of: Target | None = None
 
 
@@ -171,16 +171,16 @@ class UnrelatedEntries:
     """Connection tracking entries on a node that no change of a Service concerns; until the end of the lab each must stay.
 
     Not only be there: be the same, by the identity that the kernel gives an entry.  They are made by hand, as what made
-    them is others' traffic: a port of the node that a CNI leads to an endpoint of ``near`` (a UDP Service with a node
-    port), datagrams of a pod to another machine at the port number of ``near``, datagrams to ``beside`` (a Service with
-    that endpoint too), and a connection to ``near`` by TCP.  ``at_node_port``: instead of these, datagrams of a pod to another
+    them is others' traffic: a port of the node that a CNI leads to an endpoint of ``service`` (a UDP Service with a node
+    port), datagrams of a pod to another machine at the port number of ``service``, datagrams to ``other_service`` (a Service with
+    that endpoint too), and a connection to ``service`` by TCP.  ``at_node_port``: instead of these, datagrams of a pod to another
     machine at the number of the node port.
     """
 
     node: str
-    near: CaseService
-    beside: CaseService
-    on: str
+    service: CaseService
+    other_service: CaseService
+    backend: str
     at_node_port: bool = False
     clauses: tuple[str, ...] = ()
 
@@ -188,10 +188,10 @@ class UnrelatedEntries:
 class SameEndpoint(enum.Enum):
     """The flow is where it was."""
 
-    STILL = "the same endpoint as before"
+    SAME_ENDPOINT = "the same endpoint as before"
 
 
-SAME_ENDPOINT = SameEndpoint.STILL
+SAME_ENDPOINT = SameEndpoint.SAME_ENDPOINT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,14 +273,14 @@ class AddNodeAddress:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Kill the node's proxy (SIGKILL) and start it again; ``meanwhile`` happens while it is down.
+    """Kill the node's proxy (SIGKILL) and start it again; ``while_down`` happens while it is down.
 
     ``masquerade_bit``: what its configuration says from now on; None leaves it.  ``start_without_slices``: for so many seconds
     after it has begun to list, the API server gives it no EndpointSlices.
     """
 
     node: str
-    meanwhile: Apply | Delete | None = None
+    while_down: Apply | Delete | None = None
     masquerade_bit: int | None = None
     without_slices: float = 0.0
 
@@ -309,20 +309,20 @@ class AllowWrites:
 class WatchFault(enum.Enum):
     """Why a proxy does not learn of changes when they are made."""
 
-    CUT = "its connections to the API server are reset"
+    CONNECTION_RESET = "its connections to the API server are reset"
     GONE = "it cannot watch, and when it can, the API server has forgotten what happened: 410 Gone"
-    LATE = "its watches are silent, and then tell all at once"
+    DELAYED = "its watches are silent, and then tell all at once"
 
 
 @dataclass(frozen=True, slots=True)
 class DuringWatchFault:
     """These changes are made, in this order, while no proxy learns of any; then all may.  It ends its round."""
 
-    deaf: WatchFault
+    fault: WatchFault
     changes: tuple[Apply | Delete, ...]
 
-    def __init__(self, deaf: WatchFault, *changes: Apply | Delete) -> None:
-        object.__setattr__(self, "deaf", deaf)
+    def __init__(self, fault: WatchFault, *changes: Apply | Delete) -> None:
+        object.__setattr__(self, "fault", fault)
         object.__setattr__(self, "changes", changes)
 
 

@@ -35,7 +35,7 @@ class Vantage:
     name: str
 
     @property
-    def claims_to_be_a_node(self) -> bool:
+    def spoofs_node(self) -> bool:
         """Whether it borrows an address of the node's own."""
         return self.kind is VantageKind.SPOOFED and self.name in {self.node, LOOPBACK}
 
@@ -83,7 +83,7 @@ class TargetKind(enum.Enum):
     CLUSTER_IP = enum.auto()
     NODE_PORT = enum.auto()
     NODE_PORT_SECOND = enum.auto()
-    NODE_PORT_GAINED = enum.auto()
+    NODE_PORT_ADDED_ADDRESS = enum.auto()
     """At the address that `AddNodeAddress` gives the node."""
     NODE_PORT_LOCALHOST = enum.auto()
     EXTERNAL_IP = enum.auto()

@@ -66,7 +66,7 @@ def affinity_steps(sender: Vantage, to: Target, expect: Lawful, *clauses: str) -
     own = (STICKS, BY_ORIGINAL_SOURCE) if rewritten else (STICKS,)
     return (
         Open(flow=name, sender=sender, to=to, expect=expect),
-        Probe(sender=sender, to=to, expect=expect, count=12, sticks=name, clauses=(*own, *clauses)),
+        Probe(sender=sender, to=to, expect=expect, count=12, sticky_group=name, clauses=(*own, *clauses)),
     )
 
 
@@ -76,13 +76,13 @@ def _stays(sender: Vantage, to: Target, expect: Lawful) -> Probe:
         to=to,
         expect=expect,
         count=8,
-        sticks=f"{sender} {to.kind.name}",
+        sticky_group=f"{sender} {to.kind.name}",
         clauses=(STICKS, ADDED),
     )
 
 
 WEB = service("web", "a1", "b1", "b2", affinity_seconds=HOURS)
-DNS = WEB.but(name="dns", ports=UDP_PORT)
+DNS = WEB.replace(name="dns", ports=UDP_PORT)
 
 CLIENTS_STICK = case(
     "affinity.clients-stick",
@@ -109,7 +109,7 @@ DATAGRAMS_STICK = case(
     features=AFFINITY,
 )
 
-TWO_PORTS = WEB.but(name="two", ports=(Port(name="a"), Port(name="b", number=81)))
+TWO_PORTS = WEB.replace(name="two", ports=(Port(name="a"), Port(name="b", number=81)))
 
 EVERY_PORT_BY_ITSELF = case(
     "affinity.every-port-by-itself",
@@ -121,7 +121,7 @@ EVERY_PORT_BY_ITSELF = case(
     features=AFFINITY,
 )
 
-OPEN = WEB.but(name="open", type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)
+OPEN = WEB.replace(name="open", type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)
 
 EVERY_ADDRESS_STICKS = case(
     "affinity.every-address-sticks",
@@ -153,10 +153,10 @@ MOVES_WHEN_ITS_ENDPOINT_GOES = case(
     "Whichever endpoint a client sticks to, when it leaves the next connection reaches the other at once.",
     Apply(PAIR),
     Open(flow="open", sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1", "b1")),
-    Apply(PAIR.but(backends=PAIR.backends[1:])),
+    Apply(PAIR.replace(backends=PAIR.backends[1:])),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(MOVES,)),
     Send(flow="open", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint",)),
-    Apply(PAIR.but(backends=PAIR.backends[:1])),
+    Apply(PAIR.replace(backends=PAIR.backends[:1])),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1"), count=6, clauses=(MOVES,)),
     Send(flow="open", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint",)),
     clauses=POD_CLAUSES | {MOVES, "established.survives-removal-of-its-endpoint"},
@@ -166,8 +166,8 @@ MOVES_WHEN_ITS_ENDPOINT_GOES = case(
 
 ADDED = "affinity.endpoint-added.stays"
 FOUR = delivered_to("a1", "a3", "b1", "b2")
-FEW = PAIR.but(type=Type.NODE_PORT)
-GROWN = FEW.but(backends=(Backend(on="b2"), Backend(on="a3"), *FEW.backends))
+FEW = PAIR.replace(type=Type.NODE_PORT)
+GROWN = FEW.replace(backends=(Backend(on="b2"), Backend(on="a3"), *FEW.backends))
 
 STAYS_WHEN_OTHERS_COME = case(
     "affinity.stays-when-others-come",
@@ -190,10 +190,12 @@ MOVES_WHEN_ITS_ENDPOINT_IS_NOT_READY = case(
     "A client moves at once when the endpoint it sticks to is there still, but not ready, or terminating.",
     Apply(service("web", "a1", affinity_seconds=HOURS)),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1"), count=6),
-    Apply(PAIR.but(backends=(Backend(on="a1", ready=False, serving=False), Backend(on="b1")))),
+    Apply(PAIR.replace(backends=(Backend(on="a1", ready=False, serving=False), Backend(on="b1")))),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(MOVES,)),
     Apply(
-        PAIR.but(backends=(Backend(on="a1"), Backend(on="b1", ready=False, serving=True, terminating=True)))
+        PAIR.replace(
+            backends=(Backend(on="a1"), Backend(on="b1", ready=False, serving=True, terminating=True))
+        )
     ),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1"), count=6, clauses=(MOVES,)),
     clauses=POD_CLAUSES | {"endpoints.ready-only", "endpoints.terminating.not-used-beside-ready", MOVES},
@@ -234,7 +236,7 @@ STICKS_WITHIN_LOCAL_POLICY = case(
 )
 
 FAR = service("far", "b1", type=Type.NODE_PORT, external_policy=LOCAL, affinity_seconds=HOURS)
-FAR_AND_NEAR = FAR.but(backends=PAIR.backends)
+FAR_AND_NEAR = FAR.replace(backends=PAIR.backends)
 
 POLICY_IS_STRONGER = case(
     "affinity.policies-and-hints-are-stronger",
@@ -244,8 +246,8 @@ POLICY_IS_STRONGER = case(
     Probe(sender=pod("a2"), to=FAR.cluster_ip, expect=delivered_to("b1")),
     Probe(sender=pod("a2"), to=hinted.cluster_ip, expect=delivered_to("b1")),
     Apply(
-        FAR_AND_NEAR.but(internal_policy=LOCAL),
-        hinted.but(backends=(Backend(on="a1", zones=("zone-a",)), Backend(on="b1", zones=("zone-b",)))),
+        FAR_AND_NEAR.replace(internal_policy=LOCAL),
+        hinted.replace(backends=(Backend(on="a1", zones=("zone-a",)), Backend(on="b1", zones=("zone-b",)))),
     ),
     Probe(
         sender=client("a"),
@@ -294,7 +296,7 @@ POLICY_IS_STRONGER = case(
 SWITCHED_ON_AND_OFF = case(
     "affinity.switched-on-and-off",
     "A client is spread, sticks while affinity is on, and is spread again; its old connection goes on.",
-    Apply(loose := WEB.but(affinity_seconds=None)),
+    Apply(loose := WEB.replace(affinity_seconds=None)),
     Open(flow="early", sender=pod("a2"), to=WEB.cluster_ip, expect=THREE),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=THREE, spread=True),
     Apply(WEB),
@@ -323,12 +325,21 @@ OF_TIMED_REWRITTEN = delivered_to(*TIMED_PODS, source=MASQUERADED) | delivered_t
 FREED, SHORTER = "affinity.timeout.frees-choice", "affinity.timeout-change.followed"
 
 
-def all_clients(*, sticks: str = "", roams: str = "", clauses: tuple[str, ...] = ()) -> tuple[Probe, ...]:
+def all_clients(
+    *, sticky_group: str = "", rebalances: str = "", clauses: tuple[str, ...] = ()
+) -> tuple[Probe, ...]:
     """One connection of each of eight clients that are no endpoints."""
     outside = (client("a"), client("b"), remote("a"), remote("b"), host("a"), host("b"))
     lawful = {pod("a3"): OF_TIMED, pod("b3"): OF_TIMED, **dict.fromkeys(outside, OF_TIMED_REWRITTEN)}
     return tuple(
-        Probe(sender=sender, to=TIMED.cluster_ip, expect=expect, sticks=sticks, roams=roams, clauses=clauses)
+        Probe(
+            sender=sender,
+            to=TIMED.cluster_ip,
+            expect=expect,
+            sticky_group=sticky_group,
+            rebalances=rebalances,
+            clauses=clauses,
+        )
         for sender, expect in lawful.items()
     )
 
@@ -343,11 +354,11 @@ TIME_STARTS_AGAIN = case(
     "affinity.time-starts-again",
     "Clients that return before the time is over stick for longer than that time in all.",
     Apply(TIMED),
-    *all_clients(sticks="all"),
+    *all_clients(sticky_group="all"),
     Wait(4.5),
-    *all_clients(sticks="all", clauses=(STICKS,)),
+    *all_clients(sticky_group="all", clauses=(STICKS,)),
     Wait(4.5),
-    *all_clients(sticks="all", clauses=(STICKS, FREED)),
+    *all_clients(sticky_group="all", clauses=(STICKS, FREED)),
     clauses=TIMED_CLAUSES | {STICKS, FREED},
     features=AFFINITY,
 )
@@ -355,10 +366,10 @@ TIME_STARTS_AGAIN = case(
 TIME_RUNS_OUT = case(
     "affinity.time-runs-out",
     "Clients that return when the time is over do not all reach the endpoint that they had.",
-    Apply(TIMED.but(affinity_seconds=2)),
-    *all_clients(roams="all"),
+    Apply(TIMED.replace(affinity_seconds=2)),
+    *all_clients(rebalances="all"),
     Wait(3.5),
-    *all_clients(roams="all", clauses=(FREED,)),
+    *all_clients(rebalances="all", clauses=(FREED,)),
     clauses=TIMED_CLAUSES | {FREED},
     features=AFFINITY,
     regressions={"R092"},
@@ -367,12 +378,12 @@ TIME_RUNS_OUT = case(
 TIME_IS_CHANGED = case(
     "affinity.time-is-changed",
     "A shorter time binds clients that stick already, from their next connection on.",
-    Apply(TIMED.but(affinity_seconds=HOURS)),
+    Apply(TIMED.replace(affinity_seconds=HOURS)),
     *all_clients(),
-    Apply(TIMED.but(affinity_seconds=2)),
-    *all_clients(roams="all"),
+    Apply(TIMED.replace(affinity_seconds=2)),
+    *all_clients(rebalances="all"),
     Wait(3.5),
-    *all_clients(roams="all", clauses=(SHORTER,)),
+    *all_clients(rebalances="all", clauses=(SHORTER,)),
     clauses=TIMED_CLAUSES | {SHORTER},
     features=AFFINITY,
     regressions={"R093"},

@@ -29,8 +29,8 @@ EVEN = "balancing.even"
 POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 
 FIVE = service("web", "a1", "a2", "b1", "b2", "b3")
-TWICE = FIVE.but(backends=(*FIVE.backends, Backend(on="a2", slice=1)))
-THREE = FIVE.but(backends=pods("a2", "b1", "b3"))
+TWICE = FIVE.replace(backends=(*FIVE.backends, Backend(on="a2", slice=1)))
+THREE = FIVE.replace(backends=pods("a2", "b1", "b3"))
 
 CONNECTIONS = case(
     "balancing.connections",
@@ -56,7 +56,7 @@ CONNECTIONS = case(
 )
 
 FOUR = service("dns", "a1", "a2", "b1", "b2", type=Type.NODE_PORT, ports=(Port(protocol=Protocol.UDP),))
-LEFT = FOUR.but(backends=pods("a1", "b1", "b2"))
+LEFT = FOUR.replace(backends=pods("a1", "b1", "b2"))
 
 DATAGRAMS = case(
     "balancing.datagrams",

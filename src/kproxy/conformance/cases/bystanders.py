@@ -39,7 +39,7 @@ MOVED = service("dns", "b1", ports=UDP_PORT)
 ON_A = delivered_to("a1", source=MASQUERADED)
 ON_B = delivered_to("b1", source=MASQUERADED)
 
-EXPOSED_DNS = DNS.but(name="exposed", type=Type.NODE_PORT)
+EXPOSED_DNS = DNS.replace(name="exposed", type=Type.NODE_PORT)
 NEXT_DOOR = service("next-door", "a1", ports=UDP_PORT)
 
 OTHERS_KEEP_THEIR_ENTRIES = case(
@@ -48,10 +48,12 @@ OTHERS_KEEP_THEIR_ENTRIES = case(
     "datagrams to a Service's port number elsewhere, of another Service at that endpoint, of TCP.",
     Apply(EXPOSED_DNS, NEXT_DOOR),
     Open(flow="own", sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("a1")),
-    UnrelatedEntries(node="a", near=EXPOSED_DNS, beside=NEXT_DOOR, on="a1", clauses=(UNRELATED,)),
-    Apply(EXPOSED_DNS.but(backends=MOVED.backends)),
+    UnrelatedEntries(
+        node="a", service=EXPOSED_DNS, other_service=NEXT_DOOR, backend="a1", clauses=(UNRELATED,)
+    ),
+    Apply(EXPOSED_DNS.replace(backends=MOVED.backends)),
     Send(flow="own", expect=delivered_to("b1"), clauses=(MOVES,)),
-    Apply(EXPOSED_DNS.but(backends=())),
+    Apply(EXPOSED_DNS.replace(backends=())),
     Probe(sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=REJECTED),
     Delete(EXPOSED_DNS),
     Probe(sender=pod("a2"), to=NEXT_DOOR.cluster_ip, expect=delivered_to("a1")),
@@ -60,7 +62,7 @@ OTHERS_KEEP_THEIR_ENTRIES = case(
     regressions={"R009"},
 )
 
-NUMBERED = DNS.but(name="numbered", type=Type.NODE_PORT)
+NUMBERED = DNS.replace(name="numbered", type=Type.NODE_PORT)
 
 NODE_PORT_NUMBERS_ELSEWHERE = case(
     "conntrack.node-port-numbers-elsewhere-stay",
@@ -68,9 +70,14 @@ NODE_PORT_NUMBERS_ELSEWHERE = case(
     Apply(NUMBERED),
     Open(flow="own", sender=client("a"), to=NUMBERED.node_port("a"), expect=ON_A),
     UnrelatedEntries(
-        node="a", near=NUMBERED, beside=NUMBERED, on="a1", at_node_port=True, clauses=(UNRELATED,)
+        node="a",
+        service=NUMBERED,
+        other_service=NUMBERED,
+        backend="a1",
+        at_node_port=True,
+        clauses=(UNRELATED,),
     ),
-    Apply(NUMBERED.but(backends=MOVED.backends)),
+    Apply(NUMBERED.replace(backends=MOVED.backends)),
     Send(flow="own", expect=ON_B, clauses=(MOVES,)),
     Delete(NUMBERED),
     Probe(

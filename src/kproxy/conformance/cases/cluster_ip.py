@@ -200,7 +200,7 @@ LARGE_PAYLOADS_PASS = case(
         to=WEB.cluster_ip,
         expect=delivered_to("a1", "b1"),
         spread=True,
-        oversize=9000,
+        payload_bytes=9000,
         clauses=("payload.large.passes",),
     ),
     Probe(
@@ -208,7 +208,7 @@ LARGE_PAYLOADS_PASS = case(
         to=DNS.cluster_ip,
         expect=delivered_to("a1", "b1"),
         spread=True,
-        oversize=4000,
+        payload_bytes=4000,
         clauses=("payload.large.passes",),
     ),
     Probe(
@@ -216,7 +216,7 @@ LARGE_PAYLOADS_PASS = case(
         to=DNS.cluster_ip,
         expect=delivered_to("a1", "b1", source=MASQUERADED),
         spread=True,
-        oversize=4000,
+        payload_bytes=4000,
         clauses=("payload.large.passes",),
     ),
     clauses=POD_CLAUSES | OUTSIDE_CLAUSES | SPREAD_CLAUSES | {"protocol.udp.served", "payload.large.passes"},
@@ -346,7 +346,7 @@ ADDRESS_IS_TAKEN_OVER = case(
     Apply(first := service("first", "a1", "b1")),
     Probe(sender=pod("b2"), to=first.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Delete(first),
-    Apply(heir := service("heir", "a3", "b3", share_cluster_ip_of="first")),
+    Apply(heir := service("heir", "a3", "b3", same_cluster_ip_as="first")),
     Probe(
         sender=pod("b2"),
         to=heir.cluster_ip,
@@ -362,7 +362,7 @@ ADDRESS_CHANGES = case(
     "When a Service gets another cluster IP, the new one is served and the old one is not.",
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
-    Apply(moved := WEB.but(generation=1)),
+    Apply(moved := WEB.replace(generation=1)),
     Probe(
         sender=pod("a2"),
         to=moved.cluster_ip,
@@ -377,7 +377,7 @@ ADDRESS_CHANGES = case(
 PORTS_COME_AND_GO = case(
     "cluster-ip.ports-come-and-go",
     "A port that is added is served, one that is removed is not; the other port's connections go on.",
-    Apply(TWO_PORTS.but(ports=TWO_PORTS.ports[1:])),
+    Apply(TWO_PORTS.replace(ports=TWO_PORTS.ports[1:])),
     Open(flow="b", sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("b"), expect=delivered_to("a1", "b1")),
     Apply(TWO_PORTS),
     Probe(
@@ -388,7 +388,7 @@ PORTS_COME_AND_GO = case(
         clauses=(changes.PORT_ADDED,),
     ),
     Send(flow="b", expect=SAME_ENDPOINT, clauses=("established.survives-port-change-elsewhere",)),
-    Apply(TWO_PORTS.but(ports=TWO_PORTS.ports[1:])),
+    Apply(TWO_PORTS.replace(ports=TWO_PORTS.ports[1:])),
     Probe(
         sender=pod("a2"),
         to=TWO_PORTS.cluster_ip.at("a"),

@@ -83,8 +83,8 @@ def probe_each_address(
 
 # ------------------------------------------------------------------- policies, at every kind of address
 
-LOCAL_UDP = OPEN.but(name="local", ports=UDP_PORT, external_policy=LOCAL)
-AWAY_UDP = LOCAL_UDP.but(name="away", backends=LOCAL_UDP.backends[1:])
+LOCAL_UDP = OPEN.replace(name="local", ports=UDP_PORT, external_policy=LOCAL)
+AWAY_UDP = LOCAL_UDP.replace(name="away", backends=LOCAL_UDP.backends[1:])
 
 LOCAL_DATAGRAMS = case(
     "external-policy.datagrams-at-every-address",
@@ -99,8 +99,8 @@ LOCAL_DATAGRAMS = case(
     features=EXPOSED | EXTERNAL,
 )
 
-SEVERAL = OPEN.but(name="several", vips=(Vip(), Vip(ip_mode="VIP")), external_ips=2)
-SEVERAL_LOCAL = SEVERAL.but(name="several-local", external_policy=LOCAL, backends=SEVERAL.backends[1:])
+SEVERAL = OPEN.replace(name="several", vips=(Vip(), Vip(ip_mode="VIP")), external_ips=2)
+SEVERAL_LOCAL = SEVERAL.replace(name="several-local", external_policy=LOCAL, backends=SEVERAL.backends[1:])
 EVERY_IP = "load-balancer.every-ip.served"
 
 LOCAL_AT_SEVERAL = case(
@@ -115,7 +115,7 @@ LOCAL_AT_SEVERAL = case(
 )
 
 ENDING = (Backend(on="a1", ready=False, serving=True, terminating=True), Backend(on="b1"))
-FALLING_BACK = OPEN.but(
+FALLING_BACK = OPEN.replace(
     name="falling-back", ports=BOTH_PROTOCOLS, backends=ENDING, internal_policy=LOCAL, external_policy=LOCAL
 )
 FALL_BACK = "endpoints.terminating.used-when-none-ready-on-node"
@@ -146,7 +146,7 @@ TERMINATING_AT_EVERY_ADDRESS = case(
     features=EXPOSED | EXTERNAL | INTERNAL | {Feature.TERMINATING_ENDPOINTS},
 )
 
-ALL_ENDING = OPEN.but(
+ALL_ENDING = OPEN.replace(
     name="all-ending",
     ports=BOTH_PROTOCOLS,
     backends=tuple(Backend(on=on, ready=False, serving=True, terminating=True) for on in ("a1", "b1")),
@@ -163,7 +163,7 @@ TERMINATING_UNDER_CLUSTER_POLICY = case(
     features=EXPOSED | {Feature.TERMINATING_ENDPOINTS},
 )
 
-HERE_AND_THERE = OPEN.but(
+HERE_AND_THERE = OPEN.replace(
     name="both-local", internal_policy=LOCAL, external_policy=LOCAL, ports=BOTH_PROTOCOLS
 )
 ITSELF = delivered_to("a1", source=MASQUERADED)
@@ -196,7 +196,7 @@ HAIRPINS_OF_EVERY_POLICY = case(
     regressions={"R074"},
 )
 
-ALONE = OPEN.but(name="alone", ports=UDP_PORT, backends=OPEN.backends[:1])
+ALONE = OPEN.replace(name="alone", ports=UDP_PORT, backends=OPEN.backends[:1])
 
 HAIRPIN_DATAGRAMS = case(
     "masquerade.hairpin-of-datagrams",
@@ -216,8 +216,8 @@ HAIRPIN_DATAGRAMS = case(
     regressions={"R074"},
 )
 
-ON_NODES = OPEN.but(name="on-nodes", backends=(Backend(on="a"), Backend(on="b")), ports=BOTH_PROTOCOLS)
-ON_NODES_LOCAL = ON_NODES.but(name="on-nodes-local", external_policy=LOCAL)
+ON_NODES = OPEN.replace(name="on-nodes", backends=(Backend(on="a"), Backend(on="b")), ports=BOTH_PROTOCOLS)
+ON_NODES_LOCAL = ON_NODES.replace(name="on-nodes-local", external_policy=LOCAL)
 NEAR_OR_FAR = delivered_to("a") | delivered_to("b", source=MASQUERADED)
 REACHED, NODES_OWN = (
     "slices.endpoint.host-network.reached",
@@ -239,7 +239,7 @@ HOST_NETWORK_AT_EVERY_ADDRESS = case(
 
 # ------------------------------------------------------------------- nobody answers
 
-HALF = OPEN.but(
+HALF = OPEN.replace(
     name="half",
     ports=(Port(name="a"), Port(name="b", number=81), Port(name="c", number=53, protocol=Protocol.UDP)),
     slice_ports=(Port(name="a"),),
@@ -264,7 +264,7 @@ ONE_PORT_WITHOUT_ENDPOINTS = case(
     regressions={"R105"},
 )
 
-EMPTY_SEVERAL = SEVERAL.but(name="empty", backends=(), external_policy=LOCAL, ports=BOTH_PROTOCOLS)
+EMPTY_SEVERAL = SEVERAL.replace(name="empty", backends=(), external_policy=LOCAL, ports=BOTH_PROTOCOLS)
 
 REFUSED_AT_EACH = case(
     "no-endpoints.each-of-several-addresses",
@@ -278,7 +278,7 @@ REFUSED_AT_EACH = case(
     regressions={"R105"},
 )
 
-TWO_FAMILIES = OPEN.but(
+TWO_FAMILIES = OPEN.replace(
     name="two-families",
     external_ips=0,
     vips=(),
@@ -316,7 +316,7 @@ ENDPOINTS_OF_ONE_FAMILY = case(
 # ------------------------------------------------------------------- addresses that Services share
 
 SITE = service("site", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1, external_policy=LOCAL)
-MAIL = SITE.but(name="mail", share_vip_of="site", ports=(Port(number=25),), external_policy=None)
+MAIL = SITE.replace(name="mail", same_vip_as="site", ports=(Port(number=25),), external_policy=None)
 OF_MAIL = delivered_to("b1", source=MASQUERADED)
 
 SHARED_UNDER_TWO_POLICIES = case(
@@ -335,9 +335,9 @@ INSIDE, OUTSIDE = "source-ranges.inside-allowed", "source-ranges.outside-dropped
 SITE_FOR_FAR = service(
     "for-far", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),), source_ranges=(SourceRange.REMOTE_NETWORK,)
 )
-MAIL_FOR_NEAR = SITE_FOR_FAR.but(
+MAIL_FOR_NEAR = SITE_FOR_FAR.replace(
     name="for-near",
-    share_vip_of="for-far",
+    same_vip_as="for-far",
     ports=(Port(number=25),),
     source_ranges=(SourceRange.NODE_NETWORK,),
 )

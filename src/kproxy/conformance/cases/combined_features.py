@@ -54,7 +54,7 @@ LOCAL = Policy.LOCAL
 
 # ------------------------------------------------------------------- source ranges
 
-GUARDED_LOCAL = OPEN.but(
+GUARDED_LOCAL = OPEN.replace(
     name="guarded",
     external_ips=0,
     external_policy=LOCAL,
@@ -100,7 +100,7 @@ RANGES_UNDER_LOCAL_POLICY = case(
 
 # ------------------------------------------------------------------- affinity and hints
 
-STICKY = OPEN.but(
+STICKY = OPEN.replace(
     name="sticky", affinity_seconds=10800, external_policy=LOCAL, backends=(*OPEN.backends, Backend(on="a2"))
 )
 STICKS, WITHIN = "affinity.client-ip.sticks", "affinity.within-policy"
@@ -125,7 +125,7 @@ AFFINITY_UNDER_LOCAL_POLICY = case(
     regressions={"R091"},
 )
 
-PERSONAL = OPEN.but(
+PERSONAL = OPEN.replace(
     name="personal",
     ports=BOTH_PROTOCOLS,
     backends=(
@@ -155,7 +155,7 @@ NODE_HINTS_OUTSIDE = case(
 # ------------------------------------------------------------------- other configurations
 
 ALL_REWRITTEN = "masquerade.all.cluster-ip-rewritten"
-INTERNAL_LOCAL = OPEN.but(name="internal-local", internal_policy=LOCAL, ports=BOTH_PROTOCOLS)
+INTERNAL_LOCAL = OPEN.replace(name="internal-local", internal_policy=LOCAL, ports=BOTH_PROTOCOLS)
 
 ALL_UNDER_INTERNAL_LOCAL = case(
     "masquerade.all-under-internal-policy-local",
@@ -185,7 +185,7 @@ LISTED, UNLISTED = (
     "node-port.addresses.outside-configured.untouched",
 )
 NODE_UDP = service("node-udp", "a1", "b1", type=Type.NODE_PORT, ports=UDP_PORT)
-NODE_UDP_LOCAL = NODE_UDP.but(name="node-udp-local", external_policy=LOCAL)
+NODE_UDP_LOCAL = NODE_UDP.replace(name="node-udp-local", external_policy=LOCAL)
 
 DATAGRAMS_AT_CONFIGURED_ADDRESSES = case(
     "node-port.datagrams-at-configured-addresses",
@@ -209,7 +209,7 @@ LOCALHOST = "node-port.localhost.enabled.served"
 LOCALHOST_COMBINED = case(
     "node-port.localhost-over-udp-and-without-endpoints",
     "Node ports on 127.0.0.1 serve datagrams too, and refuse where there is no endpoint.",
-    Apply(ON_LOOPBACK, nobody := ON_LOOPBACK.but(name="nobody", backends=())),
+    Apply(ON_LOOPBACK, nobody := ON_LOOPBACK.replace(name="nobody", backends=())),
     Probe(
         sender=host("a"),
         to=ON_LOOPBACK.localhost("a").at("a"),

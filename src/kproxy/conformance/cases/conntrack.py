@@ -85,7 +85,7 @@ UDP_LEAVES_A_REMOVED_ENDPOINT = case(
 )
 
 OPEN = service("open", "a1", type=Type.LOAD_BALANCER, ports=UDP_PORT, vips=(Vip(),), external_ips=1)
-OPEN_MOVED = OPEN.but(backends=MOVED.backends)
+OPEN_MOVED = OPEN.replace(backends=MOVED.backends)
 
 UDP_LEAVES_IT_AT_EXTERNAL_ADDRESSES = case(
     "conntrack.udp-leaves-it-at-external-addresses",
@@ -137,10 +137,10 @@ UDP_LEAVES_IT_UNDER_LOCAL_POLICIES = case(
 UDP_FOLLOWS_THE_TARGET_PORT = case(
     "conntrack.udp-follows-the-target-port",
     "UDP flows follow when the endpoint answers on another port.",
-    Apply(named := DNS.but(type=Type.NODE_PORT)),
+    Apply(named := DNS.replace(type=Type.NODE_PORT)),
     Open(flow="inside", sender=pod("b2"), to=named.cluster_ip, expect=delivered_to("a1")),
     Open(flow="outside", sender=client("a"), to=named.node_port("a"), expect=ON_A),
-    Apply(named.but(backends=(Backend(on="a1", shift=1),))),
+    Apply(named.replace(backends=(Backend(on="a1", shift=1),))),
     Probe(sender=pod("b2"), to=named.cluster_ip, expect=delivered_to("a1", shift=1)),
     Send(
         flow="inside",
@@ -162,7 +162,7 @@ UDP_FOLLOWS_THE_TARGET_PORT = case(
     features={Feature.NODE_PORT},
 )
 
-EMPTY = OPEN.but(backends=())
+EMPTY = OPEN.replace(backends=())
 
 UDP_IS_SERVED_AFTER_REFUSAL = case(
     "conntrack.udp-is-served-after-refusal",
@@ -238,10 +238,10 @@ NONE_LEFT = "conntrack.udp.not-to-dead-endpoint-when-none-left"
 UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT = case(
     "conntrack.udp-is-refused-when-nobody-is-left",
     "When the last endpoint leaves, flows to it are refused like new ones.",
-    Apply(DNS.but(type=Type.NODE_PORT)),
+    Apply(DNS.replace(type=Type.NODE_PORT)),
     Open(flow="inside", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
     Open(flow="outside", sender=client("a"), to=DNS.node_port("a"), expect=ON_A),
-    Apply(DNS.but(type=Type.NODE_PORT, backends=())),
+    Apply(DNS.replace(type=Type.NODE_PORT, backends=())),
     Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED,)),
     Send(flow="inside", expect=REJECTED, clauses=(NONE_LEFT,)),
     Send(flow="outside", expect=REJECTED, clauses=(NONE_LEFT,)),
@@ -292,7 +292,7 @@ ENTRIES_OF_OTHERS_STAY = case(
     Open(flow="other-service", sender=pod("a2"), to=other.cluster_ip, expect=delivered_to("a1")),
     Open(flow="same-service", sender=pod("a2"), to=both.cluster_ip.at("a"), expect=delivered_to("b1")),
     Open(flow="tcp", sender=pod("a2"), to=both.cluster_ip.at("b"), expect=delivered_to("b1")),
-    Apply(MOVED, both.but(backends=(*both.backends, Backend(on="a1")))),
+    Apply(MOVED, both.replace(backends=(*both.backends, Backend(on="a1")))),
     Send(flow="moving", expect=delivered_to("b1"), clauses=(MOVES,)),
     Send(flow="other-service", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
     Send(flow="same-service", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
@@ -318,7 +318,7 @@ TCP_OF_THE_SAME_NUMBER_STAYS = case(
     ),
     Open(flow="tcp", sender=client("a"), to=twins.node_port("a").at("a"), expect=ON_A),
     Open(flow="udp", sender=client("a"), to=twins.node_port("a").at("b"), expect=ON_A),
-    Apply(twins.but(backends=MOVED.backends)),
+    Apply(twins.replace(backends=MOVED.backends)),
     Send(flow="udp", expect=ON_B, clauses=(MOVES,)),
     Send(
         flow="tcp", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint", UNRELATED)
@@ -385,14 +385,18 @@ UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES = case(
     Apply(DNS),
     Open(flow="old", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
     Apply(
-        DNS.but(backends=(Backend(on="a1", ready=False, serving=True, terminating=True), Backend(on="b1")))
+        DNS.replace(
+            backends=(Backend(on="a1", ready=False, serving=True, terminating=True), Backend(on="b1"))
+        )
     ),
     Probe(
         sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(changes.READINESS,)
     ),
     Send(flow="old", expect=SAME_ENDPOINT, clauses=(SERVES_ON,)),
     Apply(
-        DNS.but(backends=(Backend(on="a1", ready=False, serving=False, terminating=True), Backend(on="b1")))
+        DNS.replace(
+            backends=(Backend(on="a1", ready=False, serving=False, terminating=True), Backend(on="b1"))
+        )
     ),
     Probe(
         sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(changes.READINESS,)

@@ -35,7 +35,7 @@ from kproxy.net import Protocol
 WEB = service("web", "a1", "b1", external_ips=1)
 FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
 FROM_B2 = delivered_to("b2", source=MASQUERADED)
-FROM_OTHER = delivered_to("b2", source=MASQUERADED, of="other")
+FROM_OTHER = delivered_to("b2", source=MASQUERADED, service="other")
 
 SERVED = {"external-ip.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
 CLUSTER_IP_SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
@@ -123,7 +123,7 @@ BAD_TEXT_IS_PASSED_OVER = case(
             "a1",
             "b1",
             external_ips=1,
-            raw_external_ips=("203.0.113.77", "2001:db8:77::1", "not-an-address", "203.0.113.300", ""),
+            literal_external_ips=("203.0.113.77", "2001:db8:77::1", "not-an-address", "203.0.113.300", ""),
         ),
         neighbour := service("neighbour", "b2", external_ips=1),
     ),
@@ -143,7 +143,7 @@ SHARED_BY_TWO_SERVICES = case(
     "Two Services have one external IP on different ports; when one is deleted the other is still served.",
     Apply(
         WEB,
-        mail := service("mail", "b2", external_ips=1, share_vip_of="web", ports=(Port(number=25),)),
+        mail := service("mail", "b2", external_ips=1, same_vip_as="web", ports=(Port(number=25),)),
     ),
     Probe(sender=client("a"), to=WEB.external_ip(), expect=FROM_BOTH, spread=True),
     Probe(sender=client("a"), to=mail.external_ip(), expect=FROM_B2),
@@ -170,7 +170,7 @@ CLAIMED_BY_TWO_SERVICES = case(
     "Of two Services that list one external IP and port either may answer, and nobody else; both keep their own addresses.",
     Apply(
         WEB,
-        other := service("other", "b2", external_ips=1, share_vip_of="web"),
+        other := service("other", "b2", external_ips=1, same_vip_as="web"),
     ),
     Probe(sender=client("a"), to=WEB.external_ip(), expect=FROM_BOTH | FROM_OTHER, count=12),
     Probe(sender=pod("a2"), to=WEB.external_ip(), expect=FROM_BOTH | FROM_OTHER, count=12),
@@ -192,7 +192,7 @@ ADDRESSES_COME_AND_GO = case(
     "An external IP that is added is served; one that is taken away is left to routing.",
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.external_ip(0), expect=FROM_BOTH),
-    Apply(pair := WEB.but(external_ips=2)),
+    Apply(pair := WEB.replace(external_ips=2)),
     Probe(
         sender=client("a"), to=pair.external_ip(1), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)
     ),

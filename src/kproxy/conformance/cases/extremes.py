@@ -48,8 +48,8 @@ INSIDE, OUTSIDE = "source-ranges.inside-allowed", "source-ranges.outside-dropped
 FOREIGN = tuple(f"203.0.113.{number}/32" for number in range(60)) + tuple(
     f"2001:db8:{number:x}::/48" for number in range(0x1000, 0x1000 + 60)
 )
-MANY_RANGES = OPEN.but(
-    name="many-ranges", external_ips=0, raw_source_ranges=FOREIGN, source_ranges=("remote",)
+MANY_RANGES = OPEN.replace(
+    name="many-ranges", external_ips=0, literal_source_ranges=FOREIGN, source_ranges=("remote",)
 )
 
 MANY = case(
@@ -64,9 +64,9 @@ MANY = case(
     features={Feature.LOAD_BALANCER, Feature.SOURCE_RANGES},
 )
 
-OVERLAPPING = MANY_RANGES.but(
+OVERLAPPING = MANY_RANGES.replace(
     name="overlapping",
-    raw_source_ranges=("172.18.0.100/32", "172.16.0.0/12", "fd00:18::100/128", "fd00:18::/32"),
+    literal_source_ranges=("172.18.0.100/32", "172.16.0.0/12", "fd00:18::100/128", "fd00:18::/32"),
     source_ranges=(SourceRange.NODE_NETWORK, SourceRange.NODE_NETWORK, "client"),
 )
 
@@ -87,7 +87,7 @@ LONG = "a-service-whose-name-is-as-long-as-the-api-server-lets-it-be-"
 LONG_ONE = service(
     LONG + "x1", "a1", type=Type.LOAD_BALANCER, vips=(Vip(),), ports=BOTH_PROTOCOLS, affinity_seconds=10800
 )
-LONG_TWO = LONG_ONE.but(
+LONG_TWO = LONG_ONE.replace(
     name=LONG + "x2", backends=(Backend(on="b1"),), source_ranges=(SourceRange.NODE_NETWORK,)
 )
 
@@ -129,7 +129,7 @@ NAMES_THAT_LOOK_ALIKE = case(
     clauses=POD_CLAUSES,
 )
 
-EXTREME = OPEN.but(
+EXTREME = OPEN.replace(
     name="extreme",
     ports=(
         Port(name="a", number=1),
@@ -161,8 +161,8 @@ FIRST_AND_LAST_PORTS = case(
 
 # ------------------------------------------------------------------- payloads
 
-LARGE = OPEN.but(name="large", ports=BOTH_PROTOCOLS)
-LARGE_LOCAL = LARGE.but(name="large-local", external_policy=Policy.LOCAL)
+LARGE = OPEN.replace(name="large", ports=BOTH_PROTOCOLS)
+LARGE_LOCAL = LARGE.replace(name="large-local", external_policy=Policy.LOCAL)
 PASSES = "payload.large.passes"
 
 LARGE_PAYLOADS = case(
@@ -170,7 +170,7 @@ LARGE_PAYLOADS = case(
     "Large requests and answers pass at every kind of address, rewritten or not, UDP fragments included.",
     Apply(LARGE, LARGE_LOCAL),
     *(
-        Probe(sender=client("a"), to=to, expect=expect, oversize=5000, clauses=(PASSES,))
+        Probe(sender=client("a"), to=to, expect=expect, payload_bytes=5000, clauses=(PASSES,))
         for of, expect in ((LARGE, FROM_BOTH), (LARGE_LOCAL, delivered_to("a1")))
         for port in ("a", "b")
         for to in external_targets(of, "a", port)

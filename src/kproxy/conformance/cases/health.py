@@ -43,8 +43,8 @@ BOUND = "health-check.node-port-addresses.bind"
 LOCAL_CLAUSES = {"node-port.reaches-ready-endpoint", "external-policy.local.local-endpoints-source-preserved"}
 
 WEB = service("web", "a1", "a2", "b1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),))
-MOVED = WEB.but(backends=(Backend(on="b1"), Backend(on="b2")))
-WIDE = WEB.but(external_policy=Policy.CLUSTER)
+MOVED = WEB.replace(backends=(Backend(on="b1"), Backend(on="b2")))
+WIDE = WEB.replace(external_policy=Policy.CLUSTER)
 
 FOLLOWS_LOCAL_ENDPOINTS = case(
     "health-check.follows-local-endpoints",
@@ -77,7 +77,7 @@ ENDING = service(
 TERMINATING_DO_NOT_COUNT = case(
     "health-check.terminating-endpoints-do-not-count",
     "A node whose last endpoint terminates serves what comes, and tells the load balancer to send no more.",
-    Apply(ENDING, beside := WEB.but(name="beside")),
+    Apply(ENDING, beside := WEB.replace(name="beside")),
     CheckHealth(
         sender=client("a"), to=ENDING.health_check("a"), expect=0, clauses=(LOCAL_ENDPOINTS_REPORTED,)
     ),
@@ -100,11 +100,11 @@ TERMINATING_DO_NOT_COUNT = case(
 
 READY = "health-check.ready-flag-trusted"
 
-PUBLISHED = ENDING.but(
+PUBLISHED = ENDING.replace(
     name="published",
     backends=(Backend(on="a1", ready=True, serving=False, terminating=True), Backend(on="b1")),
 )
-UNPUBLISHED = PUBLISHED.but(
+UNPUBLISHED = PUBLISHED.replace(
     backends=(Backend(on="a1", ready=False, serving=False, terminating=True), Backend(on="b1"))
 )
 
@@ -170,8 +170,8 @@ COUNTED = "health-check.number.told"
 WEIGHT = "health-check.weight.told"
 ANY_PATH = "health-check.any-path.answered"
 
-TWO_PORTS = WEB.but(ports=(Port(name="a", number=80), Port(name="b", number=81)))
-TWO_PORTS_MOVED = TWO_PORTS.but(backends=MOVED.backends)
+TWO_PORTS = WEB.replace(ports=(Port(name="a", number=80), Port(name="b", number=81)))
+TWO_PORTS_MOVED = TWO_PORTS.replace(backends=MOVED.backends)
 
 FOR_LOAD_BALANCERS = case(
     "health-check.number-weight-and-path",
@@ -181,28 +181,28 @@ FOR_LOAD_BALANCERS = case(
         sender=client("a"),
         to=TWO_PORTS.health_check("a"),
         expect=2,
-        told=EndpointCountLocation.IN_BODY,
+        count_in=EndpointCountLocation.IN_BODY,
         clauses=(COUNTED,),
     ),
     CheckHealth(
         sender=client("b"),
         to=TWO_PORTS.health_check("b"),
         expect=1,
-        told=EndpointCountLocation.IN_BODY,
+        count_in=EndpointCountLocation.IN_BODY,
         clauses=(COUNTED,),
     ),
     CheckHealth(
         sender=client("a"),
         to=TWO_PORTS.health_check("a"),
         expect=2,
-        told=EndpointCountLocation.IN_HEADER,
+        count_in=EndpointCountLocation.IN_HEADER,
         clauses=(WEIGHT,),
     ),
     CheckHealth(
         sender=client("b"),
         to=TWO_PORTS.health_check("b"),
         expect=1,
-        told=EndpointCountLocation.IN_HEADER,
+        count_in=EndpointCountLocation.IN_HEADER,
         clauses=(WEIGHT,),
     ),
     CheckHealth(
@@ -213,14 +213,14 @@ FOR_LOAD_BALANCERS = case(
         sender=client("a"),
         to=TWO_PORTS.health_check("a"),
         expect=0,
-        told=EndpointCountLocation.IN_BODY,
+        count_in=EndpointCountLocation.IN_BODY,
         clauses=(COUNTED,),
     ),
     CheckHealth(
         sender=client("a"),
         to=TWO_PORTS.health_check("a"),
         expect=0,
-        told=EndpointCountLocation.IN_HEADER,
+        count_in=EndpointCountLocation.IN_HEADER,
         clauses=(WEIGHT,),
     ),
     CheckHealth(sender=client("a"), to=TWO_PORTS.health_check("a"), expect=0, path="/", clauses=(ANY_PATH,)),
@@ -258,7 +258,7 @@ HEALTHY = "proxy-health.told"
 LEAVING_REPORTED = "proxy-health.leaving-node.told"
 SERVES_ON = "proxy-health.leaving-node.serves"
 UNAFFECTED = "health-check.leaving-node.unaffected"
-EVERYWHERE = WEB.but(name="everywhere", external_policy=Policy.CLUSTER)
+EVERYWHERE = WEB.replace(name="everywhere", external_policy=Policy.CLUSTER)
 ANYWHERE = delivered_to("a1", "a2", "b1", source=MASQUERADED)
 
 

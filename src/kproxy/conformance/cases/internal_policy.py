@@ -154,7 +154,7 @@ INTERNAL_POLICY_CHANGES = case(
     "Cluster, Local, Cluster: new connections follow, one that is open goes on.",
     Apply(anywhere := service("web", "b1")),
     Open(flow="early", sender=pod("a1"), to=anywhere.cluster_ip, expect=delivered_to("b1")),
-    Apply(anywhere.but(internal_policy=LOCAL)),
+    Apply(anywhere.replace(internal_policy=LOCAL)),
     Probe(sender=pod("a1"), to=anywhere.cluster_ip, expect=DROPPED, clauses=(changes.POLICY,)),
     Probe(sender=pod("b2"), to=anywhere.cluster_ip, expect=delivered_to("b1")),
     Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),

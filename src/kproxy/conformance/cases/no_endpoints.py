@@ -47,7 +47,7 @@ EMPTY = service("empty")
 EMPTY_UDP = service("empty-udp", ports=UDP_PORT)
 NEIGHBOUR = service("neighbour", "b2")
 EMPTY_OPEN = service("open", type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)
-EMPTY_OPEN_UDP = EMPTY_OPEN.but(name="open-udp", ports=UDP_PORT)
+EMPTY_OPEN_UDP = EMPTY_OPEN.replace(name="open-udp", ports=UDP_PORT)
 
 CLUSTER_IP_IS_REFUSED = case(
     "no-endpoints.cluster-ip-is-refused",
@@ -66,7 +66,7 @@ CLUSTER_IP_IS_REFUSED = case(
 DATAGRAMS_ARE_REFUSED = case(
     "no-endpoints.datagrams-are-refused",
     "Datagrams are refused like connections, at the cluster IP and at the node port.",
-    Apply(EMPTY_UDP.but(type=Type.NODE_PORT), NEIGHBOUR),
+    Apply(EMPTY_UDP.replace(type=Type.NODE_PORT), NEIGHBOUR),
     Probe(sender=pod("a1"), to=EMPTY_UDP.cluster_ip, expect=REJECTED),
     Probe(sender=host("a"), to=EMPTY_UDP.cluster_ip, expect=REJECTED),
     Probe(sender=client("a"), to=EMPTY_UDP.cluster_ip, expect=REJECTED),
@@ -142,7 +142,7 @@ REFUSED_OR_SILENT = case(
     "no-endpoints.refused-nowhere-silent-elsewhere",
     "Under policy Local a Service without any endpoint is refused; one with endpoints elsewhere is silent.",
     Apply(
-        none := EMPTY_OPEN.but(name="none", internal_policy=LOCAL, external_policy=LOCAL),
+        none := EMPTY_OPEN.replace(name="none", internal_policy=LOCAL, external_policy=LOCAL),
         away := service(
             "away",
             "b1",
@@ -188,7 +188,7 @@ EMPTIED_AND_FILLED = case(
     Open(
         flow="open", sender=client("b"), to=FULL.node_port("b"), expect=delivered_to("a1", source=MASQUERADED)
     ),
-    Apply(FULL.but(backends=())),
+    Apply(FULL.replace(backends=())),
     Probe(sender=client("a"), to=FULL.node_port("a"), expect=REJECTED, clauses=(changes.EMPTIED,)),
     Probe(sender=client("a"), to=FULL.vip(), expect=REJECTED, clauses=(changes.EMPTIED,)),
     Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED,)),

@@ -148,9 +148,9 @@ NEW_ADDRESS_SERVES = case(
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
     AddNodeAddress("a"),
-    Probe(sender=client("a"), to=WEB.gained_node_port("a"), expect=FROM_BOTH, spread=True),
-    Probe(sender=pod("a2"), to=WEB.gained_node_port("a"), expect=FROM_BOTH, spread=True),
-    Probe(sender=host("a"), to=WEB.gained_node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=WEB.node_port_at_added_address("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=WEB.node_port_at_added_address("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=host("a"), to=WEB.node_port_at_added_address("a"), expect=FROM_BOTH, spread=True),
     clauses=SERVED
     | SPREAD
     | {
@@ -163,7 +163,7 @@ NEW_ADDRESS_SERVES = case(
 )
 
 OPEN = service("open", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)
-OPEN_UDP = OPEN.but(name="open-udp", ports=(Port(number=53, protocol=Protocol.UDP),))
+OPEN_UDP = OPEN.replace(name="open-udp", ports=(Port(number=53, protocol=Protocol.UDP),))
 NOWHERE_NEAR = {"node-port.number-on-service-address.not-served"}
 
 NUMBER_WHERE_EVERY_ADDRESS_SERVES = case(
@@ -222,7 +222,7 @@ LOCALHOST_SERVES_WHEN_ENABLED = case(
 LOCALHOST_UNDER_POLICY_LOCAL = case(
     "node-port.localhost-under-policy-local",
     "Under external policy Local the node reaches endpoints near and far on 127.0.0.1 too, rewritten.",
-    Apply(local := WEB.but(external_policy=Policy.LOCAL)),
+    Apply(local := WEB.replace(external_policy=Policy.LOCAL)),
     Probe(sender=host("a"), to=local.localhost("a"), expect=FROM_BOTH, spread=True),
     clauses=SPREAD
     | {

@@ -61,7 +61,7 @@ DATAGRAMS_TOO = case(
         to=DNS.node_port("a"),
         expect=FROM_BOTH,
         spread=True,
-        oversize=4000,
+        payload_bytes=4000,
         clauses=("payload.large.passes",),
     ),
     Probe(sender=remote("b"), to=DNS.node_port("b"), expect=FROM_BOTH, spread=True),
@@ -205,7 +205,7 @@ MOVES_TO_ANOTHER_NUMBER = case(
     "When the node port changes, the new one is served and the old one is the node's again.",
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
-    Apply(moved := WEB.but(generation=1)),
+    Apply(moved := WEB.replace(generation=1)),
     Probe(
         sender=client("a"), to=moved.node_port("a"), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)
     ),
@@ -218,12 +218,12 @@ MOVES_TO_ANOTHER_NUMBER = case(
 COMES_AND_GOES_WITH_THE_TYPE = case(
     "node-port.comes-and-goes-with-the-type",
     "A Service gains and loses its node port with its type; its cluster IP and connections stay.",
-    Apply(WEB.but(type=Type.CLUSTER_IP)),
+    Apply(WEB.replace(type=Type.CLUSTER_IP)),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED),
     Open(flow="cluster", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True, clauses=(changes.TYPE,)),
-    Apply(WEB.but(type=Type.CLUSTER_IP)),
+    Apply(WEB.replace(type=Type.CLUSTER_IP)),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(changes.TYPE,)),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=(changes.TYPE,)),
     Send(flow="cluster", expect=SAME_ENDPOINT, clauses=("established.survives-port-change-elsewhere",)),

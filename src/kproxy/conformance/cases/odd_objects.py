@@ -49,7 +49,7 @@ WAITS_FOR_ITS_CLUSTER_IP = case(
     Probe(sender=host("a"), to=PENDING.node_port("a"), expect=UNTOUCHED),
     Probe(sender=client("b"), to=PENDING.external_ip(), expect=UNTOUCHED),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
-    Apply(PENDING.but(without_cluster_ip=False)),
+    Apply(PENDING.replace(without_cluster_ip=False)),
     Probe(
         sender=client("a"),
         to=PENDING.node_port("a"),
@@ -176,7 +176,7 @@ FIELDS_WITHOUT_BEARING = case(
     Open(flow="inside", sender=pod("a2"), to=BALANCED.cluster_ip, expect=ON_BOTH),
     Open(flow="outside", sender=client("a"), to=BALANCED.vip(), expect=FROM_BOTH),
     Apply(
-        BALANCED.but(
+        BALANCED.replace(
             ports=(Port(app_protocol="kubernetes.io/h2c"),),
             traffic_distribution="PreferSameZone",
             labels=(("app", "web"),),
@@ -206,7 +206,7 @@ ONE_BAD_OBJECT = case(
             "a1",
             type=Type.LOAD_BALANCER,
             vips=(Vip(),),
-            raw_source_ranges=("not-a-range", "10.0.0.0/33"),
+            literal_source_ranges=("not-a-range", "10.0.0.0/33"),
             source_ranges=(SourceRange.NODE_NETWORK,),
         ),
         BALANCED,

@@ -30,18 +30,20 @@ __all__ = [
     "WRITES",
 ]
 
-NO_DETECTOR = Profile(name="no-detector", detect=None, localhost_node_ports=True)
+NO_DETECTOR = Profile(name="no-detector", detect_mode=None, localhost_node_ports=True)
 """Mode ClusterCIDR without a CIDR: nobody is known to be a pod.  Localhost node ports are asked for, too."""
 
-NODE_CIDR = Profile(name="node-cidr", detect="NodeCIDR")
+NODE_CIDR = Profile(name="node-cidr", detect_mode="NodeCIDR")
 """Pods are the sources in the Node's own ``spec.podCIDRs``."""
 
-INTERFACE_PREFIX = Profile(name="interface-prefix", detect="InterfaceNamePrefix", detect_interface="veth")
+INTERFACE_PREFIX = Profile(
+    name="interface-prefix", detect_mode="InterfaceNamePrefix", detect_interface="veth"
+)
 """Pods are whoever comes in by an interface named ``veth...``: all pods of the node."""
 
 BRIDGE_INTERFACE = Profile(
     name="bridge-interface",
-    detect="BridgeInterface",
+    detect_mode="BridgeInterface",
     detect_interface="veth-a1",
     node_port_addresses=("172.18.0.0/24", "10.96.0.0/16", "fd00:18::/64", "fd00:96::/112"),
 )
@@ -76,26 +78,26 @@ And, of no bearing on that, pods that can be told in IPv4 only.
 WITHOUT_IPV6 = Profile(name="without-ipv6", families=(Family.IPV4,))
 """Nodes whose kernel has IPv6 switched off."""
 
-RESTART = Profile(name="restart", node_port_addresses=("172.18.0.0/24", "fd00:18::/64"), alone=True)
+RESTART = Profile(name="restart", node_port_addresses=("172.18.0.0/24", "fd00:18::/64"), isolated=True)
 """For cases that kill proxies; node ports, as in `NODE_PORT_CIDR`, on the node network only."""
 
-STARTS = Profile(name="starts", zones_at_start=True, environment=(("GOMAXPROCS", "16"),), alone=True)
+STARTS = Profile(name="starts", zones_at_start=True, environment=(("GOMAXPROCS", "16"),), isolated=True)
 """For cases about what a proxy knows from its start on, each time that it starts.
 
 Programs in Go have more threads there than most machines have processors, and overtake themselves more often
 (https://pkg.go.dev/runtime#hdr-Environment_Variables).
 """
 
-WRITES = Profile(name="writes", sync_period="1s", alone=True)
+WRITES = Profile(name="writes", sync_period="1s", isolated=True)
 """For cases in which the kernel refuses for a while what a proxy writes."""
 
-WATCHES = Profile(name="watches", alone=True)
+WATCHES = Profile(name="watches", isolated=True)
 """For cases in which the API server lets proxies learn of nothing for a while."""
 
-LARGE = Profile(name="large", alone=True)
+LARGE = Profile(name="large", isolated=True)
 """For Services with hundreds of endpoints; and, as proxies are never restarted there, for nodes that change their zone."""
 
-MODE_CHANGE = Profile(name="mode-change", mode_before=True, alone=True)
+MODE_CHANGE = Profile(name="mode-change", mode_before=True, isolated=True)
 """For proxies that run in another mode before they are restarted in the one that is judged."""
 
 LIBERAL = Profile(
@@ -108,5 +110,5 @@ LIBERAL = Profile(
 )
 """Connection tracking that forgives segments outside the window; and, of no bearing on that, a mark bit of its own."""
 
-FORWARD_DROP = Profile(name="forward-drop", forward_drop=True, health_ports_drop=True, alone=True)
+FORWARD_DROP = Profile(name="forward-drop", forward_drop=True, health_ports_drop=True, isolated=True)
 """Nodes whose firewall lets nothing in by itself; and, as a mistake there harms all, Services at their addresses."""

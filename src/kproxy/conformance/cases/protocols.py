@@ -60,7 +60,7 @@ ONE_OF_TWO_IS_REMOVED = case(
     Apply(TWINS),
     Open(flow="tcp", sender=pod("a2"), to=TWINS.cluster_ip.at("a"), expect=ON_BOTH),
     Probe(sender=pod("a2"), to=TWINS.cluster_ip.at("b"), expect=ON_BOTH),
-    Apply(TWINS.but(ports=TWINS.ports[:1])),
+    Apply(TWINS.replace(ports=TWINS.ports[:1])),
     Probe(
         sender=pod("a2"),
         to=TWINS.cluster_ip.at("b"),
@@ -96,7 +96,7 @@ ONE_OF_TWO_IS_REMOVED = case(
 )
 
 TCP_FIRST = service("turned", "a1", type=Type.NODE_PORT, ports=(Port(name="a"),))
-UDP_THEN = TCP_FIRST.but(ports=(Port(name="a", protocol=Protocol.UDP),))
+UDP_THEN = TCP_FIRST.replace(ports=(Port(name="a", protocol=Protocol.UDP),))
 OVER_TCP, OVER_UDP = (TCP_FIRST.cluster_ip.over(over) for over in (Protocol.TCP, Protocol.UDP))
 BY_TCP, BY_UDP = (TCP_FIRST.node_port("a").over(over) for over in (Protocol.TCP, Protocol.UDP))
 NAMED_SO = delivered_to("a1")
@@ -190,7 +190,7 @@ SCTP_OF_MANY_ADDRESSES = case(
         sender=client("a"),
         to=signalling.node_port("a").at("b"),
         expect=FROM_A1,
-        many_homes=True,
+        multihomed=True,
         clauses=("protocol.sctp.many-addresses.served",),
     ),
     Probe(sender=client("a"), to=signalling.node_port("a").at("b"), expect=FROM_A1),
@@ -221,21 +221,21 @@ SCTP_WITHOUT_SOCKETS = case(
         sender=pod("a2"),
         to=pair.cluster_ip.at("b"),
         expect=delivered_to("b1"),
-        bare=True,
+        init_chunk_only=True,
         clauses=("protocol.sctp.without-sockets.served",),
     ),
     Probe(
         sender=client("a"),
         to=pair.cluster_ip.at("b"),
         expect=FROM_B1,
-        bare=True,
+        init_chunk_only=True,
         clauses=("protocol.sctp.without-sockets.served",),
     ),
     Probe(
         sender=client("a"),
         to=pair.node_port("a").at("b"),
         expect=FROM_B1,
-        bare=True,
+        init_chunk_only=True,
         clauses=("protocol.sctp.without-sockets.served",),
     ),
     Probe(sender=pod("a2"), to=pair.cluster_ip.at("a"), expect=delivered_to("b1")),

@@ -67,7 +67,7 @@ def _sticky_probes(*services: CaseService, clauses: tuple[str, ...] = ()) -> tup
             to=one.cluster_ip,
             expect=delivered_to("a1", "b1", "b2"),
             count=6,
-            sticks=f"{name} {one.name}",
+            sticky_group=f"{name} {one.name}",
             clauses=clauses,
         )
         for name in ("a2", "a3")
@@ -177,11 +177,13 @@ NEW_ADDRESS_SERVES_AFTER_IT = case(
     "A node's new address inside the listed ranges serves node ports at the latest when the proxy has started again.",
     Apply(WEB),
     AddNodeAddress("a"),
-    Probe(sender=client("a"), to=WEB.gained_node_port("a"), expect=BOTH_REWRITTEN | UNTOUCHED, count=8),
+    Probe(
+        sender=client("a"), to=WEB.node_port_at_added_address("a"), expect=BOTH_REWRITTEN | UNTOUCHED, count=8
+    ),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, spread=True),
     Restart("a"),
-    Probe(sender=client("a"), to=WEB.gained_node_port("a"), expect=BOTH_REWRITTEN, spread=True),
-    Probe(sender=pod("a2"), to=WEB.gained_node_port("a"), expect=BOTH_REWRITTEN, spread=True),
+    Probe(sender=client("a"), to=WEB.node_port_at_added_address("a"), expect=BOTH_REWRITTEN, spread=True),
+    Probe(sender=pod("a2"), to=WEB.node_port_at_added_address("a"), expect=BOTH_REWRITTEN, spread=True),
     clauses=NODE_PORT_CLAUSES | SPREAD | {"node-port.addresses.gained-inside-configured.either"},
     features=FEATURES | {Feature.NODE_PORT},
     profile=RESTART,
@@ -196,7 +198,7 @@ SLICES_COME_LATE = case(
     ContinuousProbe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=(WAITED,)),
     ContinuousProbe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, clauses=(WAITED,)),
     Probe(sender=pod("a2"), to=on_b.cluster_ip, expect=delivered_to("b1")),
-    Restart("a", Apply(on_b.but(backends=(Backend(on="b2"),))), without_slices=1.0),
+    Restart("a", Apply(on_b.replace(backends=(Backend(on="b2"),))), without_slices=1.0),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(
         sender=pod("a2"),
@@ -211,7 +213,7 @@ SLICES_COME_LATE = case(
 )
 
 STICKY = service("sticky", "a1", "b1", "b2", affinity_seconds=10800)
-STICKY_TOO = STICKY.but(name="sticky-too")
+STICKY_TOO = STICKY.replace(name="sticky-too")
 STICKS_ON = "affinity.stays-over-restart"
 
 AFFINITY_STAYS = case(
@@ -231,7 +233,7 @@ AFFINITY_STAYS = case(
     profile=RESTART,
 )
 
-EXPOSED_DNS = DNS.but(name="exposed", type=Type.NODE_PORT, backends=(Backend(on="a1"),))
+EXPOSED_DNS = DNS.replace(name="exposed", type=Type.NODE_PORT, backends=(Backend(on="a1"),))
 UNRELATED = "conntrack.unrelated.untouched"
 
 OTHERS_KEEP_THEIR_ENTRIES = case(
@@ -239,8 +241,10 @@ OTHERS_KEEP_THEIR_ENTRIES = case(
     "A proxy that starts, and reconciles UDP entries, leaves those of other traffic as they were.",
     Apply(EXPOSED_DNS, next_door := service("next-door", "a1", ports=UDP_PORT)),
     Probe(sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("a1")),
-    UnrelatedEntries(node="a", near=EXPOSED_DNS, beside=next_door, on="a1", clauses=(UNRELATED,)),
-    Restart("a", Apply(EXPOSED_DNS.but(backends=(Backend(on="b1"),)))),
+    UnrelatedEntries(
+        node="a", service=EXPOSED_DNS, other_service=next_door, backend="a1", clauses=(UNRELATED,)
+    ),
+    Restart("a", Apply(EXPOSED_DNS.replace(backends=(Backend(on="b1"),)))),
     Probe(
         sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("b1"), clauses=(changes.WHILE_DOWN,)
     ),

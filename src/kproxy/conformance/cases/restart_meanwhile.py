@@ -86,7 +86,7 @@ ADDRESSES_CHANGE_MEANWHILE = case(
     "A Service whose addresses and node port became others while the proxy was down is served at the new ones alone.",
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN),
-    Restart("a", Apply(moved := WEB.but(generation=1))),
+    Restart("a", Apply(moved := WEB.replace(generation=1))),
     Probe(sender=client("a"), to=moved.node_port("a"), expect=BOTH_REWRITTEN, clauses=(changes.ADDRESS,)),
     Probe(
         sender=client("a"),
@@ -125,7 +125,7 @@ ANOTHER_MODE_BEFORE = case(
     Probe(
         sender=client("b"), to=STAYS.node_port("b"), expect=BOTH_REWRITTEN, spread=True, clauses=(OLD_RULES,)
     ),
-    Apply(STAYS.but(backends=(Backend(on="b1"),))),
+    Apply(STAYS.replace(backends=(Backend(on="b1"),))),
     Probe(
         sender=pod("a2"),
         to=GOES.cluster_ip,
@@ -227,7 +227,7 @@ POLICY_CHANGES_MEANWHILE = case(
     "Policies that changed while the proxy was down bind new connections.",
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, spread=True),
-    Restart("a", Apply(WEB.but(external_policy=Policy.LOCAL, internal_policy=Policy.LOCAL))),
+    Restart("a", Apply(WEB.replace(external_policy=Policy.LOCAL, internal_policy=Policy.LOCAL))),
     Probe(
         sender=client("a"),
         to=WEB.node_port("a"),

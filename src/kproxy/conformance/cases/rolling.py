@@ -30,7 +30,7 @@ OLD, NEW = ("a1", "b1"), ("a2", "b2")
 LEAVING = tuple(Backend(on=on, ready=False, serving=True, terminating=True) for on in OLD)
 
 WEB = service("web", *OLD, type=Type.LOAD_BALANCER, vips=(Vip(),))
-LOCAL = WEB.but(external_policy=Policy.LOCAL)
+LOCAL = WEB.replace(external_policy=Policy.LOCAL)
 
 NEVER_FAILS = ("change.rolling-update.no-failed-connection",)
 SPREAD = {"balancing.every-endpoint-chosen"}
@@ -48,11 +48,11 @@ ROLLING_UPDATE = case(
     ContinuousProbe(
         sender=pod("a3"), to=WEB.cluster_ip, expect=delivered_to(*OLD, *NEW), clauses=NEVER_FAILS
     ),
-    Apply(WEB.but(backends=pods(*OLD, *NEW))),
+    Apply(WEB.replace(backends=pods(*OLD, *NEW))),
     Probe(sender=pod("a3"), to=WEB.cluster_ip, expect=delivered_to(*OLD, *NEW), spread=True),
-    Apply(WEB.but(backends=(*LEAVING, *pods(*NEW)))),
+    Apply(WEB.replace(backends=(*LEAVING, *pods(*NEW)))),
     Probe(sender=pod("a3"), to=WEB.cluster_ip, expect=delivered_to(*NEW), spread=True),
-    Apply(WEB.but(backends=pods(*NEW))),
+    Apply(WEB.replace(backends=pods(*NEW))),
     Probe(
         sender=client("a"), to=WEB.node_port("a"), expect=delivered_to(*NEW, source=MASQUERADED), spread=True
     ),
@@ -78,11 +78,11 @@ ROLLING_UPDATE_UNDER_LOCAL_POLICY = case(
         sender=client("a"), to=LOCAL.node_port("a"), expect=delivered_to("a1", "a2"), clauses=NEVER_FAILS
     ),
     ContinuousProbe(sender=remote("b"), to=LOCAL.vip(), expect=delivered_to("b1", "b2"), clauses=NEVER_FAILS),
-    Apply(LOCAL.but(backends=pods(*OLD, *NEW))),
+    Apply(LOCAL.replace(backends=pods(*OLD, *NEW))),
     Probe(sender=client("a"), to=LOCAL.node_port("a"), expect=delivered_to("a1", "a2"), spread=True),
-    Apply(LOCAL.but(backends=(*LEAVING, *pods(*NEW)))),
+    Apply(LOCAL.replace(backends=(*LEAVING, *pods(*NEW)))),
     Probe(sender=client("a"), to=LOCAL.node_port("a"), expect=delivered_to("a2"), count=8),
-    Apply(LOCAL.but(backends=pods(*NEW))),
+    Apply(LOCAL.replace(backends=pods(*NEW))),
     Probe(sender=remote("b"), to=LOCAL.vip(), expect=delivered_to("b2"), count=8),
     clauses=SPREAD
     | {

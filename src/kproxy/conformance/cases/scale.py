@@ -97,7 +97,7 @@ BEYOND_TWO_HUNDRED = case(
         clauses=(ANY_NUMBER,),
     ),
     Probe(sender=pod("a3"), to=SMALL.cluster_ip, expect=OF_SMALL, spread=True),
-    Apply(HUNDREDS.but(backends=FEW_SLICES[1:])),
+    Apply(HUNDREDS.replace(backends=FEW_SLICES[1:])),
     Probe(
         sender=pod("a3"),
         to=HUNDREDS.cluster_ip.at("b"),
@@ -129,8 +129,8 @@ BEYOND_TWO_HUNDRED = case(
     profile=LARGE,
 )
 
-HUNDREDS_HERE = HUNDREDS.but(name="here", internal_policy=Policy.LOCAL, external_policy=Policy.LOCAL)
-HUNDREDS_AWAY = HUNDREDS_HERE.but(name="elsewhere", backends=FEW_SLICES[1:2])
+HUNDREDS_HERE = HUNDREDS.replace(name="here", internal_policy=Policy.LOCAL, external_policy=Policy.LOCAL)
+HUNDREDS_AWAY = HUNDREDS_HERE.replace(name="elsewhere", backends=FEW_SLICES[1:2])
 
 LOCAL_AMONG_HUNDREDS = case(
     "scale.policy-local-among-hundreds",
@@ -196,9 +196,9 @@ BEYOND_A_THOUSAND = case(
     Probe(sender=pod("a3"), to=SMALL.cluster_ip, expect=OF_SMALL, spread=True),
     Probe(sender=pod("a3"), to=EMPTY.cluster_ip, expect=REJECTED),
     Apply(
-        THOUSAND.but(backends=MANY_SLICES[1:]),
-        SMALL.but(backends=SMALL.backends[1:]),
-        EMPTY.but(backends=SMALL.backends),
+        THOUSAND.replace(backends=MANY_SLICES[1:]),
+        SMALL.replace(backends=SMALL.backends[1:]),
+        EMPTY.replace(backends=SMALL.backends),
     ),
     Probe(
         sender=pod("b3"),

@@ -48,7 +48,7 @@ FEATURES = {Feature.LOAD_BALANCER, Feature.SOURCE_RANGES}
 CLIENTS_INSIDE_AND_OUTSIDE = case(
     "source-ranges.clients-inside-and-outside",
     "A client inside the ranges is served, one outside gets silence; through either node.",
-    Apply(guarded := OPEN.but(source_ranges=(SourceRange.NOWHERE, SourceRange.REMOTE_NETWORK))),
+    Apply(guarded := OPEN.replace(source_ranges=(SourceRange.NOWHERE, SourceRange.REMOTE_NETWORK))),
     Probe(sender=remote("a"), to=guarded.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=remote("b"), to=guarded.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=client("a"), to=guarded.vip(), expect=DROPPED),
@@ -62,7 +62,7 @@ DATAGRAMS_TOO = case(
     "source-ranges.datagrams-too",
     "Ranges bind datagrams as they bind connections, down to a single address.",
     Apply(
-        dns := OPEN.but(
+        dns := OPEN.replace(
             name="dns", ports=(Port(number=53, protocol=Protocol.UDP),), source_ranges=("client",)
         )
     ),
@@ -77,7 +77,7 @@ DATAGRAMS_TOO = case(
 PODS_ARE_BOUND = case(
     "source-ranges.pods-are-bound",
     "A pod that is listed is served, its neighbour on the node is not, though neither leaves the node.",
-    Apply(listed := OPEN.but(source_ranges=("a2", "remote"))),
+    Apply(listed := OPEN.replace(source_ranges=("a2", "remote"))),
     Probe(sender=pod("a2"), to=listed.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a3"), to=listed.vip(), expect=DROPPED),
     Probe(sender=pod("b2"), to=listed.vip(), expect=DROPPED),
@@ -90,7 +90,7 @@ PODS_ARE_BOUND = case(
 PODS_OF_THE_CLUSTER_ARE_LET_IN = case(
     "source-ranges.pods-of-the-cluster-are-let-in",
     "A range that holds the cluster's pods lets them in, endpoints of the Service included, and nobody else.",
-    Apply(inward := OPEN.but(source_ranges=(SourceRange.CLUSTER_CIDR,))),
+    Apply(inward := OPEN.replace(source_ranges=(SourceRange.CLUSTER_CIDR,))),
     Probe(sender=pod("a1"), to=inward.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("b3"), to=inward.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=client("a"), to=inward.vip(), expect=DROPPED),
@@ -101,7 +101,7 @@ PODS_OF_THE_CLUSTER_ARE_LET_IN = case(
 NODES_ARE_BOUND = case(
     "source-ranges.nodes-are-bound",
     "A node's own processes are let in where its address is listed, and not where it is not.",
-    Apply(own := OPEN.but(source_ranges=("a",))),
+    Apply(own := OPEN.replace(source_ranges=("a",))),
     Probe(sender=host("a"), to=own.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=host("b"), to=own.vip(), expect=DROPPED),
     Probe(sender=client("a"), to=own.vip(), expect=DROPPED),
@@ -114,7 +114,9 @@ EVERY_ADDRESS_IS_GUARDED = case(
     "source-ranges.every-address-is-guarded",
     "Ranges hold for each of two load balancer IPs, and let the node that they list reach both.",
     Apply(
-        pair := OPEN.but(vips=(Vip(), Vip(ip_mode="VIP")), source_ranges=(SourceRange.REMOTE_NETWORK, "a"))
+        pair := OPEN.replace(
+            vips=(Vip(), Vip(ip_mode="VIP")), source_ranges=(SourceRange.REMOTE_NETWORK, "a")
+        )
     ),
     Probe(sender=remote("a"), to=pair.vip(0), expect=FROM_BOTH, spread=True),
     Probe(sender=remote("a"), to=pair.vip(1), expect=FROM_BOTH, spread=True),
@@ -131,13 +133,13 @@ NEIGHBOURS_ARE_NOT_BOUND = case(
     "source-ranges.neighbours-are-not-bound",
     "A Service on the same load balancer IP and one beside it are open to all that a guarded one shuts out.",
     Apply(
-        shut := OPEN.but(name="shut", source_ranges=(SourceRange.REMOTE_NETWORK,)),
+        shut := OPEN.replace(name="shut", source_ranges=(SourceRange.REMOTE_NETWORK,)),
         mail := service(
             "mail",
             "b2",
             type=Type.LOAD_BALANCER,
             vips=(Vip(),),
-            share_vip_of="shut",
+            same_vip_as="shut",
             ports=(Port(number=25),),
         ),
         beside := service("beside", "b2", type=Type.LOAD_BALANCER, vips=(Vip(),)),
@@ -157,7 +159,7 @@ NEIGHBOURS_ARE_NOT_BOUND = case(
 OTHER_ADDRESSES_ARE_NOT_BOUND = case(
     "source-ranges.other-addresses-are-not-bound",
     "Who is shut out at the load balancer IP is served at the node port, the cluster IP and the external IP.",
-    Apply(fenced := OPEN.but(external_ips=1, source_ranges=(SourceRange.REMOTE_NETWORK,))),
+    Apply(fenced := OPEN.replace(external_ips=1, source_ranges=(SourceRange.REMOTE_NETWORK,))),
     Probe(sender=client("a"), to=fenced.vip(), expect=DROPPED),
     Probe(sender=pod("a2"), to=fenced.vip(), expect=DROPPED),
     Probe(sender=client("a"), to=fenced.node_port("a"), expect=FROM_BOTH, spread=True),
@@ -185,7 +187,7 @@ OTHER_ADDRESSES_ARE_NOT_BOUND = case(
 UNDER_POLICY_LOCAL = case(
     "source-ranges.under-policy-local",
     "With externalTrafficPolicy Local ranges bind as well, and who is let in keeps its address.",
-    Apply(near := OPEN.but(external_policy=Policy.LOCAL, source_ranges=(SourceRange.REMOTE_NETWORK,))),
+    Apply(near := OPEN.replace(external_policy=Policy.LOCAL, source_ranges=(SourceRange.REMOTE_NETWORK,))),
     Probe(sender=remote("a"), to=near.vip(), expect=delivered_to("a1"), count=8),
     Probe(sender=remote("b"), to=near.vip(), expect=delivered_to("b1"), count=8),
     Probe(sender=client("a"), to=near.vip(), expect=DROPPED),
@@ -202,7 +204,7 @@ UNDER_POLICY_LOCAL = case(
 ZERO_RANGE_LETS_ALL_IN = case(
     "source-ranges.zero-range-lets-all-in",
     "A /0 range beside others lets everyone in: clients, pods, nodes.",
-    Apply(everyone := OPEN.but(source_ranges=(SourceRange.NOWHERE, SourceRange.EVERYWHERE))),
+    Apply(everyone := OPEN.replace(source_ranges=(SourceRange.NOWHERE, SourceRange.EVERYWHERE))),
     Probe(sender=client("a"), to=everyone.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("b2"), to=everyone.vip(), expect=FROM_BOTH),
     Probe(sender=host("b"), to=everyone.vip(), expect=FROM_BOTH),
@@ -213,7 +215,11 @@ ZERO_RANGE_LETS_ALL_IN = case(
 ZERO_RANGE_OF_IPV4 = case(
     "source-ranges.zero-range-of-ipv4",
     "The range 0.0.0.0/0 beside one of IPv6 lets in nobody over IPv6 whom the other does not.",
-    Apply(guarded := OPEN.but(raw_source_ranges=("0.0.0.0/0",), source_ranges=(SourceRange.REMOTE_NETWORK,))),
+    Apply(
+        guarded := OPEN.replace(
+            literal_source_ranges=("0.0.0.0/0",), source_ranges=(SourceRange.REMOTE_NETWORK,)
+        )
+    ),
     Probe(sender=remote("a"), to=guarded.vip(), expect=FROM_BOTH),
     Probe(sender=client("a"), to=guarded.vip(), expect=DROPPED),
     clauses=ALLOWED | DENIED,
@@ -224,7 +230,9 @@ ZERO_RANGE_OF_IPV4 = case(
 ZERO_RANGE_OF_IPV6 = case(
     "source-ranges.zero-range-of-ipv6",
     "The range ::/0 beside one of IPv4 lets in nobody over IPv4 whom the other does not.",
-    Apply(guarded := OPEN.but(raw_source_ranges=("::/0",), source_ranges=(SourceRange.REMOTE_NETWORK,))),
+    Apply(
+        guarded := OPEN.replace(literal_source_ranges=("::/0",), source_ranges=(SourceRange.REMOTE_NETWORK,))
+    ),
     Probe(sender=remote("a"), to=guarded.vip(), expect=FROM_BOTH),
     Probe(sender=client("a"), to=guarded.vip(), expect=DROPPED),
     clauses=ALLOWED | DENIED,
@@ -236,8 +244,8 @@ TWO_HALVES_LET_ALL_IN = case(
     "source-ranges.two-halves-let-all-in",
     "Two ranges of length one let everyone in; one of them only half of the world.",
     Apply(
-        halves := OPEN.but(name="halves", source_ranges=(SourceRange.LOWER_HALF, SourceRange.UPPER_HALF)),
-        upper := OPEN.but(name="upper", source_ranges=(SourceRange.UPPER_HALF, SourceRange.NOWHERE)),
+        halves := OPEN.replace(name="halves", source_ranges=(SourceRange.LOWER_HALF, SourceRange.UPPER_HALF)),
+        upper := OPEN.replace(name="upper", source_ranges=(SourceRange.UPPER_HALF, SourceRange.NOWHERE)),
     ),
     Probe(sender=client("a"), to=halves.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("b2"), to=halves.vip(), expect=FROM_BOTH),
@@ -251,7 +259,7 @@ TWO_HALVES_LET_ALL_IN = case(
 BLANKS_ARE_TRIMMED = case(
     "source-ranges.blanks-are-trimmed",
     "Ranges with blanks around them let in and shut out like others.",
-    Apply(blank := OPEN.but(raw_source_ranges=(" 172.18.0.0/24 ", "  fd00:18::/64 "))),
+    Apply(blank := OPEN.replace(literal_source_ranges=(" 172.18.0.0/24 ", "  fd00:18::/64 "))),
     Probe(sender=client("a"), to=blank.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=remote("a"), to=blank.vip(), expect=DROPPED),
     clauses=ALLOWED | DENIED | SPREAD | {"source-ranges.blanks-trimmed"},
@@ -262,8 +270,8 @@ RANGES_OF_THE_OTHER_FAMILY = case(
     "source-ranges.ranges-of-the-other-family",
     "IPv4 ranges alone may leave an IPv6 address open to all or to none; other addresses are served.",
     Apply(
-        foreign := OPEN.but(raw_source_ranges=("198.51.100.0/24",)),
-        guarded_too := OPEN.but(name="guarded", source_ranges=(SourceRange.REMOTE_NETWORK,)),
+        foreign := OPEN.replace(literal_source_ranges=("198.51.100.0/24",)),
+        guarded_too := OPEN.replace(name="guarded", source_ranges=(SourceRange.REMOTE_NETWORK,)),
     ),
     Probe(sender=client("a"), to=foreign.vip(), expect=FROM_BOTH | DROPPED, count=4),
     Probe(sender=client("a"), to=foreign.node_port("a"), expect=FROM_BOTH, spread=True),
@@ -285,7 +293,7 @@ WITHOUT_ENDPOINTS = case(
     "source-ranges.without-endpoints",
     "Without endpoints who is inside the ranges is refused; who is outside is refused too, or gets silence.",
     Apply(
-        empty := OPEN.but(name="empty", backends=(), source_ranges=(SourceRange.REMOTE_NETWORK,)),
+        empty := OPEN.replace(name="empty", backends=(), source_ranges=(SourceRange.REMOTE_NETWORK,)),
         beside,
     ),
     Probe(sender=remote("a"), to=empty.vip(), expect=REJECTED),
@@ -299,10 +307,10 @@ RANGES_CHANGE = case(
     "source-ranges.ranges-change",
     "Ranges that move to another client bind both, and ranges that are removed nobody; "
     "connections of those shut out meanwhile go on.",
-    Apply(OPEN.but(source_ranges=(SourceRange.REMOTE_NETWORK,))),
+    Apply(OPEN.replace(source_ranges=(SourceRange.REMOTE_NETWORK,))),
     Open(flow="remote", sender=remote("a"), to=OPEN.vip(), expect=FROM_BOTH),
     Probe(sender=client("a"), to=OPEN.vip(), expect=DROPPED),
-    Apply(OPEN.but(source_ranges=(SourceRange.NODE_NETWORK,))),
+    Apply(OPEN.replace(source_ranges=(SourceRange.NODE_NETWORK,))),
     Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.SOURCE_RANGES,)),
     Probe(sender=remote("a"), to=OPEN.vip(), expect=DROPPED, clauses=(changes.SOURCE_RANGES,)),
     Send(flow="remote", expect=SAME_ENDPOINT, clauses=("established.survives-source-range-change",)),
@@ -322,14 +330,14 @@ AT_A_NODE = service(
     "a1",
     "b1",
     type=Type.LOAD_BALANCER,
-    vips=(Vip(of="a", second=True),),
+    vips=(Vip(node="a", second=True),),
     ports=(Port(node_port=False),),
     source_ranges=("a", SourceRange.NOWHERE),
 )
-CLOSED_AT_A_NODE = AT_A_NODE.but(
+CLOSED_AT_A_NODE = AT_A_NODE.replace(
     name="closed", ports=(Port(number=81, node_port=False),), source_ranges=(SourceRange.REMOTE_NETWORK,)
 )
-BESIDE_THE_NODES_OWN = AT_A_NODE.but(name="beside-its-own", ports=(Port(number=82, node_port=False),))
+BESIDE_THE_NODES_OWN = AT_A_NODE.replace(name="beside-its-own", ports=(Port(number=82, node_port=False),))
 OWN_PORT = BESIDE_THE_NODES_OWN.node_port("a", second=True)
 """A port of the same address that no Service has, and a daemon of the node."""
 NODES_OWN = "external-address.undefined-port.not-served"

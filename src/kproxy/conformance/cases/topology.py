@@ -250,7 +250,7 @@ ZONE_LOSES_ITS_ENDPOINT = case(
     "Traffic of a zone goes elsewhere when its last endpoint leaves, and returns with it; hints may change.",
     Apply(web := service("web", backends=BY_ZONE)),
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8),
-    Apply(web.but(backends=BY_ZONE[1:])),
+    Apply(web.replace(backends=BY_ZONE[1:])),
     Probe(
         sender=pod("a2"),
         to=web.cluster_ip,
@@ -266,7 +266,7 @@ ZONE_LOSES_ITS_ENDPOINT = case(
         count=8,
         clauses=(changes.ENDPOINT_ADDED,),
     ),
-    Apply(web.but(backends=CROSSED)),
+    Apply(web.replace(backends=CROSSED)),
     Probe(
         sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8, clauses=(changes.TOPOLOGY,)
     ),

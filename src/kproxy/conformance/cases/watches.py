@@ -47,7 +47,7 @@ GONE = {"cluster-ip.unallocated.not-served", "traffic.not-for-a-service.untouche
 NOT_SERVED = DROPPED | UNTOUCHED
 
 WEB = service("web", "a1", type=Type.NODE_PORT)
-ON_B = WEB.but(backends=(Backend(on="b1"), Backend(on="b3")))
+ON_B = WEB.replace(backends=(Backend(on="b1"), Backend(on="b3")))
 OLD = service("old", "a1", type=Type.NODE_PORT)
 NEW = service("new", "b2", type=Type.NODE_PORT)
 NEIGHBOUR = service("neighbour", "a1", "b2")
@@ -67,7 +67,7 @@ CONNECTIONS_ARE_RESET = case(
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1")),
     Probe(sender=client("a"), to=OLD.node_port("a"), expect=_masqueraded_to("a1")),
     BESIDE,
-    DuringWatchFault(WatchFault.CUT, Apply(ON_B, NEW), Delete(OLD)),
+    DuringWatchFault(WatchFault.CONNECTION_RESET, Apply(ON_B, NEW), Delete(OLD)),
     Probe(
         sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("b1", "b3"), spread=True, clauses=(APPLIED,)
     ),
@@ -92,9 +92,9 @@ SEVERAL_AT_ONCE = case(
     Probe(sender=pod("a2"), to=AGAIN.cluster_ip, expect=delivered_to("a1")),
     Open(flow="open", sender=pod("a2"), to=FLAPPING.cluster_ip, expect=delivered_to("a1", "b1")),
     DuringWatchFault(
-        WatchFault.LATE,
-        Apply(FLAPPING.but(backends=()), WEB.but(backends=()), BRIEF),
-        Apply(FLAPPING.but(internal_policy=Policy.LOCAL), WEB.but(backends=(Backend(on="a3"),))),
+        WatchFault.DELAYED,
+        Apply(FLAPPING.replace(backends=()), WEB.replace(backends=()), BRIEF),
+        Apply(FLAPPING.replace(internal_policy=Policy.LOCAL), WEB.replace(backends=(Backend(on="a3"),))),
         Delete(AGAIN),
         Delete(BRIEF),
         Apply(FLAPPING, ON_B, ANEW),
@@ -192,8 +192,8 @@ LOCAL_ENDPOINTS_REPORTED = "health-check.local-endpoints.told"
 LOCAL = service(
     "local", "a1", "a2", "b1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),)
 )
-LEAVING = LOCAL.but(name="leaving")
-FEWER = LOCAL.but(backends=(Backend(on="a2"), Backend(on="b1")))
+LEAVING = LOCAL.replace(name="leaving")
+FEWER = LOCAL.replace(backends=(Backend(on="a2"), Backend(on="b1")))
 
 HEALTH_PORTS_FOLLOW = case(
     "watches.health-ports-follow",
@@ -202,7 +202,7 @@ HEALTH_PORTS_FOLLOW = case(
     CheckHealth(
         sender=client("a"), to=LOCAL.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)
     ),
-    DuringWatchFault(WatchFault.LATE, Apply(LOCAL.but(backends=())), Apply(LOCAL)),
+    DuringWatchFault(WatchFault.DELAYED, Apply(LOCAL.replace(backends=())), Apply(LOCAL)),
     CheckHealth(
         sender=client("a"), to=LOCAL.health_check("a"), expect=2, clauses=(TOGETHER, LOCAL_ENDPOINTS_REPORTED)
     ),

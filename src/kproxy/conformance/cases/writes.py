@@ -56,7 +56,7 @@ GONE = {
 DELETED_TOO = (CAUGHT_UP, changes.SERVICE_DELETED)
 
 WEB = service("web", "a1", type=Type.NODE_PORT)
-MOVED = WEB.but(backends=(Backend(on="b1"), Backend(on="b3")))
+MOVED = WEB.replace(backends=(Backend(on="b1"), Backend(on="b3")))
 OLD = service("old", "a1", type=Type.NODE_PORT)
 NEW = service("new", "b2", type=Type.NODE_PORT)
 NEIGHBOUR = service("neighbour", "a1", "b2", type=Type.NODE_PORT)
@@ -135,7 +135,7 @@ EMPTIED_AND_FILLED = case(
 )
 
 WIDE = service("wide", "a1", "b1", type=Type.NODE_PORT)
-NARROW = WIDE.but(external_policy=Policy.LOCAL, internal_policy=Policy.LOCAL)
+NARROW = WIDE.replace(external_policy=Policy.LOCAL, internal_policy=Policy.LOCAL)
 
 SEVERAL_CHANGES = case(
     "writes.changes-follow-one-another-meanwhile",
@@ -145,7 +145,7 @@ SEVERAL_CHANGES = case(
     Probe(sender=client("a"), to=WIDE.node_port("a"), expect=_masqueraded_to("a1", "b1"), spread=True),
     Probe(sender=pod("a2"), to=again.cluster_ip, expect=delivered_to("a1")),
     FailWrites("a"),
-    Apply(WIDE.but(backends=()), MOVED),
+    Apply(WIDE.replace(backends=()), MOVED),
     Delete(again),
     Apply(NARROW, WEB, anew := service("again", "b2", type=Type.NODE_PORT, generation=1)),
     Probe(sender=pod("b2"), to=WIDE.cluster_ip, expect=delivered_to("b1"), count=8),
@@ -205,14 +205,14 @@ LOCAL_ENDPOINTS_REPORTED = "health-check.local-endpoints.told"
 LOCAL = service(
     "local", "a1", "a2", "b1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),)
 )
-FEWER = LOCAL.but(backends=(Backend(on="a2"), Backend(on="b1")))
-LEAVING = LOCAL.but(name="leaving")
+FEWER = LOCAL.replace(backends=(Backend(on="a2"), Backend(on="b1")))
+LEAVING = LOCAL.replace(name="leaving")
 SOON = 20.0
 """Seconds, of which the second or two that a change may wait here are a part."""
 
 
 def _check_proxy(node: str, path: str, status: int) -> CheckProxy:
-    return CheckProxy(sender=client(node), node=node, path=path, expect=status, clauses=(LATE,), within=SOON)
+    return CheckProxy(sender=client(node), node=node, path=path, expect=status, clauses=(LATE,), timeout=SOON)
 
 
 HEALTH_IS_REPORTED = case(

@@ -29,9 +29,9 @@ WORLD = {case}
 _PROFILES = {id(value): name for name, value in vars(profiles).items() if isinstance(value, Profile)}
 
 
-def case_source(case: Case, told: str) -> str:
-    """The module; ``told``: where the case comes from, a sentence."""
-    return _HEAD.format(told=told, case=_code(case))
+def case_source(case: Case, origin: str) -> str:
+    """The module; ``origin``: where the case comes from, a sentence."""
+    return _HEAD.format(told=origin, case=_code(case))
 
 
 def _code(value: object) -> str:
@@ -39,7 +39,7 @@ def _code(value: object) -> str:
         case Case():
             return _case(value)
         case Apply() | DuringWatchFault():
-            parts = value.services if isinstance(value, Apply) else (value.deaf, *value.changes)
+            parts = value.services if isinstance(value, Apply) else (value.fault, *value.changes)
             return f"{type(value).__name__}({', '.join(map(_code, parts))})"
         case Profile() if value in vars(profiles).values():
             return f"profiles.{_profile_name(value)}"
@@ -79,9 +79,13 @@ def _lawful(lawful: Lawful) -> str:
     groups: dict[tuple[Any, ...], list[str]] = {}
     for one in reached:
         if not one.many:
-            groups.setdefault((one.source, one.shift, one.of), []).append(one.on)
+            groups.setdefault((one.source, one.shift, one.service), []).append(one.on)
     for (seen, shift, of), names in sorted(groups.items(), key=str):
-        extra = [f", source={_code(seen)}", f", shift={shift}" if shift else "", f", of={of!r}" if of else ""]
+        extra = [
+            f", source={_code(seen)}",
+            f", shift={shift}" if shift else "",
+            f", service={of!r}" if of else "",
+        ]
         parts.append(f"delivered_to({_quoted(names)}{''.join(extra)})")
     return " | ".join(parts)
 

@@ -36,16 +36,16 @@ SHRINKING_SECONDS = 45.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzOptions:
-    """What to generate, for whom.  ``only``: numbers of worlds, all if empty; ``against``: the other subject."""
+    """What to generate, for whom.  ``only``: numbers of worlds, all if empty; ``other_run``: the other subject."""
 
     run: RunOptions
     worlds: int
     seed: int
     only: tuple[int, ...] = ()
-    against: RunOptions | None = None
+    other_run: RunOptions | None = None
     directory: Path = Path("worlds")
     shrink: bool = True
-    words: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
 
 
 def run_fuzz(options: FuzzOptions) -> int:
@@ -65,8 +65,8 @@ def run_fuzz(options: FuzzOptions) -> int:
         elsewhere = _run_in_other_kernel(options, cases)
         if elsewhere is not None:
             return elsewhere
-        if options.against is not None:
-            return asyncio.run(_compare(options, options.against, cases, console))
+        if options.other_run is not None:
+            return asyncio.run(_compare(options, options.other_run, cases, console))
         return asyncio.run(_judge(options, cases, console))
     except (InvalidSubject, ConformanceRunError) as reason:
         return report_error(reason)
@@ -81,8 +81,8 @@ def _run_in_other_kernel(options: FuzzOptions, cases: Sequence[Case]) -> int | N
 
     try:
         chosen = placement.kernel_for_run(run, cases)
-        again = ("--seed", str(options.seed), "--kernel", "host", "--time", "real")
-        argv = [sys.executable, "-m", "kproxy", "conformance", "fuzz", *options.words, *again]
+        repeat = ("--seed", str(options.seed), "--kernel", "host", "--time", "real")
+        argv = [sys.executable, "-m", "kproxy", "conformance", "fuzz", *options.arguments, *repeat]
         return placement.rerun_in_kernel(chosen.survey.name, run, argv)
     except placement.NoKernel as reason:
         raise ConformanceRunError(str(reason)) from reason
@@ -105,8 +105,8 @@ async def _run_cases(
         cases=cases,
         evidence=options.evidence,
         environment=environment,
-        parallel=options.parallel,
-        largest=SIMULATOR_LAB_CASES if walked else lab_capacity(options),
+        parallel_labs=options.parallel,
+        lab_capacity=SIMULATOR_LAB_CASES if walked else lab_capacity(options),
     )
     report = await run_session(
         session, recording_testbed(opened, record) if record else opened, lambda _: None
@@ -137,8 +137,8 @@ async def _judge(options: FuzzOptions, cases: Sequence[Case], console: Console) 
         subject=options.run.proxy, mode=options.run.mode, environment={}, results=tuple(results), seconds=0.0
     )
     counts = {kind: sum(entry.result is kind for entry in results) for kind in Result}
-    words = ", ".join(f"{number} {kind.value}" for kind, number in counts.items() if number)
-    console.print(f"{options.run.proxy} ({options.run.mode}): {words}", highlight=False)
+    summary = ", ".join(f"{number} {kind.value}" for kind, number in counts.items() if number)
+    console.print(f"{options.run.proxy} ({options.run.mode}): {summary}", highlight=False)
     return report.exit_code
 
 
@@ -168,9 +168,9 @@ def _write_case(options: FuzzOptions, small: Case, case: Case) -> Path:
     options.directory.mkdir(parents=True, exist_ok=True)
     path = options.directory / f"{case.id.replace('.', '_').replace('-', '_')}.py"
     run = options.run
-    said = f"{run.proxy} --mode {run.mode} --seed {options.seed} --world {case.id.rpartition('-')[2]}"
+    command = f"{run.proxy} --mode {run.mode} --seed {options.seed} --world {case.id.rpartition('-')[2]}"
     path.write_text(
-        case_source(small, f"A generated world that fails: `kproxy conformance fuzz --proxy {said}`.")
+        case_source(small, f"A generated world that fails: `kproxy conformance fuzz --proxy {command}`.")
     )
     return path
 
@@ -185,14 +185,15 @@ async def _compare(options: FuzzOptions, other: RunOptions, cases: Sequence[Case
     instances = {case.id: Instance(case, case.families[0], 0, 0) for case in cases}
     found = list(differing_probes(instances, first, second))
     for one in found:
-        lines = [f"{one.case} step {one.step}: {one.what}", f"  lawful: {one.lawful}"]
+        lines = [f"{one.case} step {one.step}: {one.step_text}", f"  lawful: {one.lawful}"]
         for name, seen, bad in zip(names, one.seen, one.unlawful, strict=True):
             lines.append(f"  {name}: {seen}{' (unlawful)' if bad else ''}")
         console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
-    asked = len(first.answers.keys() & second.answers.keys())
+    compared = len(first.outcomes.keys() & second.outcomes.keys())
     wrong = sum(any(one.unlawful) for one in found)
     console.print(
-        f"{asked} packets, {len(found)} met different fates, {wrong} of them unlawful ones", highlight=False
+        f"{compared} packets, {len(found)} met different fates, {wrong} of them unlawful ones",
+        highlight=False,
     )
     if any(entry.result is Result.BROKEN for entry in results):
         return 2

@@ -26,7 +26,7 @@ class SubjectDifference:
 
     case: str
     step: int
-    what: str
+    step_text: str
     lawful: str
     seen: tuple[str, str]
     unlawful: tuple[bool, bool]
@@ -36,7 +36,7 @@ class SubjectDifference:
 class ProbeLog:
     """What a subject did."""
 
-    answers: Answers = field(default_factory=dict)
+    outcomes: Answers = field(default_factory=dict)
     unlawful: set[tuple[str, int]] = field(default_factory=set)
 
 
@@ -58,12 +58,20 @@ class _RecordingTestbed:
         self._record = record
         self._probe = testbed.probe
         self.name, self.exhaustive = testbed.name, testbed.exhaustive
-        self.lacks, self.change, self.settle = testbed.lacks, testbed.change, testbed.settle
-        self.hold, self.use, self.reopen = testbed.hold, testbed.use, testbed.reopen
+        self.not_runnable_reason, self.change, self.settle = (
+            testbed.not_runnable_reason,
+            testbed.change,
+            testbed.settle,
+        )
+        self.open_flow, self.send_on_flow, self.reopen = (
+            testbed.open_flow,
+            testbed.send_on_flow,
+            testbed.reopen,
+        )
         self.ping, self.check_health = testbed.ping, testbed.check_health
         self.read_sysctl, self.act = testbed.read_sysctl, testbed.act
         self.watch_entries, self.convergence = testbed.watch_entries, testbed.convergence
-        self.ask_again = testbed.ask_again
+        self.reprobe = testbed.reprobe
         self.evidence = testbed.evidence
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
@@ -75,7 +83,7 @@ class _RecordingTestbed:
 def _note(record: ProbeLog, instance: Instance, step: Probe, seen: Sequence[Observation]) -> None:
     number = next(n for n, own in enumerate(instance.case.steps, 1) if own is step)
     lawful = instance.outcomes(step.expect, step.to)
-    record.answers[instance.case.id, number] = frozenset(_outcome_kinds(one) for one in seen)
+    record.outcomes[instance.case.id, number] = frozenset(_outcome_kinds(one) for one in seen)
     if any(not one.outcomes & lawful for one in seen):
         record.unlawful.add((instance.case.id, number))
 
@@ -92,15 +100,15 @@ def differing_probes(
     instances: Mapping[str, Instance], one: ProbeLog, other: ProbeLog
 ) -> Iterator[SubjectDifference]:
     """Where two subjects answered differently."""
-    for key in sorted(one.answers.keys() & other.answers.keys()):
-        if one.answers[key] != other.answers[key]:
+    for key in sorted(one.outcomes.keys() & other.outcomes.keys()):
+        if one.outcomes[key] != other.outcomes[key]:
             id, number = key
             step = instances[id].case.steps[number - 1]
             assert isinstance(step, Probe)
             yield SubjectDifference(
                 case=id,
                 step=number,
-                what=describe_step(step),
+                step_text=describe_step(step),
                 lawful=describe_lawful(step.expect),
                 seen=(_outcome_text(one, key), _outcome_text(other, key)),
                 unlawful=(key in one.unlawful, key in other.unlawful),
@@ -108,4 +116,4 @@ def differing_probes(
 
 
 def _outcome_text(record: ProbeLog, key: tuple[str, int]) -> str:
-    return "; ".join(sorted(record.answers[key]))
+    return "; ".join(sorted(record.outcomes[key]))

@@ -97,8 +97,8 @@ def generate_world(choose: Chooser, id: str) -> Case:
 
 def _features(case: Case) -> frozenset[Feature]:
     """What not every mode has: node ports on loopback, where the configuration insists on them."""
-    asked = any(isinstance(s, Probe) and s.to.kind is TargetKind.NODE_PORT_LOCALHOST for s in case.steps)
-    insists = asked and case.profile.localhost_node_ports is True
+    probed = any(isinstance(s, Probe) and s.to.kind is TargetKind.NODE_PORT_LOCALHOST for s in case.steps)
+    insists = probed and case.profile.localhost_node_ports is True
     return frozenset({Feature.LOCALHOST_NODE_PORTS} if insists else ())
 
 
@@ -202,7 +202,7 @@ def _change(choose: Chooser, services: dict[str, CaseService]) -> Step:
     before = services[name]
     match choose(("endpoints", "endpoints", "fields", "other", "delete")):
         case "endpoints":
-            services[name] = before.but(backends=generate_backends(choose))
+            services[name] = before.replace(backends=generate_backends(choose))
         case "fields":
             services[name] = _with_other_fields(choose, before)
         case "other":
@@ -217,7 +217,7 @@ def _with_other_fields(choose: Chooser, before: CaseService) -> CaseService:
     other = generate_service(choose, before.name)
     bare = other.type is Type.LOAD_BALANCER and not other.ports[0].node_port
     ports = tuple(replace(port, node_port=not bare) for port in before.ports)
-    return other.but(backends=before.backends, ports=ports, slice_ports=None)
+    return other.replace(backends=before.backends, ports=ports, slice_ports=None)
 
 
 # ------------------------------------------------------------------------------ who asks for what
@@ -226,10 +226,10 @@ def _with_other_fields(choose: Chooser, before: CaseService) -> CaseService:
 def _probes(choose: Chooser, services: dict[str, CaseService]) -> Iterator[Probe]:
     for _ in range(choose(tuple(range(2, MOST_PROBES + 1)))):
         sender = choose(SENDERS)
-        asked = services[choose(tuple(services))]
-        target = choose(tuple(_targets(asked, sender)))
+        service = services[choose(tuple(services))]
+        target = choose(tuple(_targets(service, sender)))
         if not choose((True,) * 9 + (False,)):
-            target = asked.cluster_ip.at_undefined_port()
+            target = service.cluster_ip.at_undefined_port()
         yield Probe(sender=sender, to=target, expect=frozenset(), spread=True)
 
 

@@ -27,11 +27,11 @@ def with_oracle_answers(case: Case) -> Case:
     clauses: set[str] = set()
     for step in case.steps:
         if isinstance(step, Probe):
-            told, grounds = _answer_probe(instance, cluster, step)
-            clauses.update(grounds)
-            steps.append(told)
+            answered_probe, reasons = _answer_probe(instance, cluster, step)
+            clauses.update(reasons)
+            steps.append(answered_probe)
         elif not _deletes_nothing(world, step):
-            world.change(step)
+            world.apply_step(step)
             cluster = world.cluster()
             steps.append(step)
     return replace(case, steps=tuple(steps), clauses=frozenset(clauses))
@@ -48,14 +48,14 @@ def _answer_probe(
     instance: Instance, cluster: api.Cluster, probe: Probe
 ) -> tuple[Probe, tuple[ClauseId, ...]]:
     """The probe with the oracle's answer, and the clauses that this rests on."""
-    found = _expect(instance, cluster, instance.question(probe.sender, probe.to))
+    found = _expect(instance, cluster, instance.bound_packet(probe.sender, probe.to))
     lawful = _symbolic_outcomes(instance, found.outcomes, probe.to)
     spread = _must_spread(instance, found, probe)
     return replace(probe, expect=lawful, spread=spread), found.clauses
 
 
-def _expect(instance: Instance, cluster: api.Cluster, question: BoundPacket) -> Expectation:
-    return expect(cluster, node_facts(question.judge, instance.case.profile), question.packet)
+def _expect(instance: Instance, cluster: api.Cluster, bound: BoundPacket) -> Expectation:
+    return expect(cluster, node_facts(bound.node, instance.case.profile), bound.packet)
 
 
 def _symbolic_outcomes(instance: Instance, outcomes: frozenset[Outcome], to: Target) -> Lawful:
@@ -93,7 +93,7 @@ def without_unanswerable_probes(case: Case) -> Case:
 
 
 def _is_answerable(instance: Instance, probe: Probe) -> bool:
-    judge = instance.question(probe.sender, probe.to).judge
+    judge = instance.bound_packet(probe.sender, probe.to).node
     here = {VantageKind.POD, VantageKind.HOST}
     if probe.sender.kind in here and probe.sender.node == judge:
         return True

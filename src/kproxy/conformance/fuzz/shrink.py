@@ -20,21 +20,21 @@ T = TypeVar("T")
 
 
 async def shrink_case(
-    case: Case, failing: int, fails: Fails, enough: Callable[[], bool] = lambda: False
+    case: Case, failing: int, fails: Fails, expired: Callable[[], bool] = lambda: False
 ) -> Case:
     """The smallest form that was found; ``failing``: the number of a step (from 1) that is not lawful.
 
-    ``enough`` is asked before each round: it ends with what was found so far.
+    ``expired`` is asked before each round: it ends with what was found so far.
     """
     first = _only_probe(case, failing - 1)
     if not (await fails([first]))[0]:
         first = case
-    return await _shrink_step(first, fails, enough)
+    return await _shrink_step(first, fails, expired)
 
 
-async def _shrink_step(case: Case, fails: Fails, enough: Callable[[], bool]) -> Case:
+async def _shrink_step(case: Case, fails: Fails, expired: Callable[[], bool]) -> Case:
     """Take the first of all cuts that fails still, and begin again."""
-    while not enough() and (tried := list(smaller_cases(case))):
+    while not expired() and (tried := list(smaller_cases(case))):
         verdicts = await fails(tried)
         left = next((cut for cut, failed in zip(tried, verdicts, strict=True) if failed), None)
         if left is None:
@@ -85,19 +85,19 @@ _PLAIN_SERVICE = CaseService(name="")
 def _plainer_service(service: CaseService) -> Iterator[CaseService]:
     """Large cuts first: each costs a lab."""
     for backend in service.backends:
-        yield service.but(backends=(Backend(on=backend.on),))
-        yield service.but(backends=(backend,))
-    yield service.but(backends=tuple(Backend(on=backend.on) for backend in service.backends))
+        yield service.replace(backends=(Backend(on=backend.on),))
+        yield service.replace(backends=(backend,))
+    yield service.replace(backends=tuple(Backend(on=backend.on) for backend in service.backends))
     yield CaseService(name=service.name, type=service.type, ports=service.ports, backends=service.backends)
     for number, backend in enumerate(service.backends):
-        yield service.but(backends=_without(service.backends, number))
+        yield service.replace(backends=_without(service.backends, number))
         for plain in _defaults(backend, Backend(on=backend.on)):
-            yield service.but(backends=_with(service.backends, number, plain))
+            yield service.replace(backends=_with(service.backends, number, plain))
     if service.ports != (Port(),):
-        yield service.but(ports=(Port(),))
+        yield service.replace(ports=(Port(),))
     if len(service.ports) > 1:
         for number in range(len(service.ports)):
-            yield service.but(ports=_without(service.ports, number))
+            yield service.replace(ports=_without(service.ports, number))
     yield from _defaults(service, _PLAIN_SERVICE)
 
 

@@ -59,7 +59,7 @@ class Comparison:
         return tuple(id for id in self.cases if self._differs(id))
 
     @cached_property
-    def unseen(self) -> tuple[str, ...]:
+    def partly_judged(self) -> tuple[str, ...]:
         """Cases that were judged in some columns and not in others."""
         return tuple(id for id in self.cases if 0 < len(self._judged(id)) < len(self.columns))
 

@@ -35,8 +35,8 @@ def _print_case(comparison: Comparison, letters: list[str], id: str, console: Co
             met.setdefault((entry.result, explain_result(entry)), []).append(letter)
     width = max(len(" ".join(those)) for those in met.values())
     for (result, why), those in met.items():
-        words = f"[{COLOURS[result]}]{result.value}[/]" + (f"  {escape(why)}" if why else "")
-        console.print(f"  {' '.join(those):{width}}  {words}", highlight=False, soft_wrap=True)
+        result_text = f"[{COLOURS[result]}]{result.value}[/]" + (f"  {escape(why)}" if why else "")
+        console.print(f"  {' '.join(those):{width}}  {result_text}", highlight=False, soft_wrap=True)
     console.print()
 
 
@@ -55,7 +55,7 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
     if len(comparison.columns) > 1:
         number = len(comparison.differing)
         yield f"{number or 'none'} of {len(comparison.cases)} cases {'differs' if number == 1 else 'differ'}"
-    if number := len(comparison.unseen):
+    if number := len(comparison.partly_judged):
         yield f"{number} {'was' if number == 1 else 'were'} judged in some runs only"
 
 

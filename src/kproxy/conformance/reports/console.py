@@ -55,7 +55,7 @@ def print_details(report: Report, console: Console, name: str = "") -> None:
 
 def _table(results: Sequence[CaseResult], width: int) -> Table:
     widest = max((len(case_name(entry)) for entry in results), default=0)
-    room = max(width - widest - VERDICT_WIDTH - TIME_WIDTH - 6, 0)
+    note_width = max(width - widest - VERDICT_WIDTH - TIME_WIDTH - 6, 0)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("case", no_wrap=True, min_width=widest)
     table.add_column("verdict", no_wrap=True, min_width=VERDICT_WIDTH)
@@ -64,12 +64,16 @@ def _table(results: Sequence[CaseResult], width: int) -> Table:
     for name, members in results_by_group(results).items():
         table.add_row(f"[bold]{name}[/]", passed_count(members))
         for entry in members:
-            _add_case(table, entry, room)
+            _add_case(table, entry, note_width)
     return table
 
 
-def _add_case(table: Table, entry: CaseResult, room: int) -> None:
-    note = textwrap.shorten(entry.reason or entry.case.about, room, placeholder="...") if room else ""
+def _add_case(table: Table, entry: CaseResult, note_width: int) -> None:
+    note = (
+        textwrap.shorten(entry.reason or entry.case.about, note_width, placeholder="...")
+        if note_width
+        else ""
+    )
     table.add_row(
         case_name(entry), coloured_result(entry), f"{entry.seconds:.2f}s", f"[dim]{escape(note)}[/]"
     )
@@ -145,7 +149,7 @@ def _lines_of_all(entries: Sequence[CaseResult], report: Report) -> Iterator[str
 def _evidence_and_command(entry: CaseResult, report: Report) -> Iterator[str]:
     if entry.evidence:
         yield f"evidence: {entry.evidence}"
-    yield f"again:    {report.again} --case '{entry.case.id}'"
+    yield f"again:    {report.reproduce_command} --case '{entry.case.id}'"
 
 
 def summary_line(report: Report) -> str:
@@ -156,7 +160,7 @@ def summary_line(report: Report) -> str:
 def latency_line(report: Report, indent: str = "") -> str:
     """A line on how long changes took, where that was measured, and one on what was changed on the machine."""
     machine = f"\n{indent}{report.environment['machine']}" if "machine" in report.environment else ""
-    measured = distributions_by_kind(report.convergence)
+    measured = distributions_by_kind(report.latency_samples)
     if not (alone := measured.get(ISOLATED)):
         return machine
     return f"{machine}\n{indent}changes that came alone were in effect after: {alone} (99 of 100 within {BOUND:g} s)"
@@ -165,5 +169,5 @@ def latency_line(report: Report, indent: str = "") -> str:
 def count_results(report: Report) -> str:
     """How many of each result, and how long it took."""
     numbers = {kind: sum(entry.result is kind for entry in report.results) for kind in Result}
-    words = ", ".join(f"{number} {kind.value}" for kind, number in numbers.items() if number)
-    return f"{words} in {report.seconds:.1f} s"
+    numbers_text = ", ".join(f"{number} {kind.value}" for kind, number in numbers.items() if number)
+    return f"{numbers_text} in {report.seconds:.1f} s"

@@ -63,10 +63,10 @@ def _test_case(entry: ResultRead, column: Column, comparison: Comparison) -> ET.
     )
     if tag := _TAGS.get(entry.result):
         first = entry.reason.partition("\n")[0]
-        said = ET.SubElement(
+        element = ET.SubElement(
             test, tag, type=entry.result.value, message=_clean(f"{entry.result.value}: {first}")
         )
-        said.text = _clean("\n".join(_details(entry, column, comparison)))
+        element.text = _clean("\n".join(_details(entry, column, comparison)))
     return test
 
 

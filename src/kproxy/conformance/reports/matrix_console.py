@@ -31,7 +31,7 @@ _TIMED_CELL = 16
 
 def print_matrix(outcomes: Sequence[RunOutcome], console: Console, seconds: float) -> None:
     """Print cases with a verdict for each run, every failure in full, and the sums."""
-    judged = [outcome for outcome in outcomes if not outcome.refused]
+    judged = [outcome for outcome in outcomes if not outcome.refusal]
     if judged:
         console.print(_table(judged, console.width))
     console.print()
@@ -62,9 +62,9 @@ def _table(outcomes: Sequence[RunOutcome], width: int) -> Table:
 
 
 def _cell(column: Mapping[str, CaseResult], entry: CaseResult, *, timed: bool) -> str:
-    mine = column[entry.case.id]
-    seconds = f" {mine.seconds:.2f}s" if timed and mine.seconds else ""
-    return coloured_result(mine) + seconds
+    own = column[entry.case.id]
+    seconds = f" {own.seconds:.2f}s" if timed and own.seconds else ""
+    return coloured_result(own) + seconds
 
 
 def _remarks(outcomes: Iterable[RunOutcome]) -> Iterator[str]:
@@ -94,8 +94,8 @@ def _summary_lines(outcomes: Sequence[RunOutcome], seconds: float) -> Iterator[s
 
 
 def _run_summary(outcome: RunOutcome) -> str:
-    if outcome.refused:
-        return f"[{COLOURS[Result.BROKEN]}]cannot be judged here[/]: {escape(outcome.refused)}"
+    if outcome.refusal:
+        return f"[{COLOURS[Result.BROKEN]}]cannot be judged here[/]: {escape(outcome.refusal)}"
     environment = outcome.report.environment
     where = " ".join(environment.get(key, "") for key in ("kernel-choice", "kernel")).strip()
     time = " in virtual time" if environment.get("time") == "virtual" else ""
@@ -108,9 +108,9 @@ def _run_summary(outcome: RunOutcome) -> str:
 
 def _overall_summary(outcomes: Sequence[RunOutcome]) -> str:
     results = [
-        entry.result for outcome in outcomes if not outcome.refused for entry in outcome.report.results
+        entry.result for outcome in outcomes if not outcome.refusal for entry in outcome.report.results
     ]
-    refused = [outcome.name for outcome in outcomes if outcome.refused]
+    refused = [outcome.name for outcome in outcomes if outcome.refusal]
     parts = [
         f"{results.count(kind)} {kind.value}" for kind in (Result.FAILED, Result.BROKEN) if kind in results
     ]

@@ -31,7 +31,7 @@ class Outputs:
     html: str = ""
 
     @property
-    def places(self) -> Mapping[str, str]:
+    def destinations(self) -> Mapping[str, str]:
         """Those that are wanted, by the name of the form."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: where for name, where in named.items() if where}
@@ -39,21 +39,21 @@ class Outputs:
     @property
     def takes_standard_output(self) -> bool:
         """Whether one of them is written there, so that nothing else may be."""
-        return STANDARD_OUTPUT in self.places.values()
+        return STANDARD_OUTPUT in self.destinations.values()
 
     def check(self) -> None:
         """Find out before the run, not after it.  Raises `OutputError`."""
-        for name, where in self.places.items():
+        for name, where in self.destinations.items():
             place = Path(where)
             if where != STANDARD_OUTPUT and (place.is_dir() or not place.absolute().parent.is_dir()):
                 raise OutputError(f"--{name} {where}: that is no file in a folder that exists")
-        if list(self.places.values()).count(STANDARD_OUTPUT) > 1:
+        if list(self.destinations.values()).count(STANDARD_OUTPUT) > 1:
             raise OutputError("only one form can go to standard output (-)")
 
     @property
     def files(self) -> Sequence[Path]:
         """The files among them."""
-        return [Path(where) for where in self.places.values() if where != STANDARD_OUTPUT]
+        return [Path(where) for where in self.destinations.values() if where != STANDARD_OUTPUT]
 
 
 _RENDER: Mapping[str, Callable[[Comparison], str]] = {
@@ -64,7 +64,7 @@ _RENDER: Mapping[str, Callable[[Comparison], str]] = {
 
 def write_results(result: results_document.Json, outputs: Outputs) -> None:
     """Write a run's document, or that of several, in all forms that are wanted.  Raises `OutputError`."""
-    if not outputs.places:
+    if not outputs.destinations:
         return
     data = results_document.format_document(result)
     if outputs.json:
@@ -75,7 +75,7 @@ def write_results(result: results_document.Json, outputs: Outputs) -> None:
 def write_comparison(comparison: Comparison, outputs: Outputs) -> None:
     """Write runs beside one another in all forms that are wanted but JSON.  Raises `OutputError`."""
     for name, render in _RENDER.items():
-        if where := outputs.places.get(name):
+        if where := outputs.destinations.get(name):
             write_bytes(render(comparison).encode(), where)
     if outputs.html:
         write_bytes(

@@ -34,7 +34,7 @@ class CaseResult:
     """The result of one case over all its families.
 
     ``reason``: for every result but passed.  ``observed``: what each question met, family by family.
-    ``evidence``: the folder, ``files`` what is in it.  ``needs``: parts of the subject's deviations that are about the
+    ``evidence``: the folder, ``files`` what is in it.  ``excuse_usage``: parts of the subject's deviations that are about the
     case, each with whether a finding needed it; none where the case was not judged.
     """
 
@@ -46,7 +46,7 @@ class CaseResult:
     evidence: str = ""
     files: tuple[str, ...] = ()
     observed: tuple[Observed, ...] = ()
-    needs: tuple[tuple[str, bool], ...] = ()
+    excuse_usage: tuple[tuple[str, bool], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,8 @@ class Report:
     environment: Mapping[str, str]
     results: tuple[CaseResult, ...]
     seconds: float
-    again: str = "kproxy conformance run"
-    convergence: tuple[LatencySample, ...] = ()
+    reproduce_command: str = "kproxy conformance run"
+    latency_samples: tuple[LatencySample, ...] = ()
     """How long changes took, over all labs."""
 
     @property
@@ -73,11 +73,11 @@ class Report:
     @property
     def unneeded(self) -> tuple[str, ...]:
         """Parts of deviations that cases of this run are about, and that none of them needed."""
-        needs = [need for entry in self.results for need in entry.needs]
+        needs = [need for entry in self.results for need in entry.excuse_usage]
         needed = {part for part, was in needs if was}
         return tuple(dict.fromkeys(part for part, _ in needs if part not in needed))
 
-    def spoilt(self, reason: str) -> Report:
+    def invalidated(self, reason: str) -> Report:
         """The same where nothing that passed may be believed."""
         entries = (
             replace(entry, result=Result.BROKEN, reason=reason) if entry.result is Result.PASSED else entry
@@ -88,21 +88,21 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """What came of one run; ``refused``: why it could not be had here, its cases are not runnable then."""
+    """What came of one run; ``refusal``: why it could not be had here, its cases are not runnable then."""
 
     name: str
     report: Report
-    refused: str = ""
+    refusal: str = ""
 
 
-def exit_code(outcomes: Sequence[RunOutcome], *, where_possible: bool) -> int:
+def exit_code(outcomes: Sequence[RunOutcome], *, skip_missing_kernels: bool) -> int:
     """1 when a case failed; 2 when something was not judged, but for runs that may be left out; else 0.
 
     Where no run could be had nothing was judged, whatever may be left out.
     """
-    judged = [outcome for outcome in outcomes if not outcome.refused]
+    judged = [outcome for outcome in outcomes if not outcome.refusal]
     codes = {outcome.report.exit_code for outcome in judged}
     if UNLAWFUL in codes:
         return UNLAWFUL
-    complete = judged and (where_possible or len(judged) == len(outcomes))
+    complete = judged and (skip_missing_kernels or len(judged) == len(outcomes))
     return max(codes) if complete else CANNOT_RUN

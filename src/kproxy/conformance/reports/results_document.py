@@ -63,8 +63,8 @@ def _run(report: Report) -> Json:
         "mode": report.mode,
         "environment": dict(report.environment),
         "seconds": round(report.seconds, 3),
-        "again": report.again,
-        **({"convergence": _convergence(report.convergence)} if report.convergence else {}),
+        "again": report.reproduce_command,
+        **({"convergence": _convergence(report.latency_samples)} if report.latency_samples else {}),
         **unneeded,
         "results": [_result(entry) for entry in report.results],
     }

@@ -26,10 +26,10 @@ def admission_problems(
     for instance in instances:
         world = World(instance)
         for step in instance.case.steps:
-            for document in _put_by(world.change(step)):
+            for document in _put_by(world.apply_step(step)):
                 if instance.case.id in found:
                     break
-                if reason := store.objection(KINDS[document["kind"]], through(document)):
+                if reason := store.admission_error(KINDS[document["kind"]], through(document)):
                     found[instance.case.id] = reason
     return found
 
@@ -39,7 +39,7 @@ def _put_by(changes: Sequence[Change]) -> Iterator[Document]:
         match change:
             case Put(document=document):
                 yield document
-            case RestartProxy(meanwhile=meanwhile):
+            case RestartProxy(while_down=meanwhile):
                 yield from _put_by(meanwhile)
             case WithholdEvents(changes=later):
                 yield from _put_by(later)

@@ -29,7 +29,7 @@ class Overdue(SubjectFailed):
 
 async def wait_until_served(
     places: Iterable[Place],
-    ask: Callable[[str, Family], Awaitable[bool]],
+    probe: Callable[[str, Family], Awaitable[bool]],
     check: Callable[[], None],
     overdue: Callable[[Sequence[Place]], str],
     seconds: float,
@@ -45,14 +45,14 @@ async def wait_until_served(
     waiting = set(places)
 
     async def serves(place: Place) -> bool:
-        if answer := await ask(*place):
+        if answer := await probe(*place):
             seen(place)
         return answer
 
     while waiting:
-        asked = sorted(waiting, key=str)
-        answers = await asyncio.gather(*map(serves, asked))
-        waiting -= {place for place, serves in zip(asked, answers, strict=True) if serves}
+        pending = sorted(waiting, key=str)
+        answers = await asyncio.gather(*map(serves, pending))
+        waiting -= {place for place, serves in zip(pending, answers, strict=True) if serves}
         check()
         if waiting and time.monotonic() > deadline:
             late = sorted(waiting, key=str)

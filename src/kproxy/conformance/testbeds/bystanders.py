@@ -48,12 +48,16 @@ class BystanderEntries:
 
 def bystander_entries(instance: Instance, step: UnrelatedEntries) -> tuple[InsertedEntry, ...]:
     """What stands beside the Service; all have a source port of the case's own, the number of its node port."""
-    number = instance.destination(step.near.node_port(step.node))[1]
+    number = instance.destination(step.service.node_port(step.node))[1]
     client = topology.CLIENT_ADDRESS[step.node][instance.family]
     here = topology.NODE_ADDRESS[step.node][instance.family]
-    pod = Socket(topology.POD_ADDRESS[step.on][instance.family], number)
-    near, beside = (_destination(instance, service.cluster_ip) for service in (step.near, step.beside))
-    target, other = (_endpoint(instance, step, service.cluster_ip) for service in (step.near, step.beside))
+    pod = Socket(topology.POD_ADDRESS[step.backend][instance.family], number)
+    near, beside = (
+        _destination(instance, service.cluster_ip) for service in (step.service, step.other_service)
+    )
+    target, other = (
+        _endpoint(instance, step, service.cluster_ip) for service in (step.service, step.other_service)
+    )
     if step.at_node_port:
         elsewhere = Socket(client, number)
         return (InsertedEntry(Protocol.UDP, pod, elsewhere, elsewhere),)
@@ -72,7 +76,7 @@ def _destination(instance: Instance, to: Target) -> Socket:
 
 
 def _endpoint(instance: Instance, step: UnrelatedEntries, to: Target) -> Socket:
-    (found,) = instance.outcomes(delivered_to(step.on), to)
+    (found,) = instance.outcomes(delivered_to(step.backend), to)
     assert isinstance(found, Delivered)
     return Socket(found.address, found.port)
 

@@ -21,7 +21,7 @@ class DiskWatch:
         self._directory = directory
         self._roomy = _free(directory) > 2 * LEAST_FREE
 
-    def complaint(self, log: Path, folder: Path) -> str:
+    def limit_exceeded(self, log: Path, folder: Path) -> str:
         """What is too much of a subject's, in words; empty as long as nothing is."""
         if (size := _size(log)) > LARGEST_LOG:
             return f"floods its log: {size // _MEBI} MiB, {LARGEST_LOG // _MEBI} are allowed"
@@ -31,7 +31,7 @@ class DiskWatch:
             )
         return ""
 
-    def full(self) -> str:
+    def disk_full(self) -> str:
         """That the disk is full, in words; whoever filled it."""
         if self._roomy and (left := _free(self._directory)) < LEAST_FREE:
             return f"the disk is full: {left // _MEBI} MiB are free at {self._directory}"

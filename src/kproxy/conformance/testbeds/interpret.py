@@ -45,12 +45,12 @@ class ProbeContext:
 
 def probe_context(instance: Instance, step: Step) -> ProbeContext:
     """What must be known of a case's step."""
-    question = instance.question(step.sender, step.to)
+    question = instance.bound_packet(step.sender, step.to)
     return ProbeContext(
         sender=str(step.sender),
-        judge=question.judge,
+        judge=question.node,
         packet=question.packet,
-        own=topology.local_addresses(question.judge, question.packet.family),
+        own=topology.local_addresses(question.node, question.packet.family),
         by_host=step.sender.kind is VantageKind.HOST,
         directly=step.to.kind is TargetKind.BACKEND,
         port=0 if isinstance(step, Ping) else question.packet.port,
@@ -62,19 +62,19 @@ def interpret_step(seen: lab.Observation, instance: Instance, step: Step) -> Obs
     return interpret_observation(seen, probe_context(instance, step))
 
 
-def interpret_observation(seen: lab.Observation, asked: ProbeContext) -> Observation:
+def interpret_observation(seen: lab.Observation, context: ProbeContext) -> Observation:
     """The same for whatever was asked."""
     match seen:
         case lab.Answered():
-            return _answered(seen, asked)
+            return _answered(seen, context)
         case lab.Refused():
-            return _refused(seen, asked)
+            return _refused(seen, context)
         case lab.Reset(connected=connected):
             return Observation(
                 frozenset({Failure.RESET}), "TCP RST" + (" after the handshake" if connected else "")
             )
         case lab.Silent():
-            return _silent(seen, asked)
+            return _silent(seen, context)
         case lab.NetworkError(errno=number):
             return Observation(frozenset(), f"the sender's kernel said {errno.errorcode.get(number, number)}")
         case lab.Garbled(what=what):
@@ -83,26 +83,26 @@ def interpret_observation(seen: lab.Observation, asked: ProbeContext) -> Observa
             raise HarnessError(why)
 
 
-def interpret_ping(seen: echo.Ping, evidence: lab.Evidence, instance: Instance, asked: Ping) -> Observation:
+def interpret_ping(seen: echo.Ping, evidence: lab.Evidence, instance: Instance, context: Ping) -> Observation:
     """What came of a ping as the outcomes it may be; by its evidence, whether the node let it out."""
-    judge = instance.question(asked.sender, asked.to).judge
+    judge = instance.bound_packet(context.sender, context.to).node
     if not isinstance(seen, echo.EchoReply):
-        return interpret_step(seen, instance, asked)
+        return interpret_step(seen, instance, context)
     if evidence.left(judge):
         return Observation(frozenset({Failure.UNTOUCHED}), "untouched by the proxy: answered beyond the node")
     return Observation(frozenset(), f"node {judge} answered the ping itself")
 
 
-def interpret_health(seen: http.Response | lab.Silent | None, told: EndpointCountLocation) -> str:
+def interpret_health(seen: http.Response | lab.Silent | None, count_in: EndpointCountLocation) -> str:
     """What a health check node port answered, in words."""
     if not isinstance(seen, http.Response):
         return interpret_status(seen)
-    return describe_health(seen.status, told, _count(seen, told))
+    return describe_health(seen.status, count_in, _count(seen, count_in))
 
 
-def _count(response: http.Response, told: EndpointCountLocation) -> int | str | None:
-    if told is EndpointCountLocation.IN_HEADER:
-        return response.headers.get(told.value.lower())
+def _count(response: http.Response, count_in: EndpointCountLocation) -> int | str | None:
+    if count_in is EndpointCountLocation.IN_HEADER:
+        return response.headers.get(count_in.value.lower())
     try:
         return int(json.loads(response.body)["localEndpoints"])
     except (ValueError, LookupError, TypeError):
@@ -116,47 +116,47 @@ def interpret_status(seen: http.Response | lab.Silent | None) -> str:
     return describe_status(seen.status if seen else None)
 
 
-def _refused(seen: lab.Refused, asked: ProbeContext) -> Observation:
+def _refused(seen: lab.Refused, context: ProbeContext) -> Observation:
     """An ICMP error; one that quotes another destination than was asked is of no use to the client."""
     text = f"ICMP type {seen.icmp.type} code {seen.icmp.code} from {seen.by}"
-    if seen.about != lab.Socket(asked.packet.destination, asked.port):
+    if seen.about != lab.Socket(context.packet.destination, context.port):
         return Observation(frozenset(), f"{text} about {seen.about}, which was not asked")
     outcomes = {Failure.REJECTED} if seen.icmp.port_unreachable else set()
     return Observation(frozenset(outcomes), text)
 
 
-def _answered(seen: lab.Answered, asked: ProbeContext) -> Observation:
+def _answered(seen: lab.Answered, context: ProbeContext) -> Observation:
     if seen.who == ELSEWHERE or seen.who.startswith(HOST):
         text = f"untouched by the proxy: answered by {seen.who}, which saw {seen.peer}"
         gist = f"untouched by the proxy: answered by {seen.who}, which saw {seen.peer.address}"
-        return Observation(frozenset({Failure.UNTOUCHED}), text, gist=gist)
-    sources = _sources(seen, asked)
+        return Observation(frozenset({Failure.UNTOUCHED}), text, stable_text=gist)
+    sources = _sources(seen, context)
     endpoint = (seen.at.address, seen.at.port)
     text = f"delivered to {seen.who} at {seen.at}, which saw {seen.peer} (sent from {seen.own})"
     gist = f"delivered to {seen.who}, which saw {seen.peer.address}"
-    if asked.directly and SourceIP.PRESERVED in sources:
-        return Observation(frozenset({Failure.UNTOUCHED}), text, endpoint, gist=gist)
+    if context.directly and SourceIP.PRESERVED in sources:
+        return Observation(frozenset({Failure.UNTOUCHED}), text, endpoint, stable_text=gist)
     outcomes: set[Outcome] = {Delivered(*endpoint, source) for source in sources}
     redrawn = seen.peer.port != seen.own.port
-    return Observation(frozenset(outcomes), text, endpoint, redrawn=redrawn, gist=gist)
+    return Observation(frozenset(outcomes), text, endpoint, source_port_changed=redrawn, stable_text=gist)
 
 
-def _sources(seen: lab.Answered, asked: ProbeContext) -> set[SourceIP]:
+def _sources(seen: lab.Answered, context: ProbeContext) -> set[SourceIP]:
     """Whether the source was rewritten; where it would look the same, both; none for a strange address."""
     if seen.peer.address == seen.own.address:
-        if asked.by_host:
+        if context.by_host:
             return {SourceIP.PRESERVED, SourceIP.MASQUERADED}
         return {SourceIP.PRESERVED}
-    if seen.peer.address in asked.own:
+    if seen.peer.address in context.own:
         return {SourceIP.MASQUERADED}
     return set()
 
 
-def _silent(seen: lab.Silent, asked: ProbeContext) -> Observation:
+def _silent(seen: lab.Silent, context: ProbeContext) -> Observation:
     if seen.endpoint_saw or seen.connected:
         who = ", ".join(reception.who for reception in seen.evidence.receptions) or "somebody"
         return Observation(frozenset(), f"silence, although {who} got it: the answer was lost")
-    judge = asked.judge
+    judge = context.judge
     beyond = seen.evidence.left(judge)
     if beyond:
         last = beyond[-1]
@@ -168,7 +168,7 @@ def _silent(seen: lab.Silent, asked: ProbeContext) -> Observation:
         return Observation(
             frozenset({Failure.DROPPED}), f"silence; it reached node {judge} and nothing left it"
         )
-    if not asked.by_host:
-        raise HarnessError(f"silence proves nothing: {asked.sender}'s packet never reached node {judge}")
+    if not context.by_host:
+        raise HarnessError(f"silence proves nothing: {context.sender}'s packet never reached node {judge}")
     where = "the node's own netfilter stopped it" if seen.stopped_at_sender else "not seen on a link"
     return Observation(frozenset({Failure.DROPPED}), f"silence; {where}")

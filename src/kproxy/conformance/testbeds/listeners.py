@@ -29,7 +29,7 @@ def listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protoco
                     for node in topology.NODES:
                         yield node, number, port.protocol, HOST + node
         for step in instance.case.steps:
-            bare = isinstance(step, Probe) and step.bare
+            bare = isinstance(step, Probe) and step.init_chunk_only
             if isinstance(step, Probe | Open) and step.to.kind in NODE_PORT_KINDS and not bare:
                 _, number, protocol = instance.destination(step.to)
                 if number in taken:

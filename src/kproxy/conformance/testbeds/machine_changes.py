@@ -27,7 +27,7 @@ def report_machine_changes(work: Callable[[], Report]) -> Report:
     if spoiling := machine_state.machine_state_changes(
         machine_state.inherited_by_labs(before), machine_state.inherited_by_labs(after)
     ):
-        return report.spoilt(f"{_CHANGED}: {'; '.join(spoiling)}")
+        return report.invalidated(f"{_CHANGED}: {'; '.join(spoiling)}")
     if changes := machine_state.machine_state_changes(before, after):
         noted = {**report.environment, "machine": f"{_CHANGED}; no case depends on it: {'; '.join(changes)}"}
         return replace(report, environment=noted)

@@ -147,7 +147,7 @@ async def _watched(proxies: Proxies) -> AsyncIterator[None]:
 def _tried(instances: Sequence[Instance], subject: Subject, mode: str) -> frozenset[Feature]:
     """The features that a lab's cases need, of those that the subject claims; of all where it claims none of them."""
     cases = [instance.case for instance in instances]
-    claimed = [case for case in cases if not subject.lacks(case, mode)] or cases
+    claimed = [case for case in cases if not subject.missing_features(case, mode)] or cases
     return frozenset(feature for case in claimed for feature in case.features)
 
 
@@ -200,7 +200,7 @@ class NetnsTestbed(PacketTestbed):
                 )
         for port, who in ((SENTINEL_PORT, SENTINEL_POD), (MOVED_PORT, MOVED)):
             self.lab.servers.serve(self.lab.network[SENTINEL_POD], port, Protocol.TCP, who)
-        able = [instance for instance in instances if self.lacks(instance.case) is None]
+        able = [instance for instance in instances if self.not_runnable_reason(instance.case) is None]
         for where, port, protocol, who in dict.fromkeys(listeners(able)):
             self.lab.servers.serve(self.lab.network[where], port, protocol, who)
 
@@ -210,7 +210,7 @@ class NetnsTestbed(PacketTestbed):
             self._put(document)
         self._zones_to_come = node_documents()
 
-    def lacks(self, case: Case) -> str | None:
+    def not_runnable_reason(self, case: Case) -> str | None:
         """Why this kernel cannot run a case."""
         if case.opens_sctp_sockets and not _kernel_has_sctp(self.lab):
             return "this kernel has no SCTP sockets (a kernel with CONFIG_IP_SCTP, or its sctp module loaded)"
@@ -239,19 +239,19 @@ class NetnsTestbed(PacketTestbed):
                 case RestartProxy():
                     await self._restart(change)
                 case AddAddress(node=node, family=family):
-                    self.lab.network.gain(node, family)
+                    self.lab.network.add_node_address(node, family)
                 case RefuseWrites(node=node):
                     self._settling.excuse(node)
                     await self.proxies.refuse_writes(node)
                 case AcceptWrites(node=node):
                     await self.proxies.take_writes(node)
                     self._settling.expect(node)
-                case WithholdEvents(deaf=deaf, changes=later):
+                case WithholdEvents(fault=deaf, changes=later):
                     await change_during_fault(self._own_server(), deaf, partial(self.change, later))
 
     async def _restart(self, change: RestartProxy) -> None:
         await self.proxies.kill(change.node)
-        await self.change(change.meanwhile)
+        await self.change(change.while_down)
         start = partial(self.proxies.start, change.node, change.masquerade_bit)
         if change.without_slices:
             await start_without_slices(self._own_server(), start, change.without_slices)
@@ -303,11 +303,13 @@ class NetnsTestbed(PacketTestbed):
         self._check_refused(instance)
         if raw_packets.needs_raw_packet(probe):
             quiet = self._quiet if Failure.DROPPED in probe.expect else self._patience
-            return await asyncio.gather(*(self._by_hand(instance, probe, quiet, who) for who in range(count)))
+            return await asyncio.gather(
+                *(self._send_raw(instance, probe, quiet, who) for who in range(count))
+            )
         return await super().probe(instance, probe, count)
 
-    async def _by_hand(self, instance: Instance, probe: Probe, patience: float, who: int) -> Observation:
-        async with self._ground.gate:
+    async def _send_raw(self, instance: Instance, probe: Probe, patience: float, who: int) -> Observation:
+        async with self._ground.semaphore:
             return await raw_packets.send_raw_probe(self.lab, instance, probe, patience, who)
 
     async def read_sysctl(self, node: str, name: str) -> str:
@@ -327,17 +329,17 @@ class NetnsTestbed(PacketTestbed):
 
     # ------------------------------------------------------------------ evidence
 
-    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
+    async def reprobe(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
         """Ask with all witnesses; for silence that is unlawful it does not wait as long as the first time."""
         patience, self._patience = self._patience, 2 * self._quiet
         try:
             rules = deciding_rules(self.lab, instance, step) if isinstance(step, Probe) else b""
-            ask = partial(self._asked, instance, step)
-            await self._keeper.ask_again(instance.name, describe_step(step), ask, rules)
+            probe_again = partial(self._reprobe_step, instance, step)
+            await self._keeper.reprobe(instance.name, describe_step(step), probe_again, rules)
         finally:
             self._patience = patience
 
-    async def _asked(
+    async def _reprobe_step(
         self, instance: Instance, step: Probe | Ping | CheckHealth | Send
     ) -> Sequence[Observation]:
         match step:
@@ -348,7 +350,7 @@ class NetnsTestbed(PacketTestbed):
             case CheckHealth():
                 return [await self.check_health(instance, step)]
             case Send():
-                return [await self.use(instance, step)]
+                return [await self.send_on_flow(instance, step)]
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
         """Objects, both nodes as they are, and what was seen when it was asked again."""

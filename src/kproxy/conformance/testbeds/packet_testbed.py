@@ -48,8 +48,8 @@ QUIET = 0.5
 class PacketTestbed:
     """Puts questions to a ground; ``patience`` and ``quiet`` as `PATIENCE` and `QUIET`."""
 
-    def __init__(self, ground: ProbeTransport, patience: float = PATIENCE, quiet: float = QUIET) -> None:
-        self._asked_of = ground
+    def __init__(self, transport: ProbeTransport, patience: float = PATIENCE, quiet: float = QUIET) -> None:
+        self._transport = transport
         self._patience, self._quiet = patience, quiet
         self._flows: dict[tuple[str, str], tuple[FlowHandle, Open]] = {}
 
@@ -59,16 +59,16 @@ class PacketTestbed:
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Send ``count`` new connections at once."""
-        request = self._request(instance, probe, probe.oversize)
+        request = self._request(instance, probe, probe.payload_bytes)
         if probe.mark:
             return [await self._marked(instance, probe, request) for _ in range(count)]
-        found = await self._asked_of.probe(request, count)
-        if probe.at_once:
+        found = await self._transport.probe(request, count)
+        if probe.first_packet_only:
             return [self._at_once(traced, instance, probe) for traced in found]
         return [self.read(traced, instance, probe) for traced in found]
 
     async def _marked(self, instance: Instance, probe: Probe, request: ProbeRequest) -> Observation:
-        traced, marks = await self._asked_of.marked(request, probe.mark)
+        traced, marks = await self._transport.probe_marked(request, probe.mark)
         seen = self.read(traced, instance, probe)
         if seen.endpoint and not marks:
             raise HarnessError(f"no packet of {probe.sender} was seen to leave, so its mark is not known")
@@ -86,7 +86,7 @@ class PacketTestbed:
     def _request(
         self, instance: Instance, step: Probe | Open | Ping | CheckHealth, size: int = 0
     ) -> ProbeRequest:
-        packet = instance.question(step.sender, step.to).packet
+        packet = instance.bound_packet(step.sender, step.to).packet
         like = None if isinstance(step, Ping | CheckHealth) else step.from_port_of
         quiet = not isinstance(step, CheckHealth) and Failure.DROPPED in step.expect
         return ProbeRequest(
@@ -102,51 +102,51 @@ class PacketTestbed:
 
     async def ping(self, instance: Instance, ping: Ping) -> Observation:
         """Send an ICMP echo request."""
-        seen, evidence = await self._asked_of.ping(self._request(instance, ping))
+        seen, evidence = await self._transport.ping(self._request(instance, ping))
         return interpret_ping(seen, evidence, instance, ping)
 
     async def check_health(self, instance: Instance, step: HealthRequest) -> Observation:
         """Ask a health check node port, or a proxy."""
         if isinstance(step, CheckProxy):
-            return Observation(frozenset(), await self._proxy_says(instance, step))
-        seen = await self._asked_of.get(self._request(instance, step), step.path)
-        return Observation(frozenset(), interpret_health(seen, step.told))
+            return Observation(frozenset(), await self._proxy_health(instance, step))
+        seen = await self._transport.get(self._request(instance, step), step.path)
+        return Observation(frozenset(), interpret_health(seen, step.count_in))
 
-    async def _proxy_says(self, instance: Instance, step: CheckProxy) -> str:
+    async def _proxy_health(self, instance: Instance, step: CheckProxy) -> str:
         request = ProbeRequest(
             sender=step.sender.name,
             destination=topology.NODE_ADDRESS[step.node][instance.family],
             port=HEALTHZ_PORT,
             patience=self._patience,
         )
-        deadline = time.monotonic() + step.within
+        deadline = time.monotonic() + step.timeout
         while True:
-            said = interpret_status(await self._asked_of.get(request, step.path))
-            if said == describe_status(step.expect) or time.monotonic() > deadline:
-                return said
+            status = interpret_status(await self._transport.get(request, step.path))
+            if status == describe_status(step.expect) or time.monotonic() > deadline:
+                return status
             await asyncio.sleep(POLL)
 
-    async def hold(self, instance: Instance, hold: Open) -> Observation:
+    async def open_flow(self, instance: Instance, step: Open) -> Observation:
         """Open a flow and exchange once."""
-        request = replace(self._request(instance, hold), shares_port=True)
-        if hold.port_of:
-            request = replace(request, source_port=self._flow(instance, hold.port_of)[0].own.port)
-        flow, seen = await self._asked_of.open_flow(request)
+        request = replace(self._request(instance, step), shares_port=True)
+        if step.same_port_as:
+            request = replace(request, source_port=self._flow(instance, step.same_port_as)[0].own.port)
+        flow, seen = await self._transport.open_flow(request)
         if flow is not None:
-            self._flows[instance.name, hold.flow] = (flow, hold)
-        return self.read(seen, instance, hold)
+            self._flows[instance.name, step.flow] = (flow, step)
+        return self.read(seen, instance, step)
 
-    async def use(self, instance: Instance, use: Send) -> Observation:
+    async def send_on_flow(self, instance: Instance, step: Send) -> Observation:
         """Exchange on a held flow."""
-        flow, hold = self._flow(instance, use.flow)
-        quiet = isinstance(use.expect, frozenset) and Failure.DROPPED in use.expect
-        seen = await self._asked_of.exchange(flow, self._quiet if quiet else self._patience)
+        flow, hold = self._flow(instance, step.flow)
+        quiet = isinstance(step.expect, frozenset) and Failure.DROPPED in step.expect
+        seen = await self._transport.exchange(flow, self._quiet if quiet else self._patience)
         return self.read(seen, instance, hold)
 
     async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
         """Open a held flow anew from the same port, and exchange once."""
         flow, hold = self._flow(instance, reopen.flow)
-        anew, seen = await self._asked_of.reopen(flow, self._patience)
+        anew, seen = await self._transport.reopen(flow, self._patience)
         if anew is not None:
             self._flows[instance.name, reopen.flow] = (anew, hold)
         return self.read(seen, instance, hold)
@@ -154,7 +154,7 @@ class PacketTestbed:
     async def act(self, instance: Instance, act: UnjudgedAction) -> None:
         """Let something happen that is not judged; the one thing that every ground can."""
         assert isinstance(act, StopListening)
-        await self._asked_of.deafen(self._flow(instance, act.flow)[0])
+        await self._transport.close_listener(self._flow(instance, act.flow)[0])
 
     def _flow(self, instance: Instance, name: str) -> tuple[FlowHandle, Open]:
         if (instance.name, name) not in self._flows:
@@ -165,4 +165,4 @@ class PacketTestbed:
 def _picks_its_source(step: Probe | Open | Ping | CheckHealth) -> bool:
     """Whether the sender's kernel chooses the address that it sends from, and SCTP lists all it might."""
     inside = step.sender.kind in {VantageKind.HOST, VantageKind.POD}
-    return inside or (isinstance(step, Probe) and step.many_homes)
+    return inside or (isinstance(step, Probe) and step.multihomed)

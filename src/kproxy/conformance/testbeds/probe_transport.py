@@ -32,7 +32,9 @@ class ProbeTransport(Interface):
     async def probe(self, request: ProbeRequest, count: int) -> Sequence[Traced]:
         """Send so many new connections; what came of each, with all that is known of it."""
 
-    async def marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[packet_marks.Mark, ...]]:
+    async def probe_marked(
+        self, request: ProbeRequest, mark: int
+    ) -> tuple[Traced, tuple[packet_marks.Mark, ...]]:
         """One whose packets the sender's kernel marks, and the marks that its first ones left the node with."""
 
     async def ping(self, request: ProbeRequest) -> tuple[echo.Ping, Evidence]:
@@ -50,7 +52,7 @@ class ProbeTransport(Interface):
     async def reopen(self, flow: FlowHandle, patience: float) -> tuple[FlowHandle | None, Traced]:
         """Have the server close a flow's connection, and connect again from the same port."""
 
-    async def deafen(self, flow: FlowHandle) -> None:
+    async def close_listener(self, flow: FlowHandle) -> None:
         """Let the server that answered a flow last listen no more."""
 
 
@@ -59,19 +61,21 @@ class LabTransport:
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
-        self.gate = FifoSemaphore(MAX_CONCURRENT_PROBES)
+        self.semaphore = FifoSemaphore(MAX_CONCURRENT_PROBES)
 
     async def probe(self, request: ProbeRequest, count: int) -> Sequence[Traced]:
         """Send so many new connections at once."""
         return await asyncio.gather(*(self._one(request) for _ in range(count)))
 
     async def _one(self, request: ProbeRequest) -> Traced:
-        async with self.gate:
+        async with self.semaphore:
             return await self._lab.trace(request)
 
-    async def marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[packet_marks.Mark, ...]]:
+    async def probe_marked(
+        self, request: ProbeRequest, mark: int
+    ) -> tuple[Traced, tuple[packet_marks.Mark, ...]]:
         """One whose packets are marked."""
-        async with self.gate:
+        async with self.semaphore:
             return await packet_marks.probe_marked(self._lab, request, mark)
 
     async def ping(self, request: ProbeRequest) -> tuple[echo.Ping, Evidence]:
@@ -99,10 +103,10 @@ class LabTransport:
         anew, seen = await self._lab.reopen(lab_flow(flow), patience)
         return anew, _traced(seen)
 
-    async def deafen(self, flow: FlowHandle) -> None:
+    async def close_listener(self, flow: FlowHandle) -> None:
         """Stop its server."""
         held = lab_flow(flow)
-        self._lab.deafen(held.last, held.request.protocol)
+        self._lab.close_listener(held.last, held.request.protocol)
 
 
 def _traced(seen: Observation) -> Traced:

@@ -140,9 +140,9 @@ class Proxies:
         environment |= dict(self._profile.environment)
         self._running[node] = []
         before: Sequence[str] = ()
-        for program in self._subject.programs:
-            argv = _once(before, [fill_placeholders(word, values) for word in program.command])
-            before = [fill_placeholders(word, values) for word in program.ready]
+        for program in self._subject.all_processes:
+            argv = _once(before, [fill_placeholders(argument, values) for argument in program.command])
+            before = [fill_placeholders(argument, values) for argument in program.ready]
             if node in self._rooms:
                 argv = self._rooms[node].command(argv)
                 environment = {"TMPDIR": values["directory"], **environment}
@@ -215,24 +215,26 @@ class Proxies:
         while True:
             await asyncio.sleep(pause)
             for node, processes in list(self._running.items()):
-                if self._watch.full() or self._watch.complaint(self.log(node), self._directory / node):
+                if self._watch.disk_full() or self._watch.limit_exceeded(
+                    self.log(node), self._directory / node
+                ):
                     await self._end(node, processes)
 
     def check(self) -> None:
         """Raise `SubjectFailed` if a proxy takes too much room, or has ended by itself; `HarnessError` for a full disk."""
-        if full := self._watch.full():
+        if full := self._watch.disk_full():
             raise HarnessError(full)
         for node, processes in self._running.items():
-            if complaint := self._watch.complaint(self.log(node), self._directory / node):
+            if complaint := self._watch.limit_exceeded(self.log(node), self._directory / node):
                 raise SubjectFailed(f"the proxy of node {node} {complaint}\n{self.tail(node)}")
-            for process, program in zip(processes, self._subject.programs, strict=True):
+            for process, program in zip(processes, self._subject.all_processes, strict=True):
                 if process.returncode is not None:
                     raise SubjectFailed(self._ended(node, process, program))
 
     def _ended(self, node: str, process: Process, program: SubjectProcess) -> str:
         status = process.returncode
         why = f" ({signal.Signals(-status).name})" if status and status < 0 else ""
-        which = f" {program.name}" if len(self._subject.programs) > 1 else ""
+        which = f" {program.name}" if len(self._subject.all_processes) > 1 else ""
         values = self._values(node)
         command = shlex.join(fill_placeholders(word, values) for word in program.command)
         foreground = "; it must stay in the foreground" if status == 0 else ""

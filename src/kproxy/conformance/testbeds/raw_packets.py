@@ -15,7 +15,7 @@ from kproxy.spec.outcome import Failure
 
 def needs_raw_packet(probe: Probe) -> bool:
     """Whether a probe's packets are."""
-    return probe.bare or probe.sender.kind is VantageKind.SPOOFED or _martian(probe)
+    return probe.init_chunk_only or probe.sender.kind is VantageKind.SPOOFED or _martian(probe)
 
 
 def _martian(probe: Probe) -> bool:
@@ -23,14 +23,17 @@ def _martian(probe: Probe) -> bool:
 
 
 async def send_raw_probe(
-    lab: Lab, instance: Instance, probe: Probe, patience: float, who: int
+    lab: Lab, instance: Instance, probe: Probe, patience: float, crowd_member: int
 ) -> Observation:
-    """Send one; ``who``: which of a crowd.  Nothing for ``patience`` seconds is silence."""
-    packet = instance.question(probe.sender, probe.to).packet
-    source, to = instance.source_address(probe.sender, probe.to, who), Socket(packet.destination, packet.port)
+    """Send one; ``crowd_member``: which of a crowd.  Nothing for ``patience`` seconds is silence."""
+    packet = instance.bound_packet(probe.sender, probe.to).packet
+    source, to = (
+        instance.source_address(probe.sender, probe.to, crowd_member),
+        Socket(packet.destination, packet.port),
+    )
     if _martian(probe):
         return await _send_to_loopback(lab, instance, probe, patience)
-    if probe.bare:
+    if probe.init_chunk_only:
         seen = await crafted.send_sctp_init(lab, probe.sender.name, source, to, patience)
     else:
         seen = await crafted.send_spoofed(lab, probe.sender.node, source, to, patience)

@@ -40,7 +40,7 @@ class Settling:
     def __init__(
         self,
         write: Callable[[Sequence[Change]], Awaitable[None]],
-        ask: Callable[[ProbeRequest], Awaitable[Observation]],
+        probe: Callable[[ProbeRequest], Awaitable[Observation]],
         overdue: Callable[[Sequence[Place], float], str],
         seconds: float,
         families: Sequence[Family] = tuple(Family),
@@ -48,7 +48,7 @@ class Settling:
         varied: bool = False,
     ) -> None:
         """``varied``: the second change is another one each time; the pod must listen on both of its ports then."""
-        self._write, self._ask, self._overdue = write, ask, overdue
+        self._write, self._probe, self._overdue = write, probe, overdue
         self._seconds = seconds
         self._numbers = itertools.count()
         self._standing: list[Sentinel] = []
@@ -96,7 +96,7 @@ class Settling:
         for node, family in self._places():
             to = topology.POD_ADDRESS[SENTINEL_POD][family]
             direct = ProbeRequest(sender=node, destination=to, port=SENTINEL_PORT, patience=_DIRECT)
-            if not _from_sentinel(seen := await self._ask(direct)):
+            if not _from_sentinel(seen := await self._probe(direct)):
                 reason = (
                     f"node {node} does not reach pod {SENTINEL_POD} by {family.value}, without any Service"
                 )
@@ -178,17 +178,17 @@ class Settling:
         return self._overdue(waiting, self._seconds)
 
     async def _serves(self, sentinel: Sentinel, node: str, family: Family) -> bool:
-        seen = await self._asked(sentinel, node, family, self._patience)
+        seen = await self._probed(sentinel, node, family, self._patience)
         return _from_sentinel(seen, SENTINEL_POD if sentinel.target == SENTINEL_PORT else MOVED)
 
     async def _is_gone(self, sentinel: Sentinel, node: str, family: Family) -> bool:
-        seen = await self._asked(sentinel, node, family, _PATIENCE)
+        seen = await self._probed(sentinel, node, family, _PATIENCE)
         return not _from_sentinel(seen, SENTINEL_POD) and not _from_sentinel(seen, MOVED)
 
-    async def _asked(self, sentinel: Sentinel, node: str, family: Family, patience: float) -> Observation:
+    async def _probed(self, sentinel: Sentinel, node: str, family: Family, patience: float) -> Observation:
         to = sentinel.cluster_ip(family)
         request = ProbeRequest(sender=node, destination=to, port=sentinel.port, patience=patience)
-        return await self._ask(request)
+        return await self._probe(request)
 
     @property
     def _patience(self) -> float:

@@ -26,18 +26,18 @@ def merge_withheld(changes: Iterable[Change]) -> Iterator[Change]:
     later: dict[WatchFault, tuple[Change, ...]] = {}
     for change in changes:
         if isinstance(change, WithholdEvents):
-            later[change.deaf] = (*later.get(change.deaf, ()), *change.changes)
+            later[change.fault] = (*later.get(change.fault, ()), *change.changes)
         else:
             yield change
-    yield from (WithholdEvents(deaf, made) for deaf, made in later.items())
+    yield from (WithholdEvents(fault, made) for fault, made in later.items())
 
 
 async def change_during_fault(
-    server: ApiServer, deaf: WatchFault, change: Callable[[], Awaitable[None]]
+    server: ApiServer, fault: WatchFault, change: Callable[[], Awaitable[None]]
 ) -> None:
     """Make changes while no proxy learns of any."""
-    match deaf:
-        case WatchFault.CUT:
+    match fault:
+        case WatchFault.CONNECTION_RESET:
             server.drop_watches(reset=True)
             await change()
         case WatchFault.GONE:
@@ -45,7 +45,7 @@ async def change_during_fault(
                 server.drop_watches(reset=True)
                 await change()
                 server.store.compact()
-        case WatchFault.LATE:
+        case WatchFault.DELAYED:
             with server.faults.during(StallRequests(verbs=frozenset({Verb.WATCH}))):
                 await change()
 

@@ -52,12 +52,14 @@ def list_body(store: ObjectStore, resource: ApiResource, options: ListOptions) -
 def _state(
     store: ObjectStore, kind: ResourceKind, options: ListOptions, token: _Token | None
 ) -> tuple[int, list[Version]]:
-    asked = token.revision if token else options.revision or 0
-    if asked > store.revision:
-        raise too_large(asked, store.revision)
-    exact = options.match is ResourceVersionMatch.EXACT or (options.match is None and options.limit and asked)
+    requested = token.revision if token else options.revision or 0
+    if requested > store.revision:
+        raise too_large(requested, store.revision)
+    exact = options.match is ResourceVersionMatch.EXACT or (
+        options.match is None and options.limit and requested
+    )
     if token or exact:
-        return asked, store.objects_at(kind, asked)
+        return requested, store.objects_at(kind, requested)
     return store.revision, store.objects(kind)
 
 

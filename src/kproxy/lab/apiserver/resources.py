@@ -45,7 +45,7 @@ def _same(document: Document) -> Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiResource:
-    """A kind under one group, version and plural name; ``show`` and ``store`` convert its form."""
+    """A kind under one group, version and plural name; ``to_served`` and ``to_stored`` convert its form."""
 
     kind: ResourceKind
     group: str
@@ -53,8 +53,8 @@ class ApiResource:
     plural: str
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
-    show: Callable[[Document], Document] = _same
-    store: Callable[[Document], Document] = _same
+    to_served: Callable[[Document], Document] = _same
+    to_stored: Callable[[Document], Document] = _same
 
     @property
     def api_version(self) -> str:
@@ -64,7 +64,7 @@ class ApiResource:
     @property
     def shown_as_stored(self) -> bool:
         """Whether stored bytes can be sent as they are."""
-        return self.show is _same
+        return self.to_served is _same
 
 
 RESOURCES = (
@@ -87,8 +87,8 @@ RESOURCES = (
         version="v1",
         plural="events",
         short_names=("ev",),
-        show=to_core_event,
-        store=from_core_event,
+        to_served=to_core_event,
+        to_stored=from_core_event,
     ),
     ApiResource(
         kind=ResourceKind.ENDPOINT_SLICE, group="discovery.k8s.io", version="v1", plural="endpointslices"

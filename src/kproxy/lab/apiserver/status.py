@@ -111,9 +111,9 @@ def expired(message: str) -> StatusError:
     return StatusError(410, message)
 
 
-def too_large(asked: int, current: int) -> StatusError:
+def too_large(requested: int, current: int) -> StatusError:
     """504: a resourceVersion this server has not reached; the cause is how client-go knows it."""
-    message = f"Too large resource version: {asked}, current: {current}"
+    message = f"Too large resource version: {requested}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return StatusError(504, f"Timeout: {message}", details={"causes": [cause], "retryAfterSeconds": 1})
 

@@ -25,8 +25,8 @@ _REVISION = attrgetter("revision")
 class RevisionExpired(Exception):
     """A revision is asked for whose changes are no longer known."""
 
-    def __init__(self, asked: int, oldest: int) -> None:
-        super().__init__(f"too old resource version: {asked} ({oldest})")
+    def __init__(self, requested: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {requested} ({oldest})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ def list_item(version: Version, resource: ApiResource) -> bytes:
     """The JSON of one entry of a list's ``items``."""
     if resource.shown_as_stored:
         return version.item
-    return msgspec.json.encode(resource.show(version.document()))
+    return msgspec.json.encode(resource.to_served(version.document()))
 
 
 def whole_object(version: Version, resource: ApiResource) -> bytes:

@@ -141,7 +141,7 @@ def _put(store: ObjectStore, place: ResourcePath, document: Document) -> bytes:
         )
     if place.namespace:
         metadata["namespace"] = place.namespace
-    store.put(place.resource.kind, place.resource.store(document | {"metadata": metadata}))
+    store.put(place.resource.kind, place.resource.to_stored(document | {"metadata": metadata}))
     return whole_object(get_object(store, place), place.resource)
 
 

@@ -100,13 +100,13 @@ class Guest:
             while data := stream.read(1 << 16):
                 sink(data)
 
-    def order(self, number: int) -> None:
+    def send_signal(self, number: int) -> None:
         """Send a signal to the command in the guest."""
-        word = f"{signal.Signals(number).name}\n"
+        signal_name = f"{signal.Signals(number).name}\n"
         with suppress(OSError):
-            os.write(self._control, word.encode())
+            os.write(self._control, signal_name.encode())
             with (self._folder / "orders").open("a") as orders:
-                orders.write(word)
+                orders.write(signal_name)
 
     def kill(self) -> None:
         """Cut the lifeline: the guest, its processes and its folder go."""
@@ -122,9 +122,9 @@ class Guest:
         try:
             return int((self._folder / "status").read_text())
         except FileNotFoundError:
-            raise GuestDied(self._last_words()) from None
+            raise GuestDied(self._death_report()) from None
 
-    def _last_words(self) -> str:
+    def _death_report(self) -> str:
         assert self._guard.stdout
         how = _how_it_ended(self._guard.stdout.readline().decode().strip())
         console = (self._folder / "console").read_text(errors="replace").splitlines()
@@ -228,7 +228,7 @@ def _signals_passed_on(machines: Sequence[Guest]) -> Iterator[None]:
         if interrupts > _PATIENCE_WITH_INTERRUPTS:
             raise KeyboardInterrupt
         for machine in machines:
-            machine.order(number)
+            machine.send_signal(number)
 
     before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
     try:

@@ -77,9 +77,9 @@ def parse_config(text: str) -> dict[str, str]:
     return dict(re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.MULTILINE))
 
 
-def missing_symbols(asked: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
+def missing_symbols(requested: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
     """Symbols that were asked for and that this source did not give."""
-    return sorted(symbol for symbol in asked if symbol not in got)
+    return sorted(symbol for symbol in requested if symbol not in got)
 
 
 def newest_source_package(search: str) -> str:
@@ -97,7 +97,7 @@ def missing_tools() -> list[str]:
 
 
 def build_uml_kernel(
-    recipe: Recipe, check: Callable[[Path], Mapping[Ability, str]], tell: ProgressCallback
+    recipe: Recipe, check: Callable[[Path], Mapping[Ability, str]], progress: ProgressCallback
 ) -> Path:
     """Fetch, configure, compile, check, keep; the kernel's path.
 
@@ -109,11 +109,13 @@ def build_uml_kernel(
         )
     with _alone(recipe.cache), tempfile.TemporaryDirectory(prefix=_FOLDER, dir=recipe.cache) as folder:
         place = Path(folder)
-        source = _source(recipe, place, tell)
+        source = _source(recipe, place, progress)
         absent = _configure(source)
-        tell(f"configured; this source does not have {', '.join(absent) or 'nothing less than asked for'}")
-        kernel = _compile(source, recipe.jobs, recipe.cache / "build.log", tell)
-        tell("booting it: each ability is used once")
+        progress(
+            f"configured; this source does not have {', '.join(absent) or 'nothing less than asked for'}"
+        )
+        kernel = _compile(source, recipe.jobs, recipe.cache / "build.log", progress)
+        progress("booting it: each ability is used once")
         lacking = {a: reason for a, reason in check(kernel).items() if a in SELF_TEST and reason}
         if lacking:
             reasons = "; ".join(f"{ability.value}: {reason}" for ability, reason in lacking.items())
@@ -137,14 +139,14 @@ def _alone(cache: Path) -> Iterator[None]:
         yield
 
 
-def _source(recipe: Recipe, place: Path, tell: ProgressCallback) -> Path:
+def _source(recipe: Recipe, place: Path, progress: ProgressCallback) -> Path:
     """Download and unpack; the folder with the kernel's Makefile."""
     search = ("apt-cache", "search", "--names-only", "^linux-source-[0-9]")
     package = recipe.package or newest_source_package(command_output(search, place))
-    tell(f"apt fetches {package}")
+    progress(f"apt fetches {package}")
     command_output(("apt-get", "download", package), place)
     (archive,) = place.glob("*.deb")
-    tell(f"unpacking {archive.name}")
+    progress(f"unpacking {archive.name}")
     command_output(("dpkg-deb", "-x", archive.name, "package"), place)
     archive.unlink()
     (tarball,) = place.glob("package/usr/src/*.tar.xz")
@@ -161,14 +163,14 @@ def _configure(source: Path) -> list[str]:
     return missing_symbols(parse_config(config_fragment()), parse_config((source / ".config").read_text()))
 
 
-def _compile(source: Path, jobs: int, kept: Path, tell: ProgressCallback) -> Path:
+def _compile(source: Path, jobs: int, kept: Path, progress: ProgressCallback) -> Path:
     """Run make; the stripped kernel.  All its output goes to ``kept`` when it fails."""
     command = ("make", "ARCH=um", f"-j{jobs}", "linux")
     begun = time.monotonic()
     log = source / "build.log"
     with log.open("w") as file, _started(command, source) as process:
         for count, line in _compile_progress(process, file):
-            tell(f"compiling, {time.monotonic() - begun:.0f} s, {count} of some {_FILES} files: {line}")
+            progress(f"compiling, {time.monotonic() - begun:.0f} s, {count} of some {_FILES} files: {line}")
     if process.returncode:
         tail = "".join(log.read_text().splitlines(keepends=True)[-_LOG_TAIL_LINES:])
         shutil.move(log, kept)

@@ -57,8 +57,8 @@ def reason_against(survey: KernelSurvey, needs: frozenset[Need]) -> str:
     missing = missing_ability(survey, needs)
     if not missing:
         return ""
-    asked = sorted({ability for need in needs for ability in need}, key=list(Ability).index)
-    reasons = (survey.findings.get(ability, "") for ability in asked)
+    required = sorted({ability for need in needs for ability in need}, key=list(Ability).index)
+    reasons = (survey.findings.get(ability, "") for ability in required)
     packages = "; ".join(dict.fromkeys(reason for reason in reasons if "apt-get" in reason))
     return f"no {missing} ({packages})" if packages else f"no {missing}"
 

@@ -106,12 +106,12 @@ def _made(verb: str, make: Callable[[ProgressCallback], Path], done: str) -> int
         with console.status("starting") as status:
             live = console.is_terminal
 
-            def tell(text: str) -> None:
+            def show_progress(text: str) -> None:
                 status.update(escape(text))
                 if not live and not text.startswith("compiling"):
                     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-            path = make(tell)
+            path = make(show_progress)
     except LabError as reason:
         text = f"kproxy lab kernel {verb}: {reason}"
         console.print(text, style="bold", highlight=False, markup=False, soft_wrap=True)

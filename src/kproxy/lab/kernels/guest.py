@@ -106,8 +106,8 @@ def load_modules_from(place: str) -> None:
     Path(MODULES).parent.mkdir(parents=True)
     Path(MODULES).symlink_to(place)
     helper = Path("/run/modules/modprobe")
-    told = "".join(f"export {name}='{os.environ[name]}'\n" for name in PROCESSOR if name in os.environ)
-    helper.write_text(f'#!/bin/sh\n{told}exec /sbin/modprobe -d /run/modules "$@"\n')
+    exports = "".join(f"export {name}='{os.environ[name]}'\n" for name in PROCESSOR if name in os.environ)
+    helper.write_text(f'#!/bin/sh\n{exports}exec /sbin/modprobe -d /run/modules "$@"\n')
     helper.chmod(0o755)
     Path("/proc/sys/kernel/modprobe").write_text(str(helper))
 
@@ -154,8 +154,8 @@ def forward_signals(child: int) -> None:
     """Pass signals on to the command until the line is cut."""
     try:
         with Path(CONTROL).open(encoding="ascii") as line:
-            for word in line:
-                os.kill(child, signal.Signals[word.strip()])
+            for signal_name in line:
+                os.kill(child, signal.Signals[signal_name.strip()])
     except ProcessLookupError:
         return
     except OSError:
@@ -167,9 +167,9 @@ def forward_signals_from_file(orders: Path, child: int) -> None:
     """Pass signals on to the command as they are written down."""
     with orders.open(encoding="ascii") as lines:
         while True:
-            for word in lines:
+            for signal_name in lines:
                 with suppress(ProcessLookupError):
-                    os.kill(child, signal.Signals[word.strip()])
+                    os.kill(child, signal.Signals[signal_name.strip()])
             time.sleep(_LOOK)
 
 

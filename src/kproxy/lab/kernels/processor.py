@@ -73,11 +73,11 @@ def hide_extended_state() -> None:
     text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(text)))
     libc = ctypes.CDLL(None, use_errno=True)
-    for words in (
+    for instruction in (
         (_PR_SET_NO_NEW_PRIVS, 1, 0),
         (_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program)),
     ):
-        if libc.prctl(*words, 0, 0):
+        if libc.prctl(*instruction, 0, 0):
             raise OSError(
                 ctypes.get_errno(), "the processor's state cannot be hidden from the kernel to be started"
             )

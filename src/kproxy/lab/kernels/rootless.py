@@ -47,16 +47,16 @@ def rootless_command(argv: Sequence[str]) -> list[str]:
 
 def exec_rootless(argv: Sequence[str]) -> NoReturn:
     """Turn this process into a command that runs inside."""
-    words = rootless_command(argv)
+    arguments = rootless_command(argv)
     sys.stdout.flush()
-    os.execv(words[0], words)  # noqa: S606 (no shell is wanted)
+    os.execv(arguments[0], arguments)  # noqa: S606 (no shell is wanted)
 
 
 def survey_rootless(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
     """Whether this user may make such namespaces, and what the kernel can do in them; probed."""
     what = f"{platform.system()} {platform.release()}, user namespace"
-    words = [sys.executable, "-m", probing.__name__, *(ability.value for ability in abilities)]
-    done = subprocess.run(rootless_command(words), capture_output=True, text=True, check=False)
+    arguments = [sys.executable, "-m", probing.__name__, *(ability.value for ability in abilities)]
+    done = subprocess.run(rootless_command(arguments), capture_output=True, text=True, check=False)
     if done.returncode:
         reason = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
         return KernelSurvey(name=KernelName.ROOTLESS, what=what, unusable=reason[0], fix=FIX)

@@ -65,7 +65,7 @@ class VmJob:
             *("env", f"HOME={Path.home()}", PROGRAM, "--run", str(self.kernel), *PLAIN),
             *(() if self.fast else ("--disable-kvm",)),
             *("--user", "root", "--memory", f"{self.memory}M", "--cwd", str(folder)),
-            *(word for place in places for word in ("--rwdir", str(place))),
+            *(argument for place in places for argument in ("--rwdir", str(place))),
             *("--exec", shlex.join(guest)),
         ]
 
@@ -116,7 +116,7 @@ def accelerated() -> bool:
     """Whether qemu can use ``/dev/kvm``: there are machines where it can be opened and does not work."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
-    words = (
+    arguments = (
         EMULATOR,
         "-accel",
         "kvm",
@@ -129,10 +129,10 @@ def accelerated() -> bool:
         "-qmp",
         "stdio",
     )
-    return subprocess.run(words, input=_QUIT, capture_output=True, check=False).returncode == 0
+    return subprocess.run(arguments, input=_QUIT, capture_output=True, check=False).returncode == 0
 
 
-def fetch_vm_kernel(package: str, tell: ProgressCallback) -> Path:
+def fetch_vm_kernel(package: str, progress: ProgressCallback) -> Path:
     """Get a distribution's kernel with its modules through apt, without root and without installing it; its path.
 
     ``package`` empty: the one that `META_PACKAGE` stands for.  Raises `LabError`.
@@ -141,10 +141,10 @@ def fetch_vm_kernel(package: str, tell: ProgressCallback) -> Path:
     place.mkdir(parents=True, exist_ok=True)
     package = package or _newest(command_output(("apt-cache", "depends", META_PACKAGE), place))
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=place) as folder:
-        tell(f"apt fetches {package}")
+        progress(f"apt fetches {package}")
         command_output(("apt-get", "download", package), Path(folder))
         (archive,) = Path(folder).glob("*.deb")
-        tell(f"unpacking {archive.name}")
+        progress(f"unpacking {archive.name}")
         command_output(("dpkg-deb", "-x", archive.name, "kernel"), Path(folder))
         kernels = kernel_images(Path(folder, "kernel/boot"))
         if not kernels:

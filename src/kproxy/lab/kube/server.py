@@ -54,8 +54,8 @@ class KubeApiServer:
         self._namespace.run(("ip", "link", "set", "lo", "up"))
         self._directory.mkdir(parents=True, exist_ok=True)
         try:
-            self._start(self._etcd_words(), "etcd")
-            self._start(self._apiserver_words(), "kube-apiserver")
+            self._start(self._etcd_arguments(), "etcd")
+            self._start(self._apiserver_arguments(), "kube-apiserver")
             await self._serving()
         except BaseException:
             await self.close()
@@ -91,11 +91,11 @@ class KubeApiServer:
 
     # ------------------------------------------------------------------ processes
 
-    def _start(self, words: list[str], name: str) -> None:
-        process = spawn(words, self._namespace, log=self._directory / f"{name}.log")
+    def _start(self, arguments: list[str], name: str) -> None:
+        process = spawn(arguments, self._namespace, log=self._directory / f"{name}.log")
         self._processes.append(process)
 
-    def _etcd_words(self) -> list[str]:
+    def _etcd_arguments(self) -> list[str]:
         return [
             str(self._assets.etcd),
             f"--data-dir={self._directory / 'etcd'}",
@@ -105,7 +105,7 @@ class KubeApiServer:
             "--unsafe-no-fsync",
         ]
 
-    def _apiserver_words(self) -> list[str]:
+    def _apiserver_arguments(self) -> list[str]:
         tokens, key = self._directory / "tokens.csv", self._directory / "service-account.key"
         tokens.write_text(f'{self._token},lab,lab,"system:masters"\n')
         subprocess.run(("openssl", "genrsa", "-out", str(key), "2048"), check=True, capture_output=True)

@@ -61,16 +61,16 @@ class KubeStore:
             self.make_namespace(namespace)
         path = _path(_BY_KIND[kind], namespace, whole["metadata"]["name"])
         try:
-            held = self.ask("PATCH", f"{path}?{_OWNER}", whole, APPLY)
+            held = self.request("PATCH", f"{path}?{_OWNER}", whole, APPLY)
         except NotAdmitted as reason:
             if _IMMUTABLE not in str(reason):
                 raise
             self.delete(kind, namespace, whole["metadata"]["name"])
-            held = self.ask("PATCH", f"{path}?{_OWNER}", whole, APPLY)
+            held = self.request("PATCH", f"{path}?{_OWNER}", whole, APPLY)
         if status is not None and not _has_status(kind, held, status):
-            self.ask("PATCH", f"{path}/status", {"status": _settable(kind, status)}, _MERGE)
+            self.request("PATCH", f"{path}/status", {"status": _settable(kind, status)}, _MERGE)
 
-    def objection(self, kind: ResourceKind, document: Mapping[str, Any]) -> str | None:
+    def admission_error(self, kind: ResourceKind, document: Mapping[str, Any]) -> str | None:
         """Why the server would not hold this object as it is; None when it would.  Writes nothing."""
         whole = {name: value for name, value in document.items() if name != "status"}
         namespace = whole["metadata"].get("namespace", "")
@@ -78,20 +78,20 @@ class KubeStore:
             self.make_namespace(namespace)
         path = _path(_BY_KIND[kind], namespace, whole["metadata"]["name"])
         try:
-            held = self.ask("PATCH", f"{path}?{_OWNER}&dryRun=All", whole, APPLY)
+            held = self.request("PATCH", f"{path}?{_OWNER}&dryRun=All", whole, APPLY)
         except NotAdmitted as reason:
             return str(reason)
         return next(_differences(whole, held), None)
 
     def delete(self, kind: ResourceKind, namespace: str, name: str) -> None:
         """Delete an object; KeyError when there is none."""
-        status = self.ask("DELETE", _path(_BY_KIND[kind], namespace, name), None, "", tolerated=(404,))
+        status = self.request("DELETE", _path(_BY_KIND[kind], namespace, name), None, "", tolerated=(404,))
         if status.get("code") == http.client.NOT_FOUND:
             raise KeyError(name)
 
     def documents(self, kind: ResourceKind) -> list[Document]:
         """All objects of a kind."""
-        items: list[Document] = self.ask("GET", _path(_BY_KIND[kind], "", ""), None, "")["items"]
+        items: list[Document] = self.request("GET", _path(_BY_KIND[kind], "", ""), None, "")["items"]
         return items
 
     def ready(self) -> bool:
@@ -112,14 +112,14 @@ class KubeStore:
         if name not in self._known_namespaces:
             metadata = {"name": name, "labels": dict(labels)}
             made = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-            self.ask("PATCH", f"{_path(_NAMESPACES, '', name)}?{_OWNER}", made, APPLY)
+            self.request("PATCH", f"{_path(_NAMESPACES, '', name)}?{_OWNER}", made, APPLY)
             self._known_namespaces.add(name)
 
     def knows(self, namespace: str) -> None:
         """Take note that a namespace is there: it is not made, and keeps the labels it has."""
         self._known_namespaces.add(namespace)
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,

@@ -31,11 +31,11 @@ def read_ipset(text: str) -> dict[str, Ipset]:
     kinds: dict[str, list[str]] = {}
     members: dict[str, list[str]] = {}
     for line in text.splitlines():
-        words = line.split(maxsplit=2)
-        if len(words) == 3 and words[0] == "create":
-            kinds[words[1]] = words[2].split()
-        elif len(words) == 3 and words[0] == "add":
-            members.setdefault(words[1], []).append(words[2])
+        fields = line.split(maxsplit=2)
+        if len(fields) == 3 and fields[0] == "create":
+            kinds[fields[1]] = fields[2].split()
+        elif len(fields) == 3 and fields[0] == "add":
+            members.setdefault(fields[1], []).append(fields[2])
     return {name: _set(name, kind, members.get(name, ())) for name, kind in kinds.items()}
 
 

@@ -99,14 +99,14 @@ def _reader(lines: list[str], context: RuleContext) -> Callable[[], Iterator[Rul
 
 def _rules(lines: list[str], context: RuleContext) -> Iterator[Rule]:
     for number, line in enumerate(lines, 1):
-        words = _tokens(line) if '"' in line else line.split()
+        tokens = _tokens(line) if '"' in line else line.split()
         try:
-            parsed = parse_rule_tokens(words[2:])
+            parsed = parse_rule_tokens(tokens[2:])
             steps = (*matches(parsed.options, context), *rule_statement(parsed, context))
         except (ValueError, IndexError) as error:
             raise CannotRead(f"{line}: no rule as iptables-save prints it ({error})") from error
         yield Rule(
-            f"rule {number}", line.split(maxsplit=2)[2] if len(words) > 2 else "", steps, parsed.comment
+            f"rule {number}", line.split(maxsplit=2)[2] if len(tokens) > 2 else "", steps, parsed.comment
         )
 
 

@@ -106,11 +106,11 @@ def _statistic(own: Sequence[Option]) -> Match:
 
 def share(text: str) -> Fraction:
     """A probability; what is one in so many, as far as the digits go, is exactly that."""
-    told = Fraction(text)
-    if not told:
-        return told
-    near = Fraction(1, max(1, round(1 / told)))
-    return near if abs(near - told) < Fraction(1, 10**8) else told
+    printed = Fraction(text)
+    if not printed:
+        return printed
+    near = Fraction(1, max(1, round(1 / printed)))
+    return near if abs(near - printed) < Fraction(1, 10**8) else printed
 
 
 def _recent(own: Sequence[Option]) -> Step:

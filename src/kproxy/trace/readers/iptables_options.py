@@ -35,17 +35,17 @@ class ParsedRule:
     target_options: list[Option] = field(default_factory=list)
 
 
-def parse_rule_tokens(words: Tokens) -> ParsedRule:
+def parse_rule_tokens(tokens: Tokens) -> ParsedRule:
     """What comes after ``-A CHAIN``."""
     parsed, module, at = ParsedRule(), "", 0
-    while at < len(words):
-        negated = words[at] == "!"
+    while at < len(tokens):
+        negated = tokens[at] == "!"
         at += negated
-        name = words[at] if at < len(words) else ""
+        name = tokens[at] if at < len(tokens) else ""
         end = at + 1 + (name in _TEXTS)
-        while end < len(words) and not _starts_option(words[end]):
+        while end < len(tokens) and not _starts_option(tokens[end]):
             end += 1
-        values = tuple(words[at + 1 : end])
+        values = tuple(tokens[at + 1 : end])
         at = end
         match name:
             case "-m" | "--match":
@@ -67,8 +67,8 @@ _TEXTS = frozenset({"--comment", "--log-prefix", "--nflog-prefix", "--string", "
 """Options whose value may begin with anything."""
 
 
-def _starts_option(word: str) -> bool:
-    return word == "!" or (word.startswith("-") and not word[1:2].isdigit() and len(word) > 1)
+def _starts_option(argument: str) -> bool:
+    return argument == "!" or (argument.startswith("-") and not argument[1:2].isdigit() and len(argument) > 1)
 
 
 def option_text(option: Option) -> str:

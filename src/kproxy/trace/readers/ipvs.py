@@ -23,15 +23,15 @@ def read_ipvsadm(text: str) -> Virtuals:
     """All virtual servers with their servers.  Raises `CannotRead`."""
     found: Virtuals = {}
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        if not words or words[0] not in {"-A", "-a"}:
+        fields = line.split()
+        if not fields or fields[0] not in {"-A", "-a"}:
             continue
         try:
-            key = _key(words)
-            if words[0] == "-A":
-                found[key] = IpvsVirtualServer(_after(words, "-s") or "wlc", _persistence(words), ())
+            key = _key(fields)
+            if fields[0] == "-A":
+                found[key] = IpvsVirtualServer(_after(fields, "-s") or "wlc", _persistence(fields), ())
             else:
-                _add(found, key, _server(words))
+                _add(found, key, _server(fields))
         except (ValueError, IndexError, KeyError) as error:
             raise CannotRead(f"line {number}: {line.strip()}: no line of `ipvsadm -Sn`") from error
     return found
@@ -41,28 +41,28 @@ def _add(found: Virtuals, key: VirtualKey, server: IpvsRealServer) -> None:
     found[key] = replace(found[key], servers=(*found[key].servers, server))
 
 
-def _after(words: list[str], option: str) -> str:
-    return words[words.index(option) + 1] if option in words[:-1] else ""
+def _after(fields: list[str], option: str) -> str:
+    return fields[fields.index(option) + 1] if option in fields[:-1] else ""
 
 
-def _persistence(words: list[str]) -> str | None:
-    if "-p" not in words:
+def _persistence(fields: list[str]) -> str | None:
+    if "-p" not in fields:
         return None
-    seconds = _after(words, "-p")
+    seconds = _after(fields, "-p")
     return f"{seconds if seconds.isdigit() else _PERSISTENT} s"
 
 
-def _key(words: list[str]) -> VirtualKey:
-    if words[1] in {"-f", "--fwmark-service"}:
-        return int(words[2])
-    address, port = _socket(words[2])
-    return address, _PROTOCOLS[words[1]], port
+def _key(fields: list[str]) -> VirtualKey:
+    if fields[1] in {"-f", "--fwmark-service"}:
+        return int(fields[2])
+    address, port = _socket(fields[2])
+    return address, _PROTOCOLS[fields[1]], port
 
 
-def _server(words: list[str]) -> IpvsRealServer:
-    address, port = _socket(_after(words, "-r"))
-    method = next((name for word, name in _METHODS.items() if word in words), "routing")
-    return IpvsRealServer(address, port, int(_after(words, "-w") or 1), method)
+def _server(fields: list[str]) -> IpvsRealServer:
+    address, port = _socket(_after(fields, "-r"))
+    method = next((name for word, name in _METHODS.items() if word in fields), "routing")
+    return IpvsRealServer(address, port, int(_after(fields, "-w") or 1), method)
 
 
 def _socket(text: str) -> tuple[Address, int]:
@@ -82,8 +82,8 @@ def read_proc_ip_vs(text: str) -> Virtuals:
     found: Virtuals = {}
     key: VirtualKey | None = None
     for line in text.splitlines():
-        words = line.split()
-        match words:
+        fields = line.split()
+        match fields:
             case ["->", where, method, weight, *_] if key is not None:
                 address, port = _hexadecimal(where)
                 _add(
@@ -109,8 +109,8 @@ def _placed(where: str, protocol: str) -> tuple[Address, str, int]:
 
 def _flagged(flags: Iterable[str]) -> str | None:
     """Here the time is in jiffies, and what one is only the kernel's configuration says (ip_vs_info_seq_show)."""
-    words = list(flags)
-    return f"{words[words.index('persistent') + 1]} jiffies" if "persistent" in words else None
+    fields = list(flags)
+    return f"{fields[fields.index('persistent') + 1]} jiffies" if "persistent" in fields else None
 
 
 def _hexadecimal(text: str) -> tuple[Address, int]:

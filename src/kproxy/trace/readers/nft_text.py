@@ -30,8 +30,8 @@ def _statement(one: Json) -> str:
     if not isinstance(one, dict):
         return " ".join(str(one).split())
     kind, held = next(iter(one.items()))
-    words = _STATEMENTS.get(kind)
-    return _json(one) if words is None else words(held)
+    format_one = _STATEMENTS.get(kind)
+    return _json(one) if format_one is None else format_one(held)
 
 
 def _expression(one: Json) -> str:
@@ -44,8 +44,8 @@ def _expression(one: Json) -> str:
     if not isinstance(one, dict):
         return _json(one)
     kind, held = next(iter(one.items()))
-    words = _EXPRESSIONS.get(kind)
-    return _json(one) if words is None else words(held)
+    format_one = _EXPRESSIONS.get(kind)
+    return _json(one) if format_one is None else format_one(held)
 
 
 def _json(one: Json) -> str:
@@ -63,11 +63,11 @@ def _to(held: Json) -> str:
 
 
 def _flagged(word: str) -> Callable[[Json], str]:
-    def words(held: Json) -> str:
+    def format_one(held: Json) -> str:
         flags = held.get("flags") if isinstance(held, dict) else None
         return f"{word} {_expression(flags)}" if flags else word
 
-    return words
+    return format_one
 
 
 def _redirect(held: Json) -> str:
@@ -115,10 +115,10 @@ def _fib(held: Json) -> str:
 
 
 def _operation(sign: str) -> Callable[[Json], str]:
-    def words(held: Json) -> str:
+    def format_one(held: Json) -> str:
         return f" {sign} ".join(f"{one:#x}" if isinstance(one, int) else _expression(one) for one in held)
 
-    return words
+    return format_one
 
 
 def _member(member: Json) -> str:

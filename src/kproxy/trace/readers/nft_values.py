@@ -219,8 +219,8 @@ def _protocol(part: Pattern) -> Pattern:
 
 def by_protocol_name(selector: Selector, wanted: Pattern) -> Pattern:
     """What a selector is compared with; a protocol by its name."""
-    asked = selector.field if isinstance(selector, FieldOf) else selector
-    if asked not in {FieldName.PROTOCOL, FieldName.ORIGINAL_PROTOCOL}:
+    field = selector.field if isinstance(selector, FieldOf) else selector
+    if field not in {FieldName.PROTOCOL, FieldName.ORIGINAL_PROTOCOL}:
         return wanted
     return AnyOf(tuple(map(_protocol, wanted.patterns))) if isinstance(wanted, AnyOf) else _protocol(wanted)
 

@@ -195,21 +195,21 @@ def _match(held: Json) -> Iterator[Step]:
 
 
 def _matched(op: str, left: Json, right: Json) -> Match | None:
-    asked, negated = expression_selectors(left), op == "!="
+    compared, negated = expression_selectors(left), op == "!="
     if isinstance(right, str) and right.startswith("@"):
-        return InSet(asked, right[1:], negated)
-    if len(asked) == 1 and isinstance(asked[0], RandomNumber):
-        return _drawn(asked[0], op, right)
-    if isinstance(right, dict) and "set" in right and len(asked) > 1:
-        return InSet(asked, "", negated, Collection("", partial(read_elements, right["set"])))
-    if negated and asked == (FieldName.STATUS,):
+        return InSet(compared, right[1:], negated)
+    if len(compared) == 1 and isinstance(compared[0], RandomNumber):
+        return _drawn(compared[0], op, right)
+    if isinstance(right, dict) and "set" in right and len(compared) > 1:
+        return InSet(compared, "", negated, Collection("", partial(read_elements, right["set"])))
+    if negated and compared == (FieldName.STATUS,):
         return None  # all of its bits are compared, and there are more than are modelled
-    wanted = element_key(right) if len(asked) > 1 else _one(read_pattern(right))
-    if wanted is None or len(wanted) != len(asked):
+    wanted = element_key(right) if len(compared) > 1 else _one(read_pattern(right))
+    if wanted is None or len(wanted) != len(compared):
         return None
     if (flags := _flags(op, left, wanted[0])) is not None:
         return flags
-    return _compared(op, asked, tuple(map(by_protocol_name, asked, wanted)))
+    return _compared(op, compared, tuple(map(by_protocol_name, compared, wanted)))
 
 
 _FIRST = frozenset({"syn"})
@@ -237,14 +237,14 @@ def _one(wanted: object) -> tuple[Any, ...] | None:
     return None if wanted is None else (wanted,)
 
 
-def _compared(op: str, asked: tuple[Any, ...], wanted: tuple[Any, ...]) -> Match | None:
+def _compared(op: str, compared: tuple[Any, ...], wanted: tuple[Any, ...]) -> Match | None:
     bounds = {"<": (0, -1), "<=": (0, 0), ">": (1, ALL_BITS), ">=": (0, ALL_BITS)}
     if op in bounds and isinstance(wanted[0], int):
         least = op in {">", ">="}
         first = wanted[0] + bounds[op][0] if least else 0
         last = ALL_BITS if least else wanted[0] + bounds[op][1]
-        return Is(asked, (Span(first, last),))
-    return Is(asked, wanted, op == "!=") if op in {"==", "!=", "in"} else None
+        return Is(compared, (Span(first, last),))
+    return Is(compared, wanted, op == "!=") if op in {"==", "!=", "in"} else None
 
 
 def _drawn(number: RandomNumber, op: str, right: Json) -> Match | None:
@@ -267,11 +267,11 @@ def _look(held: Json) -> Iterator[Step]:
 
 
 def _lookup(held: Json, *, translate: bool, port: int | None) -> Look:
-    asked, data = expression_selectors(held["key"]), held["data"]
+    compared, data = expression_selectors(held["key"]), held["data"]
     if isinstance(data, str) and data.startswith("@"):
-        return Look(asked, data[1:], translate, None, port)
+        return Look(compared, data[1:], translate, None, port)
     members = data["set"] if isinstance(data, dict) else data
-    return Look(asked, "", translate, Collection("", partial(read_elements, members)), port)
+    return Look(compared, "", translate, Collection("", partial(read_elements, members)), port)
 
 
 def _dnat(held: Json) -> Iterator[Step]:

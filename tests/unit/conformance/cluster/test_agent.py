@@ -42,7 +42,7 @@ class Deaf(Agent):
     def __init__(self) -> None:
         self.name = "a1"
 
-    async def do(self, command: object) -> object:
+    async def execute(self, command: object) -> object:
         if isinstance(command, messages.Hello):
             return messages.About("a1", (), sctp=False)
         raise OSError(98, "Address in use")

@@ -35,7 +35,9 @@ class Store:
         assert labels.items() >= pods.LABELS.items()
         self.made.append(name)
 
-    def ask(self, method: str, path: str, document: object = None, tolerated: tuple[int, ...] = ()) -> Any:  # noqa: ANN401
+    def request(
+        self, method: str, path: str, document: object = None, tolerated: tuple[int, ...] = ()
+    ) -> Any:  # noqa: ANN401
         assert (document is not None) == (method == "POST")
         match method, path.rpartition("/")[2]:
             case "POST", "pods":
@@ -137,7 +139,7 @@ async def asked(answer: Callable[[web.Request], web.Response]) -> object:
         connection = Place(f"http://127.0.0.1:{runner.addresses[0][1]}", "test", tls, None)
         async with aiohttp.ClientSession() as session:
             made = Fleet("ours", {one.name: one for one in MEMBERS}, {}, connection, session, "secret")
-            return await made.ask("a1", messages.Hello(), messages.About)
+            return await made.send("a1", messages.Hello(), messages.About)
     finally:
         await runner.cleanup()
 
@@ -148,7 +150,7 @@ def test_an_agent_outside_is_asked_directly_and_is_not_told_who_we_are_to_the_cl
         "ours", {}, {}, Place("http://127.0.0.1:1", "test", None, None), cast("Any", None), "ours", outside
     )
     assert made.names == ("client",)
-    assert made.door("client") == ("http://192.168.7.20:7001/ask", {KEY_HEADER: "theirs"})
+    assert made.endpoint("client") == ("http://192.168.7.20:7001/ask", {KEY_HEADER: "theirs"})
 
 
 ABOUT = messages.About("a1", (), sctp=True)

@@ -36,7 +36,7 @@ WEB = service("web", "b1")
 LENS = build_address_map(PLACE, [INSTANCE])
 VIP = INSTANCE.cluster_ip(WEB)
 OWN = Socket(PLACE.pods["a1"][V4], 40000)
-THERE = Socket(LENS.addresses.outward(VIP), 80)
+THERE = Socket(LENS.addresses.apply(VIP), 80)
 ASKED = ProbeRequest(sender="a1", destination=VIP, port=80)
 
 
@@ -47,7 +47,7 @@ class Agents:
         self.seen, self.known = seen, known
         self.asked: list[tuple[str, object]] = []
 
-    async def ask(self, agent: str, command: object, _: type) -> object:
+    async def send(self, agent: str, command: object, _: type) -> object:
         self.asked.append((agent, command))
         match command:
             case messages.Ask(count=count):
@@ -58,9 +58,9 @@ class Agents:
             case _:
                 return messages.Exchanged(8, self.seen, OWN)
 
-    async def ask_all(self, command: object, answer: type, but: tuple[str, ...] = ()) -> dict[str, object]:
+    async def send_all(self, command: object, answer: type, but: tuple[str, ...] = ()) -> dict[str, object]:
         names = [name for name in ("a", "b", "a1", "b1") if name not in but]
-        return {name: await self.ask(name, command, answer) for name in names}
+        return {name: await self.send(name, command, answer) for name in names}
 
 
 def ground(agents: Agents) -> AgentTransport:
@@ -114,7 +114,7 @@ def test_a_flow_is_known_by_the_number_of_its_last_exchange() -> None:
         assert flow.own == Socket(topology.POD_ADDRESS["a1"][V4], 40000)
         await asked.exchange(flow, 1.0)
         await asked.reopen(flow, 1.0)
-        await asked.deafen(flow)
+        await asked.close_listener(flow)
 
     asyncio.run(run())
     commands = [command for _, command in agents.asked]

@@ -51,10 +51,10 @@ SOCKETS = st.builds(Socket, ADDRESSES, st.integers(0, 65535))
 def test_a_permutation_can_be_undone_for_everything(pairs: dict[int, int], other: int) -> None:
     unique = {old: new for new, old in {new: old for old, new in pairs.items()}.items()}
     made = Permutation(unique)
-    assert all(made.outward(old) == new for old, new in unique.items())
+    assert all(made.apply(old) == new for old, new in unique.items())
     for value in {other, *unique, *unique.values()}:
-        assert made.inward(made.outward(value)) == value
-        assert made.outward(made.inward(value)) == value
+        assert made.invert(made.apply(value)) == value
+        assert made.apply(made.invert(value)) == value
 
 
 def test_two_things_of_one_name_are_refused() -> None:
@@ -66,8 +66,8 @@ def test_two_things_of_one_name_are_refused() -> None:
 def test_what_goes_outward_comes_back(address: IPv4Address, port: int) -> None:
     asked = LENS.request(ProbeRequest(sender="a1", destination=address, port=port, source=address))
     assert asked.source is not None
-    assert LENS.addresses.inward(asked.destination) == address == LENS.addresses.inward(asked.source)
-    assert LENS.ports.inward(asked.port) == port
+    assert LENS.addresses.invert(asked.destination) == address == LENS.addresses.invert(asked.source)
+    assert LENS.ports.invert(asked.port) == port
 
 
 @given(SOCKETS, SOCKETS, SOCKETS)
@@ -83,7 +83,7 @@ def test_sockets_that_are_the_same_stay_the_same_and_others_others(
 
 
 def test_every_place_of_the_lab_is_somewhere_in_the_cluster() -> None:
-    there = LENS.addresses.outward
+    there = LENS.addresses.apply
     for family in Family:
         for name, node in PLACE.nodes.items():
             assert there(topology.NODE_ADDRESS[name][family]) == node.addresses[family]
@@ -100,14 +100,14 @@ def test_a_strangers_address_that_is_a_pods_of_the_lab_is_not_taken_for_it() -> 
 def test_cluster_ips_are_in_the_clusters_range_and_nobody_has_them() -> None:
     for family in Family:
         for number in range(256):
-            given_ = LENS.addresses.outward(Sentinel(number).cluster_ip(family))
+            given_ = LENS.addresses.apply(Sentinel(number).cluster_ip(family))
             assert given_ in PLACE.service_cidrs[family]
             assert given_ not in PLACE.taken_addresses
 
 
 def test_node_ports_are_in_the_clusters_range_and_nobody_has_them() -> None:
     ports = {
-        LENS.ports.outward(number)
+        LENS.ports.apply(number)
         for instance in RUNNABLE
         for service in instance.services
         for port in service.ports
@@ -120,8 +120,8 @@ def test_node_ports_are_in_the_clusters_range_and_nobody_has_them() -> None:
 
 
 def test_the_port_at_which_proxies_tell_their_health_is_itself() -> None:
-    assert any(LENS.ports.outward(number) != number for number in range(HEALTHZ_PORT, HEALTHZ_PORT + 9))
-    assert LENS.ports.outward(HEALTHZ_PORT) == HEALTHZ_PORT
+    assert any(LENS.ports.apply(number) != number for number in range(HEALTHZ_PORT, HEALTHZ_PORT + 9))
+    assert LENS.ports.apply(HEALTHZ_PORT) == HEALTHZ_PORT
 
 
 def test_further_addresses_of_a_node_are_its_gateway() -> None:
@@ -197,7 +197,7 @@ def test_too_few_node_ports_are_told() -> None:
 def test_a_single_stack_cluster_needs_addresses_of_its_family_only() -> None:
     single = replace(PLACE, service_cidrs={V4: PLACE.service_cidrs[V4]})
     lens = build_address_map(single, [one for one in RUNNABLE if one.family is V4])
-    assert lens.addresses.outward(topology.POD_ADDRESS["a1"][V6]) == topology.POD_ADDRESS["a1"][V6]
+    assert lens.addresses.apply(topology.POD_ADDRESS["a1"][V6]) == topology.POD_ADDRESS["a1"][V6]
 
 
 @pytest.mark.parametrize(

@@ -64,11 +64,11 @@ def put(instance: Instance) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_a_service_has_addresses_and_ports_that_the_cluster_can_give() -> None:
     made, _ = put(IN_V6)
     spec = made["spec"]
-    assert spec["clusterIP"] == spec["clusterIPs"][0] == str(LENS.addresses.outward(IN_V6.cluster_ip(WEB)))
+    assert spec["clusterIP"] == spec["clusterIPs"][0] == str(LENS.addresses.apply(IN_V6.cluster_ip(WEB)))
     assert ip_address(spec["clusterIP"]) in PLACE.service_cidrs[V6]
     assert ip_address(spec["externalIPs"][0]) in ip_network("2001:2::/48")
     assert spec["ports"][0]["nodePort"] in range(30000, 32768)
-    target = LENS.ports.outward(IN_V6.target_port(WEB, WEB.ports[0]))
+    target = LENS.ports.apply(IN_V6.target_port(WEB, WEB.ports[0]))
     assert spec["ports"][0]["targetPort"] == target
     assert target in range(20000, 30000), "10250 is a kubelet's"
     assert spec["healthCheckNodePort"] in range(30000, 32768)
@@ -91,8 +91,8 @@ def test_source_ranges_of_the_lab_become_who_is_there() -> None:
 def test_source_ranges_keep_their_blanks_and_know_clients_outside() -> None:
     outside = {"remote": {"a": pair("192.168.7.30", "fd07::30"), "b": pair("192.168.7.31", "fd07::31")}}
     outward = ObjectMap(build_address_map(replace(PLACE, outside=outside), (IN_V4, IN_V6)))
-    ranged = WEB.but(
-        source_ranges=(SourceRange.REMOTE_NETWORK,), raw_source_ranges=(" 172.18.0.0/24 ", "nonsense")
+    ranged = WEB.replace(
+        source_ranges=(SourceRange.REMOTE_NETWORK,), literal_source_ranges=(" 172.18.0.0/24 ", "nonsense")
     )
     spec = outward.document(kubernetes_objects(IN_V4, ranged)[0])["spec"]
     nodes = [f" 192.168.7.{number}/32 " for number in (5, 6, 7)]
@@ -190,6 +190,6 @@ def test_a_sentinel_goes_outward_like_any_service(family: Family) -> None:
     sentinel = Sentinel(3)
     made = [OUTWARD.document(document) for document in sentinel.documents]
     index = list(Family).index(family)
-    assert made[0]["spec"]["clusterIPs"][index] == str(LENS.addresses.outward(sentinel.cluster_ip(family)))
+    assert made[0]["spec"]["clusterIPs"][index] == str(LENS.addresses.apply(sentinel.cluster_ip(family)))
     assert made[1 + index]["endpoints"][0]["addresses"] == [str(PLACE.pods["a3"][family])]
     assert [document_key(document) for document in made] == [OUTWARD.key(key) for key in sentinel.keys]

@@ -56,7 +56,7 @@ def report(*results: CaseResult) -> Report:
         environment={"kernel": "6.1"},
         results=results,
         seconds=2.0,
-        again="kproxy conformance run --proxy my.toml --mode ebpf",
+        reproduce_command="kproxy conformance run --proxy my.toml --mode ebpf",
     )
 
 

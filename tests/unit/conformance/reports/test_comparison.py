@@ -33,13 +33,13 @@ def test_what_could_not_be_seen_is_no_difference_but_is_counted() -> None:
     for unseen in (Result.NOT_RUNNABLE, Result.BROKEN):
         both = compared(run("a", Result.PASSED), run("b", unseen))
         assert both.differing == ()
-        assert both.unseen == ("group.one",)
+        assert both.partly_judged == ("group.one",)
 
 
 def test_a_case_that_one_run_lacks_is_no_difference() -> None:
     both = compared(run("a", Result.PASSED), outcome("b", result(Result.PASSED, ONE)))
     assert both.differing == ()
-    assert both.unseen == ("group.two",)
+    assert both.partly_judged == ("group.two",)
 
 
 def test_runs_of_one_name_are_told_apart_by_what_they_ran_on() -> None:

@@ -21,7 +21,7 @@ def outcome(name: str, kind: Result = Result.PASSED, kernel: str = "host") -> Ru
         environment=environment,
         results=(result(kind),),
         seconds=2.0,
-        again=f"kproxy conformance run --mode {name.split(maxsplit=1)[0]}",
+        reproduce_command=f"kproxy conformance run --mode {name.split(maxsplit=1)[0]}",
     )
     return RunOutcome(name=name, report=report)
 
@@ -29,7 +29,7 @@ def outcome(name: str, kind: Result = Result.PASSED, kernel: str = "host") -> Ru
 def refused(name: str) -> RunOutcome:
     results = (CaseResult(case=CASE, result=Result.NOT_RUNNABLE, seconds=0.0, reason=WHY),)
     report = Report(subject="my-proxy", mode=name, environment={}, results=results, seconds=0.0)
-    return RunOutcome(name=name, report=report, refused=WHY)
+    return RunOutcome(name=name, report=report, refusal=WHY)
 
 
 def shown(*outcomes: RunOutcome, width: int = 120) -> list[str]:
@@ -58,8 +58,8 @@ UNSEEN, GONE = outcome("a", Result.BROKEN), refused("b")
     ],
 )
 def test_one_status_for_all_runs(outcomes: tuple[RunOutcome, ...], code: int, where_possible: int) -> None:
-    assert exit_code(outcomes, where_possible=False) == code
-    assert exit_code(outcomes, where_possible=True) == where_possible
+    assert exit_code(outcomes, skip_missing_kernels=False) == code
+    assert exit_code(outcomes, skip_missing_kernels=True) == where_possible
 
 
 # ------------------------------------------------------------------------------ JSON

@@ -83,7 +83,9 @@ def test_the_page_never_makes_html_of_text() -> None:
 
 def test_hostile_names_stay_text() -> None:
     odd = CaseResult(case=EVERY[0].case, result=Result.BROKEN, seconds=0.0, reason=HOSTILE)
-    run = replace(report(odd), subject=HOSTILE, mode=HOSTILE, environment={HOSTILE: HOSTILE}, again=HOSTILE)
+    run = replace(
+        report(odd), subject=HOSTILE, mode=HOSTILE, environment={HOSTILE: HOSTILE}, reproduce_command=HOSTILE
+    )
     page = render_html(compared(RunOutcome(name=HOSTILE, report=run)))
     assert [tag for tag, _ in Elements(page).tags].count("script") == 2
     assert "alert(1)>" not in page
@@ -121,7 +123,7 @@ def test_every_cell_is_there_with_what_a_person_needs() -> None:
 
 def test_what_is_known_of_a_finding_and_excuses_that_nothing_needed_are_there() -> None:
     excused = replace(result(Result.DEVIATION), findings=(replace(FINDING, known="it is slow"),))
-    spared = replace(result(Result.PASSED, EVERY[0].case), needs=(("group.passed: a.first", False),))
+    spared = replace(result(Result.PASSED, EVERY[0].case), excuse_usage=(("group.passed: a.first", False),))
     data = known(render_html(compared(outcome("a", excused, spared)), {}))
     (cell,) = [row[0] for row in data["cells"] if row[0].get("f")]
     assert [data["texts"][finding[6]] for finding in cell["f"]] == ["it is slow"]

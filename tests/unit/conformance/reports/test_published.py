@@ -48,8 +48,8 @@ def test_what_the_specification_tells_of_a_mode_was_seen_in_it(name: str) -> Non
         for mode in subject.modes
         if case.id in recorded
         and not case.slow
-        and not subject.lacks(case, mode)
-        and any(known.about(case.id, mode) for known in subject.deviations if not known.sometimes)
+        and not subject.missing_features(case, mode)
+        and any(known.excuses_for(case.id, mode) for known in subject.deviations if not known.sometimes)
     }
     assert sorted(known - seen) == []
 

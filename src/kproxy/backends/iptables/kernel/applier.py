@@ -65,57 +65,57 @@ class IptablesKernel:
         """Open nothing yet; ``tools`` come from `find_tools`."""
         self.tools = tools
         self._latest: DesiredState | None = None
-        self._believed: DesiredState | None = None
+        self._last_applied: DesiredState | None = None
         self._total: Counter[Table] = Counter()
-        self._drift: DriftMonitor | None = None
+        self._drift_monitor: DriftMonitor | None = None
 
     def apply(self, plan: Plan, options: Options) -> Applied:
         """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed.
 
         Health check node ports are let in whatever the policy of INPUT (``hcnp.firewall-accept``).
         """
-        if self._believed is None:
-            return self.begin(IncrementalResult((plan,)), options)
+        if self._last_applied is None:
+            return self.apply_first(IncrementalResult((plan,)), options)
         started = time.monotonic()
-        desired = self._program(plan, options)
-        believed, self._believed = self._believed, None
+        desired = self._desired_state(plan, options)
+        believed, self._last_applied = self._last_applied, None
         due = _hooks(believed.context) != _hooks(desired.context)
         hooks = self._missing_hooks(desired.context, None) if due else []
         written = self._restore(diff(believed, desired, self.tools.block_chains), hooks)
         if due:
             _route_localhost(desired.context)
-        self._believed = desired
+        self._last_applied = desired
         return Applied(False, written, dict(self._total), time.monotonic() - started)
 
-    def begin(self, plans: IncrementalResult[Plan], options: Options) -> Applied:
+    def apply_first(self, plans: IncrementalResult[Plan], options: Options) -> Applied:
         """As `apply`, but write everything, and while the plan still grows."""
         started = time.monotonic()
-        self._believed = None
+        self._last_applied = None
         existing = self._begin()
         nfacct.create_counters(options.counters)
-        programs = IncrementalResult(self._program(plan, options) for plan in plans)
+        programs = IncrementalResult(self._desired_state(plan, options) for plan in plans)
         context = programs.latest.context
         rewrite = Rewrite(existing, programs, self.tools.block_chains)
         written = self._restore(rewrite, self._missing_hooks(context, existing))
         _route_localhost(context)
-        self._believed = programs.whole()
+        self._last_applied = programs.final()
         return Applied(True, written, dict(self._total), time.monotonic() - started)
 
     def forget(self) -> None:
         """Believe nothing of the kernel any more: the next `apply` writes everything."""
-        self._believed = None
+        self._last_applied = None
 
-    def missing(self, *, closely: bool = True) -> tuple[str, ...]:
+    def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:
         """What somebody else changed since the last `apply`, as far as can be told; empty before it.
 
         Sees flushed and deleted tables (``life.canary``), a flush that spares the canaries (``life.canary-blindspot``), and
-        changes in our chains: with iptables-nft as they come, with iptables-legacy only ``closely``.  A look that is not
+        changes in our chains: with iptables-nft as they come, with iptables-legacy only ``thorough``.  A look that is not
         close costs microseconds, another starts some fifteen processes.
         """
-        if self._believed is None or self._drift is None:
+        if self._last_applied is None or self._drift_monitor is None:
             return ()
-        changed = self._drift.found(self._total, closely=closely)
-        return changed + self._absent(self._believed.context) if closely else changed
+        changed = self._drift_monitor.find_drift(self._total, thorough=thorough)
+        return changed + self._absent(self._last_applied.context) if thorough else changed
 
     def _absent(self, context: Context) -> tuple[str, ...]:
         """The canary chains and every jump from a builtin chain, if they are not there."""
@@ -133,19 +133,19 @@ class IptablesKernel:
 
     def cleanup(self) -> None:
         """Remove all chains and jumps of ours, but KUBE-FIREWALL, which is the kubelet's too (``life.cleanup``)."""
-        self._believed = None
+        self._last_applied = None
         remove_iptables_rules(self.tools)
 
-    def _program(self, plan: Plan, options: Options) -> DesiredState:
+    def _desired_state(self, plan: Plan, options: Options) -> DesiredState:
         ports = tuple(sorted({check.port for check in plan.health_checks}))
         self._latest = desired_state(plan, replace(options, health_check_ports=ports), self._latest)
         return self._latest
 
     def _begin(self) -> _Chains:
         """Which chains there are before all is written."""
-        if self._drift is None:
-            self._drift = self.tools.drift()
-        self._drift.begin()
+        if self._drift_monitor is None:
+            self._drift_monitor = self.tools.drift_monitor()
+        self._drift_monitor.reset()
         return self.tools.chains()
 
     def _restore(self, transaction: Transaction, hooks: list[Block]) -> dict[Table, int]:
@@ -153,35 +153,35 @@ class IptablesKernel:
         written: Counter[Table] = Counter()
         if isinstance(transaction, Rewrite):
             self._total.clear()
-        counted = self._counted(transaction, written)
+        counted = self._chunks(transaction, written)
         whole_tables = self.tools.block_chains == LEGACY_BLOCK_CHAINS
         blocks = iter(_with_hooks(list(counted), hooks)) if whole_tables else chained(counted, hooks)
         first = next(blocks, None)
         if first is not None:
-            assert self._drift is not None, "the first apply writes all"
+            assert self._drift_monitor is not None, "the first apply writes all"
             all_of_it = isinstance(transaction, Rewrite)
-            with self._drift.writing_all() if all_of_it else nullcontext():
-                self._run_restore(self._drift, chained((first,), blocks))
+            with self._drift_monitor.paused() if all_of_it else nullcontext():
+                self._run_restore(self._drift_monitor, chained((first,), blocks))
         return dict(written)
 
     def _run_restore(self, drift: DriftMonitor, blocks: Iterable[Block]) -> None:
         try:
-            self.tools.restore(blocks, drift.own)
+            self.tools.restore(blocks, drift.ignore_process)
         finally:
-            drift.own(0)
+            drift.ignore_process(0)
 
-    def _counted(self, transaction: Iterable[Block], written: Counter[Table]) -> Iterator[Block]:
+    def _chunks(self, transaction: Iterable[Block], written: Counter[Table]) -> Iterator[Block]:
         for block in transaction:
-            yield replace(block, lines=self._passing(block, written))
+            yield replace(block, lines=self._count_lines(block, written))
 
-    def _passing(self, block: Block, written: Counter[Table]) -> Iterator[str]:
+    def _count_lines(self, block: Block, written: Counter[Table]) -> Iterator[str]:
         """A block's lines, its rules counted as they go by."""
         appended = 0
         for text in block.lines:
             appended += text.startswith(("-A ", "-I ")) + text.count("\n-A ") + text.count("\n-I ")
             yield text
         written[block.table] += appended
-        self._total[block.table] += block.growth() if callable(block.growth) else block.growth
+        self._total[block.table] += block.added_rules() if callable(block.added_rules) else block.added_rules
 
     def _missing_hooks(self, context: Context, existing: _Chains | None) -> list[Block]:
         """One block a table, the guard against martians first: it stands before loopback is routable.

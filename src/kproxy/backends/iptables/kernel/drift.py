@@ -46,17 +46,17 @@ _SHARE = 100
 class DriftMonitor(Protocol):
     """Finds out."""
 
-    def own(self, process: int) -> None:
+    def ignore_process(self, process: int) -> None:
         """What that process changes is ours; 0: it has ended."""
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """All is about to be written, so what was does not matter."""
 
-    def writing_all(self) -> AbstractContextManager[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """While all is written."""
 
-    def found(self, totals: Mapping[Table, int], *, closely: bool) -> tuple[str, ...]:
-        """What was changed; ``totals`` is how many rules our chains should have, ``closely``: it may cost something."""
+    def find_drift(self, totals: Mapping[Table, int], *, thorough: bool) -> tuple[str, ...]:
+        """What was changed; ``totals`` is how many rules our chains should have, ``thorough``: it may cost something."""
 
 
 def is_ours(table: Table, chain: ChainName) -> bool:
@@ -72,19 +72,19 @@ class NftDriftMonitor:
         self._family = family
         self._monitor = NftMonitor(_CHAIN_PREFIX)
 
-    def own(self, process: int) -> None:
+    def ignore_process(self, process: int) -> None:
         """The kernel gives a tool its process ID as netlink port, if that is free."""
-        self._monitor.ignore(process)
+        self._monitor.ignore_port(process)
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Hear what came up to now."""
-        self._monitor.forget()
+        self._monitor.discard_pending()
 
-    def writing_all(self) -> AbstractContextManager[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """The kernel would tell of tens of thousands of rules."""
-        return NftMonitor.silence()
+        return NftMonitor.paused()
 
-    def found(self, totals: Mapping[Table, int], *, closely: bool) -> tuple[str, ...]:  # noqa: ARG002
+    def find_drift(self, totals: Mapping[Table, int], *, thorough: bool) -> tuple[str, ...]:  # noqa: ARG002
         """As they come.  Where too much came to be heard, the close look must do."""
         return format_changes(filter(self._concerns_us, self._monitor.changes() or ()))
 
@@ -112,41 +112,41 @@ class LegacyDriftMonitor:
     def __init__(self, listed: Callable[[Table], Iterable[bytes]]) -> None:
         """Nothing is known yet."""
         self._listed = listed
-        self._known: dict[Table, _Checksum] = {}
+        self._checksums: dict[Table, _Checksum] = {}
         self._not_before = 0.0
 
-    def own(self, process: int) -> None:
+    def ignore_process(self, process: int) -> None:
         """What was known is no more."""
         if process:
-            self._known = {}
+            self._checksums = {}
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """The same."""
-        self._known = {}
+        self._checksums = {}
 
-    def writing_all(self) -> AbstractContextManager[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """The kernel tells nobody."""
         return nullcontext()
 
-    def found(self, totals: Mapping[Table, int], *, closely: bool) -> tuple[str, ...]:
+    def find_drift(self, totals: Mapping[Table, int], *, thorough: bool) -> tuple[str, ...]:
         """Another number of rules than there should be, or other rules than the last time."""
         started = time.monotonic()
-        if not closely or started < self._not_before:
+        if not thorough or started < self._not_before:
             return ()
-        now = {table: self._sum(table) for table in Table}
+        now = {table: self._checksum(table) for table in Table}
         ended = time.monotonic()
         self._not_before = ended + _SHARE * (ended - started)
-        before, self._known = self._known, now
+        before, self._checksums = self._checksums, now
         return tuple(
             f"rules of table {table.value}"
             for table in Table
             if now[table].rules != totals.get(table, 0) or now[table] != before.get(table, now[table])
         )
 
-    def _sum(self, table: Table) -> _Checksum:
+    def _checksum(self, table: Table) -> _Checksum:
         rules = check = 0
         for line in self._listed(table):
-            words = line.split(b" ", 2)
-            if words[0] == b"-A" and is_ours(table, words[1].decode()):
+            tokens = line.split(b" ", 2)
+            if tokens[0] == b"-A" and is_ours(table, tokens[1].decode()):
                 rules, check = rules + 1, zlib.crc32(line, check)
         return _Checksum(rules, check)

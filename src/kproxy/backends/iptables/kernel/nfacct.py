@@ -74,10 +74,10 @@ def _encode_name(counter: PacketCounter) -> bytes:
     return netfilter_header(_UNSPECIFIED_FAMILY) + attribute(_NAME, counter.value.encode() + b"\0")
 
 
-def _send_all(orders: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
+def _send_all(requests: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
     """The errno of each answer; none where netlink itself cannot be had."""
     try:
         with host.Netlink(host.NETLINK_NETFILTER) as netlink:
-            return netlink.send_all(orders)
+            return netlink.send_all(requests)
     except HostError:
         return []

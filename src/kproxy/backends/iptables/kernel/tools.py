@@ -75,14 +75,14 @@ class Tools:
         """How many chains a block of a restore had better have at most."""
         return NFT_BLOCK_CHAINS if self.variant is Variant.NFT else LEGACY_BLOCK_CHAINS
 
-    def restore(self, blocks: Iterable[Block], started: Callable[[int], None] = lambda _: None) -> None:
+    def restore(self, blocks: Iterable[Block], on_start: Callable[[int], None] = lambda _: None) -> None:
         """Apply blocks one after the other; on an error the earlier ones stay applied.
 
-        ``started`` is told the tool's process ID before it is given anything.
+        ``on_start`` is told the tool's process ID before it is given anything.
         """
         argv = (f"{self.command}-restore", "--noflush", "-w", str(LOCK_SECONDS))
         text = (chunk.encode() for block in blocks for chunk in block.chunks())
-        host.run_tool(argv, text, timeout=RESTORE_TIMEOUT, environment=self.environment, started=started)
+        host.run_tool(argv, text, timeout=RESTORE_TIMEOUT, environment=self.environment, on_start=on_start)
 
     def has_rule(self, table: Table, chain: ChainName, rule: Rule) -> bool:
         """Whether the chain exists and holds exactly this rule, anywhere."""
@@ -101,7 +101,7 @@ class Tools:
         """Names of all chains in the tables we use, builtin ones included where they exist."""
         return _nft_chains(self.family) if self.variant is Variant.NFT else self._chains_of_legacy()
 
-    def drift(self) -> DriftMonitor:
+    def drift_monitor(self) -> DriftMonitor:
         """Who finds out what others change."""
         return NftDriftMonitor(self.family) if self.variant is Variant.NFT else LegacyDriftMonitor(self.saved)
 

@@ -84,7 +84,7 @@ class IpvsKernel:
         self._tools = find_tools(family)
         check_kernel(family, configuration.scheduler)
         self._ipvs = Ipvs()
-        self._sticky = machine.sticky_scheduler(self._ipvs, family)
+        self._sticky_scheduler = machine.sticky_scheduler(self._ipvs, family)
         self._options = machine.machine_options(
             configuration.masquerade_bit, random_fully=self._tools.random_fully
         )
@@ -92,8 +92,8 @@ class IpvsKernel:
         if any(times):
             self._ipvs.configure(*times)
         self._latest: DesiredState | None = None
-        self._believed: DesiredState | None = None
-        self._picture = KernelState()
+        self._last_applied: DesiredState | None = None
+        self._actual = KernelState()
         self._addresses = AddressMonitor(family, DEVICE)
         self._node_addresses: frozenset[Address] = frozenset()
         self._draining: dict[Key, None] = {}
@@ -102,52 +102,55 @@ class IpvsKernel:
     def apply(self, plan: Plan) -> Applied:
         """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
         started, sent = time.monotonic(), self._ipvs.sent
-        believed, self._believed = self._believed, None
+        believed, self._last_applied = self._last_applied, None
         if believed is None:
             self._prepare()
         self._node_addresses = frozenset(self._addresses.current())
         desired = self._latest = desired_state(plan, self._context(plan), self._options, self._latest)
         if believed is None:
-            self._picture = self._read(desired)
-        change = full_transaction(self._picture, desired) if believed is None else delta(believed, desired)
-        todo = transaction(self._picture, change, self._family)
+            self._actual = self._read(desired)
+        change = full_transaction(self._actual, desired) if believed is None else delta(believed, desired)
+        todo = transaction(self._actual, change, self._family)
         for step in todo.steps:
-            self._do(step)
+            self._execute(step)
         self._draining |= dict.fromkeys(todo.draining)
         self._remove_drained(todo.draining)
-        self._believed = desired
+        self._last_applied = desired
         return _applied(believed is None, todo, self._ipvs.sent - sent, time.monotonic() - started)
 
     def close(self) -> None:
         """Close the socket; nothing else may be called any more."""
         self._ipvs.close()
 
-    def reread(self) -> bool:
+    def refresh_options(self) -> bool:
         """Read again what this machine decides; whether that changed, and the chains are to be written again."""
         known, self._options = self._options, replace(self._options, drop_invalid_input=invalid_drops().input)
         return self._options != known
 
     def forget(self) -> None:
         """Believe nothing of the kernel any more: the next `apply` reads it and corrects what differs."""
-        self._believed = None
+        self._last_applied = None
 
-    def missing(self) -> tuple[str, ...]:
+    def find_drift(self) -> tuple[str, ...]:
         """What somebody took away, or what is new on the node, since the last `apply`; empty before it.
 
         Destinations are looked at in turns.  What has drained is removed meanwhile (``ipvs.graceful``).
         """
-        if self._believed is None:
+        if self._last_applied is None:
             return ()
         self._remove_drained(tuple(self._draining))
         node, bound = self._addresses.current(), list_addresses(self._family, DEVICE).device
         names = ipsets.list_set_names()
         there = {found.key: found.server for found in self._ipvs.servers(self._family)}
         return (
-            *(f"hook {h.chain}: {h.rule}" for h in self._tools.missing(self._believed.ruleset.hooks)),
+            *(
+                f"hook {h.chain}: {h.rule}"
+                for h in self._tools.missing_hooks(self._last_applied.ruleset.hooks)
+            ),
             *(f"ipset {name}" for s in IpSet if (name := set_name(s, self._family)) not in names),
-            *(f"address {a} of {DEVICE}" for a in self._picture.addresses ^ bound),
+            *(f"address {a} of {DEVICE}" for a in self._actual.addresses ^ bound),
             *(f"node address {address}" for address in self._node_addresses.symmetric_difference(node)),
-            *(f"virtual server {k}" for k, s in self._picture.servers.items() if there.get(k) != s),
+            *(f"virtual server {k}" for k, s in self._actual.servers.items() if there.get(k) != s),
             *self._missing_destinations(),
         )
 
@@ -167,7 +170,9 @@ class IpvsKernel:
             if not (address.is_loopback or address.is_link_local) and (allowed is None or address in allowed)
         )
         scheduler = self._configuration.scheduler
-        return Context(self._node_addresses, tuple(sorted(accepting, key=int)), scheduler, self._sticky)
+        return Context(
+            self._node_addresses, tuple(sorted(accepting, key=int)), scheduler, self._sticky_scheduler
+        )
 
     def _read(self, desired: DesiredState) -> KernelState:
         """What the kernel holds of ours, and of what is to be ours."""
@@ -185,42 +190,42 @@ class IpvsKernel:
         return KernelState(found, destinations, members, set(bound))
 
     def _missing_destinations(self) -> Iterable[str]:
-        keys = list(self._picture.servers)
+        keys = list(self._actual.servers)
         start = self._looked if self._looked < len(keys) else 0
         self._looked = start + SERVERS_PER_CHECK
         for key in islice(keys, start, self._looked):
             there = {d.destination: d.weight for d in self._ipvs.destinations(key, self._family)}
-            if there != self._picture.destinations.get(key, {}):
+            if there != self._actual.destinations.get(key, {}):
                 yield f"destinations of {key}"
 
     # ------------------------------------------------------------------ writing
 
-    def _do(self, step: Step) -> None:
+    def _execute(self, step: Step) -> None:
         match step:
             case SendCommands(orders):
-                self._give(orders)
+                self._send(orders)
             case ChangeMembers():
                 ipsets.change_members(step)
-                self._picture.members.difference_update(step.removed)
-                self._picture.members.update(step.added)
+                self._actual.members.difference_update(step.removed)
+                self._actual.members.update(step.added)
             case ReplaceChains(ruleset):
                 self._tools.write(ruleset)
             case ChangeAddresses(addresses, bind=True):
                 device.add_addresses(addresses)
-                self._picture.addresses.update(addresses)
+                self._actual.addresses.update(addresses)
             case ChangeAddresses(addresses):
                 device.remove_addresses(addresses)
-                self._picture.addresses.difference_update(addresses)
+                self._actual.addresses.difference_update(addresses)
 
-    def _give(self, orders: tuple[IpvsCommand, ...]) -> None:
-        self._ipvs.give(orders, self._family)
+    def _send(self, orders: tuple[IpvsCommand, ...]) -> None:
+        self._ipvs.send(orders, self._family)
         for order in orders:
-            _record_command(self._picture, order)
+            _record_command(self._actual, order)
 
     def _remove_drained(self, keys: Iterable[Key]) -> None:
         """Remove destinations of weight 0 that have no connection left."""
         for key in keys:
-            held = self._picture.destinations.get(key, {})
+            held = self._actual.destinations.get(key, {})
             if not any(weight == 0 for weight in held.values()):
                 self._draining.pop(key, None)
                 continue
@@ -230,7 +235,7 @@ class IpvsKernel:
                 if found.weight == 0 and not found.connections and held.get(found.destination) == 0
             ]
             if idle:
-                self._give(tuple(RemoveDestination(key, destination) for destination in idle))
+                self._send(tuple(RemoveDestination(key, destination) for destination in idle))
 
 
 class _Ownership:
@@ -312,7 +317,7 @@ def remove_ipvs_objects(family: Family, masquerade_bit: int = 14) -> None:
         device.remove_addresses(tuple(bound))
         with Ipvs() as ipvs:
             ours = (found.key for found in ipvs.servers(family) if mine.has(found.key))
-            ipvs.give(tuple(RemoveServer(key) for key in ours), family)
+            ipvs.send(tuple(RemoveServer(key) for key in ours), family)
         if not any(list_addresses(other, DEVICE).device for other in Family):
             device.delete_device()
     find_tools(family).remove()

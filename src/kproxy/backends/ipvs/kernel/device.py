@@ -63,14 +63,14 @@ def device_exists() -> bool:
         return netlink.interface_index(DEVICE) is not None
 
 
-def _change(kind: int, flags: NetlinkFlag, addresses: Sequence[Address], fine: set[int]) -> None:
+def _change(kind: int, flags: NetlinkFlag, addresses: Sequence[Address], ignored_errnos: set[int]) -> None:
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         index = netlink.interface_index(DEVICE)
         if index is None:
             raise HostError(f"change the addresses of {DEVICE}", "the device is gone", Reason.MISSING)
         results = netlink.send_all((kind, flags, body) for body in _bodies(addresses, index))
     for address, number in zip(addresses, results, strict=True):
-        if number not in fine:
+        if number not in ignored_errnos:
             raise netlink_error(f"change address {address} of {DEVICE}", number)
 
 

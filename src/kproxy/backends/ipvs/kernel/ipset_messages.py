@@ -53,11 +53,11 @@ def _element(kind: SetType, text: str) -> list[bytes]:
     return found
 
 
-def _options(words: list[str]) -> list[bytes]:
+def _options(tokens: list[str]) -> list[bytes]:
     """``skbmark VALUE/MASK``, or nothing."""
-    if not words:
+    if not tokens:
         return []
-    value, _, mask = words[1].partition("/")
+    value, _, mask = tokens[1].partition("/")
     return [attribute(_SKB_MARK | _NETWORK_ORDER, struct.pack(">II", int(value, 16), int(mask, 16)))]
 
 

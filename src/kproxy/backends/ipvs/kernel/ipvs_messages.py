@@ -59,9 +59,9 @@ def generic_netlink_message(command: int, *parts: bytes) -> bytes:
     return struct.pack("BBxx", command, 1) + b"".join(parts)
 
 
-def encode_command(given: IpvsCommand, family: Family) -> tuple[NetlinkFlag, bytes]:
+def encode_command(request: IpvsCommand, family: Family) -> tuple[NetlinkFlag, bytes]:
     """An order as extra flags and body."""
-    match given:
+    match request:
         case SetServer(key, server, new):
             parts = nested(_SERVICE, *_key(key, family), *_server(server, family))
             return NetlinkFlag(0), generic_netlink_message(NEW_SERVICE if new else SET_SERVICE, parts)

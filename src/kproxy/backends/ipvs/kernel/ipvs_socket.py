@@ -31,12 +31,12 @@ class Ipvs(Netlink):
         """Close the socket."""
         self._socket.close()
 
-    def give(self, orders: Sequence[IpvsCommand], family: Family) -> None:
+    def send(self, commands: Sequence[IpvsCommand], family: Family) -> None:
         """Give orders; what is there already, or gone already, is no failure."""
-        messages = [(self._kind, *ipvs_messages.encode_command(order, family)) for order in orders]
+        messages = [(self._kind, *ipvs_messages.encode_command(order, family)) for order in commands]
         self.sent += len(messages)
         again: list[IpvsCommand] = []
-        for order, number in zip(orders, self.send_all(messages), strict=True):
+        for order, number in zip(commands, self.send_all(messages), strict=True):
             match order, number:
                 case ((SetServer() | SetDestination()), errno.EEXIST) if order.new:
                     again.append(_as_set_command(order))
@@ -47,7 +47,7 @@ class Ipvs(Netlink):
                 case _:
                     raise netlink_error(f"ipvs: {order}", number)
         if again:
-            self.give(again, family)
+            self.send(again, family)
 
     def configure(self, tcp: int, tcp_fin: int, udp: int) -> None:
         """Set timeouts, in seconds."""
@@ -90,7 +90,7 @@ class Ipvs(Netlink):
 def has_scheduler(ipvs: Ipvs, probe: Iterable[IpvsCommand], family: Family) -> bool:
     """Whether orders that use a scheduler are accepted."""
     try:
-        ipvs.give(tuple(probe), family)
+        ipvs.send(tuple(probe), family)
     except HostError as error:
         if error.reason is not Reason.MISSING:
             raise

@@ -65,7 +65,7 @@ def _works(ipvs: Ipvs, scheduler: str, family: Family) -> bool:
     key = AddressKey(_PROBE[family], _PROBE_PORT, Protocol.TCP)
     probe = SetServer(key, Server(scheduler), new=True)
     works = has_scheduler(ipvs, (probe,), family)
-    ipvs.give((RemoveServer(key),), family)
+    ipvs.send((RemoveServer(key),), family)
     return works
 
 

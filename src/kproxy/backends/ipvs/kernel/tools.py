@@ -58,12 +58,12 @@ class Tools:
     def write(self, ruleset: Ruleset) -> None:
         """Write all chains, then see to the jumps."""
         self._restore(_text(ruleset))
-        missing = {(hook.table, hook.chain) for hook in self.missing(ruleset.hooks)}
+        missing = {(hook.table, hook.chain) for hook in self.missing_hooks(ruleset.hooks)}
         if missing:
             hooks = [hook for hook in ruleset.hooks if (hook.table, hook.chain) in missing]
-            self._restore(self._hooking(hooks))
+            self._restore(self._hook_lines(hooks))
 
-    def missing(self, hooks: Sequence[HookRule]) -> list[HookRule]:
+    def missing_hooks(self, hooks: Sequence[HookRule]) -> list[HookRule]:
         """The jumps that are not there; one run of the tool for each builtin chain."""
         places = dict.fromkeys((hook.table, hook.chain) for hook in hooks)
         there = {place: self._rules(*place) for place in places}
@@ -92,11 +92,11 @@ class Tools:
                 return []
             raise
 
-    def _hooking(self, hooks: list[HookRule]) -> str:
+    def _hook_lines(self, hooks: list[HookRule]) -> str:
         """When one is missing, all of a chain go to its top again, for their order matters."""
         lines: dict[Table, list[str]] = {}
         places: dict[tuple[Table, str], int] = {}
-        absent = self.missing(hooks)
+        absent = self.missing_hooks(hooks)
         for hook in hooks:
             if hook not in absent:
                 lines.setdefault(hook.table, []).append(f"-D {hook.chain} {hook.rule}")

@@ -77,7 +77,7 @@ class NftablesKernel:
         self.family = family
         self._options = options or Options()
         self._latest: DesiredState | None = None
-        self._believed: DesiredState | None = None
+        self._last_applied: DesiredState | None = None
         self._leftovers: Leftovers = {}
         self._monitor: NftMonitor | None = None
 
@@ -90,7 +90,7 @@ class NftablesKernel:
             return self._apply(nftables, desired, started)
 
     def _apply(self, nftables: Nftables, desired: DesiredState, started: float) -> Applied:
-        believed, self._believed = self._believed, None
+        believed, self._last_applied = self._last_applied, None
         transaction, refused = diff(believed, desired, self._leftovers), None
         try:
             elements = None if isinstance(transaction, Rewrite) else self._commit(nftables, transaction)
@@ -98,12 +98,12 @@ class NftablesKernel:
             transaction, refused = Rewrite(desired), str(error)
         rewritten = isinstance(transaction, Rewrite)
         if rewritten:
-            with NftMonitor.silence():
+            with NftMonitor.paused():
                 elements = self._commit(nftables, Rewrite(desired, self._clients(nftables)))
-        self._believed, self._leftovers = desired, transaction.leftovers
+        self._last_applied, self._leftovers = desired, transaction.leftovers
         return Applied(rewritten, elements or 0, time.monotonic() - started, refused)
 
-    def reread(self) -> bool:
+    def refresh_options(self) -> bool:
         """Read again what this machine decides; whether that changed, and the table is to be written again."""
         drops = invalid_drops()
         known, self._options = (
@@ -114,14 +114,14 @@ class NftablesKernel:
 
     def forget(self) -> None:
         """Believe nothing of the kernel any more: the next `apply` writes everything."""
-        self._believed = None
+        self._last_applied = None
 
-    def missing(self) -> tuple[str, ...]:
+    def find_drift(self) -> tuple[str, ...]:
         """What somebody else changed in our table since the last time, or since all was written; empty before that.
 
         Costs microseconds while nobody changes anything in nf_tables.
         """
-        if self._believed is None or self._monitor is None:
+        if self._last_applied is None or self._monitor is None:
             return ()
         changes = self._monitor.changes()
         if changes is None:
@@ -132,29 +132,29 @@ class NftablesKernel:
         """From the first time on that all is written; where all is about to be, what was does not matter."""
         if self._monitor is None:
             self._monitor = NftMonitor(messages.encode_string(TABLE))
-            self._monitor.ignore(_FIRST_PORT, _ANY_FAMILY)
-        elif self._believed is None:
-            self._monitor.forget()
+            self._monitor.ignore_port(_FIRST_PORT, _ANY_FAMILY)
+        elif self._last_applied is None:
+            self._monitor.discard_pending()
 
-    def clients(self) -> Clients:
+    def affinity_clients(self) -> Clients:
         """The clients that stick to endpoints now."""
         with Nftables() as nftables:
             return self._clients(nftables)
 
     def cleanup(self) -> None:
         """Remove the table, ours or a kube-proxy's, if there is one (``life.cleanup``)."""
-        self._believed = None
+        self._last_applied = None
         with Nftables() as nftables:
             if not self._has_table(nftables):
                 return
             encoder = messages.Encoder(self.family)
             answer = nftables.commit(encoder.messages(DeleteTable()))
         if answer is not None:
-            raise host.netlink_error(f"delete table {self._where}", answer.errno)
+            raise host.netlink_error(f"delete table {self._table_name}", answer.errno)
 
     @property
-    def _where(self) -> str:
-        return f"{Renderer(self.family).word} {TABLE}"
+    def _table_name(self) -> str:
+        return f"{Renderer(self.family).family_keyword} {TABLE}"
 
     def _commit(self, nftables: Nftables, transaction: Transaction) -> int | None:
         """How many elements went in or out; None when there was nothing to do."""
@@ -173,15 +173,15 @@ class NftablesKernel:
             return None
         answer = nftables.commit(sent)
         if answer is not None:
-            raise host.netlink_error(self._text_of(batch, answer.number), answer.errno)
+            raise host.netlink_error(self._render_message(batch, answer.number), answer.errno)
         return count
 
-    def _text_of(self, batch: Iterable[Command], number: int) -> str:
+    def _render_message(self, batch: Iterable[Command], number: int) -> str:
         """What the message of that number says, as text."""
         encoder, renderer = messages.Encoder(self.family), Renderer(self.family)
         owners = [(command, n) for command in batch for n, _ in enumerate(encoder.messages(command))]
         if not 0 < number <= len(owners):
-            return f"nftables transaction on table {self._where}"
+            return f"nftables transaction on table {self._table_name}"
         command, index = owners[number - 1]
         texts = list(format_command(command, renderer))
         return texts[min(index, len(texts) - 1)][:_SHOWN]
@@ -205,9 +205,9 @@ class NftablesKernel:
                 return {}
             raise
         items = (item for answer in answers for item in _list_elements(answer))
-        return dict(found for item in items if (found := self._client(item)) is not None)
+        return dict(found for item in items if (found := self._parse_client(item)) is not None)
 
-    def _client(self, item: memoryview) -> tuple[ElementKey, int] | None:
+    def _parse_client(self, item: memoryview) -> tuple[ElementKey, int] | None:
         """A client and its milliseconds left; None where it is of another make than ours."""
         found, size = attributes(item), self.family.bits // 8
         key = bytes(attributes(found[_KEY])[1])

@@ -50,9 +50,9 @@ class Nftables(Netlink):
         parts.append(_boundary(_BATCH_END))
         data = b"".join(parts)
         del parts
-        self._make_room(len(data))
+        self._grow_send_buffer(len(data))
         self._send(data)
-        return self._verdict(last)
+        return self._read_errors(last)
 
     def get(self, kind: int, *attributes_: bytes, family: int = 0) -> memoryview | None:
         """What the kernel answers to a question about one thing; None when it is not there.  Raises `HostError`."""
@@ -64,10 +64,10 @@ class Nftables(Netlink):
                 if answer.sequence == self._sequence:
                     return _payload_or_absent(answer)
 
-    def _verdict(self, last: int) -> BatchError | None:
+    def _read_errors(self, last: int) -> BatchError | None:
         """The kernel has answered by the time that sending returns."""
         acknowledged, complaint = False, None
-        for message_ in self._answers():
+        for message_ in self._receive_acks():
             answer = BatchError(message_.sequence, error_number(message_.payload))
             if answer.errno and complaint is None:
                 complaint = answer
@@ -76,7 +76,7 @@ class Nftables(Netlink):
             raise HostError("nftables transaction", "the kernel did not acknowledge it", Reason.OTHER)
         return complaint
 
-    def _make_room(self, size: int) -> None:
+    def _grow_send_buffer(self, size: int) -> None:
         """Let the socket take a batch of that size in one piece (the kernel doubles what it is told)."""
         if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < size + 4096:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, size + 4096)

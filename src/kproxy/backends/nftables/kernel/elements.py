@@ -71,7 +71,7 @@ class ElementEncoder:
         self._values: dict[Value, bytes] = {None: b""}
         self.encode = self._intervals if collection.interval else self._single
 
-    def _single(self, key: ElementKey, value: Value, lives: int | None = None) -> bytes:
+    def _single(self, key: ElementKey, value: Value, timeout: int | None = None) -> bytes:
         packed = b"".join([encode(part) for encode, part in zip(self._parts, key, strict=True)])
         size = len(packed)
         body = b"".join(
@@ -80,7 +80,7 @@ class ElementEncoder:
                 _header(size + 4, 1),
                 packed,
                 self._value(value),
-                _timeout(lives),
+                _timeout(timeout),
             )
         )
         return _header(len(body) + 4, 1 | _NESTED) + body

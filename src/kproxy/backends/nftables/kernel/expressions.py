@@ -87,7 +87,7 @@ class Expressions:
 
     family: Family
 
-    def of(self, rule: Rule) -> Iterator[bytes]:
+    def encode_rule(self, rule: Rule) -> Iterator[bytes]:
         """The expressions of a rule, each a list item."""
         for step in rule.steps:
             yield from self._step(step)
@@ -103,7 +103,7 @@ class Expressions:
                 verdict = attribute(3, be32(_VERDICT_REGISTER))
                 yield _expression("lookup", _string(1, name), _register(2), verdict)
             case TranslateBy() | Translate() | Masquerade():
-                yield from self._translation(step)
+                yield from self._nat_statement(step)
             case Jump() | Goto() | Drop():
                 yield _expression(
                     "immediate", attribute(1, be32(_VERDICT_REGISTER)), nested(2, verdict_data(step))
@@ -125,7 +125,7 @@ class Expressions:
             case _:
                 yield from self._match(step)
 
-    def _translation(self, step: TranslateBy | Translate | Masquerade) -> Iterator[bytes]:
+    def _nat_statement(self, step: TranslateBy | Translate | Masquerade) -> Iterator[bytes]:
         match step:
             case TranslateBy(key, name):
                 yield from self._load(key)
@@ -173,23 +173,23 @@ class Expressions:
 
     def _load(self, key: Key) -> Iterator[bytes]:
         """A key into registers from the first on."""
-        word = 0
+        index = 0
         for part in key:
-            yield self._read(part, word)
-            word += registers_per_address(self.family) if part in {Field.SOURCE, Field.DESTINATION} else 1
+            yield self._read(part, index)
+            index += registers_per_address(self.family) if part in {Field.SOURCE, Field.DESTINATION} else 1
 
-    def _read(self, part: Selector, word: int) -> bytes:
+    def _read(self, part: Selector, index: int) -> bytes:
         match part:
             case Random(modulus):
-                return _numgen(word, modulus, _RANDOM)
+                return _numgen(index, modulus, _RANDOM)
             case Constant(number):
-                return _numgen(word, 1, _INCREMENTAL, number)
+                return _numgen(index, 1, _INCREMENTAL, number)
             case Field.PROTOCOL:
-                return _meta(_META_L4PROTO, word)
+                return _meta(_META_L4PROTO, index)
             case Field.PORT:
-                return _payload(_TRANSPORT_HEADER, _PORT_OFFSET, _PORT_SIZE, word)
+                return _payload(_TRANSPORT_HEADER, _PORT_OFFSET, _PORT_SIZE, index)
             case Field.SOURCE | Field.DESTINATION:
-                return _payload(_NETWORK_HEADER, _OFFSETS[self.family, part], self.family.bits // 8, word)
+                return _payload(_NETWORK_HEADER, _OFFSETS[self.family, part], self.family.bits // 8, index)
 
     def _within(self, field: Field, network: Network, operation: int) -> Iterator[bytes]:
         """As nft does it: whole bytes are loaded and compared, otherwise a mask is laid over."""
@@ -225,18 +225,18 @@ def _has_bit(bit: int) -> Iterator[bytes]:
     yield _compare(_UNEQUAL, native32(0))
 
 
-def _numgen(word: int, modulus: int, kind: int, offset: int = 0) -> bytes:
+def _numgen(index: int, modulus: int, kind: int, offset: int = 0) -> bytes:
     numbers = (attribute(2, be32(modulus)), attribute(3, be32(kind)), attribute(4, be32(offset)))
-    return _expression("numgen", _register(1, word), *numbers)
+    return _expression("numgen", _register(1, index), *numbers)
 
 
-def _payload(base: int, offset: int, size: int, word: int = 0) -> bytes:
+def _payload(base: int, offset: int, size: int, index: int = 0) -> bytes:
     where = (attribute(2, be32(base)), attribute(3, be32(offset)), attribute(4, be32(size)))
-    return _expression("payload", _register(1, word), *where)
+    return _expression("payload", _register(1, index), *where)
 
 
-def _meta(key: int, word: int = 0) -> bytes:
-    return _expression("meta", _register(1, word), attribute(2, be32(key)))
+def _meta(key: int, index: int = 0) -> bytes:
+    return _expression("meta", _register(1, index), attribute(2, be32(key)))
 
 
 def _conntrack(key: int) -> bytes:
@@ -253,12 +253,12 @@ def _bitwise(mask: bytes, toggled: bytes) -> bytes:
     return _expression("bitwise", _register(1), _register(2), size, *values)
 
 
-def _immediate(word: int, value: bytes) -> bytes:
-    return _expression("immediate", _register(1, word), nested(2, attribute(1, value)))
+def _immediate(index: int, value: bytes) -> bytes:
+    return _expression("immediate", _register(1, index), nested(2, attribute(1, value)))
 
 
-def _register(kind: int, word: int = 0) -> bytes:
-    return attribute(kind, be32(_FIRST_REGISTER + word))
+def _register(kind: int, index: int = 0) -> bytes:
+    return attribute(kind, be32(_FIRST_REGISTER + index))
 
 
 def _string(kind: int, value: str) -> bytes:

@@ -119,9 +119,9 @@ class Encoder:
             case DeleteElements(collection, elements):
                 yield self._elements(DELETE_ELEMENTS, NetlinkFlag(0), collection, elements, ())
             case _:
-                yield from self._about_chain(command)
+                yield from self._chain_body(command)
 
-    def _about_chain(self, command: AddChain | AddRules | FlushChain | DeleteChain) -> Iterator[BatchMessage]:
+    def _chain_body(self, command: AddChain | AddRules | FlushChain | DeleteChain) -> Iterator[BatchMessage]:
         match command:
             case AddChain(chain):
                 yield self._message(NEW_CHAIN, NetlinkFlag.CREATE, *_chain(chain))
@@ -140,7 +140,7 @@ class Encoder:
 
     def _rule(self, chain: Chain, rule: Rule) -> Iterator[bytes]:
         yield attribute(2, encode_string(chain.name))
-        yield nested(4, *self._expressions.of(rule))
+        yield nested(4, *self._expressions.encode_rule(rule))
         if rule.comment:
             yield attribute(7, userdata.comment_userdata(0, rule.comment))
 
@@ -170,14 +170,14 @@ class Encoder:
         flags: NetlinkFlag,
         collection: Collection,
         elements: tuple[tuple[ElementKey, Value], ...],
-        lives: tuple[int, ...],
+        timeouts: tuple[int, ...],
     ) -> BatchMessage:
         encoder = self._encoders.get(collection.name)
         if encoder is None:
             encoder = self._encoders[collection.name] = ElementEncoder(collection)
         encode = encoder.encode
-        if lives:
-            packed = [encode(key, value, left) for (key, value), left in zip(elements, lives, strict=True)]
+        if timeouts:
+            packed = [encode(key, value, left) for (key, value), left in zip(elements, timeouts, strict=True)]
         else:
             packed = [encode(key, value) for key, value in elements]
         return self._message(kind, flags, attribute(2, encode_string(collection.name)), nested(3, *packed))

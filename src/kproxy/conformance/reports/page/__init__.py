@@ -22,12 +22,12 @@ SHOWN_SUFFIX = ".counted.txt"
 _PARTS = ("page.css", "page.js")
 
 
-def render_html(comparison: Comparison, kept: Mapping[str, EvidenceFolder] | None = None) -> str:
-    """The page; ``kept``: the evidence folders that were found, by the names that results give them."""
+def render_html(comparison: Comparison, evidence: Mapping[str, EvidenceFolder] | None = None) -> str:
+    """The page; ``evidence``: the evidence folders that were found, by the names that results give them."""
     page = _asset("page.html")
     for name in _PARTS:
         page = page.replace(f"/*{name}*/", _asset(name))
-    return page.replace("/*data*/", _embedded(page_data(comparison, kept or {})))
+    return page.replace("/*data*/", _embedded(page_data(comparison, evidence or {})))
 
 
 def _asset(name: str) -> str:

@@ -46,12 +46,12 @@ class _Texts:
         return tuple(self._numbers)
 
 
-def page_data(comparison: Comparison, kept: Mapping[str, EvidenceFolder]) -> Json:
-    """All of it; ``kept``: see `kproxy.conformance.reports.page.render_html`."""
+def page_data(comparison: Comparison, evidence: Mapping[str, EvidenceFolder]) -> Json:
+    """All of it; ``evidence``: see `kproxy.conformance.reports.page.render_html`."""
     texts = _Texts()
     cases = [_case(id, comparison, texts) for id in comparison.cases]
     cells = [
-        [_cell(column.results.get(id), kept, texts) for column in comparison.columns]
+        [_cell(column.results.get(id), evidence, texts) for column in comparison.columns]
         for id in comparison.cases
     ]
     return {
@@ -136,6 +136,6 @@ def _cell(entry: ResultRead | None, kept: Mapping[str, EvidenceFolder], texts: _
         cell["o"] = [[o.family[-1], o.step, texts(o.seen), round(o.at, 2)] for o in entry.observed]
     if entry.evidence:
         found = kept.get(entry.evidence, EvidenceFolder())
-        shown = [[name, texts(said)] for name, said in found.texts.items() if said]
+        shown = [[name, texts(text)] for name, text in found.texts.items() if text]
         cell["e"] = {"folder": entry.evidence, "files": entry.files, "at": found.at, "shown": shown}
     return cell

@@ -58,7 +58,7 @@ class AddressesExhausted(Exception):
 class AddressMap:
     """Both ways between the lab's addresses and a cluster's."""
 
-    place: ClusterTopology
+    cluster: ClusterTopology
     addresses: Permutation[Address]
     ports: Permutation[int]
     gateways: Mapping[Address, Address]
@@ -68,25 +68,25 @@ class AddressMap:
 
     def request(self, request: ProbeRequest) -> ProbeRequest:
         """What is asked, in the cluster's addresses."""
-        neighbour = request.sender == CLIENT and self.place.neighbour is not None
+        neighbour = request.sender == CLIENT and self.cluster.neighbour is not None
         source = None if neighbour else request.source
         return replace(
             request,
-            destination=self.addresses.outward(request.destination),
-            port=self.ports.outward(request.port),
-            source=source and self.addresses.outward(source),
-            source_port=self.ports.outward(request.source_port),
+            destination=self.addresses.apply(request.destination),
+            port=self.ports.apply(request.port),
+            source=source and self.addresses.apply(source),
+            source_port=self.ports.apply(request.source_port),
         )
 
     # ------------------------------------------------------------------ inward
 
     def address(self, address: Address) -> Address:
         """An address that was seen, as the lab's."""
-        return self.gateways.get(address) or self.addresses.inward(address)
+        return self.gateways.get(address) or self.addresses.invert(address)
 
     def socket(self, socket: Socket) -> Socket:
         """Likewise with its port."""
-        return Socket(self.address(socket.address), self.ports.inward(socket.port))
+        return Socket(self.address(socket.address), self.ports.invert(socket.port))
 
     def observation(self, seen: Observation) -> Observation:
         """What was seen, in the lab's addresses."""
@@ -115,33 +115,33 @@ class AddressMap:
         return replace(seen, at=self.socket(seen.at), peer=self.socket(seen.peer))
 
 
-def build_address_map(place: ClusterTopology, instances: Sequence[Instance]) -> AddressMap:
+def build_address_map(cluster: ClusterTopology, instances: Sequence[Instance]) -> AddressMap:
     """The lens for what these instances use.  Raises `AddressesExhausted`."""
     return AddressMap(
-        place,
-        Permutation(dict(_addresses(place, instances))),
-        Permutation({**_node_ports(place, instances), **_target_ports(instances)}),
-        dict(_gateways(place)),
+        cluster,
+        Permutation(dict(_addresses(cluster, instances))),
+        Permutation({**_node_ports(cluster, instances), **_target_ports(instances)}),
+        dict(_gateways(cluster)),
     )
 
 
-def _gateways(place: ClusterTopology) -> Iterator[tuple[Address, Address]]:
-    for name, node in place.nodes.items():
+def _gateways(cluster: ClusterTopology) -> Iterator[tuple[Address, Address]]:
+    for name, node in cluster.nodes.items():
         for address in node.others:
             yield address, topology.POD_GATEWAY[name][family_of(address)]
 
 
-def _addresses(place: ClusterTopology, instances: Sequence[Instance]) -> Iterator[tuple[Address, Address]]:
-    for family in place.families:
-        for name, node in place.nodes.items():
+def _addresses(cluster: ClusterTopology, instances: Sequence[Instance]) -> Iterator[tuple[Address, Address]]:
+    for family in cluster.families:
+        for name, node in cluster.nodes.items():
             yield topology.NODE_ADDRESS[name][family], node.addresses[family]
-        for pod, its in place.pods.items():
+        for pod, its in cluster.pods.items():
             yield topology.POD_ADDRESS[pod][family], its[family]
-        if place.neighbour is not None:
-            yield topology.CLIENT_ADDRESS["a"][family], place.neighbour[family]
-        for who, addresses in place.outside.items():
+        if cluster.neighbour is not None:
+            yield topology.CLIENT_ADDRESS["a"][family], cluster.neighbour[family]
+        for who, addresses in cluster.outside.items():
             yield from ((OUTSIDE[who][node][family], at[family]) for node, at in addresses.items())
-        yield from _cluster_ips(place, instances, family)
+        yield from _cluster_ips(cluster, instances, family)
         for own, range_ in zip(
             (topology.EXTERNAL_IP_RANGE[family], topology.LOAD_BALANCER_RANGE[family]),
             _OUTSIDE[family],
@@ -152,12 +152,12 @@ def _addresses(place: ClusterTopology, instances: Sequence[Instance]) -> Iterato
 
 
 def _cluster_ips(
-    place: ClusterTopology, instances: Sequence[Instance], family: Family
+    cluster: ClusterTopology, instances: Sequence[Instance], family: Family
 ) -> Iterator[tuple[Address, Address]]:
     sentinels = {Sentinel(number).cluster_ip(family) for number in range(SENTINELS)}
     wanted = {address for address in _used(instances) if address in topology.SERVICE_CIDR[family]}
-    network = place.service_cidrs[family]
-    given = list(itertools.islice(_free(network, place.taken_addresses), len(sentinels | wanted)))
+    network = cluster.service_cidrs[family]
+    given = list(itertools.islice(_free(network, cluster.taken_addresses), len(sentinels | wanted)))
     if len(given) < len(sentinels | wanted):
         raise AddressesExhausted(
             f"the ServiceCIDR {network} has {len(given)} addresses left, {len(sentinels | wanted)} are needed: "
@@ -186,20 +186,20 @@ def _used(instances: Sequence[Instance]) -> Iterator[Address]:
                 yield from (own.external_ip(service, index) for index in range(service.external_ips))
                 yield from (own.vip(service, index) for index in range(len(service.vips)))
         for to in _targets(instance):
-            yield instance.facing(to).destination(to)[0]
+            yield instance.in_target_family(to).destination(to)[0]
 
 
 def _targets(instance: Instance) -> Iterator[Target]:
     """Whom its steps ask, and whose port numbers they send from."""
     for step in instance.case.steps:
-        asked = (getattr(step, name, None) for name in ("to", "from_port_of"))
-        yield from (to for to in asked if isinstance(to, Target))
+        destinations = (getattr(step, name, None) for name in ("to", "from_port_of"))
+        yield from (to for to in destinations if isinstance(to, Target))
 
 
-def _node_ports(place: ClusterTopology, instances: Sequence[Instance]) -> dict[int, int]:
+def _node_ports(cluster: ClusterTopology, instances: Sequence[Instance]) -> dict[int, int]:
     wanted = dict.fromkeys(_used_ports(instances))
-    first, last = place.node_ports
-    free = (number for number in range(first, last + 1) if number not in place.taken_ports)
+    first, last = cluster.node_ports
+    free = (number for number in range(first, last + 1) if number not in cluster.taken_ports)
     given = list(itertools.islice(free, len(wanted)))
     if len(given) < len(wanted):
         raise AddressesExhausted(
@@ -229,4 +229,4 @@ def _used_ports(instances: Sequence[Instance]) -> Iterator[int]:
                 yield instance.health_check_port(service)
         for to in _targets(instance):
             if to.kind in NODE_PORT_KINDS | HEALTH_CHECK_KINDS or to.node_port_number:
-                yield instance.facing(to).destination(to)[1]
+                yield instance.in_target_family(to).destination(to)[1]

@@ -49,7 +49,7 @@ class Agent:
         self.lab = Lab(Network([self.here]), (name,), index * NUMBERS_EACH)
         self._flows: dict[str, LabFlow] = {}
 
-    async def do(self, command: object) -> object:  # noqa: C901, PLR0911 (a line or two for each command)
+    async def execute(self, command: object) -> object:  # noqa: C901, PLR0911 (a line or two for each command)
         """Carry out a command; its answer."""
         match command:
             case messages.Hello():
@@ -57,8 +57,8 @@ class Agent:
             case messages.Serve(listeners=listeners):
                 return messages.Served(tuple(filter(None, map(self._serve, listeners))))
             case messages.Ask(request=request, count=count, mark=mark):
-                asked = (self._ask(request, mark) for _ in range(count))
-                return messages.Asked(tuple(await asyncio.gather(*asked)))
+                probes = (self._probe(request, mark) for _ in range(count))
+                return messages.Asked(tuple(await asyncio.gather(*probes)))
             case messages.SendPing(request=request):
                 echoed, number = await echo.send_ping(self.lab, request)
                 return messages.Pinged(number, echoed)
@@ -71,21 +71,21 @@ class Agent:
                 seen = await flow.exchange(patience)
                 return messages.Exchanged(flow.last, seen, flow.own)
             case messages.Reopen(flow=name, patience=patience):
-                return self._exchanged(name, *await self.lab.opened_anew(self._flows[name], patience))
+                return self._exchanged(name, *await self.lab.reconnect(self._flows[name], patience))
             case messages.Look(numbers=numbers):
                 return messages.Known(tuple(map(self.lab.evidence, numbers)))
             case messages.Tell():
-                return messages.Told({k: v for k, v in (await self._texts()).items() if v})
+                return messages.Told({k: v for k, v in (await self._rule_texts()).items() if v})
             case _:
                 return self._act(command)
 
     def _act(self, command: object) -> messages.Done | messages.Wrong:
         match command:
             case messages.HangUp(number=number):
-                self.lab.hang_up(number)
+                self.lab.close_server_end(number)
             case messages.StopListening(number=number, protocol=protocol):
                 with suppress(LabError):
-                    self.lab.deafen(number, protocol)
+                    self.lab.close_listener(number, protocol)
             case messages.Forget():
                 self.lab.captures.drain()
                 self.lab.captures.forget_all()
@@ -98,7 +98,7 @@ class Agent:
         if not hmac.compare_digest(request.headers.get(KEY_HEADER, ""), os.environ.get(KEY, "")):
             raise web.HTTPForbidden(text="without the key of this run the agent does nothing")
         try:
-            answer = await self.do(wire.decode_agent_message(await request.read()))
+            answer = await self.execute(wire.decode_agent_message(await request.read()))
         except wire.BadMessage as reason:
             raise web.HTTPBadRequest(text=f"no message of ours: {reason}") from reason
         except (OSError, KeyError, LabError) as error:
@@ -120,7 +120,7 @@ class Agent:
             return f"{self.name} cannot listen on {listener.port}/{listener.protocol.value}: {error.strerror}"
         return ""
 
-    async def _ask(self, request: ProbeRequest, mark: int) -> messages.Seen:
+    async def _probe(self, request: ProbeRequest, mark: int) -> messages.Seen:
         if mark:
             traced, left_with = await packet_marks.probe_marked(self.lab, request, mark)
             return messages.Seen(traced.number, traced.observation, traced.evidence, left_with)
@@ -133,7 +133,7 @@ class Agent:
         self._flows[name] = flow
         return messages.Exchanged(flow.last, seen, flow.own)
 
-    async def _texts(self) -> dict[str, str]:
+    async def _rule_texts(self) -> dict[str, str]:
         return {
             **await state.node_rules(self.lab, self.name, _HOME),
             **await state.node_surroundings(self.lab, self.name, _HOME),
@@ -160,10 +160,10 @@ def parse_fib_trie(trie: Iterable[str]) -> list[Address]:
     found: dict[Address, None] = {}
     leaf = ""
     for line in trie:
-        words = line.split()
-        if words[0] == "|--":
-            leaf = words[1]
-        elif words == ["/32", "host", "LOCAL"]:
+        fields = line.split()
+        if fields[0] == "|--":
+            leaf = fields[1]
+        elif fields == ["/32", "host", "LOCAL"]:
             found[ip_address(leaf)] = None
     return list(found)
 
@@ -200,11 +200,11 @@ def agent_main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name")
     parser.add_argument("index", type=int)
     parser.add_argument("port", type=int)
-    said = parser.parse_args(arguments)
+    arguments_parsed = parser.parse_args(arguments)
     if not os.environ.get(KEY):
         parser.error(f"{KEY} is not set: an agent without a key would serve anybody")
     with suppress(KeyboardInterrupt):
-        asyncio.run(serve_agent(said.name, said.index, said.port))
+        asyncio.run(serve_agent(arguments_parsed.name, arguments_parsed.index, arguments_parsed.port))
 
 
 if __name__ == "__main__":

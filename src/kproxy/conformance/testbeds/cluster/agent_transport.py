@@ -40,98 +40,100 @@ class AgentFlow:
 class AgentTransport:
     """The pods and nodes of a cluster, each with an agent."""
 
-    def __init__(self, fleet: Fleet, lens: AddressMap) -> None:
-        self.fleet, self.lens = fleet, lens
+    def __init__(self, fleet: Fleet, address_map: AddressMap) -> None:
+        self.fleet, self.address_map = fleet, address_map
         self._names = itertools.count()
 
     async def probe(self, request: ProbeRequest, count: int) -> Sequence[Traced]:
         """Send so many new connections at once."""
-        return [traced for traced, _ in await self._asked(request, count)]
+        return [traced for traced, _ in await self._probe(request, count)]
 
-    async def marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[Mark, ...]]:
+    async def probe_marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[Mark, ...]]:
         """One whose packets are marked."""
-        ((traced, marks),) = await self._asked(request, 1, mark)
+        ((traced, marks),) = await self._probe(request, 1, mark)
         return traced, marks
 
-    async def _asked(
+    async def _probe(
         self, request: ProbeRequest, count: int, mark: int = 0
     ) -> list[tuple[Traced, tuple[Mark, ...]]]:
-        command = messages.Ask(self.lens.request(request), count, mark)
-        asked = (await self.fleet.ask(request.sender, command, messages.Asked)).seen
-        lost = [one.number for one in asked if not isinstance(one.observation, Answered)]
-        others = dict(zip(lost, await self._look(lost, request.sender), strict=True)) if lost else {}
-        return [(self._traced(one, others.get(one.number, Evidence())), one.marks) for one in asked]
+        command = messages.Ask(self.address_map.request(request), count, mark)
+        results = (await self.fleet.send(request.sender, command, messages.Asked)).seen
+        lost = [one.number for one in results if not isinstance(one.observation, Answered)]
+        others = (
+            dict(zip(lost, await self._collect_evidence(lost, request.sender), strict=True)) if lost else {}
+        )
+        return [(self._traced(one, others.get(one.number, Evidence())), one.marks) for one in results]
 
     def _traced(self, one: messages.Seen, others: Evidence) -> Traced:
         evidence = _merge_evidence(one.evidence, others)
         seen = one.observation
         if isinstance(seen, Silent):
             seen = replace(seen, evidence=evidence)
-        return Traced(self.lens.observation(seen), self.lens.evidence(evidence), one.number)
+        return Traced(self.address_map.observation(seen), self.address_map.evidence(evidence), one.number)
 
-    async def _exchanged(self, sender: str, told: messages.Exchanged) -> Traced:
+    async def _exchanged(self, sender: str, reply: messages.Exchanged) -> Traced:
         """An exchange of a flow; where nobody answered, with what the others know of it."""
-        seen = told.observation
+        seen = reply.observation
         own = seen.evidence if isinstance(seen, Silent) else Evidence()
-        others = [] if isinstance(seen, Answered) else await self._look([told.number], sender)
-        return self._traced(messages.Seen(told.number, seen, own), _merge_evidence(*others))
+        others = [] if isinstance(seen, Answered) else await self._collect_evidence([reply.number], sender)
+        return self._traced(messages.Seen(reply.number, seen, own), _merge_evidence(*others))
 
-    async def _look(self, numbers: Sequence[int], sender: str) -> Sequence[Evidence]:
+    async def _collect_evidence(self, numbers: Sequence[int], sender: str) -> Sequence[Evidence]:
         """What all other agents know of these probes."""
-        known = await self.fleet.ask_all(messages.Look(tuple(numbers)), messages.Known, but=(sender,))
+        known = await self.fleet.send_all(messages.Look(tuple(numbers)), messages.Known, but=(sender,))
         return [
             _merge_evidence(*each) for each in zip(*(one.evidence for one in known.values()), strict=True)
         ]
 
     async def ping(self, request: ProbeRequest) -> tuple[echo.Ping, Evidence]:
         """Send an ICMP echo request."""
-        command = messages.SendPing(self.lens.request(request))
-        told = await self.fleet.ask(request.sender, command, messages.Pinged)
-        known = await self.fleet.ask_all(messages.Look((told.number,)), messages.Known)
-        evidence = self.lens.evidence(_merge_evidence(*(one.evidence[0] for one in known.values())))
-        if isinstance(told.seen, echo.EchoReply):
-            return told.seen, evidence
-        seen = replace(told.seen, evidence=evidence) if isinstance(told.seen, Silent) else told.seen
-        return (seen if isinstance(seen, Silent) else self.lens.observation(seen)), evidence
+        command = messages.SendPing(self.address_map.request(request))
+        reply = await self.fleet.send(request.sender, command, messages.Pinged)
+        known = await self.fleet.send_all(messages.Look((reply.number,)), messages.Known)
+        evidence = self.address_map.evidence(_merge_evidence(*(one.evidence[0] for one in known.values())))
+        if isinstance(reply.seen, echo.EchoReply):
+            return reply.seen, evidence
+        seen = replace(reply.seen, evidence=evidence) if isinstance(reply.seen, Silent) else reply.seen
+        return (seen if isinstance(seen, Silent) else self.address_map.observation(seen)), evidence
 
     async def get(self, request: ProbeRequest, path: str) -> http.Response | Silent | None:
         """Ask by HTTP."""
-        command = messages.Get(self.lens.request(request), path)
-        return (await self.fleet.ask(request.sender, command, messages.Got)).response
+        command = messages.Get(self.address_map.request(request), path)
+        return (await self.fleet.send(request.sender, command, messages.Got)).response
 
     async def open_flow(self, request: ProbeRequest) -> tuple[FlowHandle | None, Traced]:
         """Open a flow."""
         name = f"flow-{next(self._names)}"
-        command = messages.Open(self.lens.request(request), name)
-        told = await self.fleet.ask(request.sender, command, messages.Exchanged)
-        return await self._opened(request.sender, name, request.protocol, told)
+        command = messages.Open(self.address_map.request(request), name)
+        reply = await self.fleet.send(request.sender, command, messages.Exchanged)
+        return await self._opened(request.sender, name, request.protocol, reply)
 
     async def exchange(self, flow: FlowHandle, patience: float) -> Traced:
         """Ask again over it."""
         held = _own(flow)
-        told = await self.fleet.ask(held.sender, messages.Exchange(held.name, patience), messages.Exchanged)
-        held.last = told.number
-        return await self._exchanged(held.sender, told)
+        reply = await self.fleet.send(held.sender, messages.Exchange(held.name, patience), messages.Exchanged)
+        held.last = reply.number
+        return await self._exchanged(held.sender, reply)
 
     async def reopen(self, flow: FlowHandle, patience: float) -> tuple[FlowHandle | None, Traced]:
         """Have whoever serves a flow hang up, and open it anew."""
         held = _own(flow)
-        await self.fleet.ask_all(messages.HangUp(held.last), messages.Done)
-        told = await self.fleet.ask(held.sender, messages.Reopen(held.name, patience), messages.Exchanged)
-        return await self._opened(held.sender, held.name, held.protocol, told)
+        await self.fleet.send_all(messages.HangUp(held.last), messages.Done)
+        reply = await self.fleet.send(held.sender, messages.Reopen(held.name, patience), messages.Exchanged)
+        return await self._opened(held.sender, held.name, held.protocol, reply)
 
     async def _opened(
-        self, sender: str, name: str, protocol: Protocol, told: messages.Exchanged
+        self, sender: str, name: str, protocol: Protocol, reply: messages.Exchanged
     ) -> tuple[FlowHandle | None, Traced]:
-        seen = await self._exchanged(sender, told)
-        if told.own is None:
+        seen = await self._exchanged(sender, reply)
+        if reply.own is None:
             return None, seen
-        return AgentFlow(sender, name, protocol, self.lens.socket(told.own), told.number), seen
+        return AgentFlow(sender, name, protocol, self.address_map.socket(reply.own), reply.number), seen
 
-    async def deafen(self, flow: FlowHandle) -> None:
+    async def close_listener(self, flow: FlowHandle) -> None:
         """Stop the server of a flow."""
         held = _own(flow)
-        await self.fleet.ask_all(messages.StopListening(held.last, held.protocol), messages.Done)
+        await self.fleet.send_all(messages.StopListening(held.last, held.protocol), messages.Done)
 
 
 def _own(flow: FlowHandle) -> AgentFlow:

@@ -79,9 +79,9 @@ def run_in_cluster(options: ClusterOptions) -> int:
             cases=[with_cluster_families(case, cluster.shape) for case in cases],
             evidence=options.run.evidence,
             environment=_facts(cluster, subject),
-            parallel=1,
-            ask_again=True,
-            again=shlex.join(_reproduce_arguments(options)),
+            parallel_labs=1,
+            reprobe=True,
+            reproduce_command=shlex.join(_reproduce_arguments(options)),
         )
         console = live_status.make_console(stderr=options.run.outputs.takes_standard_output)
         return deliver_report(
@@ -95,7 +95,7 @@ def _run_all(session: Session, cluster: ClusterUnderTest, console: Console) -> R
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with live_status.live_status(console) as board:
-        return asyncio.run(run_session(session, opener(cluster), partial(board.tell, "")))
+        return asyncio.run(run_session(session, opener(cluster), partial(board.update, "")))
 
 
 def open_cluster_under_test(options: ClusterOptions) -> ClusterUnderTest:
@@ -111,24 +111,24 @@ def open_cluster_under_test(options: ClusterOptions) -> ClusterUnderTest:
 
 
 def _survey(store: KubeStore) -> ClusterSurvey:
-    nodes = store.ask("GET", "/api/v1/nodes")["items"]
-    services = store.ask("GET", "/api/v1/services")["items"]
-    ranges = store.ask("GET", _SERVICE_CIDRS, tolerated=(404,)).get("items", [])
+    nodes = store.request("GET", "/api/v1/nodes")["items"]
+    services = store.request("GET", "/api/v1/services")["items"]
+    ranges = store.request("GET", _SERVICE_CIDRS, tolerated=(404,)).get("items", [])
     return survey_cluster(nodes, services, ranges)
 
 
 def _refuse_leftovers(store: KubeStore) -> None:
     """Two runs would wait for each other's rules; what a killed run has left says so too."""
     selector = ",".join(f"{name}%3D{value}" for name, value in LABELS.items())
-    there = store.ask("GET", f"/api/v1/namespaces?labelSelector={selector}")["items"]
+    there = store.request("GET", f"/api/v1/namespaces?labelSelector={selector}")["items"]
     if there:
         names = " ".join(map(object_name, there))
         raise NoCluster(f"another run is there, or was killed: kubectl delete namespace {names}")
 
 
 def _refuse_production(connection: ClusterConnection, store: KubeStore) -> None:
-    nodes = len(store.ask("GET", "/api/v1/nodes")["items"])
-    namespaces = {str(pod["metadata"]["namespace"]) for pod in store.ask("GET", "/api/v1/pods")["items"]}
+    nodes = len(store.request("GET", "/api/v1/nodes")["items"])
+    namespaces = {str(pod["metadata"]["namespace"]) for pod in store.request("GET", "/api/v1/pods")["items"]}
     if reasons := production_guard.production_signs(connection.context, connection.url, nodes, namespaces):
         raise NoCluster(
             f"this cluster looks like one that people depend on: {'; '.join(reasons)}. "
@@ -139,15 +139,15 @@ def _refuse_production(connection: ClusterConnection, store: KubeStore) -> None:
 def _facts(cluster: ClusterUnderTest, subject: Subject) -> Mapping[str, str]:
     """What a result depends on."""
     nodes = cluster.survey.nodes.values()
-    told = [node["status"].get("nodeInfo", {}) for node in nodes]
+    node_infos = [node["status"].get("nodeInfo", {}) for node in nodes]
     return {
         "testbed": "cluster",
         "kproxy": __version__,
-        "kernel": ", ".join(sorted({str(one.get("kernelVersion", "unknown")) for one in told})),
-        "kubelet": ", ".join(sorted({str(one.get("kubeletVersion", "unknown")) for one in told})),
+        "kernel": ", ".join(sorted({str(one.get("kernelVersion", "unknown")) for one in node_infos})),
+        "kubelet": ", ".join(sorted({str(one.get("kubeletVersion", "unknown")) for one in node_infos})),
         "nodes": ", ".join(map(object_name, nodes)),
         "families": ", ".join(family.value for family in cluster.survey.families),
-        "apiserver": str(cluster.store.ask("GET", "/version").get("gitVersion", "unknown")),
+        "apiserver": str(cluster.store.request("GET", "/version").get("gitVersion", "unknown")),
         "context": cluster.connection.context,
         "subject": f"{subject.name} as it runs there",
     }

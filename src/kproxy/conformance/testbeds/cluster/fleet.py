@@ -80,7 +80,7 @@ class Fleet:
         """Of all agents."""
         return (*self.members, *self.outside.urls)
 
-    def door(self, agent: str) -> tuple[str, dict[str, str]]:
+    def endpoint(self, agent: str) -> tuple[str, dict[str, str]]:
         """Where an agent is asked, and the headers that it and whoever is between want."""
         if agent in self.outside.urls:
             return self.outside.urls[agent].rstrip("/") + PATH, {KEY_HEADER: self.outside.key}
@@ -88,9 +88,9 @@ class Fleet:
         path = f"/api/v1/namespaces/{self.namespace}/pods/{member.pod}:{member.port}/proxy{PATH}"
         return self.connection.url + path, {**self.connection.headers(), KEY_HEADER: self.key}
 
-    async def ask(self, agent: str, command: object, answer: type[A]) -> A:
+    async def send(self, agent: str, command: object, answer: type[A]) -> A:
         """Have an agent carry out a command.  Raises `HarnessError` when there is no such answer."""
-        url, headers = self.door(agent)
+        url, headers = self.endpoint(agent)
         try:
             async with self.session.post(
                 url, data=wire.encode_agent_message(command), headers=headers
@@ -102,18 +102,20 @@ class Fleet:
             said = body.decode(errors="replace")[:_SHOWN]
             raise HarnessError(f"agent {agent} did not answer: status {response.status}: {said}")
         try:
-            told = wire.decode_agent_message(body)
+            reply = wire.decode_agent_message(body)
         except wire.BadMessage as reason:
             raise HarnessError(f"agent {agent} is of another version than this kproxy: {reason}") from reason
-        if not isinstance(told, answer):
-            raise HarnessError(f"agent {agent}: {told.reason if isinstance(told, messages.Wrong) else told}")
-        return told
+        if not isinstance(reply, answer):
+            raise HarnessError(
+                f"agent {agent}: {reply.reason if isinstance(reply, messages.Wrong) else reply}"
+            )
+        return reply
 
-    async def ask_all(self, command: object, answer: type[A], but: Sequence[str] = ()) -> dict[str, A]:
+    async def send_all(self, command: object, answer: type[A], but: Sequence[str] = ()) -> dict[str, A]:
         """Have all agents but these carry out a command."""
-        asked = [name for name in self.names if name not in but]
-        answers = await asyncio.gather(*(self.ask(name, command, answer) for name in asked))
-        return dict(zip(asked, answers, strict=True))
+        recipients = [name for name in self.names if name not in but]
+        answers = await asyncio.gather(*(self.send(name, command, answer) for name in recipients))
+        return dict(zip(recipients, answers, strict=True))
 
 
 @asynccontextmanager
@@ -134,7 +136,7 @@ async def open_fleet(
         await _have_service_account(store, namespace)
         for member in members:
             document = pods.agent_pod_document(member, namespace, image, {KEY: key})
-            store.ask("POST", f"/api/v1/namespaces/{namespace}/pods", document)
+            store.request("POST", f"/api/v1/namespaces/{namespace}/pods", document)
         addresses = await _running(store, namespace, members)
         connector = aiohttp.TCPConnector(limit=_AT_ONCE, ssl=connection.tls or False)
         async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
@@ -153,8 +155,8 @@ async def remove_namespace(store: KubeStore, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}"
     deadline = time.monotonic() + END_PATIENCE
     with suppress(NotAdmitted):  # whoever may not delete it could not make it
-        store.ask("DELETE", path, tolerated=(NOT_FOUND,))
-        while store.ask("GET", path, tolerated=(NOT_FOUND,)).get("code") != NOT_FOUND:
+        store.request("DELETE", path, tolerated=(NOT_FOUND,))
+        while store.request("GET", path, tolerated=(NOT_FOUND,)).get("code") != NOT_FOUND:
             if time.monotonic() > deadline:
                 raise LabError(
                     f"the cluster has not removed what was made: kubectl delete namespace {namespace}"
@@ -166,7 +168,7 @@ async def _have_service_account(store: KubeStore, namespace: str) -> None:
     """A controller makes it; a Pod is not admitted before."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
     deadline = time.monotonic() + START_PATIENCE
-    while store.ask("GET", path, tolerated=(NOT_FOUND,)).get("code") == 404:
+    while store.request("GET", path, tolerated=(NOT_FOUND,)).get("code") == 404:
         if time.monotonic() > deadline:
             raise NoCluster("no controller makes the service account of a new namespace")
         await asyncio.sleep(_POLL)
@@ -179,7 +181,7 @@ async def _running(
     path = f"/api/v1/namespaces/{namespace}/pods"
     deadline = time.monotonic() + START_PATIENCE
     while True:
-        found = {pod["metadata"]["name"]: pod for pod in store.ask("GET", path)["items"]}
+        found = {pod["metadata"]["name"]: pod for pod in store.request("GET", path)["items"]}
         waiting = [m.pod for m in members if not _runs(found.get(m.pod, {}))]
         if not waiting:
             return {member.name: pod_addresses(found[member.pod]) for member in members}
@@ -211,9 +213,9 @@ def _is_hopeless(pod: Document) -> bool:
 
 def _why(pod: Document) -> str:
     """What its status says: the reason a container waits or has ended for, or the phase."""
-    told = [f"{s.get('reason', '')} {s.get('message', '')}".strip() for s in _states(pod)]
-    said = pod.get("status", {}).get("message")
-    return "; ".join(filter(None, told)) or str(said or _phase(pod) or "it is not there")
+    reasons = [f"{s.get('reason', '')} {s.get('message', '')}".strip() for s in _states(pod)]
+    message = pod.get("status", {}).get("message")
+    return "; ".join(filter(None, reasons)) or str(message or _phase(pod) or "it is not there")
 
 
 async def _answering(made: Fleet) -> None:
@@ -222,7 +224,7 @@ async def _answering(made: Fleet) -> None:
     for name in made.names:
         while True:
             try:
-                await made.ask(name, messages.Hello(), messages.About)
+                await made.send(name, messages.Hello(), messages.About)
                 break
             except HarnessError as reason:
                 if time.monotonic() > deadline:

@@ -56,7 +56,7 @@ _STEPS: dict[type[Step], str] = {
 _TARGETS: dict[TargetKind, str] = {
     TargetKind.NODE_PORT_SECOND: "the cluster's nodes have no second network that is known",
     TargetKind.HEALTH_CHECK_SECOND: "the cluster's nodes have no second network that is known",
-    TargetKind.NODE_PORT_GAINED: "the addresses of the cluster's nodes are not ours to change",
+    TargetKind.NODE_PORT_ADDED_ADDRESS: "the addresses of the cluster's nodes are not ours to change",
 }
 
 _AT_NODES = {TargetKind.NODE_PORT, TargetKind.HEALTH_CHECK}
@@ -115,9 +115,9 @@ def _of_step(step: Step, shape: ClusterShape) -> Iterator[str]:
             yield f"the cluster has Services of {shape.families[0].value} only"
     if isinstance(sender, Vantage) and isinstance(to, Target) and _is_martian(sender, to):
         yield "packets to another machine's loopback address are made in a lab only"
-    if isinstance(step, Probe) and step.oversize and step.sender.kind is VantageKind.ROUTED:
+    if isinstance(step, Probe) and step.payload_bytes and step.sender.kind is VantageKind.ROUTED:
         yield "there is no narrow link beyond the nodes that is ours"
-    if isinstance(step, Probe) and step.bare:
+    if isinstance(step, Probe) and step.init_chunk_only:
         yield "an SCTP association without a socket is made in a lab only"
 
 

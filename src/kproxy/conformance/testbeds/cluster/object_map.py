@@ -33,12 +33,12 @@ def mapped_name(namespace: str, name: str) -> str:
 class ObjectMap:
     """Objects through a lens."""
 
-    lens: AddressMap
+    addresses: AddressMap
 
     def key(self, key: Key) -> Key:
         """The identity that an object has in the cluster."""
         kind, namespace, name = key
-        return kind, self.lens.place.namespace, mapped_name(namespace, name)
+        return kind, self.addresses.cluster.namespace, mapped_name(namespace, name)
 
     def document(self, document: Document) -> Document:
         """A Service, EndpointSlice or Endpoints object for the cluster."""
@@ -52,7 +52,7 @@ class ObjectMap:
             "metadata": {
                 **metadata,
                 "name": mapped_name(namespace, metadata["name"]),
-                "namespace": self.lens.place.namespace,
+                "namespace": self.addresses.cluster.namespace,
                 "labels": labels,
             },
         }
@@ -77,17 +77,17 @@ class ObjectMap:
             ranges = spec["loadBalancerSourceRanges"]
             outward["loadBalancerSourceRanges"] = [text for one in ranges for text in self._range(one)]
         if "healthCheckNodePort" in spec:
-            outward["healthCheckNodePort"] = self.lens.ports.outward(spec["healthCheckNodePort"])
+            outward["healthCheckNodePort"] = self.addresses.ports.apply(spec["healthCheckNodePort"])
         if spec["type"] == "LoadBalancer":
-            outward["loadBalancerClass"] = self.lens.place.load_balancer_class
+            outward["loadBalancerClass"] = self.addresses.cluster.load_balancer_class
         return outward
 
     def _port(self, port: Document) -> Document:
-        there = self.lens.ports.outward
+        there = self.addresses.ports.apply
         return {**port, **{name: there(port[name]) for name in ("nodePort", "targetPort") if name in port}}
 
     def _slice_port(self, port: Document) -> Document:
-        return {**port, "port": self.lens.ports.outward(port["port"])} if port.get("port") else port
+        return {**port, "port": self.addresses.ports.apply(port["port"])} if port.get("port") else port
 
     def _status(self, status: Document) -> Document:
         ingress = status.get("loadBalancer", {}).get("ingress", [])
@@ -105,7 +105,7 @@ class ObjectMap:
         return outward
 
     def _hints(self, hints: Document) -> Document:
-        zones = {topology.ZONES[name]: node.zone for name, node in self.lens.place.nodes.items()}
+        zones = {topology.ZONES[name]: node.zone for name, node in self.addresses.cluster.nodes.items()}
         outward: Document = {}
         if "forZones" in hints:
             outward["forZones"] = [{"name": zones.get(z["name"]) or z["name"]} for z in hints["forZones"]]
@@ -115,13 +115,13 @@ class ObjectMap:
 
     def _node(self, hostname: str) -> str:
         """A Node object's name; one that is nobody's stays."""
-        names = {topology.HOSTNAMES[name]: node.name for name, node in self.lens.place.nodes.items()}
+        names = {topology.HOSTNAMES[name]: node.name for name, node in self.addresses.cluster.nodes.items()}
         return names.get(hostname, hostname)
 
     def _address(self, text: str) -> str:
         """An address; what is none, such as ``None`` or a host's name, stays."""
         try:
-            return str(self.lens.addresses.outward(ip_address(text)))
+            return str(self.addresses.addresses.apply(ip_address(text)))
         except ValueError:
             return text
 
@@ -133,7 +133,7 @@ class ObjectMap:
             yield text
             return
         if network.num_addresses == 1:
-            yield text.replace(text.strip(), str(ip_network(self.lens.addresses.outward(network[0]))))
+            yield text.replace(text.strip(), str(ip_network(self.addresses.addresses.apply(network[0]))))
         elif members := self._members(network):
             yield from (text.replace(text.strip(), member) for member in members)
         else:
@@ -141,7 +141,7 @@ class ObjectMap:
 
     def _members(self, network: Network) -> list[str]:
         """Who of ours is in one of the lab's networks, each by itself; empty for every other network."""
-        family, place = family_of(network), self.lens.place
+        family, place = family_of(network), self.addresses.cluster
         neighbours = [place.neighbour] if place.neighbour else [*place.outside.get("client", {}).values()]
         known: dict[Network, Sequence[Addresses]] = {
             topology.CLUSTER_CIDR[family]: tuple(place.pods.values()),

@@ -27,10 +27,10 @@ class Permutation(Generic[T]):
                 start = self._in[start]
             self._out[end], self._in[start] = start, end
 
-    def outward(self, value: T) -> T:
+    def apply(self, value: T) -> T:
         """Its new name."""
         return self._out.get(value, value)
 
-    def inward(self, value: T) -> T:
+    def invert(self, value: T) -> T:
         """What has this name."""
         return self._in.get(value, value)

@@ -140,7 +140,7 @@ async def _agents(cluster: ClusterUnderTest) -> AsyncIterator[Fleet]:
 
 
 async def _prepared(cluster: ClusterUnderTest, agents: Fleet, able: Sequence[Instance]) -> ClusterTestbed:
-    abouts = await agents.ask_all(messages.Hello(), messages.About)
+    abouts = await agents.send_all(messages.Hello(), messages.About)
     place = _cluster_topology(cluster, agents, abouts)
     shape = replace(cluster.shape, sctp=all(about.sctp for about in abouts.values()))
     testbed = ClusterTestbed(cluster, agents, build_address_map(place, able), shape)
@@ -182,7 +182,7 @@ class IdleTestbed:
     def __init__(self, shape: ClusterShape) -> None:
         self._shape = shape
 
-    def lacks(self, case: Case) -> str | None:
+    def not_runnable_reason(self, case: Case) -> str | None:
         """Why a cluster cannot run a case."""
         return case_not_runnable(case, self._shape)
 
@@ -198,13 +198,13 @@ class ClusterTestbed(PacketTestbed):
     exhaustive = False
 
     def __init__(
-        self, cluster: ClusterUnderTest, agents: Fleet, lens: AddressMap, shape: ClusterShape
+        self, cluster: ClusterUnderTest, agents: Fleet, address_map: AddressMap, shape: ClusterShape
     ) -> None:
-        ground = AgentTransport(agents, lens)
+        ground = AgentTransport(agents, address_map)
         super().__init__(ground)
-        self._ground, self._agents, self._lens = ground, agents, lens
+        self._ground, self._agents, self._address_map = ground, agents, address_map
         self._stores, self._shape = cluster.stores(agents.namespace), shape
-        self._outward = ObjectMap(lens)
+        self._outward = ObjectMap(address_map)
         self._settling = Settling(self.change, self._seen_by, _overdue, cluster.barrier, shape.families)
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
@@ -219,15 +219,15 @@ class ClusterTestbed(PacketTestbed):
         """
         first = list({one.case.id: one for one in reversed(instances)}.values())
         through = self._outward.document
-        asked = (
+        checks = (
             asyncio.to_thread(admission_problems, store, lane, through) for store, lane in self._lanes(first)
         )
-        for found in await asyncio.gather(*asked):
+        for found in await asyncio.gather(*checks):
             self._objections |= found
-        able = [instance for instance in instances if self.lacks(instance.case) is None]
+        able = [instance for instance in instances if self.not_runnable_reason(instance.case) is None]
         wanted: dict[str, list[messages.Listener]] = {}
         for where, port, protocol, who in dict.fromkeys(listeners(able)):
-            listener = messages.Listener(self._lens.ports.outward(port), protocol, who)
+            listener = messages.Listener(self._address_map.ports.apply(port), protocol, who)
             wanted.setdefault(where, []).append(listener)
         for node in topology.NODES:
             wanted.setdefault(node, []).extend(self._daemons(node))
@@ -235,7 +235,7 @@ class ClusterTestbed(PacketTestbed):
         wanted.setdefault(SENTINEL_POD, []).append(sentinel)
         served = await asyncio.gather(
             *(
-                self._agents.ask(where, messages.Serve(tuple(those)), messages.Served)
+                self._agents.send(where, messages.Serve(tuple(those)), messages.Served)
                 for where, those in wanted.items()
             )
         )
@@ -249,7 +249,7 @@ class ClusterTestbed(PacketTestbed):
             for protocol in (Protocol.TCP, Protocol.UDP)
         ]
 
-    def lacks(self, case: Case) -> str | None:
+    def not_runnable_reason(self, case: Case) -> str | None:
         """Why this cluster cannot run a case."""
         if case.id in self._objections:
             return (
@@ -289,7 +289,7 @@ class ClusterTestbed(PacketTestbed):
 
     async def settle(self) -> None:
         """Return when the proxies of both nodes have applied all that was written; raises as `Settling.settle`."""
-        await self._agents.ask_all(messages.Forget(), messages.Done)
+        await self._agents.send_all(messages.Forget(), messages.Done)
         await self._settling.settle()
 
     def convergence(self) -> Sequence[LatencySample]:
@@ -314,14 +314,14 @@ class ClusterTestbed(PacketTestbed):
         Beyond a cluster's nodes nobody of ours answers: what leaves the node that judges it with the destination that was
         asked for has been left alone, whatever became of it then.
         """
-        asked = probe_context(instance, step)
-        left = traced.evidence.left(asked.judge)
+        context = probe_context(instance, step)
+        left = traced.evidence.left(context.judge)
         answered = isinstance(traced.observation, Answered)
-        if left and not answered and not asked.directly:
+        if left and not answered and not context.directly:
             destination = left[-1].destination
-            if (destination.address, destination.port) == (asked.packet.destination, asked.port):
+            if (destination.address, destination.port) == (context.packet.destination, context.port):
                 text = (
-                    f"untouched by the proxy: it left node {asked.judge} by {left[-1].interface} as it came"
+                    f"untouched by the proxy: it left node {context.judge} by {left[-1].interface} as it came"
                 )
                 return Observation(frozenset({Failure.UNTOUCHED}), text)
         return super().read(traced, instance, step)
@@ -336,7 +336,7 @@ class ClusterTestbed(PacketTestbed):
 
     # ------------------------------------------------------------------ evidence
 
-    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
+    async def reprobe(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
         """Ask once more, alone."""
         match step:
             case Probe():
@@ -346,9 +346,9 @@ class ClusterTestbed(PacketTestbed):
             case CheckHealth():
                 seen = [await self.check_health(instance, step)]
             case Send():
-                seen = [await self.use(instance, step)]
-        told = "; ".join(one.text for one in seen) or "nothing"
-        self._again[instance.name] = f"asked again, alone: {describe_step(step)}\nseen: {told}\n"
+                seen = [await self.send_on_flow(instance, step)]
+        observed = "; ".join(one.text for one in seen) or "nothing"
+        self._again[instance.name] = f"asked again, alone: {describe_step(step)}\nseen: {observed}\n"
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
         """Objects as the cluster holds them, who is where, what was seen again, both nodes' rules and tables."""
@@ -362,13 +362,13 @@ class ClusterTestbed(PacketTestbed):
         (folder / "places.txt").write_text(self._places(instance.family))
         (folder / "again.txt").write_text(self._again.get(instance.name, "it was not asked again\n"))
         for node in topology.NODES:
-            told = await self._agents.ask(node, messages.Tell(), messages.Told)
-            for name, text in told.texts.items():
+            reply = await self._agents.send(node, messages.Tell(), messages.Told)
+            for name, text in reply.texts.items():
                 (folder / f"{node}.{name}.txt").write_text(text)
 
     def _places(self, family: Family) -> str:
         """Verdicts speak of the lab's names and addresses: which are whose in the cluster."""
-        place = self._lens.place
+        place = self._address_map.cluster
         nodes = {name: node.addresses for name, node in place.nodes.items()}
         lab = {**topology.POD_ADDRESS, **topology.NODE_ADDRESS}
         there = {**place.pods, **nodes, **({CLIENT: place.neighbour} if place.neighbour else {})}

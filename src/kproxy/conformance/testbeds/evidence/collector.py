@@ -34,17 +34,17 @@ class EvidenceCollector:
         self._end: Files = {}
         self._first = Path()
 
-    async def ask_again(self, name: str, what: str, ask: Reprobe, decided: bytes = b"") -> None:
+    async def reprobe(self, name: str, what: str, probe: Reprobe, decided: bytes = b"") -> None:
         """Have a question of that instance asked once more, alone, with all witnesses; ``decided``: by which rules."""
         witnesses = [witness(self._lab, self._proxies.tools) for witness in WITNESSES]
         await asyncio.sleep(LINGER)
         async with AsyncExitStack() as watching:
             for witness in witnesses:
                 await watching.enter_async_context(witness)
-            told = await _observed_text(ask)
+            observed = await _observed_text(probe)
         files = {path: data for witness in witnesses for path, data in witness.files.items()}
         files["asked.txt"] = (
-            f"asked again, alone, after what failed was seen: {what}\nseen: {told}\n".encode()
+            f"asked again, alone, after what failed was seen: {what}\nseen: {observed}\n".encode()
         )
         if decided:
             files["decided.txt"] = decided
@@ -86,8 +86,8 @@ def _write(place: Path, data: bytes) -> None:
     place.write_bytes(data)
 
 
-async def _observed_text(ask: Reprobe) -> str:
+async def _observed_text(probe: Reprobe) -> str:
     try:
-        return "; ".join(dict.fromkeys(seen.text for seen in await ask())) or "nothing"
+        return "; ".join(dict.fromkeys(seen.text for seen in await probe())) or "nothing"
     except (HarnessError, LabError, OSError) as reason:
         return f"could not be asked again: {reason}"

@@ -23,9 +23,9 @@ def counted_lines(before: str, after: str) -> list[str]:
     """Lines that have counted meanwhile: how many packets, where it stands, the line; in the order of the rules."""
     old = dict(_counted(before))
     return [
-        f"+{met}  {line[0]}  {line[1]}".replace("    ", " ")
+        f"+{matched}  {line[0]}  {line[1]}".replace("    ", " ")
         for line, count in _counted(after)
-        if (met := _matched_lines(old.get(line, 0), count))
+        if (matched := _matched_lines(old.get(line, 0), count))
     ]
 
 

@@ -17,17 +17,21 @@ from kproxy.trace.state import TracedPacket
 
 def deciding_rules(lab: Lab, instance: Instance, probe: Probe) -> bytes:
     """The clauses that were broken, and the way of the probe's packet through the rules of the node, for people."""
-    question = instance.question(probe.sender, probe.to)
-    head = f"node {question.judge}\nclauses: {', '.join(probe.clauses)}\n\n"
-    asked = question.packet
+    question = instance.bound_packet(probe.sender, probe.to)
+    head = f"node {question.node}\nclauses: {', '.join(probe.clauses)}\n\n"
+    packet_sent = question.packet
     packet = TracedPacket(
-        asked.source, asked.destination, asked.protocol.value.lower(), asked.port, asked.entry.interface or ""
+        packet_sent.source,
+        packet_sent.destination,
+        packet_sent.protocol.value.lower(),
+        packet_sent.port,
+        packet_sent.entry.interface or "",
     )
     try:
-        with lab.network[question.judge].entered():
+        with lab.network[question.node].entered():
             known = live.read_live_node((), ())
         found = trace_packet(known.node, packet)
     except (CannotTrace, CannotRead) as reason:
         return f"{head}not known: {reason}\n".encode()
-    told = ResolvedQuery(packet, str(probe.sender), str(probe.to), ())
-    return (head + show.trace_text(found, told, known.read)).encode()
+    query = ResolvedQuery(packet, str(probe.sender), str(probe.to), ())
+    return (head + show.trace_text(found, query, known.read)).encode()

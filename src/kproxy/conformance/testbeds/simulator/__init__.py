@@ -121,14 +121,14 @@ class Simulator:
     gained: set[tuple[str, Family]] = field(default_factory=set)
     recent: dict[str, frozenset[tuple[str, Address]]] = field(default_factory=dict)
 
-    def lacks(self, case: Case) -> str | None:
+    def not_runnable_reason(self, case: Case) -> str | None:
         """Why the simulator cannot run a case."""
         if case.features & {Feature.FORWARD_POLICY, Feature.INPUT_POLICY}:
             return "the simulator has no rules of others"
         if Feature.EXTERNAL_IPS_OF_NODES in case.features:
             return "the simulator has no routing, by which an address that a mode adds is missed elsewhere"
         for step in case.steps:
-            if isinstance(step, Probe) and step.sender.claims_to_be_a_node:
+            if isinstance(step, Probe) and step.sender.spoofs_node:
                 return "the simulator has no routing, which is what drops a node's own address from outside"
             if (reason := NEEDS_KERNEL.get(type(step))) is not None:
                 return f"the simulator has no {type(step).__name__}: it {reason}"
@@ -163,15 +163,15 @@ class Simulator:
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Every outcome the packet may have, with its chance; ``count`` does not matter."""
-        question = instance.question(probe.sender, probe.to)
-        node = question.judge
+        question = instance.bound_packet(probe.sender, probe.to)
+        node = question.node
         family = question.packet.family
         if (node, family) not in self.rules:
             await self.settle()
         addresses = frozenset(self._addresses(node, family))
         place = NodeView(addresses=addresses, recent=self.recent.get(node, frozenset()))
         found = self.rules[node, family](question.packet, place)
-        if probe.sticks:
+        if probe.sticky_group:
             self._remember(node, question.packet.source, found)
         return [_observation(walked) for walked in found]
 
@@ -185,24 +185,24 @@ class Simulator:
         known = self.recent.get(node, frozenset())
         self.recent[node] = known | {(name, source) for name in chosen.remembered}
 
-    async def hold(self, instance: Instance, hold: Open) -> Observation:
-        """Not here: see `lacks`."""
+    async def open_flow(self, instance: Instance, step: Open) -> Observation:
+        """Not here: see `not_runnable_reason`."""
         raise HarnessError("the simulator has no flows")
 
-    async def use(self, instance: Instance, use: Send) -> Observation:
-        """Not here: see `lacks`."""
+    async def send_on_flow(self, instance: Instance, step: Send) -> Observation:
+        """Not here: see `not_runnable_reason`."""
         raise HarnessError("the simulator has no flows")
 
     async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
-        """Not here: see `lacks`."""
+        """Not here: see `not_runnable_reason`."""
         raise HarnessError("the simulator has no flows")
 
     async def ping(self, instance: Instance, ping: Ping) -> Observation:
-        """Not here: see `lacks`."""
+        """Not here: see `not_runnable_reason`."""
         raise HarnessError("the simulator has no pings")
 
     async def check_health(self, instance: Instance, step: HealthRequest) -> Observation:
-        """Not here: see `lacks`."""
+        """Not here: see `not_runnable_reason`."""
         raise HarnessError("the simulator has no processes")
 
     def convergence(self) -> Sequence[LatencySample]:
@@ -210,18 +210,18 @@ class Simulator:
         return ()
 
     async def read_sysctl(self, node: str, name: str) -> str:
-        """Not here: see `lacks`."""
+        """Not here: see `not_runnable_reason`."""
         raise HarnessError("the simulator has no kernel")
 
     async def watch_entries(self, instance: Instance, step: UnrelatedEntries) -> Observation:
-        """Not here: see `lacks`."""
+        """Not here: see `not_runnable_reason`."""
         raise HarnessError("the simulator has no kernel")
 
     async def act(self, instance: Instance, act: UnjudgedAction) -> None:
-        """Not here: see `lacks`."""
+        """Not here: see `not_runnable_reason`."""
         raise HarnessError("nothing happens in the simulator")
 
-    async def ask_again(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
+    async def reprobe(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
         """Nothing more can be seen here: each observation says by which chains it came."""
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
@@ -235,7 +235,7 @@ def _observation(walked: Walked) -> Observation:
     by = f" by way of {' > '.join(walked.by)}" if walked.by else ""
     if isinstance(outcome, Failure):
         text = f"{outcome.value}{by}"
-        return Observation(frozenset({outcome}), text, chance=walked.chance, gist=outcome.value)
+        return Observation(frozenset({outcome}), text, probability=walked.chance, stable_text=outcome.value)
     gist = f"delivered to {outcome.address}:{outcome.port} (source {outcome.source.value})"
     endpoint = (outcome.address, outcome.port)
-    return Observation(frozenset({outcome}), gist + by, endpoint, walked.chance, gist=gist)
+    return Observation(frozenset({outcome}), gist + by, endpoint, walked.chance, stable_text=gist)

@@ -16,7 +16,7 @@ def compile_iptables(plan: Plan, mark: int) -> PacketWalk:
     rules = build_ruleset(desired_state(plan, static_rules.Options(masquerade_mark=mark)))
 
     def walk(packet: Packet, node: NodeView) -> tuple[Walked, ...]:
-        machine = SimulatedNode(addresses=node.addresses, recent=node.recent)
+        machine = SimulatedNode(addresses=node.addresses, affinity_entries=node.recent)
         return tuple(map(_walked, evaluate(rules, packet, machine)))
 
     return walk
@@ -24,7 +24,7 @@ def compile_iptables(plan: Plan, mark: int) -> PacketWalk:
 
 def _walked(verdict: PacketVerdict) -> Walked:
     chains = tuple(name for name in verdict.path if name.startswith("KUBE-"))
-    return Walked(_outcome(verdict), chains, verdict.remembered, verdict.chance)
+    return Walked(_outcome(verdict), chains, verdict.affinity, verdict.probability)
 
 
 def _outcome(verdict: PacketVerdict) -> Outcome:

@@ -25,14 +25,14 @@ def compile_ipvs(plan: Plan, mark: int) -> PacketWalk:
         return desired_state(plan, context, Options(masquerade_mark=mark))
 
     def walk(packet: Packet, node: NodeView) -> tuple[Walked, ...]:
-        machine = SimulatedNode(addresses=node.addresses, recent=node.recent)
+        machine = SimulatedNode(addresses=node.addresses, affinity_entries=node.recent)
         return tuple(map(_walked, evaluate(programmed(node.addresses), packet, machine)))
 
     return walk
 
 
 def _walked(found: PacketVerdict) -> Walked:
-    return Walked(_outcome(found), found.path, found.remembered, found.chance)
+    return Walked(_outcome(found), found.path, found.affinity, found.probability)
 
 
 def _outcome(found: PacketVerdict) -> spec.Outcome:

@@ -19,14 +19,14 @@ def compile_nftables(plan: Plan, mark: int) -> PacketWalk:
     table.apply(Rewrite(desired_state(plan, Options(masquerade_mark=mark))))
 
     def walk(packet: Packet, node: NodeView) -> tuple[Walked, ...]:
-        machine = SimulatedNode(addresses=node.addresses, recent=node.recent)
+        machine = SimulatedNode(addresses=node.addresses, affinity_entries=node.recent)
         return tuple(map(_walked, evaluate(table, packet, machine)))
 
     return walk
 
 
 def _walked(verdict: PacketVerdict) -> Walked:
-    return Walked(_outcome(verdict), verdict.path, verdict.remembered, verdict.chance)
+    return Walked(_outcome(verdict), verdict.path, verdict.affinity, verdict.probability)
 
 
 def _outcome(verdict: PacketVerdict) -> Outcome:

@@ -43,7 +43,7 @@ def settings_of(cluster: api.Cluster, profile: Profile, mode: str, node: str, fa
 
 
 def _detector(profile: Profile, node: str, family: Family) -> LocalDetector:
-    match profile.detect:
+    match profile.detect_mode:
         case "ClusterCIDR" if family not in profile.detect_families:
             return None
         case "ClusterCIDR":
