@@ -51,7 +51,7 @@ ODDITIES = (
 )
 SPELLS = st.sampled_from(ORDERS + ODDITIES)
 
-WORDS = ("web", "dns", "evil", "default")
+NAME_PARTS = ("web", "dns", "evil", "default")
 """Good names; never the good Service's namespace."""
 
 CLUSTER_IPS = tuple(f"10.96.1.{n}" for n in range(1, 9)) + tuple(f"fd00:96::1:{n}" for n in range(1, 9))
@@ -89,7 +89,7 @@ strange = st.one_of(
 texts = st.one_of(
     SPELLS,
     st.text(max_size=12),
-    st.builds(lambda word, spell: word + spell, st.sampled_from(WORDS), SPELLS),
+    st.builds(lambda word, spell: word + spell, st.sampled_from(NAME_PARTS), SPELLS),
 )
 
 
@@ -101,7 +101,7 @@ def few(items: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
     return st.lists(items, max_size=3)
 
 
-names = mostly(st.sampled_from(WORDS), texts)
+names = mostly(st.sampled_from(NAME_PARTS), texts)
 addresses = mostly(st.sampled_from(ADDRESSES), st.one_of(st.sampled_from(NO_ADDRESSES), texts))
 networks = mostly(st.sampled_from(NETWORKS), texts)
 protocols = mostly(st.sampled_from(("TCP", "UDP", "SCTP")), texts)

@@ -36,10 +36,10 @@ class Cluster(KubeApiServer):
     """One that asks what a client may do, as clusters do, and lets pods be privileged, as those with kube-proxy do."""
 
     def _apiserver_arguments(self) -> list[str]:
-        words = [word for word in super()._apiserver_arguments() if "--authorization-mode" not in word]
+        arguments = [word for word in super()._apiserver_arguments() if "--authorization-mode" not in word]
         tokens = self._directory / "tokens.csv"
         tokens.write_text(f"{tokens.read_text()}{TOKEN},{IDENTITY},daemon\n")
-        return [*words, "--authorization-mode=Node,RBAC", "--allow-privileged=true"]
+        return [*arguments, "--authorization-mode=Node,RBAC", "--allow-privileged=true"]
 
     def apply(self, document: Document) -> None:
         path = PLURALS.get(document["kind"], "/api/v1/nodes")
@@ -48,8 +48,8 @@ class Cluster(KubeApiServer):
 
     def allows(self, verb: str, resource: str) -> bool:
         """Whether the daemon may do that, by the server's own authorizer."""
-        asked = {"user": IDENTITY, "resourceAttributes": {"verb": verb, "resource": resource}}
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": asked}
+        requested = {"user": IDENTITY, "resourceAttributes": {"verb": verb, "resource": resource}}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": requested}
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         answer = self.store.request("POST", path, review, "application/json")
         return bool(answer["status"]["allowed"])
@@ -75,11 +75,11 @@ def start(server: Cluster, objects: Objects, where: Path) -> Process:
     kubeconfig.write_text(server.kubeconfig(ADDRESS).replace(server._token, TOKEN))
     text = data["config.conf"].replace("/var/lib/kube-proxy", str(where))
     config.write_text(yaml.safe_dump(yaml.safe_load(text) | {"conntrack": FEW_RIGHTS}))
-    words = [
+    arguments = [
         word.replace("/var/lib/kube-proxy", str(where)).replace("$(NODE_NAME)", "node-a")
         for word in container["args"]
     ]
-    return spawn([sys.executable, "-m", "kproxy", *words], server._namespace, log=where / "log")
+    return spawn([sys.executable, "-m", "kproxy", *arguments], server._namespace, log=where / "log")
 
 
 async def until_allowed(server: Cluster) -> None:

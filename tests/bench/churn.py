@@ -184,8 +184,8 @@ def _start(mode: str, namespace: Namespace, folder: Path) -> Process:
     kubeconfig.write_text(ApiServer().kubeconfig(f"{ADDRESS}:{PORT}"))
     place = NodeConfiguration(node="a", mode=mode, kubeconfig=str(kubeconfig), min_sync_period="50ms")
     config.write_text(kube_proxy_configuration(DEFAULT, place))
-    words = [sys.executable, "-m", "kproxy", "run", "--config", str(config)]
-    return spawn(words, namespace, log=folder / "log")
+    arguments = [sys.executable, "-m", "kproxy", "run", "--config", str(config)]
+    return spawn(arguments, namespace, log=folder / "log")
 
 
 async def follow(mode: str, events: int, services: int, samples: int = 40) -> list[Sample]:

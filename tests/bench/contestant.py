@@ -107,7 +107,7 @@ class Contestant:
                 await stage.answered(live, BACKENDS[0], START_EVERY, within) for live in self._lives
             ]
             self._starts.append(Cost(max(programmed) - started, tree.cpu()))
-            self._first.append(max(programmed) - stage.asked())
+            self._first.append(max(programmed) - stage.requested())
             if last or sum(cost.seconds for cost in self._starts) > self._order.budget:
                 self._done = True
                 await self._follow(stage, tree)

@@ -69,7 +69,7 @@ class Stage:
         self._proxies.start(NODE)
         return Tree(self._proxies.pid(NODE))
 
-    def asked(self) -> float:
+    def requested(self) -> float:
         """When the proxy had asked for all its objects: its first request for the last kind of them."""
         first: dict[ResourceKind, float] = {}
         for request in self._server.requests:

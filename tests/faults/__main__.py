@@ -61,7 +61,7 @@ def run_here(rows: Sequence[Row]) -> Results:
         except Exception:  # noqa: BLE001 - the others are to be run as well
             print(f"{row}: NOT HELD\n{traceback.format_exc()}", flush=True)
         else:
-            print(f"{row}: {_told(found[row])}", flush=True)
+            print(f"{row}: {_reported(found[row])}", flush=True)
     return found
 
 
@@ -90,11 +90,11 @@ def _write(results: Mapping[Row, Outcome], path: Path) -> None:
 
 
 def _read(path: Path) -> Results:
-    told = msgspec.json.decode(path.read_bytes(), type=dict[str, Outcome])
-    return {row: told[str(row)] for row in ROWS if str(row) in told}
+    reported = msgspec.json.decode(path.read_bytes(), type=dict[str, Outcome])
+    return {row: reported[str(row)] for row in ROWS if str(row) in reported}
 
 
-def _told(outcome: Outcome) -> str:
+def _reported(outcome: Outcome) -> str:
     lost = f"{outcome.lost} of {outcome.connections} connections lost"
     return f"{lost}, recovered in {outcome.recovery:.2f} s, health {outcome.health}"
 

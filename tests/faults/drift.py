@@ -15,7 +15,7 @@ from kproxy.lab.processes import run_in
 from tests.faults.fault import Fault
 from tests.faults.stage import IPTABLES_LEGACY, IPTABLES_NFT, IPVS, NFTABLES, Proxy, Stage
 
-TOLD = 1.0
+REPORTED_SECONDS = 1.0
 """Seconds within which what the kernel tells is repaired."""
 SYNC_PERIOD = 2.0
 LOOKED_AT = SYNC_PERIOD + 4.0
@@ -33,8 +33,8 @@ def damage(*commands: str) -> Callable[[Stage], Awaitable[None]]:
         for node in topology.NODES:
             lock = {"XTABLES_LOCKFILE": str(stage.lock(node))}
             for command in commands:
-                words = [tools.get(word, word) for word in command.split()]
-                await run_in(stage.lab.network[node], words, env=os.environ | lock)
+                tokens = [tools.get(word, word) for word in command.split()]
+                await run_in(stage.lab.network[node], tokens, env=os.environ | lock)
 
     return happen
 
@@ -51,17 +51,19 @@ async def repaired(stage: Stage, within: float) -> float:
     return took
 
 
-def drift(name: str, about: str, commands: Sequence[str], proxies: Sequence[Proxy], *, told: bool) -> Fault:
+def drift(
+    name: str, about: str, commands: Sequence[str], proxies: Sequence[Proxy], *, reported: bool
+) -> Fault:
     return Fault(
         name=name,
         about=about,
         happen=damage(*commands),
-        within=TOLD if told else LOOKED_AT,
+        within=REPORTED_SECONDS if reported else LOOKED_AT,
         proxies=tuple(proxies),
-        sync_period=30.0 if told else SYNC_PERIOD,
+        sync_period=30.0 if reported else SYNC_PERIOD,
         losses=True,
         recovered=repaired,
-        long=not told,
+        long=not reported,
     )
 
 
@@ -76,48 +78,56 @@ DRIFT = (
         "Our table is deleted.",
         ["nft delete table ip kube-proxy"],
         [NFTABLES],
-        told=True,
+        reported=True,
     ),
     drift(
         "element-deleted",
         "All elements of one of our maps are deleted.",
         ["nft flush map ip kube-proxy service-ips"],
         [NFTABLES],
-        told=True,
+        reported=True,
     ),
     drift(
-        "ruleset-flushed", "`nft flush ruleset`.", ["nft flush ruleset"], [NFTABLES, IPTABLES_NFT], told=True
+        "ruleset-flushed",
+        "`nft flush ruleset`.",
+        ["nft flush ruleset"],
+        [NFTABLES, IPTABLES_NFT],
+        reported=True,
     ),
-    drift("nat-flushed", "`iptables -t nat -F`: the canaries live.", FLUSHED, [IPTABLES_NFT], told=True),
+    drift("nat-flushed", "`iptables -t nat -F`: the canaries live.", FLUSHED, [IPTABLES_NFT], reported=True),
     drift(
-        "chain-altered", "A rule is put before those of KUBE-SERVICES.", ALTERED, [IPTABLES_NFT], told=True
+        "chain-altered",
+        "A rule is put before those of KUBE-SERVICES.",
+        ALTERED,
+        [IPTABLES_NFT],
+        reported=True,
     ),
     drift(
         "nat-flushed-legacy",
         f"`iptables -t nat -F`: the canaries live{LOOK}.",
         FLUSHED,
         [IPTABLES_LEGACY],
-        told=False,
+        reported=False,
     ),
     drift(
         "chain-altered-legacy",
         f"A rule is put before those of KUBE-SERVICES{LOOK}.",
         ALTERED,
         [IPTABLES_LEGACY],
-        told=False,
+        reported=False,
     ),
     drift(
         "tables-deleted-legacy",
         f"All chains of all tables are flushed and deleted{LOOK}.",
         DELETED,
         [IPTABLES_LEGACY],
-        told=False,
+        reported=False,
     ),
     drift(
         "device-deleted",
         f"The device with all cluster IPs is deleted{LOOK}.",
         ["ip link delete kube-ipvs0"],
         [IPVS],
-        told=False,
+        reported=False,
     ),
 )

@@ -107,7 +107,7 @@ async def judge(row: Row) -> Outcome:
         recovery = await fault.recovered(stage, fault.within)
         recovered = time.monotonic()
         await asyncio.sleep(AFTER)
-        await asked_enough(stage.clients)
+        await probed_enough(stage.clients)
         clients = await stage.clients.finish()
         for one in clients:
             if not fault.losses:
@@ -125,7 +125,7 @@ async def judge(row: Row) -> Outcome:
         )
 
 
-async def asked_enough(clients: Clients) -> None:
+async def probed_enough(clients: Clients) -> None:
     """Wait until each client has tried often enough to have seen something: a busy machine lets it take its time."""
     began = time.monotonic()
     while any(len(one.answered) + len(one.lost) < FEWEST for one in clients.all):

@@ -103,8 +103,8 @@ def refused(code: int, retry_after: int | None = None, seconds: float = SHORT) -
             await stage.change()
             await asyncio.sleep(seconds)
             assert await stage.serves_old()
-        asked = [request for request in stage.server.requests if request.at > began]
-        assert asked
+        requested = [request for request in stage.server.requests if request.at > began]
+        assert requested
         for before, after in pauses(stage, began):
             assert after - before >= (retry_after or 0), f"asked again after {after - before:.2f} s"
 

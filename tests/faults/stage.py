@@ -193,8 +193,8 @@ class Stage:
 
     def failures(self) -> int:
         """How many writes to the kernel were made to fail, on both nodes."""
-        told = (self.folder(node) / "failed" for node in topology.NODES)
-        return sum(len(path.read_text().splitlines()) for path in told if path.exists())
+        reported = (self.folder(node) / "failed" for node in topology.NODES)
+        return sum(len(path.read_text().splitlines()) for path in reported if path.exists())
 
     def log(self, node: str) -> str:
         return self.bed.proxies.log(node).read_text(errors="replace")
@@ -208,7 +208,7 @@ def lasting(listed: str) -> str:
 def subject(sync_period: float, *, disk: bool) -> Subject:
     """kproxy by `tests.faults.launch`."""
     place = "disk" if disk else "plain"
-    words = (
+    arguments = (
         "{python}",
         str(LAUNCH),
         "{directory}",
@@ -218,7 +218,7 @@ def subject(sync_period: float, *, disk: bool) -> Subject:
         "--config",
         "{config}",
     )
-    return replace(load_subject("kproxy"), command=words)
+    return replace(load_subject("kproxy"), command=arguments)
 
 
 @asynccontextmanager

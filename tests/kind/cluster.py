@@ -26,9 +26,9 @@ class Cluster:
     image: str
     """For pods; with a Python in it."""
 
-    def kubectl(self, *words: str, stdin: str = "") -> str:
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """What kubectl prints; it fails loudly."""
-        return output([self.program, f"--kubeconfig={self.kubeconfig}", *words], stdin)
+        return output([self.program, f"--kubeconfig={self.kubeconfig}", *arguments], stdin)
 
     def apply(self, *documents: dict[str, Any]) -> None:
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
@@ -65,8 +65,8 @@ class Cluster:
         raise NotImplementedError
 
 
-def output(words: Sequence[str], stdin: str = "") -> str:
+def output(arguments: Sequence[str], stdin: str = "") -> str:
     """What a program prints; AssertionError with its error text when it fails."""
-    done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(words)}: {done.stderr.strip()[-2000:]}"
+    done = subprocess.run(arguments, input=stdin, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(arguments)}: {done.stderr.strip()[-2000:]}"
     return done.stdout

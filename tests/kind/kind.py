@@ -75,8 +75,8 @@ class KindCluster(Cluster):
             time.sleep(0.5)
 
     def _serves(self) -> bool:
-        words = [self.program, f"--kubeconfig={self.kubeconfig}", "get", "--raw", "/readyz"]
-        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+        arguments = [self.program, f"--kubeconfig={self.kubeconfig}", "get", "--raw", "/readyz"]
+        return subprocess.run(arguments, capture_output=True, check=False).returncode == 0
 
 
 @contextmanager
@@ -93,8 +93,8 @@ def kind_cluster(image: str, folder: Path, kube_proxy_mode: str = "none") -> Ite
     }
     where = (f"--name={name}", f"--kubeconfig={cluster.kubeconfig}")
     try:
-        words = ["kind", "create", "cluster", *where, f"--image={NODE_IMAGE}", "--config=-"]
-        output(words, yaml.safe_dump(config))
+        arguments = ["kind", "create", "cluster", *where, f"--image={NODE_IMAGE}", "--config=-"]
+        output(arguments, yaml.safe_dump(config))
         output(["kind", "load", "docker-image", f"--name={name}", image])
         for number, worker in enumerate(workers, 1):
             cluster.kubectl("label", "node", worker, f"topology.kubernetes.io/zone=zone-{number}")

@@ -82,10 +82,10 @@ ENOUGH = 50
 PATIENCE = 90.0
 
 
-def container(image: str, *words: str) -> dict[str, Any]:
+def container(image: str, *arguments: str) -> dict[str, Any]:
     fields = {"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name"}
     env = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
-    return {"name": "it", "image": image, "command": [PYTHON, "-c", *words], "env": env}
+    return {"name": "it", "image": image, "command": [PYTHON, "-c", *arguments], "env": env}
 
 
 def server(image: str) -> dict[str, Any]:
@@ -238,8 +238,8 @@ class Client:
 def asking(cluster: Cluster, way: str, node: str, host: str, port: int) -> Iterator[Client]:
     """A client in the network of a node."""
     name = f"client-{way}-{secrets.token_hex(2)}"
-    words = container(cluster.image, CLIENT, way, host, str(port))
-    cluster.apply(pod(name, words, nodeName=node, hostNetwork=True))
+    arguments = container(cluster.image, CLIENT, way, host, str(port))
+    cluster.apply(pod(name, arguments, nodeName=node, hostNetwork=True))
     try:
         cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=120s")
         yield Client(lambda: cluster.kubectl("logs", name, "--tail=1"))
@@ -267,7 +267,7 @@ def served(
 
 
 @contextmanager
-def asked(
+def requested(
     cluster: Cluster,
     name: str,
     replicas: int,

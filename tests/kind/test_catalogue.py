@@ -57,23 +57,25 @@ class Judged:
         return {name: one.get("reason", "") for name, one in self.results.items() if one["result"] == result}
 
 
-def command(cluster: Cluster, mode: str, where: Path, *words: str) -> list[str]:
-    judge = [sys.executable, "-m", "kproxy", "conformance", "cluster", "--mode", mode, *words]
+def command(cluster: Cluster, mode: str, where: Path, *arguments: str) -> list[str]:
+    judge = [sys.executable, "-m", "kproxy", "conformance", "cluster", "--mode", mode, *arguments]
     outputs = ["--json", str(where / "results.json"), "--evidence", str(where / "evidence")]
     return [*judge, f"--kubeconfig={cluster.kubeconfig}", f"--agent-image={cluster.image}", *outputs]
 
 
-def judge(cluster: Cluster, mode: str, where: Path, *words: str) -> Judged:
+def judge(cluster: Cluster, mode: str, where: Path, *arguments: str) -> Judged:
     """Run it to its end; nothing of it is in the cluster then."""
-    done = subprocess.run(command(cluster, mode, where, *words), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command(cluster, mode, where, *arguments), capture_output=True, text=True, check=False
+    )
     file = where / "results.json"
     assert left(cluster) == []
     said = done.stdout + done.stderr
     if not file.exists():
         return Judged(done.returncode, said, {})
-    told = json.loads(file.read_text())
-    families = tuple(Family(name) for name in told["environment"]["families"].split(", "))
-    return Judged(done.returncode, said, {one["id"]: one for one in told["results"]}, families)
+    reported = json.loads(file.read_text())
+    families = tuple(Family(name) for name in reported["environment"]["families"].split(", "))
+    return Judged(done.returncode, said, {one["id"]: one for one in reported["results"]}, families)
 
 
 def left(cluster: Cluster) -> list[str]:
@@ -163,7 +165,7 @@ def test_what_is_wrong_is_seen_and_shown(cluster: Cluster, mode: str, tmp_path: 
 
 
 @in_one
-def test_a_cluster_that_does_not_serve_is_told_from_one_that_serves_wrongly(
+def test_a_cluster_that_does_not_serve_is_distinguished_from_one_that_serves_wrongly(
     cluster: StandIn, mode: str, tmp_path: Path
 ) -> None:
     with cluster.proxies_stopped():

@@ -10,7 +10,7 @@ import json
 import pytest
 
 from tests.kind.cluster import Cluster
-from tests.kind.load import PORT, asked, asking, only, pods, served
+from tests.kind.load import PORT, asking, only, pods, requested, served
 from tests.kind.providers import EVERYWHERE
 
 pytestmark = pytest.mark.parametrize("cluster", EVERYWHERE, indirect=True)
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.parametrize("cluster", EVERYWHERE, indirect=True)
 def test_a_rolling_update_loses_no_connection(cluster: Cluster, policy: str) -> None:
     name, worker = f"rolling-{policy.lower()}", cluster.workers[0]
     where = {"nodeName": worker} if policy == "Local" else {}
-    with asked(cluster, name, 3, ("new",), where, externalTrafficPolicy=policy) as (client,):
+    with requested(cluster, name, 3, ("new",), where, externalTrafficPolicy=policy) as (client,):
         before = client.steady()
         old = pods(cluster, name)
         assert before.pods == set(old)
@@ -35,7 +35,7 @@ def test_a_rolling_update_loses_no_connection(cluster: Cluster, policy: str) -> 
 
 def test_a_drained_node_takes_its_endpoints_along_and_no_connection(cluster: Cluster) -> None:
     first, second = cluster.workers
-    with asked(cluster, "drained", 4, ("new",)) as (client,):
+    with requested(cluster, "drained", 4, ("new",)) as (client,):
         before = client.steady()
         assert before.nodes == {first, second}
         cluster.kubectl("drain", second, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=240s")
@@ -49,7 +49,7 @@ def test_a_drained_node_takes_its_endpoints_along_and_no_connection(cluster: Clu
 
 
 def test_a_pod_that_says_it_is_not_ready_gets_nothing_until_it_is_again(cluster: Cluster) -> None:
-    with asked(cluster, "ready", 2, ("new",)) as (client,):
+    with requested(cluster, "ready", 2, ("new",)) as (client,):
         before = client.steady()
         tired, other = pods(cluster, "ready")
         assert before.pods == {tired, other}
@@ -65,7 +65,7 @@ def test_a_pod_that_says_it_is_not_ready_gets_nothing_until_it_is_again(cluster:
 
 @pytest.mark.parametrize("what", ["proxies", "apiserver"])
 def test_a_restart_loses_nothing_nor_misses_what_comes_after(cluster: Cluster, what: str) -> None:
-    with asked(cluster, what, 2, ("new", "held")) as clients:
+    with requested(cluster, what, 2, ("new", "held")) as clients:
         before = [client.steady() for client in clients]
         if what == "proxies":
             cluster.restart_proxies()

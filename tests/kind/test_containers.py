@@ -26,7 +26,7 @@ from tests.waiting import eventually
 
 GOOD = {Result.PASSED, Result.DEVIATION, Result.UNSUPPORTED}
 
-Words = tuple[str, ...]
+Arguments = tuple[str, ...]
 MEGABYTES = 130
 ONE_CASE = ("cluster-ip.reached-from-everywhere",)
 NET_ADMIN = 1 << 12
@@ -56,7 +56,9 @@ def has_ipvs() -> bool:
     return not probe_abilities([Ability.IP_VS])[Ability.IP_VS]
 
 
-def judge(mode: str, image: str, where: Path, globs: Words = ONE_CASE, profiles: Words = PROFILES) -> Report:
+def judge(
+    mode: str, image: str, where: Path, globs: Arguments = ONE_CASE, profiles: Arguments = PROFILES
+) -> Report:
     cases = selected(globs, profiles)
     session = Session(
         subject=KPROXY,
@@ -125,7 +127,7 @@ def test_a_proxy_in_a_container_is_not_root_and_may_administer_its_network_alone
         assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == NET_ADMIN
 
 
-def test_a_node_that_nobody_prepared_is_told(
+def test_a_node_that_nobody_prepared_is_reported(
     image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nodes.ContainerProxies, "_prepare", lambda *_: None)
@@ -196,13 +198,15 @@ def test_the_image_is_an_agent_as_the_cluster_testbed_starts_it(
         detach=True,
     )
     try:
-        asked = "import socket; socket.create_connection(('127.0.0.1', 7001))"
-        assert eventually(lambda: made.exec_run([PYTHON, "-c", asked]).exit_code == 0, 20, 0.1), made.logs()
+        requested = "import socket; socket.create_connection(('127.0.0.1', 7001))"
+        assert eventually(lambda: made.exec_run([PYTHON, "-c", requested]).exit_code == 0, 20, 0.1), (
+            made.logs()
+        )
         assert made.exec_run(["nft", "add table ip somebodys"]).exit_code == 0
-        told = made.exec_run([PYTHON, "-c", ASK_THE_AGENT])
-        assert isinstance(told.output, bytes)
-        assert told.exit_code == 0, told.output.decode()
-        probed, texts = told.output.decode().splitlines()
+        reported = made.exec_run([PYTHON, "-c", ASK_THE_AGENT])
+        assert isinstance(reported.output, bytes)
+        assert reported.exit_code == 0, reported.output.decode()
+        probed, texts = reported.output.decode().splitlines()
         assert probed == "a1 ['lo', 'lo']"
         assert "'nft'" in texts
     finally:

@@ -50,19 +50,21 @@ def test_without_an_engine_the_line_that_gives_one_is_said(
         pass
 
 
-def test_what_a_cluster_lacks_is_told_with_what_to_do(
+def test_what_a_cluster_lacks_is_reported_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setattr(kind, "SOCKET", tmp_path / "docker.sock")
     monkeypatch.setenv("PATH", str(tmp_path))
-    told = "; ".join(kind.lacking())
-    assert f"kind is not installed: put kind-linux-amd64 of https://kind.sigs.k8s.io/dl/{kind.KIND}" in told
-    assert "kubectl is not installed: https://kubernetes.io/docs/tasks/tools/" in told
-    assert "no Docker engine runs that may pull kindest/node" in told
+    reported = "; ".join(kind.lacking())
+    assert (
+        f"kind is not installed: put kind-linux-amd64 of https://kind.sigs.k8s.io/dl/{kind.KIND}" in reported
+    )
+    assert "kubectl is not installed: https://kubernetes.io/docs/tasks/tools/" in reported
+    assert "no Docker engine runs that may pull kindest/node" in reported
 
 
-def test_another_version_of_kind_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_version_of_kind_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "kind"
     program.write_text("#!/bin/sh\necho kind v0.1.0 go1.99 linux/amd64\n")
     program.chmod(0o755)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.kind.cluster import Cluster
 from tests.kind.kind import kind_cluster
-from tests.kind.load import asked, container
+from tests.kind.load import container, requested
 from tests.kind.providers import KIND
 
 RESOLVE = "import socket; print(socket.getaddrinfo('kubernetes.default.svc.cluster.local', 443)[0][4][0])"
@@ -50,10 +50,10 @@ def test_kube_proxy_is_replaced_node_by_node_and_nothing_is_lost(
         cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=300s")
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [AWAY]}}
         patch = {"spec": {"template": {"spec": {"affinity": {"nodeAffinity": required}}}}}
-        words = ("-n", "kube-system", "patch", "daemonset", "kube-proxy", "--patch-file=/dev/stdin")
-        cluster.kubectl(*words, stdin=json.dumps(patch))
+        arguments = ("-n", "kube-system", "patch", "daemonset", "kube-proxy", "--patch-file=/dev/stdin")
+        cluster.kubectl(*arguments, stdin=json.dumps(patch))
         cluster.rolled_out("daemonset/kube-proxy", "kube-system")
-        with asked(cluster, "upgraded", 4, ("new",)) as (client,):
+        with requested(cluster, "upgraded", 4, ("new",)) as (client,):
             before = client.steady()
             for node in cluster.workers:
                 cluster.kubectl("label", "node", node, "service-proxy=kproxy")

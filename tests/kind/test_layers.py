@@ -21,8 +21,8 @@ def without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
-def collected(*words: str) -> tuple[int, list[str]]:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", str(HERE), *words]
+def collected(*arguments: str) -> tuple[int, list[str]]:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", str(HERE), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE.parents[1])
     return done.returncode, (done.stdout + done.stderr).splitlines()
 

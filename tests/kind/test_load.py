@@ -42,9 +42,9 @@ def start(namespace: Namespace, tmp_path: Path) -> Iterator[Start]:
     """Starts a script in a network of the test's own."""
     started: list[Process] = []
 
-    def script(text: str, *words: str) -> Process:
+    def script(text: str, *arguments: str) -> Process:
         log = tmp_path / f"log-{len(started)}"
-        started.append(spawn([sys.executable, "-c", text, *words], namespace, log=log, env=NAMES))
+        started.append(spawn([sys.executable, "-c", text, *arguments], namespace, log=log, env=NAMES))
         return started[-1]
 
     yield script

@@ -13,7 +13,7 @@ from kproxy.lab.kube import MissingAssets
 from kproxy.lab.namespaces import LabError
 from tests.kind import load
 from tests.kind.cluster import Cluster
-from tests.kind.load import asked, only, pods, quiet
+from tests.kind.load import only, pods, quiet, requested
 from tests.kind.providers import STANDIN
 from tests.kind.standin.cluster import StandIn, standin_cluster
 from tests.kind.standin.programs import NAMES, programs
@@ -62,7 +62,7 @@ def test_a_pod_of_the_host_network_has_its_nodes_address(cluster: Cluster) -> No
 
 
 @in_one
-def test_a_pod_is_asked_to_end_then_made_to_and_its_address_is_the_next_ones(cluster: Cluster) -> None:
+def test_a_pod_is_requested_to_end_then_made_to_and_its_address_is_the_next_ones(cluster: Cluster) -> None:
     quiet(cluster)
     address = run(cluster, pod("stubborn", IGNORES_SIGTERM, terminationGracePeriodSeconds=2))
     started = time.monotonic()
@@ -77,7 +77,7 @@ def test_a_pod_is_asked_to_end_then_made_to_and_its_address_is_the_next_ones(clu
 @in_one
 def test_a_client_loses_when_the_proxies_stand_still_in_a_rolling_update(cluster: StandIn) -> None:
     """Positive control of tests.kind.test_cluster."""
-    with asked(cluster, "control", 2, ("new",)) as (client,):
+    with requested(cluster, "control", 2, ("new",)) as (client,):
         before = client.steady()
         with cluster.proxies_stopped():
             cluster.kubectl("rollout", "restart", "deployment/control")
@@ -96,7 +96,7 @@ def test_a_pod_whose_process_ends_is_not_ready_until_it_was_started_again(cluste
 
 
 @in_one
-def test_what_it_cannot_run_is_told(cluster: Cluster) -> None:
+def test_what_it_cannot_run_is_reported(cluster: Cluster) -> None:
     cluster.apply(pod("image", [], restartPolicy="Never"))
     cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Failed", "pod/image", "--timeout=30s")
     assert "knows no images: give a command" in cluster.kubectl("logs", "image")
@@ -115,7 +115,9 @@ def test_nothing_is_left_of_one_even_when_a_test_fails(
 
 
 @pytest.mark.standin
-def test_a_program_that_has_ended_is_told_at_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_has_ended_is_reported_at_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = programs()
     scheduler = tmp_path / "kube-scheduler"
     scheduler.write_text("#!/bin/sh\necho why it ended\n")
@@ -139,7 +141,7 @@ def test_nothing_is_left_when_one_does_not_start(tmp_path: Path, monkeypatch: py
     assert left.gone(), left.now()
 
 
-def test_a_program_that_is_missing_is_told_with_where_it_is_had(tmp_path: Path) -> None:
+def test_a_program_that_is_missing_is_reported_with_where_it_is_had(tmp_path: Path) -> None:
     for name in {*NAMES} - {"kube-controller-manager"}:
         (tmp_path / name).touch(0o755)
     with pytest.raises(

@@ -103,18 +103,18 @@ def _options() -> Options:
     parser.add_argument("--parallel", type=int, default=2, metavar="N", help="labs at once")
     parser.add_argument("--all", action="store_true", help="put every case to every mutant")
     parser.add_argument("--list", action="store_true", help="list the mutants and end")
-    words = parser.parse_args()
-    if words.list:
+    arguments = parser.parse_args()
+    if arguments.list:
         for wrong in MUTANTS:
             print(f"{wrong.name:42} {wrong.about}")
         sys.exit(0)
     return Options(
-        names=tuple(words.names),
-        testbed=words.testbed,
-        variant=Xtables[words.iptables.upper()],
-        kernel=words.kernel,
-        parallel=words.parallel,
-        everything=words.all,
+        names=tuple(arguments.names),
+        testbed=arguments.testbed,
+        variant=Xtables[arguments.iptables.upper()],
+        kernel=arguments.kernel,
+        parallel=arguments.parallel,
+        everything=arguments.all,
     )
 
 
@@ -152,8 +152,8 @@ def _wants_a_guest(mode: str, options: Options) -> bool:
 def _in_a_guest(wanted: Sequence[Mutant], options: Options, console: Console) -> int:
     """The exit status of the same command for these mutants on the kernel that can run them."""
     names = [wrong.name for wrong in wanted]
-    words = ["--kernel", KernelName.HOST.value, "--iptables", options.variant.name.lower()]
-    command = [sys.executable, "-m", "tests.mutants", *names, *words, "--parallel", str(options.parallel)]
+    arguments = ["--kernel", KernelName.HOST.value, "--iptables", options.variant.name.lower()]
+    command = [sys.executable, "-m", "tests.mutants", *names, *arguments, "--parallel", str(options.parallel)]
     try:
         chosen = placement.kernel_for_run(run := _of_guest(wanted[0].mode, options), ())
         console.print(str(chosen))
@@ -241,7 +241,7 @@ def _table(judgements: Sequence[Judgement]) -> Table:
     for found in judgements:
         killers = "\n".join(found.killers[:SHOWN]) or f"[bold red]{_fate(found)}[/]"
         if len(found.killers) > SHOWN:
-            killers += f"\nand {len(found.killers) - SHOWN} of {found.asked} cases"
+            killers += f"\nand {len(found.killers) - SHOWN} of {found.requested} cases"
         unseen = found.mutant.unseen
         clause = f"[dim]a test, for {unseen.why}[/]" if unseen else "\n".join(sorted(found.clauses))
         table.add_row(found.mutant.name, killers, clause, f"{found.seconds:.1f}")
@@ -254,7 +254,7 @@ def _sum_up(judgements: Sequence[Judgement], console: Console) -> int:
     for found in alive:
         why = (
             found.trouble
-            or f"none of {found.asked} cases that cite {', '.join(sorted(found.mutant.clauses))}"
+            or f"none of {found.requested} cases that cite {', '.join(sorted(found.mutant.clauses))}"
         )
         console.print(f"  {found.mutant.name}: {_fate(found)}: {found.mutant.about}", style="bold red")
         console.print(f"    {why}", style="red", highlight=False, markup=False)

@@ -58,7 +58,7 @@ def _without_label(label: str) -> Wrap:
 
 def _asking_for_all(resource: str) -> Patch:
     """The watch's own selection of objects would hide the mutant."""
-    return Patch(f"kproxy.server.run:{resource}", lambda asked: replace(asked, selectors={}))
+    return Patch(f"kproxy.server.run:{resource}", lambda requested: replace(requested, selectors={}))
 
 
 def _first_slice_only(merge: Function) -> Function:
@@ -100,9 +100,9 @@ def _terminating_first(_: Function) -> Function:
     return lambda endpoint: (endpoint.terminating,)
 
 
-def _only_told_ready(item: api.Endpoint, endpoint: state.EndpointInfo) -> state.EndpointInfo:
-    told = item.conditions is not None and item.conditions.ready is True
-    return msgspec.structs.replace(endpoint, ready=told)
+def _only_reported_ready(item: api.Endpoint, endpoint: state.EndpointInfo) -> state.EndpointInfo:
+    reported = item.conditions is not None and item.conditions.ready is True
+    return msgspec.structs.replace(endpoint, ready=reported)
 
 
 def _lingering_is_ready(_: api.Endpoint, endpoint: state.EndpointInfo) -> state.EndpointInfo:
@@ -180,7 +180,7 @@ READINESS = (
     mutant(
         "endpoints.missing-condition-unready",
         "An endpoint without a ready condition is taken for unready.",
-        _endpoints(_only_told_ready),
+        _endpoints(_only_reported_ready),
         clauses="endpoints.conditions.missing-means-ready",
     ),
 )

@@ -77,7 +77,9 @@ SERVERS = (
         "There are no virtual servers of node ports.",
         Patch(
             f"{COMPILE}_frontend_addresses",
-            lambda asked: lambda frontend, context: (frontend.address and asked(frontend, context)) or (),
+            lambda requested: (
+                lambda frontend, context: (frontend.address and requested(frontend, context)) or ()
+            ),
         ),
         clauses="node-port.reaches-ready-endpoint",
     ),

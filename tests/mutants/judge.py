@@ -52,7 +52,7 @@ class Judgement:
     mutant: Mutant
     killers: tuple[str, ...] = ()
     clauses: frozenset[str] = frozenset()
-    asked: int = 0
+    requested: int = 0
     seconds: float = 0.0
     trouble: str = ""
 
@@ -106,11 +106,11 @@ def hurried() -> Iterator[None]:
 async def judge(wrong: Mutant, cases: Iterable[Case], run: Run) -> Judgement:
     """Put a mutant to cases, a few first and the others if it survives these."""
     started = time.monotonic()
-    asked = 0
+    requested = 0
     trouble = ""
     for stage in stages(cases):
         report = await run(wrong, stage)
-        asked += len(stage)
+        requested += len(stage)
         killers = {entry.case.id: _cited(entry.findings, wrong) for entry in report.results}
         killers = {id: clauses for id, clauses in killers.items() if clauses}
         if killers:
@@ -119,11 +119,11 @@ async def judge(wrong: Mutant, cases: Iterable[Case], run: Run) -> Judgement:
                 mutant=wrong,
                 killers=tuple(killers),
                 clauses=cited,
-                asked=asked,
+                requested=requested,
                 seconds=time.monotonic() - started,
             )
         trouble = trouble or next((e.reason for e in report.results if e.result is Result.BROKEN), "")
-    return Judgement(mutant=wrong, asked=asked, seconds=time.monotonic() - started, trouble=trouble)
+    return Judgement(mutant=wrong, requested=requested, seconds=time.monotonic() - started, trouble=trouble)
 
 
 def stages(cases: Iterable[Case]) -> list[list[Case]]:
@@ -176,7 +176,7 @@ async def judge_by_test(wrong: Mutant) -> Judgement:
         trouble = f"{test}: pytest ended with {healthy} without the mutant, with {ill} against it"
     killers = (test.partition("::")[2],) if (healthy, ill) == (0, 1) else ()
     return Judgement(
-        mutant=wrong, killers=killers, asked=1, seconds=time.monotonic() - started, trouble=trouble
+        mutant=wrong, killers=killers, requested=1, seconds=time.monotonic() - started, trouble=trouble
     )
 
 

@@ -53,7 +53,7 @@ class Foretelling:
     def __init__(self, testbed: NetnsTestbed, read: Callable[[NetnsTestbed, str], TraceInputs]) -> None:
         self._testbed, self._read = testbed, read
         self._known: dict[str, TraceInputs] = {}
-        self.asked = 0
+        self.requested = 0
         self.otherwise: list[str] = []
 
     def __getattr__(self, name: str) -> object:
@@ -68,20 +68,20 @@ class Foretelling:
         if probe.sender.kind is VantageKind.SPOOFED or probe.sticky_group or probe.mark:
             return seen
         question = instance.bound_packet(probe.sender, probe.to)
-        asked = question.packet
+        requested = question.packet
         packet = TracedPacket(
-            asked.source,
-            asked.destination,
-            asked.protocol.value.lower(),
-            asked.port,
-            asked.entry.interface or "",
+            requested.source,
+            requested.destination,
+            requested.protocol.value.lower(),
+            requested.port,
+            requested.entry.interface or "",
         )
         found = trace_packet(self._known[question.node].node, packet)
-        self.asked += 1
+        self.requested += 1
         for one in seen:
             if not one.outcomes & outcomes(found):
-                told = f"{instance.case.id}: {probe.sender} -> {probe.to}: trace says {outcomes(found)}"
-                self.otherwise.append(f"{told}, seen {one.text}")
+                reported = f"{instance.case.id}: {probe.sender} -> {probe.to}: trace says {outcomes(found)}"
+                self.otherwise.append(f"{reported}, seen {one.text}")
         return seen
 
 
@@ -102,16 +102,16 @@ def foretold(
     kept: list[Foretelling] = []
 
     @asynccontextmanager
-    async def opened(profile: Profile, asked: Sequence[Instance]) -> AsyncIterator[Foretelling]:
-        async with opener(subject, mode, variant)(profile, asked) as testbed:
+    async def opened(profile: Profile, requested: Sequence[Instance]) -> AsyncIterator[Foretelling]:
+        async with opener(subject, mode, variant)(profile, requested) as testbed:
             assert isinstance(testbed, NetnsTestbed)
             kept.append(Foretelling(testbed, read))
             yield kept[0]
 
     async def ask() -> None:
-        asked = bind_cases(cases)
-        async with opened(cases[0].profile, asked) as testbed:
-            await run_instances(cast("Testbed", testbed), asked)
+        requested = bind_cases(cases)
+        async with opened(cases[0].profile, requested) as testbed:
+            await run_instances(cast("Testbed", testbed), requested)
 
     asyncio.run(ask())
     return kept[0]

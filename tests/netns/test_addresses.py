@@ -54,7 +54,7 @@ def change(namespace: Namespace, family: Family) -> Change:
 
 
 @pytest.mark.usefixtures("change")
-def test_those_of_the_service_device_are_told_apart(family: Family) -> None:
+def test_those_of_the_service_device_are_distinguished(family: Family) -> None:
     assert list_addresses(family, DEVICE) == LocalAddresses((OWN[family],), frozenset({OF_SERVICES[family]}))
     assert AddressMonitor(family, DEVICE).current() == (OWN[family],)
     assert set(AddressMonitor(family, "other0").current()) == {OWN[family], OF_SERVICES[family]}

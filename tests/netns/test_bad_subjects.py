@@ -41,7 +41,7 @@ class Bad:
     """A subject: what it does, and what must be told of it."""
 
     does: str
-    told: str | tuple[str, ...] = "1 passed"
+    reported: str | tuple[str, ...] = "1 passed"
     status: int = 0
     patience: int = 0
     files: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ BAD = {
     "follows-changes-by-its-resync-only": Bad(
         does=f"exec {KPROXY}",
         keys=('min-sync-period = "10s"',),
-        told=(
+        reported=(
             "lawful:  99 of 100 changes that come alone",
             "clauses: change.in-effect-soon",
             "1 cases: 1 failed in",
@@ -64,7 +64,7 @@ BAD = {
     ),
     "hangs-and-ignores-signals": Bad(
         does=HANGS,
-        told=(
+        reported=(
             "failed profile default: the subject has not applied a Service within 3 s: node a IPv4",
             "1 cases: 1 failed in",
         ),
@@ -73,12 +73,12 @@ BAD = {
     ),
     "is-not-there": Bad(
         does="exec ./no-such-proxy",
-        told="failed profile default: the proxy of node a ended with 127: sh: 1: exec: ./no-such-proxy: not found\n",
+        reported="failed profile default: the proxy of node a ended with 127: sh: 1: exec: ./no-such-proxy: not found\n",
         status=1,
     ),
     "crashes": Bad(
         does="echo my settings are wrong; exit 3",
-        told=(
+        reported=(
             "failed profile default: the proxy of node a ended with 3: my settings are wrong\n",
             "command: sh -c 'echo my settings are wrong; exit 3'\n",
         ),
@@ -87,27 +87,31 @@ BAD = {
     "panics-at-the-first-service": Bad(
         does="exec {python} {directory}/daemon.py",
         files={"daemon.py": bad_tools.PANIC},
-        told=" ended with 2: panic: assignment to entry in nil map\n",
+        reported=" ended with 2: panic: assignment to entry in nil map\n",
         status=1,
     ),
     "is-refused-every-service": Bad(
         does=f"{bad_tools.BESIDE} {KPROXY}",
         files={"iptables-restore": bad_tools.REFUSED},
-        told=("a Service within 12 s: node a IPv4, node b IPv4: ", "NO-SUCH-CHAIN", "1 cases: 1 failed in"),
+        reported=(
+            "a Service within 12 s: node a IPv4, node b IPv4: ",
+            "NO-SUCH-CHAIN",
+            "1 cases: 1 failed in",
+        ),
         status=1,
         patience=12,
     ),
     "never-starts-its-ipv6-half": Bad(
         does=f"{bad_tools.BESIDE} {KPROXY}",
         files={"ip6tables-restore": bad_tools.NOTHING},
-        told=("a Service within 12 s: node a IPv6, node b IPv6: ", "1 cases: 1 failed in"),
+        reported=("a Service within 12 s: node a IPv6, node b IPv6: ", "1 cases: 1 failed in"),
         status=1,
         patience=12,
     ),
     "deadlocks-after-some-services": Bad(
         does=f"{bad_tools.BESIDE} {KPROXY}",
         files={"iptables-restore": bad_tools.STOPS},
-        told=("the subject has not applied a Service within 12 s: node ", "1 cases: 1 failed in"),
+        reported=("the subject has not applied a Service within 12 s: node ", "1 cases: 1 failed in"),
         status=1,
         patience=12,
         case="cluster-ip.endpoints-come-and-go",
@@ -115,20 +119,20 @@ BAD = {
     "follows-changes-at-once": Bad(does=f"exec {KPROXY}", case="convergence.changes-are-in-effect-soon"),
     "goes-to-the-background": Bad(
         does=f"setsid {KPROXY} & sleep 0.2",
-        told="ended with 0; it must stay in the foreground: ",
+        reported="ended with 0; it must stay in the foreground: ",
         status=1,
     ),
     "floods-its-log": Bad(
-        does=f"yes all is well & exec {KPROXY}", told="MiB, 64 are allowed\nall is well\n", status=1
+        does=f"yes all is well & exec {KPROXY}", reported="MiB, 64 are allowed\nall is well\n", status=1
     ),
     "fills-its-folder": Bad(
         does=f"n=0; while :; do n=$((n+1)); {WRITES} || sleep 1; done",
-        told="MiB in {directory}, 256 are allowed",
+        reported="MiB in {directory}, 256 are allowed",
         status=1,
     ),
     "fills-the-disk": Bad(
         does=f"head -c 1000000 /dev/zero > /var/tmp/{OUTSIDE} && exec {KPROXY}",
-        told=f"cannot create /var/tmp/{OUTSIDE}: Read-only file system",
+        reported=f"cannot create /var/tmp/{OUTSIDE}: Read-only file system",
         status=1,
     ),
     "has-children-that-stay": Bad(
@@ -141,7 +145,7 @@ BAD = {
     "finds-the-machine": Bad(
         does=f"umount -l /proc; nsenter --net=/proc/1/ns/net nft add table ip {OUTSIDE};"
         f" mount -t proc proc /proc; exec {KPROXY}",
-        told="this machine was changed while the run went on, by the subject or by somebody else; no case depends on it: "
+        reported="this machine was changed while the run went on, by the subject or by somebody else; no case depends on it: "
         f"nftables: + table ip {OUTSIDE}\n",
         prefix=INSIDE,
     ),
@@ -163,7 +167,7 @@ def start(bad: Bad, place: Path, mark: str) -> subprocess.Popen[bytes]:
     files = (f"\"{name}\" = '''{text}'''" for name, text in bad.files.items())
     (place / "bad.toml").write_text("\n".join((*lines, "[files]", *files)), encoding="utf-8")
     patience = ("--patience", str(bad.patience)) if bad.patience else ()
-    words = ("--kernel", "host", "--mode", "iptables", "--case", bad.case, *patience)
+    arguments = ("--kernel", "host", "--mode", "iptables", "--case", bad.case, *patience)
     with (place / "output").open("wb") as output:
         return subprocess.Popen(
             [
@@ -176,7 +180,7 @@ def start(bad: Bad, place: Path, mark: str) -> subprocess.Popen[bytes]:
                 "run",
                 "--proxy",
                 "bad.toml",
-                *words,
+                *arguments,
             ],
             cwd=place,
             stdout=output,
@@ -209,8 +213,8 @@ def test_a_bad_subject_gets_a_clear_verdict_and_leaves_nothing(
     name: str, verdicts: Mapping[str, Verdict]
 ) -> None:
     bad, verdict = BAD[name], verdicts[name]
-    for told in (bad.told,) if isinstance(bad.told, str) else bad.told:
-        assert told in verdict.text, verdict.text
+    for reported in (bad.reported,) if isinstance(bad.reported, str) else bad.reported:
+        assert reported in verdict.text, verdict.text
     assert verdict.status == bad.status, verdict.text
     assert verdict.left == []
 

@@ -12,8 +12,8 @@ KPROXY = '["{python}", "-m", "kproxy", "run", "--config", "{config}"]'
 IDLE = '["sh", "-c", "echo I am idle; exec sleep 60"]'
 
 
-def bench(where: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "tests.bench", *FEW, "--results", str(where), *words)
+def bench(where: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-m", "tests.bench", *FEW, "--results", str(where), *arguments)
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
 
 
@@ -43,7 +43,7 @@ def test_proxies_are_measured_beside_one_another(tmp_path: Path) -> None:
     assert len({one["rules"] for one in found}) == 1
 
 
-def test_one_beside_that_does_nothing_is_told_and_costs_nothing(tmp_path: Path) -> None:
+def test_one_beside_that_does_nothing_is_reported_and_costs_nothing(tmp_path: Path) -> None:
     idle = subject(tmp_path, "idle", IDLE)
     done = bench(tmp_path, "--size", "3x1", "--versus", idle, "--patience", "10")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -51,7 +51,7 @@ def test_one_beside_that_does_nothing_is_told_and_costs_nothing(tmp_path: Path) 
     assert [one["subject"] for one in results(tmp_path)] == ["kproxy"]
 
 
-def test_the_proxy_that_is_asked_for_must_work(tmp_path: Path) -> None:
+def test_the_proxy_that_is_requested_must_work(tmp_path: Path) -> None:
     idle = subject(tmp_path, "idle", IDLE)
     done = bench(tmp_path, "--size", "3x1", "--proxy", idle, "--versus", "kproxy", "--patience", "10")
     assert done.returncode == 1, done.stdout + done.stderr

@@ -16,12 +16,12 @@ ONE_CASE = ("--case", "cluster-ip.reached-from-everywhere")
 KPROXY = '["{python}", "-m", "kproxy", "run", "--config", "{config}"]'
 
 
-def judge(*words: str, where: Path, command: str = "run") -> subprocess.CompletedProcess[str]:
+def judge(*arguments: str, where: Path, command: str = "run") -> subprocess.CompletedProcess[str]:
     """`kproxy conformance run` (or ``command``) in iptables mode; evidence goes to ``where``."""
     kept = "--evidence" if command == "run" else "--out"
     fixed = ("--kernel", "host", "--mode", "iptables", kept, str(where / "evidence"))
     return subprocess.run(
-        [sys.executable, "-m", "kproxy", "conformance", command, *fixed, *words],
+        [sys.executable, "-m", "kproxy", "conformance", command, *fixed, *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -55,7 +55,7 @@ def test_a_subject_that_is_right_passes_and_leaves_results_and_no_evidence(tmp_p
     assert not (tmp_path / "evidence").exists()
 
 
-def test_a_subject_that_never_programs_anything_is_told_so_in_time(tmp_path: Path) -> None:
+def test_a_subject_that_never_programs_anything_is_reported_so_in_time(tmp_path: Path) -> None:
     idle = subject(tmp_path, '["sh", "-c", "echo I am idle; exec sleep 60"]')
     started = time.monotonic()
     done = judge("--proxy", idle, *ONE_CASE, "--patience", "2", "--json", str(tmp_path / "r"), where=tmp_path)
@@ -67,29 +67,35 @@ def test_a_subject_that_never_programs_anything_is_told_so_in_time(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("command", "status", "words"),
+    ("command", "status", "text"),
     [
         ('["sh", "-c", "echo my settings are wrong; exit 3"]', "3", "my settings are wrong"),
         ('["/no/such/proxy"]', "127", "/no/such/proxy"),
     ],
 )
-def test_a_subject_that_ends_at_once_is_told_with_the_end_of_its_log(
-    command: str, status: str, words: str, tmp_path: Path
+def test_a_subject_that_ends_at_once_is_reported_with_the_end_of_its_log(
+    command: str, status: str, text: str, tmp_path: Path
 ) -> None:
     started = time.monotonic()
     done = judge("--proxy", subject(tmp_path, command), *ONE_CASE, where=tmp_path)
     assert time.monotonic() - started < 30
     assert done.returncode == 1, done.stderr
     assert f"the proxy of node a ended with {status}: " in done.stdout
-    assert words in done.stdout.partition(f"ended with {status}")[2]
+    assert text in done.stdout.partition(f"ended with {status}")[2]
     again = f"--proxy {tmp_path / 'mine.toml'} --mode iptables --case 'cluster-ip.reached-from-everywhere'"
     assert again in done.stdout
 
 
 def test_what_a_subject_does_not_claim_is_unsupported_and_the_rest_is_judged(tmp_path: Path) -> None:
     modest = subject(tmp_path, KPROXY, features="[]")
-    words = (*ONE_CASE, "--case", "node-port.clients-outside-are-rewritten", "--json", str(tmp_path / "r"))
-    done = judge("--proxy", modest, *words, where=tmp_path)
+    arguments = (
+        *ONE_CASE,
+        "--case",
+        "node-port.clients-outside-are-rewritten",
+        "--json",
+        str(tmp_path / "r"),
+    )
+    done = judge("--proxy", modest, *arguments, where=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {id: entry["result"] for id, entry in results(tmp_path / "r").items()}
     assert found == {
@@ -135,10 +141,10 @@ def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> No
     for before in again.glob("*.before.txt"):
         after = before.with_name(before.name.replace(".before.", ".after."))
         assert before.read_text() != after.read_text(), "what did not change is not kept twice"
-    told = (again / "decided.txt").read_text(encoding="utf-8")
-    assert "masquerade.cluster-ip.pod-source-preserved" in told.partition("\n\n")[0]
-    assert "source masqueraded as the node" in told
-    assert "Service: cluster-ip-reached-from-everywhere-ipv4/web" in told
+    reported = (again / "decided.txt").read_text(encoding="utf-8")
+    assert "masquerade.cluster-ip.pod-source-preserved" in reported.partition("\n\n")[0]
+    assert "source masqueraded as the node" in reported
+    assert "Service: cluster-ip-reached-from-everywhere-ipv4/web" in reported
     first = [
         packet for _, packet in captured(again / "pcap" / "a2.pcapng") if packet.flags == dpkt.tcp.TH_SYN
     ]

@@ -103,7 +103,7 @@ def test_a_ping_to_the_node_itself_does_not_leave_it(bench: Bench, family: Famil
 
 
 @both_families
-def test_a_refused_ping_is_told_with_its_code(bench: Bench, family: Family) -> None:
+def test_a_refused_ping_is_reported_with_its_code(bench: Bench, family: Family) -> None:
     node = bench.lab.network["a"]
     node.run(("nft", "add table inet judge; add chain inet judge f { type filter hook forward priority 0; }"))
     ip = "ip daddr" if family is Family.IPV4 else "ip6 daddr"
@@ -210,13 +210,13 @@ def test_a_mark_is_seen_on_what_leaves_the_node_unless_a_rule_changes_it(
     bench: Bench, family: Family, protocol: Protocol
 ) -> None:
     lab = translating(bench, family, masquerade=True).lab
-    asked = ask("a", VIP[family], protocol)
+    requested = ask("a", VIP[family], protocol)
     lab.network["a"].run(("nft", "-f", "-"), OUTPUT[family])
-    traced, left = bench.run(packet_marks.probe_marked(lab, asked, MARK))
+    traced, left = bench.run(packet_marks.probe_marked(lab, requested, MARK))
     assert isinstance(traced.observation, Answered)
     assert left == (MARK,)
     lab.network["a"].run(("nft", "-f", "-"), ANOTHER_BIT)
-    traced, left = bench.run(packet_marks.probe_marked(lab, asked, MARK))
+    traced, left = bench.run(packet_marks.probe_marked(lab, requested, MARK))
     assert isinstance(traced.observation, Answered)
     assert left == (MARK | 0x4000,)
 

@@ -97,13 +97,13 @@ class Node:
         self.namespace = namespace
         self.lock = {"XTABLES_LOCKFILE": str(lock)}
 
-    def run(self, *words: str, **options: Any) -> str:  # noqa: ANN401 - subprocess's
-        return self.namespace.run(words, **options)
+    def run(self, *arguments: str, **options: Any) -> str:  # noqa: ANN401 - subprocess's
+        return self.namespace.run(arguments, **options)
 
-    def kproxy(self, *words: str, by: Sequence[str] = ()) -> tuple[int, str]:
+    def kproxy(self, *arguments: str, by: Sequence[str] = ()) -> tuple[int, str]:
         """Exit status and log of ``kproxy run``; ``by`` is a program that starts it with fewer rights."""
         process = self.namespace.start(
-            [*by, sys.executable, "-m", "kproxy", "run", *words],
+            [*by, sys.executable, "-m", "kproxy", "run", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
@@ -215,7 +215,7 @@ def test_what_a_kube_proxy_in_ipvs_mode_left_is_removed(node: Node, family: Fami
     assert node.run("ipset", "-n", "list").split() == ["FOREIGN"]
 
 
-def test_what_cannot_be_removed_is_told_by_the_status_and_the_rest_goes(node: Node) -> None:
+def test_what_cannot_be_removed_is_reported_by_the_status_and_the_rest_goes(node: Node) -> None:
     node.leave_iptables(Family.IPV4, Variant.NFT)
     node.leave_nftables(Family.IPV6)
     node.run("iptables-nft", "-N", "FOREIGN")

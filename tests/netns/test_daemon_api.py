@@ -64,8 +64,8 @@ class Stage:
         kubeconfig.write_text(yaml.safe_dump(document))
         place = NodeConfiguration(node="a", mode="nftables", kubeconfig=str(kubeconfig))
         config.write_text(kube_proxy_configuration(DEFAULT, place))
-        words = [sys.executable, "-m", "kproxy", "run", "--config", str(config)]
-        self.daemon = spawn(words, self.namespace, log=self.folder / "log")
+        arguments = [sys.executable, "-m", "kproxy", "run", "--config", str(config)]
+        self.daemon = spawn(arguments, self.namespace, log=self.folder / "log")
 
     async def follows(self, number: int) -> None:
         """Whether a new Service comes to the kernel."""

@@ -19,12 +19,12 @@ PATIENCE = 30.0
 
 
 @contextmanager
-def judging(where: Path, command: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+def judging(where: Path, command: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """`kproxy conformance run` without a mode, on this kernel, of a subject that has iptables mode alone."""
     (where / "mine.toml").write_text(f'name = "mine"\nmodes = ["iptables"]\ncommand = {command}\n')
     fixed = ("--proxy", "mine.toml", "--kernel", "host", "--case", CASE)
     process = subprocess.Popen(
-        (sys.executable, "-m", "kproxy", "conformance", "run", *fixed, *words),
+        (sys.executable, "-m", "kproxy", "conformance", "run", *fixed, *arguments),
         cwd=where,
         env={**os.environ, "TMPDIR": str(where)},
         stdout=subprocess.PIPE,
@@ -44,11 +44,11 @@ def left_behind(where: Path) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            told = (path / "cmdline").read_bytes() + (path / "environ").read_bytes()
+            reported = (path / "cmdline").read_bytes() + (path / "environ").read_bytes()
         except OSError:
             continue
-        if str(where).encode() in told:
-            found.append(f"{path.name}: {told[:200]!r}")
+        if str(where).encode() in reported:
+            found.append(f"{path.name}: {reported[:200]!r}")
     return found
 
 

@@ -173,18 +173,18 @@ async def flood(mode: str) -> None:
         on.lab.servers.serve(on.lab.network["a1"], 8080, Protocol.TCP, "a1")
         on.put(balanced(), endpoints("a1"))
         await on.answers(200)
-        asked = ProbeRequest(
+        requested = ProbeRequest(
             sender="client", destination=topology.NODE_ADDRESS["a"][Family.IPV4], port=30001, patience=3.0
         )
         documents = list(hostile_documents())
         sending = asyncio.create_task(post(on, documents))
         answers = []
         while not sending.done():
-            answers.append(await on.lab.probe(asked))
+            answers.append(await on.lab.probe(requested))
         await sending
         wanted = {named(document) for document in documents if is_read(document, mode)}
         await on.becomes(lambda: all_named(on, wanted))
-        answers += [await on.lab.probe(asked) for _ in range(5)]
+        answers += [await on.lab.probe(requested) for _ in range(5)]
         assert [answer for answer in answers if not isinstance(answer, Answered)] == []
         log = on.daemon.log.read_text()
         for _, name in wanted:

@@ -320,8 +320,8 @@ def test_what_somebody_changes_is_noticed_and_restored(
     kernel.apply(wanted, Options())
     assert kernel.find_drift() == ()
     service = next(name for name in chains(tools, Table.NAT) if name.startswith("KUBE-SVC-"))
-    words = damage.format(service=service).split()
-    host.run_tool((tools.command, "-t", table, *words), environment=tools.environment)
+    tokens = damage.format(service=service).split()
+    host.run_tool((tools.command, "-t", table, *tokens), environment=tools.environment)
     if tools.variant is Variant.NFT:
         assert kernel.find_drift(thorough=False) != (), "the kernel tells"
     else:
@@ -337,7 +337,7 @@ def test_what_others_do_with_their_own_rules_is_none_of_ours(tools: Tools, famil
     kernel = IptablesKernel(tools)
     kernel.apply(plan(family, numbered(family, 1, 1, 2)), Options())
     assert kernel.find_drift() == ()
-    for words in (
+    for arguments in (
         "-t nat -N FOREIGN",
         "-t nat -A FOREIGN -j KUBE-MARK-MASQ",
         "-t nat -A POSTROUTING -o foreign0 -j MASQUERADE",
@@ -347,7 +347,7 @@ def test_what_others_do_with_their_own_rules_is_none_of_ours(tools: Tools, famil
         "-t filter -N KUBE-KUBELET-CANARY",
         "-t filter -I INPUT -j ACCEPT",
     ):
-        host.run_tool((tools.command, *words.split()), environment=tools.environment)
+        host.run_tool((tools.command, *arguments.split()), environment=tools.environment)
         assert kernel.find_drift(thorough=False) == ()
     assert kernel.find_drift() == ()
 

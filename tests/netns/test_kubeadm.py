@@ -72,8 +72,19 @@ def start(made: Stage, mounts: dict[str, Path]) -> None:
     """The DaemonSet's container on node a."""
     pairs = [word for place, source in mounts.items() for word in (str(source), place)]
     program = [sys.executable, "-m", "kproxy", "run", *kubeadm.arguments(topology.HOSTNAMES["a"])]
-    words = ["unshare", "--mount", "--propagation=private", "sh", "-ec", MOUNT, "sh", *pairs, "--", *program]
-    made.daemon = spawn(words, made.namespace, log=made.folder / "log")
+    arguments = [
+        "unshare",
+        "--mount",
+        "--propagation=private",
+        "sh",
+        "-ec",
+        MOUNT,
+        "sh",
+        *pairs,
+        "--",
+        *program,
+    ]
+    made.daemon = spawn(arguments, made.namespace, log=made.folder / "log")
 
 
 async def serve(made: Stage) -> None:

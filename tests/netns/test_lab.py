@@ -254,7 +254,7 @@ def test_a_missing_route_is_an_error_of_the_sender(bench: Bench, protocol: Proto
 
 @both_families
 @both_protocols
-def test_an_answer_that_gets_lost_is_told_from_a_request_that_does(
+def test_an_answer_that_gets_lost_is_distinguished_from_a_request_that_does(
     served: Bench, family: Family, protocol: Protocol
 ) -> None:
     seen = one(served, ask("a1", t.POD_ADDRESS["b1"][family], MUTE, protocol))
@@ -264,7 +264,7 @@ def test_an_answer_that_gets_lost_is_told_from_a_request_that_does(
 
 
 @both_families
-def test_sctp_is_told_apart_likewise_or_declared_missing(served: Bench, family: Family) -> None:
+def test_sctp_is_distinguished_likewise_or_declared_missing(served: Bench, family: Family) -> None:
     lab, pod = served.lab, t.POD_ADDRESS["b1"][family]
     try:
         lab.servers.serve(lab.network["b1"], OPEN, SCTP, "b1", (pod,))
@@ -349,11 +349,13 @@ def test_a_loop_that_is_kept_busy_is_not_taken_for_silence(served: Bench, protoc
     """An answer takes several rounds of the loop, each of which lasts half the patience here."""
 
     async def kept_busy() -> Observation:
-        asked = asyncio.ensure_future(served.lab.probe(ask("a1", t.POD_ADDRESS["b1"][V4], protocol=protocol)))
-        while not asked.done():
+        requested = asyncio.ensure_future(
+            served.lab.probe(ask("a1", t.POD_ADDRESS["b1"][V4], protocol=protocol))
+        )
+        while not requested.done():
             time.sleep(PATIENCE / 2)  # noqa: ASYNC251 (that is the point)
             await asyncio.sleep(0)
-        return await asked
+        return await requested
 
     assert answered(served.run(kept_busy())).who == "b1"
 
@@ -418,7 +420,7 @@ def test_an_out_of_window_segment_kills_the_flow_unless_invalid_packets_are_drop
 
 
 @both_protocols
-def test_a_martian_reaches_a_loopback_daemon_only_when_the_kernel_is_told_to_route_it(
+def test_a_martian_reaches_a_loopback_daemon_only_when_the_kernel_is_set_to_route_it(
     bench: Bench, protocol: Protocol
 ) -> None:
     lab, node = bench.lab, bench.lab.network["a"]

@@ -43,12 +43,12 @@ MAPS = {
     "service-ips": "ADDRESS . inet_proto . inet_service",
     "firewall-ips": "ADDRESS . inet_proto . inet_service",
 }
-WORDS = {Family.IPV4: ("ip", "ipv4_addr"), Family.IPV6: ("ip6", "ipv6_addr")}
+KEYWORDS = {Family.IPV4: ("ip", "ipv4_addr"), Family.IPV6: ("ip6", "ipv6_addr")}
 
 
 def first_transaction(family: Family) -> str:
     """Declares everything, and empties it."""
-    word, address = WORDS[family]
+    word, address = KEYWORDS[family]
     table = f"{word} kube-proxy"
     lines = [f"add table {table}"]
     lines += [f"add chain {table} {name} {{ {hook} ; }}" for name, hook in BASE_CHAINS.items()]
@@ -73,7 +73,7 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[NftablesKernel]:
 
 
 def listed(family: Family) -> str:
-    return host.run_tool(("nft", "list", "table", WORDS[family][0], "kube-proxy"))
+    return host.run_tool(("nft", "list", "table", KEYWORDS[family][0], "kube-proxy"))
 
 
 def hooks(family: Family) -> set[str]:

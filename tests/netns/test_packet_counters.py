@@ -110,8 +110,8 @@ def test_packets_to_node_ports_of_loopback_and_invalid_ones_are_counted() -> Non
             assert before[LOCALHOST, NOTHING] == 0
             node = topology.NODE_ADDRESS["a"][Family.IPV4]
             for sender, destination in (("a", LOOPBACK), ("client", node)):
-                asked = ProbeRequest(sender=sender, destination=destination, port=30001, patience=3.0)
-                assert isinstance(await on.lab.probe(asked), Answered)
+                requested = ProbeRequest(sender=sender, destination=destination, port=30001, patience=3.0)
+                assert isinstance(await on.lab.probe(requested), Answered)
             for _ in range(MANY):
                 send_without_flags(on.lab.network["client"], topology.POD_ADDRESS["a1"][Family.IPV4])
             after = await on.metrics()

@@ -375,10 +375,10 @@ def test_a_node_that_is_to_go_wants_no_new_traffic_but_its_services_stay_well() 
                 return (await on.local(HEALTH_PORT, "/healthz")).status == 503
 
             await on.becomes(unwell)
-            told = (await on.local(HEALTH_PORT, "/healthz")).json
-            assert told["nodeEligible"] is False
-            assert told["healthy"] is True
-            assert told["status"]["IPv4"]["healthy"] is True
+            reported = (await on.local(HEALTH_PORT, "/healthz")).json
+            assert reported["nodeEligible"] is False
+            assert reported["healthy"] is True
+            assert reported["status"]["IPv4"]["healthy"] is True
             assert (await on.local(HEALTH_PORT, "/livez")).status == 200
             assert await on.status() == 200
             assert isinstance(await held.exchange(3.0), Answered)
@@ -414,9 +414,9 @@ def test_rules_that_cannot_be_written_keep_the_old_answer_then_make_all_unwell_u
             assert reply.json["localEndpoints"] == 1
             assert reply.json["serviceProxyHealthy"] is False
             for path in ("/healthz", "/livez"):
-                told = await on.local(HEALTH_PORT, path)
-                assert told.status == 503
-                assert told.json["status"]["IPv4"]["healthy"] is False
+                reported = await on.local(HEALTH_PORT, path)
+                assert reported.status == 503
+                assert reported.json["status"]["IPv4"]["healthy"] is False
             failures = "sync_proxy_rules_iptables_restore_failures_total"
             partial = "sync_proxy_rules_iptables_partial_restore_failures_total"
             four = frozenset({("ip_family", "IPv4")})
@@ -476,9 +476,12 @@ def test_a_scrape_before_and_after_a_known_change_differs_by_that_change(mode: s
             assert grew("sync_proxy_rules_last_queued_timestamp_seconds") > 0
             assert grew("conntrack_reconciler_sync_duration_seconds_count") >= 1
             assert grew(blamed, lost) == 1
-            asked = labels_of_requests(code="200", method="GET")
-            assert before["rest_client_requests_total", asked] >= 3
-            assert after["rest_client_requests_total", asked] == before["rest_client_requests_total", asked]
+            requested = labels_of_requests(code="200", method="GET")
+            assert before["rest_client_requests_total", requested] >= 3
+            assert (
+                after["rest_client_requests_total", requested]
+                == before["rest_client_requests_total", requested]
+            )
             names = {name for name, _ in after}
             if mode == "iptables":
                 nat = frozenset({("ip_family", "IPv4"), ("table", "nat")})
@@ -501,9 +504,9 @@ def test_the_metrics_port_tells_mode_configuration_and_status_and_profiles_only_
         async with stage("nftables", enableProfiling=True) as on:
             assert (await on.local(METRICS_PORT, "/proxyMode")).body == "nftables"
             assert (await on.local(METRICS_PORT, "/healthz")).body == "ok"
-            told = (await on.local(METRICS_PORT, "/configz")).json["kubeproxy.config.k8s.io"]
-            assert told["hostnameOverride"] == topology.HOSTNAMES["a"]
-            assert told["enableProfiling"] is True
+            reported = (await on.local(METRICS_PORT, "/configz")).json["kubeproxy.config.k8s.io"]
+            assert reported["hostnameOverride"] == topology.HOSTNAMES["a"]
+            assert reported["enableProfiling"] is True
             assert "Up: 0 hr 00 min" in (await on.local(METRICS_PORT, "/statusz")).body
             assert "process_start_time_seconds" in (await on.local(METRICS_PORT, "/metrics/slis")).body
             flags = (await on.local(METRICS_PORT, "/flagz")).body

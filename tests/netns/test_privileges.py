@@ -46,8 +46,8 @@ def daemon(config: Path, *more: str) -> list[str]:
 
 
 def start_confined(made: Stage, config: Path) -> None:
-    words = ["unshare", "--mount", "--propagation=private", "sh", "-ec", CONFINE, "sh", *daemon(config)]
-    made.daemon = spawn(words, made.namespace, log=made.folder / "log")
+    arguments = ["unshare", "--mount", "--propagation=private", "sh", "-ec", CONFINE, "sh", *daemon(config)]
+    made.daemon = spawn(arguments, made.namespace, log=made.folder / "log")
 
 
 @pytest.mark.parametrize("mode", LISTINGS)

@@ -24,8 +24,8 @@ SERVICES = 30
 KPROXY = [sys.executable, "-m", "kproxy"]
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*KPROXY, *words], capture_output=True, text=True, check=False, timeout=120)
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*KPROXY, *arguments], capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def name() -> str:
 @pytest.fixture
 def lab(name: str) -> Iterator[subprocess.Popen[str]]:
     """A lab that is up."""
-    words = ["lab", "up", "-f", str(EXAMPLE), "--mode", "nftables", "--kernel", "host", "--name", name]
-    with subprocess.Popen([*KPROXY, *words], stdout=subprocess.PIPE, text=True) as process:
+    arguments = ["lab", "up", "-f", str(EXAMPLE), "--mode", "nftables", "--kernel", "host", "--name", name]
+    with subprocess.Popen([*KPROXY, *arguments], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
         assert any("from another shell" in line for line in lines), "it ended before it was up"
@@ -56,17 +56,17 @@ def processes_of(directory: str) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            words = path.read_bytes().decode(errors="replace")
+            text = path.read_bytes().decode(errors="replace")
         except OSError:
             continue
-        if directory in words:
-            found.append(words.replace("\0", " "))
+        if directory in text:
+            found.append(text.replace("\0", " "))
     return found
 
 
 def directory_of(name: str) -> str:
-    told = in_lab(name, "node/node-a", "sh", "-c", "echo $KUBECONFIG").stdout.strip()
-    return str(Path(told).parents[1])
+    reported = in_lab(name, "node/node-a", "sh", "-c", "echo $KUBECONFIG").stdout.strip()
+    return str(Path(reported).parents[1])
 
 
 def test_a_lab_is_visited_from_another_shell_and_ends_without_a_trace(
@@ -94,8 +94,8 @@ def test_a_lab_that_is_killed_takes_its_proxies_and_visitors_with_it(
     lab: subprocess.Popen[str], name: str
 ) -> None:
     directory = directory_of(name)
-    words = [*KPROXY, "lab", "exec", "--name", name, "pod/web-0", "--", "sleep", "60"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as visitor:
+    arguments = [*KPROXY, "lab", "exec", "--name", name, "pod/web-0", "--", "sleep", "60"]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as visitor:
         assert len(processes_of(directory)) >= 2
         time.sleep(0.5)
         lab.send_signal(signal.SIGKILL)
@@ -123,8 +123,8 @@ table ip breaker {
 """
 
 
-def compare(path: Path, *words: str) -> tuple[int, dict[str, Any]]:
-    done = run("compare", "-f", str(path), "--kernel", "host", "--json", "-", *words)
+def compare(path: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    done = run("compare", "-f", str(path), "--kernel", "host", "--json", "-", *arguments)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -132,18 +132,20 @@ def compare(path: Path, *words: str) -> tuple[int, dict[str, Any]]:
 def test_modes_that_keep_their_word_differ_as_is_written_only(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster.json"
     cluster.write_bytes(dump(SERVICES))
-    status, told = compare(cluster, "--a", "kproxy:iptables", "--b", "kproxy:nftables")
-    assert (status, told["unknown"], told["not-observed"]) == (0, [], {})
-    assert {"node-ports-on-localhost", "undefined-ports-are-refused"} <= {e["id"] for e in told["intended"]}
+    status, reported = compare(cluster, "--a", "kproxy:iptables", "--b", "kproxy:nftables")
+    assert (status, reported["unknown"], reported["not-observed"]) == (0, [], {})
+    assert {"node-ports-on-localhost", "undefined-ports-are-refused"} <= {
+        e["id"] for e in reported["intended"]
+    }
 
 
 def test_a_proxy_that_breaks_a_service_differs_unknown_and_is_called_unlawful(tmp_path: Path) -> None:
     broken = tmp_path / "breaker.toml"
     broken.write_text(BREAKER)
-    status, told = compare(EXAMPLE, "--a", "kproxy:nftables", "--b", f"{broken}:nftables")
+    status, reported = compare(EXAMPLE, "--a", "kproxy:nftables", "--b", f"{broken}:nftables")
     assert status == 1
-    assert told["unknown"]
-    for one in told["unknown"]:
+    assert reported["unknown"]
+    for one in reported["unknown"]:
         assert (one["service"], one["to"], one["unlawful"]) == (
             "default/web",
             "10.96.0.80:80/TCP",
@@ -151,10 +153,10 @@ def test_a_proxy_that_breaks_a_service_differs_unknown_and_is_called_unlawful(tm
         )
 
 
-def test_a_proxy_that_cannot_be_started_is_told_with_its_log(tmp_path: Path) -> None:
+def test_a_proxy_that_cannot_be_started_is_reported_with_its_log(tmp_path: Path) -> None:
     dead = tmp_path / "dead.toml"
     dead.write_text('name = "dead"\nmodes = ["any"]\ncommand = ["sh", "-c", "echo no such table; exit 3"]\n')
-    words = [
+    arguments = [
         "compare",
         "-f",
         str(EXAMPLE),
@@ -165,6 +167,6 @@ def test_a_proxy_that_cannot_be_started_is_told_with_its_log(tmp_path: Path) -> 
         "--b",
         f"{dead}:any",
     ]
-    done = run(*words)
+    done = run(*arguments)
     assert done.returncode == 2
     assert "no such table" in done.stderr

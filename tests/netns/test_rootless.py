@@ -19,9 +19,9 @@ def left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Leftovers:
     return Leftovers(tmp_path / "scratch", monkeypatch)
 
 
-def run(place: Path, *words: str) -> subprocess.Popen[str]:
+def run(place: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        (*RUN, *words), cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        (*RUN, *arguments), cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
@@ -34,8 +34,8 @@ def test_of_a_run_that_succeeds(tmp_path: Path, left_behind: Leftovers) -> None:
 
 def test_of_a_run_whose_subject_programs_nothing(tmp_path: Path, left_behind: Leftovers) -> None:
     (tmp_path / "idle.toml").write_text('name = "idle"\nmodes = ["iptables"]\ncommand = ["sleep", "1000"]\n')
-    words = ("--proxy", "idle.toml", "--case", "cluster-ip.every-endpoint-of-six", "--patience", "2")
-    with run(tmp_path, *words) as process:
+    arguments = ("--proxy", "idle.toml", "--case", "cluster-ip.every-endpoint-of-six", "--patience", "2")
+    with run(tmp_path, *arguments) as process:
         out, _ = process.communicate()
     assert process.returncode == 1, out
     assert left_behind.now() == []
@@ -43,8 +43,8 @@ def test_of_a_run_whose_subject_programs_nothing(tmp_path: Path, left_behind: Le
 
 def test_of_a_run_in_which_a_case_fails(tmp_path: Path, left_behind: Leftovers) -> None:
     (tmp_path / "boaster.toml").write_text(BOASTER)
-    words = ("--proxy", "boaster.toml", "--mode", "nftables", "--case", BOASTERS_CASE)
-    with run(tmp_path, *words) as process:
+    arguments = ("--proxy", "boaster.toml", "--mode", "nftables", "--case", BOASTERS_CASE)
+    with run(tmp_path, *arguments) as process:
         out, _ = process.communicate()
     assert process.returncode == 1, out
     assert left_behind.now() == []

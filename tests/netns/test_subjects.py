@@ -47,9 +47,9 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(place: Path, *words: str, where: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+def run(place: Path, *arguments: str, where: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*where, sys.executable, "-m", *words],
+        [*where, sys.executable, "-m", *arguments],
         cwd=place,
         capture_output=True,
         text=True,
@@ -78,7 +78,7 @@ def test_a_process_that_ends_is_named(place: Path) -> None:
     assert "command: sh -c 'sleep 0.3; " in done.stdout
 
 
-def test_a_mount_point_that_does_not_exist_is_told(place: Path) -> None:
+def test_a_mount_point_that_does_not_exist_is_reported(place: Path) -> None:
     (place / "mine.toml").write_text(SUBJECT.replace('"/run"', '"/no/such"'), encoding="utf-8")
     done = run(place, "kproxy", "conformance", "run", *HERE, "--case", CASE)
     assert done.returncode == 2, done.stdout + done.stderr
@@ -87,8 +87,8 @@ def test_a_mount_point_that_does_not_exist_is_told(place: Path) -> None:
 
 def test_where_no_room_can_be_made_it_is_judged_without_and_the_results_say_so(place: Path) -> None:
     (place / "mine.toml").write_text(WITHOUT_MOUNTS, encoding="utf-8")
-    words = ("kproxy", "conformance", "run", *HERE, "--case", CASE, "--json", "-")
-    done = run(place, *words, where=WITHOUT_ROOMS)
+    arguments = ("kproxy", "conformance", "run", *HERE, "--case", CASE, "--json", "-")
+    done = run(place, *arguments, where=WITHOUT_ROOMS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["environment"]["isolation"].startswith(f"network; {NO_ROOM}")
 

@@ -21,7 +21,7 @@ from tests.netns.foretelling import foretold, read_inside
 def test_packets_meet_what_trace_says(mode: str, variant: Xtables) -> None:
     found = foretold(load_subject("kproxy"), mode, variant, read_inside)
     assert not found.otherwise, "\n".join(found.otherwise[:8])
-    assert found.asked > 40
+    assert found.requested > 40
 
 
 def test_rules_that_were_read_too_early_are_found_out() -> None:

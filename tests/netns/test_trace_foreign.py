@@ -35,7 +35,7 @@ SETS = 20
 class Compared:
     """How many packets were foretold, how many of them with one outcome, and what came otherwise."""
 
-    asked: int = 0
+    requested: int = 0
     definite: int = 0
     otherwise: list[str] = field(default_factory=list)
 
@@ -85,19 +85,19 @@ def read(routed: Router) -> TracedNode:
 
 def compare(routed: Router, node: TracedNode, rules: str, compared: Compared) -> None:
     for sender, destination, port, protocol in PACKETS:
-        packet = asked(node, sender, destination, port, protocol)
+        packet = requested(node, sender, destination, port, protocol)
         found = trace_packet(node, packet)
         if any(one.kind == "unknown" for one in found.decisions):
             continue
         met = routed.send(sender, destination, port, protocol)
-        compared.asked += 1
+        compared.requested += 1
         compared.definite += len(found.decisions) == 1
         if not any(same(one, met) for one in foretold(found, sender)):
-            told = [(one.kind, str(one.destination), one.port) for one in found.decisions]
-            compared.otherwise.append(f"{packet}: trace says {told}, met {met}\n{rules}")
+            reported = [(one.kind, str(one.destination), one.port) for one in found.decisions]
+            compared.otherwise.append(f"{packet}: trace says {reported}, met {met}\n{rules}")
 
 
-def asked(node: TracedNode, sender: str, destination: str, port: int, protocol: str) -> TracedPacket:
+def requested(node: TracedNode, sender: str, destination: str, port: int, protocol: str) -> TracedPacket:
     to = ip_address(destination)
     source = ip_address(router.CLIENT) if sender == "client" else node.source_for(to)
     assert source is not None
@@ -118,8 +118,8 @@ def foretold(found: TraceResult, sender: str) -> Iterator[Met]:
         yield Met("node" if one.delivered else "server", str(one.destination), one.port, source)
 
 
-def same(told: Met, met: Met) -> bool:
-    return told == (met if told.source else replace(met, source=""))
+def same(reported: Met, met: Met) -> bool:
+    return reported == (met if reported.source else replace(met, source=""))
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_packets_meet_what_trace_says_of_rules_of_others(
     for rules in accepted(load, routed, made):
         compare(routed, read(routed), rules, compared)
     assert not compared.otherwise, "\n".join(compared.otherwise[:2])
-    assert compared.asked > 5 * SETS
-    assert compared.definite > 0.75 * compared.asked
+    assert compared.requested > 5 * SETS
+    assert compared.definite > 0.75 * compared.requested
 
 
 def test_rules_as_docker_and_ufw_write_them(routed: Router) -> None:
@@ -162,5 +162,5 @@ def test_routes_refuse_what_trace_says_they_refuse() -> None:
             for destination in (router.BLACKHOLE, router.UNREACHABLE, router.ELSEWHERE):
                 by = "" if sender == "node" else "to-client"
                 packet = TracedPacket(ip_address(source), ip_address(destination), "udp", 80, by)
-                (told,) = trace_packet(node, packet).decisions
-                assert Met(told.kind) == fresh.send(sender, destination, 80, "udp")
+                (reported,) = trace_packet(node, packet).decisions
+                assert Met(reported.kind) == fresh.send(sender, destination, 80, "udp")

@@ -42,7 +42,7 @@ def test_nothing_is_left_of_a_guest_that_has_ended(in_guest: InGuest, left_behin
     assert left_behind.now() == []
 
 
-def test_a_kernel_that_dies_is_an_error_with_its_last_words(
+def test_a_kernel_that_dies_is_an_error_with_its_last_output(
     in_guest: InGuest, left_behind: Leftovers
 ) -> None:
     with pytest.raises(LabError, match="ended before its command did"):
@@ -60,9 +60,9 @@ def test_every_ability_works_when_used(kernel: UmlKernel) -> None:
 # ------------------------------------------------------------------------------ the command
 
 
-def conformance(kproxy: tuple[str, ...], place: Path, *words: str) -> subprocess.Popen[str]:
+def conformance(kproxy: tuple[str, ...], place: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        (*kproxy, "conformance", "run", "--kernel", "uml", "--mode", "iptables", *words),
+        (*kproxy, "conformance", "run", "--kernel", "uml", "--mode", "iptables", *arguments),
         cwd=place,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -74,8 +74,8 @@ def conformance(kproxy: tuple[str, ...], place: Path, *words: str) -> subprocess
 def test_sctp_beside_tcp_and_udp_is_judged_the_results_are_written_here_and_nothing_is_left(
     kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
-    words = ("--case", "protocols.sctp-*", "--json", "results.json")
-    with conformance(kproxy, tmp_path, *words) as process:
+    arguments = ("--case", "protocols.sctp-*", "--json", "results.json")
+    with conformance(kproxy, tmp_path, *arguments) as process:
         out, _ = process.communicate()
     assert process.returncode == 0, out
     assert out.startswith("kernel: uml (")
@@ -91,8 +91,8 @@ def test_a_proxy_that_never_serves_is_status_2_with_the_reason_and_nothing_is_le
     kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
     (tmp_path / "idle.toml").write_text('name = "idle"\nmodes = ["iptables"]\ncommand = ["sleep", "1000"]\n')
-    words = ("--proxy", "idle.toml", "--case", "cluster-ip.every-endpoint-of-six", "--patience", "2")
-    with conformance(kproxy, tmp_path, *words) as process:
+    arguments = ("--proxy", "idle.toml", "--case", "cluster-ip.every-endpoint-of-six", "--patience", "2")
+    with conformance(kproxy, tmp_path, *arguments) as process:
         out, _ = process.communicate()
     assert process.returncode == 2, out
     assert "has not applied" in out
@@ -103,8 +103,8 @@ def test_a_case_that_fails_is_status_1_and_nothing_is_left(
     kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
     (tmp_path / "boaster.toml").write_text(BOASTER)
-    words = ("--proxy", "boaster.toml", "--mode", "ipvs", "--case", BOASTERS_CASE)
-    with conformance(kproxy, tmp_path, *words) as process:
+    arguments = ("--proxy", "boaster.toml", "--mode", "ipvs", "--case", BOASTERS_CASE)
+    with conformance(kproxy, tmp_path, *arguments) as process:
         out, _ = process.communicate()
     assert process.returncode == 1, out
     assert left_behind.now() == []
@@ -130,8 +130,8 @@ def guests_below(process: subprocess.Popen[str]) -> list[int]:
 def test_the_cases_of_a_guest_that_dies_are_broken_and_those_of_the_other_are_judged(
     kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
-    words = ("--case", "protocols.sctp-*", "--guests", "2", "--json", "results.json")
-    with conformance(kproxy, tmp_path, *words) as process:
+    arguments = ("--case", "protocols.sctp-*", "--guests", "2", "--json", "results.json")
+    with conformance(kproxy, tmp_path, *arguments) as process:
         wait_for(process, "guest ")
         os.kill(guests_below(process)[0], signal.SIGKILL)
         out, _ = process.communicate()

@@ -32,9 +32,18 @@ def test_a_day_passes_in_less_than_a_minute(in_guest: InGuest) -> None:
 def test_cases_that_wait_are_judged_and_the_report_says_in_which_time(
     kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
-    words = ("--mode", "iptables", "--case", "affinity.time-*", "--json", "results.json", "--time", "virtual")
+    arguments = (
+        "--mode",
+        "iptables",
+        "--case",
+        "affinity.time-*",
+        "--json",
+        "results.json",
+        "--time",
+        "virtual",
+    )
     done = subprocess.run(
-        (*kproxy, "conformance", "run", *words), cwd=tmp_path, capture_output=True, text=True, check=False
+        (*kproxy, "conformance", "run", *arguments), cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads((tmp_path / "results.json").read_text())

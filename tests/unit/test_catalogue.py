@@ -53,7 +53,7 @@ INSTANCES = bind_cases(CATALOGUE)
 CASES = [pytest.param(case, id=case.id) for case in CATALOGUE]
 
 
-class Asked(NamedTuple):
+class Queried(NamedTuple):
     """A question of a case, the answer written by hand, and the oracle's."""
 
     question: Probe | Open | ContinuousProbe
@@ -61,23 +61,23 @@ class Asked(NamedTuple):
     worked_out: Expectation
 
 
-def ask_the_oracle(instance: Instance) -> Iterator[Asked]:
+def ask_the_oracle(instance: Instance) -> Iterator[Queried]:
     """Every new connection of a case, put to the oracle at its point in the case's history."""
     world = World(instance)
     for step in instance.case.steps:
         world.apply_step(step)
         if isinstance(step, Probe | Open):
-            asked = instance.bound_packet(step.sender, step.to)
-            facts = world.facts(asked.node)
-            answer = expect(world.cluster(asked.node), facts, asked.packet)
-            yield Asked(step, instance.outcomes(step.expect, step.to), answer)
+            requested = instance.bound_packet(step.sender, step.to)
+            facts = world.facts(requested.node)
+            answer = expect(world.cluster(requested.node), facts, requested.packet)
+            yield Queried(step, instance.outcomes(step.expect, step.to), answer)
             if passed := instance.packet_at_sender_node(step.sender, step.to):
                 facts = world.facts(passed.node)
-                yield Asked(step, PASSED_ON, expect(world.cluster(passed.node), facts, passed.packet))
+                yield Queried(step, PASSED_ON, expect(world.cluster(passed.node), facts, passed.packet))
     yield from ask_meanwhile(instance)
 
 
-def ask_meanwhile(instance: Instance) -> Iterator[Asked]:
+def ask_meanwhile(instance: Instance) -> Iterator[Queried]:
     """What a steady client may meet: what the oracle answers at any time from its first question on."""
     steps = instance.case.steps
     for begun, step in enumerate(steps):
@@ -92,7 +92,7 @@ def ask_meanwhile(instance: Instance) -> Iterator[Asked]:
                 outcomes |= answer.outcomes
                 clauses |= set(answer.clauses)
         found = Expectation(frozenset(outcomes), tuple(clauses))
-        yield Asked(step, instance.outcomes(step.expect, step.to), found)
+        yield Queried(step, instance.outcomes(step.expect, step.to), found)
 
 
 def families_of(case: Case) -> list[Instance]:
@@ -102,10 +102,10 @@ def families_of(case: Case) -> list[Instance]:
 @pytest.mark.parametrize("instance", [pytest.param(i, id=i.name) for i in INSTANCES])
 def test_each_answer_written_by_hand_is_the_oracles(instance: Instance) -> None:
     different = [
-        f"{describe_step(asked.question)}: {_sorted(asked.written)} by hand, "
-        f"{_sorted(asked.worked_out.outcomes)} by {', '.join(asked.worked_out.clauses)}"
-        for asked in ask_the_oracle(instance)
-        if asked.written != asked.worked_out.outcomes
+        f"{describe_step(requested.question)}: {_sorted(requested.written)} by hand, "
+        f"{_sorted(requested.worked_out.outcomes)} by {', '.join(requested.worked_out.clauses)}"
+        for requested in ask_the_oracle(instance)
+        if requested.written != requested.worked_out.outcomes
     ]
     assert not different, "\n".join(different)
 
@@ -119,8 +119,8 @@ def test_a_case_names_the_clauses_that_the_oracle_answers_by_and_no_others(case:
     used = {
         clause
         for instance in families_of(case)
-        for asked in ask_the_oracle(instance)
-        for clause in asked.worked_out.clauses
+        for requested in ask_the_oracle(instance)
+        for clause in requested.worked_out.clauses
     }
     missing = used - case.clauses
     idle = case.clauses - used - TRANSITION_CLAUSES
@@ -140,9 +140,9 @@ def test_every_clause_a_case_or_a_step_names_exists(case: Case) -> None:
     assert steps <= case.clauses
 
 
-def test_every_clause_is_asked_about_or_listed_as_untested_with_the_reason() -> None:
-    asked = {clause for case in CATALOGUE for clause in case.clauses}
-    assert set(CLAUSES) - asked == set(UNTESTED)
+def test_every_clause_is_tested_or_listed_as_untested_with_the_reason() -> None:
+    requested = {clause for case in CATALOGUE for clause in case.clauses}
+    assert set(CLAUSES) - requested == set(UNTESTED)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -192,7 +192,7 @@ def test_every_held_flow_is_opened_before_it_is_used(case: Case) -> None:
             assert step.flow in opened
 
 
-def test_ids_are_unique_and_of_the_form_group_dot_words() -> None:
+def test_ids_are_unique_and_of_the_form_group_dot_terms() -> None:
     ids = [case.id for case in CATALOGUE]
     assert [id for id, count in Counter(ids).items() if count > 1] == []
     assert [id for id in ids if not ID.fullmatch(id)] == []

@@ -75,10 +75,10 @@ def test_what_packets_show_is_held_but_for_what_is_named_here() -> None:
 
 
 def test_the_map_for_programs_is_the_map_for_people() -> None:
-    told = json.loads(coverage.coverage_json())["behaviours"]
-    assert list(told) == list(BEHAVIOURS)
-    assert told["cip.udp.dnat"]["clauses"] == ["protocol.udp.served"]
-    assert told["ct.udp.last-endpoint"]["cases"] == ["conntrack.udp-is-refused-when-nobody-is-left"]
+    reported = json.loads(coverage.coverage_json())["behaviours"]
+    assert list(reported) == list(BEHAVIOURS)
+    assert reported["cip.udp.dnat"]["clauses"] == ["protocol.udp.served"]
+    assert reported["ct.udp.last-endpoint"]["cases"] == ["conntrack.udp-is-refused-when-nobody-is-left"]
 
 
 # --------------------------------------------------------------------------- reports

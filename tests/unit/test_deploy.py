@@ -93,8 +93,8 @@ def test_the_pod_monitor_selects_our_pods() -> None:
 
 def test_the_workflow_has_the_version_of_kind_that_the_tests_ask_for() -> None:
     root = DEPLOY.parent
-    asked = re.search(r'^KIND = "(v[\d.]+)"$', (root / "tests/kind/kind.py").read_text(), re.MULTILINE)
+    requested = re.search(r'^KIND = "(v[\d.]+)"$', (root / "tests/kind/kind.py").read_text(), re.MULTILINE)
     steps = yaml.safe_load((root / ".github/workflows/kind.yml").read_text())["jobs"]["cluster"]["steps"]
     (given,) = (step["with"]["version"] for step in steps if "kind-action" in step.get("uses", ""))
-    assert asked
-    assert given == asked[1]
+    assert requested
+    assert given == requested[1]

@@ -39,7 +39,7 @@ def test_the_environment_is_added_to_our_own() -> None:
         ("iptables-restore: line 3 failed", Reason.OTHER),
     ],
 )
-def test_the_words_of_the_tools_have_reasons(text: str, reason: Reason) -> None:
+def test_the_messages_of_the_tools_have_reasons(text: str, reason: Reason) -> None:
     with pytest.raises(HostError) as caught:
         host.run_tool(python(f"import sys; sys.exit({text!r})"))
     assert caught.value.reason is reason

@@ -223,11 +223,11 @@ def assert_named(refused: Rejected, document: Document) -> None:
     metadata = document["metadata"]
     if not isinstance(metadata, dict):
         return
-    for told, wanted in zip(
+    for reported, wanted in zip(
         refused.key, (metadata.get("namespace", ""), metadata.get("name", "")), strict=True
     ):
         if isinstance(wanted, str) and wanted.isascii():
-            assert told == wanted[:254]
+            assert reported == wanted[:254]
 
 
 def refused_parts(document: Document) -> Iterator[str]:

@@ -55,7 +55,9 @@ def test_a_mutant_turns_a_case_red_that_cites_what_it_broke(
     wrong: Mutant, green_in: Callable[[str], list[Case]]
 ) -> None:
     found = judged(wrong, green_in(wrong.mode))
-    assert found.killers, f"{wrong.about} None of {found.asked} cases noticed and cited {set(wrong.clauses)}."
+    assert found.killers, (
+        f"{wrong.about} None of {found.requested} cases noticed and cited {set(wrong.clauses)}."
+    )
 
 
 @pytest.mark.parametrize("wrong", named(BY_TEST))
@@ -94,5 +96,5 @@ def test_mutants_have_names_of_their_own_and_clauses_that_exist() -> None:
 
 
 def test_every_clause_of_a_mutant_is_one_that_a_case_asks_about() -> None:
-    asked = {clause for case in CATALOGUE for clause in case.clauses}
-    assert {clause for wrong in MUTANTS for clause in wrong.clauses} - asked == set()
+    requested = {clause for case in CATALOGUE for clause in case.clauses}
+    assert {clause for wrong in MUTANTS for clause in wrong.clauses} - requested == set()

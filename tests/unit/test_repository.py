@@ -255,6 +255,8 @@ def test_ci_runs_all_that_tests_run_by_themselves() -> None:
         re.findall(r"set -- ((?:[a-z]+ ?)+)", text(ROOT / door).replace(' "$@"', ""))
         for door in ("run", ".ci/run")
     ]
-    by_themselves, in_ci = ({word for words in found for word in words.split()} for found in lists)
+    by_themselves, in_ci = (
+        {word for command_arguments in found for word in command_arguments.split()} for found in lists
+    )
     assert by_themselves >= {"lint", "types", "unit", "netns", "conformance", "ipvs"}
     assert in_ci > by_themselves

@@ -23,8 +23,8 @@ def patient(session):
 
 def test_it_takes_its_tools_along(tmp_path: Path) -> None:
     (tmp_path / "noxfile.py").write_text(SESSIONS, encoding="utf-8")
-    words = [sys.executable, "-m", "nox", "-f", str(tmp_path / "noxfile.py"), "-s", "patient"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as nox:
+    arguments = [sys.executable, "-m", "nox", "-f", str(tmp_path / "noxfile.py"), "-s", "patient"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, start_new_session=True) as nox:
         assert nox.stdout
         tool = next(int(line) for line in nox.stdout if line.strip().isdigit())
         try:

@@ -70,7 +70,7 @@ def test_the_singular_cluster_ip_field_is_enough(text: str, family: Family) -> N
 # ---------------------------------------------------------------- fields
 
 
-def test_external_ips_of_the_family_are_kept_and_bad_ones_are_told() -> None:
+def test_external_ips_of_the_family_are_kept_and_bad_ones_are_reported() -> None:
     item = service(external_ips=["nonsense", "203.0.113.1", "fd00::5", "010.0.0.1", "203.0.113.1"])
     snapshot = normalise(cluster(item), V4)
     assert snapshot.services[WEB].external_ips == (ip_address("203.0.113.1"), ip_address("10.0.0.1"))
@@ -109,7 +109,7 @@ def test_source_ranges_are_those_of_the_family(texts: list[str], ranges: list[st
 
 
 @pytest.mark.parametrize(
-    ("text", "policy", "told"),
+    ("text", "policy", "reported"),
     [
         ("Local", TrafficPolicy.LOCAL, False),
         ("Cluster", TrafficPolicy.CLUSTER, False),
@@ -117,10 +117,10 @@ def test_source_ranges_are_those_of_the_family(texts: list[str], ranges: list[st
         ("Elsewhere", TrafficPolicy.CLUSTER, True),
     ],
 )
-def test_a_policy_is_local_only_when_it_says_so(text: str, policy: TrafficPolicy, told: bool) -> None:  # noqa: FBT001
+def test_a_policy_is_local_only_when_it_says_so(text: str, policy: TrafficPolicy, reported: bool) -> None:  # noqa: FBT001
     snapshot = normalise(cluster(service(external_traffic_policy=text, internal_traffic_policy=text)), V4)
     assert snapshot.services[WEB].external_policy is snapshot.services[WEB].internal_policy is policy
-    assert bool(snapshot.notes) is told
+    assert bool(snapshot.notes) is reported
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_health_check_port_is_due_for_local_load_balancers_only(
     assert web(item).health_check_port == port
 
 
-def test_invalid_ports_are_told_and_the_others_stay() -> None:
+def test_invalid_ports_are_reported_and_the_others_stay() -> None:
     bad = [
         api.ServicePort("zero", port=0),
         api.ServicePort("icmp", "ICMP", 80),
@@ -392,7 +392,7 @@ def test_a_slice_that_came_before_its_service_is_not_forgotten() -> None:
     ]
 
 
-def test_an_object_told_again_changes_nothing() -> None:
+def test_an_object_applied_again_changes_nothing() -> None:
     before = normalise(cluster(service(), slice_of(endpoint("10.0.0.1"))), V4)
     again = normalise(cluster(service(), slice_of(endpoint("10.0.0.1"))), V4, before)
     assert again.services is before.services

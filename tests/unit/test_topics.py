@@ -13,19 +13,19 @@ TEXT = "\n".join(PAGES.values())
 
 
 def test_every_clause_is_on_one_page_and_the_index_counts_them() -> None:
-    told = Counter(clause.id for clauses in topics.topics().values() for clause in clauses)
-    assert told == Counter(list(CLAUSES))
+    reported = Counter(clause.id for clauses in topics.topics().values() for clause in clauses)
+    assert reported == Counter(list(CLAUSES))
     assert all(f'<a name="{id}"></a>' in PAGES[id.partition(".")[0]] for id in CLAUSES)
     assert all(f"[{topic}]({topic}.md)" in topics.index() for topic in PAGES)
 
 
 @pytest.mark.parametrize("name", DOCUMENTED_SUBJECTS)
-def test_every_known_deviation_is_told_with_its_link(name: str) -> None:
+def test_every_known_deviation_is_reported_with_its_link(name: str) -> None:
     deviations = [d for d in load_subject(name, name).deviations if {e.case for e in d.excuses} != {"fuzz.*"}]
     assert [d.text for d in deviations if d.text not in TEXT or d.link not in TEXT] == []
 
 
-def test_a_deviation_is_told_where_its_clause_is_and_of_its_modes_only() -> None:
+def test_a_deviation_is_reported_where_its_clause_is_and_of_its_modes_only() -> None:
     section = TEXT.split("`conntrack.udp.not-to-dead-endpoint-when-none-left`\n")[1].split("\n## ")[0]
     assert "- kproxy: holds it in iptables, nftables and ipvs\n" in section
     assert "- kube-proxy: holds it in ipvs\n" in section

@@ -42,9 +42,9 @@ def test_a_command_is_root_there_and_its_output_status_and_files_come_back(tmp_p
     assert (tmp_path / "file").read_text() == "kept\n"
 
 
-def judging(where: Path, *words: str) -> subprocess.Popen[str]:
+def judging(where: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        (sys.executable, "-m", "kproxy", "conformance", "run", "--kernel", "vm", *words),
+        (sys.executable, "-m", "kproxy", "conformance", "run", "--kernel", "vm", *arguments),
         cwd=where,
         env={**os.environ, "TMPDIR": str(where)},
         stdout=subprocess.PIPE,

@@ -49,9 +49,9 @@ _PLACES = 2
 _DEFAULT_AFFINITY = 10800
 
 
-def case_module(dump: Dump, layout: Layout, found: ProxyDifference, id: str, told: str) -> str:
+def case_module(dump: Dump, layout: Layout, found: ProxyDifference, id: str, reported: str) -> str:
     """The case of a difference as a Python module; ``told``: where it comes from, a sentence."""
-    return case_source(case_of(dump, layout, found.probe, id), told)
+    return case_source(case_of(dump, layout, found.probe, id), reported)
 
 
 def case_of(

@@ -72,16 +72,16 @@ def parse_received(received: bytes) -> HttpRequest | HttpResponse | None:
 def parse_request(head: bytes) -> HttpRequest | None:
     """The request of a head (all up to the empty line), or None when it is none."""
     first, *rest = head.decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+    tokens = first.split(" ")
+    if len(tokens) != 3 or not tokens[2].startswith("HTTP/1."):
         return None
     fields = (line.partition(":") for line in rest)
     headers = {name.strip().lower(): value.strip() for name, colon, value in fields if colon}
     try:
-        target = urlsplit(words[1])
+        target = urlsplit(tokens[1])
     except ValueError:
         return None
-    return HttpRequest(words[0], unquote(target.path) or "/", target.query, headers)
+    return HttpRequest(tokens[0], unquote(target.path) or "/", target.query, headers)
 
 
 def encode_response(answer: HttpResponse, request: HttpRequest | None, now: float) -> bytes:

@@ -35,7 +35,7 @@ class FieldName(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Masked:
+class Mqueried:
     """A number's bits under a mask."""
 
     field: FieldName
@@ -66,7 +66,7 @@ class RandomNumber:
     offset: int = 0
 
 
-Selector = FieldName | Masked | FieldOf | RandomNumber | UnmodelledField
+Selector = FieldName | Mqueried | FieldOf | RandomNumber | UnmodelledField
 
 Value = Address | int | str | frozenset[str]
 

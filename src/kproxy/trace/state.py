@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from kproxy.net import Address, Family, family_of
 from kproxy.trace.node import TracedNode
-from kproxy.trace.patterns import FieldName, FieldOf, Masked, Selector, Value
+from kproxy.trace.patterns import FieldName, FieldOf, Mqueried, Selector, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def read_selector(selector: Selector, state: PacketState, node: TracedNode) -> V
             ):
                 raise FieldAbsent
             return read_selector(field, state, node)
-        case Masked(field, mask):
+        case Mqueried(field, mask):
             value = read_selector(field, state, node)
             return value & mask if isinstance(value, int) else None
         case FieldName():

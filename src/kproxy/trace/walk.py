@@ -363,7 +363,7 @@ def _same_either_way(one: PacketState, other: PacketState) -> bool:
     apart = one.conditions ^ other.conditions
     return (
         len(apart) == 2
-        and len({asked for asked, _ in apart}) == 1
+        and len({requested for requested, _ in apart}) == 1
         and one.chance == other.chance
         and one.effect() == other.effect()
     )

@@ -63,9 +63,9 @@ class StandIn(Cluster):
         with ExitStack() as stack:
             urls = {}
             for number, name in enumerate(wires.OUTSIDE, 101):
-                words = [sys.executable, "-m", MODULE, name, str(number), str(AGENTS_PORT)]
+                arguments = [sys.executable, "-m", MODULE, name, str(number), str(AGENTS_PORT)]
                 log = folder / f"{name}.log"
-                process = spawn(words, self.network[name], log=log, env={**os.environ, KEY: key})
+                process = spawn(arguments, self.network[name], log=log, env={**os.environ, KEY: key})
                 stack.callback(self._do, process.wait())
                 stack.callback(process.kill)
                 relay, here = Relay(self.network[name], AGENTS_PORT), socket.create_server(("127.0.0.1", 0))

@@ -42,9 +42,9 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def command_here(words: list[str]) -> list[str]:
+def command_here(arguments: list[str]) -> list[str]:
     """An image's command as it is run on this machine."""
-    return [sys.executable if Path(words[0]).name.startswith("python") else words[0], *words[1:]]
+    return [sys.executable if Path(arguments[0]).name.startswith("python") else arguments[0], *arguments[1:]]
 
 
 class Pod:
@@ -86,7 +86,7 @@ class Pod:
                     break
                 await self._report("Running", place, {"waiting": {"reason": "CrashLoopBackOff"}})
                 self._restarts += 1
-                await self._asked_to_end(RESTART_PAUSE)
+                await self._requested_to_end(RESTART_PAUSE)
         finally:
             await self._node.places.leave(place)
         await self._report("Failed" if code else "Succeeded", place, {"terminated": {"exitCode": code}})
@@ -109,11 +109,11 @@ class Pod:
     async def _run(self, place: Place) -> int:
         """Until its end; the exit status."""
         self._ready = False
-        words = [*self._container.get("command", ()), *self._container.get("args", ())]
+        arguments = [*self._container.get("command", ()), *self._container.get("args", ())]
         if lacking := self._lacking():
-            words = ["sh", "-c", f"echo {lacking}; exit 1"]
+            arguments = ["sh", "-c", f"echo {lacking}; exit 1"]
         started, env = {"running": {"startedAt": now()}}, self._environment(place)
-        process = spawn(command_here(words), place.namespace, log=self.log, env=env)
+        process = spawn(command_here(arguments), place.namespace, log=self.log, env=env)
         await self._report("Running", place, started)
 
         async def tell(ready: object) -> None:
@@ -134,9 +134,9 @@ class Pod:
         return code if code >= 0 else SIGNALLED - code
 
     async def _until_over(self, process: Process, ended: asyncio.Task[int]) -> None:
-        asked = asyncio.create_task(self._ending.wait())
-        await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
+        requested = asyncio.create_task(self._ending.wait())
+        await asyncio.wait({ended, requested}, return_when=asyncio.FIRST_COMPLETED)
+        requested.cancel()
         if ended.done():
             return
         process.signal(signal.SIGTERM)
@@ -144,7 +144,7 @@ class Pod:
         while not ended.done() and asyncio.get_running_loop().time() < began + self._grace:
             await asyncio.wait({ended}, timeout=0.1)
 
-    async def _asked_to_end(self, seconds: float) -> None:
+    async def _requested_to_end(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._ending.wait()

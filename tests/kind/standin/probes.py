@@ -58,18 +58,18 @@ class Prober:
 
     async def _once(self, probe: Document) -> bool:
         match probe:
-            case {"httpGet": asked}:
-                url = f"http://{self._at(asked)}{asked.get('path', '/')}"
+            case {"httpGet": requested}:
+                url = f"http://{self._at(requested)}{requested.get('path', '/')}"
                 async with self.client.get(url, allow_redirects=False) as answer:
                     return 200 <= answer.status < 400
-            case {"tcpSocket": asked}:
-                host, _, port = self._at(asked).rpartition(":")
+            case {"tcpSocket": requested}:
+                host, _, port = self._at(requested).rpartition(":")
                 sock = self.node.socket(socket.AF_INET, socket.SOCK_STREAM)
                 with sock:
                     await asyncio.get_running_loop().sock_connect(sock, (host, int(port)))
                 return True
-            case {"exec": asked}:
-                process = self.place.namespace.start(self.command(asked["command"]), **_SILENT)
+            case {"exec": requested}:
+                process = self.place.namespace.start(self.command(requested["command"]), **_SILENT)
                 try:
                     return await wait_finished(process) == 0
                 finally:
@@ -78,9 +78,9 @@ class Prober:
             case _:
                 raise NotImplementedError(sorted(probe))
 
-    def _at(self, asked: Document) -> str:
-        port = asked["port"]
+    def _at(self, requested: Document) -> str:
+        port = requested["port"]
         if isinstance(port, str):
             named = {p.get("name"): p["containerPort"] for p in self.container.get("ports", ())}
             port = named[port]
-        return f"{asked.get('host', self.place.addresses[0])}:{port}"
+        return f"{requested.get('host', self.place.addresses[0])}:{port}"

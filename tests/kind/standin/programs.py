@@ -118,6 +118,6 @@ class ControlPlane(KubeApiServer):
         await self._serving()
 
     def _apiserver_arguments(self) -> list[str]:
-        words = [word for word in super()._apiserver_arguments() if not word.startswith(_OF_THE_LAB)]
+        arguments = [word for word in super()._apiserver_arguments() if not word.startswith(_OF_THE_LAB)]
         address = wires.node_address(wires.CONTROL_PLANE, Family.IPV4)
-        return [*words, f"--advertise-address={address}", "--kubelet-preferred-address-types=InternalIP"]
+        return [*arguments, f"--advertise-address={address}", "--kubelet-preferred-address-types=InternalIP"]

@@ -287,11 +287,11 @@ def stepwise(order: str, gate: Path) -> Subject:
 
 def test_between_two_steps_everybody_gets_the_old_answer_or_the_new_one(tmp_path: Path) -> None:
     play = asyncio.run(played("ours", tmp_path, patience=5.0))
-    told = [
+    reported = [
         f"{when}: {turn.sender} -> {turn.then.name} {turn.to.kind.name}: {one.text}"
         for when, turn, one in play.wrong
     ]
-    assert not told, "\n".join(told)
+    assert not reported, "\n".join(reported)
     assert play.steps >= FEWEST_STEPS
 
 

@@ -10,4 +10,4 @@ from tests.netns.foretelling import foretold, read_inside
 def test_packets_meet_what_trace_says() -> None:
     found = foretold(load_subject("kproxy"), "ipvs", Xtables.LEGACY, read_inside)
     assert not found.otherwise, "\n".join(found.otherwise[:8])
-    assert found.asked > 40
+    assert found.requested > 40

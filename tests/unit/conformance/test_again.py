@@ -14,30 +14,30 @@ HELD = Open(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("
 SYSCTL = ReadSysctl(node="a", name="ipv4/x", expect="1")
 
 
-def asked(testbed: Scripted, *steps: Step, again: bool = True) -> list[str]:
+def requested(testbed: Scripted, *steps: Step, again: bool = True) -> list[str]:
     """What is asked again in a run of two like cases."""
     cases = [small_case(*steps, id=f"group.n{number}") for number in (1, 2)]
     asyncio.run(run_instances(testbed, bind_cases(cases), reprobe=again))
     return [line for line in testbed.log if line.startswith("again")]
 
 
-def test_an_unlawful_answer_is_asked_for_once_more_for_each_case() -> None:
+def test_an_unlawful_answer_is_probed_once_more_for_each_case() -> None:
     steps = (Apply(WEB), TO_WEB, TO_WEB, Apply(WEB), TO_WEB)
-    lines = asked(Scripted(always(ELSEWHERE)), *steps)
+    lines = requested(Scripted(always(ELSEWHERE)), *steps)
     assert [line.split()[-1] for line in lines] == ["probe", "probe"]
     assert len(set(lines)) == 2
 
 
-def test_it_is_asked_while_the_objects_are_as_they_were() -> None:
+def test_it_is_queried_while_the_objects_are_as_they_were() -> None:
     testbed = Scripted(always(ELSEWHERE))
-    asked(testbed, Apply(WEB), TO_WEB, Apply(WEB), TO_WEB)
+    requested(testbed, Apply(WEB), TO_WEB, Apply(WEB), TO_WEB)
     log = [line.split()[0] for line in testbed.log]
     assert log.index("again") < len(log) - log[::-1].index("settle") - 1
 
 
 def test_lawful_answers_are_not_and_nothing_is_where_no_evidence_is_wanted() -> None:
-    assert asked(Scripted(fairly), Apply(WEB), TO_WEB) == []
-    assert asked(Scripted(always(ELSEWHERE)), Apply(WEB), TO_WEB, again=False) == []
+    assert requested(Scripted(fairly), Apply(WEB), TO_WEB) == []
+    assert requested(Scripted(always(ELSEWHERE)), Apply(WEB), TO_WEB, again=False) == []
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ def test_lawful_answers_are_not_and_nothing_is_where_no_evidence_is_wanted() -> 
         ((SYSCTL, Apply(WEB), TO_WEB), "probe"),
     ],
 )
-def test_a_question_that_would_change_something_is_asked_otherwise_or_not(
+def test_a_question_that_would_change_something_is_queried_otherwise_or_not(
     steps: tuple[Step, ...], kind: str
 ) -> None:
-    assert {line.split()[-1] for line in asked(Scripted(always(ELSEWHERE)), *steps)} == {kind}
+    assert {line.split()[-1] for line in requested(Scripted(always(ELSEWHERE)), *steps)} == {kind}
 
 
 class Slow(Scripted):
@@ -73,7 +73,7 @@ def test_a_lab_spends_only_so_long_on_it() -> None:
     assert testbed.log == ["again"]
 
 
-def test_a_step_that_cannot_be_asked_again_is_left() -> None:
+def test_a_step_that_cannot_be_queried_again_is_left() -> None:
     testbed = Scripted()
     (instance,) = bind_cases([small_case(SYSCTL)])
     asyncio.run(Reprober(testbed).reprobe(instance, [(1, ())]))

@@ -19,25 +19,25 @@ def wait(
     needed: dict[Place, int], check: Callable[[], None] = lambda: None, seconds: float = 5
 ) -> Counter[Place]:
     """``needed``: how often each place is asked until it serves."""
-    asked: Counter[Place] = Counter()
+    requested: Counter[Place] = Counter()
 
     async def ask(node: str, family: Family) -> bool:
-        asked[node, family] += 1
-        return asked[node, family] >= needed[node, family]
+        requested[node, family] += 1
+        return requested[node, family] >= needed[node, family]
 
     asyncio.run(wait_until_served(needed, ask, check, lambda left: f"left: {left}", seconds))
-    return asked
+    return requested
 
 
-def test_who_serves_is_asked_no_more() -> None:
+def test_who_serves_is_queried_no_more() -> None:
     assert wait({A: 1, B: 3}) == {A: 1, B: 3}
 
 
-def test_what_never_serves_is_told() -> None:
-    with pytest.raises(Overdue) as told:
+def test_what_never_serves_is_reported() -> None:
+    with pytest.raises(Overdue) as reported:
         wait({A: 1, B: 1 << 30}, seconds=0.02)
-    assert str(told.value) == f"left: {[B]}"
-    assert told.value.waiting == (B,)
+    assert str(reported.value) == f"left: {[B]}"
+    assert reported.value.waiting == (B,)
 
 
 def test_a_proxy_that_has_ended_is_not_waited_for() -> None:

@@ -61,7 +61,7 @@ def respects(whole: Case, step: JudgedStep) -> Iterator[MismatchKind]:
     last = [
         other for other in whole.steps if isinstance(other, Probe) and other.rebalances == step.rebalances
     ][-1]
-    asked = {
+    requested = {
         MismatchKind.COVERAGE: step.spread,
         MismatchKind.SHARES: step.even,
         MismatchKind.AFFINITY: step.sticky_group or (step.rebalances and last is step),
@@ -69,7 +69,7 @@ def respects(whole: Case, step: JudgedStep) -> Iterator[MismatchKind]:
         MismatchKind.FOREIGN_MARK: step.mark,
         MismatchKind.OWN_MARK: step.mark,
     }
-    yield from (respect for respect, it_is in asked.items() if it_is)
+    yield from (respect for respect, it_is in requested.items() if it_is)
 
 
 def citations(instance: Instance) -> Iterator[tuple[int, MismatchKind, tuple[str, ...]]]:

@@ -18,9 +18,9 @@ from kproxy.conformance.reports.results_document import catalogue_document
 SLOW = [case.id for case in CATALOGUE if case.slow]
 
 
-def simulate(*words: str, proxy: str = "kproxy") -> int:
+def simulate(*arguments: str, proxy: str = "kproxy") -> int:
     fixed = ("--testbed", "simulator", "--mode", "iptables")
-    return main(["conformance", "run", *fixed, "--proxy", proxy, *words])
+    return main(["conformance", "run", *fixed, "--proxy", proxy, *arguments])
 
 
 # ------------------------------------------------------------------------------ selection
@@ -57,7 +57,7 @@ def test_a_glob_that_matches_nothing_is_refused_beside_one_that_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "text"),
     [
         (RunOptions(globs=("no.such-case",)), "no case matches no.such-case; `kproxy conformance list`"),
         (RunOptions(mode="ebpf"), "--mode ebpf: kproxy has iptables"),
@@ -72,12 +72,12 @@ def test_a_glob_that_matches_nothing_is_refused_beside_one_that_does() -> None:
     ],
 )
 def test_what_cannot_be_run_is_status_2_and_says_what_to_do(
-    options: RunOptions, words: str, capsys: pytest.CaptureFixture[str]
+    options: RunOptions, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_conformance(options) == 2
     streams = capsys.readouterr()
     assert streams.err.startswith("kproxy conformance: ")
-    assert words in streams.err
+    assert text in streams.err
     assert streams.out == ""
 
 
@@ -89,7 +89,7 @@ def test_without_root_the_namespaces_are_refused(
     assert "need root" in capsys.readouterr().err
 
 
-def test_a_program_that_is_missing_is_told_with_its_package(
+def test_a_program_that_is_missing_is_reported_with_its_package(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("kproxy.conformance.testbeds.environment.os.geteuid", lambda: 0)
@@ -107,15 +107,15 @@ def test_a_subject_whose_program_is_not_there_is_refused(
 
 
 @pytest.mark.parametrize(
-    "words", [("--parallel", "0"), ("--parallel", "x"), ("--patience", "0"), ("--patience", "nan")]
+    "arguments", [("--parallel", "0"), ("--parallel", "x"), ("--patience", "0"), ("--patience", "nan")]
 )
 def test_numbers_that_make_no_sense_are_status_2(
-    words: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        simulate(*words)
+        simulate(*arguments)
     assert ended.value.code == 2
-    assert words[0] in capsys.readouterr().err
+    assert arguments[0] in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------ running
@@ -175,20 +175,20 @@ def test_the_list_takes_globs_and_refuses_those_that_match_nothing(
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("conformance", "list"),
         ("conformance", "run", "--proxy", "kproxy", "--testbed", "simulator", "--mode", "nftables"),
         ("version",),
     ],
-    ids=lambda words: " ".join(words[:2]),
+    ids=lambda arguments: " ".join(arguments[:2]),
 )
-def test_a_reader_who_has_enough_is_no_failed_case(words: tuple[str, ...]) -> None:
+def test_a_reader_who_has_enough_is_no_failed_case(arguments: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as closed:
         done = subprocess.run(
-            [sys.executable, "-m", "kproxy", *words],
+            [sys.executable, "-m", "kproxy", *arguments],
             stdout=closed,
             stderr=subprocess.PIPE,
             text=True,

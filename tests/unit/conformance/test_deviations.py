@@ -52,10 +52,10 @@ def test_a_deviation_of_other_cases_excuses_nothing() -> None:
     assert find_excuse([other], "one", found(2, "a")) is None
 
 
-def test_each_clause_and_step_that_no_finding_needed_is_told() -> None:
+def test_each_clause_and_step_that_no_finding_needed_is_reported() -> None:
     known = deviation("a", "b", steps=[2, 3])
-    told = dict(excuse_usage([known], "one", CASE.id, [found(2, "a"), found(9, "b")]))
-    assert told == {
+    reported = dict(excuse_usage([known], "one", CASE.id, [found(2, "a"), found(9, "b")]))
+    assert reported == {
         "group.*: a": True,
         "group.*: b": False,
         "group.*: a, b at step 2": True,
@@ -63,13 +63,13 @@ def test_each_clause_and_step_that_no_finding_needed_is_told() -> None:
     }
 
 
-def test_what_shows_in_some_runs_only_is_told_where_it_was_needed() -> None:
+def test_what_shows_in_some_runs_only_is_reported_where_it_was_needed() -> None:
     known = deviation("a", sometimes=True)
     assert list(excuse_usage([known], "one", CASE.id, [])) == []
     assert list(excuse_usage([known], "one", CASE.id, [found(2, "a")])) == [("group.*: a", True)]
 
 
-def test_what_is_about_another_mode_or_case_is_not_asked_for() -> None:
+def test_what_is_about_another_mode_or_case_is_not_requested() -> None:
     assert list(excuse_usage([deviation("a", mode="two")], "one", CASE.id, [])) == []
     assert list(excuse_usage([deviation("a")], "one", "other.case", [])) == []
 

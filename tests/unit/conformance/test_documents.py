@@ -63,7 +63,7 @@ def test_every_link_within_the_catalogue_page_leads_somewhere() -> None:
     assert links <= anchors
 
 
-def test_a_kind_of_link_without_a_name_is_told() -> None:
+def test_a_kind_of_link_without_a_name_is_reported() -> None:
     with pytest.raises(LookupError, match=r"https://example\.com/x"):
         tables.link_label("https://example.com/x")
 
@@ -142,8 +142,8 @@ def test_the_tutorials_say_commands() -> None:
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.name)
 def test_a_command_of_a_tutorial_is_one_that_exists(path: Path) -> None:
-    for words in commands(path):
-        cli.build_parser().parse_args(words)
+    for arguments in commands(path):
+        cli.build_parser().parse_args(arguments)
 
 
 def runs(path: Path) -> Iterator[tuple[list[str], str]]:
@@ -164,9 +164,9 @@ def test_the_tutorials_run_parts_of_the_catalogue() -> None:
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.name)
 def test_a_part_that_a_tutorial_runs_is_as_large_as_it_was(path: Path) -> None:
     """Else its output is of another catalogue: walk it again."""
-    for words, printed in runs(path):
-        globs = cli.build_parser().parse_args(words).globs
+    for arguments, printed in runs(path):
+        globs = cli.build_parser().parse_args(arguments).globs
         for number, kinds in re.findall(r"^\S+ \(\w+\): (\d+) cases: (.*) in", printed, re.MULTILINE):
             assert sum(map(int, re.findall(r"\d+", kinds))) == int(number)
             known = [glob for glob in globs if any(fnmatch.fnmatchcase(case.id, glob) for case in CATALOGUE)]
-            assert not known or len(select_cases(known, slow=False)) == int(number), words
+            assert not known or len(select_cases(known, slow=False)) == int(number), arguments

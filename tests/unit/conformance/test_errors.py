@@ -13,7 +13,7 @@ COMMAND = b'command = ["sleep", "9"]\n'
 
 
 @pytest.mark.parametrize(
-    ("file", "words", "told"),
+    ("file", "text", "reported"),
     [
         (
             b"",
@@ -91,19 +91,19 @@ COMMAND = b'command = ["sleep", "9"]\n'
         (b"", "list --json /dev/full", "/dev/full: No space left on device"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(
+def test_what_is_wrong_is_reported_in_one_line(
     file: bytes,
-    words: str,
-    told: str,
+    text: str,
+    reported: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.toml").write_bytes(file)
-    assert main(["conformance", *words.split()]) == 2
+    assert main(["conformance", *text.split()]) == 2
     streams = capsys.readouterr()
-    assert told in streams.err
+    assert reported in streams.err
     assert streams.err.startswith("kproxy conformance: ")
     assert streams.err.count("\n") == 1
     assert streams.out == ""
@@ -111,8 +111,8 @@ def test_what_is_wrong_is_told_in_one_line(
 
 @pytest.mark.parametrize("form", ["json", "junit", "html"])
 def test_results_that_cannot_be_written_are_status_2(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("run", "--testbed", "simulator", "--mode", "nftables", "--case", "no-endpoints.cluster-ip-*")
-    assert main(["conformance", *words, f"--{form}", "/dev/full"]) == 2
+    arguments = ("run", "--testbed", "simulator", "--mode", "nftables", "--case", "no-endpoints.cluster-ip-*")
+    assert main(["conformance", *arguments, f"--{form}", "/dev/full"]) == 2
     streams = capsys.readouterr()
     assert streams.err == "kproxy conformance: /dev/full: No space left on device\n"
     assert "passed in" in streams.out, "they were told, at least"
@@ -122,8 +122,8 @@ def test_a_comparison_that_cannot_be_written_is_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = str(tmp_path / "results.json")
-    words = ("run", "--testbed", "simulator", "--mode", "nftables", "--case", "no-endpoints.cluster-ip-*")
-    main(["conformance", *words, "--json", results])
+    arguments = ("run", "--testbed", "simulator", "--mode", "nftables", "--case", "no-endpoints.cluster-ip-*")
+    main(["conformance", *arguments, "--json", results])
     assert main(["conformance", "report", results, "--markdown", "/dev/full"]) == 2
     assert "kproxy conformance report: /dev/full: No space left on device" in capsys.readouterr().err
 
@@ -136,6 +136,6 @@ def test_what_nobody_has_thought_of_is_no_failed_case(
 
     monkeypatch.setattr("kproxy.conformance.command.run_conformance", breaks)
     assert main(["conformance", "run"]) == 2
-    told = capsys.readouterr().err
-    assert "LookupError: nobody knows" in told
-    assert told.endswith("nothing was judged\n")
+    reported = capsys.readouterr().err
+    assert "LookupError: nobody knows" in reported
+    assert reported.endswith("nothing was judged\n")

@@ -63,7 +63,7 @@ def test_a_run_that_no_kernel_can_have_is_refused_alone(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("mode", "packages"), [("ipvs", {"user-mode-linux"}), ("nftables", set()), ("iptables", set())]
 )
-def test_the_packaged_guest_is_asked_for_where_it_helps(
+def test_the_packaged_guest_is_requested_where_it_helps(
     mode: str, packages: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its kernel has IPVS and no nftables; here nothing has either."""
@@ -75,7 +75,7 @@ def test_the_packaged_guest_is_asked_for_where_it_helps(
     )
 
 
-def test_no_package_is_asked_for_a_mode_that_has_its_kernel_or_may_not_go_to_a_guest(
+def test_no_package_is_requested_a_mode_that_has_its_kernel_or_may_not_go_to_a_guest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(uml, "missing_packages", lambda *_: frozenset({"user-mode-linux"}))
@@ -87,8 +87,8 @@ def test_no_package_is_asked_for_a_mode_that_has_its_kernel_or_may_not_go_to_a_g
 # ------------------------------------------------------------------------------ one command
 
 
-def simulate(*words: str) -> int:
-    return main(["conformance", "run", "--testbed", "simulator", "--case", "cluster-ip.*", *words])
+def simulate(*arguments: str) -> int:
+    return main(["conformance", "run", "--testbed", "simulator", "--case", "cluster-ip.*", *arguments])
 
 
 def test_without_a_mode_every_mode_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,8 +113,8 @@ def test_json_on_standard_output_is_nothing_but_json(capfdbinary: pytest.Capture
 
 def test_a_subject_with_one_mode_is_one_run(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text('name = "kproxy"\nmodes = ["nftables"]\ncommand = ["true"]\n')
-    words = ("--proxy", str(tmp_path / "one.toml"), "--json", str(tmp_path / "results.json"))
-    assert simulate(*words) == 0
+    arguments = ("--proxy", str(tmp_path / "one.toml"), "--json", str(tmp_path / "results.json"))
+    assert simulate(*arguments) == 0
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert document["mode"] == "nftables"
     assert [entry["id"] for entry in document["results"]] == [case.id for case in CASES]

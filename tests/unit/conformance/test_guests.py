@@ -60,7 +60,7 @@ def test_parts_become_one_report_in_the_order_of_the_cases() -> None:
     assert whole.environment == {"kernel": "7", "guests": "2"}
 
 
-def test_the_cases_of_a_guest_that_died_are_broken_with_its_last_words() -> None:
+def test_the_cases_of_a_guest_that_died_are_broken_with_its_last_output() -> None:
     first, second, third = CATALOGUE[:3]
     lost = uml_guests.results_of_dead_guests([[first], [second, third]], [0, GuestDied("out of breath")])
     assert [(entry.case, entry.result) for entry in lost] == [

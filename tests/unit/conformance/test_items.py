@@ -14,9 +14,9 @@ from kproxy.conformance.cases import CATALOGUE
 SIMULATED = ("--testbed", "simulator", "--mode", "nftables")
 
 
-def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=place,
         capture_output=True,
         text=True,
@@ -26,8 +26,8 @@ def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_without_root_cases_are_collected_for_each_mode_by_group_and_feature(tmp_path: Path) -> None:
-    words = ("--collect-only", "-q", "-m", "cluster-ip and not SCTP", "--proxy", "kube-proxy")
-    done = run(tmp_path, "--pyargs", "kproxy.conformance", *words)
+    arguments = ("--collect-only", "-q", "-m", "cluster-ip and not SCTP", "--proxy", "kube-proxy")
+    done = run(tmp_path, "--pyargs", "kproxy.conformance", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     group = [case.id for case in CATALOGUE if case.id.startswith("cluster-ip.")]
     found = done.stdout.splitlines()
@@ -40,8 +40,8 @@ def test_without_root_cases_are_collected_for_each_mode_by_group_and_feature(tmp
 def test_each_result_is_one_of_pytests_and_junit_has_it(tmp_path: Path) -> None:
     (tmp_path / "xfails").write_text("cluster-ip.slices-are-merged  # not yet\n", encoding="utf-8")
     choice = "slices-are-merged or every-endpoint or localhost-serves or flows-go-on"
-    words = ("-k", choice, "--xfails", "xfails", "--junit-xml", "j.xml", *SIMULATED)
-    done = run(tmp_path, "--pyargs", "kproxy.conformance", *words)
+    arguments = ("-k", choice, "--xfails", "xfails", "--junit-xml", "j.xml", *SIMULATED)
+    done = run(tmp_path, "--pyargs", "kproxy.conformance", *arguments)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "passes, and xfails:1 expects it to fail (not yet): take it out" in done.stdout
     cases = {case.get("name"): case for case in ET.parse(tmp_path / "j.xml").iter("testcase")}  # noqa: S314 (ours)
@@ -53,17 +53,19 @@ def test_each_result_is_one_of_pytests_and_junit_has_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "reported"),
     [
         (("--proxy", "no-such.toml"), "--proxy no-such.toml: No such file or directory"),
         (("--mode", "ebpf"), "--mode ebpf: kproxy has iptables, nftables, ipvs"),
         (("--xfails", "none"), "--xfails none: No such file or directory"),
     ],
 )
-def test_what_cannot_be_run_is_a_usage_error(words: tuple[str, ...], told: str, tmp_path: Path) -> None:
-    done = run(tmp_path, "--pyargs", "kproxy.conformance", *words)
+def test_what_cannot_be_run_is_a_usage_error(
+    arguments: tuple[str, ...], reported: str, tmp_path: Path
+) -> None:
+    done = run(tmp_path, "--pyargs", "kproxy.conformance", *arguments)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert told in done.stderr
+    assert reported in done.stderr
 
 
 def test_other_runs_meet_neither_our_options_nor_our_modules(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def runs(options: RunOptions, *names: str) -> list[tuple[str, str]]:
     return [(run.mode, run.iptables) for run in modes.runs_by_mode(options, subject(*names))]
 
 
-def test_a_mode_that_is_asked_for_is_one_run_just_as_it_was_asked_for() -> None:
+def test_a_mode_that_is_requested_is_one_run_just_as_it_was_requested() -> None:
     one = RunOptions(mode="iptables", json="r.json")
     assert modes.runs_by_mode(one, subject("iptables", "ipvs")) == (one,)
 
@@ -33,9 +33,9 @@ def test_without_a_mode_each_is_run_in_the_subjects_order_and_iptables_with_both
     ]
 
 
-def test_a_variant_that_is_asked_for_is_the_only_one() -> None:
-    asked = RunOptions(mode="", iptables="legacy")
-    assert runs(asked, "iptables", "ipvs") == [("iptables", "legacy"), ("ipvs", "legacy")]
+def test_a_variant_that_is_requested_is_the_only_one() -> None:
+    requested = RunOptions(mode="", iptables="legacy")
+    assert runs(requested, "iptables", "ipvs") == [("iptables", "legacy"), ("ipvs", "legacy")]
 
 
 def test_in_the_simulator_there_are_no_variants() -> None:

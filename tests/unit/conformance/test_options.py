@@ -70,7 +70,7 @@ def test_every_option_can_be_said() -> None:
     assert left == []
 
 
-def test_generated_worlds_are_asked_of_the_subject_that_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generated_worlds_are_queried_of_the_subject_that_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[RunOptions] = []
 
     def fuzz(options: FuzzOptions) -> int:
@@ -125,9 +125,9 @@ def test_a_mode_that_nobody_knows_needs_the_lab_alone() -> None:
     assert placement.kernel_needs(RunOptions(mode="ebpf"), OTHERS).always == placement.LAB_NEEDS
 
 
-def test_sctp_cases_need_sctp_and_insist_on_it_when_asked_for() -> None:
+def test_sctp_cases_need_sctp_and_insist_on_it_when_requested() -> None:
     assert placement.kernel_needs(RunOptions(), OTHERS).fully == frozenset()
     whole = placement.kernel_needs(RunOptions(), CATALOGUE)
     assert (whole.fully, whole.insist) == (frozenset({need(Ability.SCTP)}), False)
-    asked = placement.kernel_needs(RunOptions(globs=("protocols.*",)), SCTP)
-    assert (asked.fully, asked.insist) == (frozenset({need(Ability.SCTP)}), True)
+    requested = placement.kernel_needs(RunOptions(globs=("protocols.*",)), SCTP)
+    assert (requested.fully, requested.insist) == (frozenset({need(Ability.SCTP)}), True)

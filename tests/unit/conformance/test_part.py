@@ -31,12 +31,12 @@ def test_half_a_report_is_none(capfdbinary: pytest.CaptureFixture[bytes]) -> Non
             child_process.receive_report(data)
 
 
-def test_a_process_is_told_that_its_report_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_is_informed_that_its_report_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(child_process.CHILD_VARIABLE, raising=False)
     assert not child_process.is_child_process()
-    told = child_process.child_environment({"FORCE_COLOR": "1", "PATH": "/bin"})
-    assert told.keys() == {"PATH", child_process.CHILD_VARIABLE}
-    monkeypatch.setenv(child_process.CHILD_VARIABLE, told[child_process.CHILD_VARIABLE])
+    reported = child_process.child_environment({"FORCE_COLOR": "1", "PATH": "/bin"})
+    assert reported.keys() == {"PATH", child_process.CHILD_VARIABLE}
+    monkeypatch.setenv(child_process.CHILD_VARIABLE, reported[child_process.CHILD_VARIABLE])
     assert child_process.is_child_process()
 
 

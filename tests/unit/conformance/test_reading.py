@@ -42,7 +42,7 @@ FAMILIES = pytest.mark.parametrize("instance", INSTANCES, ids=lambda instance: i
 V4 = INSTANCES[0]
 
 
-def asked(sender: Vantage | None = None, to: Target | None = None) -> Probe:
+def requested(sender: Vantage | None = None, to: Target | None = None) -> Probe:
     """A pod asks a cluster IP, unless told otherwise."""
     return Probe(sender=sender or pod("a2"), to=to or WEB.cluster_ip, expect=delivered_to("a1"))
 
@@ -81,7 +81,7 @@ def silence(*sightings: lab.Sighting, lost: int = 0) -> lab.Silent:
 @FAMILIES
 def test_an_endpoint_that_sees_the_sender_has_the_source_preserved(instance: Instance) -> None:
     own = topology.POD_ADDRESS["a2"][instance.family]
-    seen = interpret_step(answered(instance, own, own), instance, asked())
+    seen = interpret_step(answered(instance, own, own), instance, requested())
     assert seen.outcomes == delivered(instance, SourceIP.PRESERVED)
     assert seen.endpoint == (endpoint(instance).address, 10000)
 
@@ -90,14 +90,14 @@ def test_an_endpoint_that_sees_the_sender_has_the_source_preserved(instance: Ins
 def test_an_endpoint_that_sees_any_address_of_the_judging_node_has_it_masqueraded(instance: Instance) -> None:
     own = topology.CLIENT_ADDRESS["a"][instance.family]
     for peer in topology.local_addresses("a", instance.family):
-        seen = interpret_step(answered(instance, own, peer), instance, asked(client("a")))
+        seen = interpret_step(answered(instance, own, peer), instance, requested(client("a")))
         assert seen.outcomes == delivered(instance, SourceIP.MASQUERADED)
 
 
 @FAMILIES
 def test_what_a_node_sends_from_its_own_address_may_be_either(instance: Instance) -> None:
     own = topology.NODE_ADDRESS["a"][instance.family]
-    seen = interpret_step(answered(instance, own, own), instance, asked(host("a")))
+    seen = interpret_step(answered(instance, own, own), instance, requested(host("a")))
     assert seen.outcomes == delivered(instance, SourceIP.PRESERVED, SourceIP.MASQUERADED)
 
 
@@ -107,16 +107,16 @@ def test_an_endpoint_that_sees_a_stranger_is_never_lawful(instance: Instance) ->
     strangers = topology.NODE_ADDRESS["b"], topology.POD_ADDRESS["a1"]
     for stranger in strangers:
         seen = interpret_step(
-            answered(instance, own, stranger[instance.family]), instance, asked(client("a"))
+            answered(instance, own, stranger[instance.family]), instance, requested(client("a"))
         )
         assert seen.outcomes == frozenset()
         assert seen.endpoint is not None
 
 
-def test_the_node_that_judges_a_node_port_is_the_one_asked() -> None:
+def test_the_node_that_judges_a_node_port_is_the_one_queried() -> None:
     own, peer = topology.NODE_ADDRESS["a"][Family.IPV4], topology.NODE_ADDRESS["b"][Family.IPV4]
     by_b = service("web", "b1").node_port("b")
-    assert interpret_step(answered(V4, own, peer), V4, asked(host("a"), by_b)).outcomes == delivered(
+    assert interpret_step(answered(V4, own, peer), V4, requested(host("a"), by_b)).outcomes == delivered(
         V4, SourceIP.MASQUERADED
     )
 
@@ -124,15 +124,15 @@ def test_the_node_that_judges_a_node_port_is_the_one_asked() -> None:
 @pytest.mark.parametrize("who", [ELSEWHERE, HOST + "a", HOST + "b"])
 def test_a_bystander_that_answers_shows_that_the_proxy_did_not_act(who: str) -> None:
     own = topology.POD_ADDRESS["a2"][Family.IPV4]
-    seen = interpret_step(answered(V4, own, own, who), V4, asked())
+    seen = interpret_step(answered(V4, own, own, who), V4, requested())
     assert seen.outcomes == {Failure.UNTOUCHED}
     assert seen.endpoint is None
     assert who in seen.text
 
 
-def test_a_pod_asked_by_its_own_address_is_untouched_unless_its_source_is_rewritten() -> None:
+def test_a_pod_queried_by_its_own_address_is_untouched_unless_its_source_is_rewritten() -> None:
     own = topology.POD_ADDRESS["a2"][Family.IPV4]
-    direct = asked(to=backend_target(WEB, "b1"))
+    direct = requested(to=backend_target(WEB, "b1"))
     assert interpret_step(answered(V4, own, own), V4, direct).outcomes == {Failure.UNTOUCHED}
     rewritten = answered(V4, own, topology.NODE_ADDRESS["a"][Family.IPV4])
     assert interpret_step(rewritten, V4, direct).outcomes == delivered(V4, SourceIP.MASQUERADED)
@@ -154,17 +154,17 @@ def test_a_pod_asked_by_its_own_address_is_untouched_unless_its_source_is_rewrit
     ],
 )
 def test_only_port_unreachable_is_a_rejection(family: Family, type: int, code: int, rejected: bool) -> None:  # noqa: FBT001
-    packet = V4.bound_packet(asked().sender, asked().to).packet
+    packet = V4.bound_packet(requested().sender, requested().to).packet
     about = Socket(packet.destination, packet.port)
     refused = lab.Refused(lab.Icmp(family, type, code), ip_address("172.18.0.2"), about)
-    seen = interpret_step(refused, V4, asked())
+    seen = interpret_step(refused, V4, requested())
     assert seen.outcomes == ({Failure.REJECTED} if rejected else set())
     assert f"type {type} code {code} from 172.18.0.2" in seen.text
 
 
 @FAMILIES
-def test_an_icmp_error_quotes_the_address_of_the_family_that_was_asked(instance: Instance) -> None:
-    probe = asked(to=WEB.cluster_ip.in_other_family())
+def test_an_icmp_error_quotes_the_address_of_the_family_that_was_queried(instance: Instance) -> None:
+    probe = requested(to=WEB.cluster_ip.in_other_family())
     packet = instance.bound_packet(probe.sender, probe.to).packet
     error = (3, 3) if packet.family is Family.IPV4 else (1, 4)
     refused = lab.Refused(
@@ -174,38 +174,38 @@ def test_an_icmp_error_quotes_the_address_of_the_family_that_was_asked(instance:
     assert interpret_step(refused, instance, probe).outcomes == {Failure.REJECTED}
 
 
-def test_a_refusal_about_an_address_that_was_not_asked_is_never_lawful() -> None:
+def test_a_refusal_about_an_address_that_was_not_queried_is_never_lawful() -> None:
     endpoint = Socket(ip_address("10.244.1.11"), 10000)
     refused = lab.Refused(lab.Icmp(Family.IPV4, 3, 3), ip_address("172.18.0.2"), endpoint)
-    seen = interpret_step(refused, V4, asked())
+    seen = interpret_step(refused, V4, requested())
     assert seen.outcomes == set()
     assert "10.244.1.11:10000, which was not asked" in seen.text
 
 
 @pytest.mark.parametrize("connected", [False, True])
 def test_a_reset_is_a_reset_and_never_a_rejection(connected: bool) -> None:  # noqa: FBT001
-    seen = interpret_step(lab.Reset(connected), V4, asked())
+    seen = interpret_step(lab.Reset(connected), V4, requested())
     assert seen.outcomes == {Failure.RESET}
     assert ("after the handshake" in seen.text) == connected
 
 
 @pytest.mark.parametrize(
-    ("strange", "words"),
+    ("strange", "output_text"),
     [
         (lab.NetworkError(errno.ENETUNREACH), "ENETUNREACH"),
         (lab.NetworkError(9999), "9999"),
         (lab.Garbled("half an answer"), "half an answer"),
     ],
 )
-def test_what_no_proxy_should_cause_is_never_lawful(strange: lab.Observation, words: str) -> None:
-    seen = interpret_step(strange, V4, asked())
+def test_what_no_proxy_should_cause_is_never_lawful(strange: lab.Observation, output_text: str) -> None:
+    seen = interpret_step(strange, V4, requested())
     assert seen.outcomes == frozenset()
-    assert words in seen.text
+    assert output_text in seen.text
 
 
 def test_what_the_kernel_cannot_send_says_nothing_about_the_subject() -> None:
     with pytest.raises(HarnessError, match="no SCTP"):
-        interpret_step(lab.Unsupported("no SCTP"), V4, asked())
+        interpret_step(lab.Unsupported("no SCTP"), V4, requested())
 
 
 # ------------------------------------------------------------------------------ silence
@@ -216,11 +216,11 @@ def is_dropped(seen: Observation) -> bool:
 
 
 def test_silence_after_the_packet_reached_the_node_and_did_not_leave_it_is_a_drop() -> None:
-    assert is_dropped(interpret_step(silence(CAME_IN), V4, asked()))
+    assert is_dropped(interpret_step(silence(CAME_IN), V4, requested()))
 
 
 def test_silence_of_a_packet_that_left_the_node_is_not() -> None:
-    seen = interpret_step(silence(CAME_IN, WENT_OUT), V4, asked())
+    seen = interpret_step(silence(CAME_IN, WENT_OUT), V4, requested())
     assert seen.outcomes == frozenset()
     assert "left node a by eth0" in seen.text
 
@@ -228,56 +228,60 @@ def test_silence_of_a_packet_that_left_the_node_is_not() -> None:
 def test_what_passes_another_node_or_loopback_did_not_leave_the_judging_one() -> None:
     on_b = sighting(lab.Direction.OUT, "eth0", namespace="b")
     on_loopback = sighting(lab.Direction.OUT, "lo")
-    assert is_dropped(interpret_step(silence(CAME_IN, on_b, on_loopback), V4, asked()))
+    assert is_dropped(interpret_step(silence(CAME_IN, on_b, on_loopback), V4, requested()))
 
 
 def test_silence_where_an_endpoint_got_the_request_is_a_lost_answer() -> None:
     got = lab.Reception("b1", endpoint(V4), endpoint(V4))
-    seen = interpret_step(lab.Silent(evidence=lab.Evidence((CAME_IN,), (got,))), V4, asked())
+    seen = interpret_step(lab.Silent(evidence=lab.Evidence((CAME_IN,), (got,))), V4, requested())
     assert seen.outcomes == frozenset()
     assert "b1 got it" in seen.text
 
 
 def test_silence_after_a_handshake_is_a_lost_answer() -> None:
-    assert interpret_step(lab.Silent(connected=True), V4, asked()).outcomes == frozenset()
+    assert interpret_step(lab.Silent(connected=True), V4, requested()).outcomes == frozenset()
 
 
 @pytest.mark.parametrize("sender", [pod("a2"), client("a"), remote("a")], ids=str)
 def test_silence_of_a_packet_that_never_reached_the_node_proves_nothing(sender: Vantage) -> None:
     with pytest.raises(HarnessError, match="never reached node a"):
-        interpret_step(silence(), V4, asked(sender))
+        interpret_step(silence(), V4, requested(sender))
 
 
 def test_silence_proves_nothing_when_captures_have_lost_packets() -> None:
     with pytest.raises(HarnessError, match="lost 2 packets"):
-        interpret_step(silence(CAME_IN, lost=2), V4, asked())
+        interpret_step(silence(CAME_IN, lost=2), V4, requested())
 
 
 def test_a_packet_seen_to_leave_is_seen_even_when_captures_have_lost_others() -> None:
-    assert interpret_step(silence(CAME_IN, WENT_OUT, lost=2), V4, asked()).outcomes == frozenset()
+    assert interpret_step(silence(CAME_IN, WENT_OUT, lost=2), V4, requested()).outcomes == frozenset()
 
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_what_a_node_drops_of_its_own_never_comes_to_a_link(stopped: bool) -> None:  # noqa: FBT001
     own = replace(silence(), stopped_at_sender=stopped)
-    assert is_dropped(interpret_step(own, V4, asked(host("a"))))
+    assert is_dropped(interpret_step(own, V4, requested(host("a"))))
 
 
 WEIGHED = {"x-load-balancing-endpoint-weight": "2"}
 TWO = b'{"localEndpoints": 2}'
 
 
-@pytest.mark.parametrize("told", EndpointCountLocation)
-def test_a_health_check_is_what_a_case_asks_for_or_is_not(told: EndpointCountLocation) -> None:
-    assert interpret_health(http.Response(200, TWO, WEIGHED), told) == expected_health(2, told)
-    assert interpret_health(http.Response(503, b'{"localEndpoints": 0}', {}), told) != expected_health(
-        2, told
+@pytest.mark.parametrize("reported", EndpointCountLocation)
+def test_a_health_check_is_what_a_case_asks_for_or_is_not(reported: EndpointCountLocation) -> None:
+    assert interpret_health(http.Response(200, TWO, WEIGHED), reported) == expected_health(2, reported)
+    assert interpret_health(http.Response(503, b'{"localEndpoints": 0}', {}), reported) != expected_health(
+        2, reported
     )
-    assert interpret_health(None, told) == expected_health(None, told) != interpret_health(lab.Silent(), told)
+    assert (
+        interpret_health(None, reported)
+        == expected_health(None, reported)
+        != interpret_health(lab.Silent(), reported)
+    )
 
 
 @pytest.mark.parametrize(
-    ("told", "body", "headers", "lawful"),
+    ("reported", "body", "headers", "lawful"),
     [
         (EndpointCountLocation.BY_STATUS, b"ok", {}, True),
         (EndpointCountLocation.IN_BODY, b"ok", WEIGHED, False),
@@ -289,11 +293,11 @@ def test_a_health_check_is_what_a_case_asks_for_or_is_not(told: EndpointCountLoc
         (EndpointCountLocation.IN_HEADER, b"ok", WEIGHED, True),
     ],
 )
-def test_the_number_of_a_health_check_counts_where_it_is_asked_for(
-    told: EndpointCountLocation, body: bytes, headers: dict[str, str], *, lawful: bool
+def test_the_number_of_a_health_check_counts_where_it_is_requested(
+    reported: EndpointCountLocation, body: bytes, headers: dict[str, str], *, lawful: bool
 ) -> None:
-    seen = interpret_health(http.Response(200, body, headers), told)
-    assert (seen == expected_health(2, told)) is lawful
+    seen = interpret_health(http.Response(200, body, headers), reported)
+    assert (seen == expected_health(2, reported)) is lawful
 
 
 @pytest.mark.parametrize(

@@ -60,12 +60,12 @@ SIX = ("a1", "a2", "a3", "b1", "b2", "b3")
 
 def changing_at_each_step() -> Answer:
     """Another lawful outcome at each step."""
-    asked: list[object] = []
+    requested: list[object] = []
 
     def answer(instance: Instance, step: Question, _: int) -> Observation:
-        asked.append(step)
+        requested.append(step)
         outcomes = lawful_outcomes(instance, step)
-        return met(outcomes[len(asked) % len(outcomes)])
+        return met(outcomes[len(requested) % len(outcomes)])
 
     return answer
 
@@ -166,8 +166,8 @@ def test_either_reading_of_an_ambiguous_source_is_accepted() -> None:
         return Observation(outcomes, "either", readings[0].endpoint)
 
     for source in (PRESERVED, MASQUERADED):
-        asked = Probe(sender=host("a"), to=WEB.cluster_ip, expect=delivered_to("b1", source=source))
-        assert findings(Scripted(ambiguous), Apply(WEB), asked) == []
+        requested = Probe(sender=host("a"), to=WEB.cluster_ip, expect=delivered_to("b1", source=source))
+        assert findings(Scripted(ambiguous), Apply(WEB), requested) == []
     assert findings(Scripted(ambiguous), Apply(WEB), replace(TO_WEB, expect=delivered_to("a1")))
 
 
@@ -202,14 +202,14 @@ def test_a_sample_is_never_smaller_than_the_step_asks_for() -> None:
     assert sample_size(replace(TO_WEB, expect=delivered_to("a1"), spread=True)) == 1
 
 
-def test_the_sample_is_what_the_testbed_is_asked_for() -> None:
+def test_the_sample_is_what_the_testbed_is_requested() -> None:
     testbed = Scripted()
     spread = replace(TO_WEB, spread=True)
     run_all(testbed, small_case(Apply(WEB), spread, replace(TO_WEB, count=3)))
     assert testbed.counts == [sample_size(spread), 3]
 
 
-def test_an_exhaustive_testbed_is_asked_once() -> None:
+def test_an_exhaustive_testbed_is_queried_once() -> None:
     testbed = Scripted(exhaustive=True)
     run_all(testbed, small_case(Apply(WEB), replace(TO_WEB, count=50)))
     assert testbed.counts == [1]
@@ -241,7 +241,7 @@ def test_shares_that_chance_does_not_give_are_found() -> None:
     )
 
 
-def test_shares_are_judged_only_where_that_is_asked_for() -> None:
+def test_shares_are_judged_only_where_that_is_requested() -> None:
     assert findings(Scripted(unevenly), Apply(WEB), replace(EVEN, even=False, count=698)) == []
 
 
@@ -382,8 +382,8 @@ def test_a_wrong_mark_is_shown_and_breaks_one_clause(
         return replace(fairly(instance, step, number), marks=marks)
 
     both = {"masquerade.own-mark.cleared", "masquerade.foreign-mark-bits.kept"}
-    asked = replace(TO_WEB, mark=0x10, clauses=tuple(sorted(both)))
-    found = run_all(Scripted(marked), small_case(Apply(WEB), asked, clauses=both))[0].findings
+    requested = replace(TO_WEB, mark=0x10, clauses=tuple(sorted(both)))
+    found = run_all(Scripted(marked), small_case(Apply(WEB), requested, clauses=both))[0].findings
     assert [(one.lawful, one.seen, one.clauses) for one in found] == (
         [("to leave the node with mark 0x10", shown, (clause,))] if clause else []
     )
@@ -435,7 +435,7 @@ def test_what_cannot_be_observed_is_noted_in_its_own_instance_only() -> None:
     assert (good.harness_error, good.findings) == ("", [])
 
 
-def test_a_case_that_cannot_be_observed_is_asked_no_more() -> None:
+def test_a_case_that_cannot_be_observed_is_queried_no_more() -> None:
     testbed = Scripted(breaking_for("group.name"))
     progress = run_all(testbed, small_case(Apply(WEB), HOLD, Apply(service("web", "b2")), USE, TO_WEB))
     assert progress[0].harness_error == "the capture is full"

@@ -75,7 +75,7 @@ def test_what_is_unlawful_fails_and_shows_what_was_seen(tmp_path: Path) -> None:
     assert result_of(report).reason == result_of(report).findings[0].seen
 
 
-def test_a_known_deviation_is_told_from_a_failure_and_links_to_why(tmp_path: Path) -> None:
+def test_a_known_deviation_is_distinguished_from_a_failure_and_links_to_why(tmp_path: Path) -> None:
     known = subject(deviations=(resetting("group.o*"),))
     report = report_on([ONE, TWO], opener(Scripted(always(Failure.RESET))), tmp_path, known)
     assert verdicts(report) == {"group.one": Result.DEVIATION, "group.two": Result.FAILED}
@@ -256,7 +256,7 @@ def test_a_profile_with_more_cases_than_a_lab_may_hold_gets_more_labs(
     ("fate", "came"),
     [(None, "asked all the same, it passes"), (Failure.RESET, "asked all the same, it fails: ")],
 )
-def test_of_what_is_not_claimed_one_case_is_asked_for_information(
+def test_of_what_is_not_claimed_one_case_is_requested_information(
     fate: Failure | None, came: str, tmp_path: Path
 ) -> None:
     unclaimed = [
@@ -274,10 +274,10 @@ def test_of_what_is_not_claimed_one_case_is_asked_for_information(
     )
     fates = opener(Scripted(always(fate)) if fate else Scripted())
     report = asyncio.run(run_session(session, fates, lambda _: None))
-    told = [entry.reason for entry in report.results if entry.case in unclaimed]
+    reported = [entry.reason for entry in report.results if entry.case in unclaimed]
     assert {entry.result for entry in report.results if entry.case in unclaimed} == {Result.UNSUPPORTED}
-    assert sum(f"does not claim SCTP; {came}" in reason for reason in told) == 1
-    assert sum(reason.endswith("does not claim SCTP") for reason in told) == 2
+    assert sum(f"does not claim SCTP; {came}" in reason for reason in reported) == 1
+    assert sum(reason.endswith("does not claim SCTP") for reason in reported) == 2
 
 
 @pytest.mark.parametrize("serves", [True, False])
@@ -338,8 +338,8 @@ def test_a_subject_that_fails_in_a_lab_fails_all_cases_of_that_lab_and_no_others
 
     report = report_on([ONE, THREE], panics, tmp_path)
     assert verdicts(report) == {"group.one": Result.PASSED, "other.three": Result.FAILED}
-    told = "profile other: the proxy of node a ended with 2: panic: no\ngoroutine 1"
-    assert result_of(report, "other.three").reason == told
+    reported = "profile other: the proxy of node a ended with 2: panic: no\ngoroutine 1"
+    assert result_of(report, "other.three").reason == reported
     assert report.exit_code == UNLAWFUL
 
 

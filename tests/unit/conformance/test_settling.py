@@ -31,7 +31,7 @@ class Subject:
 
     def __init__(self) -> None:
         self.written: list[Change] = []
-        self.asked: list[ProbeRequest] = []
+        self.requested: list[ProbeRequest] = []
         self.working = {"a", "b"}
         self.reached = {"a", "b"}
         self.who = SENTINEL_POD
@@ -48,7 +48,7 @@ class Subject:
     async def ask(self, request: ProbeRequest) -> Observation:
         directly = request.port == SENTINEL_PORT
         if not directly:
-            self.asked.append(request)
+            self.requested.append(request)
         if request.sender not in (self.reached if directly else self.working):
             return Silent()
         somewhere = Socket(topology.POD_ADDRESS["a1"][Family.IPV4], 1)
@@ -56,7 +56,7 @@ class Subject:
         return Answered(who=SENTINEL_POD if directly else who, at=somewhere, peer=somewhere, own=somewhere)
 
     def settling(self, families: Sequence[Family] = tuple(Family)) -> Settling:
-        return Settling(self.write, self.ask, told, 0.05, families)
+        return Settling(self.write, self.ask, reported, 0.05, families)
 
     def target(self, request: ProbeRequest) -> int | None:
         """Where a Service leads that the request is for; None: there is none."""
@@ -69,7 +69,7 @@ class Subject:
         return None
 
 
-def told(waiting: Sequence[Place], seconds: float) -> str:
+def reported(waiting: Sequence[Place], seconds: float) -> str:
     return f"{waiting} after {seconds}"
 
 
@@ -88,17 +88,17 @@ def test_a_second_sentinel_follows_the_first_and_both_go_at_the_next_wait() -> N
     assert subject.written[len(first) : len(first) + len(removed)] == removed
 
 
-def test_every_node_is_asked_in_every_family_that_is_served() -> None:
+def test_every_node_is_queried_in_every_family_that_is_served() -> None:
     subject = Subject()
     settle(subject.settling([Family.IPV6]))
-    asked = {(one.sender, one.destination) for one in subject.asked}
-    assert asked == {
+    requested = {(one.sender, one.destination) for one in subject.requested}
+    assert requested == {
         (node, Sentinel(number).cluster_ip(Family.IPV6)) for node in topology.NODES for number in (0, 1)
     }
     assert Sentinel(0, families=(Family.IPV6,)).documents[0]["spec"]["ipFamilyPolicy"] == "SingleStack"
 
 
-def test_who_has_never_served_is_told_from_who_is_late() -> None:
+def test_who_has_never_served_is_distinguished_from_who_is_late() -> None:
     subject = Subject()
     settling = subject.settling()
     subject.working = {"a"}
@@ -151,11 +151,13 @@ def test_a_node_that_can_write_again_is_waited_for_without_anything_new() -> Non
     settling.excuse("a")
     settle(settling)
     settling.expect("a")
-    written, subject.asked = len(subject.written), []
+    written, subject.requested = len(subject.written), []
     settle(settling)
-    asked = [one.destination for one in subject.asked if one.sender == "a" and one.destination.version == 4]
+    requested = [
+        one.destination for one in subject.requested if one.sender == "a" and one.destination.version == 4
+    ]
     last, new = Sentinel(3).cluster_ip(Family.IPV4), Sentinel(4).cluster_ip(Family.IPV4)
-    assert asked[:2] == [last, new]
+    assert requested[:2] == [last, new]
     assert len(subject.written) > written
 
 
@@ -176,7 +178,7 @@ def test_who_does_not_catch_up_by_itself_is_left_to_the_questions() -> None:
 
 def test_the_second_change_is_another_one_each_time_and_comes_alone() -> None:
     subject = Subject()
-    settling = Settling(subject.write, subject.ask, told, 5, [Family.IPV4], varied=True)
+    settling = Settling(subject.write, subject.ask, reported, 5, [Family.IPV4], varied=True)
     for _ in range(5):
         settle(settling)
     places = len(topology.NODES)
@@ -193,7 +195,7 @@ def test_the_second_change_is_another_one_each_time_and_comes_alone() -> None:
 
 def test_a_node_that_is_late_has_its_own_time() -> None:
     subject = Subject()
-    settling = Settling(subject.write, subject.ask, told, 5, [Family.IPV4])
+    settling = Settling(subject.write, subject.ask, reported, 5, [Family.IPV4])
     settle(settling)
     ask, late = subject.ask, iter(range(5))
 

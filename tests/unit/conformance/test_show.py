@@ -38,14 +38,16 @@ def test_objects_are_yaml_that_kubectl_would_take(capsys: pytest.CaptureFixture[
     assert {document["kind"] for document in documents} == {"Service", "EndpointSlice"}
 
 
-def test_what_the_simulator_cannot_run_and_who_deviates_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_simulator_cannot_run_and_who_deviates_is_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["conformance", "show", "affinity.time-runs-out"]) == 0
     out = capsys.readouterr().out
     assert "the simulator has no Wait: it needs time" in out
     assert "kproxy      deviates in mode ipvs, affinity.timeout.frees-choice" in out
 
 
-def test_a_slow_case_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_slow_case_is_reported_as_such(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "show", "proxy-health.of-a-quiet-cluster"]) == 0
     assert "proxy-health.of-a-quiet-cluster (slow)" in capsys.readouterr().out
 
@@ -58,17 +60,26 @@ def test_a_name_that_is_wrong_is_status_2_and_names_its_neighbours(
 
 
 def test_a_dry_run_tells_the_order_and_why_cases_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--testbed", "simulator", "--mode", "nftables", "--case", "node-port.l*", "--case", "restart.f*")
-    assert main(["conformance", "run", "--dryrun", *words]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[:2] == ["kproxy nftables", "  in the simulator"]
-    assert "    node-port.localhost-by-default" in told
+    arguments = (
+        "--testbed",
+        "simulator",
+        "--mode",
+        "nftables",
+        "--case",
+        "node-port.l*",
+        "--case",
+        "restart.f*",
+    )
+    assert main(["conformance", "run", "--dryrun", *arguments]) == 0
+    reported = capsys.readouterr().out.splitlines()
+    assert reported[:2] == ["kproxy nftables", "  in the simulator"]
+    assert "    node-port.localhost-by-default" in reported
     assert (
         "  not run: restart.flows-go-on: the simulator has no Open: it follows a connection beyond its first packet"
-        in told
+        in reported
     )
     reason = "kproxy does not claim localhostNodePorts"
-    assert f"  not run: node-port.localhost-serves-when-asked-to: {reason}" in told
+    assert f"  not run: node-port.localhost-serves-when-asked-to: {reason}" in reported
 
 
 def test_a_dry_run_tells_of_slow_cases(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,6 +96,6 @@ def test_a_dry_run_leaves_out_what_needs_sockets_that_the_kernel_lacks(
     run = matrix.PlannedRun(options=RunOptions(), placement="kernel: host", missing_ability="sctp")
     monkeypatch.setattr(matrix, "plan_runs", lambda *_: [run])
     sctp = [case for case in CATALOGUE if case.id.startswith("protocols.sctp")]
-    told = list(dryrun.dryrun_lines([run.options], KPROXY, sctp, lambda _: ""))
-    assert "  not run: protocols.sctp-node-port: the kernel has no sctp" in told
-    assert "    protocols.sctp-without-sockets" in told
+    reported = list(dryrun.dryrun_lines([run.options], KPROXY, sctp, lambda _: ""))
+    assert "  not run: protocols.sctp-node-port: the kernel has no sctp" in reported
+    assert "    protocols.sctp-without-sockets" in reported

@@ -37,11 +37,11 @@ def test_it_does_not_ask_before_its_step() -> None:
 
 
 def test_what_it_meets_while_objects_change_is_judged_and_cites_its_clauses() -> None:
-    asked: list[Question] = []
+    requested: list[Question] = []
 
     def answer(instance: Instance, step: Question, number: int) -> Observation:
-        asked.append(step)
-        return met(Failure.REJECTED) if len(asked) == 2 else fairly(instance, step, number)
+        requested.append(step)
+        return met(Failure.REJECTED) if len(requested) == 2 else fairly(instance, step, number)
 
     (found,) = findings(Scripted(answer), Apply(WEB), STEADY, GROWN, TO_WEB)
     assert (found.step, found.clauses) == (2, ("clause.two",))
@@ -49,22 +49,22 @@ def test_what_it_meets_while_objects_change_is_judged_and_cites_its_clauses() ->
 
 
 def test_its_first_packets_must_be_answered_at_once() -> None:
-    asked: list[Question] = []
+    requested: list[Question] = []
 
     def answer(instance: Instance, step: Question, number: int) -> Observation:
-        asked.append(step)
+        requested.append(step)
         return fairly(instance, step, number)
 
     findings(Scripted(answer), Apply(WEB), STEADY)
-    assert getattr(asked[0], "first_packet_only", False)
+    assert getattr(requested[0], "first_packet_only", False)
 
 
 def test_a_case_whose_steady_client_cannot_be_observed_is_broken() -> None:
-    asked: list[Question] = []
+    requested: list[Question] = []
 
     def answer(instance: Instance, step: Question, number: int) -> Observation:
-        asked.append(step)
-        if len(asked) == 2:
+        requested.append(step)
+        if len(requested) == 2:
             raise HarnessError("lost")
         return fairly(instance, step, number)
 

@@ -152,12 +152,12 @@ def test_a_deviation_of_a_whole_case_is_refused_and_shown_how_it_is_written() ->
     assert "excuses = [{ case =" in refusal(f"{SMALL}[[deviations]]\n{deviation}")
 
 
-def test_a_program_that_is_not_given_is_asked_for() -> None:
+def test_a_program_that_is_not_given_is_requested() -> None:
     assert "--binary PATH" in refusal(SMALL.replace('"c"', '"{binary}"'))
     assert subject_from_toml(SMALL.replace('"c"', '"{binary}"'), "my.toml", "/bin/x").binary == "/bin/x"
 
 
-def test_a_file_that_is_not_there_is_told_with_the_names_that_are() -> None:
+def test_a_file_that_is_not_there_is_reported_with_the_names_that_are() -> None:
     with pytest.raises(InvalidSubject, match=r"no-such-proxy: No such file.*kproxy, kube-proxy, kube-router"):
         load_subject("no-such-proxy")
 

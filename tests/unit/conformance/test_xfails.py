@@ -45,7 +45,7 @@ def test_a_line_that_means_no_case_is_refused() -> None:
         parse_xfails("typo.*  # gone", "list")
 
 
-def test_a_file_that_is_not_there_is_told() -> None:
+def test_a_file_that_is_not_there_is_reported() -> None:
     with pytest.raises(InvalidXfails, match="--xfails no/such: No such file"):
         read_xfails("no/such")
 
@@ -76,8 +76,8 @@ def test_what_is_listed_for_another_mode_is_left_alone() -> None:
 def test_a_run_holds_to_the_list_strictly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = tmp_path / "xfails"
     listed.write_text("cluster-ip.slices-are-merged  # not yet\n", encoding="utf-8")
-    words = (*SIMULATE, "--case", "cluster-ip.*", "--xfails", str(listed))
-    assert main([*words, "--json", str(tmp_path / "r.json")]) == 1
+    arguments = (*SIMULATE, "--case", "cluster-ip.*", "--xfails", str(listed))
+    assert main([*arguments, "--json", str(tmp_path / "r.json")]) == 1
     assert f"passes, and {listed}:1 expects it to fail (not yet): take it out" in capsys.readouterr().out
     assert '"failed"' in (tmp_path / "r.json").read_text(encoding="utf-8")
 
@@ -97,10 +97,10 @@ def test_a_case_of_a_file_can_be_expected_to_fail(tmp_path: Path, capsys: pytest
     case, listed = tmp_path / "case.py", tmp_path / "xfails"
     case.write_text(ATTACHED, encoding="utf-8")
     listed.write_text("compare.unknown-1  # not yet\n", encoding="utf-8")
-    words = (*SIMULATE, "--xfails", str(listed))
-    assert main([*words, "--case-file", str(case)]) == 1
+    arguments = (*SIMULATE, "--xfails", str(listed))
+    assert main([*arguments, "--case-file", str(case)]) == 1
     assert f"passes, and {listed}:1 expects it to fail" in capsys.readouterr().out
-    assert main([*words, "--case", "cluster-ip.*"]) == 2
+    assert main([*arguments, "--case", "cluster-ip.*"]) == 2
     assert "no case matches compare.unknown-1" in capsys.readouterr().err
 
 
@@ -114,14 +114,14 @@ def test_cases_of_one_name_from_two_files_are_refused(
 
 
 def test_cases_of_files_are_shuffled_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*SIMULATE, "--dryrun"]
+    arguments = [*SIMULATE, "--dryrun"]
     for number in range(6):
         case = tmp_path / f"{number}.py"
         case.write_text(ATTACHED.replace("unknown-1", f"unknown-{number}"), encoding="utf-8")
-        words += ["--case-file", str(case)]
+        arguments += ["--case-file", str(case)]
 
     def order(*more: str) -> list[str]:
-        assert main([*words, *more]) == 0
+        assert main([*arguments, *more]) == 0
         return [line for line in capsys.readouterr().out.splitlines() if "compare." in line]
 
     assert order("--shuffle", "7") != order()

@@ -19,8 +19,8 @@ def example() -> list[dict[str, Any]]:
     return found
 
 
-def ask(capsys: pytest.CaptureFixture[str], *words: str, file: Path = EXAMPLE) -> dict[str, Any]:
-    assert main(["spec", "explain", "-f", str(file), "-o", "json", *words]) == 0
+def ask(capsys: pytest.CaptureFixture[str], *arguments: str, file: Path = EXAMPLE) -> dict[str, Any]:
+    assert main(["spec", "explain", "-f", str(file), "-o", "json", *arguments]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -33,8 +33,8 @@ def outcomes(answer: dict[str, Any], hop: int = 0) -> list[str]:
     ]
 
 
-def refused(capsys: pytest.CaptureFixture[str], *words: str, file: Path = EXAMPLE) -> str:
-    assert main(["spec", "explain", "-f", str(file), *words]) == 2
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str, file: Path = EXAMPLE) -> str:
+    assert main(["spec", "explain", "-f", str(file), *arguments]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     return printed.err
@@ -86,9 +86,9 @@ def test_every_clause_comes_with_level_text_and_sources(capsys: pytest.CaptureFi
 
 
 def test_text_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--from", "client", "--to", "node/node-a:30080")
-    clauses = ask(capsys, *words)["nodes"][0]["clauses"]
-    assert main(["spec", "explain", "-f", str(EXAMPLE), *words]) == 0
+    arguments = ("--from", "client", "--to", "node/node-a:30080")
+    clauses = ask(capsys, *arguments)["nodes"][0]["clauses"]
+    assert main(["spec", "explain", "-f", str(EXAMPLE), *arguments]) == 0
     text = capsys.readouterr().out
     assert "delivered to 10.244.1.11:8080 (pod default/web-0 on node-a), which sees 203.0.113.1" in text
     for clause in clauses:
@@ -100,18 +100,18 @@ def test_text_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_node_settles_where_a_clients_packet_comes_to(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--from", "client", "--to", "192.0.2.80:80")
-    assert outcomes(ask(capsys, *words, "--node", "node-a")) == ["10.244.1.11:8080 preserved"]
-    assert outcomes(ask(capsys, *words, "--node", "node-b")) == ["dropped"]
-    assert "which node? Say it with --node; there are node-a, node-b" in refused(capsys, *words)
+    arguments = ("--from", "client", "--to", "192.0.2.80:80")
+    assert outcomes(ask(capsys, *arguments, "--node", "node-a")) == ["10.244.1.11:8080 preserved"]
+    assert outcomes(ask(capsys, *arguments, "--node", "node-b")) == ["dropped"]
+    assert "which node? Say it with --node; there are node-a, node-b" in refused(capsys, *arguments)
 
 
 def test_a_mode_settles_its_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--from", "host/node-a", "--to", "127.0.0.1:30080")
-    assert outcomes(ask(capsys, *words)) == ["10.244.1.11:8080 masqueraded", "untouched"]
-    assert outcomes(ask(capsys, *words, "--mode", "iptables")) == ["10.244.1.11:8080 masqueraded"]
-    assert outcomes(ask(capsys, *words, "--mode", "nftables")) == ["untouched"]
-    assert outcomes(ask(capsys, *words, "--mode", "ipvs")) == ["untouched"]
+    arguments = ("--from", "host/node-a", "--to", "127.0.0.1:30080")
+    assert outcomes(ask(capsys, *arguments)) == ["10.244.1.11:8080 masqueraded", "untouched"]
+    assert outcomes(ask(capsys, *arguments, "--mode", "iptables")) == ["10.244.1.11:8080 masqueraded"]
+    assert outcomes(ask(capsys, *arguments, "--mode", "nftables")) == ["untouched"]
+    assert outcomes(ask(capsys, *arguments, "--mode", "ipvs")) == ["untouched"]
 
 
 def test_the_configuration_counts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,8 +161,8 @@ def test_a_dump_may_have_any_form_that_kubectl_prints(
 def test_several_files_are_one_cluster(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     services = written(tmp_path / "a", json.dumps([i for i in example() if i["kind"] == "Service"]))
     rest = written(tmp_path / "b", json.dumps([i for i in example() if i["kind"] != "Service"]))
-    words = ("-f", str(rest), "--from", "pod/web-1", "--to", "svc/web:80")
-    assert outcomes(ask(capsys, *words, file=services)) == ["10.244.1.11:8080 preserved"]
+    arguments = ("-f", str(rest), "--from", "pod/web-1", "--to", "svc/web:80")
+    assert outcomes(ask(capsys, *arguments, file=services)) == ["10.244.1.11:8080 preserved"]
 
 
 def test_pod_objects_name_pods_that_are_no_endpoints(
@@ -188,7 +188,7 @@ def test_pod_objects_name_pods_that_are_no_endpoints(
     assert outcomes(on_host) == ["10.244.1.11:8080 masqueraded"]
 
 
-def test_an_object_that_does_not_decode_is_told_and_left_out(
+def test_an_object_that_does_not_decode_is_reported_and_left_out(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     broken = {"kind": "Service", "metadata": {"name": "odd", "namespace": "x"}, "spec": {"ports": 7}}
@@ -243,7 +243,7 @@ def test_a_file_that_is_no_dump_says_how_to_make_one(
     assert said in refused(capsys, "--from", "client", "--to", "svc/web", file=file)
 
 
-def test_a_service_without_a_cluster_ip_cannot_be_asked_at_one(
+def test_a_service_without_a_cluster_ip_cannot_be_queried_at_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     headless = {

@@ -74,8 +74,8 @@ def _edit(chains: dict[str, list[str]], line: str) -> None:
 
 
 def _target(rule: str) -> str:
-    words = rule.split()
-    return words[words.index("-j") + 1]
+    tokens = rule.split()
+    return tokens[tokens.index("-j") + 1]
 
 
 def _check_jumps(chains: dict[str, list[str]]) -> None:

@@ -152,7 +152,7 @@ def test_interfaces_match_by_name_or_prefix(
     assert fates == ({Fate.DROPPED} if holds else {Fate.PASSED})
 
 
-def test_a_remembered_source_is_told_and_a_seen_one_matches() -> None:
+def test_a_remembered_source_is_reported_and_a_seen_one_matches() -> None:
     nat = {
         "PREROUTING": (
             Rule(to(1), (RecentlySeen("SEP", 60),)),

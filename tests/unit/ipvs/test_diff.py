@@ -263,13 +263,13 @@ def test_an_endpoint_change_is_one_order_an_endpoint() -> None:
 def test_datagrams_are_cut_unless_their_endpoint_still_serves() -> None:
     served = PoolEndpoint(ip_address("10.0.1.2"), 80, local=False)
 
-    def asked(*endpoints: str, serving: tuple[PoolEndpoint, ...] = ()) -> Plan:
+    def requested(*endpoints: str, serving: tuple[PoolEndpoint, ...] = ()) -> Plan:
         reached = pool(*endpoints)
         one = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 53, reached), protocol=Protocol.UDP)
         return plan_of(msgspec.structs.replace(one, serving=serving))
 
-    picture, before = kernel_with(asked("10.0.1.1:80", "10.0.1.2:80", "10.0.1.3:80"))
-    assert text(to(asked("10.0.1.1:80", serving=(served,)), picture, before)) == [
+    picture, before = kernel_with(requested("10.0.1.1:80", "10.0.1.2:80", "10.0.1.3:80"))
+    assert text(to(requested("10.0.1.1:80", serving=(served,)), picture, before)) == [
         "edit udp 10.96.0.1:53 -> 10.0.1.2:80 weight 0",
         "delete udp 10.96.0.1:53 -> 10.0.1.3:80",
     ]

@@ -53,12 +53,12 @@ async def test_a_held_list_is_answered_with_what_is_there_when_let_go(
 ) -> None:
     put(server, "before")
     with server.faults.during(StallRequests(kinds=SERVICE_ONLY)):
-        asked = asyncio.create_task(client.names(SERVICES))
+        requested = asyncio.create_task(client.names(SERVICES))
         assert await client.names(SLICES) == []
         await asyncio.sleep(0.1)
-        assert not asked.done()
+        assert not requested.done()
         put(server, "meanwhile")
-    assert await asyncio.wait_for(asked, 5) == ["before", "meanwhile"]
+    assert await asyncio.wait_for(requested, 5) == ["before", "meanwhile"]
 
 
 @served()

@@ -142,7 +142,7 @@ def test_a_query_that_makes_no_sense_is_refused(query: dict[str, str], refusal: 
         ("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", 406),
     ],
 )
-def test_json_is_answered_to_whoever_takes_it(accept: str, code: int) -> None:
+def test_json_is_answered_to_any_client_that_takes_it(accept: str, code: int) -> None:
     @served()
     async def scenario(client: Client) -> None:
         got, document = await client.ask("GET", SERVICES, headers={"Accept": accept})
@@ -207,7 +207,7 @@ async def test_health_and_version_answer(client: Client) -> None:
 
 
 @served()
-async def test_what_was_asked_is_remembered(server: ApiServer, client: Client) -> None:
+async def test_what_was_requested_is_remembered(server: ApiServer, client: Client) -> None:
     await client.get(SLICES, labelSelector="!service.kubernetes.io/headless")
     await client.refused(f"{IN_DEFAULT}/web")
     first, second = server.requests

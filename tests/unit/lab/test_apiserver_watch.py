@@ -221,7 +221,7 @@ async def test_a_timeout_ends_the_watch_after_a_bookmark(server: ApiServer, clie
 
 
 @served()
-async def test_a_watch_from_before_a_compaction_is_told_410(server: ApiServer, client: Client) -> None:
+async def test_a_watch_from_before_a_compaction_is_answered_410(server: ApiServer, client: Client) -> None:
     revision = put(server, "a")
     async with client.watch(SERVICES, resourceVersion=str(revision)) as kept:
         put(server, "b")
@@ -246,7 +246,9 @@ async def test_a_watch_from_before_a_compaction_is_told_410(server: ApiServer, c
 
 
 @served(lambda: ApiServer(ObjectStore(history=10)))
-async def test_a_watch_that_falls_behind_the_history_is_told_410(server: ApiServer, client: Client) -> None:
+async def test_a_watch_that_falls_behind_the_history_is_answered_410(
+    server: ApiServer, client: Client
+) -> None:
     async with client.watch(SERVICES, resourceVersion=str(server.store.revision)) as stream:
         put(server, "first")
         assert await stream.events(1) == [("ADDED", "first")]

@@ -55,8 +55,8 @@ def cache(tmp_path: Path) -> Path:
 
 
 def built(cache: Path, findings: Mapping[Ability, str] = GOOD) -> tuple[Path, list[str]]:
-    told: list[str] = []
-    return build.build_uml_kernel(Recipe(cache=cache), lambda _: findings, told.append), told
+    reported: list[str] = []
+    return build.build_uml_kernel(Recipe(cache=cache), lambda _: findings, reported.append), reported
 
 
 def names(cache: Path) -> set[str]:
@@ -64,11 +64,11 @@ def names(cache: Path) -> set[str]:
 
 
 def test_the_newest_source_becomes_a_kernel_in_the_cache(cache: Path) -> None:
-    path, told = built(cache)
+    path, reported = built(cache)
     assert path == cache / "linux-6.1.2-kproxy"
     assert names(cache) == {path.name}
-    assert told[0] == "apt fetches linux-source-6.12"
-    assert any(line.startswith("compiling, 0 s, 1 of some ") for line in told)
+    assert reported[0] == "apt fetches linux-source-6.12"
+    assert any(line.startswith("compiling, 0 s, 1 of some ") for line in reported)
 
 
 def test_a_kernel_that_fails_its_self_test_is_not_kept(cache: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_kernel_that_fails_its_self_test_is_not_kept(cache: Path) -> None:
     assert names(cache) == set()
 
 
-def test_a_build_that_fails_shows_its_last_words_and_keeps_its_log(
+def test_a_build_that_fails_shows_its_last_output_and_keeps_its_log(
     cache: Path, programs: Callable[..., None]
 ) -> None:
     programs(make=MAKE % 'echo "one.c:1: error: no such thing"; exit 2')
@@ -87,14 +87,14 @@ def test_a_build_that_fails_shows_its_last_words_and_keeps_its_log(
     assert names(cache) == {"build.log"}
 
 
-def test_what_apt_says_is_told(cache: Path, programs: Callable[..., None]) -> None:
+def test_what_apt_says_is_reported(cache: Path, programs: Callable[..., None]) -> None:
     programs(**{"apt-get": "echo 'E: Failed to fetch' >&2; exit 100"})
     with pytest.raises(LabError, match=r"apt-get download linux-source-6\.12: exit 100: E: Failed to fetch"):
         built(cache)
     assert names(cache) == set()
 
 
-def test_programs_of_the_self_test_are_asked_for_before_anything_is_built(
+def test_programs_of_the_self_test_are_requested_before_anything_is_built(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "PACKAGES", {"no-such-program": "its-package"})
@@ -138,7 +138,7 @@ def compilers() -> list[int]:
     """Processes that pretend to compile."""
     listed = subprocess.run(("ps", "-eo", "pid,args"), capture_output=True, text=True, check=True).stdout
     mine = [line.split(maxsplit=1) for line in listed.splitlines()]
-    return [int(number) for number, words in mine if words == f"sleep 1000.{os.getpid()}"]
+    return [int(number) for number, arguments in mine if arguments == f"sleep 1000.{os.getpid()}"]
 
 
 def test_an_interrupted_build_leaves_no_process_and_no_file(

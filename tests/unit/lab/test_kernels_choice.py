@@ -84,7 +84,7 @@ def test_of_all_cases_a_few_may_be_left_out_but_that_is_said() -> None:
     assert "cases that need sctp are left out" in text
 
 
-def test_cases_that_were_asked_for_by_name_find_a_kernel_that_runs_them_all() -> None:
+def test_cases_that_were_requested_by_name_find_a_kernel_that_runs_them_all() -> None:
     kernels = survey(HOST, VETH, lacks=(SCTP,)), survey(UML, VETH, SCTP)
     assert chosen(needs(VETH, fully=(SCTP,), insist=True), *kernels)[0] is UML
     name, text = chosen(needs(VETH, fully=(SCTP,), insist=True), kernels[0])
@@ -104,7 +104,7 @@ def test_when_none_will_do_each_one_says_why() -> None:
     )
 
 
-def test_a_missing_program_is_told_with_its_package() -> None:
+def test_a_missing_program_is_reported_with_its_package() -> None:
     reason = "ip is not installed: apt-get install iproute2"
     with pytest.raises(LabError, match="apt-get install iproute2"):
         chosen(needs(VETH), KernelSurvey(name=HOST, findings={VETH: reason}))
@@ -135,13 +135,13 @@ def test_the_doctors_table_has_a_row_for_each_ability_and_a_column_for_each_kern
 def test_the_doctor_says_what_to_do_about_all_that_is_missing() -> None:
     lacking = [survey(name, lacks=(SCTP,)) for name in (HOST, ROOTLESS, UML)]
     lines = "\n".join(kernel_advice([*lacking, KernelSurvey(name=VM, unusable="not here", fix="install it")]))
-    for words in (
+    for arguments in (
         "modprobe sctp, or --kernel uml",
         "root: modprobe sctp",
         "kproxy lab kernel build",
         "install it",
     ):
-        assert words in lines
+        assert arguments in lines
     assert list(kernel_advice([survey(UML, *Ability)])) == ["", "uml: kernel of uml"]
 
 

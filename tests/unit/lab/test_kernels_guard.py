@@ -25,9 +25,9 @@ class Guarded:
         self.folder = folder
         folder.mkdir()
         control = os.open(os.devnull, os.O_RDONLY)
-        words = (sys.executable, "-I", "-S", guard.__file__, str(folder), str(control))
+        arguments = (sys.executable, "-I", "-S", guard.__file__, str(folder), str(control))
         self.process = subprocess.Popen(
-            [*words, sys.executable, "-c", program],
+            [*arguments, sys.executable, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=(control,),
@@ -103,7 +103,7 @@ def test_an_interrupt_for_everybody_is_not_for_the_guard(running: Guarded) -> No
         running.process.wait(0.3)
 
 
-def test_the_end_of_a_kernel_is_told_and_the_folder_waits_to_be_read(tmp_path: Path) -> None:
+def test_the_end_of_a_kernel_is_reported_and_the_folder_waits_to_be_read(tmp_path: Path) -> None:
     guarded = Guarded(tmp_path / "job", "print('last words'); raise SystemExit(3)")
     assert guarded.process.stdout
     assert guarded.process.stdout.readline() == b"3\n"

@@ -51,8 +51,8 @@ def test_a_kernel_that_is_started_so_cannot_ask_for_extended_state_and_can_for_o
 
 
 def test_the_environment_is_one_that_this_machines_libraries_understand() -> None:
-    told = {**os.environ, **processor._WITHOUT_AVX}
+    reported = {**os.environ, **processor._WITHOUT_AVX}
     done = subprocess.run(
-        [sys.executable, "-c", "import hashlib"], env=told, capture_output=True, check=False
+        [sys.executable, "-c", "import hashlib"], env=reported, capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")

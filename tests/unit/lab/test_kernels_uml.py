@@ -83,15 +83,17 @@ def test_our_own_configuration_has_every_ability() -> None:
 
 
 def test_a_guest_has_the_hosts_files_its_memory_and_orders_on_a_serial_line() -> None:
-    words = uml_command_line(a_job(), Path("/job"))
-    assert words[0] == "/k/linux"
-    assert {"mem=300M", "rootfstype=hostfs", "rootflags=/", "init=/job/init", "ssl0=fd:0,null"} <= set(words)
-    assert "time-travel" not in words
+    arguments = uml_command_line(a_job(), Path("/job"))
+    assert arguments[0] == "/k/linux"
+    assert {"mem=300M", "rootfstype=hostfs", "rootflags=/", "init=/job/init", "ssl0=fd:0,null"} <= set(
+        arguments
+    )
+    assert "time-travel" not in arguments
 
 
 def test_virtual_time_is_a_mode_of_the_kernel() -> None:
-    words = uml_command_line(a_job(Time.VIRTUAL), Path("/job"))
-    assert "time-travel" in words
+    arguments = uml_command_line(a_job(Time.VIRTUAL), Path("/job"))
+    assert "time-travel" in arguments
 
 
 def test_a_job_is_written_down_whole() -> None:
@@ -107,15 +109,15 @@ def test_the_first_program_of_a_guest_survives_spaces_in_paths(monkeypatch: pyte
     monkeypatch.setattr("sys.executable", "/my projects/python")
     first, second = uml.init_script(Path("/j ob")).splitlines()
     assert first == "#!/bin/sh"
-    words = shlex.split(second)
-    assert words[:2] == ["exec", "/my projects/python"]
-    assert words[-1] == "/j ob"
-    assert Path(words[-2]).is_file()
+    tokens = shlex.split(second)
+    assert tokens[:2] == ["exec", "/my projects/python"]
+    assert tokens[-1] == "/j ob"
+    assert Path(tokens[-2]).is_file()
 
 
 def test_the_guests_program_refuses_to_run_anywhere_else(tmp_path: Path) -> None:
-    words = shlex.split(uml.init_script(tmp_path).splitlines()[1])[1:]
-    refused = subprocess.run(words, capture_output=True, text=True, check=False)
+    tokens = shlex.split(uml.init_script(tmp_path).splitlines()[1])[1:]
+    refused = subprocess.run(tokens, capture_output=True, text=True, check=False)
     assert refused.returncode == 1
     assert "only as the first process of a guest" in refused.stderr
 
@@ -143,10 +145,10 @@ def test_the_newest_source_is_taken_by_number() -> None:
         build.newest_source_package("linux-source - meta-package\n")
 
 
-def test_symbols_that_a_source_did_not_give_are_told() -> None:
-    asked = build.parse_config("# CONFIG_NO=y\nCONFIG_A=y\nCONFIG_B=m\n")
-    assert asked == {"CONFIG_A": "y", "CONFIG_B": "m"}
-    assert build.missing_symbols(asked, build.parse_config("CONFIG_A=y\n# CONFIG_B is not set\n")) == [
+def test_symbols_that_a_source_did_not_give_are_reported() -> None:
+    requested = build.parse_config("# CONFIG_NO=y\nCONFIG_A=y\nCONFIG_B=m\n")
+    assert requested == {"CONFIG_A": "y", "CONFIG_B": "m"}
+    assert build.missing_symbols(requested, build.parse_config("CONFIG_A=y\n# CONFIG_B is not set\n")) == [
         "CONFIG_B"
     ]
 

@@ -25,18 +25,18 @@ def a_job(*, fast: bool = False, writable: tuple[Path, ...] = ()) -> vm.VmJob:
     )
 
 
-def words_after(command: list[str], flag: str) -> list[str]:
+def arguments_after(command: list[str], flag: str) -> list[str]:
     return [command[at + 1] for at, word in enumerate(command) if word == flag]
 
 
 def test_the_folders_that_a_job_writes_to_are_shared_and_no_others() -> None:
     command = a_job(writable=(Path("/results"), Path("/w"))).command(Path("/job"))
-    assert words_after(command, "--rwdir") == ["/job", "/w", "/results"]
+    assert arguments_after(command, "--rwdir") == ["/job", "/w", "/results"]
 
 
 def test_inside_it_is_the_guests_program_that_runs_the_job() -> None:
-    (words,) = words_after(a_job().command(Path("/a job")), "--exec")
-    assert shlex.split(words) == [sys.executable, "-I", "-S", guest.__file__, "/a job", "visit"]
+    (arguments,) = arguments_after(a_job().command(Path("/a job")), "--exec")
+    assert shlex.split(arguments) == [sys.executable, "-I", "-S", guest.__file__, "/a job", "visit"]
 
 
 def test_only_a_machine_whose_kvm_works_uses_it() -> None:
@@ -77,7 +77,7 @@ def install(here: Path, *names: str, script: str = ":") -> None:
         (here / "bin" / name).chmod(0o755)
 
 
-def test_all_that_is_missing_is_told_with_what_to_type(here: Path) -> None:
+def test_all_that_is_missing_is_reported_with_what_to_type(here: Path) -> None:
     survey = vm.survey_vm()
     assert survey.unusable == "not here: vng, qemu-system-x86_64, busybox, depmod, a kernel"
     assert survey.fix == (
@@ -113,17 +113,17 @@ def test_a_kernel_is_fetched_with_its_modules_and_not_installed(
     install(tmp_path, "apt-cache", "apt-get", "dpkg-deb", script=APT)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setattr(vm, "fetched_folder", lambda: tmp_path / "vm")
-    told: list[str] = []
+    reported: list[str] = []
     for _ in range(2):
-        path = vm.fetch_vm_kernel("", told.append)
+        path = vm.fetch_vm_kernel("", reported.append)
         assert path == tmp_path / "vm/linux-image-6.1.0-56-amd64/boot/vmlinuz-6.1.0-56-amd64"
         assert path.exists()
         assert (path.parents[1] / "lib/modules/6.1").is_dir()
-    assert told[0] == "apt fetches linux-image-6.1.0-56-amd64"
+    assert reported[0] == "apt fetches linux-image-6.1.0-56-amd64"
     assert [place.name for place in (tmp_path / "vm").iterdir()] == ["linux-image-6.1.0-56-amd64"]
     install(tmp_path, "apt-cache", script="echo linux-image-amd64")
     with pytest.raises(LabError, match="apt-get update"):
-        vm.fetch_vm_kernel("", told.append)
+        vm.fetch_vm_kernel("", reported.append)
 
 
 # ------------------------------------------------------------------------------ inside

@@ -52,7 +52,7 @@ def test_etcd_may_be_a_package_of_the_machine(tmp_path: Path) -> None:
         ({"endpoints": [1, 2]}, {"endpoints": [1]}, "makes endpoints"),
     ],
 )
-def test_what_the_server_would_hold_otherwise_is_told(
+def test_what_the_server_would_hold_otherwise_is_reported(
     wanted: dict[str, object], held: dict[str, object], said: str
 ) -> None:
     assert said in " ".join(_differences(wanted, held))

@@ -12,7 +12,7 @@ from kproxy.conformance.testbeds.disk_watch import DiskWatch, read_tail
 from kproxy.lab.machine_state import INHERITED, inherited_by_labs, machine_state_changes, read_machine_state
 
 
-def test_what_came_and_went_is_told_by_its_place() -> None:
+def test_what_came_and_went_is_reported_by_its_place() -> None:
     before = {"nftables": "table ip a {\n}\n", "sysctl vm/swappiness": "60", "sets": "x"}
     after = {"nftables": "table ip a {\n}\ntable ip b {\n}\n", "sysctl vm/swappiness": "1", "sets": "x"}
     assert machine_state_changes(before, after) == [
@@ -22,9 +22,9 @@ def test_what_came_and_went_is_told_by_its_place() -> None:
     assert machine_state_changes(before, before) == []
 
 
-def test_of_many_lines_some_are_told() -> None:
-    (told,) = machine_state_changes({"sets": ""}, {"sets": "\n".join("abcdefgh")})
-    assert told.endswith("+ e, and 3 more lines")
+def test_of_many_lines_some_are_reported() -> None:
+    (reported,) = machine_state_changes({"sets": ""}, {"sets": "\n".join("abcdefgh")})
+    assert reported.endswith("+ e, and 3 more lines")
 
 
 def test_settings_that_come_with_a_device_are_no_change() -> None:
@@ -67,7 +67,7 @@ def test_a_machine_that_rests_does_not_change() -> None:
     ]
 
 
-def test_too_much_on_the_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_on_the_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, folder = tmp_path / "log", tmp_path / "folder"
     folder.mkdir()
     log.write_bytes(b"x" * (2 << 20))

@@ -57,7 +57,7 @@ def test_a_comment_is_quoted_at_the_end() -> None:
     assert Renderer(Family.IPV4).rule(Rule((Jump("there"),), "why")) == 'jump there comment "why"'
 
 
-def test_ipv6_has_words_and_brackets_of_its_own() -> None:
+def test_ipv6_has_keywords_and_brackets_of_its_own() -> None:
     rule = Rule((InSet((Field.DESTINATION,), "known"), Translate(ip_address("fd00::1"), 80)))
     assert Renderer(Family.IPV6).rule(rule) == "ip6 daddr @known dnat to [fd00::1]:80"
 

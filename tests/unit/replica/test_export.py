@@ -43,7 +43,7 @@ def test_a_case_has_the_kind_of_answer_that_the_cluster_has() -> None:
         assert here == there, (question, made)
 
 
-def test_the_port_that_is_asked_is_one_of_the_case_however_many_there_are() -> None:
+def test_the_port_that_is_queried_is_one_of_the_case_however_many_there_are() -> None:
     """A case has names for three ports; of a Service with more it has the one that was asked."""
     ports = [{"name": f"p{n}", "port": 8000 + n, "targetPort": 80, "protocol": "TCP"} for n in range(5)]
     ports.append({"name": "odd", "port": 9000, "protocol": "DCCP"})
@@ -61,13 +61,13 @@ def test_the_port_that_is_asked_is_one_of_the_case_however_many_there_are() -> N
     document["items"] = [*document["items"], many]
     dump = read_dump([("many", msgspec.json.encode(document))])
     place = layout(dump, together=True)
-    asked = [
+    requested = [
         q
         for q in frontend_probes(dump, place)
         if q.service == ("default", "many") and q.frontend is ProbedAddressKind.CLUSTER_IP
     ]
-    assert {q.packet.port for q in asked} == {8000, 8001, 8002, 8003, 8004}
-    for question in asked:
+    assert {q.packet.port for q in requested} == {8000, 8001, 8002, 8003, 8004}
+    for question in requested:
         applied, probe = case_of(dump, place, question, "compare.many").steps
         assert isinstance(applied, Apply)
         assert isinstance(probe, Probe)
@@ -100,6 +100,6 @@ def test_nothing_in_a_case_file_is_run(text: str, line: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "WORLD = 1", "WORLD = (", "OTHER = case('a.b', 'c', clauses=set())", "WORLD = case()"]
 )
-def test_a_file_without_a_case_is_told(text: str) -> None:
+def test_a_file_without_a_case_is_reported(text: str) -> None:
     with pytest.raises(InvalidCaseFile, match=r"x\.py"):
         parse_case_file(text, "x.py")

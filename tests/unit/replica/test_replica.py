@@ -109,9 +109,9 @@ def test_a_shared_namespace_sends_what_is_for_its_own_pods_through_the_node(exam
 # ------------------------------------------------------------------------------ questions
 
 
-def test_every_frontend_is_asked_from_every_vantage_point(example: Dump) -> None:
-    asked = frontend_probes(example, layout(example, together=True))
-    web = Counter((q.frontend, q.sender.kind) for q in asked if q.name == "default/web")
+def test_every_frontend_is_queried_from_every_vantage_point(example: Dump) -> None:
+    requested = frontend_probes(example, layout(example, together=True))
+    web = Counter((q.frontend, q.sender.kind) for q in requested if q.name == "default/web")
     for front in (ProbedAddressKind.CLUSTER_IP, ProbedAddressKind.LOAD_BALANCER_IP):
         assert {who: web[front, who] for who in (ClientKind.POD, ClientKind.HOST, ClientKind.ON_LINK, ClientKind.ROUTED, ClientKind.ENDPOINT)} == {
             ClientKind.POD: 2, ClientKind.HOST: 2, ClientKind.ON_LINK: 2, ClientKind.ROUTED: 2, ClientKind.ENDPOINT: 1,
@@ -120,7 +120,7 @@ def test_every_frontend_is_asked_from_every_vantage_point(example: Dump) -> None
     assert web[ProbedAddressKind.NODE_PORT_LOCALHOST, ClientKind.HOST] == 2
     dns = {
         q.packet.protocol.value
-        for q in asked
+        for q in requested
         if q.name == "kube-system/dns" and q.frontend is ProbedAddressKind.CLUSTER_IP
     }
     assert dns == {"TCP", "UDP"}
@@ -132,7 +132,7 @@ def test_a_client_of_a_source_range_is_in_that_range(large: Dump, place: Layout)
     assert all(str(q.packet.source).startswith(("203.0.113.", "2001:db8:aa:")) for q in guests)
 
 
-def test_the_oracle_says_of_the_services_asked_what_it_says_of_all(large: Dump, place: Layout) -> None:
+def test_the_oracle_says_of_the_services_queried_what_it_says_of_all(large: Dump, place: Layout) -> None:
     judge = replica_oracle(large, place, ProxySettings())
     for question in frontend_probes(large, place)[::37]:
         node = place.node(question.judge)

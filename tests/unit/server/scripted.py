@@ -30,7 +30,7 @@ class Script:
     """``asked`` holds path and query of each request; the last answer repeats."""
 
     answers: list[Answer]
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    requested: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     url: str = ""
 
@@ -56,7 +56,7 @@ def serving(
         def do_GET(self) -> None:
             place = urlsplit(self.path)
             query = parse_qs(place.query, keep_blank_values=True)
-            script.asked.append((place.path, {name: values[0] for name, values in query.items()}))
+            script.requested.append((place.path, {name: values[0] for name, values in query.items()}))
             script.headers.append(dict(self.headers))
             answer = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
             self._send(answer)

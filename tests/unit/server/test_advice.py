@@ -11,7 +11,7 @@ FOUR = NodeNetworking(Family.IPV4, frozenset({Family.IPV4}))
 SIX = NodeNetworking(Family.IPV6, frozenset({Family.IPV6}))
 
 
-def told(node: NodeNetworking, pods: tuple[str, ...] = (), **fields: object) -> tuple[ConfigWarning, ...]:
+def reported(node: NodeNetworking, pods: tuple[str, ...] = (), **fields: object) -> tuple[ConfigWarning, ...]:
     given: dict[str, object] = {"node_port_addresses": ("primary",), **fields}
     config = with_addresses(Configuration(**given))  # type: ignore[arg-type]
     networks = [network for network in map(parse_network, pods) if network is not None]
@@ -19,13 +19,13 @@ def told(node: NodeNetworking, pods: tuple[str, ...] = (), **fields: object) -> 
 
 
 def test_nothing_is_said_of_a_configuration_that_fits() -> None:
-    assert told(BOTH, cluster_cidr="10.0.0.0/8,fd00::/8") == ()
-    assert told(BOTH, ("10.0.0.0/24",), cluster_cidr="10.0.0.0/8") == ()
-    assert told(FOUR, cluster_cidr="10.0.0.0/8", node_port_addresses=("10.0.0.0/8",)) == ()
+    assert reported(BOTH, cluster_cidr="10.0.0.0/8,fd00::/8") == ()
+    assert reported(BOTH, ("10.0.0.0/24",), cluster_cidr="10.0.0.0/8") == ()
+    assert reported(FOUR, cluster_cidr="10.0.0.0/8", node_port_addresses=("10.0.0.0/8",)) == ()
 
 
 @pytest.mark.parametrize(
-    ("node", "fields", "words"),
+    ("node", "fields", "text"),
     [
         (BOTH, {"node_port_addresses": ()}, "nodePortAddresses is unset"),
         (BOTH, {"node_port_addresses": ("fd00::/8",)}, "no IPv4 network"),
@@ -46,11 +46,11 @@ def test_nothing_is_said_of_a_configuration_that_fits() -> None:
         (SIX, {"metrics_bind_address": "127.0.0.1:1"}, "metricsBindAddress is IPv4"),
     ],
 )
-def test_a_mismatch_is_told_and_lived_with(
-    node: NodeNetworking, fields: dict[str, object], words: str
+def test_a_mismatch_is_reported_and_lived_with(
+    node: NodeNetworking, fields: dict[str, object], text: str
 ) -> None:
-    lines = told(node, **fields)  # type: ignore[arg-type]
-    assert [line for line in lines if words in line.text]
+    lines = reported(node, **fields)  # type: ignore[arg-type]
+    assert [line for line in lines if text in line.text]
     assert not any(line.fatal for line in lines)
 
 
@@ -66,10 +66,10 @@ def test_a_mismatch_is_told_and_lived_with(
 def test_a_detector_without_a_network_of_the_primary_family_is_fatal(
     node: NodeNetworking, fields: dict[str, object]
 ) -> None:
-    (first, *others) = told(node, **fields)  # type: ignore[arg-type]
+    (first, *others) = reported(node, **fields)  # type: ignore[arg-type]
     assert first.fatal
     assert not any(line.fatal for line in others)
 
 
 def test_a_wildcard_listens_in_any_family() -> None:
-    assert told(SIX, healthz_bind_address="0.0.0.0:1", metrics_bind_address="[::]:1") == ()
+    assert reported(SIX, healthz_bind_address="0.0.0.0:1", metrics_bind_address="[::]:1") == ()

@@ -45,7 +45,9 @@ def sent(made: DaemonEvents, poster: Poster) -> list[tuple[str, str, str, str]]:
     ("mode", "more"),
     [("iptables", []), ("nftables", []), ("ipvs", [("default", "n1", "Warning", "IPVSDeprecation")])],
 )
-def test_a_start_is_told_and_a_mode_that_will_go(mode: str, more: list[tuple[str, str, str, str]]) -> None:
+def test_a_start_is_reported_and_a_mode_that_will_go(
+    mode: str, more: list[tuple[str, str, str, str]]
+) -> None:
     made, poster = announcer()
     made.started(Configuration(mode=mode))
     assert sent(made, poster) == [("default", "n1", "Normal", "Starting"), *more]
@@ -69,7 +71,7 @@ def test_it_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not silent.recorder.idle
 
 
-def test_a_port_that_cannot_be_had_is_told_of_its_service() -> None:
+def test_a_port_that_cannot_be_had_is_reported_for_its_service() -> None:
     store = ClusterStore(time.monotonic)
     store.replace(Service, [service("web", namespace="test")], [])
     made, poster = announcer(store)

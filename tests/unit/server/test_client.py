@@ -26,7 +26,7 @@ def test_path_parameters_and_token_arrive() -> None:
     with serving(Answer([b"all", b" of it"])) as script:
         subject = client(script.url + "/prefix/", Token("t"))
         assert subject.get("/api/v1/services", {"labelSelector": "!a/b", "x": ""}) == b"all of it"
-    assert script.asked == [("/prefix/api/v1/services", {"labelSelector": "!a/b", "x": ""})]
+    assert script.requested == [("/prefix/api/v1/services", {"labelSelector": "!a/b", "x": ""})]
     (headers,) = script.headers
     assert headers["Authorization"] == "Bearer t"
     assert headers["Accept"] == "application/json"
@@ -46,7 +46,7 @@ def test_a_refusal_need_not_be_json() -> None:
         client(script.url).get("/", {})
 
 
-def test_a_plugin_is_asked_again_when_its_token_is_refused() -> None:
+def test_a_plugin_is_queried_again_when_its_token_is_refused() -> None:
     tokens = iter(("old", "new"))
 
     def plugin(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
@@ -158,7 +158,7 @@ def test_a_server_by_another_name_is_not_believed(
         subject.get("/", {})
 
 
-def test_a_server_of_an_unknown_authority_is_not_believed_unless_told_to(
+def test_a_server_of_an_unknown_authority_is_not_believed_unless_instructed_to(
     tls_url: str, mine: ClientCertificate
 ) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):

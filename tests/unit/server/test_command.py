@@ -26,19 +26,25 @@ UNTOUCHED = (
 """These processes run on the machine itself: nothing of it is set but what concerns the process alone."""
 
 
-def argv(*words: str) -> list[str]:
-    return [sys.executable, "-c", "import sys; from kproxy.cli import main; sys.exit(main())", "run", *words]
+def argv(*arguments: str) -> list[str]:
+    return [
+        sys.executable,
+        "-c",
+        "import sys; from kproxy.cli import main; sys.exit(main())",
+        "run",
+        *arguments,
+    ]
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(argv(*words), capture_output=True, text=True, timeout=30, check=False)
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv(*arguments), capture_output=True, text=True, timeout=30, check=False)
 
 
 @contextmanager
-def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], Script]]:
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Script]]:
     """The daemon in front of an API server that has nothing for it."""
     with serving(Answer([b"{}"], 503)) as script:
-        every = [f"--master={script.url}", *UNTOUCHED, *words]
+        every = [f"--master={script.url}", *UNTOUCHED, *arguments]
         with subprocess.Popen(argv(*every), stderr=subprocess.PIPE, text=True) as process:
             try:
                 yield process, script
@@ -58,7 +64,7 @@ def test_help_goes_to_standard_output() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("arguments", "complaint"),
     [
         (("serve",), "takes no arguments"),
         (("--no-such",), "unknown flag: --no-such"),
@@ -68,8 +74,8 @@ def test_help_goes_to_standard_output() -> None:
         (("--metrics-port=0",), "metricsBindAddress"),
     ],
 )
-def test_what_cannot_be_run_is_status_1_and_says_why(words: tuple[str, ...], complaint: str) -> None:
-    ended = run(*words)
+def test_what_cannot_be_run_is_status_1_and_says_why(arguments: tuple[str, ...], complaint: str) -> None:
+    ended = run(*arguments)
     assert ended.returncode == 1
     assert complaint in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -123,9 +129,9 @@ def test_json_lines_are_json(tmp_path: Path) -> None:
 
 def test_the_master_flag_says_where_the_api_server_is() -> None:
     with running("--hostname-override=n1") as (process, script):
-        assert eventually(lambda: len(script.asked) >= 3)
+        assert eventually(lambda: len(script.requested) >= 3)
         assert process.poll() is None
-    assert {path for path, _ in script.asked} >= {"/api/v1/services", "/api/v1/nodes"}
+    assert {path for path, _ in script.requested} >= {"/api/v1/services", "/api/v1/nodes"}
 
 
 def test_the_master_flag_beats_the_kubeconfig_whose_token_is_used(tmp_path: Path) -> None:
@@ -135,13 +141,13 @@ def test_the_master_flag_beats_the_kubeconfig_whose_token_is_used(tmp_path: Path
         " clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {token: abc}}]}"
     )
     with running(f"--kubeconfig={kubeconfig}") as (_, script):
-        assert eventually(lambda: len(script.asked) >= 3)
+        assert eventually(lambda: len(script.requested) >= 3)
     assert script.headers[0]["Authorization"] == "Bearer abc"
 
 
-def test_the_process_is_as_likely_to_be_killed_as_it_was_told() -> None:
+def test_the_process_is_as_likely_to_be_killed_as_it_was_reported() -> None:
     with running() as (process, script):
-        assert eventually(lambda: script.asked)
+        assert eventually(lambda: script.requested)
         assert Path(f"/proc/{process.pid}/oom_score_adj").read_text().strip() == "500"
     assert Path("/proc/self/oom_score_adj").read_text().strip() != "500"
 
@@ -154,7 +160,7 @@ def test_a_changed_file_ends_the_daemon_with_status_1(tmp_path: Path) -> None:
     )
     config.write_text(text)
     with running(f"--config={config}") as (process, script):
-        assert eventually(lambda: script.asked)
+        assert eventually(lambda: script.requested)
         os.utime(config)
         time.sleep(1.5)
         assert process.poll() is None, "the same content is no change"

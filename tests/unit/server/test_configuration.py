@@ -110,7 +110,7 @@ def test_an_ipv6_bind_address_moves_the_other_addresses() -> None:
     assert (config.healthz_bind_address, config.metrics_bind_address) == ("[::]:10256", "[::1]:10249")
 
 
-def test_unknown_and_duplicate_fields_are_told_and_lived_with() -> None:
+def test_unknown_and_duplicate_fields_are_reported_and_lived_with() -> None:
     loaded = load_configuration(
         HEAD + "foo: 1\niptables: {bar: 2, masqueradeAll: true}\nmode: ipvs\nmode: nftables\n"
     )
@@ -287,7 +287,7 @@ def test_a_missing_port_is_appended(text: str, whole: str) -> None:
     assert append_port(text, 7) == whole
 
 
-def test_host_and_port_are_told_apart() -> None:
+def test_host_and_port_are_distinguished() -> None:
     assert split_host_port("1.2.3.4:80") == (parse_address("1.2.3.4"), 80)
     assert split_host_port("[::1]:80") == (parse_address("::1"), 80)
 

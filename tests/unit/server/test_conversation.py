@@ -42,7 +42,7 @@ class Server:
 
     answers: list[str]
     size: int
-    asked: list[dict[str, str]] = field(default_factory=list)
+    requested: list[dict[str, str]] = field(default_factory=list)
 
     def run(self, listening: socket.socket) -> None:
         for answer in self.answers:
@@ -63,7 +63,7 @@ class Server:
         while b"\r\n\r\n" not in request:
             request += connection.recv(65536)
         query = parse_qs(urlsplit(request.split()[1].decode()).query, keep_blank_values=True)
-        self.asked.append({name: values[0] for name, values in query.items()})
+        self.requested.append({name: values[0] for name, values in query.items()})
 
 
 CUT = RECORDED["changes"][:IN_THE_MIDDLE_OF_D]
@@ -110,10 +110,10 @@ def test_a_real_servers_conversation_is_understood(size: int) -> None:
         assert known(store) == {"kubernetes": 443, "a": 81, "c": 80, "d": 80}, "what is known stays"
         watcher.step()
         assert known(store) == {"kubernetes": 443, "a": 81, "d": 80}, "c went meanwhile"
-    versions = [asked["resourceVersion"] for asked in server.asked]
+    versions = [requested["resourceVersion"] for requested in server.requested]
     assert versions[0] == versions[5] == ""
     assert all(int(version) for version in versions[1:5])
-    assert [asked.get("sendInitialEvents") for asked in server.asked] == [
+    assert [requested.get("sendInitialEvents") for requested in server.requested] == [
         "true",
         None,
         None,
@@ -131,7 +131,7 @@ def test_a_stream_that_is_cut_within_an_object_is_taken_up_after_the_last_whole_
         assert known(store) == {"kubernetes": 443, "a": 81, "c": 80}
         watcher.step()
         assert known(store) == {"kubernetes": 443, "a": 81, "c": 80, "d": 80}
-    assert server.asked[2]["resourceVersion"] == "81", "that of c"
+    assert server.requested[2]["resourceVersion"] == "81", "that of c"
 
 
 @SIZES

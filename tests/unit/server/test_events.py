@@ -99,7 +99,9 @@ NOT_ONLY_ADDED = (
 
 
 @pytest.mark.parametrize("other", NOT_ONLY_ADDED, ids=lambda event: event[0])
-def test_lines_that_do_nothing_but_add_objects_are_told_from_all_others(other: tuple[str, object]) -> None:
+def test_lines_that_do_nothing_but_add_objects_are_distinguished_from_all_others(
+    other: tuple[str, object],
+) -> None:
     found = WatchDecoder(Service).decode_added(lines(("ADDED", service("a")), ("ADDED", service("b"))))
     assert found is not None
     assert list(found) == [("default", "a"), ("default", "b")]

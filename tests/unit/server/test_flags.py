@@ -14,17 +14,17 @@ from kproxy.server.write import configuration_document, to_yaml
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
 
-def given(*words: str) -> ParsedFlags:
-    return parse_flags(words, FLAGS, REMOVED_FLAGS)
+def given(*arguments: str) -> ParsedFlags:
+    return parse_flags(arguments, FLAGS, REMOVED_FLAGS)
 
 
-def resolved(*words: str, file: str | None = None) -> Configuration:
-    return resolve(given(*words), None if file is None else (HEAD + file).encode()).config
+def resolved(*arguments: str, file: str | None = None) -> Configuration:
+    return resolve(given(*arguments), None if file is None else (HEAD + file).encode()).config
 
 
-def complaints(*words: str) -> tuple[str, ...]:
+def complaints(*arguments: str) -> tuple[str, ...]:
     with pytest.raises(FlagError) as raised:
-        given(*words)
+        given(*arguments)
     return raised.value.problems
 
 
@@ -32,7 +32,7 @@ def complaints(*words: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("words", "name", "value"),
+    ("arguments", "name", "value"),
     [
         (["--proxy-mode=nftables"], "proxy-mode", "nftables"),
         (["--proxy-mode", "nftables"], "proxy-mode", "nftables"),
@@ -66,25 +66,25 @@ def complaints(*words: str) -> tuple[str, ...]:
         (["--version=false"], "version", ""),
     ],
 )
-def test_a_flag_is_read_as_pflag_reads_it(words: list[str], name: str, value: object) -> None:
-    assert given(*words).values == {name: value}
+def test_a_flag_is_read_as_pflag_reads_it(arguments: list[str], name: str, value: object) -> None:
+    assert given(*arguments).values == {name: value}
 
 
 def test_a_switch_takes_no_value_from_the_next_word() -> None:
     assert complaints("--masquerade-all", "false") == ("'false': takes no arguments, only flags",)
 
 
-@pytest.mark.parametrize("words", [("node",), ("--", "--cleanup"), ("-",)])
-def test_arguments_that_are_no_flags_are_refused(words: tuple[str, ...]) -> None:
-    (complaint,) = complaints(*words)
-    assert words[-1] in complaint
+@pytest.mark.parametrize("arguments", [("node",), ("--", "--cleanup"), ("-",)])
+def test_arguments_that_are_no_flags_are_refused(arguments: tuple[str, ...]) -> None:
+    (complaint,) = complaints(*arguments)
+    assert arguments[-1] in complaint
 
 
 def test_an_empty_argument_is_let_pass_as_kube_proxy_does() -> None:
     assert given("", "--cleanup").is_set("cleanup")
 
 
-def test_everything_that_is_wrong_with_a_command_line_is_told_at_once() -> None:
+def test_everything_that_is_wrong_with_a_command_line_is_reported_at_once() -> None:
     found = complaints(
         "--no-such", "x", "--oom-score-adj=high", "--masquerade-all=maybe", "--config-sync-period=15",
         "--feature-gates=A", "--conntrack-min=9999999999", "--kube-api-qps=q", "-x", "--vmodule=a=b", "--config",
@@ -362,7 +362,7 @@ def test_everything_is_written_defaults_too() -> None:
     assert written["ipvs"]["excludeCIDRs"] == []
 
 
-def test_what_the_api_cannot_hold_is_told() -> None:
+def test_what_the_api_cannot_hold_is_reported() -> None:
     lost = unwritable_fields(resolved("--iptables-min-sync-period=0", "--healthz-port=0"))
     assert [line.split(":")[0] for line in lost] == ["healthzBindAddress", "iptables.minSyncPeriod"]
 

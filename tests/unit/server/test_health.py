@@ -35,7 +35,7 @@ def test_an_idle_proxy_is_healthy_and_says_it_was_updated_just_now() -> None:
     }
 
 
-def test_a_change_that_waits_too_long_in_one_family_is_told_and_makes_all_unhealthy() -> None:
+def test_a_change_that_waits_too_long_in_one_family_is_reported_and_makes_all_unhealthy() -> None:
     for answer in (
         healthz({Family.IPV4: LATE, Family.IPV6: IDLE}, 60.0, NOW, NODE),
         livez({Family.IPV4: LATE, Family.IPV6: IDLE}, 60.0, NOW),

@@ -161,7 +161,7 @@ def test_with_node_port_addresses_it_listens_there_only_and_follows_them(world: 
     assert set(world.ports.open) == {("192.0.2.2", 30000), HERE}
 
 
-def test_a_port_that_is_taken_is_told_once_tried_again_and_costs_no_other_service(world: World) -> None:
+def test_a_port_that_is_taken_is_reported_once_tried_again_and_costs_no_other_service(world: World) -> None:
     both = plan(HealthCheck(WEB, 30000, 1), HealthCheck(OTHER, 30001, 1))
     world.ports.taken = {HERE}
     for _ in range(3):
@@ -176,7 +176,7 @@ def test_a_port_that_is_taken_is_told_once_tried_again_and_costs_no_other_servic
     assert set(world.ports.open) == {HERE, THERE}
 
 
-def test_a_port_that_is_lost_again_is_told_again(world: World) -> None:
+def test_a_port_that_is_lost_again_is_reported_again(world: World) -> None:
     wanted = plan(HealthCheck(WEB, 30000, 1))
     for _ in range(2):
         world.ports.taken = {HERE}

@@ -107,7 +107,7 @@ def test_a_plugin_is_read(tmp_path: Path) -> None:
     )
 
 
-def test_a_plugin_that_wants_to_know_the_cluster_is_told(tmp_path: Path) -> None:
+def test_a_plugin_that_wants_to_know_the_cluster_is_informed(tmp_path: Path) -> None:
     (tmp_path / "ca").write_bytes(b"pem")
     cluster = {"certificate-authority": "ca", "tls-server-name": "api.test"}
     user = {"exec": {"command": "get-token", "provideClusterInfo": True}}
@@ -198,7 +198,7 @@ def test_a_token_file_is_read_each_time_for_somebody_renews_it(tmp_path: Path) -
         assert authorizer.headers() == {"Authorization": f"Bearer {token}"}
 
 
-def test_a_plugin_is_told_what_is_asked_and_its_token_is_kept_until_shortly_before_it_ends() -> None:
+def test_a_plugin_is_given_what_is_requested_and_its_token_is_kept_until_shortly_before_it_ends() -> None:
     plugin, now = Plugin(credential("t", "1970-01-01T00:10:00Z")), [0.0]
     authorizer = Authorizer(EXEC, plugin, lambda: now[0])
     for seconds, calls in ((0.0, 1), (500.0, 1), (569.0, 1), (571.0, 2)):
@@ -207,9 +207,9 @@ def test_a_plugin_is_told_what_is_asked_and_its_token_is_kept_until_shortly_befo
         assert len(plugin.environments) == calls
     environment = plugin.environments[0] or {}
     assert environment["A"] == "b"
-    asked = json.loads(environment["KUBERNETES_EXEC_INFO"])
-    assert asked["apiVersion"] == "client.authentication.k8s.io/v1"
-    assert asked["kind"] == "ExecCredential"
+    requested = json.loads(environment["KUBERNETES_EXEC_INFO"])
+    assert requested["apiVersion"] == "client.authentication.k8s.io/v1"
+    assert requested["kind"] == "ExecCredential"
 
 
 def test_a_plugins_token_without_an_end_is_kept_until_the_server_refuses_it() -> None:
@@ -235,12 +235,12 @@ def test_only_plugins_have_a_certificate_of_their_own() -> None:
         assert Authorizer(credentials, Plugin(credential("t"))).certificate() is None
 
 
-def test_a_plugin_is_told_of_the_cluster_if_it_wants_to_be() -> None:
+def test_a_plugin_is_informed_of_the_cluster_if_it_wants_to_be() -> None:
     plugin = Plugin(credential("t"))
     cluster = {"server": "https://api:6443", "tls-server-name": "api.test"}
     Authorizer(replace(EXEC, cluster=cluster), plugin).headers()
-    asked = json.loads((plugin.environments[0] or {})["KUBERNETES_EXEC_INFO"])
-    assert asked["spec"] == {"interactive": False, "cluster": cluster}
+    requested = json.loads((plugin.environments[0] or {})["KUBERNETES_EXEC_INFO"])
+    assert requested["spec"] == {"interactive": False, "cluster": cluster}
 
 
 @pytest.mark.parametrize(

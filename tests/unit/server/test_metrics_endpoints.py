@@ -38,29 +38,29 @@ def test_the_port_has_a_health_of_its_own_that_is_always_well() -> None:
 
 
 @pytest.mark.parametrize("mode", ["iptables", "nftables"])
-def test_the_mode_is_told_as_plain_text(mode: str) -> None:
+def test_the_mode_is_reported_as_plain_text(mode: str) -> None:
     answer = ask("/proxyMode", Configuration(mode=mode))
     assert answer.body == mode.encode()
     assert answer.content_type == "text/plain; charset=utf-8"
 
 
-def test_the_configuration_in_force_is_told_with_all_defaults_and_can_be_loaded_again() -> None:
+def test_the_configuration_in_force_is_reported_with_all_defaults_and_can_be_loaded_again() -> None:
     given = {**HEAD, "mode": "nftables", "nftables": {"minSyncPeriod": "5s"}, "clusterCIDR": "10.0.0.0/8"}
     config = load_configuration(json.dumps(given)).config
     answer = ask("/configz", config)
     assert answer.content_type == "application/json"
     body = json.loads(answer.body)
     assert list(body) == ["kubeproxy.config.k8s.io"]
-    told = body["kubeproxy.config.k8s.io"]
-    assert told["mode"] == "nftables"
-    assert told["nftables"] == {
+    reported = body["kubeproxy.config.k8s.io"]
+    assert reported["mode"] == "nftables"
+    assert reported["nftables"] == {
         "masqueradeBit": 14,
         "masqueradeAll": False,
         "syncPeriod": "30s",
         "minSyncPeriod": "5s",
     }
-    assert told["healthzBindAddress"] == "0.0.0.0:10256"
-    again = load_configuration(yaml.safe_dump(told))
+    assert reported["healthzBindAddress"] == "0.0.0.0:10256"
+    again = load_configuration(yaml.safe_dump(reported))
     assert again.config == config
     assert again.warnings == ()
 

@@ -198,7 +198,7 @@ def test_an_object_of_which_a_part_is_refused_is_named_until_it_is_not() -> None
     daemon = Daemon()
     where = {"kind": "Service", "namespace": "test", "name": "a"}
     good, bad = ServicePort(name="http", port=80), ServicePort(name="dns", port=70000)
-    for ports, told in (((good,), None), ((good, bad), 1), ((good,), None)):
+    for ports, reported in (((good,), None), ((good, bad), 1), ((good,), None)):
         daemon.store.apply(Service, [service("a", ports=ports)])
         daemon.sync()
-        assert daemon.registry.get_sample_value("kproxy_refused_object", where) == told
+        assert daemon.registry.get_sample_value("kproxy_refused_object", where) == reported

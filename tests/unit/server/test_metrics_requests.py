@@ -21,7 +21,7 @@ ANSWERS, DURATION = "rest_client_requests_total", "rest_client_request_duration_
 BOUNDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, math.inf)
 
 
-def told(requests: RequestStats) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+def reported(requests: RequestStats) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """As a scraper reads it."""
     registry = CollectorRegistry()
     registry.register(RequestCollector(requests))
@@ -51,7 +51,7 @@ def test_each_answer_is_counted_by_status_method_and_host_and_timed_if_it_is_who
         with subject.stream("/", {}, 5.0):
             pass
     at = script.url.removeprefix("http://")
-    found = told(subject.requests)
+    found = reported(subject.requests)
     assert found[ANSWERS, labels(code="200", method="GET", host=at)] == 3
     assert found[ANSWERS, labels(code="429", method="GET", host=at)] == 1
     assert found[f"{DURATION}_count", labels(verb="GET", host=at)] == 3
@@ -70,7 +70,7 @@ def test_durations_fall_into_client_gos_buckets() -> None:
     requests.durations["POST"] = durations = DurationHistogram()
     for seconds in (0.005, 0.006, 3.0, 61.0):
         durations.add(seconds)
-    found = told(requests)
+    found = reported(requests)
     buckets = {
         float(dict(given)["le"]): value
         for (name, given), value in found.items()

@@ -25,15 +25,15 @@ def node(*networks: str, address: str = "192.0.2.1") -> Node:
 
 
 def watched(config: Configuration, before: Node | None, *after: Node) -> tuple[list[str], list[bool]]:
-    told: list[str] = []
-    watch = NodeWatch(config, before, told.append)
-    return told, [watch.check(each) for each in after]
+    reported: list[str] = []
+    watch = NodeWatch(config, before, reported.append)
+    return reported, [watch.check(each) for each in after]
 
 
 def test_other_networks_of_its_pods_end_a_daemon_that_detects_by_them() -> None:
-    told, ends = watched(BY_NODE, node("10.0.0.0/24"), node("10.0.0.0/24"), node("10.0.1.0/24"))
+    reported, ends = watched(BY_NODE, node("10.0.0.0/24"), node("10.0.0.0/24"), node("10.0.1.0/24"))
     assert ends == [False, True]
-    assert told == ["spec.podCIDRs of Node n1 changed: 10.0.1.0/24 now"]
+    assert reported == ["spec.podCIDRs of Node n1 changed: 10.0.1.0/24 now"]
 
 
 @pytest.mark.parametrize("after", [node(), node("10.0.0.0/24", "fd00::/64")], ids=["gone", "one more"])
@@ -45,7 +45,7 @@ def test_another_detector_does_not_care() -> None:
     assert watched(BY_CLUSTER, node("10.0.0.0/24"), node("10.0.1.0/24")) == ([], [False])
 
 
-def test_another_address_is_told_and_lived_with(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_address_is_reported_and_lived_with(caplog: pytest.LogCaptureFixture) -> None:
     assert watched(BY_NODE, node("10.0.0.0/24"), node("10.0.0.0/24", address="192.0.2.2")) == ([], [False])
     assert "addresses of Node n1 changed" in caplog.text
 
@@ -55,14 +55,14 @@ def test_a_node_that_comes_late_is_none_that_changed() -> None:
 
 
 def test_the_watch_ends_when_the_store_hears_of_a_change() -> None:
-    store, told = ClusterStore(time.monotonic), list[str]()
+    store, reported = ClusterStore(time.monotonic), list[str]()
     store.replace(Node, [node("10.0.0.0/24")], [])
-    watch = NodeWatch(BY_NODE, store.node("n1"), told.append)
+    watch = NodeWatch(BY_NODE, store.node("n1"), reported.append)
     thread = threading.Thread(target=watch.run, args=(store, "n1"), daemon=True)
     thread.start()
     store.apply(Node, [node("10.0.1.0/24")])
     thread.join(5)
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_start_goes_on_with_the_node_or_without_it(monkeypatch: pytest.MonkeyPatch) -> None:

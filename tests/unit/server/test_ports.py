@@ -29,8 +29,8 @@ def echo(request: HttpRequest) -> HttpResponse:
         return text_response("x" * 8_000_000)
     if request.path == "/body":
         return text_response(f"{request.method} {request.path} {request.body.decode()}")
-    words = f"{request.method} {request.path} {request.query} {request.headers.get('accept', '')}"
-    return HttpResponse(HTTPStatus.OK, words.encode(), "text/plain", {"X-Own": "1"})
+    text = f"{request.method} {request.path} {request.query} {request.headers.get('accept', '')}"
+    return HttpResponse(HTTPStatus.OK, text.encode(), "text/plain", {"X-Own": "1"})
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_an_address_that_is_taken_is_tried_again(
     assert eventually(lambda: listens(port, host))
 
 
-def test_an_address_that_is_taken_is_fatal_if_asked_for(ports: HttpServer) -> None:
+def test_an_address_that_is_taken_is_fatal_if_requested(ports: HttpServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = (FOUR, taken.getsockname()[1])
         with pytest.raises(OSError, match=r"cannot serve metrics on 127\.0\.0\.1 port"):

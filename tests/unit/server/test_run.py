@@ -65,7 +65,7 @@ def test_what_cannot_run_says_why(tmp_path: Path, text: str, flags: tuple[str, .
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_waits_for_an_api_server_and_ends_well_when_told_to(
+def test_it_waits_for_an_api_server_and_ends_well_when_instructed_to(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     with serving(Answer([b"{}"], 503)) as script:
@@ -77,14 +77,14 @@ def test_it_waits_for_an_api_server_and_ends_well_when_told_to(
         argv = command(tmp_path, HEAD + f"clientConnection: {{kubeconfig: {kubeconfig}}}\n")
         with subprocess.Popen(argv, stderr=subprocess.PIPE) as process:
             deadline = time.monotonic() + 20
-            while len(script.asked) < 4 and time.monotonic() < deadline:
+            while len(script.requested) < 4 and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert process.poll() is None
             process.send_signal(number)
             started = time.monotonic()
             assert process.wait(10) == 0
             assert time.monotonic() - started < 2
-    assert {path for path, _ in script.asked} == {
+    assert {path for path, _ in script.requested} == {
         "/api/v1/services",
         "/apis/discovery.k8s.io/v1/endpointslices",
         "/api/v1/nodes",

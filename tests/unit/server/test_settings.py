@@ -112,7 +112,7 @@ def test_primary_of_an_unknown_node_restricts_nothing() -> None:
     assert settings("nodePortAddresses: [primary]", known=None).node_port_cidrs is None
 
 
-def test_node_ports_are_restricted_only_if_asked_for_in_iptables_mode_and_to_primary_in_nftables_mode() -> (
+def test_node_ports_are_restricted_only_if_requested_in_iptables_mode_and_to_primary_in_nftables_mode() -> (
     None
 ):
     assert settings().node_port_cidrs is None
@@ -131,7 +131,7 @@ def test_switches_come_from_the_section_of_the_mode() -> None:
     assert not settings("featureGates: {AllowServiceExternalIPs: false}").allow_external_ips
 
 
-def test_what_of_a_node_or_a_network_cannot_be_used_is_told() -> None:
+def test_what_of_a_node_or_a_network_cannot_be_used_is_reported() -> None:
     strange = node(
         ("InternalIP", "x"), ("Hostname", "x"), ("ExternalIP", "203.0.113.1"), pods=("y", "10.1.0.0/24")
     )

@@ -154,7 +154,9 @@ def test_the_first_list_wakes_even_when_it_is_empty(store: ClusterStore, feed: S
     assert feed.pending is not None
 
 
-def test_a_bad_update_takes_the_object_away_and_is_told_until_a_good_one_comes(store: ClusterStore) -> None:
+def test_a_bad_update_takes_the_object_away_and_is_reported_until_a_good_one_comes(
+    store: ClusterStore,
+) -> None:
     bad = Rejected("Service", ("default", "a"), "spec.ports: wrong")
     store.apply(Service, [bad])
     assert ("default", "a") not in store.cluster().services

@@ -169,7 +169,7 @@ def test_nothing_is_written_before_services_and_slices_have_both_been_listed(
     thread.join()
 
 
-def test_a_list_that_completes_just_after_it_was_asked_for_is_not_missed(
+def test_a_list_that_completes_just_after_it_was_requested_is_not_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     daemon = make()
@@ -420,8 +420,8 @@ def test_a_note_is_logged_once_until_it_goes_away(daemon: Daemon, caplog: pytest
     for items in ((bad,), (good,), (Removed(("test", "bad")),), (bad,)):
         daemon.apply(*items)
         daemon.until(5)
-    told = [record for record in caplog.records if "no address" in record.getMessage()]
-    assert len(told) == 2
+    reported = [record for record in caplog.records if "no address" in record.getMessage()]
+    assert len(reported) == 2
 
 
 def test_the_first_success_is_announced_once() -> None:
@@ -511,7 +511,7 @@ def test_an_observer_hears_of_each_attempt_and_what_came_of_it(daemon: Daemon) -
     ]
 
 
-def test_trouble_before_the_kernel_is_asked_is_no_refusal(daemon: Daemon) -> None:
+def test_trouble_before_the_kernel_is_queried_is_no_refusal(daemon: Daemon) -> None:
     def unreadable(_: Cluster) -> PlanSettings:
         raise BROKEN
 

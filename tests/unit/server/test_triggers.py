@@ -48,14 +48,14 @@ class Reader:
         return self.feed.applied()
 
 
-def test_a_change_is_told_once_when_it_is_applied() -> None:
+def test_a_change_is_reported_once_when_it_is_applied() -> None:
     reader = Reader()
     reader.store.apply(EndpointSlice, [dated(LATER, "10.0.0.1")])
     assert reader.sync() == (LATER_SECONDS,)
     assert reader.sync() == ()
 
 
-def test_a_change_whose_sync_fails_is_told_when_one_succeeds() -> None:
+def test_a_change_whose_sync_fails_is_reported_when_one_succeeds() -> None:
     reader = Reader()
     reader.store.apply(EndpointSlice, [dated(LATER, "10.0.0.1")])
     reader.feed.take()

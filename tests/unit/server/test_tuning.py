@@ -107,7 +107,7 @@ ONE = ConntrackSection(
 )
 
 
-def test_connection_tracking_that_is_not_loaded_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_tracking_that_is_not_loaded_is_requested_once(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
     tuning.set_conntrack(ONE)
     assert machine.ran == [("modprobe", "--", "nf_conntrack")]

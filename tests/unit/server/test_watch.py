@@ -87,7 +87,7 @@ def test_everything_there_is_comes_as_the_first_events_of_a_watch(store: Cluster
         watcher(script, store).step()
     assert names(store) == {"a", "b"}
     assert store.listed(Service)
-    ((path, query),) = script.asked
+    ((path, query),) = script.requested
     assert path == "/api/v1/services"
     assert query["sendInitialEvents"] == "true"
     assert query["resourceVersionMatch"] == "NotOlderThan"
@@ -108,7 +108,7 @@ def test_everything_there_is_comes_as_the_first_events_of_a_watch(store: Cluster
         (node_resource("n1"), "/api/v1/nodes", "metadata.name=n1", None),
     ],
 )
-def test_only_what_concerns_this_proxy_is_asked_for(
+def test_only_what_concerns_this_proxy_is_requested(
     store: ClusterStore, resource: watch.WatchedResource, path: str, fields: str | None, labels: str | None
 ) -> None:
     with serving(NO_WATCH_LIST, listing(1), stream()) as script:
@@ -116,9 +116,13 @@ def test_only_what_concerns_this_proxy_is_asked_for(
         subject = Reflector(client, resource, store)
         subject.step()
         subject.step()
-    assert len(script.asked) == 3
-    for asked_path, query in script.asked:
-        assert (asked_path, query.get("fieldSelector"), query.get("labelSelector")) == (path, fields, labels)
+    assert len(script.requested) == 3
+    for requested_path, query in script.requested:
+        assert (requested_path, query.get("fieldSelector"), query.get("labelSelector")) == (
+            path,
+            fields,
+            labels,
+        )
 
 
 def test_nothing_is_believed_before_the_initial_events_are_complete(store: ClusterStore) -> None:
@@ -138,7 +142,7 @@ def test_a_server_without_watch_lists_is_listed_and_watched_from_there(
         subject.step()
         subject.step()
     assert names(store) == {"a", "b"}
-    _, (_, listed), (_, watched) = script.asked
+    _, (_, listed), (_, watched) = script.requested
     assert "watch" not in listed
     assert listed["resourceVersion"] == "0"
     assert watched["resourceVersion"] == "5"
@@ -152,7 +156,7 @@ def test_a_server_that_begins_a_watch_list_and_cannot_go_on_is_listed(store: Clu
         subject.step()
         subject.step()
     assert names(store) == {"a"}
-    assert "watch" not in script.asked[1][1]
+    assert "watch" not in script.requested[1][1]
 
 
 def test_a_server_that_ignores_the_wish_for_initial_events_is_listed(
@@ -180,7 +184,7 @@ def test_other_refusals_do_not_turn_watch_lists_off(store: ClusterStore, code: i
         subject.step()
         subject.step()
     assert names(store) == {"a"}
-    assert "sendInitialEvents" in script.asked[1][1]
+    assert "sendInitialEvents" in script.requested[1][1]
 
 
 def test_changes_are_followed(store: ClusterStore) -> None:
@@ -218,7 +222,7 @@ def test_a_watch_may_be_silent_once_the_initial_events_are_complete(
     assert names(store) == {"a", "b"}
 
 
-def test_a_watch_that_falls_silent_is_asked_for_anew_from_where_it_was(
+def test_a_watch_that_falls_silent_is_requested_anew_from_where_it_was(
     store: ClusterStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(watch, "IDLE_TIMEOUT_SECONDS", 0.1)
@@ -234,7 +238,7 @@ def test_a_watch_that_falls_silent_is_asked_for_anew_from_where_it_was(
         subject.step()
         done.set()
     assert names(store) == {"a", "b"}
-    assert script.asked[1][1]["resourceVersion"] == "7"
+    assert script.requested[1][1]["resourceVersion"] == "7"
     assert not [record for record in caplog.records if record.levelname != "INFO"]
 
 
@@ -255,7 +259,7 @@ def test_a_watch_goes_on_from_the_last_version_it_saw(store: ClusterStore) -> No
         subject = watcher(script, store)
         for _ in range(3):
             subject.step()
-    assert [query["resourceVersion"] for _, query in script.asked] == ["", "15", "16"]
+    assert [query["resourceVersion"] for _, query in script.requested] == ["", "15", "16"]
     assert names(store) == {"a", "b", "c"}
 
 
@@ -271,7 +275,7 @@ def test_what_is_known_stays_when_the_connection_is_lost_and_the_watch_goes_on_f
         assert names(store) == {"a", "b"}
         subject.step()
     assert names(store) == {"b"}
-    assert [query["resourceVersion"] for _, query in script.asked] == ["", "8", "8"]
+    assert [query["resourceVersion"] for _, query in script.requested] == ["", "8", "8"]
 
 
 def test_a_server_that_is_not_there_is_waited_for(store: ClusterStore) -> None:
@@ -292,7 +296,7 @@ def test_a_forgotten_version_means_listing_again(store: ClusterStore, gone: Answ
         assert names(store) == {"a"}
         subject.step()
     assert names(store) == {"b"}
-    assert [query["resourceVersion"] for _, query in script.asked] == ["", "7", ""]
+    assert [query["resourceVersion"] for _, query in script.requested] == ["", "7", ""]
 
 
 def test_a_second_list_must_be_newer_than_the_servers_cache(store: ClusterStore) -> None:
@@ -301,7 +305,7 @@ def test_a_second_list_must_be_newer_than_the_servers_cache(store: ClusterStore)
         subject = watcher(script, store)
         for _ in range(3):
             subject.step()
-    lists = [query for _, query in script.asked if "watch" not in query]
+    lists = [query for _, query in script.requested if "watch" not in query]
     assert [query.get("resourceVersion") for query in lists] == ["0", None]
     assert names(store) == {"a"}
 

@@ -70,6 +70,6 @@ def test_a_file_that_is_away_for_a_while_has_not_changed(path: Path) -> None:
 
 
 def test_waiting_ends_with_the_change(path: Path) -> None:
-    told: list[str] = []
-    WatchedFile(path, b"another").wait(lambda: told.append("changed"))
-    assert told == ["changed"]
+    reported: list[str] = []
+    WatchedFile(path, b"another").wait(lambda: reported.append("changed"))
+    assert reported == ["changed"]

@@ -17,12 +17,17 @@ from kproxy.server.metrics_endpoints import metrics_port
 from kproxy.server.ports_http import HttpRequest, HttpResponse
 
 STARTED = 1_700_000_000.0  # 2023-11-14T22:13:20Z, a Tuesday
-WORDS = ("--v=2", "--nodeport-addresses=10.0.0.0/8,fd00::/8", "--feature-gates=B=true,A=false", "--profiling")
+ARGUMENTS = (
+    "--v=2",
+    "--nodeport-addresses=10.0.0.0/8,fd00::/8",
+    "--feature-gates=B=true,A=false",
+    "--profiling",
+)
 
 
 def ask(path: str, accept: str | None = None, *, gates: dict[str, bool] | None = None) -> HttpResponse:
     config = Configuration(feature_gates=gates or {})
-    given = parse_flags([word for word in WORDS if "gates" not in word], FLAGS, REMOVED_FLAGS)
+    given = parse_flags([word for word in ARGUMENTS if "gates" not in word], FLAGS, REMOVED_FLAGS)
     handler = metrics_port(config, CollectorRegistry(), STARTED, given)
     return handler(HttpRequest("GET", path, headers={} if accept is None else {"accept": accept}))
 
@@ -41,13 +46,13 @@ def test_the_status_page_says_who_this_is_since_when_and_what_else_there_is() ->
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1beta1"])
 def test_the_status_page_is_json_for_those_who_ask_by_name(version: str) -> None:
-    told = json.loads(ask("/statusz", by_name("Statusz", version)).body)
-    assert told["kind"] == "Statusz"
-    assert told["apiVersion"] == f"config.k8s.io/{version}"
-    assert told["metadata"] == {"name": "kube-proxy"}
-    assert told["startTime"] == "2023-11-14T22:13:20Z"
-    assert told["uptimeSeconds"] == pytest.approx(time.time() - STARTED, abs=5)
-    assert "/metrics" in told["paths"]
+    reported = json.loads(ask("/statusz", by_name("Statusz", version)).body)
+    assert reported["kind"] == "Statusz"
+    assert reported["apiVersion"] == f"config.k8s.io/{version}"
+    assert reported["metadata"] == {"name": "kube-proxy"}
+    assert reported["startTime"] == "2023-11-14T22:13:20Z"
+    assert reported["uptimeSeconds"] == pytest.approx(time.time() - STARTED, abs=5)
+    assert "/metrics" in reported["paths"]
 
 
 def test_the_flags_page_has_every_flag_with_what_was_given_or_is_the_default() -> None:
@@ -83,15 +88,15 @@ def test_the_flags_page_has_every_flag_with_what_was_given_or_is_the_default() -
 
 def test_the_flags_page_is_json_for_those_who_ask_by_name() -> None:
     answer = ask("/flagz", by_name("Flagz", "v1beta1"))
-    told = json.loads(answer.body)
+    reported = json.loads(answer.body)
     assert answer.content_type == "application/json;g=config.k8s.io;v=v1beta1;as=Flagz"
-    assert (told["kind"], told["apiVersion"]) == ("Flagz", "config.k8s.io/v1beta1")
-    assert told["flags"]["v"] == "2"
-    assert set(told["flags"]) == {flag.name for flag in FLAGS}
+    assert (reported["kind"], reported["apiVersion"]) == ("Flagz", "config.k8s.io/v1beta1")
+    assert reported["flags"]["v"] == "2"
+    assert set(reported["flags"]) == {flag.name for flag in FLAGS}
 
 
 @pytest.mark.parametrize(("path", "kind"), [("/statusz", "Statusz"), ("/flagz", "Flagz")])
-def test_a_page_comes_in_the_form_that_was_asked_for_or_not_at_all(path: str, kind: str) -> None:
+def test_a_page_comes_in_the_form_that_was_requested_or_not_at_all(path: str, kind: str) -> None:
     for plain in (None, "*/*", "text/plain", "text/html, text/*;q=0.8"):
         assert ask(path, plain).content_type == "text/plain; charset=utf-8"
     assert "Warning" in ask(path, by_name(kind, "v1alpha1")).headers

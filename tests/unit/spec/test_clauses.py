@@ -33,7 +33,7 @@ def test_no_two_clauses_have_one_id() -> None:
 
 
 @EVERY
-def test_an_id_is_words_with_the_area_first(one: Clause) -> None:
+def test_an_id_is_terms_with_the_area_first(one: Clause) -> None:
     assert ID.fullmatch(one.id)
 
 

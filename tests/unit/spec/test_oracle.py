@@ -86,10 +86,10 @@ SENT = {
 }
 
 
-@pytest.mark.parametrize("asked", PLAIN, ids=" to ".join)
-def test_a_plain_service_rests_on_two_clauses_only(asked: tuple[str, str]) -> None:
+@pytest.mark.parametrize("requested", PLAIN, ids=" to ".join)
+def test_a_plain_service_rests_on_two_clauses_only(requested: tuple[str, str]) -> None:
     world = cluster(service(external_ips=[EXTERNAL_IP], vips=(ingress(VIP),)), on("a1", "b1"))
-    assert expect(world, FACTS, SENT[asked]).clauses == PLAIN[asked]
+    assert expect(world, FACTS, SENT[requested]).clauses == PLAIN[requested]
 
 
 def test_other_services_and_their_endpoints_change_nothing() -> None:

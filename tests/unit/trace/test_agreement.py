@@ -97,11 +97,11 @@ def walked(node: trace_node.TracedNode, packet: Packet, place: NodeView) -> tupl
         clients.setdefault(name, set()).add(address)
     own = packet.entry.from_host and node.is_local(packet.destination)
     source = packet.destination if own and node.virtual_servers else packet.source
-    asked = TracePacket(
+    requested = TracePacket(
         source, packet.destination, packet.protocol.value.lower(), packet.port, packet.entry.interface or ""
     )
     lists = trace_node.TracedNode(clients={name: frozenset(found) for name, found in clients.items()})  # type: ignore[arg-type]
-    found = trace_packet(node.merged(lists), asked)
+    found = trace_packet(node.merged(lists), requested)
     held = [way for way in found.paths if all(held for _, held in way.state.conditions)]
     return tuple(
         Walked(outcome(one), (), remembered(way.state), one.chance)
@@ -114,9 +114,9 @@ def walked(node: trace_node.TracedNode, packet: Packet, place: NodeView) -> tupl
 
 
 def remembered(state: PacketState) -> frozenset[str]:
-    told = [note for note in state.steps if note.description.startswith("puts the client in list ")]
-    lists = {note.description.removeprefix("puts the client in list ") for note in told}
-    return frozenset(lists | {note.chain.rpartition(" ")[2] for note in told})
+    reported = [note for note in state.steps if note.description.startswith("puts the client in list ")]
+    lists = {note.description.removeprefix("puts the client in list ") for note in reported}
+    return frozenset(lists | {note.chain.rpartition(" ")[2] for note in reported})
 
 
 @pytest.mark.parametrize("mode", BACKENDS)

@@ -16,9 +16,9 @@ def proc(servers: int) -> str:
     return HEAD + "".join(f"TCP  0A6004{number:02X}:0050 rr  \n" for number in range(servers))
 
 
-@pytest.mark.parametrize(("servers", "problems_told"), [(3, 0), (200, 1)])
+@pytest.mark.parametrize(("servers", "problems_reported"), [(3, 0), (200, 1)])
 def test_without_ipvsadm_a_long_list_of_virtual_servers_is_said_to_lack_some(
-    servers: int, problems_told: int, monkeypatch: pytest.MonkeyPatch
+    servers: int, problems_reported: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kernels leave some out where the file has several pages."""
     monkeypatch.setattr(shutil, "which", lambda _: None)
@@ -26,10 +26,10 @@ def test_without_ipvsadm_a_long_list_of_virtual_servers_is_said_to_lack_some(
     problems: list[str] = []
     (source,) = live._virtual_servers(problems)
     assert source.kind is SourceKind.IPVS_PROC
-    assert ["install ipvsadm" in one for one in problems] == [True] * problems_told
+    assert ["install ipvsadm" in one for one in problems] == [True] * problems_reported
 
 
-def test_where_the_kernel_has_no_ipvs_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_kernel_has_no_ipvs_nothing_is_queried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asking would load the module."""
     monkeypatch.setattr(live, "_file", lambda _: "")
     monkeypatch.setattr(live, "run_tool", lambda _: pytest.fail("a command was run"))

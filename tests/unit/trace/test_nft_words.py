@@ -26,7 +26,7 @@ def match(left: Json, right: Json, op: str = "==") -> Json:
     return {"match": {"op": op, "left": left, "right": right}}
 
 
-def asked(*rules: list[Json], kind: str = "filter", hook: str = "forward") -> TraceResult:
+def requested(*rules: list[Json], kind: str = "filter", hook: str = "forward") -> TraceResult:
     own = {"family": "inet", "table": "fw"}
     base = {"chain": {**own, "name": "base", "type": kind, "hook": hook, "prio": -100, "policy": "accept"}}
     other = {"chain": {**own, "name": "other"}}
@@ -77,7 +77,7 @@ def asked(*rules: list[Json], kind: str = "filter", hook: str = "forward") -> Tr
     ],
 )
 def test_an_expression_means_what_it_means_there(rule: list[Json], kinds: set[str]) -> None:
-    assert {one.kind for one in asked(rule).decisions} == kinds
+    assert {one.kind for one in requested(rule).decisions} == kinds
 
 
 def endpoints(found: TraceResult) -> set[tuple[str, int, float]]:
@@ -87,13 +87,13 @@ def endpoints(found: TraceResult) -> set[tuple[str, int, float]]:
 def test_a_hash_of_the_packet_chooses_as_a_number_does() -> None:
     chooses = {"jhash": {"mod": 2, "expr": SOURCE}}
     held = {"map": {"key": chooses, "data": {"set": [[0, "10.0.0.5"], [1, "10.0.0.6"]]}}}
-    found = asked([{"dnat": {"addr": held, "port": 81}}], kind="nat", hook="prerouting")
+    found = requested([{"dnat": {"addr": held, "port": 81}}], kind="nat", hook="prerouting")
     assert endpoints(found) == {("10.0.0.5", 81, 0.5), ("10.0.0.6", 81, 0.5)}
 
 
 def test_what_is_not_tracked_is_not_translated() -> None:
     to = {"dnat": {"addr": "10.0.0.5", "port": 81}}
-    assert endpoints(asked([to], kind="nat", hook="prerouting")) == {("10.0.0.5", 81, 1.0)}
+    assert endpoints(requested([to], kind="nat", hook="prerouting")) == {("10.0.0.5", 81, 1.0)}
     own = {"family": "inet", "table": "raw"}
     early = [
         {"chain": {**own, "name": "early", "type": "filter", "hook": "prerouting", "prio": -300}},
@@ -108,4 +108,4 @@ def test_what_is_not_tracked_is_not_translated() -> None:
 
 def test_the_first_chain_of_nat_that_translates_decides() -> None:
     rules = [[{"dnat": {"addr": "10.0.0.5"}}], [{"dnat": {"addr": "10.0.0.6"}}]]
-    assert endpoints(asked(*rules, kind="nat", hook="prerouting")) == {("10.0.0.5", 80, 1.0)}
+    assert endpoints(requested(*rules, kind="nat", hook="prerouting")) == {("10.0.0.5", 80, 1.0)}

@@ -27,10 +27,16 @@ Json = Any
 
 
 def ask(
-    capsys: pytest.CaptureFixture[str], files: tuple[str, ...], sender: str, target: str, *words: str
+    capsys: pytest.CaptureFixture[str],
+    files: tuple[str, ...],
+    sender: str,
+    target: str,
+    *command_arguments: str,
 ) -> Json:
     arguments = [word for file in files for word in ("-f", file)]
-    assert main(["trace", *arguments, "--from", sender, "--to", target, *words, "-o", "json"]) == 0
+    assert (
+        main(["trace", *arguments, "--from", sender, "--to", target, *command_arguments, "-o", "json"]) == 0
+    )
     return json.loads(capsys.readouterr().out)
 
 
@@ -92,9 +98,9 @@ def test_no_rule_takes_a_packet_for_no_service(mode: str, capsys: pytest.Capture
     assert decided(found) == [("untouched", "203.0.113.9:80", 1.0, False)]
     assert found["services"] == []
     assert main(["trace", "-f", RULES[mode], "--from", POD, "--to", "203.0.113.9:80"]) == 0
-    told = capsys.readouterr().out
-    assert "no rule takes it: routed on to 203.0.113.9:80 as it is" in told
-    assert "Service: none: no rule takes the packet" in told
+    reported = capsys.readouterr().out
+    assert "no rule takes it: routed on to 203.0.113.9:80 as it is" in reported
+    assert "Service: none: no rule takes the packet" in reported
 
 
 @pytest.mark.parametrize("mode", RULES)
@@ -108,14 +114,24 @@ def test_the_node_itself_sends_from_the_address_of_its_route(capsys: pytest.Capt
     assert (found["packet"]["source"], found["packet"]["interface"]) == ("172.18.0.2", "")
 
 
-def test_the_answer_tells_the_way_in_words_with_the_rules(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["trace", "-f", RULES["iptables"], "--from", POD, "--to", "10.96.4.2:53/udp", "--via", "veth-a2"]
-    assert main(words) == 0
-    told = capsys.readouterr().out
-    assert "nat PREROUTING rule 1: goes through chain KUBE-SERVICES" in told
-    assert "-j DNAT --to-destination 10.244.2.11:10016" in told
-    assert told.count("  either:") == told.count("  or:") == 1
-    assert main([*words, "-o", "short"]) == 0
+def test_the_answer_tells_the_way_as_text_with_the_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    command_arguments = [
+        "trace",
+        "-f",
+        RULES["iptables"],
+        "--from",
+        POD,
+        "--to",
+        "10.96.4.2:53/udp",
+        "--via",
+        "veth-a2",
+    ]
+    assert main(command_arguments) == 0
+    reported = capsys.readouterr().out
+    assert "nat PREROUTING rule 1: goes through chain KUBE-SERVICES" in reported
+    assert "-j DNAT --to-destination 10.244.2.11:10016" in reported
+    assert reported.count("  either:") == reported.count("  or:") == 1
+    assert main([*command_arguments, "-o", "short"]) == 0
     assert "--to-destination" not in capsys.readouterr().out
 
 
@@ -146,7 +162,7 @@ def test_a_match_that_is_not_modelled_is_followed_both_ways(
     assert "unknown match `-m foo --bar 1`" in kinds["dropped"][0]["asked"]
 
 
-def test_what_comes_out_the_same_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_comes_out_the_same_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = saved(tmp_path, filtering("-m foo --bar 1 -j ACCEPT", "-j ACCEPT"))
     found = ask(capsys, (file,), "10.0.0.1", "10.0.0.2:80", "--via", "eth0")
     assert [one["conditions"] for one in found["decisions"]] == [[]]
@@ -168,8 +184,8 @@ def test_nobody_said_which_addresses_are_local_or_which_interface_it_is(
     rules = filtering("-m addrtype --src-type LOCAL -j DROP", "-i eth0 -j DROP")
     file = saved(tmp_path, rules)
     found = ask(capsys, (file,), "10.0.0.1", "10.0.0.2:80")
-    asked = {one["asked"].partition(" (")[0] for way in found["ways"] for one in way["conditions"]}
-    assert asked == {"what is not known: fib saddr type", "what is not known: iifname"}
+    requested = {one["asked"].partition(" (")[0] for way in found["ways"] for one in way["conditions"]}
+    assert requested == {"what is not known: fib saddr type", "what is not known: iifname"}
     known = ask(capsys, (file,), "10.0.0.1", "10.0.0.2:80", "--node-address", "10.0.0.9", "--via", "eth1")
     assert decided(known) == [("untouched", "10.0.0.2:80", 1.0, False)]
 
@@ -193,8 +209,8 @@ def test_affinity_is_assumed_not_to_be_there_and_said(
     )
     found = ask(capsys, (saved(tmp_path, filtering(known)),), "10.0.0.1", "10.0.0.2:80", "--via", "eth0")
     assert [one["kind"] for one in found["decisions"]] == ["untouched"]
-    told = "no list of the `recent` match (session affinity) has 10.0.0.1 in the last 60 s"
-    assert told in found["assumed"]
+    reported = "no list of the `recent` match (session affinity) has 10.0.0.1 in the last 60 s"
+    assert reported in found["assumed"]
 
 
 # ---------------------------------------------------------------------- rules of others
@@ -223,7 +239,7 @@ def test_affinity_is_assumed_not_to_be_there_and_said(
         ("-j OTHER", "untouched"),
     ],
 )
-def test_words_of_iptables_mean_what_they_mean_there(
+def test_options_of_iptables_mean_what_they_mean_there(
     rule: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = saved(tmp_path, filtering(rule))
@@ -271,14 +287,14 @@ TCP  0A600002:01BB rr persistent 1080000 FFFFFFFF
 @pytest.mark.parametrize(
     ("text", "time"), [(VIRTUAL, "10800 s"), (VIRTUAL_PROC, "1080000 jiffies")], ids=["ipvsadm", "proc"]
 )
-def test_how_long_a_virtual_server_remembers_is_told_as_it_is_printed(
+def test_how_long_a_virtual_server_remembers_is_reported_as_it_is_printed(
     text: str, time: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """1080000 is what a kernel of 100 Hz has printed for 10800 s."""
     own = ("--node-address", "10.96.0.2", "--via", "veth0")
     found = ask(capsys, (saved(tmp_path, text),), "10.244.1.5", "10.96.0.2:443", *own)
-    told = f"virtual server 10.96.0.2:443/tcp has no connection of 10.244.1.5 in the last {time}"
-    assert told in found["assumed"]
+    reported = f"virtual server 10.96.0.2:443/tcp has no connection of 10.244.1.5 in the last {time}"
+    assert reported in found["assumed"]
 
 
 @pytest.mark.parametrize("text", [VIRTUAL, VIRTUAL_PROC], ids=["ipvsadm", "proc"])
@@ -322,13 +338,23 @@ def test_objects_give_pods_and_services_their_names(
     assert (found["packet"]["source"], found["packet"]["destination"]) == ("10.244.1.12", "10.96.4.2")
     assert {one["kind"] for one in found["decisions"]} == {"translated"}
     assert found["servicesOfObjects"] == ["default/dns"]
-    words = ["trace", "-f", RULES["nftables"], "-f", objects, "--from", "pod/client", "--to", "pod/client:80"]
-    assert main(words) == 0
+    command_arguments = [
+        "trace",
+        "-f",
+        RULES["nftables"],
+        "-f",
+        objects,
+        "--from",
+        "pod/client",
+        "--to",
+        "pod/client:80",
+    ]
+    assert main(command_arguments) == 0
     assert "routed on to 10.244.1.12:80 (pod default/client) as it is" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("command_arguments", "reported"),
     [
         (
             ("-f", RULES["iptables"], "--from", "pod/x", "--to", "10.96.0.1:80"),
@@ -349,15 +375,15 @@ def test_objects_give_pods_and_services_their_names(
         ),
     ],
 )
-def test_a_question_that_cannot_be_put_is_told_what_to_do(
-    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+def test_a_question_that_cannot_be_put_is_refused_with_what_to_do(
+    command_arguments: tuple[str, ...], reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["trace", *words]) == 2
-    assert told in capsys.readouterr().err
+    assert main(["trace", *command_arguments]) == 2
+    assert reported in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("table ip kube-proxy {\n}\n", "print them with `nft -j list ruleset`"),
         ("hello\n", "nothing that can be read here; what can: `iptables-save`"),
@@ -369,10 +395,10 @@ def test_a_question_that_cannot_be_put_is_told_what_to_do(
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_with_what_could(
-    text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, reported: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = saved(tmp_path, text, "a-file")
     assert main(["trace", "-f", file, "--from", POD, "--to", "10.96.0.1:80"]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert reported in error
     assert "a-file" in error or not text

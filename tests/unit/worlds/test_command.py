@@ -14,8 +14,8 @@ from kproxy.conformance.testbeds.simulator.walk import Compile, PacketWalk
 from kproxy.plan import Plan
 
 
-def fuzz(*words: str) -> int:
-    return main(["conformance", "fuzz", "--testbed", "simulator", "--worlds", "20", *words])
+def fuzz(*arguments: str) -> int:
+    return main(["conformance", "fuzz", "--testbed", "simulator", "--worlds", "20", *arguments])
 
 
 def test_lawful_worlds_are_counted_with_their_seed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,7 +23,7 @@ def test_lawful_worlds_are_counted_with_their_seed(capsys: pytest.CaptureFixture
     assert re.search(r"20 worlds of seed 5\nkproxy \(iptables\): 20 passed", capsys.readouterr().out)
 
 
-def test_without_a_seed_one_is_made_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_seed_one_is_made_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
     fuzz()
     assert re.search(r"20 worlds of seed \d+", capsys.readouterr().out)
 
@@ -37,29 +37,29 @@ def broken(compiled: Compile) -> Compile:
     return wrong
 
 
-def test_a_failing_world_is_told_and_kept_small(
+def test_a_failing_world_is_reported_and_kept_small(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(BACKENDS, "iptables", broken(BACKENDS["iptables"]))
     assert fuzz("--seed", "5", "--out", str(tmp_path)) == 1
-    told = capsys.readouterr().out
-    assert "lawful:" in told
+    reported = capsys.readouterr().out
+    assert "lawful:" in reported
     kept = sorted(tmp_path.glob("fuzz_world_5_*.py"))
     assert kept
-    assert f"kept:    {kept[0]}" in told
+    assert f"kept:    {kept[0]}" in reported
     assert kept[0].read_text().count("Probe(") == 1
 
 
-def test_two_modes_are_compared_and_only_differences_told(
+def test_two_modes_are_compared_and_only_differences_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert fuzz("--seed", "5", "--against-mode", "iptables") == 0
     assert re.search(r"\d+ packets, 0 met different fates", capsys.readouterr().out)
     monkeypatch.setitem(BACKENDS, "nftables", broken(BACKENDS["nftables"]))
     assert fuzz("--seed", "5", "--against-mode", "nftables") == 1
-    told = capsys.readouterr().out
-    assert "kproxy (nftables): untouched (unlawful)" in told
-    assert "kproxy (iptables): delivered, source" in told
+    reported = capsys.readouterr().out
+    assert "kproxy (nftables): untouched (unlawful)" in reported
+    assert "kproxy (iptables): delivered, source" in reported
 
 
 def test_a_mode_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,8 +31,8 @@ def test_only_what_makes_it_fail_is_left() -> None:
     """A made-up bug: a terminating endpoint beside anything at all."""
 
     def buggy(case: Case) -> bool:
-        asked = any(isinstance(step, Probe) for step in case.steps)
-        return asked and any(b.terminating for service in services(case) for b in service.backends)
+        requested = any(isinstance(step, Probe) for step in case.steps)
+        return requested and any(b.terminating for service in services(case) for b in service.backends)
 
     async def fails(cases: Sequence[Case]) -> list[bool]:
         return [buggy(case) for case in cases]

@@ -25,7 +25,7 @@ def part(number: int) -> tuple[Case, ...]:
     return tuple(generate_worlds(SEED + number, PART))
 
 
-def told(finding: Finding) -> str:
+def reported(finding: Finding) -> str:
     _, seed, number = finding.instance.case.id.rsplit("-", 2)
     again = f"kproxy conformance fuzz --testbed simulator --seed {seed} --world {number}"
     return f"{finding.what}: lawful {finding.lawful}, seen {finding.seen}; small: `{again}`"
@@ -35,13 +35,13 @@ def told(finding: Finding) -> str:
 @pytest.mark.parametrize("number", range(PARTS))
 def test_what_rules_do_in_any_world_is_lawful(number: int, mode: str) -> None:
     wrong = findings(part(number), mode)
-    assert not wrong, "\n".join(map(told, wrong[:5]))
+    assert not wrong, "\n".join(map(reported, wrong[:5]))
 
 
 def test_worlds_have_much_to_ask_about() -> None:
     """Or their agreement would say little."""
-    asked = {clause for case in part(0) for clause in case.clauses}
-    assert asked >= {
+    requested = {clause for case in part(0) for clause in case.clauses}
+    assert requested >= {
         "endpoints.none.rejected",
         "endpoints.terminating.used-when-none-ready",
         "external-policy.local.drop-without-local-endpoint",
@@ -52,7 +52,7 @@ def test_worlds_have_much_to_ask_about() -> None:
         "source-ranges.outside-dropped",
         "topology.same-zone",
     }
-    assert len(asked) > 70
+    assert len(requested) > 70
 
 
 def test_policy_local_is_tried_without_node_ports() -> None:

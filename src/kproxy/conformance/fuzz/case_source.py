@@ -12,7 +12,7 @@ from kproxy.conformance.cases import profiles
 from kproxy.spec.outcome import Failure
 
 _HEAD = '''\
-"""{told}
+"""{origin}
 
 The answers are the oracle's.  Before this is kept: read the sources of its clauses, write the answers by hand,
 give it a name that says what it shows, and move it to `kproxy.conformance.cases`.
@@ -31,7 +31,7 @@ _PROFILES = {id(value): name for name, value in vars(profiles).items() if isinst
 
 def case_source(case: Case, origin: str) -> str:
     """The module; ``origin``: where the case comes from, a sentence."""
-    return _HEAD.format(told=origin, case=_code(case))
+    return _HEAD.format(origin=origin, case=_code(case))
 
 
 def _code(value: object) -> str:

@@ -12,7 +12,7 @@ from kproxy.trace.patterns import (
     AnyFlag,
     AnyOf,
     FieldName,
-    Masked,
+    Mqueried,
     Pattern,
     Prefix,
     Selector,
@@ -195,7 +195,7 @@ def _types(field: FieldName) -> Callable[[Option], Match | None]:
 def _mark(field: FieldName) -> Callable[[Option], Match | None]:
     def made(option: Option) -> Match | None:
         value, _, mask = option.values[0].partition("/")
-        return _is(Masked(field, parse_number(mask) if mask else ALL_BITS), parse_number(value), option)
+        return _is(Mqueried(field, parse_number(mask) if mask else ALL_BITS), parse_number(value), option)
 
     return made
 

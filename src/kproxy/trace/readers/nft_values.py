@@ -13,7 +13,7 @@ from kproxy.trace.patterns import (
     FieldName,
     FieldOf,
     KeyPattern,
-    Masked,
+    Mqueried,
     Pattern,
     Prefix,
     RandomNumber,
@@ -122,7 +122,7 @@ def _masked(held: Json) -> Selector | None:
     inner = expression_selectors(held[0])[0]
     if isinstance(inner, FieldOf):
         return FieldOf(UnmodelledField("bits of what is not modelled"), inner.protocol, inner.family)
-    return Masked(inner, held[1]) if isinstance(inner, FieldName) and isinstance(held[1], int) else None
+    return Mqueried(inner, held[1]) if isinstance(inner, FieldName) and isinstance(held[1], int) else None
 
 
 def _drawn(held: Json) -> Selector:

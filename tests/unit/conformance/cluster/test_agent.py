@@ -55,7 +55,7 @@ def key(monkeypatch: pytest.MonkeyPatch, value: str) -> Iterator[None]:
         yield
 
 
-async def asked(body: bytes, shown: str) -> tuple[int, bytes]:
+async def requested(body: bytes, shown: str) -> tuple[int, bytes]:
     application = web.Application()
     application.router.add_post(PATH, Deaf().handle)
     runner = web.AppRunner(application)
@@ -88,11 +88,11 @@ async def asked(body: bytes, shown: str) -> tuple[int, bytes]:
         ),
     ],
 )
-def test_an_agent_does_what_it_is_asked_by_who_has_the_key(
+def test_an_agent_does_what_is_requested_by_who_has_the_key(
     monkeypatch: pytest.MonkeyPatch, body: bytes, shown: str, status: int, answer: object
 ) -> None:
     with key(monkeypatch, "secret"):
-        came, said = asyncio.run(asked(body, shown))
+        came, said = asyncio.run(requested(body, shown))
     assert came == status
     assert answer is None or wire.decode_agent_message(said) == answer
 

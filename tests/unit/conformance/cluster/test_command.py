@@ -11,11 +11,11 @@ from kproxy import cli
 from kproxy.lab.apiserver import kubeconfig
 
 PAGE = (Path(__file__).parents[4] / "docs/kind.md").read_text(encoding="utf-8")
-WORDS = ["conformance", "cluster", "--mode", "nftables", "--agent-image", "kproxy:1"]
+ARGUMENTS = ["conformance", "cluster", "--mode", "nftables", "--agent-image", "kproxy:1"]
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert cli.main([*WORDS, *words]) == 2
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert cli.main([*ARGUMENTS, *arguments]) == 2
     return " ".join(capsys.readouterr().err.split())
 
 
@@ -33,19 +33,21 @@ def test_the_options_that_are_documented_are_those_there_are() -> None:
 def test_without_a_kubeconfig_it_says_what_to_give(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert "kubeconfig:" in (told := said(capsys, "--kubeconfig", str(tmp_path / "none")))
-    assert "give --kubeconfig FILE" in told
+    assert "kubeconfig:" in (reported := said(capsys, "--kubeconfig", str(tmp_path / "none")))
+    assert "give --kubeconfig FILE" in reported
 
 
-def test_a_context_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_context_that_is_not_there_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(kubeconfig("http://127.0.0.1:1"))
-    told = said(capsys, "--kubeconfig", str(file), "--context", "other")
-    assert "other" in told
-    assert "--context NAME" in told
+    reported = said(capsys, "--kubeconfig", str(file), "--context", "other")
+    assert "other" in reported
+    assert "--context NAME" in reported
 
 
-def test_a_cluster_that_does_not_answer_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_cluster_that_does_not_answer_is_reported(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(kubeconfig("http://127.0.0.1:1"))
     assert "Connection refused" in said(capsys, "--kubeconfig", str(file))
@@ -59,7 +61,7 @@ def test_without_the_package_that_reads_kubeconfigs_it_says_how_to_have_it(
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("arguments", "why"),
     [
         (["--case", "no-such.*"], "no case matches"),
         (["--client", "http://127.0.0.1:1"], "--client and --remote go together"),
@@ -68,7 +70,7 @@ def test_without_the_package_that_reads_kubeconfigs_it_says_how_to_have_it(
         (["--json", "/nonexistent/folder/results.json"], "/nonexistent/folder"),
     ],
 )
-def test_what_cannot_be_meant_is_told_before_a_cluster_is_asked(
-    capsys: pytest.CaptureFixture[str], words: list[str], why: str
+def test_what_cannot_be_meant_is_reported_before_a_cluster_is_queried(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], why: str
 ) -> None:
-    assert why in said(capsys, *words)
+    assert why in said(capsys, *arguments)

@@ -81,7 +81,7 @@ def started(store: Store) -> None:
         ),
     ],
 )
-def test_an_agent_that_will_not_run_is_told_at_once_and_all_is_removed(
+def test_an_agent_that_will_not_run_is_reported_at_once_and_all_is_removed(
     status: Mapping[str, Any], why: str
 ) -> None:
     store = Store(status)
@@ -91,13 +91,13 @@ def test_an_agent_that_will_not_run_is_told_at_once_and_all_is_removed(
     assert store.deleted
 
 
-def test_an_agent_that_is_late_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_is_late_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleets, "START_PATIENCE", 0.1)
     with pytest.raises(NoCluster, match="agent-a1 does not run: Pending"):
         started(Store({"phase": "Pending"}))
 
 
-def test_what_the_cluster_does_not_let_us_make_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_cluster_does_not_let_us_make_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store({})
 
     def refuse(*_: object) -> None:
@@ -121,7 +121,7 @@ class Place(ClusterConnection):
         return {"Authorization": "Bearer token"}
 
 
-async def asked(answer: Callable[[web.Request], web.Response]) -> object:
+async def requested(answer: Callable[[web.Request], web.Response]) -> object:
     async def handle(request: web.Request) -> web.Response:
         assert request.path.endswith("/pods/agent-a1:7001/proxy/ask")
         assert request.headers["Authorization"] == "Bearer token"
@@ -144,7 +144,7 @@ async def asked(answer: Callable[[web.Request], web.Response]) -> object:
         await runner.cleanup()
 
 
-def test_an_agent_outside_is_asked_directly_and_is_not_told_who_we_are_to_the_cluster() -> None:
+def test_an_agent_outside_is_queried_directly_and_is_not_informed_who_we_are_to_the_cluster() -> None:
     outside = OutsideAgents({"client": "http://192.168.7.20:7001/"}, "theirs")
     made = Fleet(
         "ours", {}, {}, Place("http://127.0.0.1:1", "test", None, None), cast("Any", None), "ours", outside
@@ -156,8 +156,8 @@ def test_an_agent_outside_is_asked_directly_and_is_not_told_who_we_are_to_the_cl
 ABOUT = messages.About("a1", (), sctp=True)
 
 
-def test_an_agent_is_asked_through_the_api_server_with_the_key_of_the_run() -> None:
-    assert asyncio.run(asked(lambda _: web.Response(body=wire.encode_agent_message(ABOUT)))) == ABOUT
+def test_an_agent_is_queried_through_the_api_server_with_the_key_of_the_run() -> None:
+    assert asyncio.run(requested(lambda _: web.Response(body=wire.encode_agent_message(ABOUT)))) == ABOUT
 
 
 @pytest.mark.parametrize(
@@ -177,4 +177,4 @@ def test_an_agent_is_asked_through_the_api_server_with_the_key_of_the_run() -> N
 )
 def test_what_is_no_answer_says_nothing_of_the_proxy(answer: web.Response, why: str) -> None:
     with pytest.raises(HarnessError, match=why):
-        asyncio.run(asked(lambda _: answer))
+        asyncio.run(requested(lambda _: answer))

@@ -37,7 +37,7 @@ LENS = build_address_map(PLACE, [INSTANCE])
 VIP = INSTANCE.cluster_ip(WEB)
 OWN = Socket(PLACE.pods["a1"][V4], 40000)
 THERE = Socket(LENS.addresses.apply(VIP), 80)
-ASKED = ProbeRequest(sender="a1", destination=VIP, port=80)
+REQUEST = ProbeRequest(sender="a1", destination=VIP, port=80)
 
 
 class Agents:
@@ -45,10 +45,10 @@ class Agents:
 
     def __init__(self, seen: Observation, known: dict[str, Evidence]) -> None:
         self.seen, self.known = seen, known
-        self.asked: list[tuple[str, object]] = []
+        self.requested: list[tuple[str, object]] = []
 
     async def send(self, agent: str, command: object, _: type) -> object:
-        self.asked.append((agent, command))
+        self.requested.append((agent, command))
         match command:
             case messages.Ask(count=count):
                 one = messages.Seen(7, self.seen, self.known.get(agent, Evidence()))
@@ -73,8 +73,8 @@ def on(namespace: str, direction: Direction, to: Socket, interface: str = "eth0"
 
 def test_a_probe_goes_out_in_the_clusters_addresses_and_comes_back_in_the_labs() -> None:
     agents = Agents(Answered(who="b1", at=Socket(PLACE.pods["b1"][V4], 20000), peer=OWN, own=OWN), {})
-    (first, _) = asyncio.run(ground(agents).probe(ASKED, 2))
-    ((agent, command),) = agents.asked
+    (first, _) = asyncio.run(ground(agents).probe(REQUEST, 2))
+    ((agent, command),) = agents.requested
     assert agent == "a1"
     assert isinstance(command, messages.Ask)
     assert command.request.destination == THERE.address != VIP
@@ -90,8 +90,8 @@ def test_silence_comes_with_what_all_others_know() -> None:
         "b1": Evidence(receptions=(Reception("b1", THERE, OWN),), lost=2),
     }
     agents = Agents(Silent(evidence=known["a1"]), known)
-    (traced,) = asyncio.run(ground(agents).probe(ASKED, 1))
-    assert {agent for agent, command in agents.asked if isinstance(command, messages.Look)} == {
+    (traced,) = asyncio.run(ground(agents).probe(REQUEST, 1))
+    assert {agent for agent, command in agents.requested if isinstance(command, messages.Look)} == {
         "a",
         "b",
         "b1",
@@ -108,20 +108,20 @@ def test_a_flow_is_known_by_the_number_of_its_last_exchange() -> None:
     agents = Agents(Answered(who="b1", at=THERE, peer=OWN, own=OWN), {})
 
     async def run() -> None:
-        asked = ground(agents)
-        flow, _ = await asked.open_flow(ASKED)
+        requested = ground(agents)
+        flow, _ = await requested.open_flow(REQUEST)
         assert flow is not None
         assert flow.own == Socket(topology.POD_ADDRESS["a1"][V4], 40000)
-        await asked.exchange(flow, 1.0)
-        await asked.reopen(flow, 1.0)
-        await asked.close_listener(flow)
+        await requested.exchange(flow, 1.0)
+        await requested.reopen(flow, 1.0)
+        await requested.close_listener(flow)
 
     asyncio.run(run())
-    commands = [command for _, command in agents.asked]
+    commands = [command for _, command in agents.requested]
     names = {command.flow for command in commands if hasattr(command, "flow")}
     assert len(names) == 1
     assert messages.HangUp(8) in commands
-    assert messages.StopListening(8, ASKED.protocol) in commands
+    assert messages.StopListening(8, REQUEST.protocol) in commands
 
 
 REFUSED = Refused(Icmp(V4, 3, 1), topology.ROUTER_ADDRESS[V4], Socket(VIP, 80))

@@ -60,7 +60,7 @@ def test_more_of_a_cluster_can_express_more() -> None:
     assert len(able(FULL)) > 90
 
 
-def test_a_case_is_asked_in_the_families_there_are() -> None:
+def test_a_case_is_queried_in_the_families_there_are() -> None:
     case = BY_ID["cluster-ip.every-endpoint-of-six"]
     assert with_cluster_families(case, FULL) is case
     assert with_cluster_families(case, ClusterShape(families=(Family.IPV6,))).families == (Family.IPV6,)

@@ -64,10 +64,10 @@ def test_two_things_of_one_name_are_refused() -> None:
 
 @given(ADDRESSES, st.integers(0, 65535))
 def test_what_goes_outward_comes_back(address: IPv4Address, port: int) -> None:
-    asked = LENS.request(ProbeRequest(sender="a1", destination=address, port=port, source=address))
-    assert asked.source is not None
-    assert LENS.addresses.invert(asked.destination) == address == LENS.addresses.invert(asked.source)
-    assert LENS.ports.invert(asked.port) == port
+    requested = LENS.request(ProbeRequest(sender="a1", destination=address, port=port, source=address))
+    assert requested.source is not None
+    assert LENS.addresses.invert(requested.destination) == address == LENS.addresses.invert(requested.source)
+    assert LENS.ports.invert(requested.port) == port
 
 
 @given(SOCKETS, SOCKETS, SOCKETS)
@@ -131,8 +131,10 @@ def test_further_addresses_of_a_node_are_its_gateway() -> None:
 
 def test_the_client_outside_sends_from_the_address_it_has() -> None:
     own = topology.CLIENT_ADDRESS["b"][V6]
-    asked = ProbeRequest(sender="client", destination=topology.NODE_ADDRESS["b"][V6], port=30000, source=own)
-    assert LENS.request(asked).source is None
+    requested = ProbeRequest(
+        sender="client", destination=topology.NODE_ADDRESS["b"][V6], port=30000, source=own
+    )
+    assert LENS.request(requested).source is None
     assert PLACE.neighbour is not None
     assert LENS.address(PLACE.neighbour[V6]) == topology.CLIENT_ADDRESS["a"][V6]
 
@@ -155,8 +157,8 @@ def test_clients_outside_choose_their_node_by_the_address_they_send_from(
 ) -> None:
     lens = build_address_map(WITH_CLIENTS, RUNNABLE)
     own = OUTSIDE[who][node][family]
-    asked = ProbeRequest(sender=who, destination=topology.NODE_ADDRESS["b"][family], port=80, source=own)
-    assert lens.request(asked).source == WITH_CLIENTS.outside[who][node][family]
+    requested = ProbeRequest(sender=who, destination=topology.NODE_ADDRESS["b"][family], port=80, source=own)
+    assert lens.request(requested).source == WITH_CLIENTS.outside[who][node][family]
     assert lens.address(WITH_CLIENTS.outside[who][node][family]) == own
 
 
@@ -183,13 +185,13 @@ def test_all_parts_of_an_observation_are_seen_through_it() -> None:
     )
 
 
-def test_too_small_a_range_of_cluster_ips_is_told() -> None:
+def test_too_small_a_range_of_cluster_ips_is_reported() -> None:
     small = replace(PLACE, service_cidrs={V4: ip_network("10.96.0.0/24")})
     with pytest.raises(AddressesExhausted, match=r"10\.96\.0\.0/24 has 239 addresses left, \d+ are needed"):
         build_address_map(small, RUNNABLE)
 
 
-def test_too_few_node_ports_are_told() -> None:
+def test_too_few_node_ports_are_reported() -> None:
     with pytest.raises(AddressesExhausted, match="of the node ports 30000 to 30005 there are 4 left"):
         build_address_map(replace(PLACE, node_ports=(30000, 30005)), RUNNABLE)
 

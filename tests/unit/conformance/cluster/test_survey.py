@@ -63,14 +63,14 @@ def test_zones_differ_only_if_both_have_one() -> None:
     assert not survey_cluster([node("w1", "x"), node("w2", "x")], [], RANGES).zones_differ
 
 
-def test_fewer_than_two_ready_nodes_are_told() -> None:
+def test_fewer_than_two_ready_nodes_are_reported() -> None:
     cordoned = node("w3")
     cordoned["spec"]["unschedulable"] = True
     with pytest.raises(NoCluster, match="two nodes that are ready, here are: w1"):
         survey_cluster([node("w1"), node("w2", ready=False), cordoned], [], RANGES)
 
 
-def test_a_cluster_that_tells_of_no_service_cidr_is_told_what_it_needs() -> None:
+def test_a_cluster_without_a_service_cidr_is_refused_with_what_it_needs() -> None:
     with pytest.raises(NoCluster, match=r"networking\.k8s\.io/v1"):
         survey_cluster([node("w1"), node("w2")], [], [])
 

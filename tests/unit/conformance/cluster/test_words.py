@@ -11,7 +11,7 @@ from kproxy.conformance.options import RunOptions
 from kproxy.conformance.testbeds.cluster import command
 from kproxy.conformance.testbeds.cluster.command import ClusterOptions
 
-WORDS = {
+KEYWORDS = {
     "proxy": "mine.toml",
     "mode": "nftables",
     "patience": "7",
@@ -33,9 +33,9 @@ def test_every_word_is_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
         return 0
 
     monkeypatch.setattr(command, "run_in_cluster", hear)
-    said = [word for name, text in (WORDS | OTHERS).items() for word in (f"--{name}", text)]
+    said = [word for name, text in (KEYWORDS | OTHERS).items() for word in (f"--{name}", text)]
     assert main(["conformance", "cluster", *said, "--case", "a.*", "--case", "b", "--slow", "--really"]) == 0
-    texts = WORDS | {"patience": 7.0, "evidence": Path("e")}
+    texts = KEYWORDS | {"patience": 7.0, "evidence": Path("e")}
     run = RunOptions(testbed="cluster", globs=("a.*", "b"), slow=True, **texts)  # type: ignore[arg-type]
     assert heard == [
         ClusterOptions(

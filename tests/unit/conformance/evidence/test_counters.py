@@ -68,7 +68,7 @@ def test_a_real_server_is_known_by_its_virtual_one() -> None:
     ]
 
 
-def test_rules_of_iptables_nft_are_told_by_iptables_alone() -> None:
+def test_rules_of_iptables_nft_are_reported_by_iptables_alone() -> None:
     lines = counted_lines(text(NFTABLES), text(NFTABLES, a=1, c=1))
     assert len(lines) == 2
     assert without_iptables_nft(lines, text(IPTABLES)) == lines[:1]
@@ -76,7 +76,7 @@ def test_rules_of_iptables_nft_are_told_by_iptables_alone() -> None:
 
 
 @pytest.mark.parametrize("listing", [IPTABLES, NFTABLES, IPVS, ""])
-def test_where_nothing_has_counted_nothing_is_told(listing: str) -> None:
+def test_where_nothing_has_counted_nothing_is_reported(listing: str) -> None:
     assert counted_lines(text(listing, a=3), text(listing, a=3)) == []
 
 

@@ -42,19 +42,19 @@ def test_a_case_that_one_run_lacks_is_no_difference() -> None:
     assert both.partly_judged == ("group.two",)
 
 
-def test_runs_of_one_name_are_told_apart_by_what_they_ran_on() -> None:
+def test_runs_of_one_name_are_distinguished_by_what_they_ran_on() -> None:
     runs = [run("a", Result.PASSED, kernel=kernel, subject="v1") for kernel in ("6.1", "6.12")]
     assert [column.name for column in compared(*runs).columns] == ["my-proxy a (6.1)", "my-proxy a (6.12)"]
 
 
-def test_runs_that_are_alike_are_told_apart_by_file_or_by_number() -> None:
+def test_runs_that_are_alike_are_distinguished_by_file_or_by_number() -> None:
     same = run("a", Result.PASSED)
     files = compare_runs([read(same, where="one.json"), read(same, where="two.json")])
     assert [column.name for column in files.columns] == ["my-proxy a (one.json)", "my-proxy a (two.json)"]
     assert [column.name for column in compared(same, same).columns] == ["my-proxy a (#1)", "my-proxy a (#2)"]
 
 
-def test_a_person_is_told_what_differs_why_and_the_sums() -> None:
+def test_the_console_reports_what_differs_why_and_the_sums() -> None:
     lines = shown(run("a", Result.PASSED), run("b", Result.FAILED), run("c", Result.PASSED, kernel="6"))
     assert lines == [
         "group.one  It is small.",
@@ -68,7 +68,7 @@ def test_a_person_is_told_what_differs_why_and_the_sums() -> None:
     ]
 
 
-def test_a_person_is_told_how_many_cases_were_not_judged_everywhere() -> None:
+def test_the_console_reports_how_many_cases_were_not_judged_everywhere() -> None:
     unseen = Result.NOT_RUNNABLE
     assert "1 was judged in some runs only" in shown(run("a", Result.PASSED), run("b", unseen))
     assert "2 were judged in some runs only" in shown(run("a", Result.PASSED), run("b", unseen, unseen))

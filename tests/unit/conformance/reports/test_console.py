@@ -65,7 +65,7 @@ def test_a_failure_is_not_cut_by_a_narrow_terminal() -> None:
     assert "again:    kproxy conformance run --proxy my.toml --mode ebpf --case 'group.one'" in page
 
 
-def test_one_reason_that_broke_many_cases_is_told_once() -> None:
+def test_one_reason_that_broke_many_cases_is_reported_once() -> None:
     cases = [small_case(id=f"group.n{number}") for number in range(9)]
     page = shown(*(result(Result.BROKEN, case) for case in cases))
     assert page.count("broken why") == 1

@@ -87,7 +87,7 @@ def test_what_could_not_be_observed_says_where_the_evidence_is() -> None:
     assert run_document(report(broken))["results"][0]["evidence"] == "evidence/one"
 
 
-def test_results_are_called_by_the_words_that_are_documented() -> None:
+def test_results_are_called_by_the_names_that_are_documented() -> None:
     assert [kind.value for kind in Result] == [
         "passed",
         "failed",
@@ -120,7 +120,7 @@ def test_the_catalogue_as_json_has_exactly_the_promised_fields() -> None:
     assert len(catalogue_document(CATALOGUE)["cases"]) == len(CATALOGUE)
 
 
-def test_what_was_asked_stands_beside_the_results() -> None:
+def test_what_was_requested_stands_beside_the_results() -> None:
     case = run_document(report(result(Result.PASSED)))["cases"]["group.one"]
     assert case["about"] == "It is small."
     assert [step["what"] for step in case["steps"]] == [
@@ -204,7 +204,7 @@ def test_several_runs_keep_their_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "text"),
     [
         (b"{", "r.json: Input data was truncated"),
         (b"[]", "r.json: Expected `object`, got `array`"),
@@ -214,10 +214,10 @@ def test_several_runs_keep_their_names() -> None:
         (b'{"format": "kproxy-results/2", "cases": {}}', "missing required field `subject`"),
     ],
 )
-def test_what_is_no_result_is_told_with_the_reason(data: bytes, words: str) -> None:
-    with pytest.raises(InvalidResults) as told:
+def test_what_is_no_result_is_reported_with_the_reason(data: bytes, text: str) -> None:
+    with pytest.raises(InvalidResults) as reported:
         parse_results(data, "r.json")
-    assert words in str(told.value)
+    assert text in str(reported.value)
 
 
 def test_a_file_that_is_not_there_is_named() -> None:

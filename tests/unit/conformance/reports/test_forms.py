@@ -54,8 +54,8 @@ def test_every_result_has_its_place_in_junit(kind: Result, tag: type | None) -> 
 
 def test_a_failure_in_junit_tells_what_a_person_needs() -> None:
     ((test,),) = suites(junit.render_junit(compared(outcome("a", result(Result.FAILED)))))
-    for words in ("seen:    TCP RST", "lawful:  delivered to b1", "evidence/one", "--case 'group.one'"):
-        assert words in test.result[0].text
+    for arguments in ("seen:    TCP RST", "lawful:  delivered to b1", "evidence/one", "--case 'group.one'"):
+        assert arguments in test.result[0].text
 
 
 def test_no_text_of_a_subject_breaks_the_xml() -> None:

@@ -12,10 +12,10 @@ from kproxy.conformance.reports.outputs import OutputError, Outputs
 RUN = ("conformance", "run", "--testbed", "simulator", "--case", "no-endpoints.*")
 
 
-def test_a_run_writes_every_form_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_run_writes_every_form_that_is_requested(tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("json", "junit", "markdown")}
-    words = [word for name, path in files.items() for word in (f"--{name}", str(path))]
-    assert main([*RUN, "--mode", "nftables", *words]) == 0
+    arguments = [word for name, path in files.items() for word in (f"--{name}", str(path))]
+    assert main([*RUN, "--mode", "nftables", *arguments]) == 0
     results = json.loads(files["json"].read_bytes())["results"]
     (suite,) = list(JUnitXml.fromfile(str(files["junit"])))
     assert suite.tests == len(results) > 0
@@ -24,9 +24,9 @@ def test_a_run_writes_every_form_that_is_asked_for(tmp_path: Path) -> None:
 
 def test_what_goes_to_standard_output_goes_there_alone(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main([*RUN, "--mode", "nftables", "--junit", "-"]) == 0
-    told = capfdbinary.readouterr()
-    assert told.out.startswith(b"<?xml")
-    assert b"kproxy (nftables)" in told.err
+    reported = capfdbinary.readouterr()
+    assert reported.out.startswith(b"<?xml")
+    assert b"kproxy (nftables)" in reported.err
 
 
 def test_report_tells_the_same_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,17 +42,17 @@ def test_report_tells_the_same_of_files(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "reported"),
     [
         (["/no/such.json"], "/no/such.json: No such file"),
         (["/no/such.json", "--junit", "/no/such/folder/x"], "--junit /no/such/folder/x: that is no file"),
     ],
 )
 def test_report_says_what_it_cannot_do(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["conformance", "report", *words]) == 2
-    assert told in capsys.readouterr().err
+    assert main(["conformance", "report", *arguments]) == 2
+    assert reported in capsys.readouterr().err
 
 
 def test_report_needs_a_file_or_a_question(capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,13 +133,13 @@ def test_what_is_known_of_a_finding_and_excuses_that_nothing_needed_are_there() 
 @pytest.mark.parametrize("case", [CATALOGUE[0], CATALOGUE[-1]], ids=lambda case: case.id)
 def test_a_case_has_its_steps_its_objects_and_its_clauses_with_sources(case: Case) -> None:
     data = known(render_html(compared(outcome("a", result(Result.PASSED, case)))))
-    (told,) = data["cases"]
-    assert [[data["texts"][number] for number in step[:2]] for step in told["steps"]] == [
+    (reported,) = data["cases"]
+    assert [[data["texts"][number] for number in step[:2]] for step in reported["steps"]] == [
         [describe_step(step), describe_expectation(step)] for step in case.steps
     ]
-    objects = [data["texts"][step[2]] for step in told["steps"] if len(step) > 2]
+    objects = [data["texts"][step[2]] for step in reported["steps"] if len(step) > 2]
     assert "kind: Service\n" in objects[0]
-    assert set(told["clauses"]) == set(data["clauses"]) == case.clauses
+    assert set(reported["clauses"]) == set(data["clauses"]) == case.clauses
     for id, clause in data["clauses"].items():
         assert clause["text"] == CLAUSES[id].text
         assert clause["sources"]
@@ -147,8 +147,8 @@ def test_a_case_has_its_steps_its_objects_and_its_clauses_with_sources(case: Cas
 
 def test_a_case_that_is_another_one_by_now_has_no_objects() -> None:
     other = replace(CATALOGUE[0], steps=CATALOGUE[0].steps[:1])
-    (told,) = known(render_html(compared(outcome("a", result(Result.PASSED, other)))))["cases"]
-    assert [len(step) for step in told["steps"]] == [2]
+    (reported,) = known(render_html(compared(outcome("a", result(Result.PASSED, other)))))["cases"]
+    assert [len(step) for step in reported["steps"]] == [2]
 
 
 # ------------------------------------------------------------------------------ size
@@ -170,8 +170,8 @@ def large_run(number: int) -> RunOutcome:
                     seen=f"{number + step} x delivered to a1, which saw 10.244.1.12",
                 )
                 for family in Family
-                for step, asked in enumerate(case.steps, 1)
-                if describe_expectation(asked)
+                for step, requested in enumerate(case.steps, 1)
+                if describe_expectation(requested)
             ),
         )
         for case in cases

@@ -65,14 +65,14 @@ def test_each_run_says_what_it_ran_on(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_no_path_of_a_machine_is_told(file: Path) -> None:
+def test_no_path_of_a_machine_is_reported(file: Path) -> None:
     for run in runs(file):
-        words = [
+        arguments = [
             *shlex.split(run.again),
             *run.environment.values(),
             *(entry.evidence for entry in run.results),
         ]
-        assert [word for word in words if word.startswith(("/", "~"))] == []
+        assert [word for word in arguments if word.startswith(("/", "~"))] == []
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
