@@ -42,7 +42,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", *session.posargs)
     session.run("ruff", "format", *(() if "--fix" in session.posargs else ("--check", "--diff")))
     session.run("codespell")
-    session.run("python", "-m", "docs.generate", *(() if "--fix" in session.posargs else ("--check",)))
+    session.run("python", "-m", "tools.docgen", *(() if "--fix" in session.posargs else ("--check",)))
 
 
 @nox.session

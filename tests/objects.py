@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from kproxy import api
-from kproxy.api import Cluster, key_of
+from kproxy.model import api
+from kproxy.model.api import Cluster, key_of
 
 
 def service(

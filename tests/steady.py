@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from kproxy.conformance.bind import Instance
+from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import Probe
 from kproxy.conformance.testbeds.interpret import interpret_step
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.lab.lab import Traced
-from kproxy.lab.observation import Answered, Direction, Observation, ProbeRequest
+from kproxy.lab.probes.observation import Answered, Direction, Observation, ProbeRequest
 
 RATE = 0.02
 """Seconds between two connections of one client."""

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from kproxy import api
-from kproxy.api import Cluster, Key, key_of
+from kproxy.model import api
+from kproxy.model.api import Cluster, Key, key_of
 
 T = TypeVar("T")
 Item = TypeVar("Item", api.Service, api.EndpointSlice)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
-from kproxy.trace.answer import Decision
+from kproxy.tools.trace.answer import Decision
 
 
 def outcome(one: Decision) -> Outcome:

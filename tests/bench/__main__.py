@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from kproxy.conformance.engine.placement import NoKernel
 from kproxy.conformance.options import RunOptions
-from kproxy.conformance.placement import NoKernel
-from kproxy.conformance.subject import BUNDLED, InvalidSubject, Subject, load_subject
+from kproxy.conformance.subjects.subject import BUNDLED, InvalidSubject, Subject, load_subject
 from kproxy.conformance.testbeds import environment
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.namespaces import LabError

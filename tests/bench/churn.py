@@ -21,9 +21,9 @@ from pathlib import Path
 from statistics import linear_regression
 from typing import Any
 
+from kproxy.conformance.binding.lab_objects import node_documents, service_cidr_document
 from kproxy.conformance.case import DEFAULT
-from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
-from kproxy.conformance.lab_objects import node_documents, service_cidr_document
+from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.lab import namespaces
 from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.namespaces import Namespace

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from kproxy.conformance.subject import Subject
+from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import HarnessError
 from kproxy.lab.apiserver import ObjectStore
 from tests.bench import rules, world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kproxy.conformance.subject import Subject
+from kproxy.conformance.subjects.subject import Subject
 from kproxy.lab.processes import Xtables
 from tests.bench.world import Size
 

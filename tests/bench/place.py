@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from kproxy.conformance import placement
+from kproxy.conformance.engine import placement
 from kproxy.conformance.options import RunOptions
 from kproxy.lab.kernels.abilities import KernelName
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from kproxy.host import NETLINK_NETFILTER, Netlink
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.processes import Xtables, run_in
-from kproxy.netlink import netfilter_header
+from kproxy.linux.host import NETLINK_NETFILTER, Netlink
+from kproxy.linux.netlink import netfilter_header
 
 _NFT_MSG_GETRULE = (10 << 8) | 7
 _NFPROTO_UNSPEC = 0

@@ -14,15 +14,15 @@ from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 
-from kproxy.conformance.subject import Subject
+from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import HarnessError
 from kproxy.conformance.testbeds.proxies import API_PORT, Proxies
 from kproxy.lab.apiserver import ApiServer, ObjectStore, ResourceKind
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import Namespace
-from kproxy.lab.observation import Answered, ProbeRequest
+from kproxy.lab.probes.observation import Answered, ProbeRequest
 from kproxy.lab.processes import Xtables, listen_in
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 from tests.bench.process import Tree
 from tests.bench.world import BACKENDS, NODE, PORT, PROFILE, Backend, Document, Live
 

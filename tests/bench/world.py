@@ -13,16 +13,16 @@ from typing import Any, Self
 
 import msgspec
 
-from kproxy import api
+from kproxy.conformance.binding.lab_objects import node_documents, service_cidr_document
 from kproxy.conformance.case import Profile
-from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
-from kproxy.conformance.lab_objects import node_documents, service_cidr_document
+from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.lab import topology
-from kproxy.net import Address, Family
-from kproxy.plan import Plan, make_plan
-from kproxy.server.load import load_configuration
-from kproxy.server.settings import plan_settings
-from kproxy.state import normalise
+from kproxy.model import api
+from kproxy.model.network import Address, Family
+from kproxy.proxy.daemon.config.load import load_configuration
+from kproxy.proxy.daemon.config.plan_settings import plan_settings
+from kproxy.proxy.plan import Plan, make_plan
+from kproxy.proxy.snapshot import normalise
 
 Document = dict[str, Any]
 

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from kproxy.conformance.binding.world import RestartProxy
 from kproxy.conformance.testbeds.proxies import API_PORT
-from kproxy.conformance.world import RestartProxy
 from kproxy.lab import topology
 from kproxy.lab.apiserver import Refuse, ResourceKind, StallRequests
 from kproxy.lab.kernels.abilities import KernelName

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import yaml
 
-from kproxy.backends.nftables.kernel.batch import BatchError, Nftables
-from kproxy.backends.nftables.kernel.messages import BatchMessage
 from kproxy.cli import main
-from kproxy.netlink import NetlinkFlag
+from kproxy.linux.netlink import NetlinkFlag
+from kproxy.proxy.backends.nftables.kernel.batch import BatchError, Nftables
+from kproxy.proxy.backends.nftables.kernel.messages import BatchMessage
 
 TOOLS = ("iptables-restore", "ip6tables-restore", "ipset")
 SCRIPT = """\

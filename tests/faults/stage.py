@@ -16,19 +16,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kproxy.conformance.binding.world import World
 from kproxy.conformance.case import DEFAULT, Apply, pods
-from kproxy.conformance.subject import Subject, load_subject
+from kproxy.conformance.subjects.subject import Subject, load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.conformance.testbeds.proxies import API_PORT, Proxies
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, Sentinel
-from kproxy.conformance.world import World
 from kproxy.lab import topology
 from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import Namespace
-from kproxy.lab.observation import Answered, ProbeRequest
+from kproxy.lab.probes.observation import Answered, ProbeRequest
 from kproxy.lab.processes import Xtables, listen_in, run_in
-from kproxy.net import Family
+from kproxy.model.network import Family
 from tests.faults.wire import LOOPBACK, SERVER_PORT, Wire
 from tests.netns.test_continuity import ROTATION, WEB, steady_case
 from tests.steady import RATE, Clients, asking

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kproxy.server.watch import IDLE_TIMEOUT_SECONDS
+from kproxy.proxy.daemon.cluster.watch import IDLE_TIMEOUT_SECONDS
 from tests.faults import wire
 from tests.faults.drift import DRIFT
 from tests.faults.fault import Fault, Health, Row

@@ -18,10 +18,10 @@ import docker.errors
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
-from kproxy.conformance.bind import Instance
+from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import Profile
-from kproxy.conformance.session import OpenTestbed
-from kproxy.conformance.subject import Subject, fill_placeholders
+from kproxy.conformance.engine.session import OpenTestbed
+from kproxy.conformance.subjects.subject import Subject, fill_placeholders
 from kproxy.conformance.testbed import HarnessError, SubjectFailed, Testbed
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.conformance.testbeds.proxies import Proxies

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from kproxy.conformance.case import Profile
-from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
+from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.testbeds import proxies
 from kproxy.conformance.testbeds.cluster.agent import KEY
 from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable
 from kproxy.conformance.testbeds.cluster.pods import LABELS
-from kproxy.net import Family
+from kproxy.model.network import Family
 from tests.kind.cluster import Cluster
 from tests.kind.load import pod
 from tests.kind.providers import KIND, STANDIN

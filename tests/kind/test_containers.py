@@ -10,11 +10,11 @@ from pathlib import Path
 import docker
 import pytest
 
-from kproxy.conformance import subject as subjects
 from kproxy.conformance.case import Profile
-from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
+from kproxy.conformance.engine.session import Session, run_session
 from kproxy.conformance.reports.results import CaseResult, Report, Result
-from kproxy.conformance.session import Session, run_session
+from kproxy.conformance.subjects import subject as subjects
+from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.testbeds import proxies
 from kproxy.conformance.testbeds.cluster.agent import KEY
 from kproxy.conformance.testbeds.cluster.pods import agent_pod_document, agent_pods
@@ -161,8 +161,8 @@ import os, urllib.request
 from ipaddress import ip_address
 from kproxy.conformance.testbeds.cluster import messages, wire
 from kproxy.conformance.testbeds.cluster.agent import KEY, KEY_HEADER, PATH
-from kproxy.lab.observation import ProbeRequest
-from kproxy.net import Protocol
+from kproxy.lab.probes.observation import ProbeRequest
+from kproxy.model.network import Protocol
 
 def ask(message):
     headers = {KEY_HEADER: os.environ[KEY]}

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.table import Table
 
-from kproxy.conformance import placement
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.engine import placement
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.results import CaseResult, Result
 from kproxy.conformance.testbeds import environment

@@ -1,4 +1,4 @@
-"""Mutants that misread the cluster's objects (`kproxy.state`), as values."""
+"""Mutants that misread the cluster's objects (`kproxy.proxy.snapshot`), as values."""
 
 from __future__ import annotations
 
@@ -8,38 +8,41 @@ from typing import Any
 
 import msgspec
 
-from kproxy import api, state
-from kproxy.state import TrafficPolicy
+from kproxy.model import api
+from kproxy.proxy import snapshot
+from kproxy.proxy.snapshot import TrafficPolicy
 from tests.mutants.mutant import Function, Patch, Wrap, mutant
 
-Merged = dict[Any, tuple[state.EndpointInfo, ...]]
+Merged = dict[Any, tuple[snapshot.EndpointInfo, ...]]
 
 
-def _endpoints(changed: Callable[[api.Endpoint, state.EndpointInfo], state.EndpointInfo]) -> Patch:
+def _endpoints(changed: Callable[[api.Endpoint, snapshot.EndpointInfo], snapshot.EndpointInfo]) -> Patch:
     """Each endpoint as it is read from its slice, changed."""
 
     def wrap(read: Function) -> Function:
         return lambda item, address, port: changed(item, read(item, address, port))
 
-    return Patch("kproxy.state.endpoints:_endpoint", wrap)
+    return Patch("kproxy.proxy.snapshot.endpoints:_endpoint", wrap)
 
 
 def _merging(changed: Callable[[Merged], Merged]) -> Patch:
     """The endpoints of each port, changed after they were merged."""
-    return Patch("kproxy.state.services:merge_endpoints", lambda merge: lambda *of: changed(merge(*of)))
+    return Patch(
+        "kproxy.proxy.snapshot.services:merge_endpoints", lambda merge: lambda *of: changed(merge(*of))
+    )
 
 
-def _services(changed: Callable[[state.ServiceInfo], state.ServiceInfo]) -> Patch:
+def _services(changed: Callable[[snapshot.ServiceInfo], snapshot.ServiceInfo]) -> Patch:
     """Each Service as it is read, changed."""
 
     def wrap(read: Function) -> Function:
-        def service_of(*of: Any) -> tuple[state.ServiceInfo | None, tuple[state.Note, ...]]:  # noqa: ANN401
+        def service_of(*of: Any) -> tuple[snapshot.ServiceInfo | None, tuple[snapshot.Note, ...]]:  # noqa: ANN401
             service, notes = read(*of)
             return service and changed(service), notes
 
         return service_of
 
-    return Patch("kproxy.state.snapshot:normalise_service", wrap)
+    return Patch("kproxy.proxy.snapshot.incremental:normalise_service", wrap)
 
 
 def _without_label(label: str) -> Wrap:
@@ -58,7 +61,7 @@ def _without_label(label: str) -> Wrap:
 
 def _asking_for_all(resource: str) -> Patch:
     """The watch's own selection of objects would hide the mutant."""
-    return Patch(f"kproxy.server.run:{resource}", lambda requested: replace(requested, selectors={}))
+    return Patch(f"kproxy.proxy.daemon.main:{resource}", lambda requested: replace(requested, selectors={}))
 
 
 def _first_slice_only(merge: Function) -> Function:
@@ -100,17 +103,17 @@ def _terminating_first(_: Function) -> Function:
     return lambda endpoint: (endpoint.terminating,)
 
 
-def _only_reported_ready(item: api.Endpoint, endpoint: state.EndpointInfo) -> state.EndpointInfo:
+def _only_reported_ready(item: api.Endpoint, endpoint: snapshot.EndpointInfo) -> snapshot.EndpointInfo:
     reported = item.conditions is not None and item.conditions.ready is True
     return msgspec.structs.replace(endpoint, ready=reported)
 
 
-def _lingering_is_ready(_: api.Endpoint, endpoint: state.EndpointInfo) -> state.EndpointInfo:
+def _lingering_is_ready(_: api.Endpoint, endpoint: snapshot.EndpointInfo) -> snapshot.EndpointInfo:
     lingers = endpoint.serving and endpoint.terminating
     return msgspec.structs.replace(endpoint, ready=endpoint.ready or lingers)
 
 
-def _swapped(service: state.ServiceInfo) -> state.ServiceInfo:
+def _swapped(service: snapshot.ServiceInfo) -> snapshot.ServiceInfo:
     return msgspec.structs.replace(
         service, internal_policy=service.external_policy, external_policy=service.internal_policy
     )
@@ -134,19 +137,19 @@ SLICES = (
     mutant(
         "slices.first-only",
         "Of a Service's slices only the first is read.",
-        Patch("kproxy.state.services:merge_endpoints", _first_slice_only),
+        Patch("kproxy.proxy.snapshot.services:merge_endpoints", _first_slice_only),
         clauses="slices.merged",
     ),
     mutant(
         "slices.duplicates-doubled",
         "An endpoint listed twice counts twice.",
-        Patch("kproxy.state.services:merge_endpoints", _each_slice_by_itself),
+        Patch("kproxy.proxy.snapshot.services:merge_endpoints", _each_slice_by_itself),
         clauses="balancing.even",
     ),
     mutant(
         "slices.live-does-not-win",
         "Of two entries for one address the terminating one counts.",
-        Patch("kproxy.state.endpoints:_rank", _terminating_first),
+        Patch("kproxy.proxy.snapshot.endpoints:_rank", _terminating_first),
         clauses="slices.address-reused.live-endpoint-wins",
     ),
     mutant(
@@ -158,7 +161,7 @@ SLICES = (
     mutant(
         "slices.headless-label-ignored",
         "Slices with the headless label are used.",
-        Patch("kproxy.state.snapshot:owner_of", _without_label(api.HEADLESS_LABEL)),
+        Patch("kproxy.proxy.snapshot.incremental:owner_of", _without_label(api.HEADLESS_LABEL)),
         _asking_for_all("ENDPOINT_SLICES"),
         clauses="slices.headless-label.ignored",
     ),
@@ -189,20 +192,20 @@ SERVICES = (
     mutant(
         "services.lost-port",
         "Of a Service's ports only the first is served.",
-        Patch("kproxy.state.services:_wanted_ports", _first_port_only),
+        Patch("kproxy.proxy.snapshot.services:_wanted_ports", _first_port_only),
         clauses="change.port-added.served protocol.same-number.independent",
     ),
     mutant(
         "services.proxy-name-ignored",
         "Services of another proxy are served.",
-        Patch("kproxy.state.services:_is_proxied", _without_label(api.PROXY_NAME_LABEL)),
+        Patch("kproxy.proxy.snapshot.services:_is_proxied", _without_label(api.PROXY_NAME_LABEL)),
         _asking_for_all("SERVICES"),
         clauses="objects.proxy-name-label.untouched",
     ),
     mutant(
         "services.ip-mode-ignored",
         "Load balancer IPs of mode Proxy are captured.",
-        Patch("kproxy.state.services:_load_balancer_ips", _any_mode),
+        Patch("kproxy.proxy.snapshot.services:_load_balancer_ips", _any_mode),
         clauses="load-balancer.ip-mode-proxy.untouched",
     ),
     mutant(
@@ -234,19 +237,19 @@ SERVICES = (
     mutant(
         "source-ranges.first-fifty",
         "Of a Service's source ranges the first fifty count.",
-        Patch("kproxy.state.services:_source_ranges", _fifty),
+        Patch("kproxy.proxy.snapshot.services:_source_ranges", _fifty),
         clauses="source-ranges.inside-allowed",
     ),
     mutant(
         "slices.first-hundred",
         "Of a Service's endpoints the first hundred count.",
-        Patch("kproxy.state.services:merge_endpoints", _at_most(100)),
+        Patch("kproxy.proxy.snapshot.services:merge_endpoints", _at_most(100)),
         clauses="balancing.any-number-of-endpoints",
     ),
     mutant(
         "slices.first-thousand",
         "Of a Service's endpoints the first thousand count.",
-        Patch("kproxy.state.services:merge_endpoints", _at_most(1000)),
+        Patch("kproxy.proxy.snapshot.services:merge_endpoints", _at_most(1000)),
         clauses="balancing.any-number-of-endpoints",
     ),
     mutant(

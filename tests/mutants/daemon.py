@@ -9,22 +9,22 @@ from typing import Any
 
 import msgspec
 
-from kproxy import host
-from kproxy.api import Service
-from kproxy.backends.iptables import names
-from kproxy.backends.iptables.rules import Table
 from kproxy.conformance.testbeds import sentinel
-from kproxy.host import HostError
 from kproxy.lab import topology
-from kproxy.net import Family
-from kproxy.plan import Plan, PlanSettings
-from kproxy.plan.incremental import IncrementalResult
+from kproxy.linux import host
+from kproxy.linux.host import HostError
+from kproxy.model.api import Service
+from kproxy.model.network import Family
+from kproxy.proxy.backends.iptables import names
+from kproxy.proxy.backends.iptables.rules import Table
+from kproxy.proxy.plan import Plan, PlanSettings
+from kproxy.proxy.plan.incremental import IncrementalResult
 from tests.mutants.mutant import Function, Patch, answering, mutant
 
 needing_kernel = partial(mutant, needs_kernel=True)
 
-STALE = "kproxy.server.stale:"
-BEGIN = "kproxy.backends.iptables.kernel.applier:IptablesKernel.apply_first"
+STALE = "kproxy.proxy.daemon.sync.conntrack_cleanup:"
+BEGIN = "kproxy.proxy.backends.iptables.kernel.applier:IptablesKernel.apply_first"
 
 
 def _chosen_only(_: Function) -> Function:
@@ -79,7 +79,7 @@ def _flushing(remove: Function) -> Function:
 
 def _from_nothing(begin: Function) -> Function:
     """What an earlier run left is removed before the first rules are written."""
-    from kproxy.backends.iptables.kernel.applier import remove_iptables_rules  # noqa: PLC0415
+    from kproxy.proxy.backends.iptables.kernel.applier import remove_iptables_rules  # noqa: PLC0415
 
     def beginning(self: Any, *of: Any) -> Any:  # noqa: ANN401
         if self._latest is None:
@@ -91,7 +91,7 @@ def _from_nothing(begin: Function) -> Function:
 
 def _anew(apply: Function) -> Function:
     """All rules go before new ones are written, at every change."""
-    from kproxy.backends.iptables.kernel.applier import remove_iptables_rules  # noqa: PLC0415
+    from kproxy.proxy.backends.iptables.kernel.applier import remove_iptables_rules  # noqa: PLC0415
 
     def applying(self: Any, *of: Any) -> Any:  # noqa: ANN401
         remove_iptables_rules(self.tools)
@@ -103,7 +103,7 @@ def _anew(apply: Function) -> Function:
 
 def _trusting(begin: Function) -> Function:
     """What an earlier run left is taken for what is wanted, but for the Services that the harness waits by."""
-    from kproxy.backends.iptables.desired_state import desired_state  # noqa: PLC0415
+    from kproxy.proxy.backends.iptables.desired_state import desired_state  # noqa: PLC0415
 
     def beginning(self: Any, plans: IncrementalResult[Plan], options: Any) -> Any:  # noqa: ANN401
         if self._latest is None and self.tools.has_chain(Table.NAT, names.SERVICES):
@@ -130,7 +130,7 @@ def _keeping_the_removed(program: Function) -> Function:
 
 def _deaf_to_deletion(apply_one: Function) -> Function:
     def applying(self: Any, kind: Any, change: Any) -> Any:  # noqa: ANN401
-        from kproxy.server.store import Removed  # noqa: PLC0415
+        from kproxy.proxy.daemon.cluster.store import Removed  # noqa: PLC0415
 
         return not (kind is Service and isinstance(change, Removed)) and apply_one(self, kind, change)
 
@@ -246,7 +246,7 @@ RESTART = (
     needing_kernel(
         "restart.another-mode-stays",
         "A proxy that starts leaves the rules that another mode has written.",
-        Patch("kproxy.server.dataplane:_TakeoverDataplane._clear_now", lambda _: lambda *_: None),
+        Patch("kproxy.proxy.daemon.sync.dataplane:_TakeoverDataplane._clear_now", lambda _: lambda *_: None),
         clauses="restart.mode-change.old-rules-removed",
     ),
 )
@@ -255,26 +255,26 @@ CHANGES = (
     needing_kernel(
         "changes.from-nothing",
         "At every change all rules are removed, then written.",
-        Patch("kproxy.backends.iptables.kernel.applier:IptablesKernel.apply", _anew),
+        Patch("kproxy.proxy.backends.iptables.kernel.applier:IptablesKernel.apply", _anew),
         clauses="change.rolling-update.no-failed-connection",
     ),
     needing_kernel(
         "changes.deletion-unnoticed",
         "A deleted Service is served on.",
-        Patch("kproxy.server.store:ClusterStore._apply_one", _deaf_to_deletion),
+        Patch("kproxy.proxy.daemon.cluster.store:ClusterStore._apply_one", _deaf_to_deletion),
         clauses="change.service-deleted.not-served",
     ),
     needing_kernel(
         "changes.removed-port-kept",
         "A port that is removed from a Service is served on.",
-        Patch("kproxy.backends.iptables.kernel.applier:desired_state", _keeping_the_removed),
+        Patch("kproxy.proxy.backends.iptables.kernel.applier:desired_state", _keeping_the_removed),
         clauses="change.port-removed.not-served",
     ),
     needing_kernel(
         "changes.late",
         "A change waits for ten seconds, as for a resync.",
         Patch(
-            "kproxy.server.serve:SyncPeriods",
+            "kproxy.proxy.daemon.startup:SyncPeriods",
             lambda pace: lambda **fields: pace(**{**fields, "shortest": 10.0}),
         ),
         clauses="change.in-effect-soon",
@@ -282,25 +282,25 @@ CHANGES = (
     needing_kernel(
         "changes.zone-unnoticed",
         "The zone that the node had at first counts for ever.",
-        Patch("kproxy.server.serve:plan_settings", _first_zone),
+        Patch("kproxy.proxy.daemon.startup:plan_settings", _first_zone),
         clauses="change.topology.followed",
     ),
     needing_kernel(
         "changes.zone-lost-at-start",
         "The zone that the node has when the proxy starts counts only after another one has.",
-        Patch("kproxy.server.serve:plan_settings", _zone_of_the_start),
+        Patch("kproxy.proxy.daemon.startup:plan_settings", _zone_of_the_start),
         clauses="restart.zone-label.followed",
     ),
     needing_kernel(
         "detector.node-cidr-of-all-nodes",
         "In mode NodeCIDR the pods of other nodes count as this node's.",
-        Patch("kproxy.server.settings:pod_networks", _pods_of_all_nodes),
+        Patch("kproxy.proxy.daemon.config.plan_settings:pod_networks", _pods_of_all_nodes),
         clauses="detect-local.node-cidr",
     ),
     needing_kernel(
         "proxy-health.deletion-ignored",
         "That a node's object is being deleted is no reason to send it less.",
-        Patch("kproxy.server.health:is_eligible", _whatever_is_deleted),
+        Patch("kproxy.proxy.daemon.http.health:is_eligible", _whatever_is_deleted),
         clauses="proxy-health.leaving-node.told",
     ),
 )

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from kproxy.backends.ipvs import names
-from kproxy.backends.ipvs.compile import DesiredVirtualServer, IpvsObjects
-from kproxy.backends.ipvs.names import IpSet, set_name
-from kproxy.backends.ipvs.rules import (
+from kproxy.model.network import Family
+from kproxy.proxy.backends.ipvs import names
+from kproxy.proxy.backends.ipvs.compile import DesiredVirtualServer, IpvsObjects
+from kproxy.proxy.backends.ipvs.names import IpSet, set_name
+from kproxy.proxy.backends.ipvs.rules import (
     Chains,
     Goto,
     InInterface,
@@ -27,7 +28,6 @@ from kproxy.backends.ipvs.rules import (
     Target,
     Verdict,
 )
-from kproxy.net import Family
 from tests.mutants.mutant import Function, Patch, Unseen, answering, mutant
 
 in_ipvs = partial(mutant, mode="ipvs")
@@ -61,13 +61,13 @@ def left_out(
 
         return edited
 
-    return Patch("kproxy.backends.ipvs.static_rules:_ChainBuilder.chains", wrap)
+    return Patch("kproxy.proxy.backends.ipvs.static_rules:_ChainBuilder.chains", wrap)
 
 
 def in_parts(changed: Callable[[IpvsObjects], IpvsObjects]) -> Patch:
     """Every service port's part, changed."""
     return Patch(
-        "kproxy.backends.ipvs.desired_state:ipvs_objects", lambda part: lambda *of: changed(part(*of))
+        "kproxy.proxy.backends.ipvs.desired_state:ipvs_objects", lambda part: lambda *of: changed(part(*of))
     )
 
 
@@ -161,7 +161,7 @@ MASQUERADE = (
     in_ipvs(
         "ipvs.detector.ignored",
         "Pods are not told from others.",
-        Patch("kproxy.backends.ipvs.static_rules:_from_pods", answering(())),
+        Patch("kproxy.proxy.backends.ipvs.static_rules:_from_pods", answering(())),
         clauses="masquerade.cluster-ip.outside-rewritten external-policy.local.pods-reach-all-endpoints",
     ),
 )
@@ -266,7 +266,7 @@ SETS = (
     on_kernel(
         "ipvs.set.ipvs-ips",
         "Nothing is put into KUBE-IPVS-IPS.",
-        Patch("kproxy.backends.ipvs.desired_state:_objects_of", _without_own_addresses),
+        Patch("kproxy.proxy.backends.ipvs.desired_state:_objects_of", _without_own_addresses),
         clauses="masquerade.cluster-ip.host-rewritten cluster-ip.undefined-port.not-served",
     ),
     in_ipvs(

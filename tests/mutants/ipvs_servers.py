@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from kproxy.backends.ipvs.compile import DesiredVirtualServer
-from kproxy.backends.ipvs.diff import IpvsCommand, SetDestination
-from kproxy.backends.ipvs.rules import Server
-from kproxy.net import Family
-from kproxy.node_addresses import AddressMonitor
+from kproxy.linux.node_addresses import AddressMonitor
+from kproxy.model.network import Family
+from kproxy.proxy.backends.ipvs.compile import DesiredVirtualServer
+from kproxy.proxy.backends.ipvs.diff import IpvsCommand, SetDestination
+from kproxy.proxy.backends.ipvs.rules import Server
 from tests.mutants.ipvs import IN_GUEST, in_ipvs, in_parts, on_kernel
 from tests.mutants.mutant import Function, Patch, Unseen, answering, instead
 
-COMPILE = "kproxy.backends.ipvs.compile:"
-DIFF = "kproxy.backends.ipvs.diff:"
-PROGRAMMER = "kproxy.backends.ipvs.kernel.applier:"
-MACHINE = "kproxy.backends.ipvs.kernel.machine:"
+COMPILE = "kproxy.proxy.backends.ipvs.compile:"
+DIFF = "kproxy.proxy.backends.ipvs.diff:"
+PROGRAMMER = "kproxy.proxy.backends.ipvs.kernel.applier:"
+MACHINE = "kproxy.proxy.backends.ipvs.kernel.machine:"
 
 
 def in_virtuals(changed: Callable[[DesiredVirtualServer], DesiredVirtualServer]) -> Patch:
@@ -110,25 +110,25 @@ SERVERS = (
     on_kernel(
         "ipvs.graceful.returns",
         "An endpoint that drains gets nothing new when it returns.",
-        Patch("kproxy.backends.ipvs.diff:_ServerCommands.additions", _weights_left_at_zero),
+        Patch("kproxy.proxy.backends.ipvs.diff:_ServerCommands.additions", _weights_left_at_zero),
         clauses="restart.changes-while-down.applied change.endpoint-added.used",
     ),
     on_kernel(
         "ipvs.addresses-left",
         "The addresses of a Service that goes stay the node's own.",
-        Patch("kproxy.backends.ipvs.kernel.device:remove_addresses", answering(None)),
+        Patch("kproxy.proxy.backends.ipvs.kernel.device:remove_addresses", answering(None)),
         clauses="change.service-deleted.not-served",
     ),
     on_kernel(
         "ipvs.node-addresses-of-the-start",
         "What comes and goes on other interfaces is not heard of.",
-        Patch("kproxy.node_addresses:AddressMonitor._changed", answering(value=False)),
+        Patch("kproxy.linux.node_addresses:AddressMonitor._changed", answering(value=False)),
         clauses="node-port.addresses.gained.served",
     ),
     on_kernel(
         "ipvs.device-addresses-are-the-nodes",
         "The addresses of kube-ipvs0 count as addresses of the node.",
-        Patch("kproxy.server.serve:monitor_addresses", instead(_of_every_device)),
+        Patch("kproxy.proxy.daemon.startup:monitor_addresses", instead(_of_every_device)),
         clauses="health-check.node-port-addresses.bind",
     ),
     on_kernel(

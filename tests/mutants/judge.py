@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
-from kproxy.conformance import session
+from kproxy.conformance.binding.world import World
 from kproxy.conformance.case import DEFAULT, Case, Open, Probe
-from kproxy.conformance.judging import Finding
+from kproxy.conformance.engine import session
+from kproxy.conformance.engine.judging import Finding
+from kproxy.conformance.engine.session import OpenTestbed, Session, run_session
 from kproxy.conformance.reports.results import Report, Result
-from kproxy.conformance.session import OpenTestbed, Session, run_session
-from kproxy.conformance.subject import Subject, load_subject
+from kproxy.conformance.subjects.subject import Subject, load_subject
 from kproxy.conformance.testbeds import netns, probe_transport, simulator
-from kproxy.conformance.world import World
 from kproxy.lab.processes import Xtables
 from kproxy.spec.clauses import TRANSITION_CLAUSES
 from kproxy.spec.oracle import expect

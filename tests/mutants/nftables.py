@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from kproxy.backends.nftables.compile import Element
-from kproxy.plan import Pool, PoolEndpoint
+from kproxy.proxy.backends.nftables.compile import Element
+from kproxy.proxy.plan import Pool, PoolEndpoint
 from tests.mutants.mutant import Function, Patch, instead, mutant
 
 in_nftables = partial(mutant, mode="nftables")
 
-COMPILE = "kproxy.backends.nftables.compile:"
+COMPILE = "kproxy.proxy.backends.nftables.compile:"
 _ADD = 0
 """NFT_DYNSET_OP_ADD of linux/netfilter/nf_tables.h: what is in the set stays as it is."""
 
@@ -89,7 +89,7 @@ MUTANTS = (
         "nftables.node-port-anywhere",
         "Where all addresses of the node serve node ports, any address does.",
         Patch(
-            "kproxy.backends.nftables.static_rules:node_port_destinations",
+            "kproxy.proxy.backends.nftables.static_rules:node_port_destinations",
             lambda found: lambda *of: found(*of)[:1],
         ),
         clauses="node-port.number-on-service-address.not-served",
@@ -97,7 +97,7 @@ MUTANTS = (
     in_nftables(
         "nftables.affinity-from-the-first-connection",
         "The time of affinity begins with a client's first connection, and later ones do not begin it again.",
-        Patch("kproxy.backends.nftables.kernel.expressions:_DYNSET_UPDATE", lambda _: _ADD),
+        Patch("kproxy.proxy.backends.nftables.kernel.expressions:_DYNSET_UPDATE", lambda _: _ADD),
         clauses="affinity.timeout.frees-choice",
         needs_kernel=True,
     ),

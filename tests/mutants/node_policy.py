@@ -1,4 +1,4 @@
-"""Mutants that decide wrongly what this node must do (`kproxy.plan`), as values."""
+"""Mutants that decide wrongly what this node must do (`kproxy.proxy.plan`), as values."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from kproxy import state
-from kproxy.net import Protocol
-from kproxy.plan import (
+from kproxy.model.network import Protocol
+from kproxy.proxy import snapshot
+from kproxy.proxy.plan import (
     Exposure,
     Frontend,
     MasqueradePolicy,
@@ -22,24 +22,24 @@ from kproxy.plan import (
 )
 from tests.mutants.mutant import Function, Patch, answering, instead, mutant
 
-Ends = Iterable[state.EndpointInfo]
+Ends = Iterable[snapshot.EndpointInfo]
 
 
-def _every_ready_one(ready: list[state.EndpointInfo], _node: str, _zone: str) -> Any:  # noqa: ANN401
+def _every_ready_one(ready: list[snapshot.EndpointInfo], _node: str, _zone: str) -> Any:  # noqa: ANN401
     return ready, None
 
 
-def _serving_here(service: state.ServiceInfo, node: str) -> int:
+def _serving_here(service: snapshot.ServiceInfo, node: str) -> int:
     found = (e for port in service.ports for e in port.endpoints if e.node == node and e.serving)
     return len({endpoint.address for endpoint in found})
 
 
-def _terminating_never(service: state.ServiceInfo, node: str) -> int:
+def _terminating_never(service: snapshot.ServiceInfo, node: str) -> int:
     here = (e for port in service.ports for e in port.endpoints if e.node == node)
     return len({endpoint.address for endpoint in here if endpoint.ready and not endpoint.terminating})
 
 
-def _ready_anywhere(service: state.ServiceInfo, _node: str) -> int:
+def _ready_anywhere(service: snapshot.ServiceInfo, _node: str) -> int:
     found = (e for port in service.ports for e in port.endpoints if e.ready)
     return len({endpoint.address for endpoint in found})
 
@@ -47,7 +47,7 @@ def _ready_anywhere(service: state.ServiceInfo, _node: str) -> int:
 def _only_hinted(nearest: Function) -> Function:
     """No endpoint is better than one that is meant for somebody else."""
 
-    def strict(ready: list[state.EndpointInfo], node: str, zone: str) -> Any:  # noqa: ANN401
+    def strict(ready: list[snapshot.EndpointInfo], node: str, zone: str) -> Any:  # noqa: ANN401
         zones = [endpoint for endpoint in ready if endpoint.zones]
         if zones and not any(zone in endpoint.zones for endpoint in zones):
             return [], None
@@ -202,31 +202,31 @@ TOPOLOGY = (
     mutant(
         "topology.hints-ignored",
         "Hints are not followed.",
-        Patch("kproxy.plan.pools:_closest", instead(_every_ready_one)),
+        Patch("kproxy.proxy.plan.pools:_closest", instead(_every_ready_one)),
         clauses="topology.same-zone topology.same-node",
     ),
     mutant(
         "topology.node-hints-ignored",
         "Hints for nodes are not followed.",
-        Patch("kproxy.plan.pools:_hinted", _no_node_hints),
+        Patch("kproxy.proxy.plan.pools:_hinted", _no_node_hints),
         clauses="topology.same-node",
     ),
     mutant(
         "topology.missing-hint-tolerated",
         "Hints are followed though an endpoint has none.",
-        Patch("kproxy.plan.pools:_hinted", _hints_that_are_there),
+        Patch("kproxy.proxy.plan.pools:_hinted", _hints_that_are_there),
         clauses="topology.missing-hint.all-endpoints",
     ),
     mutant(
         "topology.unready-hints-count",
         "An endpoint that is not ready and has no hint makes the others' void.",
-        Patch("kproxy.plan.frontends:cluster_pool", _unready_hints_count),
+        Patch("kproxy.proxy.plan.frontends:cluster_pool", _unready_hints_count),
         clauses="topology.unready-hints-ignored",
     ),
     mutant(
         "topology.no-match-nobody",
         "Where no hint names the zone nobody answers.",
-        Patch("kproxy.plan.pools:_closest", _only_hinted),
+        Patch("kproxy.proxy.plan.pools:_closest", _only_hinted),
         clauses="topology.no-match.all-endpoints",
     ),
 )
@@ -235,38 +235,38 @@ LOCAL = (
     mutant(
         "local-policy.falls-back",
         "Under policy Local a node without endpoints uses those of others.",
-        Patch("kproxy.plan.frontends:local_pool", _falls_back),
+        Patch("kproxy.proxy.plan.frontends:local_pool", _falls_back),
         clauses="internal-policy.local.drop-without-local-endpoint "
         "external-policy.local.drop-without-local-endpoint",
     ),
     mutant(
         "local-policy.rewritten",
         "Under external policy Local clients are masqueraded.",
-        Patch("kproxy.plan.frontends:_Port._external", _local_rewritten),
+        Patch("kproxy.proxy.plan.frontends:_Port._external", _local_rewritten),
         clauses="external-policy.local.local-endpoints-source-preserved",
     ),
     mutant(
         "local-policy.of-connections",
         "External policy Local binds connections, and no datagrams.",
-        Patch("kproxy.plan.frontends:_Port._external", _local_by_connections),
+        Patch("kproxy.proxy.plan.frontends:_Port._external", _local_by_connections),
         clauses="external-policy.local.local-endpoints-source-preserved",
     ),
     mutant(
         "local-policy.of-node-ports",
         "External policy Local binds those Services only that have node ports.",
-        Patch("kproxy.plan.frontends:_Port._external", _local_by_node_ports),
+        Patch("kproxy.proxy.plan.frontends:_Port._external", _local_by_node_ports),
         clauses="external-policy.local.local-endpoints-source-preserved",
     ),
     mutant(
         "local-policy.nowhere-is-here",
         "An endpoint without a nodeName counts as every node's own.",
-        Patch("kproxy.plan.frontends:local_pool", _nowhere_is_here),
+        Patch("kproxy.proxy.plan.frontends:local_pool", _nowhere_is_here),
         clauses="slices.endpoint.on-node-by-name",
     ),
     mutant(
         "endpoints.no-terminating-fallback",
         "Terminating endpoints are not used when none is ready.",
-        Patch("kproxy.plan.pools:_is_serving_terminating", answering(False)),
+        Patch("kproxy.proxy.plan.pools:_is_serving_terminating", answering(False)),
         clauses="endpoints.terminating.used-when-none-ready "
         "endpoints.terminating.used-when-none-ready-on-node",
     ),
@@ -276,33 +276,33 @@ CONFIGURATION = (
     mutant(
         "configuration.masquerade-all-ignored",
         "masqueradeAll is not obeyed.",
-        Patch("kproxy.plan.frontends:masquerade_of_cluster_ips", _with(masquerade_all=False)),
-        Patch("kproxy.plan.planner:masquerade_of_cluster_ips", _with(masquerade_all=False)),
+        Patch("kproxy.proxy.plan.frontends:masquerade_of_cluster_ips", _with(masquerade_all=False)),
+        Patch("kproxy.proxy.plan.planner:masquerade_of_cluster_ips", _with(masquerade_all=False)),
         clauses="masquerade.all.cluster-ip-rewritten",
     ),
     mutant(
         "configuration.masquerade-all-local-too",
         "masqueradeAll hides clients from Services of external policy Local.",
-        Patch("kproxy.plan.frontends:_Port._external", _all_means_local_too),
+        Patch("kproxy.proxy.plan.frontends:_Port._external", _all_means_local_too),
         clauses="masquerade.all.external-local-exempt",
     ),
     mutant(
         "configuration.node-port-addresses-ignored",
         "Node ports are served on all addresses.",
-        Patch("kproxy.plan.planner:node_ports", _everywhere),
+        Patch("kproxy.proxy.plan.planner:node_ports", _everywhere),
         clauses="node-port.addresses.outside-configured.untouched node-port.addresses.not-primary.untouched",
     ),
     mutant(
         "configuration.node-port-addresses-of-the-start",
         "Where all addresses serve node ports, those that come later do not.",
-        Patch("kproxy.plan.planner:node_ports", _of_the_start),
+        Patch("kproxy.proxy.plan.planner:node_ports", _of_the_start),
         clauses="node-port.addresses.gained.served",
     ),
     mutant(
         "configuration.masquerade-bit-ignored",
         "The mark's bit is 14, whatever is configured.",
         Patch(
-            "kproxy.backends.iptables.kernel:machine_options",
+            "kproxy.proxy.backends.iptables.kernel:machine_options",
             lambda options: lambda tools, _bit: options(tools, 14),
         ),
         clauses="restart.masquerade-bit.followed",
@@ -312,7 +312,7 @@ CONFIGURATION = (
         "services.no-sctp",
         "Ports of SCTP are left out.",
         Patch(
-            "kproxy.state.services:PROTOCOLS",
+            "kproxy.proxy.snapshot.services:PROTOCOLS",
             lambda known: {name: number for name, number in known.items() if name != "SCTP"},
         ),
         clauses="protocol.sctp.without-sockets.served",
@@ -320,32 +320,32 @@ CONFIGURATION = (
     mutant(
         "configuration.localhost-on",
         "Loopback addresses serve node ports though they must not.",
-        Patch("kproxy.plan.planner:node_ports", _with(localhost_node_ports=True)),
+        Patch("kproxy.proxy.plan.planner:node_ports", _with(localhost_node_ports=True)),
         clauses="node-port.localhost.disabled.untouched",
     ),
     mutant(
         "configuration.localhost-off",
         "Loopback addresses serve no node ports though they must.",
-        Patch("kproxy.plan.planner:node_ports", _with(localhost_node_ports=False)),
+        Patch("kproxy.proxy.plan.planner:node_ports", _with(localhost_node_ports=False)),
         clauses="node-port.localhost.enabled.served",
     ),
     mutant(
         "configuration.external-ips-gate-ignored",
         "External IPs are served though the gate says no.",
-        Patch("kproxy.plan.planner:plan_service", _with(allow_external_ips=True)),
+        Patch("kproxy.proxy.plan.planner:plan_service", _with(allow_external_ips=True)),
         clauses="external-ip.disabled.untouched",
     ),
     mutant(
         "source-ranges.own-address-barred",
         "A node that sends to a load balancer IP of its own is judged by that address alone.",
-        Patch("kproxy.plan.frontends:_Port._external", _barred_from_itself),
+        Patch("kproxy.proxy.plan.frontends:_Port._external", _barred_from_itself),
         clauses="source-ranges.node-with-vip-as-source.allowed",
         needs_kernel=True,
     ),
     mutant(
         "source-ranges.external-ips-too",
         "Source ranges bind external IPs.",
-        Patch("kproxy.plan.frontends:_Port._external", _guarded_external_ips),
+        Patch("kproxy.proxy.plan.frontends:_Port._external", _guarded_external_ips),
         clauses="source-ranges.external-ip-exempt",
     ),
 )
@@ -354,21 +354,21 @@ HEALTH = (
     mutant(
         "health-check.terminating-count",
         "Terminating endpoints that serve still count for load balancers.",
-        Patch("kproxy.plan.health_checks:_local_ready", instead(_serving_here)),
+        Patch("kproxy.proxy.plan.health_checks:_local_ready", instead(_serving_here)),
         clauses="health-check.local-endpoints.told",
         needs_kernel=True,
     ),
     mutant(
         "health-check.terminating-never-count",
         "An endpoint that is called ready while it terminates does not count for load balancers.",
-        Patch("kproxy.plan.health_checks:_local_ready", instead(_terminating_never)),
+        Patch("kproxy.proxy.plan.health_checks:_local_ready", instead(_terminating_never)),
         clauses="health-check.ready-flag-trusted",
         needs_kernel=True,
     ),
     mutant(
         "health-check.of-all-nodes",
         "A node tells load balancers of other nodes' endpoints too.",
-        Patch("kproxy.plan.health_checks:_local_ready", instead(_ready_anywhere)),
+        Patch("kproxy.proxy.plan.health_checks:_local_ready", instead(_ready_anywhere)),
         clauses="health-check.local-endpoints.told",
         needs_kernel=True,
     ),

@@ -6,8 +6,8 @@ import re
 
 import msgspec
 
-from kproxy.backends.iptables import names
-from kproxy.backends.iptables.rules import (
+from kproxy.proxy.backends.iptables import names
+from kproxy.proxy.backends.iptables.rules import (
     Accept,
     Conntrack,
     ConntrackStatus,
@@ -391,7 +391,7 @@ NAMES = (
         "names.run-together",
         "Names of chains are made of what is named, put together so that some look alike.",
         Patch(
-            "kproxy.backends.iptables.names:name_hash",
+            "kproxy.proxy.backends.iptables.names:name_hash",
             lambda suffix: lambda text: suffix(text.replace(":", "-")),
         ),
         clauses="cluster-ip.reaches-ready-endpoint",
@@ -399,7 +399,7 @@ NAMES = (
     mutant(
         "names.cut-short",
         "Names of chains are made of the first 60 characters of a Service's name.",
-        Patch("kproxy.backends.iptables.names:name_hash", _cut_short),
+        Patch("kproxy.proxy.backends.iptables.names:name_hash", _cut_short),
         clauses="cluster-ip.reaches-ready-endpoint",
     ),
 )

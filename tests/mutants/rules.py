@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from kproxy.backends.iptables import names
-from kproxy.backends.iptables.compile import Context, OwnChains, SharedRule, pool_chain
-from kproxy.backends.iptables.rules import Chain, ChainName, Jump, Match, Rule, Table, Target, render
-from kproxy.backends.iptables.static_rules import HookRules, Options
+from kproxy.proxy.backends.iptables import names
+from kproxy.proxy.backends.iptables.compile import Context, OwnChains, SharedRule, pool_chain
+from kproxy.proxy.backends.iptables.rules import Chain, ChainName, Jump, Match, Rule, Table, Target, render
+from kproxy.proxy.backends.iptables.static_rules import HookRules, Options
 from tests.mutants.mutant import Function, Patch
 
 Edit = Callable[[Rule], Rule | None]
@@ -78,16 +78,16 @@ def edited(family: Rules, edit: Edit) -> tuple[Patch, ...]:
     """Every place that rules come from, with the family's edited and all others as they are."""
     editor = _Editor(family, edit)
     return (
-        Patch("kproxy.backends.iptables.desired_state:own_chains", editor.own_chains),
-        Patch("kproxy.backends.iptables.desired_state:pool_chain", editor.pool_chain),
-        Patch("kproxy.backends.iptables.desired_state:pool_text", editor.pool_text),
-        Patch("kproxy.backends.iptables.desired_state:endpoint_chain", editor.endpoint_chain),
-        Patch("kproxy.backends.iptables.endpoint_text:endpoint_chain", editor.endpoint_chain),
-        Patch("kproxy.backends.iptables.desired_state:dispatch", editor.dispatch),
-        Patch("kproxy.backends.iptables.static_rules:static_chains", editor.constant_chains),
-        Patch("kproxy.backends.iptables.static_rules:node_port_rules", editor.last_rules),
-        Patch("kproxy.backends.iptables.static_rules:martian_guard", editor.guard),
-        Patch("kproxy.backends.iptables.static_rules:hook_rules", editor.hooks),
+        Patch("kproxy.proxy.backends.iptables.desired_state:own_chains", editor.own_chains),
+        Patch("kproxy.proxy.backends.iptables.desired_state:pool_chain", editor.pool_chain),
+        Patch("kproxy.proxy.backends.iptables.desired_state:pool_text", editor.pool_text),
+        Patch("kproxy.proxy.backends.iptables.desired_state:endpoint_chain", editor.endpoint_chain),
+        Patch("kproxy.proxy.backends.iptables.endpoint_text:endpoint_chain", editor.endpoint_chain),
+        Patch("kproxy.proxy.backends.iptables.desired_state:dispatch", editor.dispatch),
+        Patch("kproxy.proxy.backends.iptables.static_rules:static_chains", editor.constant_chains),
+        Patch("kproxy.proxy.backends.iptables.static_rules:node_port_rules", editor.last_rules),
+        Patch("kproxy.proxy.backends.iptables.static_rules:martian_guard", editor.guard),
+        Patch("kproxy.proxy.backends.iptables.static_rules:hook_rules", editor.hooks),
     )
 
 

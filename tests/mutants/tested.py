@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from kproxy.conformance import subject
+from kproxy.conformance.subjects import subject
 from tests.mutants.judge import subject_of
 from tests.mutants.mutant import applied
 from tests.mutants.table import BY_NAME

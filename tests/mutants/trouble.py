@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kproxy.api import Service
+from kproxy.model.api import Service
 from tests.mutants.mutant import Function, Patch, answering, instead, mutant
 
 needing_kernel = partial(mutant, needs_kernel=True)
 
-KERNEL = "kproxy.backends.iptables.kernel.applier:IptablesKernel."
+KERNEL = "kproxy.proxy.backends.iptables.kernel.applier:IptablesKernel."
 _RECENT = Path("/proc/thread-self/net/xt_recent")
 
 
@@ -31,8 +31,8 @@ def _keeping_the_absent(replace: Function) -> Function:
 
 def _first_of_each(apply: Function) -> Function:
     """Of several changes of an object that come together only the first is read."""
-    from kproxy.api import Rejected, key_of  # noqa: PLC0415
-    from kproxy.server.store import Removed  # noqa: PLC0415
+    from kproxy.model.api import Rejected, key_of  # noqa: PLC0415
+    from kproxy.proxy.daemon.cluster.store import Removed  # noqa: PLC0415
 
     def applying(self: Any, kind: Any, changes: Iterable[Any]) -> None:  # noqa: ANN401
         first: dict[Any, Any] = {}
@@ -68,31 +68,31 @@ MUTANTS = (
     needing_kernel(
         "trouble.failed-is-done",
         "What the kernel refused is taken for written.",
-        Patch("kproxy.server.sync:FamilySync._failed", instead(_believing)),
+        Patch("kproxy.proxy.daemon.sync.family_sync:FamilySync._failed", instead(_believing)),
         clauses="writes.refused.tried-again",
     ),
     needing_kernel(
         "trouble.always-well",
         "A proxy that cannot write goes on reporting that it is well.",
-        Patch("kproxy.server.health:_is_stale", answering(value=False)),
+        Patch("kproxy.proxy.daemon.http.health:_is_stale", answering(value=False)),
         clauses="proxy-health.late.told health-check.late-proxy.told",
     ),
     needing_kernel(
         "trouble.absent-is-kept",
         "Objects that are missing from a new list are kept.",
-        Patch("kproxy.server.store:ClusterStore.replace", _keeping_the_absent),
+        Patch("kproxy.proxy.daemon.cluster.store:ClusterStore.replace", _keeping_the_absent),
         clauses="watch.interrupted.changes-applied",
     ),
     needing_kernel(
         "trouble.first-counts",
         "Of several changes of an object that come together the first counts.",
-        Patch("kproxy.server.store:ClusterStore.apply", _first_of_each),
+        Patch("kproxy.proxy.daemon.cluster.store:ClusterStore.apply", _first_of_each),
         clauses="watch.changes-together.last-counts",
     ),
     needing_kernel(
         "trouble.services-suffice",
         "A proxy that starts writes rules as soon as Services are listed.",
-        Patch("kproxy.server.sync:FamilySync.wait_for_lists", instead(_for_services_only)),
+        Patch("kproxy.proxy.daemon.sync.family_sync:FamilySync.wait_for_lists", instead(_for_services_only)),
         clauses="restart.lists-incomplete.rules-kept",
     ),
     needing_kernel(

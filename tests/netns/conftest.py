@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from kproxy.lab.lab import Lab, open_lab
-from kproxy.lab.observation import Observation, ProbeRequest
+from kproxy.lab.probes.observation import Observation, ProbeRequest
 
 T = TypeVar("T")
 

@@ -10,20 +10,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
-from kproxy.conformance.bind import Instance, bind_cases
+from kproxy.conformance.binding.bind import Instance, bind_cases
 from kproxy.conformance.case import DEFAULT, Case, Probe, Profile, VantageKind
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.runner import run_instances
-from kproxy.conformance.subject import Subject
+from kproxy.conformance.engine.runner import run_instances
+from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.lab import topology
 from kproxy.lab.processes import Xtables
+from kproxy.linux.netfilter.packet_state import TracedPacket
+from kproxy.linux.netfilter.sources import TraceInputs
 from kproxy.spec.outcome import Outcome
-from kproxy.trace import live
-from kproxy.trace.answer import TraceResult, trace_packet
-from kproxy.trace.sources import TraceInputs
-from kproxy.trace.state import TracedPacket
+from kproxy.tools.trace import live
+from kproxy.tools.trace.answer import TraceResult, trace_packet
 from tests.traced import outcome
 
 if TYPE_CHECKING:  # pytest would take it for a class of tests

@@ -9,12 +9,12 @@ from ipaddress import ip_address
 
 import pytest
 
-from kproxy import node_addresses as module
-from kproxy.host import Netlink
 from kproxy.lab import namespaces
 from kproxy.lab.namespaces import Namespace
-from kproxy.net import Address, Family
-from kproxy.node_addresses import AddressMonitor, LocalAddresses, list_addresses
+from kproxy.linux import node_addresses as module
+from kproxy.linux.host import Netlink
+from kproxy.linux.node_addresses import AddressMonitor, LocalAddresses, list_addresses
+from kproxy.model.network import Address, Family
 
 DEVICE = "kube-ipvs0"
 OWN = {Family.IPV4: ip_address("192.0.2.1"), Family.IPV6: ip_address("2001:db8::1")}

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from kproxy.lab.processes import Process
-from kproxy.net import Family
+from kproxy.model.network import Family
 from tests.bench.process import Tree
 from tests.bench.stage import put
 from tests.bench.world import Size, documents

@@ -10,15 +10,15 @@ from contextlib import closing
 
 import pytest
 
-from kproxy import conntrack, host
-from kproxy.backends.iptables.kernel import IptablesKernel, find_tools
-from kproxy.backends.iptables.static_rules import Options
-from kproxy.backends.ipvs.names import DEVICE
 from kproxy.lab import namespaces
-from kproxy.net import Family, Protocol
-from kproxy.node_addresses import AddressMonitor
-from kproxy.plan import Exposure, Plan, ServicePlan
-from kproxy.server.stale import ConntrackCleaner
+from kproxy.linux import conntrack, host
+from kproxy.linux.node_addresses import AddressMonitor
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.iptables.kernel import IptablesKernel, find_tools
+from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.backends.ipvs.names import DEVICE
+from kproxy.proxy.daemon.sync.conntrack_cleanup import ConntrackCleaner
+from kproxy.proxy.plan import Exposure, Plan, ServicePlan
 from tests.unit.iptables.plans import frontend, plan_of, pool, service
 
 PORT, TARGET, NODE_PORT = 53, 5353, 30053

@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kproxy.conformance.bind import Instance, bind_cases
+from kproxy.conformance.binding.bind import Instance, bind_cases
+from kproxy.conformance.binding.world import RestartProxy, World
 from kproxy.conformance.case import (
     DEFAULT,
     MASQUERADED,
@@ -29,10 +30,9 @@ from kproxy.conformance.case import (
     pods,
     service,
 )
-from kproxy.conformance.subject import load_subject
+from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
-from kproxy.conformance.world import RestartProxy, World
-from kproxy.lab.observation import Silent
+from kproxy.lab.probes.observation import Silent
 from kproxy.lab.processes import Xtables
 from tests.steady import Clients, asking, nothing_was_lost
 

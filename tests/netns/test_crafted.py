@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.lab import http, packet_marks
 from kproxy.lab import topology as t
-from kproxy.lab.crafted import send_spoofed
-from kproxy.lab.echo import EchoReply, send_ping
-from kproxy.lab.observation import Answered, Icmp, ProbeRequest, Refused, Reset, Silent, Socket
+from kproxy.lab.captures import packet_marks
+from kproxy.lab.probes import http
+from kproxy.lab.probes.crafted import send_spoofed
+from kproxy.lab.probes.echo import EchoReply, send_ping
+from kproxy.lab.probes.observation import Answered, Icmp, ProbeRequest, Refused, Reset, Silent, Socket
 from kproxy.lab.processes import listen_in
-from kproxy.net import Address, Family, Protocol
+from kproxy.model.network import Address, Family, Protocol
 from tests.netns.conftest import Bench
 
 PATIENCE, QUIET = 2.0, 0.3

@@ -18,23 +18,23 @@ from typing import Any
 
 import pytest
 
-from kproxy.backends.iptables.kernel import IptablesKernel, Tools, Variant, find_tools
-from kproxy.backends.iptables.static_rules import Options
-from kproxy.backends.nftables.kernel import NftablesKernel
-from kproxy.conformance.bind import bind_cases
+from kproxy.conformance.binding.bind import bind_cases
+from kproxy.conformance.binding.world import RestartProxy
 from kproxy.conformance.case import DEFAULT, Apply, case, pods
-from kproxy.conformance.subject import load_subject
+from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
-from kproxy.conformance.world import RestartProxy
-from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces, topology
 from kproxy.lab.apiserver import ResourceKind
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import Xtables
-from kproxy.net import Family
-from kproxy.server import dataplane, leftovers
-from kproxy.server.config import Configuration
-from kproxy.server.leftovers import remove_all_modes
+from kproxy.linux.host import HostError, Reason
+from kproxy.model.network import Family
+from kproxy.proxy.backends.iptables.kernel import IptablesKernel, Tools, Variant, find_tools
+from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.backends.nftables.kernel import NftablesKernel
+from kproxy.proxy.daemon.config.configuration import Configuration
+from kproxy.proxy.daemon.sync import dataplane, leftovers
+from kproxy.proxy.daemon.sync.leftovers import remove_all_modes
 from tests.netns.test_continuity import WEB, busy_lab
 from tests.netns.test_iptables_kernel import numbered, plan
 from tests.steady import nothing_was_lost
@@ -249,7 +249,7 @@ def test_a_chain_that_another_program_uses_stays_and_all_else_goes(
     node: Node, family: Family, variant: Variant, block_chains: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With more chains than go at once, too."""
-    monkeypatch.setattr("kproxy.backends.iptables.kernel.tools.NFT_BLOCK_CHAINS", block_chains)
+    monkeypatch.setattr("kproxy.proxy.backends.iptables.kernel.tools.NFT_BLOCK_CHAINS", block_chains)
     node.leave_iptables(family, variant)
     pods = "10.244.0.0/24" if family is Family.IPV4 else "fd00:244::/64"
     node.restore(family, variant, PORTMAP.format(pods=pods))

@@ -19,15 +19,15 @@ from pathlib import Path
 
 import yaml
 
+from kproxy.conformance.binding.lab_objects import node_documents, service_cidr_document
 from kproxy.conformance.case import DEFAULT
-from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
-from kproxy.conformance.lab_objects import node_documents, service_cidr_document
+from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.testbeds.sentinel import Sentinel
 from kproxy.lab import namespaces
 from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import Process, listen_in, run_in, spawn
-from kproxy.net import Family
+from kproxy.model.network import Family
 from tests.certificates import make
 
 PORT = 6443

@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from kproxy import host
-from kproxy.api import MAX_NAME_LENGTH
-from kproxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
-from kproxy.backends.nftables.kernel import NftablesKernel
-from kproxy.conformance.lab_objects import node_documents
+from kproxy.conformance.binding.lab_objects import node_documents
 from kproxy.lab import namespaces, topology
 from kproxy.lab.namespaces import Namespace
-from kproxy.lab.observation import Answered, ProbeRequest
-from kproxy.net import Family, Protocol
+from kproxy.lab.probes.observation import Answered, ProbeRequest
+from kproxy.linux import host
+from kproxy.model.api import MAX_NAME_LENGTH
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
+from kproxy.proxy.backends.nftables.kernel import NftablesKernel
 from tests.hostile import NO_ADDRESSES, ODDITIES, ORDERS, Document
 from tests.netns.test_ports import Stage, balanced, endpoints, stage
 from tests.unit.test_hostile_objects import WORLDS, planned, world

@@ -20,9 +20,9 @@ import pytest
 
 from kproxy.lab import topology as t
 from kproxy.lab import wiring
-from kproxy.lab.crafted import Martian, send_martian, send_out_of_window
 from kproxy.lab.network import build_network
-from kproxy.lab.observation import (
+from kproxy.lab.probes.crafted import Martian, send_martian, send_out_of_window
+from kproxy.lab.probes.observation import (
     Answered,
     Icmp,
     NetworkError,
@@ -35,7 +35,7 @@ from kproxy.lab.observation import (
     Unsupported,
 )
 from kproxy.lab.processes import Xtables, listen_in, run_in, spawn, xtables_directory
-from kproxy.net import Address, Family, Protocol
+from kproxy.model.network import Address, Family, Protocol
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

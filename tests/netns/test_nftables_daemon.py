@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from kproxy.backends.nftables.kernel import messages
-from kproxy.backends.nftables.kernel.batch import Nftables
-from kproxy.conformance.bind import bind_cases
+from kproxy.conformance.binding.bind import bind_cases
+from kproxy.conformance.binding.lab_objects import service_cidr_document
+from kproxy.conformance.binding.world import World
 from kproxy.conformance.case import DEFAULT, Apply, Probe, case, delivered_to, pod, service
-from kproxy.conformance.lab_objects import service_cidr_document
-from kproxy.conformance.subject import SubjectProcess, load_subject
+from kproxy.conformance.subjects.subject import SubjectProcess, load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
-from kproxy.conformance.world import World
 from kproxy.lab.apiserver import ResourceKind
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables, run_in
-from kproxy.netlink import attributes
+from kproxy.linux.netlink import attributes
+from kproxy.proxy.backends.nftables.kernel import messages
+from kproxy.proxy.backends.nftables.kernel.batch import Nftables
 
 SOON = 1.0
 """Seconds."""

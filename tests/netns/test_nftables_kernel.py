@@ -11,9 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kproxy import host
-from kproxy.backends.nftables import names
-from kproxy.backends.nftables.commands import (
+from kproxy.lab import namespaces
+from kproxy.lab.namespaces import Namespace
+from kproxy.linux import host
+from kproxy.linux.host import HostError, Reason
+from kproxy.linux.netlink import NetlinkFlag, attribute, netfilter_header
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.nftables import names
+from kproxy.proxy.backends.nftables.commands import (
     AddChain,
     AddCollection,
     AddElements,
@@ -22,9 +27,9 @@ from kproxy.backends.nftables.commands import (
     Command,
     format_command,
 )
-from kproxy.backends.nftables.desired_state import DesiredState, desired_state
-from kproxy.backends.nftables.diff import Clients, Leftovers, diff
-from kproxy.backends.nftables.kernel import (
+from kproxy.proxy.backends.nftables.desired_state import DesiredState, desired_state
+from kproxy.proxy.backends.nftables.diff import Clients, Leftovers, diff
+from kproxy.proxy.backends.nftables.kernel import (
     NftablesKernel,
     applier,
     check_kernel,
@@ -32,16 +37,11 @@ from kproxy.backends.nftables.kernel import (
     messages,
     remove_table,
 )
-from kproxy.backends.nftables.kernel.batch import Nftables
-from kproxy.backends.nftables.render import Renderer
-from kproxy.backends.nftables.static_rules import Options
-from kproxy.backends.nftables.table import SimulatedTable
-from kproxy.host import HostError, Reason
-from kproxy.lab import namespaces
-from kproxy.lab.namespaces import Namespace
-from kproxy.net import Family, Protocol
-from kproxy.netlink import NetlinkFlag, attribute, netfilter_header
-from kproxy.plan import (
+from kproxy.proxy.backends.nftables.kernel.batch import Nftables
+from kproxy.proxy.backends.nftables.render import Renderer
+from kproxy.proxy.backends.nftables.static_rules import Options
+from kproxy.proxy.backends.nftables.table import SimulatedTable
+from kproxy.proxy.plan import (
     DetectByCIDR,
     DetectByInterface,
     DetectByInterfacePrefix,

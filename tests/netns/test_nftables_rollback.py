@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from kproxy import host
-from kproxy.backends.nftables.kernel import NftablesKernel
-from kproxy.host import HostError
 from kproxy.lab import namespaces
-from kproxy.net import Family
+from kproxy.linux import host
+from kproxy.linux.host import HostError
+from kproxy.model.network import Family
+from kproxy.proxy.backends.nftables.kernel import NftablesKernel
 from tests.netns.test_iptables_kernel import numbered, plan
 
 BASE_CHAINS = {

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from kproxy import host
-from kproxy.backends.iptables.kernel import IptablesKernel, Variant, find_tools, machine_options
-from kproxy.backends.nftables.kernel import NftablesKernel
-from kproxy.backends.nftables.kernel import machine_options as nftables_options
 from kproxy.lab import namespaces
 from kproxy.lab.namespaces import Namespace
-from kproxy.net import Family
-from kproxy.plan import Plan
+from kproxy.linux import host
+from kproxy.model.network import Family
+from kproxy.proxy.backends.iptables.kernel import IptablesKernel, Variant, find_tools, machine_options
+from kproxy.proxy.backends.nftables.kernel import NftablesKernel
+from kproxy.proxy.backends.nftables.kernel import machine_options as nftables_options
+from kproxy.proxy.plan import Plan
 from tests.netns.test_iptables_kernel import numbered, plan
 
 SOON, AT_ONCE = 5.0, 0.5

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kproxy import host
-from kproxy.backends.iptables.kernel import (
+from kproxy.lab import namespaces, topology
+from kproxy.lab.probes.observation import Answered, ProbeRequest
+from kproxy.linux import host
+from kproxy.linux.host import HostError
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.iptables.kernel import (
     IptablesKernel,
     Tools,
     Variant,
@@ -20,13 +24,9 @@ from kproxy.backends.iptables.kernel import (
     nfacct,
     without_broken_counters,
 )
-from kproxy.backends.iptables.rules import PacketCounter
-from kproxy.backends.iptables.static_rules import Options
-from kproxy.host import HostError
-from kproxy.lab import namespaces, topology
-from kproxy.lab.observation import Answered, ProbeRequest
-from kproxy.net import Family, Protocol
-from kproxy.server.leftovers import remove_all_modes
+from kproxy.proxy.backends.iptables.rules import PacketCounter
+from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.daemon.sync.leftovers import remove_all_modes
 from tests.netns.test_iptables_kernel import numbered, plan
 from tests.netns.test_ports import LOOPBACK, balanced, endpoints, stage
 

@@ -24,16 +24,16 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from kproxy.conformance.binding.lab_objects import node_documents, service_cidr_document
 from kproxy.conformance.case import DEFAULT
-from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
-from kproxy.conformance.lab_objects import node_documents, service_cidr_document
+from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.lab import topology
 from kproxy.lab.apiserver import ApiServer, ResourceKind, kubeconfig
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import Namespace
-from kproxy.lab.observation import Answered, ProbeRequest
+from kproxy.lab.probes.observation import Answered, ProbeRequest
 from kproxy.lab.processes import Process, Xtables, listen_in, run_in, spawn, xtables_directory
-from kproxy.net import Address, Family, Protocol
+from kproxy.model.network import Address, Family, Protocol
 
 API_PORT, HEALTH_PORT, METRICS_PORT = 6443, 10256, 10249
 CHECK_PORT, OTHER_CHECK_PORT = 31000, 31001

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from kproxy.conformance.case import DEFAULT
-from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
+from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.lab.apiserver import ApiServer
 from kproxy.lab.processes import listen_in, spawn
 from tests.netns.test_daemon_api import ADDRESS, PORT, Stage, stage

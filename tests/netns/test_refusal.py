@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.lab import write_faults
+from kproxy.lab.faults import write_faults
 from kproxy.lab.namespaces import Namespace, create_namespace
 from kproxy.lab.processes import Process, spawn
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.conformance.subject import load_subject
+from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.lab.processes import Xtables
-from kproxy.trace.sources import TraceInputs
+from kproxy.linux.netfilter.sources import TraceInputs
 from tests.netns.foretelling import foretold, read_inside
 
 

@@ -12,10 +12,10 @@ from ipaddress import ip_address
 import pytest
 
 from kproxy.lab.namespaces import LabError
-from kproxy.trace import live
-from kproxy.trace.answer import TraceResult, trace_packet
-from kproxy.trace.node import TracedNode
-from kproxy.trace.state import TracedPacket
+from kproxy.linux.netfilter.node_state import TracedNode
+from kproxy.linux.netfilter.packet_state import TracedPacket
+from kproxy.tools.trace import live
+from kproxy.tools.trace.answer import TraceResult, trace_packet
 from tests.netns import foreign_rules, router
 from tests.netns.router import Met, Router
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.engine.session import Session, run_session
 from kproxy.conformance.reports.results import Report, Result
-from kproxy.conformance.session import Session, run_session
 from kproxy.conformance.testbeds import netns
 from kproxy.lab.processes import Xtables
 from tests.mutants.judge import subject_of

@@ -14,8 +14,11 @@ from dataclasses import replace
 from itertools import groupby
 from unittest import mock
 
-from kproxy.backends.ipvs import diff
-from kproxy.backends.ipvs.diff import (
+from kproxy.cli import main
+from kproxy.lab import topology
+from kproxy.model.network import Family
+from kproxy.proxy.backends.ipvs import diff
+from kproxy.proxy.backends.ipvs.diff import (
     ChangeAddresses,
     ChangeMembers,
     IpvsCommand,
@@ -28,10 +31,7 @@ from kproxy.backends.ipvs.diff import (
     Step,
     Transaction,
 )
-from kproxy.backends.ipvs.kernel import applier
-from kproxy.cli import main
-from kproxy.lab import topology
-from kproxy.net import Family
+from kproxy.proxy.backends.ipvs.kernel import applier
 
 NODE = topology.HOSTNAMES["a"]
 

@@ -14,95 +14,94 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src"
 
-PIPE = {"net", "api", "state", "plan"}
+MODEL = {"model.network", "model.api"}
+PIPE = MODEL | {"proxy.snapshot", "proxy.plan"}
+BACKENDS = {"proxy.backends", "proxy.backends.*", "proxy.backends.*.kernel"}
 MAY_IMPORT: dict[str, set[str]] = {
-    # the pipe, pure: cluster objects in, what this node must do out
-    "net": set(),
-    "api": {"net"},
-    "state": {"api", "net"},
-    "plan": {"state", "api", "net"},
-    # the specification shares no policy code with the proxy, or their agreement would prove nothing
-    "spec": {"api", "net"},
-    # the specification asked by people: reads what kubectl printed
-    "explain": {"spec", "api", "net"},
-    # any proxy's rules, as tools print them; only reading a live node has effects
-    "trace": {"explain", "api", "net"},
-    "trace.live": {"trace", "host", "net"},
-    "trace.command": {"trace", "trace.live", "explain", "api", "net"},
+    # the values that both halves speak in
+    "model": set(),
+    "model.network": set(),
+    "model.api": {"model.network"},
     # the machine
-    "netlink": {"net"},
     "tls": set(),
     "console": set(),
-    "descriptors": set(),
-    "host": {"descriptors", "netlink", "net"},
-    "conntrack": {"host", "netlink", "net"},
-    "netlink_multicast": {"host"},
-    "node_addresses": {"host", "netlink", "netlink_multicast", "net"},
-    "nft_monitor": {"host", "netlink", "netlink_multicast", "net"},
-    # a backend knows the plan and itself; only its kernel module touches the machine
-    "backends": {"plan", "net"},
-    "backends.*": {"plan", "net"},
-    "backends.*.kernel": {
-        "backends.*",
-        "plan",
-        "net",
-        "node_addresses",
-        "host",
-        "netlink",
-        "conntrack",
-        "nft_monitor",
-    },
-    # the daemon
-    "server": PIPE
-    | {
-        "backends",
-        "backends.*",
-        "backends.*.kernel",
-        "node_addresses",
-        "descriptors",
-        "host",
-        "conntrack",
-        "netlink",
-        "tls",
-    },
+    "linux": {"model.network"},
+    # any proxy's rules, as tools print them, and the walk of a packet through them
+    "linux.netfilter": {"model.network"},
+    # the proxy: cluster objects in, what this node must do out; pure
+    "proxy": set(),
+    "proxy.snapshot": MODEL,
+    "proxy.plan": {"proxy.snapshot", *MODEL},
+    # a backend knows the plan and itself; only its kernel package touches the machine
+    "proxy.backends": {"proxy.plan", "model.network"},
+    "proxy.backends.*": {"proxy.plan", "model.network"},
+    "proxy.backends.*.kernel": {"proxy.backends.*", "proxy.plan", "model.network", "linux"},
+    "proxy.daemon": PIPE | BACKENDS | {"linux", "tls"},
+    # the specification shares no policy code with the proxy, or their agreement would prove nothing
+    "spec": MODEL,
+    # namespaces, probes, an API server; nothing of the proxy
+    "lab": {"lab.topology", *MODEL, "linux", "tls", "console"},
+    "lab.topology": {"model.network"},
     # judging any proxy: nothing of ours is known but in the simulator, which command opens
-    "lab": {"lab.topology", "api", "net", "host", "netlink", "conntrack", "tls", "console"},
-    "lab.topology": {"net"},
-    "conformance": {"spec", "api", "net", "lab", "lab.topology", "trace", "trace.live", "tls", "console"},
+    "conformance": {
+        *MODEL,
+        *("spec", "lab", "lab.topology", "linux", "linux.netfilter", "tools.trace", "tools.trace.live"),
+        *("tls", "console"),
+    },
     "conformance.testbeds.simulator": PIPE
-    | {"conformance", "backends", "backends.*", "spec", "lab.topology"},
+    | {"conformance", "proxy.backends", "proxy.backends.*", "spec", "lab.topology"},
     # what pytest finds: asleep until it is asked for
     "pytest_plugin": {"conformance"},
-    "conformance.command": {"conformance", "conformance.testbeds.simulator", "console"},
-    "conformance.fuzz.command": {"conformance", "conformance.command", "console"},
+    "conformance.command": {"conformance", "conformance.testbeds.simulator", "spec", "console"},
+    "conformance.generate.command": {"conformance", "conformance.command", "console"},
     "conformance.testbeds.cluster.command": {"conformance", "conformance.command", "lab", "console"},
+    # commands for people
+    "tools": set(),
+    # the specification queried by people: reads what kubectl printed
+    "tools.explain": {"spec", *MODEL},
+    # one packet through the rules of a node; only reading a live node has effects
+    "tools.trace": {"linux.netfilter", "tools.explain", *MODEL},
+    "tools.trace.live": {"tools.trace", "linux.netfilter", "linux", "model.network"},
+    "tools.trace.command": {"tools.trace", "tools.trace.live", "linux.netfilter", "tools.explain", *MODEL},
     # somebody's cluster in the lab: one kept running, two compared
-    "replica": {"explain", "spec", "api", "net", "lab", "lab.topology", "conformance"},
+    "tools.lab_session": {"tools.explain", "spec", *MODEL, "linux", "lab", "lab.topology", "conformance"},
+    "tools.compare": {
+        "tools.lab_session",
+        "tools.explain",
+        "spec",
+        *MODEL,
+        "lab",
+        "lab.topology",
+        "conformance",
+    },
     # the composition root: nothing imports it
     "cli": PIPE
+    | BACKENDS
     | {
-        "explain",
-        "trace.command",
-        "server",
+        "tools.explain",
+        "tools.trace.command",
+        "tools.lab_session",
+        "tools.compare",
+        "proxy.daemon",
         "conformance",
         "conformance.command",
-        "conformance.fuzz.command",
+        "conformance.generate.command",
         "conformance.testbeds.cluster.command",
-        "replica",
         "lab",
         "lab.topology",
         "spec",
-        "host",
-        "conntrack",
-    }
-    | {"backends", "backends.*", "backends.*.kernel"},
+        "linux",
+    },
     "__main__": {"cli"},
 }
 
-PURE = ("net", "api", "state", "plan", "spec", "trace", "backends.*", "lab.topology")
+PURE = (
+    *("model", "model.network", "model.api", "proxy.snapshot", "proxy.plan", "proxy.backends.*"),
+    *("spec", "linux.netfilter", "tools.trace", "lab.topology"),
+)
 _CLUSTER = "kproxy.conformance.testbeds.cluster"
 PURE_MODULES = (
-    *("kproxy.conformance.case", "kproxy.conformance.bind", "kproxy.conformance.cases"),
+    *("kproxy.conformance.case", "kproxy.conformance.binding.bind", "kproxy.conformance.cases"),
     *(
         f"{_CLUSTER}.{name}"
         for name in (
@@ -263,17 +262,17 @@ def test_the_table_names_only_its_own_rows() -> None:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("kproxy.spec.oracle", "from kproxy.plan import Pool"),
-        ("kproxy.spec.oracle", "from kproxy import state"),
-        ("kproxy.plan", "import kproxy.backends.iptables"),
-        ("kproxy.backends.iptables.compile", "from kproxy.api import Service"),
-        ("kproxy.backends.iptables.compile", "from kproxy.host import Host"),
-        ("kproxy.backends.nftables.kernel", "from kproxy.backends.iptables.rules import Chain"),
-        ("kproxy.backends.nftables.kernel", "from ..iptables.rules import Chain"),
-        ("kproxy.conformance.runner", "from kproxy.plan import Plan"),
-        ("kproxy.conformance.runner", "def late():\n    from kproxy.backends import iptables"),
-        ("kproxy.server.sync", "from kproxy.conformance.case import Case"),
-        ("kproxy.net", "from kproxy.api import Cluster"),
+        ("kproxy.spec.oracle", "from kproxy.proxy.plan import Pool"),
+        ("kproxy.spec.oracle", "from kproxy.proxy import snapshot"),
+        ("kproxy.proxy.plan", "import kproxy.proxy.backends.iptables"),
+        ("kproxy.proxy.backends.iptables.compile", "from kproxy.model.api import Service"),
+        ("kproxy.proxy.backends.iptables.compile", "from kproxy.linux.host import Host"),
+        ("kproxy.proxy.backends.nftables.kernel", "from kproxy.proxy.backends.iptables.rules import Chain"),
+        ("kproxy.proxy.backends.nftables.kernel", "from ..iptables.rules import Chain"),
+        ("kproxy.conformance.engine.runner", "from kproxy.proxy.plan import Plan"),
+        ("kproxy.conformance.engine.runner", "def late():\n    from kproxy.proxy.backends import iptables"),
+        ("kproxy.proxy.daemon.sync.family_sync", "from kproxy.conformance.case import Case"),
+        ("kproxy.model.network", "from kproxy.model.api import Cluster"),
     ],
 )
 def test_the_check_sees_a_wrong_import(module: str, line: str) -> None:
@@ -283,13 +282,13 @@ def test_the_check_sees_a_wrong_import(module: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("kproxy.spec.oracle", "from kproxy.api import Service"),
+        ("kproxy.spec.oracle", "from kproxy.model.api import Service"),
         ("kproxy.spec.oracle", "from kproxy.spec.outcome import Failure"),
-        ("kproxy.backends.iptables.kernel", "from kproxy.backends.iptables.rules import Chain"),
-        ("kproxy.backends.iptables.kernel", "from kproxy.host import run_tool"),
-        ("kproxy.conformance.testbeds.simulator", "from kproxy.plan import Plan"),
+        ("kproxy.proxy.backends.iptables.kernel", "from kproxy.proxy.backends.iptables.rules import Chain"),
+        ("kproxy.proxy.backends.iptables.kernel", "from kproxy.linux.host import run_tool"),
+        ("kproxy.conformance.testbeds.simulator", "from kproxy.proxy.plan import Plan"),
         ("kproxy.cli", "from kproxy import api"),
-        ("kproxy.net", "import ipaddress"),
+        ("kproxy.model.network", "import ipaddress"),
     ],
 )
 def test_the_check_lets_a_right_import_pass(module: str, line: str) -> None:
@@ -298,7 +297,7 @@ def test_the_check_lets_a_right_import_pass(module: str, line: str) -> None:
 
 @pytest.mark.parametrize("line", ["import time", "from os import environ", "def f():\n    import socket"])
 def test_the_check_sees_an_effect(line: str) -> None:
-    assert effects("kproxy.plan", line)
+    assert effects("kproxy.proxy.plan", line)
 
 
 def test_effects_are_real_modules_of_the_standard_library_or_of_a_dependency() -> None:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from kproxy.conformance.bind import FIRST_HEALTH_PORT, FIRST_NODE_PORT, Instance, bind_cases
+from kproxy.conformance.binding.bind import FIRST_HEALTH_PORT, FIRST_NODE_PORT, Instance, bind_cases
+from kproxy.conformance.binding.world import World
 from kproxy.conformance.case import (
     AllowWrites,
     Case,
@@ -23,14 +24,13 @@ from kproxy.conformance.case import (
     ReachedBackend,
     Send,
 )
+from kproxy.conformance.case.descriptions import describe_step
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.descriptions import describe_step
-from kproxy.conformance.regressions import REGRESSIONS, RegressionScope
-from kproxy.conformance.runner import split_rounds
-from kproxy.conformance.world import World
+from kproxy.conformance.engine.runner import split_rounds
 from kproxy.spec.clauses import CLAUSES, TRANSITION_CLAUSES
 from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import ClauseId, Expectation, Failure, Outcome
+from kproxy.spec.regressions import REGRESSIONS, RegressionScope
 
 ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\.[a-z0-9]+(-[a-z0-9]+)*")
 MOST_ROUNDS = 4

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from docs import coverage, regressions
-from docs.coverage import CoverageStatus
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.command import ConformanceRunError, regression_ids
-from kproxy.conformance.regressions import REGRESSIONS, RegressionScope
 from kproxy.spec.clauses import CLAUSES
+from kproxy.spec.regressions import REGRESSIONS, RegressionScope
+from tools.docgen import coverage, regressions
+from tools.docgen.coverage import CoverageStatus
 
 ROOT = Path(__file__).parents[2]
 BEHAVIOURS = {behaviour.id: behaviour for behaviour in coverage.behaviours()}
@@ -25,7 +25,7 @@ hair.nft.direct hair.ipvs.direct det.clustercidr.first-only ct.eintr ct.hashsize
 ds.primary ds.independent-sync ds.v6-specials
 ds.ipvs-names
 """
-"""Behaviours of those groups that no case shows; docs/spec/behaviours.toml gives each its reason."""
+"""Behaviours of those groups that no case shows; src/kproxy/spec/behaviours.toml gives each its reason."""
 
 REPORTS_NOT_HELD = """
 R010 R011 R016 R038 R068 R079 R084 R089 R107 R108 R111 R112 R113 R114 R115 R116 R117

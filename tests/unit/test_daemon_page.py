@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import coverage
+from tools.docgen import coverage
 
 ROOT = Path(__file__).parents[2]
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")

@@ -9,7 +9,7 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-from kproxy.server.load import load_configuration
+from kproxy.proxy.daemon.config.load import load_configuration
 from tests.deploy import DEPLOY, OVERLAYS, Document, Objects, base, documents, merged, rendered
 
 VERSIONS = ("1.33", "1.36")

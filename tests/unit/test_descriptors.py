@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from kproxy import descriptors
-from kproxy.descriptors import Purpose
+from kproxy.linux import descriptors
+from kproxy.linux.descriptors import Purpose
 
 EXHAUSTED = """
 import os, resource
 from kproxy import descriptors, host
-from kproxy.node_addresses import list_addresses
-from kproxy.net import Family
+from kproxy.linux.node_addresses import list_addresses
+from kproxy.model.network import Family
 
 def attempt(name, body):
     try:

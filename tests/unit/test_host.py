@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kproxy import host
-from kproxy.host import HostError, Reason
+from kproxy.linux import host
+from kproxy.linux.host import HostError, Reason
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -87,8 +87,8 @@ def test_a_sysctl_that_is_not_there_is_missing() -> None:
 UNPRIVILEGED_BATCH = """
 import os, socket
 from kproxy import host
-from kproxy.conntrack import delete_flows
-from kproxy.netlink import NetlinkFlag, netfilter_header
+from kproxy.linux.conntrack import delete_flows
+from kproxy.linux.netlink import NetlinkFlag, netfilter_header
 if os.geteuid() == 0:
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)

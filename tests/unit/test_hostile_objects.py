@@ -14,30 +14,30 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kproxy import api
-from kproxy.api import Cluster, Rejected
-from kproxy.backends.iptables import desired_state as iptables
-from kproxy.backends.iptables.diff import Rewrite
-from kproxy.backends.iptables.rules import PacketCounter
-from kproxy.backends.iptables.static_rules import Options
-from kproxy.backends.ipvs import compile as ipvs_compile
-from kproxy.backends.ipvs import desired_state as ipvs
-from kproxy.backends.ipvs import diff as ipvs_diff
-from kproxy.backends.ipvs import static_rules as ipvs_chains
-from kproxy.backends.nftables import desired_state as nftables
-from kproxy.backends.nftables import diff as nftables_diff
-from kproxy.backends.nftables import static_rules as nftables_base
-from kproxy.backends.nftables.commands import format_command
-from kproxy.backends.nftables.render import Renderer
-from kproxy.net import Family, parse_address, parse_network
-from kproxy.plan import Plan, make_plan
-from kproxy.plan.incremental import IncrementalResult
-from kproxy.server.config import Configuration
-from kproxy.server.events import WatchDecoder, WatchedChange
-from kproxy.server.settings import plan_settings
-from kproxy.server.store import ClusterStore, Kind, Removed
-from kproxy.server.triggers import TriggerTimes
-from kproxy.state import normalise
+from kproxy.model import api
+from kproxy.model.api import Cluster, Rejected
+from kproxy.model.network import Family, parse_address, parse_network
+from kproxy.proxy.backends.iptables import desired_state as iptables
+from kproxy.proxy.backends.iptables.diff import Rewrite
+from kproxy.proxy.backends.iptables.rules import PacketCounter
+from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.backends.ipvs import compile as ipvs_compile
+from kproxy.proxy.backends.ipvs import desired_state as ipvs
+from kproxy.proxy.backends.ipvs import diff as ipvs_diff
+from kproxy.proxy.backends.ipvs import static_rules as ipvs_chains
+from kproxy.proxy.backends.nftables import desired_state as nftables
+from kproxy.proxy.backends.nftables import diff as nftables_diff
+from kproxy.proxy.backends.nftables import static_rules as nftables_base
+from kproxy.proxy.backends.nftables.commands import format_command
+from kproxy.proxy.backends.nftables.render import Renderer
+from kproxy.proxy.daemon.cluster.store import ClusterStore, Kind, Removed
+from kproxy.proxy.daemon.cluster.watch_decoder import WatchDecoder, WatchedChange
+from kproxy.proxy.daemon.config.configuration import Configuration
+from kproxy.proxy.daemon.config.plan_settings import plan_settings
+from kproxy.proxy.daemon.sync.change_times import TriggerTimes
+from kproxy.proxy.plan import Plan, make_plan
+from kproxy.proxy.plan.incremental import IncrementalResult
+from kproxy.proxy.snapshot import normalise
 from tests.hostile import NODE, Document, documents, encoded, good_service, nodes, service_cidrs, services
 
 KINDS: dict[str, Kind] = {

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy.net import Address, format_address, parse_address
+from kproxy.model.network import Address, format_address, parse_address
 
 
 @given(st.ip_addresses())

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy import api
-from kproxy.api import Cluster
-from kproxy.net import Address, Family, family_of
-from kproxy.plan import (
+from kproxy.model import api
+from kproxy.model.api import Cluster
+from kproxy.model.network import Address, Family, family_of
+from kproxy.proxy.plan import (
     DetectByCIDR,
     Exposure,
     Frontend,
@@ -25,7 +25,7 @@ from kproxy.plan import (
     PoolScope,
     make_plan,
 )
-from kproxy.state import Snapshot, normalise
+from kproxy.proxy.snapshot import Snapshot, normalise
 from tests.objects import cluster, endpoint, service, slice_of
 from tests.strategies import NODES, ZONES, clusters, histories
 

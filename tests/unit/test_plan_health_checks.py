@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from kproxy import api
-from kproxy.net import Family
-from kproxy.plan import HealthCheck, Plan, PlanSettings, make_plan
-from kproxy.state import normalise
+from kproxy.model import api
+from kproxy.model.network import Family
+from kproxy.proxy.plan import HealthCheck, Plan, PlanSettings, make_plan
+from kproxy.proxy.snapshot import normalise
 from tests.objects import cluster, endpoint, service, slice_of
 
 NODE = "node-1"

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy import api
-from kproxy.api import Cluster
-from kproxy.net import Family, Protocol
-from kproxy.state import EndpointInfo, ServiceInfo, Snapshot, TrafficPolicy, changed_keys, normalise
-from kproxy.state.increments import FIRST, cluster_increments
+from kproxy.model import api
+from kproxy.model.api import Cluster
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.snapshot import EndpointInfo, ServiceInfo, Snapshot, TrafficPolicy, changed_keys, normalise
+from kproxy.proxy.snapshot.increments import FIRST, cluster_increments
 from tests.objects import cluster, endpoint, service, slice_of
 from tests.strategies import clusters, histories
 

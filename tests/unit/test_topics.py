@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from docs import topics
-from kproxy.conformance.subject import DOCUMENTED_SUBJECTS, load_subject
+from kproxy.conformance.subjects.subject import DOCUMENTED_SUBJECTS, load_subject
 from kproxy.spec.clauses import CLAUSES
+from tools.docgen import topics
 
 PAGES = {topic: topics.page(topic) for topic in topics.topics()}
 TEXT = "\n".join(PAGES.values())

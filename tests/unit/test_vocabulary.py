@@ -47,7 +47,7 @@ def siblings(modules: list[str]) -> bool:
     return any(
         all(module.startswith(above) for module in modules)
         and len({module.removeprefix(above).split("/")[0] for module in modules}) == len(modules)
-        for above in ("backends/", "conformance/testbeds/")
+        for above in ("proxy/backends/", "conformance/testbeds/")
     )
 
 

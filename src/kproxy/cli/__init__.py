@@ -68,7 +68,7 @@ def _version(_: argparse.Namespace) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     """The daemon reads its words itself: they are kube-proxy's, not argparse's."""
-    from kproxy.server import command
+    from kproxy.proxy.daemon import command
 
     return command.run_daemon_command(arguments)
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from kproxy.replica.options import ReplicaOptions
+    from kproxy.tools.lab_session.options import ReplicaOptions
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What takes a command's sub-commands."""
@@ -30,7 +30,7 @@ def build_options(kind: Callable[..., Value], options: argparse.Namespace, **ove
 
 def cluster_options(options: argparse.Namespace) -> ReplicaOptions:
     """What `add_cluster_options` asked for."""
-    from kproxy.replica.options import ReplicaOptions
+    from kproxy.tools.lab_session.options import ReplicaOptions
 
     return build_options(ReplicaOptions, options)
 
@@ -52,7 +52,7 @@ def positive_seconds(text: str) -> float:
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """What a replica of a cluster is made from: the fields of `kproxy.replica.options.ReplicaOptions`."""
+    """What a replica of a cluster is made from: the fields of `kproxy.tools.lab_session.options.ReplicaOptions`."""
     add_dump_option(parser)
     parser.add_argument(
         "--node",

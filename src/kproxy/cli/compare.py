@@ -37,7 +37,7 @@ def add_compare_command(commands: Commands) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from kproxy.replica import command
+    from kproxy.tools.compare import command
 
     return command.run_compare(
         command.CompareOptions(

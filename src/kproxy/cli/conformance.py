@@ -198,7 +198,7 @@ def _fuzz(options: argparse.Namespace) -> int:
     import secrets
     from dataclasses import replace
 
-    from kproxy.conformance.fuzz import command
+    from kproxy.conformance.generate import command
     from kproxy.conformance.options import RunOptions
 
     run = build_options(RunOptions, options, mode=options.mode or "iptables")

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from kproxy.cli.arguments import Commands, add_cluster_options, add_kernel_option, cluster_options
-from kproxy.replica.control_socket import DEFAULT_NAME
+from kproxy.tools.lab_session.control_socket import DEFAULT_NAME
 
 
 def add_lab_command(commands: Commands) -> None:
@@ -96,7 +96,7 @@ def _kernel_fetch(options: argparse.Namespace) -> int:
 
 
 def _up(options: argparse.Namespace) -> int:
-    from kproxy.replica import lab_up
+    from kproxy.tools.lab_session import lab_up
 
     return lab_up.run_lab_up(
         lab_up.UpOptions(
@@ -111,19 +111,19 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _exec(options: argparse.Namespace) -> int:
-    from kproxy.replica import client
+    from kproxy.tools.lab_session import client
 
     argv = options.arguments[1:] if options.arguments[:1] == ["--"] else options.arguments
     return client.run_in_lab(options.name, options.where, argv or ["sh"])
 
 
 def _kubectl(options: argparse.Namespace) -> int:
-    from kproxy.replica import client
+    from kproxy.tools.lab_session import client
 
     return client.run_kubectl(options.name, options.arguments)
 
 
 def _down(options: argparse.Namespace) -> int:
-    from kproxy.replica import client
+    from kproxy.tools.lab_session import client
 
     return client.stop_lab(options.name)

@@ -47,6 +47,6 @@ def add_spec_command(commands: Commands) -> None:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from kproxy.explain import command
+    from kproxy.tools.explain import command
 
     return command.explain(build_options(command.ExplainOptions, options))

@@ -56,6 +56,6 @@ def add_trace_command(commands: Commands) -> None:
 
 
 def _trace(options: argparse.Namespace) -> int:
-    from kproxy.trace import command
+    from kproxy.tools.trace import command
 
     return command.run_trace(build_options(command.TraceOptions, options))

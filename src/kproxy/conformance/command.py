@@ -20,21 +20,22 @@ from functools import partial
 
 from rich.markup import escape
 
-from kproxy.conformance import child_process, live_status, modes, xfails
 from kproxy.conformance.case import Case
-from kproxy.conformance.case_files import InvalidCaseFile
-from kproxy.conformance.case_files import load_case_file as read_case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.engine import child_process, live_status, modes
+from kproxy.conformance.engine.session import OpenTestbed, Session, run_session
+from kproxy.conformance.generate.case_files import InvalidCaseFile
+from kproxy.conformance.generate.case_files import load_case_file as read_case
 from kproxy.conformance.options import RunOptions, reproduce_command
-from kproxy.conformance.regressions import REGRESSIONS
 from kproxy.conformance.reports import console as pages
 from kproxy.conformance.reports import matrix_console, results_document
 from kproxy.conformance.reports.outputs import OutputError, Outputs, write_bytes, write_results
 from kproxy.conformance.reports.results import CANNOT_RUN, Report, exit_code
-from kproxy.conformance.session import OpenTestbed, Session, run_session
-from kproxy.conformance.subject import BUNDLED, InvalidSubject, Subject, check_mode, load_subject
-from kproxy.conformance.xfails import InvalidXfails
+from kproxy.conformance.subjects import expected_failures
+from kproxy.conformance.subjects.expected_failures import InvalidXfails
+from kproxy.conformance.subjects.subject import BUNDLED, InvalidSubject, Subject, check_mode, load_subject
 from kproxy.console import Console
+from kproxy.spec.regressions import REGRESSIONS
 
 
 class ConformanceRunError(Exception):
@@ -77,7 +78,7 @@ def run_conformance(options: RunOptions) -> int:
         check_mode(subject, options.mode)
         cases = _cases(options)
         options.outputs.check()
-        xfails.read_xfails(options.xfails, _case_file_cases(options))
+        expected_failures.read_xfails(options.xfails, _case_file_cases(options))
         runs = modes.runs_by_mode(options, subject)
         if options.lacking_packages:
             return _print_missing_packages(runs, cases)
@@ -91,7 +92,7 @@ def run_conformance(options: RunOptions) -> int:
 
 
 def _print_missing_packages(runs: Sequence[RunOptions], cases: Sequence[Case]) -> int:
-    from kproxy.conformance import matrix
+    from kproxy.conformance.engine import matrix
 
     packages = matrix.packages_to_install(runs, cases)
     sys.stdout.write(f"{' '.join(packages)}\n")
@@ -101,10 +102,10 @@ def _print_missing_packages(runs: Sequence[RunOptions], cases: Sequence[Case]) -
 def _print_dryrun(
     runs: Sequence[RunOptions], subject: Subject, cases: Sequence[Case], console: Console
 ) -> int:
-    from kproxy.conformance import dryrun
+    from kproxy.conformance.engine import dry_run
 
     simulated = runs[0].testbed == "simulator"
-    for line in dryrun.dryrun_lines(runs, subject, cases, _outside_simulator if simulated else lambda _: ""):
+    for line in dry_run.dryrun_lines(runs, subject, cases, _outside_simulator if simulated else lambda _: ""):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     return 0
 
@@ -113,7 +114,7 @@ def _run_matrix(
     wanted: Sequence[RunOptions], subject: Subject, cases: Sequence[Case], console: Console
 ) -> int:
     """Several runs as one; the exit status of all."""
-    from kproxy.conformance import matrix
+    from kproxy.conformance.engine import matrix
 
     begun = time.monotonic()
     options = wanted[0]
@@ -150,7 +151,9 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
         log = partial(board.update, "")
         report = _guard_machine(options, lambda: asyncio.run(run_session(session, open_testbed, log)))
     return deliver_report(
-        xfails.apply_xfails(report, xfails.read_xfails(options.xfails, _case_file_cases(options))),
+        expected_failures.apply_xfails(
+            report, expected_failures.read_xfails(options.xfails, _case_file_cases(options))
+        ),
         options,
         console,
     )
@@ -218,7 +221,7 @@ def _run_in_other_kernel(options: RunOptions, cases: Sequence[Case], console: Co
     """Run it in another kernel and return the exit status; None when it is to run in this process."""
     if options.testbed == "simulator" or (options.kernel, options.time) == ("host", "real"):
         return None
-    from kproxy.conformance import placement, uml_guests
+    from kproxy.conformance.engine import placement, uml_guests
 
     try:
         chosen = placement.kernel_for_run(options, cases)
@@ -318,7 +321,7 @@ def _outside_simulator(case: Case) -> str:
 
 def print_case(name: str) -> int:
     """Print all about one case; 2 when there is none of that name."""
-    from kproxy.conformance import case_details as shown
+    from kproxy.conformance.case import details
 
     case = next((case for case in CATALOGUE if case.id == name), None)
     if case is None:
@@ -328,7 +331,7 @@ def print_case(name: str) -> int:
         )
         return report_error(ConformanceRunError(f"no case is called {name}; {meant}"))
     subjects = [load_subject(known, "kube-proxy") for known in BUNDLED]
-    for line in shown.case_lines(case, _outside_simulator(case), subjects):
+    for line in details.case_lines(case, _outside_simulator(case), subjects):
         sys.stdout.write(f"{line}\n")
     return 0
 

@@ -16,7 +16,7 @@ class RunOptions:
     ``mode``: empty for each of the subject's, one run after the other; ``where_possible``: those that no kernel
     can run may be left out then.  ``patience``: seconds, 0 for as many as suit the kernel.  ``memory``: of a
     guest, in MiB.  ``guests``: how many share the cases, 0 for as many as help.  ``lacking_packages``: only say
-    which packages would give a kernel to a run that finds none.  ``xfails``: a file (`kproxy.conformance.xfails`).
+    which packages would give a kernel to a run that finds none.  ``xfails``: a file (`kproxy.conformance.subjects.expected_failures`).
     ``dryrun``: only say which cases would be run where.
     ``case_files``: cases that are in no catalogue, and then only these.
     """

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.conformance import live_status, matrix, modes
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.engine import live_status, matrix, modes
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.console import failure_lines
 from kproxy.conformance.reports.results import CaseResult, Report, Result, RunOutcome
-from kproxy.conformance.subject import InvalidSubject, Subject, check_mode, load_subject
-from kproxy.conformance.xfails import InvalidXfails, read_xfails
+from kproxy.conformance.subjects.expected_failures import InvalidXfails, read_xfails
+from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
 from kproxy.console import Console
 
 _HERE = Path(__file__).parent

@@ -12,7 +12,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol as Interface
 
-from kproxy.conformance.bind import Instance
+from kproxy.conformance.binding.bind import Instance
+from kproxy.conformance.binding.world import Change
 from kproxy.conformance.case import (
     Case,
     CheckHealth,
@@ -26,9 +27,8 @@ from kproxy.conformance.case import (
     UnjudgedAction,
     UnrelatedEntries,
 )
-from kproxy.conformance.convergence import LatencySample
-from kproxy.conformance.world import Change
-from kproxy.net import Address
+from kproxy.conformance.engine.convergence import LatencySample
+from kproxy.model.network import Address
 from kproxy.spec.outcome import Outcome
 
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from kproxy.lab import topology, wiring
-from kproxy.lab.capture import Captures
-from kproxy.lab.channel import Channel, unsupported
+from kproxy.lab.captures.capture import Captures
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.network import Network, build_network
-from kproxy.lab.observation import Evidence, NetworkError, Observation, ProbeRequest, Silent, Socket
+from kproxy.lab.probes.channel import Channel, unsupported
+from kproxy.lab.probes.observation import Evidence, NetworkError, Observation, ProbeRequest, Silent, Socket
+from kproxy.lab.probes.source_ports import SourcePorts
 from kproxy.lab.servers import Servers
-from kproxy.lab.source_ports import SourcePorts
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 _WATCHED = (*topology.NODES, *wiring.PODS, wiring.CLIENT, wiring.REMOTE)
 _REOPENINGS, _REOPENING_SECONDS = 20, 0.05

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kproxy.lab import linux
+from kproxy.linux import socket_constants
 
 CLONE_NEWNET = 0x40000000
 """linux/sched.h; Python has `os.unshare` only from 3.12."""
@@ -87,7 +87,9 @@ class Namespace:
     def link_address(self, interface: str) -> bytes:
         """The link-layer (MAC) address of an interface; OSError when there is none of that name."""
         with self.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-            answer = fcntl.ioctl(control, linux.SIOCGIFHWADDR, struct.pack("40s", interface.encode()))
+            answer = fcntl.ioctl(
+                control, socket_constants.SIOCGIFHWADDR, struct.pack("40s", interface.encode())
+            )
         return answer[18:24]
 
     def activate_links(self) -> None:
@@ -110,7 +112,7 @@ class Namespace:
         """
         given = {line[:32] for line in self.read("/proc/thread-self/net/if_inet6").splitlines()}
         routes = (line.split() for line in self.read("/proc/thread-self/net/ipv6_route").splitlines())
-        return given <= {route[0] for route in routes if int(route[8], 16) & linux.RTF_LOCAL}
+        return given <= {route[0] for route in routes if int(route[8], 16) & socket_constants.RTF_LOCAL}
 
     def set(self, sysctls: Mapping[str, str]) -> None:
         """Write sysctls, by their path below ``/proc/sys/net``.
@@ -172,10 +174,10 @@ class CurrentNamespace(Namespace):
 
 
 def _link_state(control: socket.socket, interface: str) -> bool:
-    answer = (ctypes.c_uint32 * 2)(linux.ETHTOOL_GLINK, 0)
+    answer = (ctypes.c_uint32 * 2)(socket_constants.ETHTOOL_GLINK, 0)
     request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(answer))
     with suppress(OSError):  # a device without a link state
-        fcntl.ioctl(control, linux.SIOCETHTOOL, request)
+        fcntl.ioctl(control, socket_constants.SIOCETHTOOL, request)
     return bool(answer[1])
 
 

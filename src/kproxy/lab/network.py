@@ -18,7 +18,7 @@ from typing import Self
 
 from kproxy.lab import wiring
 from kproxy.lab.namespaces import LabError, Namespace, communicate, create_namespace
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 _SETTLING_SECONDS, _POLL = 10.0, 0.002
 _PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

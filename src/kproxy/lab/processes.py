@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kproxy.lab.namespaces import LabError, Namespace, communicate
-from kproxy.net import Address
+from kproxy.model.network import Address
 
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 _PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

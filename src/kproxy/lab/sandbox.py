@@ -3,7 +3,7 @@
 What it starts ends with the room, wherever it has gone; ``/proc/1`` is the room's own first process, so the
 usual way into the machine's network (``nsenter --target 1 --net``) leads back to the node; sysctls outside ``net``
 and the root file system are read-only, but for one folder; more may be mounted that nobody else sees.  It is no
-prison: root who unmounts his ``/proc`` finds the machine's below it (`kproxy.lab.machine_state` tells then).
+prison: root who unmounts his ``/proc`` finds the machine's below it (`kproxy.lab.faults.machine_state` tells then).
 """
 
 from __future__ import annotations

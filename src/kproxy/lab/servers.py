@@ -14,10 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import ip_address
 
-from kproxy.lab import linux, message, packets
 from kproxy.lab.namespaces import Namespace
-from kproxy.lab.observation import Reception, Socket
-from kproxy.net import Address, Protocol
+from kproxy.lab.probes import message, packets
+from kproxy.lab.probes.observation import Reception, Socket
+from kproxy.linux import socket_constants
+from kproxy.model.network import Address, Protocol
 
 _BACKLOG = 1024
 _BATCH = 64
@@ -264,18 +265,22 @@ def _want_packet_info(listener: ListeningSocket, family: int) -> None:
     """So that the answer goes out from the address that was asked, whatever the routes prefer."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 21)
     if family == socket.AF_INET:
-        listener.setsockopt(socket.IPPROTO_IP, linux.IP_PKTINFO, 1)
-        listener.setsockopt(socket.IPPROTO_IP, linux.IP_MTU_DISCOVER, linux.PMTUDISC_DONT)
+        listener.setsockopt(socket.IPPROTO_IP, socket_constants.IP_PKTINFO, 1)
+        listener.setsockopt(
+            socket.IPPROTO_IP, socket_constants.IP_MTU_DISCOVER, socket_constants.PMTUDISC_DONT
+        )
     else:
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
         listener.setsockopt(
-            socket.IPPROTO_IPV6, linux.IPV6_FREEBIND, 1
+            socket.IPPROTO_IPV6, socket_constants.IPV6_FREEBIND, 1
         )  # an address of its range is on no interface
-        listener.setsockopt(socket.IPPROTO_IPV6, linux.IPV6_MTU_DISCOVER, linux.PMTUDISC_DONT)
+        listener.setsockopt(
+            socket.IPPROTO_IPV6, socket_constants.IPV6_MTU_DISCOVER, socket_constants.PMTUDISC_DONT
+        )
 
 
 def _packet_info(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int, bytes]:
-    wanted = {(socket.IPPROTO_IP, linux.IP_PKTINFO), (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO)}
+    wanted = {(socket.IPPROTO_IP, socket_constants.IP_PKTINFO), (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO)}
     return next(item for item in ancillary if item[:2] in wanted)
 
 

@@ -1,6 +1,6 @@
 r"""The lab as a value: nodes, pods, clients, how they are wired, which address each has.
 
-Read by `kproxy.conformance.bind` (names to addresses), by the simulator and by the builder of
+Read by `kproxy.conformance.binding.bind` (names to addresses), by the simulator and by the builder of
 namespaces, so that all agree.  Pure: it opens nothing.
 
     a1 a2 a3          b1 b2 b3         pods, each on a point-to-point veth to its node
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
 
-from kproxy.net import Address, Family, Network
+from kproxy.model.network import Address, Family, Network
 
 V4, V6 = Family.IPV4, Family.IPV6
 

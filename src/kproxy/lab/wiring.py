@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kproxy.lab import topology as t
-from kproxy.net import Address, Family, Network
+from kproxy.model.network import Address, Family, Network
 
 CLIENT, REMOTE, ROUTER, ELSEWHERE, SWITCH = "client", "remote", "router", "elsewhere", "switch"
 PODS = tuple(pod for node in t.NODES for pod in t.PODS[node])

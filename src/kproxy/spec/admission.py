@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import enum
 
-from kproxy import api
-from kproxy.net import Address, Network, Packet, family_of, parse_network
+from kproxy.model import api
+from kproxy.model.network import Address, Network, Packet, family_of, parse_network
 from kproxy.spec.clauses import clause
 from kproxy.spec.node import NodeFacts
 from kproxy.spec.node_addresses import primary_address

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kproxy import api
-from kproxy.net import Address, Family, family_of, parse_address
+from kproxy.model import api
+from kproxy.model.network import Address, Family, family_of, parse_address
 from kproxy.spec.clauses import clause
 from kproxy.spec.services import Reasons, protocol_of
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 
-from kproxy import api
-from kproxy.net import Address, Family, Packet, Protocol, family_of, parse_address, parse_network
+from kproxy.model import api
+from kproxy.model.network import Address, Family, Packet, Protocol, family_of, parse_address, parse_network
 from kproxy.spec.candidates import Candidate
 from kproxy.spec.clauses import clause
 from kproxy.spec.node import NodeFacts

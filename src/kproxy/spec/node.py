@@ -1,6 +1,6 @@
 """Facts about the judged node that no API object carries: its addresses and the proxy's settings.
 
-Pure values for the oracle; deliberately not the proxy's own `kproxy.plan.PlanSettings`.
+Pure values for the oracle; deliberately not the proxy's own `kproxy.proxy.plan.PlanSettings`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from kproxy.net import Address, Family, Network
+from kproxy.model.network import Address, Family, Network
 
 
 class DetectMode(enum.Enum):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import enum
 from ipaddress import IPv4Address
 
-from kproxy import api
-from kproxy.net import Address, Family, Network, family_of, parse_address
+from kproxy.model import api
+from kproxy.model.network import Address, Family, Network, family_of, parse_address
 from kproxy.spec.clauses import clause
 from kproxy.spec.node import NodeFacts, Primary
 from kproxy.spec.services import Reasons

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 
-from kproxy import api
-from kproxy.net import Address, Family, Packet
+from kproxy.model import api
+from kproxy.model.network import Address, Family, Packet
 from kproxy.spec.admission import Admission, check_source_ranges
 from kproxy.spec.candidates import Candidate, Candidates, endpoint_candidates
 from kproxy.spec.clauses import clause

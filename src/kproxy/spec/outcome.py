@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass
 from typing import NewType
 
-from kproxy.net import Address
+from kproxy.model.network import Address
 
 ClauseId = NewType("ClauseId", str)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kproxy import api
+from kproxy.model import api
 from kproxy.spec.clauses import clause
 from kproxy.spec.endpoint_choice import EndpointScope
 from kproxy.spec.node import NodeFacts

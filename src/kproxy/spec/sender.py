@@ -8,8 +8,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from kproxy import api
-from kproxy.net import Family, Network, Packet, family_of, parse_network
+from kproxy.model import api
+from kproxy.model.network import Family, Network, Packet, family_of, parse_network
 from kproxy.spec.clauses import clause
 from kproxy.spec.node import DetectMode, NodeFacts
 from kproxy.spec.services import Reasons

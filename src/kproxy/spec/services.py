@@ -9,8 +9,8 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kproxy import api
-from kproxy.net import Address, Family, Protocol, family_of, parse_address
+from kproxy.model import api
+from kproxy.model.network import Address, Family, Protocol, family_of, parse_address
 from kproxy.spec.clauses import clause
 from kproxy.spec.outcome import ClauseId
 

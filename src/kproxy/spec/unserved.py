@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kproxy import api
-from kproxy.net import Packet, parse_address, parse_network
+from kproxy.model import api
+from kproxy.model.network import Packet, parse_address, parse_network
 from kproxy.spec.clauses import clause
 from kproxy.spec.node import NodeFacts
 from kproxy.spec.outcome import ClauseId, Expectation, Failure

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kproxy.conformance.case import DEFAULT
-from kproxy.conformance.subject import Subject, load_subject
+from kproxy.conformance.subjects.subject import Subject, load_subject
 from kproxy.conformance.testbeds.cluster.agent import KEY
 from kproxy.conformance.testbeds.cluster.pods import MODULE
 from kproxy.conformance.testbeds.cluster.pods import PORT as AGENTS_PORT
@@ -31,7 +31,7 @@ from kproxy.lab.kube.server import PORT
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.network import Network, build_network
 from kproxy.lab.processes import Xtables, listen_in, spawn
-from kproxy.net import Family
+from kproxy.model.network import Family
 from tests.kind.cluster import Cluster
 from tests.kind.standin import wires
 from tests.kind.standin.kubelet import kubelet

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.processes import listen_in
-from kproxy.net import Family
+from kproxy.model.network import Family
 from tests.kind.standin import wires
 from tests.kind.standin.api import Api, Document, session
 from tests.kind.standin.places import Places

@@ -12,7 +12,7 @@ from kproxy.lab import namespaces, wiring
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.processes import run_in
 from kproxy.lab.wiring import ELSEWHERE
-from kproxy.net import Address, Family
+from kproxy.model.network import Address, Family
 from tests.kind.standin import wires
 
 _FLAG = {Family.IPV4: "-4", Family.IPV6: "-6"}

@@ -17,7 +17,7 @@ from kproxy.lab.kube.assets import VARIABLE, Assets
 from kproxy.lab.kube.server import PORT
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import spawn
-from kproxy.net import Family
+from kproxy.model.network import Family
 from tests.kind.standin import wires
 
 HERE = f"127.0.0.1:{PORT}"

@@ -13,7 +13,7 @@ from kproxy.lab import wiring
 from kproxy.lab.network import Wiring
 from kproxy.lab.topology import UPLINK
 from kproxy.lab.wiring import ELSEWHERE, SWITCH
-from kproxy.net import Address, Family, Network
+from kproxy.model.network import Address, Family, Network
 
 CONTROL_PLANE = "control-plane"
 WORKERS = ("worker-1", "worker-2")

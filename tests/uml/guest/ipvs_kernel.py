@@ -14,22 +14,22 @@ from ipaddress import ip_address, ip_network
 import pytest
 from msgspec import structs
 
-from kproxy import host
-from kproxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
-from kproxy.backends.ipvs.diff import RemoveDestination, RemoveServer, SetDestination, SetServer
-from kproxy.backends.ipvs.kernel import IpvsKernel, IpvsSettings, device, remove_ipvs_objects
-from kproxy.backends.ipvs.kernel.ipvs_messages import ListedServer
-from kproxy.backends.ipvs.kernel.ipvs_socket import Ipvs
-from kproxy.backends.ipvs.names import DEVICE
-from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
 from kproxy.conformance.testbeds import environment
-from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
 from kproxy.lab.processes import xtables_directory
-from kproxy.net import Family, Protocol
-from kproxy.node_addresses import AddressMonitor, list_addresses
-from kproxy.plan import Exposure, HealthCheck, Plan, PoolScope, ServicePlan
-from kproxy.server import leftovers
+from kproxy.linux import host
+from kproxy.linux.host import HostError, Reason
+from kproxy.linux.node_addresses import AddressMonitor, list_addresses
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
+from kproxy.proxy.backends.ipvs.diff import RemoveDestination, RemoveServer, SetDestination, SetServer
+from kproxy.proxy.backends.ipvs.kernel import IpvsKernel, IpvsSettings, device, remove_ipvs_objects
+from kproxy.proxy.backends.ipvs.kernel.ipvs_messages import ListedServer
+from kproxy.proxy.backends.ipvs.kernel.ipvs_socket import Ipvs
+from kproxy.proxy.backends.ipvs.names import DEVICE
+from kproxy.proxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
+from kproxy.proxy.daemon.sync import leftovers
+from kproxy.proxy.plan import Exposure, HealthCheck, Plan, PoolScope, ServicePlan
 from tests.unit.iptables.plans import frontend, plan_of, pool, service
 
 OF_OTHERS = b"""\

@@ -17,7 +17,8 @@ from itertools import filterfalse
 from pathlib import Path
 from unittest import mock
 
-from kproxy.conformance.bind import Instance, bind_cases
+from kproxy.conformance.binding.bind import Instance, bind_cases
+from kproxy.conformance.binding.world import Change, Put, Remove, World
 from kproxy.conformance.case import (
     DEFAULT,
     DROPPED,
@@ -43,15 +44,14 @@ from kproxy.conformance.case import (
     pods,
     service,
 )
-from kproxy.conformance.subject import Subject, load_subject
+from kproxy.conformance.subjects.subject import Subject, load_subject
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds import netns
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.conformance.testbeds.sentinel import ADDRESSES, FIRST_OFFSET
-from kproxy.conformance.world import Change, Put, Remove, World
 from kproxy.lab import topology
 from kproxy.lab.processes import Xtables
-from kproxy.net import Family
+from kproxy.model.network import Family
 from kproxy.spec.outcome import Delivered, SourceIP
 
 ROOT = Path(__file__).parents[3]

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from kproxy import host
-from kproxy.backends.ipvs.diff import ChangeMembers
-from kproxy.backends.ipvs.kernel import ipsets
-from kproxy.backends.ipvs.names import IpSet
-from kproxy.backends.ipvs.rules import Member
-from kproxy.host import HostError, Reason
 from kproxy.lab import namespaces
-from kproxy.net import Family
+from kproxy.linux import host
+from kproxy.linux.host import HostError, Reason
+from kproxy.model.network import Family
+from kproxy.proxy.backends.ipvs.diff import ChangeMembers
+from kproxy.proxy.backends.ipvs.kernel import ipsets
+from kproxy.proxy.backends.ipvs.names import IpSet
+from kproxy.proxy.backends.ipvs.rules import Member
 
 
 @pytest.fixture(autouse=True)

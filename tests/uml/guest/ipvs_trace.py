@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kproxy.conformance.subject import load_subject
+from kproxy.conformance.subjects.subject import load_subject
 from kproxy.lab.processes import Xtables
 from tests.netns.foretelling import foretold, read_inside
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from kproxy.conformance.world import RestartProxy
+from kproxy.conformance.binding.world import RestartProxy
 from kproxy.lab.kernels.current import time_here
 from kproxy.lab.kernels.uml import Time
 from tests.faults.happen import BACK

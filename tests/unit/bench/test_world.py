@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from kproxy import api
 from kproxy.lab import topology
-from kproxy.net import Family
+from kproxy.model import api
+from kproxy.model.network import Family
 from tests.bench import world
 from tests.bench.world import BACKENDS, Size
 

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
-from kproxy.conformance.bind import Instance, bind_cases
+from kproxy.conformance.binding.bind import Instance, bind_cases
+from kproxy.conformance.binding.world import Change
 from kproxy.conformance.case import (
     Case,
     CheckHealth,
@@ -28,16 +29,15 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.convergence import LatencySample
-from kproxy.conformance.descriptions import SAME_ENTRIES
-from kproxy.conformance.judging import Finding, InstanceProgress
+from kproxy.conformance.case.descriptions import SAME_ENTRIES
+from kproxy.conformance.engine.convergence import LatencySample
+from kproxy.conformance.engine.judging import Finding, InstanceProgress
+from kproxy.conformance.engine.runner import run_instances
+from kproxy.conformance.engine.session import OpenTestbed, Session, run_session
 from kproxy.conformance.reports.results import Report
-from kproxy.conformance.runner import run_instances
-from kproxy.conformance.session import OpenTestbed, Session, run_session
-from kproxy.conformance.subject import Subject
+from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
-from kproxy.conformance.world import Change
-from kproxy.net import Family
+from kproxy.model.network import Family
 from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 
 WEB = service("web", "a1", "b1")

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from kproxy.conformance.bind import Instance, bind_cases
+from kproxy.conformance.binding.bind import Instance, bind_cases
 from kproxy.conformance.case import Apply, Open, ReadSysctl, Send, Step, delivered_to, pod
-from kproxy.conformance.reprobe import Reprober
-from kproxy.conformance.runner import run_instances
+from kproxy.conformance.engine.reprobe import Reprober
+from kproxy.conformance.engine.runner import run_instances
 from tests.unit.conformance.scripted import ELSEWHERE, TO_WEB, WEB, Scripted, always, fairly, small_case
 
 HELD = Open(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"))

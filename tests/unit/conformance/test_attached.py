@@ -30,10 +30,10 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.case_files import InvalidCaseFile, parse_case_file
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.fuzz.case_source import case_source
-from kproxy.net import Family
+from kproxy.conformance.generate.case_files import InvalidCaseFile, parse_case_file
+from kproxy.conformance.generate.case_source import case_source
+from kproxy.model.network import Family
 
 WEB = service("web", "a1", "b1", type=Type.NODE_PORT)
 REACHES = "cluster-ip.reaches-ready-endpoint"

@@ -10,7 +10,7 @@ import pytest
 
 from kproxy.conformance.testbed import SubjectFailed
 from kproxy.conformance.testbeds.barrier import Overdue, Place, wait_until_served
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 A, B = ("a", Family.IPV4), ("b", Family.IPV4)
 

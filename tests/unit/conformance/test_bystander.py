@@ -8,8 +8,8 @@ from kproxy.conformance.case import Apply
 from kproxy.conformance.reports.console import summary_line
 from kproxy.conformance.reports.results import CANNOT_RUN, LAWFUL, CaseResult, Report, Result
 from kproxy.conformance.testbeds import machine_changes
-from kproxy.lab import machine_state
-from kproxy.lab.machine_state import INHERITED, MachineState
+from kproxy.lab.faults import machine_state
+from kproxy.lab.faults.machine_state import INHERITED, MachineState
 from tests.unit.conformance.scripted import TO_WEB, WEB, small_case
 
 CASE = small_case(Apply(WEB), TO_WEB)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kproxy.conformance.sampling import (
+from kproxy.conformance.engine.sampling import (
     FALSE_ALARM_RATE,
     chi_square,
     chi_square_critical,

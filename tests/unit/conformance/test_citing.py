@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.conformance.bind import Instance, bind_cases
+from kproxy.conformance.binding.bind import Instance, bind_cases
+from kproxy.conformance.binding.world import World
 from kproxy.conformance.case import (
     MASQUERADED,
     Apply,
@@ -23,10 +24,9 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.citations import JudgedStep, MismatchKind, cited_clauses, specific_clauses
-from kproxy.conformance.judging import Finding
+from kproxy.conformance.engine.citations import JudgedStep, MismatchKind, cited_clauses, specific_clauses
+from kproxy.conformance.engine.judging import Finding
 from kproxy.conformance.testbed import Observation
-from kproxy.conformance.world import World
 from kproxy.spec.clauses import CLAUSES, ClauseId, Level
 from kproxy.spec.outcome import Failure
 from tests.unit.conformance.scripted import (

@@ -7,9 +7,9 @@ import yaml
 
 from kproxy.conformance.case import DEFAULT, Profile
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
+from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.lab import topology
-from kproxy.server.load import InvalidConfiguration, load_configuration
+from kproxy.proxy.daemon.config.load import InvalidConfiguration, load_configuration
 
 PROFILES = list(dict.fromkeys(case.profile for case in CATALOGUE))
 EACH_PROFILE = pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from kproxy.conformance import convergence
 from kproxy.conformance.case import Apply, CheckLatency
-from kproxy.conformance.convergence import ISOLATED, ChangeKind, LatencySample
+from kproxy.conformance.engine import convergence
+from kproxy.conformance.engine.convergence import ISOLATED, ChangeKind, LatencySample
 from kproxy.conformance.testbeds import lag as module
 from kproxy.conformance.testbeds.lag import lag
-from kproxy.net import Family
+from kproxy.model.network import Family
 from tests.unit.conformance.scripted import WEB, Scripted, findings, run_all, small_case
 
 CLAUSE = "change.in-effect-soon"

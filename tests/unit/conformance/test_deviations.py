@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from kproxy.conformance.bind import bind_cases
+from kproxy.conformance.binding.bind import bind_cases
 from kproxy.conformance.case import Apply
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.citations import JudgedStep
-from kproxy.conformance.deviations import Deviation, Excuse, excuse_usage, find_excuse
-from kproxy.conformance.judging import Finding
-from kproxy.conformance.subject import BUNDLED, load_subject
+from kproxy.conformance.engine.citations import JudgedStep
+from kproxy.conformance.engine.judging import Finding
+from kproxy.conformance.subjects.deviations import Deviation, Excuse, excuse_usage, find_excuse
+from kproxy.conformance.subjects.subject import BUNDLED, load_subject
 from tests.unit.conformance.scripted import TO_WEB, WEB, small_case
 from tests.unit.conformance.test_citing import ALL, citations
 

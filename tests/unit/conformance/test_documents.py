@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from docs import generate, tables
 from kproxy import cli
 from kproxy.conformance.case import Feature, delivered_to
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.command import select_cases
+from kproxy.conformance.engine.runner import sample_size
 from kproxy.conformance.reports.results import Result
-from kproxy.conformance.runner import sample_size
-from kproxy.conformance.subject import PLACEHOLDERS, subject_from_toml
-from kproxy.conformance.xfails import parse_xfails
+from kproxy.conformance.subjects.expected_failures import parse_xfails
+from kproxy.conformance.subjects.subject import PLACEHOLDERS, subject_from_toml
 from kproxy.spec.clauses import CLAUSES
 from tests.unit.conformance.scripted import TO_WEB
+from tools.docgen import generate, tables
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "conformance.md").read_text(encoding="utf-8")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kproxy.cli import main
-from kproxy.conformance import matrix, placement
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.engine import matrix, placement
 from kproxy.conformance.options import RunOptions
 from kproxy.lab.kernels import uml
 from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.conformance import uml_guests
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.engine import uml_guests
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.lab.kernels.boot import GuestDied

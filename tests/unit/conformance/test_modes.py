@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.conformance import modes
+from kproxy.conformance.engine import modes
 from kproxy.conformance.options import RunOptions
-from kproxy.conformance.subject import Subject
+from kproxy.conformance.subjects.subject import Subject
 
 EVERY = RunOptions(mode="", json="-", evidence=Path("seen"))
 

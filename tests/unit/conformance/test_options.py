@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from kproxy.cli import main
-from kproxy.conformance import command, placement
+from kproxy.conformance import command
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.fuzz.command import FuzzOptions
+from kproxy.conformance.engine import placement
+from kproxy.conformance.generate.command import FuzzOptions
 from kproxy.conformance.options import RunOptions, reproduce_command, run_arguments
 from kproxy.lab.kernels.abilities import Ability
 
@@ -77,7 +78,7 @@ def test_generated_worlds_are_queried_of_the_subject_that_was_said(monkeypatch: 
         seen.append(options.run)
         return 0
 
-    monkeypatch.setattr("kproxy.conformance.fuzz.command.run_fuzz", fuzz)
+    monkeypatch.setattr("kproxy.conformance.generate.command.run_fuzz", fuzz)
     main(["conformance", "fuzz", "--apiserver", "kube", "--mode", "ipvs", "--patience", "9"])
     assert seen == [RunOptions(kernel="auto", mode="ipvs", apiserver="kube", patience=9.0)]
 

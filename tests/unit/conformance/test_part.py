@@ -2,8 +2,8 @@
 
 import pytest
 
-from kproxy.conformance import child_process
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.engine import child_process
 from kproxy.conformance.reports import results_document
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from kproxy.conformance.bind import Instance, bind_cases
+from kproxy.conformance.binding.bind import Instance, bind_cases
 from kproxy.conformance.case import (
     Apply,
     EndpointCountLocation,
@@ -30,10 +30,11 @@ from kproxy.conformance.testbeds.interpret import (
     interpret_status,
     interpret_step,
 )
-from kproxy.lab import http, topology
-from kproxy.lab import observation as lab
-from kproxy.lab.observation import Socket
-from kproxy.net import Address, Family
+from kproxy.lab import topology
+from kproxy.lab.probes import http
+from kproxy.lab.probes import observation as lab
+from kproxy.lab.probes.observation import Socket
+from kproxy.model.network import Address, Family
 from kproxy.spec.outcome import Delivered, Failure, SourceIP
 
 WEB = service("web", "a1", "b1")

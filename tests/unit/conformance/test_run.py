@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from kproxy.conformance.bind import Instance
+from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import (
     DROPPED,
     MASQUERADED,
@@ -31,10 +31,10 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.descriptions import SAME_ENTRIES
-from kproxy.conformance.judging import Finding
-from kproxy.conformance.runner import sample_size, split_rounds
-from kproxy.conformance.sampling import FALSE_ALARM_RATE
+from kproxy.conformance.case.descriptions import SAME_ENTRIES
+from kproxy.conformance.engine.judging import Finding
+from kproxy.conformance.engine.runner import sample_size, split_rounds
+from kproxy.conformance.engine.sampling import FALSE_ALARM_RATE
 from kproxy.conformance.testbed import HarnessError, Observation
 from kproxy.spec.outcome import Failure
 from tests.unit.conformance.scripted import (

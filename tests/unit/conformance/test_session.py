@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.conformance.bind import Instance
+from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import Apply, Feature, Profile
-from kproxy.conformance.deviations import Deviation, Excuse
+from kproxy.conformance.engine.session import Session, run_session
 from kproxy.conformance.reports.results import UNLAWFUL, CaseResult, Report, Result
-from kproxy.conformance.session import Session, run_session
+from kproxy.conformance.subjects.deviations import Deviation, Excuse
 from kproxy.conformance.testbed import NothingServed, Observation, SubjectFailed
 from kproxy.lab.namespaces import LabError
 from kproxy.spec.outcome import Failure

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from kproxy.conformance.convergence import ChangeKind
-from kproxy.conformance.kubernetes_objects import Document
+from kproxy.conformance.binding.kubernetes_objects import Document
+from kproxy.conformance.binding.world import Change, Key, Put, Remove, document_key
+from kproxy.conformance.engine.convergence import ChangeKind
 from kproxy.conformance.testbed import HarnessError, NothingServed, SubjectFailed
 from kproxy.conformance.testbeds.barrier import Place
 from kproxy.conformance.testbeds.sentinel import (
@@ -20,10 +21,9 @@ from kproxy.conformance.testbeds.sentinel import (
     Sentinel,
 )
 from kproxy.conformance.testbeds.settling import Settling
-from kproxy.conformance.world import Change, Key, Put, Remove, document_key
 from kproxy.lab import topology
-from kproxy.lab.observation import Answered, Observation, ProbeRequest, Silent, Socket
-from kproxy.net import Family
+from kproxy.lab.probes.observation import Answered, Observation, ProbeRequest, Silent, Socket
+from kproxy.model.network import Family
 
 
 class Subject:

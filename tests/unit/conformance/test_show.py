@@ -6,15 +6,15 @@ import pytest
 import yaml
 
 from kproxy.cli import main
-from kproxy.conformance import dryrun, matrix
 from kproxy.conformance.case import Case
-from kproxy.conformance.case_details import case_lines
+from kproxy.conformance.case.details import case_lines
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.engine import dry_run, matrix
 from kproxy.conformance.options import RunOptions
-from kproxy.conformance.regressions import REGRESSIONS
-from kproxy.conformance.subject import load_subject
+from kproxy.conformance.subjects.subject import load_subject
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId
+from kproxy.spec.regressions import REGRESSIONS
 
 KPROXY = load_subject("kproxy")
 
@@ -96,6 +96,6 @@ def test_a_dry_run_leaves_out_what_needs_sockets_that_the_kernel_lacks(
     run = matrix.PlannedRun(options=RunOptions(), placement="kernel: host", missing_ability="sctp")
     monkeypatch.setattr(matrix, "plan_runs", lambda *_: [run])
     sctp = [case for case in CATALOGUE if case.id.startswith("protocols.sctp")]
-    reported = list(dryrun.dryrun_lines([run.options], KPROXY, sctp, lambda _: ""))
+    reported = list(dry_run.dryrun_lines([run.options], KPROXY, sctp, lambda _: ""))
     assert "  not run: protocols.sctp-node-port: the kernel has no sctp" in reported
     assert "    protocols.sctp-without-sockets" in reported

@@ -1,6 +1,6 @@
 """Clients that never pause: they ask while objects change, and what they meet then counts."""
 
-from kproxy.conformance.bind import Instance
+from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import Apply, ContinuousProbe, delivered_to, pod, service
 from kproxy.conformance.testbed import HarnessError, Observation
 from kproxy.spec.outcome import Failure

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.conformance.case import Feature
-from kproxy.conformance.subject import (
+from kproxy.conformance.subjects.subject import (
     BUNDLED,
     DOCUMENTED_SUBJECTS,
     PLACEHOLDERS,

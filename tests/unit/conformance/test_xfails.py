@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 
 from kproxy.cli import main
-from kproxy.conformance.bind import bind_cases
+from kproxy.conformance.binding.bind import bind_cases
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.judging import Finding
+from kproxy.conformance.engine.judging import Finding
 from kproxy.conformance.reports.results import CaseResult, Report, Result
-from kproxy.conformance.xfails import InvalidXfails, apply_xfails, parse_xfails, read_xfails
+from kproxy.conformance.subjects.expected_failures import (
+    InvalidXfails,
+    apply_xfails,
+    parse_xfails,
+    read_xfails,
+)
 
 CASE = next(case for case in CATALOGUE if case.id == "cluster-ip.every-endpoint-of-six")
 SIMULATE = ("conformance", "run", "--testbed", "simulator", "--mode", "nftables")

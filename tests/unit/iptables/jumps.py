@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 RECORDED = Path(__file__).with_name("recorded")
 

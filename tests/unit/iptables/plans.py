@@ -5,8 +5,8 @@ from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
-from kproxy.net import Family, Protocol
-from kproxy.plan import (
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.plan import (
     DetectByCIDR,
     Exposure,
     Frontend,

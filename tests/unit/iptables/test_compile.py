@@ -9,12 +9,12 @@ from ipaddress import ip_address
 
 import pytest
 
-from kproxy.backends.iptables import names
-from kproxy.backends.iptables.desired_state import build_ruleset, desired_state
-from kproxy.backends.iptables.rules import PacketCounter, Table, render
-from kproxy.backends.iptables.static_rules import Options
-from kproxy.net import Family, Protocol
-from kproxy.plan import (
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.iptables import names
+from kproxy.proxy.backends.iptables.desired_state import build_ruleset, desired_state
+from kproxy.proxy.backends.iptables.rules import PacketCounter, Table, render
+from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.plan import (
     DetectByInterface,
     DetectByInterfacePrefix,
     Exposure,

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 
-from kproxy.backends.iptables.desired_state import DesiredState, build_ruleset, desired_state
-from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Rewrite, Update, diff
-from kproxy.backends.iptables.rules import Table, render
-from kproxy.backends.iptables.static_rules import Options
-from kproxy.plan import Exposure, Plan, ServicePlan
-from kproxy.plan.incremental import IncrementalResult
+from kproxy.proxy.backends.iptables.desired_state import DesiredState, build_ruleset, desired_state
+from kproxy.proxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Rewrite, Update, diff
+from kproxy.proxy.backends.iptables.rules import Table, render
+from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.plan import Exposure, Plan, ServicePlan
+from kproxy.proxy.plan.incremental import IncrementalResult
 from tests.unit.iptables.plans import frontend, plan_of, plans, pool, service
 from tests.unit.iptables.restore import BUILTIN, Tables
 

@@ -3,11 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kproxy.backends.iptables.compile import Context
-from kproxy.backends.iptables.desired_state import ServiceRules
-from kproxy.backends.iptables.rules import render
-from kproxy.net import Family, Protocol
-from kproxy.plan import Exposure, NodePorts, PoolScope
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.iptables.compile import Context
+from kproxy.proxy.backends.iptables.desired_state import ServiceRules
+from kproxy.proxy.backends.iptables.rules import render
+from kproxy.proxy.plan import Exposure, NodePorts, PoolScope
 from tests.unit.iptables.plans import PODS, frontend, pool, service
 
 ADDRESSES = {

@@ -7,8 +7,9 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kproxy.backends.iptables.evaluate import Fate, SimulatedNode, evaluate
-from kproxy.backends.iptables.rules import (
+from kproxy.model.network import Entry, Family, Packet, Protocol
+from kproxy.proxy.backends.iptables.evaluate import Fate, SimulatedNode, evaluate
+from kproxy.proxy.backends.iptables.rules import (
     Accept,
     Chain,
     Conntrack,
@@ -35,7 +36,6 @@ from kproxy.backends.iptables.rules import (
     Transport,
     XorMark,
 )
-from kproxy.net import Entry, Family, Packet, Protocol
 
 Chains = Mapping[str, tuple[Rule, ...]]
 

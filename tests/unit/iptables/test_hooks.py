@@ -2,10 +2,10 @@
 
 import pytest
 
-from kproxy.backends.iptables import names
-from kproxy.backends.iptables.rules import hook_specification
-from kproxy.backends.iptables.static_rules import hook_rules
-from kproxy.net import Family
+from kproxy.model.network import Family
+from kproxy.proxy.backends.iptables import names
+from kproxy.proxy.backends.iptables.rules import hook_specification
+from kproxy.proxy.backends.iptables.static_rules import hook_rules
 from tests.unit.iptables.jumps import recorded_jumps
 
 

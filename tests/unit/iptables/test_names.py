@@ -6,7 +6,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy.backends.iptables import names
+from kproxy.proxy.backends.iptables import names
 
 
 @given(st.text(max_size=80))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kproxy.backends.ipvs import names
-from kproxy.backends.ipvs.rules import Table
-from kproxy.backends.ipvs.static_rules import ChainContext, Options, build_ruleset
-from kproxy.net import Family
-from kproxy.plan import MasqueradePolicy
+from kproxy.model.network import Family
+from kproxy.proxy.backends.ipvs import names
+from kproxy.proxy.backends.ipvs.rules import Table
+from kproxy.proxy.backends.ipvs.static_rules import ChainContext, Options, build_ruleset
+from kproxy.proxy.plan import MasqueradePolicy
 
 
 @pytest.mark.parametrize(("family", "loopback"), [(Family.IPV4, "127.0.0.0/8"), (Family.IPV6, "::1/128")])

@@ -8,11 +8,11 @@ from ipaddress import ip_address
 import msgspec
 import pytest
 
-from kproxy.backends.ipvs.compile import Context, IpvsObjects, ipvs_objects
-from kproxy.backends.ipvs.names import IpSet, set_name
-from kproxy.backends.ipvs.rules import AddressKey, Destination, Key, MarkKey, Member, Server
-from kproxy.net import Family, Protocol
-from kproxy.plan import Exposure, OnEmpty, PoolEndpoint, PoolScope, ServicePlan
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.ipvs.compile import Context, IpvsObjects, ipvs_objects
+from kproxy.proxy.backends.ipvs.names import IpSet, set_name
+from kproxy.proxy.backends.ipvs.rules import AddressKey, Destination, Key, MarkKey, Member, Server
+from kproxy.proxy.plan import Exposure, OnEmpty, PoolEndpoint, PoolScope, ServicePlan
 from tests.unit.iptables.plans import frontend, pool, service
 
 NODE, SECOND = ip_address("192.0.2.7"), ip_address("198.51.100.7")

@@ -10,9 +10,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kproxy.backends.ipvs.compile import Context
-from kproxy.backends.ipvs.desired_state import DesiredState, delta, desired_state
-from kproxy.backends.ipvs.diff import (
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.ipvs.compile import Context
+from kproxy.proxy.backends.ipvs.desired_state import DesiredState, delta, desired_state
+from kproxy.proxy.backends.ipvs.diff import (
     ChangeAddresses,
     ChangeMembers,
     KernelState,
@@ -26,13 +27,12 @@ from kproxy.backends.ipvs.diff import (
     full_transaction,
     transaction,
 )
-from kproxy.backends.ipvs.names import OWN_SETS, IpSet
-from kproxy.backends.ipvs.rules import MarkKey
-from kproxy.backends.ipvs.static_rules import Options
-from kproxy.net import Family, Protocol
-from kproxy.plan import Exposure, Plan, PlanSettings, Pool, PoolEndpoint, PoolScope, ServicePlan
-from kproxy.plan import make_plan as planned
-from kproxy.state import normalise
+from kproxy.proxy.backends.ipvs.names import OWN_SETS, IpSet
+from kproxy.proxy.backends.ipvs.rules import MarkKey
+from kproxy.proxy.backends.ipvs.static_rules import Options
+from kproxy.proxy.plan import Exposure, Plan, PlanSettings, Pool, PoolEndpoint, PoolScope, ServicePlan
+from kproxy.proxy.plan import make_plan as planned
+from kproxy.proxy.snapshot import normalise
 from tests.objects import cluster, endpoint, slice_of
 from tests.objects import service as api_service
 from tests.unit.iptables.plans import PODS, frontend, plan_of, plans, pool, service

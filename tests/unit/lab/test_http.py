@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.lab.http import Response, _parsed
+from kproxy.lab.probes.http import Response, _parsed
 
 
 def test_status_headers_and_body_are_read() -> None:

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from kproxy.conformance.bind import LONGEST_LABEL, bind_cases
+from kproxy.conformance.binding.bind import LONGEST_LABEL, bind_cases
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.lab.kube import MissingAssets, find_assets
 from kproxy.lab.kube.store import _differences, on_loopback

@@ -9,7 +9,12 @@ import pytest
 
 from kproxy.conformance.testbeds import disk_watch
 from kproxy.conformance.testbeds.disk_watch import DiskWatch, read_tail
-from kproxy.lab.machine_state import INHERITED, inherited_by_labs, machine_state_changes, read_machine_state
+from kproxy.lab.faults.machine_state import (
+    INHERITED,
+    inherited_by_labs,
+    machine_state_changes,
+    read_machine_state,
+)
 
 
 def test_what_came_and_went_is_reported_by_its_place() -> None:

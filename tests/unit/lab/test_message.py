@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy.lab import message
-from kproxy.lab.message import BadMessageError, Reply
-from kproxy.lab.observation import Reception, Socket
+from kproxy.lab.probes import message
+from kproxy.lab.probes.message import BadMessageError, Reply
+from kproxy.lab.probes.observation import Reception, Socket
 
 numbers = st.integers(0, 2**32 - 1)
 sizes = st.integers(0, 5000)

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy.lab import bpf, packets
-from kproxy.lab.message import encode_request
-from kproxy.lab.observation import Icmp, Socket
-from kproxy.lab.packets import PacketKind, Segment, tcp_packet, udp_packet
-from kproxy.net import Family
+from kproxy.lab.captures import bpf
+from kproxy.lab.probes import packets
+from kproxy.lab.probes.message import encode_request
+from kproxy.lab.probes.observation import Icmp, Socket
+from kproxy.lab.probes.packets import PacketKind, Segment, tcp_packet, udp_packet
+from kproxy.model.network import Family
 
 NUMBER = 0x12345678
 ENDS = {

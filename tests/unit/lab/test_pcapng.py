@@ -4,7 +4,7 @@ import io
 
 import dpkt  # type: ignore[import-untyped]
 
-from kproxy.lab.pcapng import PacketBlock, encode_pcapng
+from kproxy.lab.captures.pcapng import PacketBlock, encode_pcapng
 
 FIRST = PacketBlock("eth0", outgoing=False, at=1_700_000_000_123_456_789, data=b"\x01" * 61)
 SECOND = PacketBlock("veth-a1", outgoing=True, at=1_700_000_001_000_000_000, data=b"\x02" * 64)

@@ -10,7 +10,7 @@ import pytest
 
 from kproxy.lab import topology as t
 from kproxy.lab import wiring
-from kproxy.net import Address, Family
+from kproxy.model.network import Address, Family
 
 both_families = pytest.mark.parametrize("family", Family)
 

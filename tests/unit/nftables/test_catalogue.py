@@ -5,7 +5,7 @@ import pytest
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.reports.results import CaseResult, Result
-from kproxy.conformance.subject import load_subject
+from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds import simulator
 from tests.unit.conformance.kernel_steps import needs_kernel
 from tests.unit.conformance.scripted import report_on, subject

@@ -4,8 +4,9 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kproxy.backends.nftables import names
-from kproxy.backends.nftables.compile import (
+from kproxy.model.network import Protocol
+from kproxy.proxy.backends.nftables import names
+from kproxy.proxy.backends.nftables.compile import (
     CountChain,
     Element,
     affinity_chains,
@@ -13,10 +14,9 @@ from kproxy.backends.nftables.compile import (
     shared_objects,
     used_pools,
 )
-from kproxy.backends.nftables.names import FrontendMaps, PoolRole
-from kproxy.backends.nftables.rules import Drop, Goto, Remember, Value
-from kproxy.net import Protocol
-from kproxy.plan import Exposure, PoolScope, ServicePlan
+from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
+from kproxy.proxy.backends.nftables.rules import Drop, Goto, Remember, Value
+from kproxy.proxy.plan import Exposure, PoolScope, ServicePlan
 from tests.unit.iptables.plans import frontend, pool, service
 
 EVERYWHERE = pool("10.0.0.1:80", "10.0.0.2:80")

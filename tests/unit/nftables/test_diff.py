@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kproxy.backends.nftables import names
-from kproxy.backends.nftables.commands import AddChain, AddElements, AddRules, Command, DeleteElements
-from kproxy.backends.nftables.compile import assign_numbers
-from kproxy.backends.nftables.desired_state import DesiredState, desired_state
-from kproxy.backends.nftables.diff import Leftovers, Rewrite, Update, diff
-from kproxy.backends.nftables.names import FrontendMaps, PoolRole
-from kproxy.backends.nftables.rules import Goto
-from kproxy.backends.nftables.static_rules import Options
-from kproxy.backends.nftables.table import SimulatedTable, TransactionRefused
-from kproxy.net import Family
-from kproxy.plan import Exposure, NodePorts, Plan, PlanSettings, ServicePlan
-from kproxy.plan import make_plan as planned
-from kproxy.state import normalise
+from kproxy.model.network import Family
+from kproxy.proxy.backends.nftables import names
+from kproxy.proxy.backends.nftables.commands import AddChain, AddElements, AddRules, Command, DeleteElements
+from kproxy.proxy.backends.nftables.compile import assign_numbers
+from kproxy.proxy.backends.nftables.desired_state import DesiredState, desired_state
+from kproxy.proxy.backends.nftables.diff import Leftovers, Rewrite, Update, diff
+from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
+from kproxy.proxy.backends.nftables.rules import Goto
+from kproxy.proxy.backends.nftables.static_rules import Options
+from kproxy.proxy.backends.nftables.table import SimulatedTable, TransactionRefused
+from kproxy.proxy.plan import Exposure, NodePorts, Plan, PlanSettings, ServicePlan
+from kproxy.proxy.plan import make_plan as planned
+from kproxy.proxy.snapshot import normalise
 from tests.objects import cluster, slice_of
 from tests.objects import endpoint as api_endpoint
 from tests.objects import service as api_service

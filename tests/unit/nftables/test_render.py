@@ -4,11 +4,12 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kproxy.backends.nftables.desired_state import desired_state
-from kproxy.backends.nftables.diff import Rewrite
-from kproxy.backends.nftables.names import FrontendMaps, PoolRole
-from kproxy.backends.nftables.render import Renderer, render_element
-from kproxy.backends.nftables.rules import (
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.nftables.desired_state import desired_state
+from kproxy.proxy.backends.nftables.diff import Rewrite
+from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
+from kproxy.proxy.backends.nftables.render import Renderer, render_element
+from kproxy.proxy.backends.nftables.rules import (
     AddressWithin,
     Constant,
     Field,
@@ -23,9 +24,8 @@ from kproxy.backends.nftables.rules import (
     Step,
     Translate,
 )
-from kproxy.backends.nftables.static_rules import Options, endpoint_choice_chain
-from kproxy.net import Family, Protocol
-from kproxy.plan import DetectByInterfacePrefix, Exposure, MasqueradePolicy
+from kproxy.proxy.backends.nftables.static_rules import Options, endpoint_choice_chain
+from kproxy.proxy.plan import DetectByInterfacePrefix, Exposure, MasqueradePolicy
 from tests.unit.iptables.plans import frontend, plan_of, pool, service
 
 CLIENT = (Field.SOURCE, Constant(7))

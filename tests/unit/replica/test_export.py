@@ -6,16 +6,16 @@ import msgspec
 import pytest
 
 from kproxy.conformance.case import Apply, Probe
-from kproxy.conformance.case_files import InvalidCaseFile, parse_case_file
-from kproxy.conformance.fuzz.case_source import case_source
-from kproxy.conformance.fuzz.oracle_answers import with_oracle_answers
-from kproxy.explain.dump import parse_dump as read_dump
-from kproxy.explain.explanation import ProxySettings
-from kproxy.replica.expectations import replica_oracle
-from kproxy.replica.export import case_of
-from kproxy.replica.frontend_probes import ProbedAddressKind, frontend_probes
-from kproxy.replica.layout import layout
+from kproxy.conformance.generate.case_files import InvalidCaseFile, parse_case_file
+from kproxy.conformance.generate.case_source import case_source
+from kproxy.conformance.generate.oracle_answers import with_oracle_answers
 from kproxy.spec.outcome import Delivered, Failure
+from kproxy.tools.compare.expectations import replica_oracle
+from kproxy.tools.compare.export import case_of
+from kproxy.tools.explain.dump import parse_dump as read_dump
+from kproxy.tools.explain.explanation import ProxySettings
+from kproxy.tools.lab_session.frontend_probes import ProbedAddressKind, frontend_probes
+from kproxy.tools.lab_session.layout import layout
 from tests.dumps import dump as printed
 
 DUMP = read_dump([("large", printed(60))])

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from kproxy.conformance.testbed import Observation
-from kproxy.explain.dump import Dump, parse_dump
-from kproxy.explain.explanation import ProxySettings, dump_node_facts
-from kproxy.net import Family
-from kproxy.replica.differences import ProxyDifference, looks_different, proxy_difference
-from kproxy.replica.expectations import replica_oracle
-from kproxy.replica.frontend_probes import ClientKind, ProbedAddressKind, frontend_probes
-from kproxy.replica.known_differences import DOCUMENTED_DIFFERENCES, documented_difference
-from kproxy.replica.layout import BEYOND, CannotCopy, Layout, layout
-from kproxy.replica.wiring import ReplicaWiring
+from kproxy.model.network import Family
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import Delivered, Expectation, Failure, SourceIP
+from kproxy.tools.compare.differences import ProxyDifference, looks_different, proxy_difference
+from kproxy.tools.compare.expectations import replica_oracle
+from kproxy.tools.compare.known_differences import DOCUMENTED_DIFFERENCES, documented_difference
+from kproxy.tools.explain.dump import Dump, parse_dump
+from kproxy.tools.explain.explanation import ProxySettings, dump_node_facts
+from kproxy.tools.lab_session.frontend_probes import ClientKind, ProbedAddressKind, frontend_probes
+from kproxy.tools.lab_session.layout import BEYOND, CannotCopy, Layout, layout
+from kproxy.tools.lab_session.wiring import ReplicaWiring
 from tests.dumps import dump as printed
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "cluster.yaml"

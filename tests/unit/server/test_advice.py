@@ -2,9 +2,9 @@
 
 import pytest
 
-from kproxy.net import Family, parse_network
-from kproxy.server.advice import ConfigWarning, NodeNetworking, config_warnings
-from kproxy.server.config import IPVS, Configuration, with_addresses
+from kproxy.model.network import Family, parse_network
+from kproxy.proxy.daemon.config.config_warnings import ConfigWarning, NodeNetworking, config_warnings
+from kproxy.proxy.daemon.config.configuration import IPVS, Configuration, with_addresses
 
 BOTH = NodeNetworking(Family.IPV4, frozenset(Family))
 FOUR = NodeNetworking(Family.IPV4, frozenset({Family.IPV4}))

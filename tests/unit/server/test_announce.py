@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from kproxy.api import Service
-from kproxy.server import announce
-from kproxy.server.announce import DaemonEvents
-from kproxy.server.config import Configuration
-from kproxy.server.ports_set_up import HEALTH, METRICS, CannotListen
-from kproxy.server.recorder import EventRecorder, node_reference
-from kproxy.server.store import ClusterStore
+from kproxy.model.api import Service
+from kproxy.proxy.daemon.cluster import announcements
+from kproxy.proxy.daemon.cluster.announcements import DaemonEvents
+from kproxy.proxy.daemon.cluster.event_recorder import EventRecorder, node_reference
+from kproxy.proxy.daemon.cluster.store import ClusterStore
+from kproxy.proxy.daemon.config.configuration import Configuration
+from kproxy.proxy.daemon.http.listeners import HEALTH, METRICS, CannotListen
 from tests.objects import service
 from tests.waiting import eventually
 
@@ -63,7 +63,7 @@ def test_a_daemon_that_ends_for_want_of_an_address_has_said_so_before(what: str,
 
 
 def test_it_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announce, "FINAL_EVENT_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(announcements, "FINAL_EVENT_TIMEOUT_SECONDS", 0.05)
     silent = DaemonEvents(EventRecorder(Poster(), "n1"), node_reference("n1"), ClusterStore(time.monotonic))
     started = time.monotonic()
     silent.cannot_listen(CannotListen(HEALTH, OSError("in use")))

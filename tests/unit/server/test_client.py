@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kproxy import host
-from kproxy.server.client import ApiClient, ApiError
-from kproxy.server.credentials import Authorizer
-from kproxy.server.kubeconfig import ClientCertificate, ClientConfig, Credentials, ExecPlugin, Token
+from kproxy.linux import host
+from kproxy.proxy.daemon.cluster.client import ApiClient, ApiError
+from kproxy.proxy.daemon.cluster.credentials import Authorizer
+from kproxy.proxy.daemon.cluster.kubeconfig import (
+    ClientCertificate,
+    ClientConfig,
+    Credentials,
+    ExecPlugin,
+    Token,
+)
 from tests.certificates import make
 from tests.unit.server.scripted import Answer, json, serving, status
 

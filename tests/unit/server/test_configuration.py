@@ -1,9 +1,9 @@
 import pytest
 
-from kproxy.net import parse_address
-from kproxy.server.config import Configuration, append_port, split_host_port
-from kproxy.server.duration import Duration
-from kproxy.server.load import InvalidConfiguration, load_configuration
+from kproxy.model.network import parse_address
+from kproxy.proxy.daemon.config.configuration import Configuration, append_port, split_host_port
+from kproxy.proxy.daemon.config.duration import Duration
+from kproxy.proxy.daemon.config.load import InvalidConfiguration, load_configuration
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 

@@ -20,13 +20,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from kproxy import host
-from kproxy.api import Service
-from kproxy.server.client import ApiClient
-from kproxy.server.credentials import Authorizer
-from kproxy.server.kubeconfig import ClientConfig
-from kproxy.server.store import ClusterStore
-from kproxy.server.watch import BACKOFF, SERVICES, Reflector
+from kproxy.linux import host
+from kproxy.model.api import Service
+from kproxy.proxy.daemon.cluster.client import ApiClient
+from kproxy.proxy.daemon.cluster.credentials import Authorizer
+from kproxy.proxy.daemon.cluster.kubeconfig import ClientConfig
+from kproxy.proxy.daemon.cluster.store import ClusterStore
+from kproxy.proxy.daemon.cluster.watch import BACKOFF, SERVICES, Reflector
 
 RECORDED: dict[str, str] = json.loads(
     Path(__file__).with_name("recorded").joinpath("services.json").read_text()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from kproxy.server.config import Configuration, Section
-from kproxy.server.flag_table import ROWS
+from kproxy.proxy.daemon.config.configuration import Configuration, Section
+from kproxy.proxy.daemon.config.flag_table import ROWS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/daemon-configuration.md").read_text(encoding="utf-8")

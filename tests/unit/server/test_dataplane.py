@@ -2,17 +2,17 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.backends.iptables.kernel import Applied
-from kproxy.backends.iptables.rules import PacketCounter
-from kproxy.backends.iptables.static_rules import Options
-from kproxy.host import HostError, Reason
-from kproxy.net import Family
-from kproxy.plan import Plan
-from kproxy.plan.incremental import IncrementalResult
-from kproxy.server import dataplane
-from kproxy.server.config import Configuration
-from kproxy.server.dataplane import UnusableMode, _TakeoverDataplane, open_dataplanes
-from kproxy.server.sync import ApplyResult, Dataplane
+from kproxy.linux.host import HostError, Reason
+from kproxy.model.network import Family
+from kproxy.proxy.backends.iptables.kernel import Applied
+from kproxy.proxy.backends.iptables.rules import PacketCounter
+from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.daemon.config.configuration import Configuration
+from kproxy.proxy.daemon.sync import dataplane
+from kproxy.proxy.daemon.sync.dataplane import UnusableMode, _TakeoverDataplane, open_dataplanes
+from kproxy.proxy.daemon.sync.family_sync import ApplyResult, Dataplane
+from kproxy.proxy.plan import Plan
+from kproxy.proxy.plan.incremental import IncrementalResult
 from tests.unit.iptables.plans import plan_of
 
 PLAN = plan_of(detector=None)

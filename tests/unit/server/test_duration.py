@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy.server.duration import Duration
+from kproxy.proxy.daemon.config.duration import Duration
 
 # Examples of https://pkg.go.dev/time#ParseDuration and of kube-proxy's documentation.
 SAID_BY_GO = [

@@ -1,9 +1,9 @@
 import msgspec
 import pytest
 
-from kproxy.api import EndpointSlice, Node, Rejected, Service
-from kproxy.server.events import Bookmark, WatchDecoder, WatchedChange, WatchError
-from kproxy.server.store import Kind, Removed
+from kproxy.model.api import EndpointSlice, Node, Rejected, Service
+from kproxy.proxy.daemon.cluster.store import Kind, Removed
+from kproxy.proxy.daemon.cluster.watch_decoder import Bookmark, WatchDecoder, WatchedChange, WatchError
 
 encode = msgspec.json.encode
 

@@ -2,14 +2,22 @@
 
 import pytest
 
-from kproxy.server.config import Configuration, with_addresses
-from kproxy.server.duration import Duration
-from kproxy.server.flag_table import ACTIONS, FLAGS, IGNORED, LOGGING, REMOVED_FLAGS, ROWS, SETTINGS
-from kproxy.server.flags import FlagError, ParsedFlags, flag_usage, parse_flags
-from kproxy.server.gates import FEATURE_GATES, gate_enabled
-from kproxy.server.load import InvalidConfiguration, load_configuration
-from kproxy.server.resolve import resolve, unwritable_fields
-from kproxy.server.write import configuration_document, to_yaml
+from kproxy.proxy.daemon.config.configuration import Configuration, with_addresses
+from kproxy.proxy.daemon.config.duration import Duration
+from kproxy.proxy.daemon.config.feature_gates import FEATURE_GATES, gate_enabled
+from kproxy.proxy.daemon.config.flag_table import (
+    ACTIONS,
+    FLAGS,
+    IGNORED,
+    LOGGING,
+    REMOVED_FLAGS,
+    ROWS,
+    SETTINGS,
+)
+from kproxy.proxy.daemon.config.flags import FlagError, ParsedFlags, flag_usage, parse_flags
+from kproxy.proxy.daemon.config.load import InvalidConfiguration, load_configuration
+from kproxy.proxy.daemon.config.resolve import resolve, unwritable_fields
+from kproxy.proxy.daemon.config.write import configuration_document, to_yaml
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 

@@ -4,12 +4,12 @@ from http import HTTPStatus
 
 import pytest
 
-from kproxy.api import Metadata, Node, NodeSpec, Service, Taint
-from kproxy.net import Family
-from kproxy.server.health import FamilyHealth, Health, healthz, livez
-from kproxy.server.ports_http import HttpRequest
-from kproxy.server.store import ClusterStore, Removed
-from kproxy.server.sync import SyncProgress
+from kproxy.model.api import Metadata, Node, NodeSpec, Service, Taint
+from kproxy.model.network import Family
+from kproxy.proxy.daemon.cluster.store import ClusterStore, Removed
+from kproxy.proxy.daemon.http.health import FamilyHealth, Health, healthz, livez
+from kproxy.proxy.daemon.http.protocol import HttpRequest
+from kproxy.proxy.daemon.sync.family_sync import SyncProgress
 from tests.objects import service
 
 NODE = Node(metadata=Metadata(name="a"))

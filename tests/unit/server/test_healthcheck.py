@@ -9,13 +9,13 @@ from ipaddress import ip_address
 
 import pytest
 
-from kproxy import descriptors
-from kproxy.descriptors import Purpose
-from kproxy.net import Address, Family
-from kproxy.plan import HealthCheck, NodePorts, Plan
-from kproxy.server.healthcheck import ServiceHealthServer, health_check_response
-from kproxy.server.ports import HttpServer, ListeningPort
-from kproxy.server.ports_http import Handler, HttpRequest
+from kproxy.linux import descriptors
+from kproxy.linux.descriptors import Purpose
+from kproxy.model.network import Address, Family
+from kproxy.proxy.daemon.http.ports import HttpServer, ListeningPort
+from kproxy.proxy.daemon.http.protocol import Handler, HttpRequest
+from kproxy.proxy.daemon.http.service_health import ServiceHealthServer, health_check_response
+from kproxy.proxy.plan import HealthCheck, NodePorts, Plan
 from tests.unit.iptables.plans import plan_of
 
 WEB, OTHER = ("test", "web"), ("test", "other")

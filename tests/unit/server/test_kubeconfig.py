@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kproxy.server.credentials import Authorizer
-from kproxy.server.kubeconfig import (
+from kproxy.proxy.daemon.cluster.credentials import Authorizer
+from kproxy.proxy.daemon.cluster.kubeconfig import (
     ClientCertificate,
     ExecPlugin,
     KubeconfigError,

@@ -8,14 +8,16 @@ import sys
 
 import pytest
 
-from kproxy.server.config import Logging, VModule
-from kproxy.server.logs import JsonFormatter, TextFormatter, VerbosityFilter, key_values
+from kproxy.proxy.daemon.config.configuration import Logging, VModule
+from kproxy.proxy.daemon.logs import JsonFormatter, TextFormatter, VerbosityFilter, key_values
 
 
 def record(
     level: int = logging.INFO, message: str = "said %s", *of: object, **extra: object
 ) -> logging.LogRecord:
-    made = logging.LogRecord("kproxy.server.store", level, "/x/kproxy/server/store.py", 12, message, of, None)
+    made = logging.LogRecord(
+        "kproxy.proxy.daemon.cluster.store", level, "/x/kproxy/server/store.py", 12, message, of, None
+    )
     made.__dict__.update(key_values(**extra))
     return made
 
@@ -53,7 +55,7 @@ def test_what_an_object_is_called_makes_no_line_of_its_own(formatter: logging.Fo
 def test_json_has_the_members_that_collectors_know() -> None:
     line = json.loads(JsonFormatter().format(record(logging.INFO, "said %s", "so", node="a")))
     assert line.pop("ts") > 1_500_000_000_000
-    assert line == {"caller": "server/store.py:12", "msg": "said so", "v": 0, "node": "a"}
+    assert line == {"caller": "proxy/daemon/cluster/store.py:12", "msg": "said so", "v": 0, "node": "a"}
 
 
 def test_json_tells_errors_by_their_lack_of_a_verbosity() -> None:
@@ -95,7 +97,7 @@ def test_the_first_pattern_that_matches_decides_for_a_module() -> None:
 )
 def test_all_goes_to_standard_error_unless_the_stream_is_split(options: str, out: str, err: str) -> None:
     program = (
-        "import logging; from kproxy.server import logs; from kproxy.server.config import Logging;"
+        "import logging; from kproxy.proxy.daemon import logs; from kproxy.proxy.daemon.config.configuration import Logging;"
         f"logs.configure_logging(Logging(options={options})); log = logging.getLogger('kproxy');"
         "log.debug('DD'); log.info('II'); log.error('EE')"
     )

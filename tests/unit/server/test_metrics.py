@@ -10,9 +10,9 @@ from http import HTTPStatus
 import pytest
 from prometheus_client import Metric
 
-from kproxy.net import Family
-from kproxy.server.metrics import Metrics
-from kproxy.server.sync import ApplyResult, RuleCounts
+from kproxy.model.network import Family
+from kproxy.proxy.daemon.http.metrics import Metrics
+from kproxy.proxy.daemon.sync.family_sync import ApplyResult, RuleCounts
 
 SYNC_BUCKETS = [
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,

@@ -9,15 +9,15 @@ import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from kproxy.api import Rejected, Service
-from kproxy.net import Family
-from kproxy.server.config import Configuration
-from kproxy.server.load import load_configuration
-from kproxy.server.metrics import Metrics
-from kproxy.server.metrics_endpoints import metrics_port
-from kproxy.server.metrics_live import StateCollector
-from kproxy.server.ports_http import HttpRequest, HttpResponse
-from kproxy.server.store import ClusterStore
+from kproxy.model.api import Rejected, Service
+from kproxy.model.network import Family
+from kproxy.proxy.daemon.cluster.store import ClusterStore
+from kproxy.proxy.daemon.config.configuration import Configuration
+from kproxy.proxy.daemon.config.load import load_configuration
+from kproxy.proxy.daemon.http.live_metrics import StateCollector
+from kproxy.proxy.daemon.http.metrics import Metrics
+from kproxy.proxy.daemon.http.metrics_endpoints import metrics_port
+from kproxy.proxy.daemon.http.protocol import HttpRequest, HttpResponse
 
 HEAD = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration"}
 STARTED = 1_700_000_000.0  # 2023-11-14T22:13:20Z, a Tuesday

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kproxy.api import Cluster, EndpointPort, EndpointSlice, Rejected, Service, ServicePort
-from kproxy.host import HostError, Reason
-from kproxy.net import Family
-from kproxy.plan import Plan, PlanSettings, make_plan
-from kproxy.plan.incremental import IncrementalResult
-from kproxy.server.metrics_live import StateCollector, without_local_endpoints
-from kproxy.server.pacing import SyncPeriods
-from kproxy.server.store import ClusterStore, Removed
-from kproxy.server.sync import ApplyResult, FamilySync
-from kproxy.state import normalise
+from kproxy.linux.host import HostError, Reason
+from kproxy.model.api import Cluster, EndpointPort, EndpointSlice, Rejected, Service, ServicePort
+from kproxy.model.network import Family
+from kproxy.proxy.daemon.cluster.store import ClusterStore, Removed
+from kproxy.proxy.daemon.http.live_metrics import StateCollector, without_local_endpoints
+from kproxy.proxy.daemon.sync.family_sync import ApplyResult, FamilySync
+from kproxy.proxy.daemon.sync.pacing import SyncPeriods
+from kproxy.proxy.plan import Plan, PlanSettings, make_plan
+from kproxy.proxy.plan.incremental import IncrementalResult
+from kproxy.proxy.snapshot import normalise
 from tests.objects import cluster, endpoint, service, slice_of
 
 LOCAL_BOTH: dict[str, Any] = {

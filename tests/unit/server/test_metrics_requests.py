@@ -9,12 +9,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kproxy import host
-from kproxy.server.client import ApiClient, ApiError
-from kproxy.server.credentials import Authorizer
-from kproxy.server.kubeconfig import ClientConfig
-from kproxy.server.metrics_requests import RequestCollector
-from kproxy.server.requests import DurationHistogram, RequestStats
+from kproxy.linux import host
+from kproxy.proxy.daemon.cluster.client import ApiClient, ApiError
+from kproxy.proxy.daemon.cluster.credentials import Authorizer
+from kproxy.proxy.daemon.cluster.kubeconfig import ClientConfig
+from kproxy.proxy.daemon.cluster.request_log import DurationHistogram, RequestStats
+from kproxy.proxy.daemon.http.request_metrics import RequestCollector
 from tests.unit.server.scripted import Answer, serving, status
 
 ANSWERS, DURATION = "rest_client_requests_total", "rest_client_request_duration_seconds"

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from kproxy import api
-from kproxy.api import Node
-from kproxy.server import node_watch
-from kproxy.server.config import Configuration
-from kproxy.server.node_watch import NodeWatch, PodCIDRsMissing, wait_for_node
-from kproxy.server.store import ClusterStore
+from kproxy.model import api
+from kproxy.model.api import Node
+from kproxy.proxy.daemon.cluster import node_watch
+from kproxy.proxy.daemon.cluster.node_watch import NodeWatch, PodCIDRsMissing, wait_for_node
+from kproxy.proxy.daemon.cluster.store import ClusterStore
+from kproxy.proxy.daemon.config.configuration import Configuration
 
 BY_NODE = Configuration(detect_local_mode="NodeCIDR")
 BY_CLUSTER = Configuration()

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy.server.pacing import REPAIR_LASTED, Action, Due, SyncPeriods, SyncScheduler
-from kproxy.server.store import Pending
+from kproxy.proxy.daemon.cluster.store import Pending
+from kproxy.proxy.daemon.sync.pacing import REPAIR_LASTED, Action, Due, SyncPeriods, SyncScheduler
 
 PACE = SyncPeriods(
     min_sync_period=1.0, sync_period=30.0, settle_time=0.01, max_settle_time=0.03, first_retry=0.5

@@ -12,11 +12,11 @@ from typing import NoReturn, cast
 
 import pytest
 
-from kproxy import descriptors
-from kproxy.descriptors import Purpose
-from kproxy.server import ports as ports_module
-from kproxy.server.ports import HttpServer, ListeningPort, listen_with_retry
-from kproxy.server.ports_http import MAX_HEAD_BYTES, HttpRequest, HttpResponse, text_response
+from kproxy.linux import descriptors
+from kproxy.linux.descriptors import Purpose
+from kproxy.proxy.daemon.http import ports as ports_module
+from kproxy.proxy.daemon.http.ports import HttpServer, ListeningPort, listen_with_retry
+from kproxy.proxy.daemon.http.protocol import MAX_HEAD_BYTES, HttpRequest, HttpResponse, text_response
 from tests.waiting import eventually
 
 FOUR, SIX = ip_address("127.0.0.1"), ip_address("::1")

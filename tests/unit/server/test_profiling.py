@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kproxy.server import logs
-from kproxy.server.config import Configuration, Logging
-from kproxy.server.metrics_endpoints import metrics_port
-from kproxy.server.ports_http import HttpRequest, HttpResponse
+from kproxy.proxy.daemon import logs
+from kproxy.proxy.daemon.config.configuration import Configuration, Logging
+from kproxy.proxy.daemon.http.metrics_endpoints import metrics_port
+from kproxy.proxy.daemon.http.protocol import HttpRequest, HttpResponse
 
 PATHS = ["/debug/pprof/", "/debug/pprof/goroutine", "/debug/pprof/cmdline", "/debug/flags"]
 

@@ -6,11 +6,11 @@ the other command lines have the form that k3s, kops and GCE's static pod give i
 
 import pytest
 
-from kproxy.server.config import Configuration
-from kproxy.server.duration import Duration
-from kproxy.server.flag_table import FLAGS, REMOVED_FLAGS
-from kproxy.server.flags import parse_flags
-from kproxy.server.resolve import Resolved, resolve
+from kproxy.proxy.daemon.config.configuration import Configuration
+from kproxy.proxy.daemon.config.duration import Duration
+from kproxy.proxy.daemon.config.flag_table import FLAGS, REMOVED_FLAGS
+from kproxy.proxy.daemon.config.flags import parse_flags
+from kproxy.proxy.daemon.config.resolve import Resolved, resolve
 from tests import kubeadm
 
 KUBEADM = kubeadm.FILES["config.conf"].encode()

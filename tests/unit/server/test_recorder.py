@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from kproxy.host import HostError, Reason
-from kproxy.server.client import ApiError
-from kproxy.server.kubeconfig import KubeconfigError
-from kproxy.server.recorder import (
+from kproxy.linux.host import HostError, Reason
+from kproxy.proxy.daemon.cluster.client import ApiError
+from kproxy.proxy.daemon.cluster.event_recorder import (
     MAX_TRIES,
     QUEUE_SIZE,
     Event,
@@ -20,6 +19,7 @@ from kproxy.server.recorder import (
     node_reference,
     service_reference,
 )
+from kproxy.proxy.daemon.cluster.kubeconfig import KubeconfigError
 
 STARTING = Event(node_reference("n1", "u"), EventType.NORMAL, "Starting", "StartKubeProxy")
 NO_PORT = Event(service_reference("ns", "web"), EventType.WARNING, "Failed", "Listen", "é" * 1000)

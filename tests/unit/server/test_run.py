@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.server.config import Configuration
-from kproxy.server.run import node_name
+from kproxy.proxy.daemon.config.configuration import Configuration
+from kproxy.proxy.daemon.main import node_name
 from tests.unit.server.scripted import Answer, serving
 
 HEAD = """apiVersion: kubeproxy.config.k8s.io/v1alpha1
@@ -100,17 +100,17 @@ HEAVY = {"asyncio", "aiohttp", "rich", "pyroute2", "urllib3", "kubernetes", "kpr
 ONLY_A_DAEMONS = {
     "prometheus_client",
     "http.server",
-    "kproxy.plan",
-    "kproxy.state",
-    "kproxy.backends",
+    "kproxy.proxy.plan",
+    "kproxy.proxy.snapshot",
+    "kproxy.proxy.backends",
 }
 
 
 @pytest.mark.parametrize(
     ("module", "without"),
     [
-        ("kproxy.server.command", HEAVY | ONLY_A_DAEMONS),
-        ("kproxy.server.serve", HEAVY | {"kproxy.backends"}),
+        ("kproxy.proxy.daemon.command", HEAVY | ONLY_A_DAEMONS),
+        ("kproxy.proxy.daemon.startup", HEAVY | {"kproxy.proxy.backends"}),
     ],
     ids=["to read flags", "to serve"],
 )

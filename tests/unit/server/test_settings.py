@@ -2,12 +2,12 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kproxy.api import Metadata, Node, NodeAddress, NodeSpec, NodeStatus, ServiceCIDR, ServiceCIDRSpec
-from kproxy.net import Family
-from kproxy.plan import DetectByCIDR, DetectByInterface, DetectByInterfacePrefix, PlanSettings
-from kproxy.server.config import Configuration
-from kproxy.server.load import load_configuration
-from kproxy.server.settings import node_addresses, plan_settings
+from kproxy.model.api import Metadata, Node, NodeAddress, NodeSpec, NodeStatus, ServiceCIDR, ServiceCIDRSpec
+from kproxy.model.network import Family
+from kproxy.proxy.daemon.config.configuration import Configuration
+from kproxy.proxy.daemon.config.load import load_configuration
+from kproxy.proxy.daemon.config.plan_settings import node_addresses, plan_settings
+from kproxy.proxy.plan import DetectByCIDR, DetectByInterface, DetectByInterfacePrefix, PlanSettings
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 MACHINE = tuple(map(ip_address, ("127.0.0.1", "192.0.2.1", "198.51.100.1", "::1", "2001:db8::1")))

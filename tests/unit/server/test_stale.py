@@ -4,9 +4,10 @@ from ipaddress import ip_address
 
 import pytest
 
-from kproxy.conntrack import UdpFlow
-from kproxy.net import Family, Protocol
-from kproxy.plan import (
+from kproxy.linux.conntrack import UdpFlow
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.daemon.sync.conntrack_cleanup import UdpFrontends, is_stale, udp_frontends
+from kproxy.proxy.plan import (
     Exposure,
     Frontend,
     MasqueradePolicy,
@@ -18,7 +19,6 @@ from kproxy.plan import (
     ServicePlan,
     ServicePortName,
 )
-from kproxy.server.stale import UdpFrontends, is_stale, udp_frontends
 from tests.unit.iptables.plans import plan_of
 
 DNS = ("10.96.0.10", 53)

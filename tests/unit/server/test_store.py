@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from kproxy.api import (
+from kproxy.model.api import (
     EndpointSlice,
     Metadata,
     Node,
@@ -13,9 +13,9 @@ from kproxy.api import (
     ServiceSpec,
     Taint,
 )
-from kproxy.net import Family
-from kproxy.server.store import ClusterStore, Pending, Removed, Subscription
-from kproxy.server.triggers import TriggerTimes
+from kproxy.model.network import Family
+from kproxy.proxy.daemon.cluster.store import ClusterStore, Pending, Removed, Subscription
+from kproxy.proxy.daemon.sync.change_times import TriggerTimes
 
 
 class Clock:

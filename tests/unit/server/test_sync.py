@@ -7,15 +7,15 @@ from typing import Any, NoReturn
 
 import pytest
 
-from kproxy.api import Cluster, EndpointSlice, Service
-from kproxy.host import HostError, Reason
-from kproxy.net import Family
-from kproxy.plan import Plan, PlanSettings, make_plan
-from kproxy.plan.incremental import IncrementalResult
-from kproxy.server.pacing import SyncPeriods, SyncScheduler
-from kproxy.server.store import ClusterStore, Kind, Removed
-from kproxy.server.sync import FULL_SYNC_SECONDS, ApplyResult, FamilySync
-from kproxy.state import normalise
+from kproxy.linux.host import HostError, Reason
+from kproxy.model.api import Cluster, EndpointSlice, Service
+from kproxy.model.network import Family
+from kproxy.proxy.daemon.cluster.store import ClusterStore, Kind, Removed
+from kproxy.proxy.daemon.sync.family_sync import FULL_SYNC_SECONDS, ApplyResult, FamilySync
+from kproxy.proxy.daemon.sync.pacing import SyncPeriods, SyncScheduler
+from kproxy.proxy.plan import Plan, PlanSettings, make_plan
+from kproxy.proxy.plan.incremental import IncrementalResult
+from kproxy.proxy.snapshot import normalise
 from tests.objects import service
 
 PACE = SyncPeriods(

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from kproxy.api import EndpointSlice, Metadata, Service
-from kproxy.net import Family
-from kproxy.server.store import ClusterStore, Removed
-from kproxy.server.triggers import ANNOTATION, TriggerTimes, trigger_time
+from kproxy.model.api import EndpointSlice, Metadata, Service
+from kproxy.model.network import Family
+from kproxy.proxy.daemon.cluster.store import ClusterStore, Removed
+from kproxy.proxy.daemon.sync.change_times import ANNOTATION, TriggerTimes, trigger_time
 from tests.objects import endpoint, service, slice_of
 
 START = 1_700_000_000.0  # 2023-11-14T22:13:20Z

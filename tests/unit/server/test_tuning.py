@@ -2,11 +2,11 @@
 
 import pytest
 
-from kproxy import host
-from kproxy.host import HostError, Reason
-from kproxy.server import tuning
-from kproxy.server.config import Configuration, ConntrackSection, IPTables, Mode
-from kproxy.server.duration import Duration
+from kproxy.linux import host
+from kproxy.linux.host import HostError, Reason
+from kproxy.proxy.daemon import node_tuning
+from kproxy.proxy.daemon.config.configuration import Configuration, ConntrackSection, IPTables, Mode
+from kproxy.proxy.daemon.config.duration import Duration
 
 PREFIX = "net/netfilter/nf_conntrack_"
 
@@ -24,14 +24,14 @@ PREFIX = "net/netfilter/nf_conntrack_"
     ],
 )
 def test_the_limit_is_by_core_within_bounds(per_core: int, least: int, cores: int, limit: int) -> None:
-    assert tuning.conntrack_max(ConntrackSection(max_per_core=per_core, min=least), cores) == limit
+    assert node_tuning.conntrack_max(ConntrackSection(max_per_core=per_core, min=least), cores) == limit
 
 
 def test_zero_leaves_a_setting_to_the_kernel() -> None:
     nothing = ConntrackSection(
         max_per_core=0, tcp_established_timeout=Duration(), tcp_close_wait_timeout=Duration()
     )
-    assert list(tuning.conntrack_sysctls(nothing, 4)) == []
+    assert list(node_tuning.conntrack_sysctls(nothing, 4)) == []
 
 
 def test_every_setting_has_its_sysctl() -> None:
@@ -44,7 +44,7 @@ def test_every_setting_has_its_sysctl() -> None:
         udp_timeout=Duration.of(0.5),
         udp_stream_timeout=Duration.of(4),
     )
-    assert {name.removeprefix(PREFIX): value for name, value in tuning.conntrack_sysctls(config, 4)} == {
+    assert {name.removeprefix(PREFIX): value for name, value in node_tuning.conntrack_sysctls(config, 4)} == {
         "max": 4000,
         "tcp_timeout_established": 1,
         "tcp_timeout_close_wait": 2,
@@ -88,7 +88,7 @@ def test_the_hash_table_grows_with_the_limit_and_never_shrinks(
     monkeypatch: pytest.MonkeyPatch, buckets: str, expected: str
 ) -> None:
     machine = Machine(monkeypatch, **{PREFIX + "max": "1", HASH: buckets})
-    tuning.set_conntrack(
+    node_tuning.set_conntrack(
         ConntrackSection(
             max_per_core=1,
             min=1_000_000,
@@ -109,7 +109,7 @@ ONE = ConntrackSection(
 
 def test_connection_tracking_that_is_not_loaded_is_requested_once(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
-    tuning.set_conntrack(ONE)
+    node_tuning.set_conntrack(ONE)
     assert machine.ran == [("modprobe", "--", "nf_conntrack")]
     assert machine.files[PREFIX + "udp_timeout"] == "9"
 
@@ -118,7 +118,7 @@ def test_a_kernel_without_connection_tracking_is_an_error(monkeypatch: pytest.Mo
     machine = Machine(monkeypatch)
     monkeypatch.setattr(host, "run_tool", machine.ran.append)
     with pytest.raises(HostError):
-        tuning.set_conntrack(ONE)
+        node_tuning.set_conntrack(ONE)
 
 
 def test_a_limit_that_may_not_be_written_names_what_leaves_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,17 +128,17 @@ def test_a_limit_that_may_not_be_written_names_what_leaves_it_alone(monkeypatch:
     Machine(monkeypatch, **{PREFIX + "max": "1", HASH: "1"})
     monkeypatch.setattr(host, "write_sysctl", refuse)
     with pytest.raises(HostError, match=r"nf_conntrack_max=.*conntrack: \{maxPerCore: 0, min: 0\}"):
-        tuning.set_conntrack(ConntrackSection())
+        node_tuning.set_conntrack(ConntrackSection())
     with pytest.raises(HostError, match="Permission denied") as caught:
-        tuning.set_conntrack(ConntrackSection(max_per_core=0))
+        node_tuning.set_conntrack(ConntrackSection(max_per_core=0))
     assert "maxPerCore" not in str(caught.value), "it is no limit that is refused"
 
 
 def test_an_oom_score_that_is_right_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, **{SCORE: "-999\n"})
-    tuning.set_oom_score(-999)
+    node_tuning.set_oom_score(-999)
     assert machine.written == []
-    tuning.set_oom_score(-998)
+    node_tuning.set_oom_score(-998)
     assert machine.written == [SCORE]
 
 
@@ -150,7 +150,7 @@ def test_a_refused_oom_score_is_logged_and_lived_with(
 
     monkeypatch.setattr(host, "read_file", lambda _: "0")
     monkeypatch.setattr(host, "write_file", refuse)
-    tuning.set_oom_score(-999)
+    node_tuning.set_oom_score(-999)
     assert "oom_score_adj is not -999" in caplog.text
 
 
@@ -168,11 +168,11 @@ def test_a_refused_oom_score_is_logged_and_lived_with(
     ],
 )
 def test_loopback_is_routed_where_it_takes_node_ports(addresses: tuple[str, ...], routed: bool) -> None:  # noqa: FBT001 - a table
-    assert tuning.routes_loopback(Configuration(node_port_addresses=addresses)) is routed
+    assert node_tuning.routes_loopback(Configuration(node_port_addresses=addresses)) is routed
 
 
 def test_loopback_takes_node_ports_in_iptables_mode_alone_and_where_it_is_not_switched_off() -> None:
-    assert tuning.routes_loopback(Configuration())
-    assert not tuning.routes_loopback(Configuration(iptables=IPTables(localhost_node_ports=False)))
+    assert node_tuning.routes_loopback(Configuration())
+    assert not node_tuning.routes_loopback(Configuration(iptables=IPTables(localhost_node_ports=False)))
     for mode in (Mode.IPVS, Mode.NFTABLES):
-        assert not tuning.routes_loopback(Configuration(mode=mode.value))
+        assert not node_tuning.routes_loopback(Configuration(mode=mode.value))

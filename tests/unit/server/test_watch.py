@@ -9,15 +9,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from kproxy import host
-from kproxy.api import EndpointSlice, Service, ServicePort
-from kproxy.server import watch
-from kproxy.server.client import ApiClient
-from kproxy.server.credentials import Authorizer
-from kproxy.server.events import WatchDecoder
-from kproxy.server.kubeconfig import ClientConfig
-from kproxy.server.store import ClusterStore
-from kproxy.server.watch import BACKOFF, ENDPOINT_SLICES, SERVICES, Backoff, Reflector, node_resource
+from kproxy.linux import host
+from kproxy.model.api import EndpointSlice, Service, ServicePort
+from kproxy.proxy.daemon.cluster import watch
+from kproxy.proxy.daemon.cluster.client import ApiClient
+from kproxy.proxy.daemon.cluster.credentials import Authorizer
+from kproxy.proxy.daemon.cluster.kubeconfig import ClientConfig
+from kproxy.proxy.daemon.cluster.store import ClusterStore
+from kproxy.proxy.daemon.cluster.watch import (
+    BACKOFF,
+    ENDPOINT_SLICES,
+    SERVICES,
+    Backoff,
+    Reflector,
+    node_resource,
+)
+from kproxy.proxy.daemon.cluster.watch_decoder import WatchDecoder
 from tests.unit.server.scripted import Answer, Script, json, serving, status
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.server.watch_file import WatchedFile
+from kproxy.proxy.daemon.config.file_watch import WatchedFile
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from http import HTTPStatus
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kproxy.server.config import Configuration
-from kproxy.server.flag_table import FLAGS, REMOVED_FLAGS
-from kproxy.server.flags import parse_flags
-from kproxy.server.metrics_endpoints import metrics_port
-from kproxy.server.ports_http import HttpRequest, HttpResponse
+from kproxy.proxy.daemon.config.configuration import Configuration
+from kproxy.proxy.daemon.config.flag_table import FLAGS, REMOVED_FLAGS
+from kproxy.proxy.daemon.config.flags import parse_flags
+from kproxy.proxy.daemon.http.metrics_endpoints import metrics_port
+from kproxy.proxy.daemon.http.protocol import HttpRequest, HttpResponse
 
 STARTED = 1_700_000_000.0  # 2023-11-14T22:13:20Z, a Tuesday
 ARGUMENTS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
-from kproxy.net import Family
+from kproxy.model.network import Family
 from kproxy.spec.node import PRIMARY
 from tests.unit.spec.world import (
     ADDRESS,

@@ -3,7 +3,7 @@
 # fmt: off
 from __future__ import annotations
 
-from kproxy import api
+from kproxy.model import api
 from tests.unit.spec.world import (
     ADDRESS,
     CLUSTER_IP,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kproxy import api
+from kproxy.model import api
 from kproxy.spec.clauses import CLAUSES, TRANSITION_CLAUSES, ClauseId
 from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import Failure

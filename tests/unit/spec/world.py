@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from kproxy import api
-from kproxy.net import Entry, Packet, Protocol
+from kproxy.model import api
+from kproxy.model.network import Entry, Packet, Protocol
 from kproxy.spec.node import NodeFacts
 from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 

@@ -1,4 +1,4 @@
-"""What the kernel's tools would print of a plan, made from our own backends' values: rules for `kproxy.trace` without a kernel.
+"""What the kernel's tools would print of a plan, made from our own backends' values: rules for `kproxy.tools.trace` without a kernel.
 
 The text is the backends' own, which the kernel tests hold to the kernel; nftables' JSON is made here, and
 ``tests/netns/test_trace.py`` holds `trace` to what the real ``nft`` prints.
@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from kproxy.backends.iptables import rules as iptables
-from kproxy.backends.ipvs import names as ipvs_names
-from kproxy.backends.ipvs.compile import DesiredVirtualServer
-from kproxy.backends.ipvs.desired_state import DesiredState
-from kproxy.backends.ipvs.rules import AddressKey, Key, Member
-from kproxy.backends.nftables import rules as nft
-from kproxy.backends.nftables.table import SimulatedTable
-from kproxy.net import Address, Family, Network, Protocol
-from kproxy.trace.sources import TraceSource, source_kind
+from kproxy.linux.netfilter.sources import TraceSource, source_kind
+from kproxy.model.network import Address, Family, Network, Protocol
+from kproxy.proxy.backends.iptables import rules as iptables
+from kproxy.proxy.backends.ipvs import names as ipvs_names
+from kproxy.proxy.backends.ipvs.compile import DesiredVirtualServer
+from kproxy.proxy.backends.ipvs.desired_state import DesiredState
+from kproxy.proxy.backends.ipvs.rules import AddressKey, Key, Member
+from kproxy.proxy.backends.nftables import rules as nft
+from kproxy.proxy.backends.nftables.table import SimulatedTable
 
 BUILTIN = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
 

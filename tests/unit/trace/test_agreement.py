@@ -11,28 +11,28 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.backends.iptables import static_rules
-from kproxy.backends.iptables.desired_state import build_ruleset
-from kproxy.backends.iptables.desired_state import desired_state as iptables_program
-from kproxy.backends.ipvs.compile import Context
-from kproxy.backends.ipvs.desired_state import desired_state as ipvs_program
-from kproxy.backends.ipvs.static_rules import Options as IpvsOptions
-from kproxy.backends.nftables.desired_state import desired_state as nft_program
-from kproxy.backends.nftables.diff import Rewrite
-from kproxy.backends.nftables.rules import Constant, Remember
-from kproxy.backends.nftables.static_rules import Options as NftOptions
-from kproxy.backends.nftables.table import SimulatedTable
-from kproxy.conformance.fuzz.generate import generate_worlds
+from kproxy.conformance.generate.generate import generate_worlds
 from kproxy.conformance.testbeds.simulator import BACKENDS
 from kproxy.conformance.testbeds.simulator.walk import Compile, NodeView, PacketWalk, Walked
-from kproxy.net import Packet
-from kproxy.plan import Plan
-from kproxy.trace import node as trace_node
-from kproxy.trace.answer import trace_packet
-from kproxy.trace.sources import TraceSource as Saved
-from kproxy.trace.sources import merge_sources
-from kproxy.trace.state import PacketState
-from kproxy.trace.state import TracedPacket as TracePacket
+from kproxy.linux.netfilter import node_state as trace_node
+from kproxy.linux.netfilter.packet_state import PacketState
+from kproxy.linux.netfilter.packet_state import TracedPacket as TracePacket
+from kproxy.linux.netfilter.sources import TraceSource as Saved
+from kproxy.linux.netfilter.sources import merge_sources
+from kproxy.model.network import Packet
+from kproxy.proxy.backends.iptables import static_rules
+from kproxy.proxy.backends.iptables.desired_state import build_ruleset
+from kproxy.proxy.backends.iptables.desired_state import desired_state as iptables_program
+from kproxy.proxy.backends.ipvs.compile import Context
+from kproxy.proxy.backends.ipvs.desired_state import desired_state as ipvs_program
+from kproxy.proxy.backends.ipvs.static_rules import Options as IpvsOptions
+from kproxy.proxy.backends.nftables.desired_state import desired_state as nft_program
+from kproxy.proxy.backends.nftables.diff import Rewrite
+from kproxy.proxy.backends.nftables.rules import Constant, Remember
+from kproxy.proxy.backends.nftables.static_rules import Options as NftOptions
+from kproxy.proxy.backends.nftables.table import SimulatedTable
+from kproxy.proxy.plan import Plan
+from kproxy.tools.trace.answer import trace_packet
 from tests.traced import outcome
 from tests.unit.trace import saved
 from tests.unit.worlds.simulated import findings

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from kproxy.trace import live
-from kproxy.trace.sources import SourceKind
+from kproxy.linux.netfilter.sources import SourceKind
+from kproxy.tools.trace import live
 
 HEAD = "IP Virtual Server version 1.2.1 (size=4096)\nProt LocalAddress:Port Scheduler Flags\n"
 

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from kproxy.trace.answer import TraceResult, trace_packet
-from kproxy.trace.node import TracedNode
-from kproxy.trace.readers import nftables
-from kproxy.trace.state import TracedPacket
+from kproxy.linux.netfilter.node_state import TracedNode
+from kproxy.linux.netfilter.packet_state import TracedPacket
+from kproxy.linux.netfilter.readers import nftables
+from kproxy.tools.trace.answer import TraceResult, trace_packet
 
 Json = Any
 

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from kproxy.cli import main
-from kproxy.net import Address
-from kproxy.trace.answer import TraceResult, trace_packet
-from kproxy.trace.readers.errors import CannotRead
-from kproxy.trace.sources import merge_sources
-from kproxy.trace.state import TracedPacket
+from kproxy.linux.netfilter.packet_state import TracedPacket
+from kproxy.linux.netfilter.readers.errors import CannotRead
+from kproxy.linux.netfilter.sources import merge_sources
+from kproxy.model.network import Address
+from kproxy.tools.trace.answer import TraceResult, trace_packet
 from tests.unit.trace.saved import source
 
 Json = Any

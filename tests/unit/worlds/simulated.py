@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from kproxy.conformance.bind import bind_cases
+from kproxy.conformance.binding.bind import bind_cases
 from kproxy.conformance.case import Case
-from kproxy.conformance.deviations import find_excuse
-from kproxy.conformance.judging import Finding
-from kproxy.conformance.runner import run_instances
-from kproxy.conformance.subject import load_subject
+from kproxy.conformance.engine.judging import Finding
+from kproxy.conformance.engine.runner import run_instances
+from kproxy.conformance.subjects.deviations import find_excuse
+from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.simulator import Simulator
 
 AT_ONCE = 20

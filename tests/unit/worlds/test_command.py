@@ -11,7 +11,7 @@ import pytest
 from kproxy.cli import main
 from kproxy.conformance.testbeds.simulator import BACKENDS
 from kproxy.conformance.testbeds.simulator.walk import Compile, PacketWalk
-from kproxy.plan import Plan
+from kproxy.proxy.plan import Plan
 
 
 def fuzz(*arguments: str) -> int:

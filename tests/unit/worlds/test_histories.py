@@ -11,20 +11,20 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kproxy.api import Cluster
-from kproxy.backends.iptables import desired_state as iptables
-from kproxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS
-from kproxy.backends.iptables.diff import diff as iptables_diff
-from kproxy.backends.ipvs.desired_state import DesiredState as IpvsProgram
-from kproxy.backends.ipvs.desired_state import delta
-from kproxy.backends.ipvs.diff import KernelState, full_transaction, transaction
-from kproxy.backends.nftables import desired_state as nftables
-from kproxy.backends.nftables.diff import Leftovers
-from kproxy.backends.nftables.diff import diff as nftables_diff
-from kproxy.backends.nftables.table import SimulatedTable
-from kproxy.net import Family
-from kproxy.plan import Plan, PlanSettings, make_plan
-from kproxy.state import Snapshot, normalise
+from kproxy.model.api import Cluster
+from kproxy.model.network import Family
+from kproxy.proxy.backends.iptables import desired_state as iptables
+from kproxy.proxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS
+from kproxy.proxy.backends.iptables.diff import diff as iptables_diff
+from kproxy.proxy.backends.ipvs.desired_state import DesiredState as IpvsProgram
+from kproxy.proxy.backends.ipvs.desired_state import delta
+from kproxy.proxy.backends.ipvs.diff import KernelState, full_transaction, transaction
+from kproxy.proxy.backends.nftables import desired_state as nftables
+from kproxy.proxy.backends.nftables.diff import Leftovers
+from kproxy.proxy.backends.nftables.diff import diff as nftables_diff
+from kproxy.proxy.backends.nftables.table import SimulatedTable
+from kproxy.proxy.plan import Plan, PlanSettings, make_plan
+from kproxy.proxy.snapshot import Snapshot, normalise
 from tests.strategies import NODES, ZONES, histories
 from tests.unit.iptables import test_diff as iptables_models
 from tests.unit.iptables.restore import Tables

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from kproxy.conformance.case import Apply, Case, CaseService, Probe
-from kproxy.conformance.fuzz.case_source import case_source
-from kproxy.conformance.fuzz.generate import generate_worlds
-from kproxy.conformance.fuzz.oracle_answers import with_oracle_answers
-from kproxy.conformance.fuzz.shrink import shrink_case, smaller_cases
+from kproxy.conformance.generate.case_source import case_source
+from kproxy.conformance.generate.generate import generate_worlds
+from kproxy.conformance.generate.oracle_answers import with_oracle_answers
+from kproxy.conformance.generate.shrink import shrink_case, smaller_cases
 
 WORLDS = tuple(generate_worlds(6, 30))
 

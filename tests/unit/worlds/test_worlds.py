@@ -11,8 +11,8 @@ from functools import cache
 import pytest
 
 from kproxy.conformance.case import DROPPED, REJECTED, Apply, Case, CaseService, Policy, Probe, Step, Type
-from kproxy.conformance.fuzz.generate import generate_worlds
-from kproxy.conformance.judging import Finding
+from kproxy.conformance.engine.judging import Finding
+from kproxy.conformance.generate.generate import generate_worlds
 from kproxy.conformance.testbeds.simulator import BACKENDS
 from tests.unit.worlds.simulated import findings
 

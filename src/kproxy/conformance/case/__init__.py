@@ -2,7 +2,7 @@
 
 No address, no sleep, no loop, no backend and no proxy's name occurs in a case.  The author writes
 the lawful answers by hand; a unit test asks the oracle the same questions (double entry).
-`kproxy.conformance.bind` gives the names addresses; a testbed carries the steps out.
+`kproxy.conformance.binding.bind` gives the names addresses; a testbed carries the steps out.
 
 Every case runs once in each of its ``families``, with Services of its own, beside all others.
 Pods, nodes and clients are those of `kproxy.lab.topology`: pods ``a1 a2 a3`` on node ``a``,

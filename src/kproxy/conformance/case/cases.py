@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 
 from kproxy.conformance.case.steps import Probe, Step
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 
 class Feature(enum.Enum):

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, replace
 
 from kproxy.conformance.case.targets import Target, TargetKind
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 
 class Policy(enum.Enum):

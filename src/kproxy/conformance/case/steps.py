@@ -134,7 +134,7 @@ class CheckProxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckLatency:
-    """How long the lab's own changes have taken up to now, those that came alone: see `kproxy.conformance.convergence`."""
+    """How long the lab's own changes have taken up to now, those that came alone: see `kproxy.conformance.engine.convergence`."""
 
     clauses: tuple[str, ...] = ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 LOOPBACK = "loopback"
 """Whose address a spoofing client may borrow, besides those of pods and nodes."""

@@ -38,7 +38,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import LIBERAL
-from kproxy.net import Family, Protocol
+from kproxy.model.network import Family, Protocol
 
 LOCAL = Policy.LOCAL
 HOURS = 10800

@@ -23,7 +23,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.case.outcomes import MASQUERADED
 from kproxy.conformance.cases import changes
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 EVEN = "balancing.even"
 POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}

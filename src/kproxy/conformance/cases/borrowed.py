@@ -32,7 +32,7 @@ from kproxy.conformance.cases.profiles import (
     NO_DETECTOR,
     NODE_CIDR,
 )
-from kproxy.net import Family, Protocol
+from kproxy.model.network import Family, Protocol
 
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 IPV4_ONLY = (Family.IPV4,)

@@ -31,7 +31,7 @@ from kproxy.conformance.case import (
     unallocated,
 )
 from kproxy.conformance.cases import changes
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 WEB = service("web", "a1", "b1")
 DNS = service("dns", "a1", "b1", ports=(Port(number=53, protocol=Protocol.UDP),))

@@ -34,7 +34,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
 BOTH_PROTOCOLS = (Port(name="a"), Port(name="b", number=53, protocol=Protocol.UDP))

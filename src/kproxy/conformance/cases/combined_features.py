@@ -48,7 +48,7 @@ from kproxy.conformance.cases.combined import (
     probe_each_address,
 )
 from kproxy.conformance.cases.profiles import MASQUERADE_ALL, NO_DETECTOR, NODE_PORT_CIDR
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 LOCAL = Policy.LOCAL
 

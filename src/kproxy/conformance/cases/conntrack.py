@@ -33,7 +33,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)

@@ -1,7 +1,7 @@
 """How soon changes are in effect.
 
 Only values.  What is timed are the sentinels' own changes, each alone, after every round of the lab: see
-`kproxy.conformance.convergence`.
+`kproxy.conformance.engine.convergence`.
 """
 
 from __future__ import annotations

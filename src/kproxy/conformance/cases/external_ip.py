@@ -30,7 +30,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import PRIMARY_WITHOUT_EXTERNAL_IPS
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 WEB = service("web", "a1", "b1", external_ips=1)
 FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)

@@ -29,7 +29,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import NO_DETECTOR
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)

@@ -39,7 +39,7 @@ from kproxy.conformance.cases.combined import (
     UDP_SERVED,
     external_targets,
 )
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 INSIDE, OUTSIDE = "source-ranges.inside-allowed", "source-ranges.outside-dropped"
 

@@ -35,7 +35,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases.profiles import BRIDGE_INTERFACE, FORWARD_DROP, LIBERAL, NODE_PORT_CIDR
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 FEATURES = {Feature.HEALTH_CHECKS, Feature.LOAD_BALANCER, Feature.EXTERNAL_TRAFFIC_POLICY, Feature.NODE_PORT}
 LOCAL_ENDPOINTS_REPORTED = "health-check.local-endpoints.told"

@@ -30,7 +30,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases.profiles import LIBERAL
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 ON_B1 = delivered_to("b1")

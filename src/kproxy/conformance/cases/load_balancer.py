@@ -30,7 +30,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 BALANCED = Type.LOAD_BALANCER
 WEB = service("web", "a1", "b1", type=BALANCED, vips=(Vip(),))

@@ -34,7 +34,7 @@ from kproxy.conformance.cases.profiles import (
     NO_DETECTOR,
     NODE_CIDR,
 )
-from kproxy.net import Family, Protocol
+from kproxy.model.network import Family, Protocol
 
 LOCAL = Policy.LOCAL
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)

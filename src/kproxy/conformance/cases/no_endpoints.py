@@ -32,7 +32,7 @@ from kproxy.conformance.case import (
     unallocated,
 )
 from kproxy.conformance.cases import changes
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
 UDP, SCTP = Protocol.UDP, Protocol.SCTP

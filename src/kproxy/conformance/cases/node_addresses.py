@@ -34,7 +34,7 @@ from kproxy.conformance.cases.profiles import (
     NODE_PORT_CIDR,
     PRIMARY_WITHOUT_EXTERNAL_IPS,
 )
-from kproxy.net import Family, Protocol
+from kproxy.model.network import Family, Protocol
 
 IPV4_ONLY = (Family.IPV4,)
 IPV6_ONLY = (Family.IPV6,)

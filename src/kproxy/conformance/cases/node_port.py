@@ -28,7 +28,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 ON_A = service("on-a", "a1", type=Type.NODE_PORT)
 WEB = service("web", "a1", "b1", type=Type.NODE_PORT)

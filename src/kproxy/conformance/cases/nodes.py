@@ -27,7 +27,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases.profiles import FORWARD_DROP, LIBERAL
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 FOREIGN_BIT = 0x100000

@@ -32,7 +32,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import WITHOUT_IPV6
-from kproxy.net import Family, Protocol
+from kproxy.model.network import Family, Protocol
 
 WEB = service("web", "a1", "b1")
 NEIGHBOUR = service("neighbour", "b2")

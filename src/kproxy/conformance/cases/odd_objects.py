@@ -29,7 +29,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 NEIGHBOUR = service("neighbour", "b2")
 ON_BOTH = delivered_to("a1", "b1")

@@ -7,7 +7,7 @@ existing profile wherever it can.
 from __future__ import annotations
 
 from kproxy.conformance.case import DEFAULT, Profile
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 __all__ = [
     "BRIDGE_INTERFACE",

@@ -27,7 +27,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import LIBERAL
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 TWINS = service(
     "twins",

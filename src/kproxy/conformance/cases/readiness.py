@@ -29,7 +29,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
 TERMINATING = {Feature.TERMINATING_ENDPOINTS}

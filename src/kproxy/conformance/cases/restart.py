@@ -33,7 +33,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import RESTART
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 FEATURES = {Feature.RESTART}

@@ -34,7 +34,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import LARGE
-from kproxy.net import Family, Protocol
+from kproxy.model.network import Family, Protocol
 from kproxy.spec.outcome import SourceIP
 
 ANY_NUMBER = "balancing.any-number-of-endpoints"

@@ -33,7 +33,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import FORWARD_DROP
-from kproxy.net import Family, Protocol
+from kproxy.model.network import Family, Protocol
 
 OPEN = service("web", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),))
 FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)

@@ -29,7 +29,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import LARGE, STARTS
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 HERE, THERE = ("zone-a",), ("zone-b",)
 HINTS = {Feature.TOPOLOGY_HINTS}

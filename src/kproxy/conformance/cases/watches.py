@@ -36,7 +36,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases.profiles import WATCHES
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 APPLIED = "watch.interrupted.changes-applied"

@@ -35,7 +35,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import FORWARD_DROP
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 

@@ -38,7 +38,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.profiles import WRITES
-from kproxy.net import Family, Protocol
+from kproxy.model.network import Family, Protocol
 
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 FEATURES = {Feature.REFUSED_WRITES}

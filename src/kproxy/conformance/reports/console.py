@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kproxy.conformance.convergence import BOUND, ISOLATED, distributions_by_kind
+from kproxy.conformance.engine.convergence import BOUND, ISOLATED, distributions_by_kind
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 
 COLOURS = {

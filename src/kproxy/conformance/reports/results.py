@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kproxy.conformance.case import Case
-from kproxy.conformance.convergence import LatencySample
-from kproxy.conformance.judging import Finding, Observed
+from kproxy.conformance.engine.convergence import LatencySample
+from kproxy.conformance.engine.judging import Finding, Observed
 
 LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
 """Exit statuses of a run."""

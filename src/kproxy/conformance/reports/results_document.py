@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from kproxy.conformance.case import Case
-from kproxy.conformance.convergence import BOUND, LatencySample, distributions_by_kind
-from kproxy.conformance.descriptions import describe_expectation, describe_step
-from kproxy.conformance.judging import Finding, Observed
+from kproxy.conformance.case.descriptions import describe_expectation, describe_step
+from kproxy.conformance.engine.convergence import BOUND, LatencySample, distributions_by_kind
+from kproxy.conformance.engine.judging import Finding, Observed
 from kproxy.conformance.reports.results import CaseResult, Report, RunOutcome
 
 RESULTS_FORMAT, CATALOGUE_FORMAT = "kproxy-results/2", "kproxy-catalogue/1"

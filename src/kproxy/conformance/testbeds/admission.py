@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kproxy.conformance.bind import Instance
-from kproxy.conformance.kubernetes_objects import Document
-from kproxy.conformance.world import Change, Put, RestartProxy, WithholdEvents, World
+from kproxy.conformance.binding.bind import Instance
+from kproxy.conformance.binding.kubernetes_objects import Document
+from kproxy.conformance.binding.world import Change, Put, RestartProxy, WithholdEvents, World
 from kproxy.lab.apiserver import ResourceKind
 from kproxy.lab.kube.store import KubeStore
 

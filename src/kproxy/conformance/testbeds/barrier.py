@@ -1,6 +1,6 @@
 """The wait until every node serves a sentinel Service in every family: a proxy that does has applied what came before it.
 
-Used by the testbed of namespaces and by the copy of a cluster (`kproxy.replica`), which have sentinels of their own.
+Used by the testbed of namespaces and by the copy of a cluster (`kproxy.tools.lab_session`), which have sentinels of their own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from kproxy.conformance.testbed import SubjectFailed
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 POLL = 0.01
 """Seconds between two looks."""

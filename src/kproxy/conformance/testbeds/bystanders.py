@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kproxy.conformance.bind import Instance
+from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import Target, UnrelatedEntries, delivered_to
-from kproxy.conformance.descriptions import SAME_ENTRIES
+from kproxy.conformance.case.descriptions import SAME_ENTRIES
 from kproxy.conformance.testbed import Observation
 from kproxy.lab import topology
-from kproxy.lab.conntrack_entries import InsertedEntry, entry_identities, insert_entry
+from kproxy.lab.faults.conntrack_entries import InsertedEntry, entry_identities, insert_entry
 from kproxy.lab.network import Network
-from kproxy.lab.observation import Socket
-from kproxy.net import Protocol
+from kproxy.lab.probes.observation import Socket
+from kproxy.model.network import Protocol
 from kproxy.spec.outcome import Delivered
 
 HOST_PORT = 8053

@@ -10,7 +10,7 @@ import sys
 
 from kproxy import __version__
 from kproxy.conformance.case import Feature
-from kproxy.conformance.subject import Subject, fill_placeholders
+from kproxy.conformance.subjects.subject import Subject, fill_placeholders
 from kproxy.lab import kube, sandbox
 from kproxy.lab.kernels.abilities import Ability, KernelName, probe_abilities
 from kproxy.lab.kernels.current import kernel_here, time_here

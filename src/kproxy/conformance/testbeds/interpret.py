@@ -10,13 +10,14 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kproxy.conformance.bind import Instance
+from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import EndpointCountLocation, Ping, Probe, TargetKind, VantageKind
 from kproxy.conformance.case import Open as HoldStep
 from kproxy.conformance.testbed import HarnessError, Observation, describe_health, describe_status
-from kproxy.lab import echo, http, topology
-from kproxy.lab import observation as lab
-from kproxy.net import Address, Packet
+from kproxy.lab import topology
+from kproxy.lab.probes import echo, http
+from kproxy.lab.probes import observation as lab
+from kproxy.model.network import Address, Packet
 from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 
 HOST = "host:"

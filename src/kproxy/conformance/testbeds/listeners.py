@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kproxy.conformance.bind import NODE_PORT_KINDS, Instance
+from kproxy.conformance.binding.bind import NODE_PORT_KINDS, Instance
 from kproxy.conformance.case import Case, CaseService, Open, Port, Probe
 from kproxy.conformance.testbeds.interpret import HOST
 from kproxy.lab import topology
-from kproxy.net import Protocol
+from kproxy.model.network import Protocol
 
 
 def listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protocol, str]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kproxy.conformance.reports.results import Report
-from kproxy.lab import machine_state
+from kproxy.lab.faults import machine_state
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.current import kernel_here
 

@@ -12,7 +12,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from kproxy.conformance.bind import FIRST_HEALTH_PORT, LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
+from kproxy.conformance.binding.bind import FIRST_HEALTH_PORT, LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
+from kproxy.conformance.binding.kubernetes_objects import Document
+from kproxy.conformance.binding.lab_objects import node_documents, unlabelled_node_documents
+from kproxy.conformance.binding.world import (
+    AcceptWrites,
+    AddAddress,
+    Change,
+    Put,
+    RefuseWrites,
+    Remove,
+    RestartProxy,
+    WithholdEvents,
+    lab_objects,
+)
 from kproxy.conformance.case import (
     Case,
     CheckHealth,
@@ -30,12 +43,10 @@ from kproxy.conformance.case import (
     UnjudgedAction,
     UnrelatedEntries,
 )
-from kproxy.conformance.convergence import LatencySample
-from kproxy.conformance.descriptions import describe_step
-from kproxy.conformance.kubernetes_objects import Document
-from kproxy.conformance.lab_objects import node_documents, unlabelled_node_documents
-from kproxy.conformance.session import OpenTestbed
-from kproxy.conformance.subject import Subject
+from kproxy.conformance.case.descriptions import describe_step
+from kproxy.conformance.engine.convergence import LatencySample
+from kproxy.conformance.engine.session import OpenTestbed
+from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
 from kproxy.conformance.testbeds import raw_packets
 from kproxy.conformance.testbeds.admission import KINDS, admission_problems
@@ -51,27 +62,18 @@ from kproxy.conformance.testbeds.proxies import LabApiServer, Proxies
 from kproxy.conformance.testbeds.sentinel import MOVED, MOVED_PORT, SENTINEL_POD, SENTINEL_PORT
 from kproxy.conformance.testbeds.settling import Settling
 from kproxy.conformance.testbeds.watch_faults import change_during_fault, merge_withheld, start_without_slices
-from kproxy.conformance.world import (
-    AcceptWrites,
-    AddAddress,
-    Change,
-    Put,
-    RefuseWrites,
-    Remove,
-    RestartProxy,
-    WithholdEvents,
-    lab_objects,
-)
-from kproxy.lab import crafted, topology, write_faults
+from kproxy.lab import topology
 from kproxy.lab.apiserver import ApiServer, ResourceKind
+from kproxy.lab.faults import write_faults
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.current import kernel_here
 from kproxy.lab.kube import KubeApiServer, NotAdmitted
 from kproxy.lab.kube.assets import Assets
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
+from kproxy.lab.probes import crafted
 from kproxy.lab.processes import Xtables
-from kproxy.net import Family, Protocol
+from kproxy.model.network import Family, Protocol
 from kproxy.spec.outcome import Failure
 
 SLOW_PATIENCE, SLOW_QUIET = 20.0, 2.0
@@ -96,7 +98,7 @@ def opener(
     *,
     sandboxed: bool = False,
 ) -> OpenTestbed:
-    """How `kproxy.conformance.session` opens labs for a subject.
+    """How `kproxy.conformance.engine.session` opens labs for a subject.
 
     It has ``barrier`` seconds to apply changes (0: as many as suit the kernel).  ``assets``: the programs of a real
     API server, to be used in place of the lab's own.  ``sandboxed``: the subject gets a room of its own and is watched.

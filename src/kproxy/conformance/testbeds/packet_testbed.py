@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kproxy.conformance.bind import Instance
+from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import (
     CheckHealth,
     CheckProxy,
@@ -24,7 +24,7 @@ from kproxy.conformance.case import (
     UnjudgedAction,
     VantageKind,
 )
-from kproxy.conformance.configuration import HEALTHZ_PORT
+from kproxy.conformance.subjects.configuration import HEALTHZ_PORT
 from kproxy.conformance.testbed import HarnessError, Observation, describe_status
 from kproxy.conformance.testbeds.barrier import POLL
 from kproxy.conformance.testbeds.interpret import (
@@ -36,7 +36,7 @@ from kproxy.conformance.testbeds.interpret import (
 from kproxy.conformance.testbeds.probe_transport import FlowHandle, ProbeTransport
 from kproxy.lab import topology
 from kproxy.lab.lab import Traced
-from kproxy.lab.observation import Direction, ProbeRequest
+from kproxy.lab.probes.observation import Direction, ProbeRequest
 from kproxy.spec.outcome import Failure
 
 PATIENCE = 5.0

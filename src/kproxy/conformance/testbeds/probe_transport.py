@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Protocol as Interface
 
 from kproxy.conformance.testbeds.fifo_semaphore import FifoSemaphore
-from kproxy.lab import echo, http, packet_marks
+from kproxy.lab.captures import packet_marks
 from kproxy.lab.lab import Lab, LabFlow, Traced
-from kproxy.lab.observation import Evidence, Observation, ProbeRequest, Silent, Socket
+from kproxy.lab.probes import echo, http
+from kproxy.lab.probes.observation import Evidence, Observation, ProbeRequest, Silent, Socket
 
 MAX_CONCURRENT_PROBES = 150
 """Probes under way at the same time."""

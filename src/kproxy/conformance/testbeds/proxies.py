@@ -15,22 +15,22 @@ from pathlib import Path
 from typing import NoReturn
 from typing import Protocol as Interface
 
+from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.case import Profile
-from kproxy.conformance.configuration import NodeConfiguration, kube_proxy_configuration
-from kproxy.conformance.kubernetes_objects import Document
-from kproxy.conformance.subject import Subject, SubjectProcess, fill_placeholders
+from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
+from kproxy.conformance.subjects.subject import Subject, SubjectProcess, fill_placeholders
 from kproxy.conformance.testbed import HarnessError, SubjectFailed
 from kproxy.conformance.testbeds.cause import first_error
 from kproxy.conformance.testbeds.disk_watch import DiskWatch, read_tail
 from kproxy.lab import topology
 from kproxy.lab.apiserver import ResourceKind, kubeconfig
+from kproxy.lab.faults.write_faults import WriteFault, inject_write_errors
 from kproxy.lab.kernels.current import time_here
 from kproxy.lab.kernels.uml import Time
 from kproxy.lab.network import Network
 from kproxy.lab.processes import Process, Xtables, listen_in, run_in, spawn, xtables_directory
 from kproxy.lab.sandbox import Sandbox, open_sandbox
-from kproxy.lab.write_faults import WriteFault, inject_write_errors
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 API_PORT = 6443
 API_ADDRESS = f"127.0.0.1:{API_PORT}"

@@ -1,15 +1,15 @@
-"""Questions that no socket would ask: their packets are made by hand (`kproxy.lab.crafted`)."""
+"""Questions that no socket would ask: their packets are made by hand (`kproxy.lab.probes.crafted`)."""
 
 from __future__ import annotations
 
-from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
+from kproxy.conformance.binding.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.case import Probe, TargetKind, VantageKind
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds.interpret import interpret_step
-from kproxy.lab import crafted
 from kproxy.lab.lab import Lab
-from kproxy.lab.observation import Socket
-from kproxy.net import Protocol
+from kproxy.lab.probes import crafted
+from kproxy.lab.probes.observation import Socket
+from kproxy.model.network import Protocol
 from kproxy.spec.outcome import Failure
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kproxy.conformance.kubernetes_objects import Document
-from kproxy.conformance.world import Key, document_key
+from kproxy.conformance.binding.kubernetes_objects import Document
+from kproxy.conformance.binding.world import Key, document_key
 from kproxy.lab import topology
-from kproxy.net import Address, Family
+from kproxy.model.network import Address, Family
 
 SENTINEL_POD = "a3"
 SENTINEL_PORT = 9999

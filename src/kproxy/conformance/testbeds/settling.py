@@ -2,7 +2,7 @@
 
 Proxies apply changes in order, so what came before a sentinel is applied when it answers.  A second change then proves
 that the sync which served the first has ended, clean-up included (a proxy's syncs do not overlap).  It comes alone, so the time
-it takes is that of one change: see `kproxy.conformance.convergence`.
+it takes is that of one change: see `kproxy.conformance.engine.convergence`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from kproxy.conformance.convergence import ChangeKind, LatencySample
+from kproxy.conformance.binding.world import Change, Put, Remove
+from kproxy.conformance.engine.convergence import ChangeKind, LatencySample
 from kproxy.conformance.testbed import HarnessError, NothingServed, SubjectFailed
 from kproxy.conformance.testbeds.barrier import Overdue, Place, wait_until_served
 from kproxy.conformance.testbeds.lag import lag
 from kproxy.conformance.testbeds.sentinel import MOVED, MOVED_PORT, SENTINEL_POD, SENTINEL_PORT, Sentinel
-from kproxy.conformance.world import Change, Put, Remove
 from kproxy.lab import topology
-from kproxy.lab.observation import Answered, Observation, ProbeRequest
-from kproxy.net import Family
+from kproxy.lab.probes.observation import Answered, Observation, ProbeRequest
+from kproxy.model.network import Family
 
 _FIRST_PATIENCE, _PATIENCE = 0.03, 0.3
 _DIRECT = 5.0

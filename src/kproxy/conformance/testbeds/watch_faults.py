@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
+from kproxy.conformance.binding.world import Change, WithholdEvents
 from kproxy.conformance.case import WatchFault
 from kproxy.conformance.testbeds.barrier import POLL
-from kproxy.conformance.world import Change, WithholdEvents
 from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.apiserver.faults import Refuse, StallRequests
 from kproxy.lab.apiserver.routes import Verb

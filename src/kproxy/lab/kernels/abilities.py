@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
-from kproxy.host import HostError, Netlink
 from kproxy.lab.namespaces import LabError, Namespace, create_namespace
-from kproxy.netlink import NetlinkFlag, attribute, attributes, nested
+from kproxy.linux.host import HostError, Netlink
+from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, nested
 
 
 class Ability(enum.Enum):

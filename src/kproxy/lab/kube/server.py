@@ -22,7 +22,7 @@ from kproxy.lab.kube.relay import Relay
 from kproxy.lab.kube.store import KubeStore, on_loopback
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Process, spawn
-from kproxy.net import Family
+from kproxy.model.network import Family
 from kproxy.tls import client_context
 
 PORT = 6443

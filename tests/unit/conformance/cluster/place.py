@@ -4,7 +4,7 @@ from ipaddress import ip_address, ip_network
 
 from kproxy.conformance.testbeds.cluster.cluster_topology import ClusterNode, ClusterTopology
 from kproxy.lab import topology
-from kproxy.net import Address, Family
+from kproxy.model.network import Address, Family
 
 V4, V6 = Family.IPV4, Family.IPV6
 

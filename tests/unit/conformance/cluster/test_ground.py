@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from kproxy.conformance.bind import bind_cases
+from kproxy.conformance.binding.bind import bind_cases
 from kproxy.conformance.case import Apply, Probe, backend_target, case, delivered_to, pod, service
 from kproxy.conformance.testbeds.cluster import messages
 from kproxy.conformance.testbeds.cluster.address_map import build_address_map
@@ -15,7 +15,7 @@ from kproxy.conformance.testbeds.cluster.fleet import Fleet
 from kproxy.conformance.testbeds.cluster.testbed import ClusterTestbed
 from kproxy.lab import topology
 from kproxy.lab.lab import Traced
-from kproxy.lab.observation import (
+from kproxy.lab.probes.observation import (
     Answered,
     Direction,
     Evidence,

@@ -6,7 +6,7 @@ import pytest
 
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable, with_cluster_families
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 BY_ID = {case.id: case for case in CATALOGUE}
 FULL = ClusterShape(neighbour=True)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproxy.conformance.bind import bind_cases
+from kproxy.conformance.binding.bind import bind_cases
 from kproxy.conformance.case import Apply, Probe, case, delivered_to, pod, service
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.configuration import HEALTHZ_PORT
+from kproxy.conformance.subjects.configuration import HEALTHZ_PORT
 from kproxy.conformance.testbeds.cluster.address_map import OUTSIDE, AddressesExhausted, build_address_map
 from kproxy.conformance.testbeds.cluster.cluster_topology import lowest_addresses
 from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable
@@ -18,7 +18,7 @@ from kproxy.conformance.testbeds.cluster.permutation import Permutation
 from kproxy.conformance.testbeds.interpret import interpret_step
 from kproxy.conformance.testbeds.sentinel import Sentinel
 from kproxy.lab import topology
-from kproxy.lab.observation import (
+from kproxy.lab.probes.observation import (
     Answered,
     Direction,
     Evidence,
@@ -30,7 +30,7 @@ from kproxy.lab.observation import (
     Silent,
     Socket,
 )
-from kproxy.net import Family
+from kproxy.model.network import Family
 from kproxy.spec.outcome import Delivered, SourceIP
 from tests.unit.conformance.cluster.place import PLACE, V4, V6, pair
 

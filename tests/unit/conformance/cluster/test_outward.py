@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from kproxy.conformance.bind import Instance, bind_cases
+from kproxy.conformance.binding.bind import Instance, bind_cases
+from kproxy.conformance.binding.kubernetes_objects import kubernetes_objects
+from kproxy.conformance.binding.world import document_key
 from kproxy.conformance.case import (
     Apply,
     Backend,
@@ -22,14 +24,12 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.kubernetes_objects import kubernetes_objects
 from kproxy.conformance.testbeds.cluster.address_map import build_address_map
 from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable
 from kproxy.conformance.testbeds.cluster.object_map import ObjectMap, mapped_name
 from kproxy.conformance.testbeds.sentinel import Sentinel
-from kproxy.conformance.world import document_key
 from kproxy.lab import topology
-from kproxy.net import Family
+from kproxy.model.network import Family
 from tests.unit.conformance.cluster.place import PLACE, V4, V6, pair
 
 WEB = service(

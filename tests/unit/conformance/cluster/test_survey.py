@@ -15,7 +15,7 @@ from kproxy.conformance.testbeds.cluster.survey import (
     pod_addresses,
     survey_cluster,
 )
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 V4, V6 = Family.IPV4, Family.IPV6
 RANGES = [{"spec": {"cidrs": ["10.96.0.0/12", "fd00:96::/112"]}}]

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kproxy.conformance.testbeds.cluster import messages, wire
-from kproxy.lab import echo, http
-from kproxy.lab import observation as lab
-from kproxy.net import Family, Protocol
+from kproxy.lab.probes import echo, http
+from kproxy.lab.probes import observation as lab
+from kproxy.model.network import Family, Protocol
 
 ADDRESSES = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6))
 PORTS = st.integers(0, 65535)

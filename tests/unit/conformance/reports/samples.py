@@ -1,13 +1,13 @@
 """Results that tests of reports share."""
 
-from kproxy.conformance.bind import bind_cases
+from kproxy.conformance.binding.bind import bind_cases
 from kproxy.conformance.case import Apply, Case
-from kproxy.conformance.judging import Finding, Observed
+from kproxy.conformance.engine.judging import Finding, Observed
 from kproxy.conformance.reports import results_document
 from kproxy.conformance.reports.comparison import Comparison, compare_runs
 from kproxy.conformance.reports.results import CaseResult, Report, Result, RunOutcome
 from kproxy.conformance.reports.results_reader import DocumentRead, parse_results
-from kproxy.net import Family
+from kproxy.model.network import Family
 from tests.unit.conformance.scripted import TO_WEB, WEB, small_case
 
 CASE = small_case(Apply(WEB), TO_WEB, id="group.one", clauses={"b.second", "a.first"})

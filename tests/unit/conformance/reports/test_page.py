@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kproxy.conformance.case import Case
+from kproxy.conformance.case.descriptions import describe_expectation, describe_step
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.descriptions import describe_expectation, describe_step
-from kproxy.conformance.judging import Observed
+from kproxy.conformance.engine.judging import Observed
 from kproxy.conformance.reports.page import EvidenceFolder, render_html
 from kproxy.conformance.reports.results import CaseResult, Result, RunOutcome
-from kproxy.net import Family
+from kproxy.model.network import Family
 from kproxy.spec.clauses import CLAUSES
 from tests.unit.conformance.reports.samples import FINDING, compared, outcome, report, result
 from tests.unit.conformance.scripted import small_case

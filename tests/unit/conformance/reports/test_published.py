@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from kproxy.conformance.case.descriptions import describe_step
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.descriptions import describe_step
 from kproxy.conformance.reports.results import Result
 from kproxy.conformance.reports.results_reader import CaseRead, RunRead, load_results
-from kproxy.conformance.subject import DOCUMENTED_SUBJECTS, load_subject
+from kproxy.conformance.subjects.subject import DOCUMENTED_SUBJECTS, load_subject
 
 FOLDER = Path(__file__).parents[4] / "docs/results"
 FILES = sorted(FOLDER.glob("*.json"))

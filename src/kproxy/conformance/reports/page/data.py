@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kproxy.conformance.binding.manifests import manifests_by_step
+from kproxy.conformance.case.descriptions import describe_expectation, describe_step
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.descriptions import describe_expectation, describe_step
-from kproxy.conformance.manifests import manifests_by_step
 from kproxy.conformance.reports.comparison import Column, Comparison
 from kproxy.conformance.reports.comparison_console import describe_environment
 from kproxy.conformance.reports.results import Result

@@ -1,7 +1,7 @@
 """The lab's addresses and ports for a cluster's, and back: what is asked goes outward, what was seen inward.
 
 Pure.  Built once for the instances that a testbed runs (`build_address_map`): every address and node port they use gets one
-that the cluster may give.  What `kproxy.lab.observation` knows goes through `AddressMap`; objects go through `outward`.
+that the cluster may give.  What `kproxy.lab.probes.observation` knows goes through `AddressMap`; objects go through `outward`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
 
-from kproxy.conformance.bind import HEALTH_CHECK_KINDS, NODE_PORT_KINDS, Instance
+from kproxy.conformance.binding.bind import HEALTH_CHECK_KINDS, NODE_PORT_KINDS, Instance
 from kproxy.conformance.case import Policy, Target, Type
-from kproxy.conformance.configuration import HEALTHZ_PORT
+from kproxy.conformance.subjects.configuration import HEALTHZ_PORT
 from kproxy.conformance.testbeds.cluster.cluster_topology import ClusterTopology
 from kproxy.conformance.testbeds.cluster.permutation import Permutation
 from kproxy.conformance.testbeds.sentinel import ADDRESSES as SENTINELS
 from kproxy.conformance.testbeds.sentinel import Sentinel
 from kproxy.lab import topology
-from kproxy.lab.observation import (
+from kproxy.lab.probes.observation import (
     Answered,
     Evidence,
     Observation,
@@ -30,7 +30,7 @@ from kproxy.lab.observation import (
     Silent,
     Socket,
 )
-from kproxy.net import Address, Family, Network, family_of
+from kproxy.model.network import Address, Family, Network, family_of
 
 SPARED = 256
 """First addresses of a ServiceCIDR that are left to its DNS and the like, where it has room enough."""

@@ -22,12 +22,13 @@ from aiohttp import web
 
 from kproxy.conformance.testbeds.cluster import messages, wire
 from kproxy.conformance.testbeds.evidence import state
-from kproxy.lab import echo, http, packet_marks
+from kproxy.lab.captures import packet_marks
 from kproxy.lab.lab import Lab, LabFlow, allow_many_files
 from kproxy.lab.namespaces import CurrentNamespace, LabError
 from kproxy.lab.network import Network
-from kproxy.lab.observation import Observation, ProbeRequest
-from kproxy.net import Address
+from kproxy.lab.probes import echo, http
+from kproxy.lab.probes.observation import Observation, ProbeRequest
+from kproxy.model.network import Address
 
 KEY = "KPROXY_AGENT_KEY"
 """The environment variable with the key."""

@@ -13,17 +13,11 @@ from kproxy.conformance.testbeds.cluster import messages
 from kproxy.conformance.testbeds.cluster.address_map import AddressMap
 from kproxy.conformance.testbeds.cluster.fleet import Fleet
 from kproxy.conformance.testbeds.probe_transport import FlowHandle
-from kproxy.lab import echo, http
+from kproxy.lab.captures.packet_marks import Mark
 from kproxy.lab.lab import Traced
-from kproxy.lab.observation import (
-    Answered,
-    Evidence,
-    ProbeRequest,
-    Silent,
-    Socket,
-)
-from kproxy.lab.packet_marks import Mark
-from kproxy.net import Protocol
+from kproxy.lab.probes import echo, http
+from kproxy.lab.probes.observation import Answered, Evidence, ProbeRequest, Silent, Socket
+from kproxy.model.network import Protocol
 
 
 @dataclass

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from kproxy.net import Address, Family, Network, family_of
+from kproxy.model.network import Address, Family, Network, family_of
 
 Addresses = Mapping[Family, Address]
 

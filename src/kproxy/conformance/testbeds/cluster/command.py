@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from kproxy import __version__
-from kproxy.conformance import live_status, xfails
 from kproxy.conformance.command import ConformanceRunError, deliver_report, report_error, select_cases
+from kproxy.conformance.engine import live_status
+from kproxy.conformance.engine.session import Session, run_session
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.outputs import OutputError
 from kproxy.conformance.reports.results import Report
-from kproxy.conformance.session import Session, run_session
-from kproxy.conformance.subject import InvalidSubject, Subject, check_mode, load_subject
+from kproxy.conformance.subjects import expected_failures
+from kproxy.conformance.subjects.expected_failures import InvalidXfails
+from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
 from kproxy.conformance.testbeds.cluster import production_guard
 from kproxy.conformance.testbeds.cluster.agent import KEY
 from kproxy.conformance.testbeds.cluster.connection import ClusterConnection, NoCluster, connect_cluster
@@ -26,7 +28,6 @@ from kproxy.conformance.testbeds.cluster.limits import with_cluster_families
 from kproxy.conformance.testbeds.cluster.pods import LABELS
 from kproxy.conformance.testbeds.cluster.survey import ClusterSurvey, object_name, survey_cluster
 from kproxy.conformance.testbeds.cluster.testbed import BARRIER, ClusterUnderTest, opener
-from kproxy.conformance.xfails import InvalidXfails
 from kproxy.console import Console
 from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.namespaces import LabError
@@ -68,7 +69,7 @@ def run_in_cluster(options: ClusterOptions) -> int:
     """Judge what serves Services in a cluster; 0 all lawful, 1 a case failed, 2 it cannot be run there."""
     try:
         options.run.outputs.check()
-        marks = xfails.read_xfails(options.run.xfails)
+        marks = expected_failures.read_xfails(options.run.xfails)
         subject = load_subject(options.run.proxy, binary="(in the cluster)")
         check_mode(subject, options.run.mode)
         cases = select_cases(options.run.globs, slow=options.run.slow)
@@ -85,7 +86,7 @@ def run_in_cluster(options: ClusterOptions) -> int:
         )
         console = live_status.make_console(stderr=options.run.outputs.takes_standard_output)
         return deliver_report(
-            xfails.apply_xfails(_run_all(session, cluster, console), marks), options.run, console
+            expected_failures.apply_xfails(_run_all(session, cluster, console), marks), options.run, console
         )
     except (InvalidSubject, InvalidXfails, ConformanceRunError, OutputError, LabError) as reason:
         return report_error(reason)

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import aiohttp
 
-from kproxy.conformance.kubernetes_objects import Document
+from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.testbed import HarnessError
 from kproxy.conformance.testbeds.cluster import messages, pods, wire
 from kproxy.conformance.testbeds.cluster.agent import KEY, KEY_HEADER, PATH

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kproxy.conformance.bind import bind_cases
+from kproxy.conformance.binding.bind import bind_cases
 from kproxy.conformance.case import (
     DEFAULT,
     AddNodeAddress,
@@ -35,7 +35,7 @@ from kproxy.conformance.case import (
     Vantage,
     VantageKind,
 )
-from kproxy.net import Family
+from kproxy.model.network import Family
 
 _STEPS: dict[type[Step], str] = {
     Restart: "the cluster's proxies are not ours to restart",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kproxy.lab.echo import Ping
-from kproxy.lab.http import Response
-from kproxy.lab.observation import Evidence, Observation, ProbeRequest, Silent, Socket
-from kproxy.lab.packet_marks import Mark
-from kproxy.net import Address, Protocol
+from kproxy.lab.captures.packet_marks import Mark
+from kproxy.lab.probes.echo import Ping
+from kproxy.lab.probes.http import Response
+from kproxy.lab.probes.observation import Evidence, Observation, ProbeRequest, Silent, Socket
+from kproxy.model.network import Address, Protocol
 
 # ---------------------------------------------------------------------- commands
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from zlib import crc32
 
-from kproxy.conformance.kubernetes_objects import Document
+from kproxy.conformance.binding.kubernetes_objects import Document
+from kproxy.conformance.binding.world import Key
 from kproxy.conformance.testbeds.cluster.address_map import AddressMap
 from kproxy.conformance.testbeds.cluster.cluster_topology import Addresses
-from kproxy.conformance.world import Key
 from kproxy.lab import topology
-from kproxy.net import Network, family_of
+from kproxy.model.network import Network, family_of
 
 MANAGER = "kproxy-conformance"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"

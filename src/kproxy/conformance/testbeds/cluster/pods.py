@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kproxy.conformance.kubernetes_objects import Document
+from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.lab import topology
 
 PORT, HOST_PORT = 7001, 17001

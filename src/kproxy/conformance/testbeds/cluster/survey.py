@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
-from kproxy.conformance.kubernetes_objects import Document
+from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.testbeds.cluster.cluster_topology import Addresses
 from kproxy.conformance.testbeds.cluster.connection import NoCluster
 from kproxy.lab import topology
-from kproxy.net import Address, Family, Network, family_of
+from kproxy.model.network import Address, Family, Network, family_of
 
 ZONE = "topology.kubernetes.io/zone"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"

@@ -16,12 +16,13 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from kproxy.conformance.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
+from kproxy.conformance.binding.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
+from kproxy.conformance.binding.kubernetes_objects import Document
+from kproxy.conformance.binding.world import Change, Put, Remove
 from kproxy.conformance.case import Case, CheckHealth, Open, Ping, Probe, Profile, Send, UnrelatedEntries
-from kproxy.conformance.convergence import LatencySample
-from kproxy.conformance.descriptions import describe_step
-from kproxy.conformance.kubernetes_objects import Document
-from kproxy.conformance.session import OpenTestbed
+from kproxy.conformance.case.descriptions import describe_step
+from kproxy.conformance.engine.convergence import LatencySample
+from kproxy.conformance.engine.session import OpenTestbed
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
 from kproxy.conformance.testbeds.admission import KINDS, admission_problems
 from kproxy.conformance.testbeds.barrier import Place as Late
@@ -54,16 +55,15 @@ from kproxy.conformance.testbeds.listeners import listeners
 from kproxy.conformance.testbeds.packet_testbed import PacketTestbed
 from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT
 from kproxy.conformance.testbeds.settling import Settling
-from kproxy.conformance.world import Change, Put, Remove
 from kproxy.lab import topology
 from kproxy.lab.apiserver import ResourceKind
 from kproxy.lab.kube import NotAdmitted
 from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.lab import Traced
 from kproxy.lab.namespaces import LabError
-from kproxy.lab.observation import Answered, ProbeRequest
-from kproxy.lab.observation import Observation as Seen
-from kproxy.net import Address, Family, Protocol
+from kproxy.lab.probes.observation import Answered, ProbeRequest
+from kproxy.lab.probes.observation import Observation as Seen
+from kproxy.model.network import Address, Family, Protocol
 from kproxy.spec.outcome import Failure
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class ClusterUnderTest:
 
 
 def opener(cluster: ClusterUnderTest) -> OpenTestbed:
-    """How `kproxy.conformance.session` opens testbeds in a cluster; without a case to run it opens nothing there."""
+    """How `kproxy.conformance.engine.session` opens testbeds in a cluster; without a case to run it opens nothing there."""
 
     @asynccontextmanager
     async def open_cluster(_: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:

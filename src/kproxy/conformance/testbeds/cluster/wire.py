@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from kproxy.conformance.testbeds.cluster import messages
-from kproxy.lab import echo, http
-from kproxy.lab import observation as lab
 from kproxy.lab.lab import Traced
-from kproxy.net import Family, Protocol
+from kproxy.lab.probes import echo, http
+from kproxy.lab.probes import observation as lab
+from kproxy.model.network import Family, Protocol
 
 CLASSES: dict[str, type[Any]] = {
     one.__name__: one

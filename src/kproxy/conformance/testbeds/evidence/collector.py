@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from kproxy.conformance.kubernetes_objects import Document
+from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.testbed import HarnessError, Observation
 from kproxy.conformance.testbeds.disk_watch import read_tail
 from kproxy.conformance.testbeds.evidence import state

@@ -5,14 +5,14 @@ The rules are read as on a live node, in the node's namespace, before the questi
 
 from __future__ import annotations
 
-from kproxy.conformance.bind import Instance
+from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import Probe
 from kproxy.lab.lab import Lab
-from kproxy.trace import live, show
-from kproxy.trace.answer import trace_packet
-from kproxy.trace.question import CannotTrace, ResolvedQuery
-from kproxy.trace.readers.errors import CannotRead
-from kproxy.trace.state import TracedPacket
+from kproxy.linux.netfilter.packet_state import TracedPacket
+from kproxy.linux.netfilter.readers.errors import CannotRead
+from kproxy.tools.trace import live, show
+from kproxy.tools.trace.answer import trace_packet
+from kproxy.tools.trace.query import CannotTrace, ResolvedQuery
 
 
 def deciding_rules(lab: Lab, instance: Instance, probe: Probe) -> bytes:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
-from kproxy.lab import http
 from kproxy.lab.lab import Lab
 from kproxy.lab.namespaces import LabError
-from kproxy.lab.observation import ProbeRequest
+from kproxy.lab.probes import http
+from kproxy.lab.probes.observation import ProbeRequest
 from kproxy.lab.processes import run_in
 
 METRICS_PORT = 10249

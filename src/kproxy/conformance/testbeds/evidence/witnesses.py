@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Protocol as Interface
 
 from kproxy.conformance.testbeds.evidence import counters, state
-from kproxy.lab import pcapng, topology, wiring
+from kproxy.lab import topology, wiring
+from kproxy.lab.captures import pcapng
 from kproxy.lab.lab import Lab
 
 Files = dict[str, bytes]

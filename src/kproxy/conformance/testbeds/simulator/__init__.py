@@ -14,8 +14,21 @@ from pathlib import Path
 
 import msgspec
 
-from kproxy import api
-from kproxy.conformance.bind import Instance
+from kproxy.conformance.binding.bind import Instance
+from kproxy.conformance.binding.kubernetes_objects import Document
+from kproxy.conformance.binding.world import (
+    AcceptWrites,
+    AddAddress,
+    Change,
+    Key,
+    Put,
+    RefuseWrites,
+    Remove,
+    RestartProxy,
+    WithholdEvents,
+    document_key,
+    lab_objects,
+)
 from kproxy.conformance.case import (
     AllowWrites,
     Case,
@@ -41,31 +54,18 @@ from kproxy.conformance.case import (
     UnrelatedEntries,
     Wait,
 )
-from kproxy.conformance.convergence import LatencySample
-from kproxy.conformance.kubernetes_objects import Document
-from kproxy.conformance.session import OpenTestbed
+from kproxy.conformance.engine.convergence import LatencySample
+from kproxy.conformance.engine.session import OpenTestbed
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
 from kproxy.conformance.testbeds.simulator import iptables, ipvs, nftables
 from kproxy.conformance.testbeds.simulator.settings import settings_of
 from kproxy.conformance.testbeds.simulator.walk import Compile, NodeView, PacketWalk, Walked
-from kproxy.conformance.world import (
-    AcceptWrites,
-    AddAddress,
-    Change,
-    Key,
-    Put,
-    RefuseWrites,
-    Remove,
-    RestartProxy,
-    WithholdEvents,
-    document_key,
-    lab_objects,
-)
 from kproxy.lab import topology
-from kproxy.net import Address, Family
-from kproxy.plan import make_plan
+from kproxy.model import api
+from kproxy.model.network import Address, Family
+from kproxy.proxy.plan import make_plan
+from kproxy.proxy.snapshot import normalise
 from kproxy.spec.outcome import Failure
-from kproxy.state import normalise
 
 BACKENDS: Mapping[str, Compile] = {
     "iptables": iptables.compile_iptables,
@@ -97,7 +97,7 @@ NEEDS_KERNEL = {
 
 
 def opener(mode: str) -> OpenTestbed:
-    """How `kproxy.conformance.session` opens simulators of a mode."""
+    """How `kproxy.conformance.engine.session` opens simulators of a mode."""
     if mode not in BACKENDS:
         raise HarnessError(f"there is no simulator for mode {mode}")
 

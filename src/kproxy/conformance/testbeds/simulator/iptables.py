@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kproxy.backends.iptables import static_rules
-from kproxy.backends.iptables.desired_state import build_ruleset, desired_state
-from kproxy.backends.iptables.evaluate import Fate, PacketVerdict, SimulatedNode, evaluate
 from kproxy.conformance.testbeds.simulator.walk import NodeView, PacketWalk, Walked
-from kproxy.net import Packet
-from kproxy.plan import Plan
+from kproxy.model.network import Packet
+from kproxy.proxy.backends.iptables import static_rules
+from kproxy.proxy.backends.iptables.desired_state import build_ruleset, desired_state
+from kproxy.proxy.backends.iptables.evaluate import Fate, PacketVerdict, SimulatedNode, evaluate
+from kproxy.proxy.plan import Plan
 from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from kproxy.backends.ipvs.compile import Context
-from kproxy.backends.ipvs.desired_state import DesiredState, desired_state
-from kproxy.backends.ipvs.evaluate import Fate, PacketVerdict, SimulatedNode, evaluate
-from kproxy.backends.ipvs.static_rules import Options
 from kproxy.conformance.testbeds.simulator.walk import NodeView, PacketWalk, Walked
-from kproxy.net import Address, Packet
-from kproxy.plan import Plan
+from kproxy.model.network import Address, Packet
+from kproxy.proxy.backends.ipvs.compile import Context
+from kproxy.proxy.backends.ipvs.desired_state import DesiredState, desired_state
+from kproxy.proxy.backends.ipvs.evaluate import Fate, PacketVerdict, SimulatedNode, evaluate
+from kproxy.proxy.backends.ipvs.static_rules import Options
+from kproxy.proxy.plan import Plan
 from kproxy.spec import outcome as spec
 
 

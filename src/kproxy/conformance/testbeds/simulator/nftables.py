@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kproxy.backends.nftables.desired_state import desired_state
-from kproxy.backends.nftables.diff import Rewrite
-from kproxy.backends.nftables.evaluate import Fate, PacketVerdict, SimulatedNode, evaluate
-from kproxy.backends.nftables.static_rules import Options
-from kproxy.backends.nftables.table import SimulatedTable
 from kproxy.conformance.testbeds.simulator.walk import NodeView, PacketWalk, Walked
-from kproxy.net import Packet
-from kproxy.plan import Plan
+from kproxy.model.network import Packet
+from kproxy.proxy.backends.nftables.desired_state import desired_state
+from kproxy.proxy.backends.nftables.diff import Rewrite
+from kproxy.proxy.backends.nftables.evaluate import Fate, PacketVerdict, SimulatedNode, evaluate
+from kproxy.proxy.backends.nftables.static_rules import Options
+from kproxy.proxy.backends.nftables.table import SimulatedTable
+from kproxy.proxy.plan import Plan
 from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 
 

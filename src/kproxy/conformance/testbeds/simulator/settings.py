@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 
-from kproxy import api
 from kproxy.conformance.case import Profile
 from kproxy.lab import topology
-from kproxy.net import Family, Network, family_of
-from kproxy.plan import (
+from kproxy.model import api
+from kproxy.model.network import Family, Network, family_of
+from kproxy.proxy.plan import (
     DetectByCIDR,
     DetectByInterface,
     DetectByInterfacePrefix,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from kproxy.net import Address, Packet
-from kproxy.plan import Plan
+from kproxy.model.network import Address, Packet
+from kproxy.proxy.plan import Plan
 from kproxy.spec.outcome import Outcome
 
 

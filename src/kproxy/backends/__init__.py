@@ -1,1 +1,0 @@
-"""The backends: each turns a `kproxy.plan.Plan` into one kernel subsystem's rules, and applies them."""

@@ -1,0 +1,1 @@
+"""From a case in names to objects, packets and outcomes in addresses.  Pure."""

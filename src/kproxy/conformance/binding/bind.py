@@ -1,0 +1,394 @@
+"""Names to addresses: what a case says in names, as packets and outcomes.
+
+Sits between the catalogue (`kproxy.conformance.case`) and the testbeds; the double-entry test uses
+it to put a case's questions to the oracle.  Every case in every family is an `Instance` with cluster
+IPs, node ports, external addresses and target ports of its own, so that all run beside one another.
+Pure: the same instance always binds alike.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from ipaddress import ip_address
+from zlib import crc32
+
+from kproxy.conformance.case import (
+    Apply,
+    Case,
+    CaseService,
+    Delete,
+    DuringWatchFault,
+    Lawful,
+    Port,
+    ReachedBackend,
+    Restart,
+    Target,
+    TargetKind,
+    Type,
+    Vantage,
+    VantageKind,
+)
+from kproxy.lab import topology
+from kproxy.model.network import Address, Entry, Family, Network, Packet, Protocol
+from kproxy.spec.outcome import Delivered, Outcome
+
+PORT_NAMES = ("", "a", "b", "c")
+PORTS_PER_SERVICE = len(PORT_NAMES)
+EXTERNALS_PER_SERVICE = 4
+FIRST_NODE_PORT = 30000
+FIRST_TARGET_PORT = 10000
+FIRST_SERVICE_OFFSET = 1024
+FIRST_UNALLOCATED = 60000
+FIRST_FOREIGN_OFFSET = 40000
+"""Cluster IPs outside the ServiceCIDR start here in the range of external IPs."""
+FIRST_HEALTH_PORT = 50000
+UNDEFINED_PORT = 7777
+FIRST_UNUSED_HOST = 20
+"""A crowd has the numbers from here on in the routed client's network."""
+LOOPBACK_DAEMON_PORT = 7070
+LONGEST_LABEL = 63
+"""Characters of a DNS label (RFC 1123)."""
+
+LOOPBACK: dict[Family, Address] = {
+    Family.IPV4: ip_address("127.0.0.1"),
+    Family.IPV6: ip_address("::1"),
+}
+
+
+class InvalidCase(Exception):
+    """A case says something that cannot be bound: a mistake of its author."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPacket:
+    """A packet, and the node whose proxy is the first that may touch it."""
+
+    node: str
+    packet: Packet
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One case in one family; ``number`` is unique in its lab.
+
+    Each of its Services (a name and a generation) has a block of addresses and ports of its own;
+    ``first_block`` is the first of them.
+    """
+
+    case: Case
+    family: Family
+    number: int
+    first_block: int
+
+    @property
+    def name(self) -> str:
+        """``case-id/IPv4``: how results name it."""
+        return f"{self.case.id}/{self.family.value}"
+
+    @property
+    def namespace(self) -> str:
+        """The Kubernetes namespace of its objects: a DNS label, so of 63 characters at most."""
+        text = f"{self.case.id.replace('.', '-')}-{self.family.value.lower()}"
+        return text if len(text) <= LONGEST_LABEL else f"{text[:54]}-{crc32(text.encode()):08x}"
+
+    # ---------------------------------------------------------------- declared services
+
+    @cached_property
+    def services(self) -> tuple[CaseService, ...]:
+        """Every form of every Service that the case's steps declare, in order of appearance."""
+        return tuple(itertools.chain.from_iterable(_declared_services(step) for step in self.case.steps))
+
+    @cached_property
+    def blocks(self) -> dict[tuple[str, int], int]:
+        """The block of each Service, by name and generation."""
+        declared = dict.fromkeys((service.name, service.generation) for service in self.services)
+        return {key: self.first_block + number for number, key in enumerate(declared)}
+
+    def block(self, service: CaseService) -> int:
+        """The Service's block."""
+        return self.blocks[service.name, service.generation]
+
+    def _declared_service(self, name: str, generation: int, port: str = "") -> CaseService:
+        """A declared form of a Service, one that has that port if any does."""
+        forms = [s for s in self.services if (s.name, s.generation) == (name, generation)]
+        if not forms:
+            raise InvalidCase(f"{self.case.id}: no step applies Service {name!r} (generation {generation})")
+        named = [s for s in forms if any(p.name == port for p in s.ports)]
+        return (named or forms)[0]
+
+    # ---------------------------------------------------------------- addresses and ports
+
+    def cluster_ip(self, service: CaseService, family: Family | None = None) -> Address:
+        """The Service's cluster IP (of a family; the instance's own if not said)."""
+        owner = service
+        if service.same_cluster_ip_as:
+            owner = self._declared_service(service.same_cluster_ip_as, 0)
+        block = self.block(owner)
+        if service.in_second_service_cidr:
+            return topology.SECOND_SERVICE_CIDR[family or self.family][FIRST_SERVICE_OFFSET + block]
+        if service.outside_service_cidr:
+            return topology.EXTERNAL_IP_RANGE[family or self.family][FIRST_FOREIGN_OFFSET + block]
+        return topology.SERVICE_CIDR[family or self.family][FIRST_SERVICE_OFFSET + block]
+
+    def unallocated(self, index: int) -> Address:
+        """A cluster IP that no Service of any case has, of the first or the second ServiceCIDR."""
+        ranges = (topology.SERVICE_CIDR, topology.SECOND_SERVICE_CIDR)
+        return ranges[index][self.family][FIRST_UNALLOCATED + self.number]
+
+    def external_ip(self, service: CaseService, index: int) -> Address:
+        """One of the Service's externalIPs."""
+        if index < len(service.external_ips_of):
+            return self.address_on(service.external_ips_of[index])
+        return self._external(topology.EXTERNAL_IP_RANGE[self.family], service, index)
+
+    def vip(self, service: CaseService, index: int) -> Address:
+        """One of the Service's load balancer IPs."""
+        if index < len(service.vips) and (node := service.vips[index].node):
+            own = topology.SECOND_ADDRESS if service.vips[index].second else topology.NODE_ADDRESS
+            return own[node][self.family]
+        return self._external(topology.LOAD_BALANCER_RANGE[self.family], service, index)
+
+    def _external(self, network: Network, service: CaseService, index: int) -> Address:
+        owner = self._declared_service(service.same_vip_as, 0) if service.same_vip_as else service
+        return network[256 + self.block(owner) * EXTERNALS_PER_SERVICE + index]
+
+    def node_port(self, service: CaseService, port: Port) -> int:
+        """The node port of a service port; 0 when it has none."""
+        if service.type not in {Type.NODE_PORT, Type.LOAD_BALANCER} or not port.node_port:
+            return 0
+        owner = port.same_node_port_as if port.same_node_port_as is not None else port.name
+        return FIRST_NODE_PORT + self.block(service) * PORTS_PER_SERVICE + _port_slot(owner)
+
+    def health_check_port(self, service: CaseService) -> int:
+        """Where nodes tell load balancers whether they have endpoints of it."""
+        return FIRST_HEALTH_PORT + self.block(service)
+
+    def target_port(self, service: CaseService, port: Port, shift: int = 0) -> int:
+        """The port its endpoints listen on; unique to this instance, service port and shift."""
+        slot = self.block(service) * PORTS_PER_SERVICE + _port_slot(port.name)
+        return FIRST_TARGET_PORT + slot * 2 + shift
+
+    def address_on(self, on: str, family: Family | None = None) -> Address:
+        """The address of an endpoint on a pod, or of a host-network endpoint on a node."""
+        wanted = family or self.family
+        if on in topology.NODES:
+            return topology.NODE_ADDRESS[on][wanted]
+        return topology.POD_ADDRESS[on][wanted]
+
+    def addresses_on(self, on: str, first: int, many: int) -> tuple[Address, ...]:
+        """The addresses of many endpoints on a pod; of one (``many`` 0), its own."""
+        if not many:
+            return (self.address_on(on),)
+        network = topology.POD_RANGE[on][self.family]
+        return tuple(network[number] for number in range(first + 1, first + 1 + many))
+
+    # ---------------------------------------------------------------- packets and outcomes
+
+    def in_target_family(self, to: Target) -> Instance:
+        """The instance as a target's family has it: this one, or its like in the other family."""
+        other = next(family for family in Family if family is not self.family)
+        return replace(self, family=other) if to.other_family else self
+
+    def packet_at_sender_node(self, sender: Vantage, to: Target) -> BoundPacket | None:
+        """The packet at the sender's own node, where that is not the one that judges it; else None."""
+        bound = self.bound_packet(sender, to)
+        if sender.kind not in {VantageKind.POD, VantageKind.HOST} or sender.node == bound.node:
+            return None
+        interface = topology.pod_interface(sender.name) if sender.kind is VantageKind.POD else None
+        return BoundPacket(sender.node, replace(bound.packet, entry=Entry(interface)))
+
+    def bound_packet(self, sender: Vantage, to: Target, source_port: int = 0) -> BoundPacket:
+        """The packet that a probe sends, and where it is judged."""
+        if to.other_family:
+            return self.in_target_family(to).bound_packet(
+                sender, replace(to, other_family=False), source_port
+            )
+        destination, port, protocol = self.destination(to)
+        node = self._judging_node(sender, to)
+        source = self.source_address(sender, to)
+        interface = self._entry(sender, to, node)
+        return BoundPacket(node, Packet(Entry(interface), source, destination, protocol, port, source_port))
+
+    def destination(self, to: Target) -> tuple[Address, int, Protocol]:
+        """Address, port and protocol that a target stands for."""
+        if to.kind is TargetKind.UNALLOCATED:
+            return self.unallocated(to.index), 80, to.protocol or Protocol.TCP
+        if to.kind is TargetKind.LOOPBACK_DAEMON:
+            return LOOPBACK[self.family], LOOPBACK_DAEMON_PORT, to.protocol or Protocol.TCP
+        service = self._declared_service(to.service, to.generation, to.port)
+        port = self.port_of(to)
+        return self._address(service, to), self._port_number(service, port, to), to.protocol or port.protocol
+
+    def port_of(self, to: Target) -> Port:
+        """The service port that a target names."""
+        service = self._declared_service(to.service, to.generation, to.port)
+        named = [port for port in service.ports if port.name == to.port]
+        return named[0] if named else service.ports[0]
+
+    def _address(self, service: CaseService, to: Target) -> Address:
+        if (of_node := _NODE_ADDRESSES.get(to.kind)) is not None:
+            return of_node[to.node][self.family]
+        match to.kind:
+            case TargetKind.CLUSTER_IP | TargetKind.HEALTH_CHECK_CLUSTER_IP:
+                return self.cluster_ip(service)
+            case TargetKind.NODE_PORT_LOCALHOST:
+                return LOOPBACK[self.family]
+            case TargetKind.EXTERNAL_IP:
+                return self.external_ip(service, to.index)
+            case TargetKind.VIP:
+                return self.vip(service, to.index)
+            case TargetKind.BACKEND:
+                return self.address_on(to.node)
+            case _:
+                raise AssertionError(to.kind)
+
+    def _port_number(self, service: CaseService, port: Port, to: Target) -> int:
+        if to.undefined:
+            return UNDEFINED_PORT
+        if to.kind is TargetKind.BACKEND:
+            return self.target_port(service, port)
+        if to.kind in HEALTH_CHECK_KINDS:
+            return self.health_check_port(service)
+        if to.kind in NODE_PORT_KINDS or to.node_port_number:
+            # A Service that has lost its node port is still asked for the number it had.
+            forms = (s for s in self.services if (s.name, s.generation) == (to.service, to.generation))
+            numbers = (self.node_port(form, port) for form in forms)
+            number = next((n for n in numbers if n), 0)
+            return number or FIRST_NODE_PORT + self.block(service) * PORTS_PER_SERVICE
+        return port.number
+
+    def _judging_node(self, sender: Vantage, to: Target) -> str:
+        if to.kind in _ON_NODE_KINDS:
+            return to.node
+        return sender.node
+
+    def source_address(self, sender: Vantage, to: Target, host_index: int = 0) -> Address:
+        """The address the sender's packet carries; ``host_index``: which of a crowd."""
+        family = self.family
+        match sender.kind:
+            case VantageKind.POD:
+                return topology.POD_ADDRESS[sender.name][family]
+            case VantageKind.ON_LINK if self._at_second_interface(to):
+                return topology.CLIENT_SECOND_ADDRESS[family]
+            case VantageKind.ON_LINK:
+                return topology.CLIENT_ADDRESS[sender.node][family]
+            case VantageKind.ROUTED:
+                return topology.REMOTE_ADDRESS[sender.node][family]
+            case VantageKind.SPOOFED:
+                return self._spoofed_source(sender.name, host_index)
+            case VantageKind.HOST:
+                return self._host_source(sender.node, to)
+
+    def _spoofed_source(self, name: str, host_index: int) -> Address:
+        if name == "crowd":
+            return topology.REMOTE_NETWORK[self.family][FIRST_UNUSED_HOST + host_index]
+        return LOOPBACK[self.family] if name == "loopback" else self.address_on(name)
+
+    def _host_source(self, node: str, to: Target) -> Address:
+        """What the kernel picks: the destination itself when local, else the way out's address."""
+        if self._at_second_interface(to):
+            return topology.SECOND_ADDRESS[node][self.family]
+        match to.kind:
+            case TargetKind.NODE_PORT_LOCALHOST | TargetKind.LOOPBACK_DAEMON:
+                return LOOPBACK[self.family]
+            case TargetKind.NODE_PORT_ADDED_ADDRESS if to.node == node:
+                return topology.GAINED_ADDRESS[node][self.family]
+            case TargetKind.BACKEND if to.node in topology.PODS[node]:
+                return topology.POD_GATEWAY[node][self.family]
+            case _:
+                return topology.NODE_ADDRESS[node][self.family]
+
+    def _entry(self, sender: Vantage, to: Target, node: str) -> str | None:
+        if sender.kind is VantageKind.HOST and sender.node == node:
+            return None
+        if sender.kind is VantageKind.POD and sender.node == node:
+            return topology.pod_interface(sender.name)
+        return topology.SECOND_UPLINK if self._at_second_interface(to) else topology.UPLINK
+
+    def _at_second_interface(self, to: Target) -> bool:
+        """Whether a target is at the address of a node's second interface."""
+        if to.kind is not TargetKind.VIP:
+            return to.kind in _SECOND_KINDS
+        vips = self._declared_service(to.service, to.generation, to.port).vips
+        return to.index < len(vips) and vips[to.index].second
+
+    def outcomes(self, lawful: Lawful, to: Target) -> frozenset[Outcome]:
+        """What a case expects of a target, with addresses."""
+        facing = self.in_target_family(to)
+        failures: set[Outcome] = {seen for seen in lawful if not isinstance(seen, ReachedBackend)}
+        return frozenset(failures.union(*(facing.delivered(seen, to) for seen in _reached_backends(lawful))))
+
+    def groups(self, lawful: Lawful, to: Target) -> frozenset[frozenset[tuple[Address, int]]]:
+        """The endpoints that a case expects of a target, those together of which any will do."""
+        facing = self.in_target_family(to)
+        found = (facing.delivered(seen, to) for seen in _reached_backends(lawful))
+        return frozenset(frozenset((one.address, one.port) for one in group) for group in found)
+
+    def delivered(self, seen: ReachedBackend, to: Target) -> frozenset[Delivered]:
+        """An endpoint, or each of many, with its address and port."""
+        service = self._declared_service(
+            seen.service or to.service, 0 if seen.service else to.generation, to.port
+        )
+        port = self.target_port(service, self.port_of(to), seen.shift)
+        addresses = self.addresses_on(seen.on, seen.first, seen.many)
+        return frozenset(Delivered(address, port, seen.source) for address in addresses)
+
+
+def _reached_backends(lawful: Lawful) -> Iterator[ReachedBackend]:
+    return (seen for seen in lawful if isinstance(seen, ReachedBackend))
+
+
+def _declared_services(step: object) -> Iterator[CaseService]:
+    match step:
+        case Apply(services=services):
+            yield from services
+        case Delete(service=deleted):
+            yield deleted
+        case Restart(while_down=meanwhile) if meanwhile is not None:
+            yield from _declared_services(meanwhile)
+        case DuringWatchFault(changes=changes):
+            for change in changes:
+                yield from _declared_services(change)
+        case _:
+            return
+
+
+def _port_slot(name: str) -> int:
+    """A small number for a port name, the same in every form of the Service."""
+    if name not in PORT_NAMES:
+        raise InvalidCase(f"port names of cases are {PORT_NAMES}, not {name!r}")
+    return PORT_NAMES.index(name)
+
+
+NODE_PORT_KINDS = frozenset(
+    {
+        TargetKind.NODE_PORT,
+        TargetKind.NODE_PORT_SECOND,
+        TargetKind.NODE_PORT_ADDED_ADDRESS,
+        TargetKind.NODE_PORT_LOCALHOST,
+    }
+)
+_HEALTH_CHECKS_ON_NODES = frozenset({TargetKind.HEALTH_CHECK, TargetKind.HEALTH_CHECK_SECOND})
+HEALTH_CHECK_KINDS = _HEALTH_CHECKS_ON_NODES | {TargetKind.HEALTH_CHECK_CLUSTER_IP}
+_NODE_ADDRESSES = {
+    TargetKind.NODE_PORT: topology.NODE_ADDRESS,
+    TargetKind.NODE_PORT_SECOND: topology.SECOND_ADDRESS,
+    TargetKind.NODE_PORT_ADDED_ADDRESS: topology.GAINED_ADDRESS,
+    TargetKind.HEALTH_CHECK: topology.NODE_ADDRESS,
+    TargetKind.HEALTH_CHECK_SECOND: topology.SECOND_ADDRESS,
+}
+_SECOND_KINDS = frozenset({TargetKind.NODE_PORT_SECOND, TargetKind.HEALTH_CHECK_SECOND})
+_ON_NODE_KINDS = NODE_PORT_KINDS | _HEALTH_CHECKS_ON_NODES | {TargetKind.LOOPBACK_DAEMON}
+
+
+def bind_cases(cases: Sequence[Case]) -> tuple[Instance, ...]:
+    """Every case in each of its families, numbered, with blocks that do not overlap."""
+    made: list[Instance] = []
+    block = 0
+    for number, (case, family) in enumerate((c, family) for c in cases for family in c.families):
+        made.append(Instance(case, family, number, block))
+        block += len(made[-1].blocks)
+    return tuple(made)

@@ -1,0 +1,87 @@
+"""What surrounds the Services of all cases: Nodes, the ServiceCIDR, and what the oracle knows of a node.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from ipaddress import ip_network
+
+from kproxy.conformance.binding.kubernetes_objects import Document
+from kproxy.conformance.case import Profile
+from kproxy.lab import topology
+from kproxy.model.network import Family, Network
+from kproxy.spec.node import PRIMARY, DetectMode, NodeFacts, Primary
+
+
+def node_documents() -> tuple[Document, ...]:
+    """The lab's Node objects."""
+    return tuple(node_document(node, topology.ZONES[node]) for node in topology.NODES)
+
+
+def unlabelled_node_documents() -> tuple[Document, ...]:
+    """The same as they are before a cloud's controller has labelled them."""
+    return tuple(node_document(node, "") for node in topology.NODES)
+
+
+DELETION_METADATA = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["node.example/wait"]}
+
+
+def node_document(node: str, zone: str, taints: Sequence[str] = (), *, deleting: bool = False) -> Document:
+    """One Node object; an empty zone leaves the label out; ``taints``: their keys; ``deleting``: it is being deleted."""
+    labels = {"kubernetes.io/hostname": topology.HOSTNAMES[node]}
+    if zone:
+        labels["topology.kubernetes.io/zone"] = zone
+    cidrs = [str(topology.POD_CIDRS[node][family]) for family in Family]
+    addresses = [str(topology.NODE_ADDRESS[node][family]) for family in Family]
+    tainted = {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]} if taints else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": topology.HOSTNAMES[node],
+            "labels": labels,
+            **(DELETION_METADATA if deleting else {}),
+        },
+        "spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs, **tainted},
+        "status": {"addresses": [{"type": "InternalIP", "address": text} for text in addresses]},
+    }
+
+
+def service_cidr_document(*, second: bool = False) -> Document:
+    """The lab's ServiceCIDR object, or the one that a case may add."""
+    ranges = topology.SECOND_SERVICE_CIDR if second else topology.SERVICE_CIDR
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": "second" if second else "kubernetes"},
+        "spec": {"cidrs": [str(ranges[family]) for family in Family]},
+    }
+
+
+def node_facts(node: str, profile: Profile) -> NodeFacts:
+    """What the oracle must know of a node under a profile."""
+    addresses = itertools.chain.from_iterable(topology.local_addresses(node, family) for family in Family)
+    mode = DetectMode(profile.detect_mode) if profile.detect_mode else DetectMode.CLUSTER_CIDR
+    detected = profile.detect_families if profile.detect_mode else ()
+    networks: tuple[Network, ...] = tuple(topology.CLUSTER_CIDR[family] for family in detected)
+    return NodeFacts(
+        name=topology.HOSTNAMES[node],
+        addresses=frozenset(addresses),
+        detect_mode=mode,
+        cluster_cidrs=networks,
+        detect_interface=profile.detect_interface,
+        masquerade_all=profile.masquerade_all,
+        node_port_addresses=_node_port_addresses(profile),
+        localhost_node_ports=profile.localhost_node_ports,
+        allow_external_ips=profile.allow_external_ips,
+        families=profile.families,
+    )
+
+
+def _node_port_addresses(profile: Profile) -> tuple[Network, ...] | Primary:
+    if profile.node_port_addresses == ("primary",):
+        return PRIMARY
+    return tuple(ip_network(text) for text in profile.node_port_addresses)

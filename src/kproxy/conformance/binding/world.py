@@ -1,0 +1,219 @@
+"""What the API server holds as a case goes on: steps in, changes of objects out.
+
+Pure.  The netns testbed writes the changes to an API server, the simulator and the double-entry
+test read the whole as a `kproxy.model.api.Cluster`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from kproxy.conformance.binding.bind import Instance
+from kproxy.conformance.binding.kubernetes_objects import Document, kubernetes_objects
+from kproxy.conformance.binding.lab_objects import (
+    node_document,
+    node_documents,
+    node_facts,
+    service_cidr_document,
+)
+from kproxy.conformance.case import (
+    AddNodeAddress,
+    AddServiceCidr,
+    AllowWrites,
+    Apply,
+    CaseService,
+    Delete,
+    DuringWatchFault,
+    FailWrites,
+    Restart,
+    SetTaints,
+    SetZone,
+    StartNodeDeletion,
+    Step,
+    WatchFault,
+)
+from kproxy.lab import topology
+from kproxy.model import api
+from kproxy.model.network import Family
+from kproxy.spec.node import NodeFacts
+
+Key = tuple[str, str, str]
+"""(kind, namespace, name)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Create or replace an object."""
+
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete an object."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class RestartProxy:
+    """Kill a node's proxy, make the changes while it is down, start it."""
+
+    node: str
+    while_down: tuple[Change, ...]
+    masquerade_bit: int | None = None
+    without_slices: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseWrites:
+    """Let the kernel refuse what a node's proxy writes."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptWrites:
+    """Let the kernel take what a node's proxy writes."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class WithholdEvents:
+    """Make changes that proxies learn of only afterwards."""
+
+    fault: WatchFault
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddAddress:
+    """Give a node its one more address of a family, `topology.GAINED_ADDRESS`."""
+
+    node: str
+    family: Family
+
+
+Change = Put | Remove | RestartProxy | AddAddress | RefuseWrites | AcceptWrites | WithholdEvents
+
+
+def document_key(document: Document) -> Key:
+    """The identity of an object."""
+    metadata = document["metadata"]
+    return (document["kind"], metadata.get("namespace", ""), metadata["name"])
+
+
+def lab_objects() -> dict[Key, Document]:
+    """The objects every lab starts with: Nodes and the ServiceCIDR."""
+    return {document_key(document): document for document in (*node_documents(), service_cidr_document())}
+
+
+@dataclass(slots=True)
+class World:
+    """The objects of one instance, beside the lab's own."""
+
+    instance: Instance
+    objects: dict[Key, Document] = field(default_factory=lab_objects)
+    nodes_with_added_address: set[str] = field(default_factory=set)
+    """Nodes that have one more address than they started with."""
+    late_address_nodes: set[str] = field(default_factory=set)
+    """Those of them whose proxy was running then, and still is."""
+    frozen_objects: dict[str, dict[Key, Document]] = field(default_factory=dict)
+    """What the rules of nodes are made of whose proxies cannot write: the objects when that began."""
+
+    def apply_step(self, step: Step) -> tuple[Change, ...]:
+        """Carry out a step that changes objects; what must be written, Services before slices."""
+        match step:
+            case Apply(services=services):
+                return tuple(change for service in services for change in self._apply(service))
+            case Delete(service=service, keep_slices=keep_slices):
+                return self._delete(service, keep_slices=keep_slices)
+            case SetZone() | SetTaints() | StartNodeDeletion():
+                return (self._put(_node(step)),)
+            case AddServiceCidr():
+                return (self._put(service_cidr_document(second=True)),)
+            case AddNodeAddress(node=node):
+                self.nodes_with_added_address.add(node)
+                self.late_address_nodes.add(node)
+                return (AddAddress(node, self.instance.family),)
+            case Restart(node=node, while_down=meanwhile):
+                self.late_address_nodes.discard(node)
+                changes = self.apply_step(meanwhile) if meanwhile else ()
+                return (RestartProxy(node, changes, step.masquerade_bit, step.without_slices),)
+            case _:
+                return self._apply_fault(step)
+
+    def _apply_fault(self, step: Step) -> tuple[Change, ...]:
+        match step:
+            case FailWrites(node=node):
+                self.frozen_objects.setdefault(node, dict(self.objects))
+                return (RefuseWrites(node),)
+            case AllowWrites(node=node):
+                self.frozen_objects.pop(node, None)
+                return (AcceptWrites(node),)
+            case DuringWatchFault(fault=deaf, changes=steps):
+                return (
+                    WithholdEvents(deaf, tuple(change for one in steps for change in self.apply_step(one))),
+                )
+            case _:
+                return ()
+
+    def _apply(self, service: CaseService) -> list[Change]:
+        wanted = kubernetes_objects(self.instance, service)
+        kept = set(map(document_key, wanted))
+        stale = [key for key in self._slices_of(service.name) if key not in kept]
+        return [*map(self._put, wanted), *map(self._remove, stale)]
+
+    def _delete(self, service: CaseService, *, keep_slices: bool) -> tuple[Change, ...]:
+        keys = [("Service", self.instance.namespace, service.name)]
+        if not keep_slices:
+            keys += self._slices_of(service.name)
+        return tuple(self._remove(key) for key in keys)
+
+    def _slices_of(self, name: str) -> list[Key]:
+        prefix = f"{name}-"
+        return [
+            key
+            for key in self.objects
+            if key[0] == "EndpointSlice" and key[2].rsplit("-", 2)[0] + "-" == prefix
+        ]
+
+    def _put(self, document: Document) -> Put:
+        self.objects[document_key(document)] = document
+        return Put(document)
+
+    def _remove(self, key: Key) -> Remove:
+        del self.objects[key]
+        return Remove(key)
+
+    def clear(self) -> tuple[Change, ...]:
+        """Remove all objects of the instance."""
+        own = [key for key in self.objects if key[1] == self.instance.namespace]
+        return tuple(self._remove(key) for key in own)
+
+    def facts(self, node: str) -> NodeFacts:
+        """What the oracle must know of a node."""
+        facts = node_facts(node, self.instance.case.profile)
+        if node not in self.nodes_with_added_address:
+            return facts
+        more = frozenset({topology.GAINED_ADDRESS[node][self.instance.family]})
+        late = more if node in self.late_address_nodes else frozenset()
+        return replace(facts, addresses=facts.addresses | more, late_addresses=late)
+
+    def cluster(self, node: str = "") -> api.Cluster:
+        """The objects as the proxy and the oracle read them; of a node: those that its rules can be made of."""
+        objects = self.frozen_objects.get(node, self.objects)
+        return api.parse_cluster(msgspec.json.encode({"kind": "List", "items": list(objects.values())}))
+
+
+def _node(step: SetZone | SetTaints | StartNodeDeletion) -> Document:
+    match step:
+        case SetZone(node=node, zone=zone):
+            return node_document(node, zone)
+        case SetTaints(node=node, keys=keys):
+            return node_document(node, topology.ZONES[node], keys)
+        case StartNodeDeletion(node=node):
+            return node_document(node, topology.ZONES[node], deleting=True)

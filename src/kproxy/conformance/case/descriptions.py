@@ -1,0 +1,229 @@
+"""Steps, targets and lawful outcomes in words, for findings and reports.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kproxy.conformance.case import (
+    AddNodeAddress,
+    AddServiceCidr,
+    AllowWrites,
+    Apply,
+    Backend,
+    CaseService,
+    CheckHealth,
+    CheckLatency,
+    CheckProxy,
+    ContinuousProbe,
+    Delete,
+    DuringWatchFault,
+    FailWrites,
+    HealthRequest,
+    Lawful,
+    Mutation,
+    Open,
+    OutOfWindow,
+    Ping,
+    Probe,
+    ReachedBackend,
+    ReadSysctl,
+    Reopen,
+    Restart,
+    SameEndpoint,
+    Send,
+    SetTaints,
+    SetZone,
+    StartNodeDeletion,
+    Step,
+    StopListening,
+    SymbolicOutcome,
+    Target,
+    UnjudgedAction,
+    UnrelatedEntries,
+    Wait,
+)
+from kproxy.conformance.case.steps import HEALTH_PATH
+from kproxy.conformance.engine import convergence
+from kproxy.conformance.testbed import describe_status, expected_health
+
+SAME_ENTRIES = "each is there, and is the one that it was"
+
+
+def describe_step(step: Step) -> str:
+    """A step in words."""
+    match step:
+        case Send(flow=flow):
+            return f"exchange on held flow {flow!r}"
+        case Open(flow=flow, sender=sender, to=to):
+            return f"open flow {flow!r}: {sender} -> {describe_target(to)}"
+        case Reopen(flow=flow):
+            return f"open flow {flow!r} again from the same port"
+        case ReadSysctl() | UnrelatedEntries() | CheckLatency():
+            return _describe_setting(step)
+        case CheckHealth() | CheckProxy():
+            return _describe_checkup(step)
+        case Ping(sender=sender, to=to):
+            return f"ping: {sender} -> {describe_target(to)}"
+        case Probe(sender=sender, to=to) | ContinuousProbe(sender=sender, to=to):
+            pauses = "" if isinstance(step, Probe) else "without a pause: "
+            return f"{pauses}{sender} -> {describe_target(to)}"
+        case _:
+            return _describe_event(step)
+
+
+def _describe_setting(step: ReadSysctl | UnrelatedEntries | CheckLatency) -> str:
+    match step:
+        case CheckLatency():
+            return "how long changes that come alone have taken in this lab"
+        case ReadSysctl():
+            return f"node {step.node}: sysctl {step.name}"
+        case UnrelatedEntries():
+            return (
+                f"node {step.node}: connection tracking entries of others beside those of {step.service.name}"
+            )
+
+
+def _describe_checkup(step: HealthRequest) -> str:
+    if isinstance(step, CheckProxy):
+        return f"health of the proxy: {step.sender} -> {step.path} of node {step.node}"
+    path = "" if step.path == HEALTH_PATH else f", path {step.path}"
+    return f"health check: {step.sender} -> {describe_target(step.to)}{path}"
+
+
+def _describe_event(step: Mutation | UnjudgedAction | Wait) -> str:
+    """What happens and is not judged."""
+    match step:
+        case Apply(services=services):
+            return "apply " + "; ".join(map(_describe_service, services))
+        case Delete(service=service, keep_slices=keep):
+            return f"delete Service {service.name}{' but not its EndpointSlices' if keep else ''}"
+        case SetZone() | SetTaints() | StartNodeDeletion():
+            return f"node {step.node}: {_describe_node(step)}"
+        case AddServiceCidr():
+            return "add a second ServiceCIDR"
+        case AddNodeAddress(node=node):
+            return f"node {node} gains an address on the node network"
+        case Restart():
+            return _describe_restart(step)
+        case _:
+            return _describe_fault(step)
+
+
+def _describe_node(step: SetZone | SetTaints | StartNodeDeletion) -> str:
+    match step:
+        case SetZone(zone=zone):
+            return f"zone {zone}" if zone else "no zone"
+        case SetTaints(keys=keys):
+            return f"taints {', '.join(keys)}" if keys else "no taints"
+        case StartNodeDeletion():
+            return "its object is being deleted"
+
+
+def _describe_restart(restart: Restart) -> str:
+    configuration = (
+        f" with masqueradeBit {restart.masquerade_bit}" if restart.masquerade_bit is not None else ""
+    )
+    slices = f", without EndpointSlices for {restart.without_slices:g} s" if restart.without_slices else ""
+    between = f"; meanwhile {describe_step(restart.while_down)}" if restart.while_down else ""
+    return f"kill the proxy of node {restart.node} and start it again{configuration}{slices}{between}"
+
+
+def _describe_fault(step: FailWrites | AllowWrites | DuringWatchFault | UnjudgedAction | Wait) -> str:
+    match step:
+        case FailWrites(node=node):
+            return f"the kernel refuses what the proxy of node {node} writes"
+        case AllowWrites(node=node):
+            return f"the kernel takes what the proxy of node {node} writes"
+        case DuringWatchFault(fault=deaf, changes=changes):
+            made = "; ".join(_describe_event(change) for change in changes)
+            return f"while no proxy learns of it, as {deaf.value}: {made}"
+        case StopListening(flow=flow):
+            return f"the endpoint of flow {flow!r} stops listening"
+        case OutOfWindow(flow=flow):
+            return f"the endpoint of flow {flow!r} sends a segment far outside the window"
+        case Wait(seconds=seconds):
+            return f"let {seconds:g} s pass"
+
+
+def _describe_service(service: CaseService) -> str:
+    endpoints = ", ".join(map(_describe_backend, service.backends)) or "none"
+    return f"Service {service.name} ({service.type.value}; endpoints: {endpoints})"
+
+
+def _describe_backend(backend: Backend) -> str:
+    return f"{backend.many} on {backend.on}" if backend.many else backend.on
+
+
+def describe_target(to: Target) -> str:
+    """A target in words."""
+    kind = to.kind.name.lower().replace("_", " ")
+    service = to.service
+    node = f" of {to.node}" if to.node else ""
+    port = f", port {to.port!r}" if to.port else ""
+    return " ".join(filter(None, (service, f"{kind}{node}{port}")))
+
+
+def describe_lawful(lawful: Lawful) -> str:
+    """A set of lawful outcomes in words."""
+    return " or ".join(sorted(map(_describe_outcome, lawful)))
+
+
+def _describe_outcome(seen: SymbolicOutcome) -> str:
+    if isinstance(seen, ReachedBackend):
+        who = f"one of {seen.many} endpoints on {seen.on}" if seen.many else seen.on
+        return f"delivered to {who} (source {seen.source.value})"
+    return seen.value
+
+
+def describe_expectation(step: Step) -> str:
+    """All that a step asks for, in words; empty for one that is not judged."""
+    match step:
+        case Send(expect=expect):
+            return expect.value if isinstance(expect, SameEndpoint) else describe_lawful(expect)
+        case Probe() | ContinuousProbe() | Ping() | Open() | Reopen():
+            return "; ".join((describe_lawful(step.expect), *_probe_conditions(step)))
+        case CheckHealth(expect=count, count_in=count_in):
+            return expected_health(count, count_in)
+        case CheckProxy(expect=status):
+            return describe_status(status)
+        case CheckLatency():
+            return convergence.latency_objective()
+        case ReadSysctl(expect=expect):
+            return expect
+        case UnrelatedEntries():
+            return SAME_ENTRIES
+        case _:
+            return ""
+
+
+def _probe_conditions(step: Step) -> Iterator[str]:
+    """What a probe asks for beyond where it may arrive."""
+    if isinstance(step, ContinuousProbe):
+        yield "at once, by every first packet"
+    if not isinstance(step, Probe):
+        return
+    if step.spread:
+        yield "every one of them"
+    if step.even:
+        yield "each as often as the others"
+    if step.sticky_group:
+        yield "the same endpoint each time"
+    if step.rebalances:
+        yield "for some client another endpoint than before"
+    if step.source_port_changed:
+        yield "from another source port for some"
+    if step.payload_bytes:
+        yield f"all of {step.payload_bytes} bytes"
+    if step.mark:
+        yield f"leaving the node with mark {step.mark:#x}"
+    yield from _packet_traits(step)
+
+
+def _packet_traits(step: Probe) -> Iterator[str]:
+    """What is special about its packets."""
+    if step.first_packet_only:
+        yield "its first packet answered"
+    if step.init_chunk_only:
+        yield "the one packet that begins an association, made by hand"
+    if step.multihomed:
+        yield "listing all addresses of the sender"

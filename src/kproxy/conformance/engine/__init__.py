@@ -1,0 +1,1 @@
+"""Runs cases on testbeds and judges what is observed."""

@@ -1,0 +1,54 @@
+"""What a run would do: which cases on which kernel, in which order, and why not the others.
+
+Looks at kernels, and starts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kproxy.conformance.case import Case
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.engine import matrix
+from kproxy.conformance.engine.session import group_into_labs
+from kproxy.conformance.options import RunOptions
+from kproxy.conformance.subjects.subject import Subject
+
+
+def dryrun_lines(
+    wanted: Sequence[RunOptions], subject: Subject, cases: Sequence[Case], lacks: Callable[[Case], str]
+) -> Iterator[str]:
+    """The run in words; the labs of each mode in the order in which they are opened.
+
+    ``lacks``: why the testbed cannot run a case, whatever the kernel; empty when it can.
+    """
+    for run in matrix.plan_runs(wanted, cases):
+        yield f"{subject.name} {run.name}"
+        if run.refusal:
+            yield f"  cannot be judged here: {run.refusal}"
+            continue
+        yield f"  {run.placement or 'in the simulator'}"
+        claimed = [case for case in cases if not subject.missing_features(case, run.options.mode)]
+        able = [case for case in claimed if not lacks(case)]
+        sctp = [case for case in able if case.opens_sctp_sockets] if run.missing_ability else []
+        for profile, members in group_into_labs([case for case in able if case not in sctp], 0):
+            yield f"  lab {profile.name}: {len(members)} cases"
+            yield from (f"    {case.id}" for case in members)
+        yield from _left_out(f"the kernel has no {run.missing_ability}", sctp)
+        yield from (f"  not run: {case.id}: {lacks(case)}" for case in claimed if lacks(case))
+        for case in cases:
+            if missing := subject.missing_features(case, run.options.mode):
+                names = ", ".join(sorted(feature.value for feature in missing))
+                yield f"  not run: {case.id}: {subject.name} does not claim {names}"
+    yield from _left_out("slow, and not asked for (--slow)", _slow(wanted[0], cases))
+
+
+def _slow(options: RunOptions, cases: Sequence[Case]) -> list[Case]:
+    """Those that a run of the whole catalogue leaves out."""
+    if options.globs or options.case_files:
+        return []
+    return [case for case in CATALOGUE if case.slow and case not in cases]
+
+
+def _left_out(why: str, cases: Sequence[Case]) -> Iterator[str]:
+    yield from (f"  not run: {case.id}: {why}" for case in cases)

@@ -1,0 +1,341 @@
+"""What an observation says of a step: whether it is lawful, and what is found where it is not.
+
+Judges what `kproxy.conformance.engine.runner` has a testbed observe, and keeps what later steps of a case are judged by.  Opens nothing
+and waits for nothing; which clauses a finding cites is the affair of `kproxy.conformance.engine.citations`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kproxy.conformance.binding.bind import Instance
+from kproxy.conformance.binding.world import World
+from kproxy.conformance.case import (
+    CheckHealth,
+    CheckLatency,
+    CheckProxy,
+    ContinuousProbe,
+    Lawful,
+    Open,
+    Ping,
+    Probe,
+    ReadSysctl,
+    Reopen,
+    SameEndpoint,
+    Send,
+    Step,
+    Target,
+    UnrelatedEntries,
+    Vantage,
+)
+from kproxy.conformance.case.descriptions import describe_expectation, describe_lawful, describe_step
+from kproxy.conformance.engine import convergence
+from kproxy.conformance.engine.citations import JudgedStep, MismatchKind, cited_clauses
+from kproxy.conformance.engine.convergence import LatencySample
+from kproxy.conformance.engine.sampling import FALSE_ALARM_RATE, chi_square, chi_square_tail
+from kproxy.conformance.testbed import HarnessError, Observation, Testbed
+from kproxy.lab.probes.observation import Socket
+from kproxy.model.network import Address, Family
+from kproxy.spec.outcome import Delivered, Outcome
+
+MOST_SHOWN = 3
+"""Different observations that a text tells."""
+
+Endpoint = tuple[Address, int]
+TextStep = CheckHealth | CheckProxy | ReadSysctl | UnrelatedEntries
+"""Steps whose answer is a text."""
+OutcomeStep = Probe | ContinuousProbe | Ping | Open | Send | Reopen
+"""Steps whose answer is an outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing seen that is not lawful; ``clauses``: those that it breaks, ``known``: the deviation that excuses it."""
+
+    instance: Instance
+    step: int
+    what: str
+    lawful: str
+    seen: str
+    clauses: tuple[str, ...]
+    known: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What a question met, lawful or not; ``at``: seconds since the lab's first change, ``lawful``: all that it asks for."""
+
+    family: Family
+    step: int
+    what: str
+    lawful: str
+    seen: str
+    at: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """What a step expects and what was seen instead."""
+
+    kind: MismatchKind
+    lawful: str
+    seen: str
+
+
+@dataclass(slots=True)
+class InstanceProgress:
+    """One instance under way: its world, its findings, the time it took."""
+
+    instance: Instance
+    world: World
+    begun: float = field(default_factory=time.monotonic)
+    observed: list[Observed] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    harness_error: str = ""
+    seconds: float = 0.0
+    sticky_endpoints: dict[tuple[Vantage, str], set[Endpoint]] = field(default_factory=dict)
+    """Where each client that sticks was last; nowhere, if at several."""
+    rebalanced_endpoints: dict[str, dict[tuple[Vantage, Target], set[Endpoint]]] = field(default_factory=dict)
+    open_flows: dict[str, Observation] = field(default_factory=dict)
+    repeated_checks: list[tuple[int, UnrelatedEntries]] = field(default_factory=list)
+    """What is to be looked at after every change."""
+
+
+def judge_step(
+    testbed: Testbed, progress: InstanceProgress, number: int, step: Step, seen: Sequence[Observation]
+) -> None:
+    """Judge what a step met, and note what is found."""
+    if isinstance(step, UnrelatedEntries) and (number, step) not in progress.repeated_checks:
+        progress.repeated_checks.append((number, step))
+    match step:
+        case Probe():
+            _judge_probe(testbed, progress, number, step, seen)
+        case Open():
+            progress.open_flows[step.flow] = seen[0]
+            judge_outcomes(progress, number, step, step.expect, seen)
+        case Send():
+            _judge_send(progress, number, step, seen[0])
+        case Reopen():
+            progress.open_flows[step.flow] = seen[0]
+            judge_outcomes(progress, number, step, step.expect, seen)
+        case Ping() | ContinuousProbe():
+            judge_outcomes(progress, number, step, step.expect, seen)
+        case CheckLatency() if not convergence.meets_objective(latency_samples(testbed, progress)):
+            _add_finding(
+                progress,
+                number,
+                step,
+                Mismatch(MismatchKind.OUTCOME, convergence.latency_objective(), seen[0].text),
+            )
+        case CheckHealth() | CheckProxy() | ReadSysctl() | UnrelatedEntries() if seen[0].text != (
+            lawful := describe_expectation(step)
+        ):
+            _add_finding(progress, number, step, Mismatch(MismatchKind.OUTCOME, lawful, seen[0].text))
+        case _:
+            pass
+
+
+def latency_samples(testbed: Testbed, progress: InstanceProgress) -> Sequence[LatencySample]:
+    """What the lab has measured in the instance's family.  Raises `HarnessError` when that is nothing."""
+    found = [one for one in testbed.convergence() if one.family is progress.instance.family]
+    if not any(one.isolated for one in found):
+        raise HarnessError("no change that came alone was timed")
+    return found
+
+
+def _judge_probe(
+    testbed: Testbed, progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
+) -> None:
+    judge_outcomes(progress, number, step, step.expect, seen)
+    if step.spread:
+        _judge_spread(testbed, progress, number, step, seen)
+    if step.even:
+        _judge_even(testbed, progress, number, step, seen)
+    if step.sticky_group and not testbed.exhaustive:
+        _judge_sticks(progress, number, step, seen)
+    if step.source_port_changed and not testbed.exhaustive and not any(o.source_port_changed for o in seen):
+        lawful, text = "another source port for some", f"{len(seen)} times the sender's own"
+        _add_finding(progress, number, step, Mismatch(MismatchKind.SOURCE_PORT, lawful, text))
+    if step.mark and not testbed.exhaustive:
+        _judge_mark(progress, number, step, seen)
+    if step.rebalances:
+        _judge_rebalancing(progress, number, step, seen)
+
+
+def judge_outcomes(
+    progress: InstanceProgress, number: int, step: OutcomeStep, lawful: Lawful, seen: Sequence[Observation]
+) -> None:
+    """Each respect in which observations differ is a finding: another clause is broken."""
+    outcomes = progress.instance.outcomes(lawful, _target(progress, step))
+    strange: dict[MismatchKind, list[str]] = {}
+    for one in seen:
+        if not one.outcomes & outcomes:
+            strange.setdefault(_mismatch_kind(one, outcomes), []).append(one.text)
+    for respect, texts in strange.items():
+        _add_finding(
+            progress, number, step, Mismatch(respect, describe_lawful(lawful), _count_texts(iter(texts)))
+        )
+
+
+def _mismatch_kind(seen: Observation, lawful: Collection[Outcome]) -> MismatchKind:
+    """In which respect an unlawful observation differs from all that is lawful."""
+    endpoints = {(one.address, one.port) for one in lawful if isinstance(one, Delivered)}
+    if seen.endpoint in endpoints:
+        return MismatchKind.SOURCE
+    if seen.endpoint is not None and endpoints:
+        return MismatchKind.ENDPOINT
+    return MismatchKind.OUTCOME if seen.outcomes else MismatchKind.ANSWER
+
+
+def _judge_mark(progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
+    """A packet leaves with all bits that others set, and no other."""
+    lawful = f"to leave the node with mark {step.mark:#x}"
+    marks = [mark for one in seen for mark in one.marks]
+    strange: dict[MismatchKind, list[int | None]] = {
+        MismatchKind.FOREIGN_MARK: [mark for mark in marks if mark is None or step.mark & ~mark],
+        MismatchKind.OWN_MARK: [mark for mark in marks if mark is not None and mark & ~step.mark],
+    }
+    for respect, wrong in strange.items():
+        if wrong:
+            text = _count_texts(map(_describe_mark, wrong))
+            _add_finding(progress, number, step, Mismatch(respect, lawful, text))
+
+
+def _describe_mark(mark: int | None) -> str:
+    return (
+        "left with another mark; which, Linux reports from 5.19 on"
+        if mark is None
+        else f"left with mark {mark:#x}"
+    )
+
+
+def _target(progress: InstanceProgress, step: OutcomeStep) -> Target:
+    if isinstance(step, Send | Reopen):
+        holds = (s for s in progress.instance.case.steps if isinstance(s, Open) and s.flow == step.flow)
+        return next(holds).to
+    return step.to
+
+
+def _judge_spread(
+    testbed: Testbed, progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
+) -> None:
+    """Of endpoints that stand together any will do, and all where every possible outcome is shown.
+
+    Where no endpoint at all answers, that is what has been found.
+    """
+    met = _endpoints(seen)
+    groups = progress.instance.groups(step.expect, step.to)
+    short = [group for group in groups if (group - met if testbed.exhaustive else not group & met)]
+    if met and short:
+        text = f"{len(seen)} tries never reached {'; '.join(sorted(map(_first_of, short)))}"
+        lawful = f"every one of {describe_lawful(step.expect)}"
+        _add_finding(progress, number, step, Mismatch(MismatchKind.COVERAGE, lawful, text))
+
+
+def _lawful_endpoints(progress: InstanceProgress, step: Probe) -> set[Endpoint]:
+    lawful = progress.instance.outcomes(step.expect, step.to)
+    return {(o.address, o.port) for o in lawful if isinstance(o, Delivered)}
+
+
+def _judge_even(
+    testbed: Testbed, progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
+) -> None:
+    """Where chances are known they must be equal; else counts must be such as equal chances give."""
+    lawful_endpoints = sorted(_lawful_endpoints(progress, step), key=str)
+    lawful = f"each of {len(lawful_endpoints)} endpoints as often as the others"
+    if testbed.exhaustive:
+        chances = {one: sum(o.probability for o in seen if o.endpoint == one) for one in lawful_endpoints}
+        if len(set(chances.values())) > 1:
+            _add_finding(progress, number, step, Mismatch(MismatchKind.SHARES, lawful, _shares(chances)))
+        return
+    met = Counter(o.endpoint for o in seen)
+    counts = {one: met[one] for one in lawful_endpoints}
+    if (
+        any(counts.values())
+        and (luck := chi_square_tail(chi_square(counts.values()), len(lawful_endpoints) - 1))
+        < FALSE_ALARM_RATE
+    ):
+        text = f"{_shares(counts)} of {len(seen)}; chance does so once in {1 / luck:.0e} times"
+        _add_finding(progress, number, step, Mismatch(MismatchKind.SHARES, lawful, text))
+
+
+def _judge_sticks(progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
+    """A client keeps the endpoint of its connection before; one that has moved is found where it moved, and only there."""
+    key = (step.sender, step.sticky_group)
+    held = progress.open_flows.get(step.sticky_group)
+    first = {held.endpoint} if held and held.endpoint else set()
+    before, met = progress.sticky_endpoints.get(key, first), _endpoints(seen)
+    if len(before | met) > 1:
+        lawful = f"{_names(before)}, as before" if before else "one endpoint each time"
+        text = f"{len(seen)} connections reached {_names(met)}"
+        _add_finding(progress, number, step, Mismatch(MismatchKind.AFFINITY, lawful, text))
+    progress.sticky_endpoints[key] = met or before if len(met) < 2 else set()
+
+
+def _judge_rebalancing(
+    progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
+) -> None:
+    """The last probe of the name answers for all of them: not every client may have met one endpoint only."""
+    met = progress.rebalanced_endpoints.setdefault(step.rebalances, {})
+    met.setdefault((step.sender, step.to), set()).update(_endpoints(seen))
+    steps = enumerate(progress.instance.case.steps, 1)
+    last = max(n for n, other in steps if isinstance(other, Probe) and other.rebalances == step.rebalances)
+    if number == last and all(len(endpoints) == 1 for endpoints in met.values()):
+        same = "; ".join(f"{sender} always {_names(ends)}" for (sender, _), ends in met.items())
+        lawful = "another endpoint for some client, as time has run out between"
+        _add_finding(progress, number, step, Mismatch(MismatchKind.AFFINITY, lawful, same))
+
+
+def _judge_send(progress: InstanceProgress, number: int, step: Send, seen: Observation) -> None:
+    if not isinstance(step.expect, SameEndpoint):
+        judge_outcomes(progress, number, step, step.expect, [seen])
+        return
+    before = progress.open_flows[step.flow]
+    if seen.endpoint is None or seen.endpoint != before.endpoint:
+        _add_finding(
+            progress, number, step, Mismatch(MismatchKind.OUTCOME, f"still {before.text}", seen.text)
+        )
+
+
+def _add_finding(progress: InstanceProgress, number: int, step: JudgedStep, mismatch: Mismatch) -> None:
+    broken = cited_clauses(progress.instance, progress.world, step, mismatch.kind)
+    progress.findings.append(
+        Finding(progress.instance, number, describe_step(step), mismatch.lawful, mismatch.seen, broken)
+    )
+
+
+def _endpoints(seen: Sequence[Observation]) -> set[Endpoint]:
+    return {o.endpoint for o in seen if o.endpoint is not None}
+
+
+def _names(endpoints: Iterable[Endpoint]) -> str:
+    return ", ".join(sorted(str(Socket(address, port)) for address, port in endpoints))
+
+
+def _first_of(group: Collection[Endpoint]) -> str:
+    """An endpoint, or the first and the number of many."""
+    first = min(group, key=lambda endpoint: (endpoint[0].version, int(endpoint[0]), endpoint[1]))
+    return _names([first]) if len(group) == 1 else f"any of {len(group)} from {_names([first])} on"
+
+
+def _shares(shares: Mapping[Endpoint, object]) -> str:
+    return ", ".join(f"{Socket(address, port)} {share}" for (address, port), share in shares.items())
+
+
+def summarise_observations(seen: Sequence[Observation]) -> str:
+    """What was met and how often, in an order that does not depend on when."""
+    return _shorten(sorted(Counter(o.stable_text or o.text for o in seen).items()))
+
+
+def _count_texts(texts: Iterator[str]) -> str:
+    return _shorten(list(Counter(texts).items()))
+
+
+def _shorten(counts: Sequence[tuple[str, int]]) -> str:
+    shown = [f"{n} x {text}" if n > 1 else text for text, n in counts]
+    more = [f"and {len(shown) - MOST_SHOWN} more"] if len(shown) > MOST_SHOWN else []
+    return "; ".join([*shown[:MOST_SHOWN], *more])

@@ -1,0 +1,260 @@
+"""One conformance run: cases grouped by profile, a testbed for each, results put together.
+
+Labs run side by side, as many at once as asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kproxy.conformance.binding.bind import Instance, bind_cases
+from kproxy.conformance.case import Case, Profile
+from kproxy.conformance.engine.convergence import LatencySample
+from kproxy.conformance.engine.judging import Finding, InstanceProgress
+from kproxy.conformance.engine.runner import run_instances
+from kproxy.conformance.reports.results import CaseResult, Report, Result
+from kproxy.conformance.subjects.deviations import excuse_usage, find_excuse
+from kproxy.conformance.subjects.subject import Subject
+from kproxy.conformance.testbed import HarnessError, NothingServed, SubjectFailed, Testbed
+
+_LABS_TO_TRY = 2
+
+OpenTestbed = Callable[[Profile, Sequence[Instance]], AbstractAsyncContextManager[Testbed]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What is run: who, which cases, where evidence goes, how many labs at once.
+
+    ``lab_capacity``: the most cases that a lab may hold, 0 for any number.  ``reproduce_command`` is the command that runs all of it; a failing case is shown with it.
+    ``rng`` chooses a case that is not claimed, to be asked all the same; None: none is.
+    ``reprobe``: whether what met something unlawful is asked once more, for the evidence.
+    """
+
+    subject: Subject
+    mode: str
+    cases: Sequence[Case]
+    evidence: Path
+    environment: Mapping[str, str]
+    parallel_labs: int = 2
+    lab_capacity: int = 0
+    reproduce_command: str = "kproxy conformance run"
+    rng: random.Random | None = None
+    reprobe: bool = False
+
+
+@dataclass(slots=True)
+class LabSlots:
+    """To labs: so many at once, and none any more when the subject has served nothing in the first two."""
+
+    semaphore: asyncio.Semaphore
+    any_served: bool = False
+    failed_profiles: dict[str, str] = field(default_factory=dict)
+    """Why, by the names of the profiles."""
+    latency_samples: list[LatencySample] = field(default_factory=list)
+    """How long changes have taken in the labs that came to their end."""
+
+    @property
+    def closed_reason(self) -> str:
+        """Why no lab is opened any more; empty as long as one may be."""
+        if self.any_served or len(self.failed_profiles) < _LABS_TO_TRY:
+            return ""
+        first = next(iter(self.failed_profiles.values()))
+        return f"not tried: the subject has served nothing in the profiles {', '.join(self.failed_profiles)}: {first}"
+
+
+async def run_session(session: Session, open_testbed: OpenTestbed, log: Callable[[str], None]) -> Report:
+    """Run all cases of the session; never raises for what a subject does."""
+    started = time.monotonic()
+    results: dict[str, CaseResult] = {}
+    for case in session.cases:
+        if missing := session.subject.missing_features(case, session.mode):
+            names = ", ".join(sorted(feature.value for feature in missing))
+            reason = f"{session.subject.name} does not claim {names}"
+            results[case.id] = CaseResult(case=case, result=Result.UNSUPPORTED, seconds=0.0, reason=reason)
+    slots = LabSlots(asyncio.Semaphore(session.parallel_labs))
+    groups = group_into_labs([case for case in session.cases if case.id not in results], session.lab_capacity)
+    runs = [_run_profile(session, profile, cases, open_testbed, slots, log) for profile, cases in groups]
+    runs.insert(_LABS_TO_TRY, _run_one_unclaimed(session, open_testbed, slots, log))
+    done = await asyncio.gather(*runs)
+    results.update({entry.case.id: entry for group in done for entry in group})
+    return Report(
+        subject=session.subject.name,
+        mode=session.mode,
+        environment=session.environment,
+        results=tuple(results[case.id] for case in session.cases),
+        seconds=time.monotonic() - started,
+        reproduce_command=session.reproduce_command,
+        latency_samples=tuple(slots.latency_samples),
+    )
+
+
+async def _run_one_unclaimed(
+    session: Session, open_testbed: OpenTestbed, slots: LabSlots, log: Callable[[str], None]
+) -> list[CaseResult]:
+    """One case that the subject does not claim, run all the same: it stays unsupported, with what came of it.
+
+    So no "unsupported" is taken on trust for ever.  It waits for its turn behind the first labs and beside the others,
+    since what is not served may cost all of a probe's time; none where a lab of what is claimed was not served.
+    """
+    unclaimed = [case for case in session.cases if session.subject.missing_features(case, session.mode)]
+    features = sorted(
+        {f.value for case in unclaimed for f in session.subject.missing_features(case, session.mode)}
+    )
+    if session.rng is None or not features:
+        return []
+    feature = session.rng.choice(features)
+    candidates = [
+        c
+        for c in unclaimed
+        if feature in {f.value for f in session.subject.missing_features(c, session.mode)}
+    ]
+    case = session.rng.choice(candidates)
+    own_slots = LabSlots(
+        asyncio.Semaphore(1), any_served=True
+    )  # its lab counts neither for nor against the subject
+    with tempfile.TemporaryDirectory() as scratch:
+        quiet = replace(session, evidence=Path(scratch), reprobe=False)
+        async with slots.semaphore:
+            if slots.failed_profiles:
+                return []
+            log(f"{case.profile.name}: running what is not claimed: {feature}")
+            (entry,) = await _run_profile(
+                quiet, case.profile, [case], open_testbed, own_slots, lambda _: None
+            )
+    came = {Result.PASSED: "it passes", Result.FAILED: "it fails", Result.DEVIATION: "it fails"}
+    what = came.get(entry.result, f"it is {entry.result.value}")
+    seen = f": {entry.reason}" if entry.reason else ""
+    reason = f"{session.subject.name} does not claim {feature}; asked all the same, {what}{seen}"
+    return [CaseResult(case=case, result=Result.UNSUPPORTED, seconds=entry.seconds, reason=reason)]
+
+
+def group_into_labs(cases: Sequence[Case], capacity: int) -> list[tuple[Profile, list[Case]]]:
+    """A lab for each profile, or several of about one size where it has too many cases."""
+    groups: dict[Profile, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(case.profile, []).append(case)
+    return [
+        (profile, members[start::number])
+        for profile, members in groups.items()
+        for number in [-(-len(members) // (capacity or len(members)))]
+        for start in range(number)
+    ]
+
+
+async def _run_profile(
+    session: Session,
+    profile: Profile,
+    cases: Sequence[Case],
+    open_testbed: OpenTestbed,
+    slots: LabSlots,
+    log: Callable[[str], None],
+) -> list[CaseResult]:
+    """Cases of one profile in one testbed."""
+    async with slots.semaphore:
+        if slots.closed_reason:
+            return [_unobserved(case, Result.FAILED, slots.closed_reason) for case in cases]
+        bound = bind_cases(cases)
+        try:
+            async with open_testbed(profile, bound) as testbed:
+                lacking = {case.id: reason for case in cases if (reason := testbed.not_runnable_reason(case))}
+                able = [instance for instance in bound if instance.case.id not in lacking]
+                progress = await run_instances(
+                    testbed, able, lambda text: log(f"{profile.name}: {text}"), reprobe=session.reprobe
+                )
+                slots.latency_samples += testbed.convergence()
+                folders = await _keep_evidence(session, testbed, progress, log)
+            slots.any_served = True
+        except SubjectFailed as reason:
+            if isinstance(reason, NothingServed):
+                slots.failed_profiles[profile.name] = str(reason).partition("\n")[0]
+            return [_unobserved(case, Result.FAILED, f"profile {profile.name}: {reason}") for case in cases]
+        except HarnessError as reason:
+            return [_unobserved(case, Result.BROKEN, f"profile {profile.name}: {reason}") for case in cases]
+    return [_result(session, case, progress, lacking.get(case.id, ""), folders) for case in cases]
+
+
+def _unobserved(case: Case, result: Result, reason: str) -> CaseResult:
+    """The result of a case whose lab did not come to its end."""
+    return CaseResult(case=case, result=result, seconds=0.0, reason=reason)
+
+
+async def _keep_evidence(
+    session: Session, testbed: Testbed, progress: Sequence[InstanceProgress], log: Callable[[str], None]
+) -> Mapping[str, Path]:
+    folders: dict[str, Path] = {}
+    for entry in progress:
+        if entry.findings or entry.harness_error:
+            case = entry.instance.case.id
+            if case not in folders:
+                shutil.rmtree(session.evidence / case, ignore_errors=True)  # of an earlier run
+            folder = session.evidence / case / entry.instance.family.value
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                await testbed.evidence(entry.instance, folder)
+            except OSError as error:  # a full disk takes no verdict away
+                log(f"no evidence of {entry.instance.name}: {error}")
+            else:
+                folders[case] = folder.parent
+    return folders
+
+
+def _files(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
+
+
+def _result(
+    session: Session,
+    case: Case,
+    progress: Sequence[InstanceProgress],
+    lacking: str,
+    folders: Mapping[str, Path],
+) -> CaseResult:
+    if lacking:
+        return CaseResult(case=case, result=Result.NOT_RUNNABLE, seconds=0.0, reason=lacking)
+    own = [entry for entry in progress if entry.instance.case is case]
+    findings = _with_deviations(session, [finding for entry in own for finding in entry.findings])
+    observed = tuple(one for entry in own for one in entry.observed)
+    seconds = max((entry.seconds for entry in own), default=0.0)
+    broken = next((entry.harness_error for entry in own if entry.harness_error), "")
+    folder = folders.get(case.id)
+    evidence, files = (str(folder), _files(folder)) if folder else ("", ())
+    seen = CaseResult(
+        case=case,
+        result=Result.PASSED,
+        seconds=seconds,
+        evidence=evidence,
+        files=files,
+        observed=observed,
+        findings=findings,
+    )
+    if new := [finding for finding in findings if not finding.known]:
+        return replace(
+            seen, result=Result.FAILED, reason=new[0].seen, excuse_usage=_needs(session, case, findings)
+        )
+    if broken:
+        return replace(seen, result=Result.BROKEN, reason=broken)
+    seen = replace(seen, excuse_usage=_needs(session, case, findings))
+    if findings:
+        reasons = dict.fromkeys(finding.known for finding in findings)
+        return replace(seen, result=Result.DEVIATION, reason="; ".join(reasons))
+    return seen
+
+
+def _with_deviations(session: Session, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings, those that the subject's file excuses with its words."""
+    known = session.subject.deviations
+    found = [(finding, find_excuse(known, session.mode, finding)) for finding in findings]
+    return tuple(replace(finding, known=str(why)) if why else finding for finding, why in found)
+
+
+def _needs(session: Session, case: Case, findings: Sequence[Finding]) -> tuple[tuple[str, bool], ...]:
+    return tuple(excuse_usage(session.subject.deviations, session.mode, case.id, findings))

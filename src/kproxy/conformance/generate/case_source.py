@@ -1,0 +1,109 @@
+"""A case as the Python module that makes it: what can be committed, once it is understood.  Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from kproxy.conformance.case import Apply, Case, DuringWatchFault, Lawful, Profile, ReachedBackend
+from kproxy.conformance.cases import profiles
+from kproxy.spec.outcome import Failure
+
+_HEAD = '''\
+"""{origin}
+
+The answers are the oracle's.  Before this is kept: read the sources of its clauses, write the answers by hand,
+give it a name that says what it shows, and move it to `kproxy.conformance.cases`.
+"""
+
+from kproxy.conformance.case import *  # noqa: F403
+from kproxy.conformance.cases import profiles
+from kproxy.model.network import Family, Protocol
+from kproxy.spec.outcome import SourceIP
+
+WORLD = {case}
+'''
+
+_PROFILES = {id(value): name for name, value in vars(profiles).items() if isinstance(value, Profile)}
+
+
+def case_source(case: Case, origin: str) -> str:
+    """The module; ``origin``: where the case comes from, a sentence."""
+    return _HEAD.format(origin=origin, case=_code(case))
+
+
+def _code(value: object) -> str:
+    match value:
+        case Case():
+            return _case(value)
+        case Apply() | DuringWatchFault():
+            parts = value.services if isinstance(value, Apply) else (value.fault, *value.changes)
+            return f"{type(value).__name__}({', '.join(map(_code, parts))})"
+        case Profile() if value in vars(profiles).values():
+            return f"profiles.{_profile_name(value)}"
+        case enum.Enum():
+            return f"{type(value).__name__}.{value.name}"
+        case tuple():
+            return f"({', '.join(map(_code, value))}{',' if len(value) == 1 else ''})"
+        case frozenset():
+            return f"frozenset({{{', '.join(sorted(map(_code, value)))}}})" if value else "frozenset()"
+        case _ if is_dataclass(value):
+            return _constructor(value)
+        case _:
+            return repr(value)
+
+
+def _profile_name(profile: Profile) -> str:
+    return next(name for name, value in vars(profiles).items() if value == profile)
+
+
+def _constructor(value: Any) -> str:  # noqa: ANN401 (a dataclass of any kind)
+    """The call that makes a dataclass, without what is as usual."""
+    shown = []
+    for field in fields(value):
+        own = getattr(value, field.name)
+        if field.name == "expect" and isinstance(own, frozenset):
+            shown.append(f"expect={_lawful(own)}")
+        elif own != field.default:
+            shown.append(f"{field.name}={_code(own)}")
+    return f"{type(value).__name__}({', '.join(shown)})"
+
+
+def _lawful(lawful: Lawful) -> str:
+    """As an author writes it: ``delivered_to("a1") | DROPPED``."""
+    parts = [one.name for one in sorted((o for o in lawful if isinstance(o, Failure)), key=str)]
+    reached = [one for one in lawful if isinstance(one, ReachedBackend)]
+    parts += sorted(_among_many(one) for one in reached if one.many)
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for one in reached:
+        if not one.many:
+            groups.setdefault((one.source, one.shift, one.service), []).append(one.on)
+    for (seen, shift, of), names in sorted(groups.items(), key=str):
+        extra = [
+            f", source={_code(seen)}",
+            f", shift={shift}" if shift else "",
+            f", service={of!r}" if of else "",
+        ]
+        parts.append(f"delivered_to({_quoted(names)}{''.join(extra)})")
+    return " | ".join(parts)
+
+
+def _among_many(one: ReachedBackend) -> str:
+    return f"delivered_to_many({one.on!r}, {one.many}, first={one.first}, source={_code(one.source)})"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(names))
+
+
+def _case(case: Case) -> str:
+    lines = [f"    {case.id!r},", f"    {case.about!r},"]
+    lines += [f"    {_code(step)}," for step in case.steps]
+    lines.append(f"    clauses={{{_quoted(case.clauses)}}},")
+    for name in ("features", "profile", "families"):
+        own = getattr(case, name)
+        if own:
+            lines.append(f"    {name}={_code(own)},")
+    return "\n".join(["case(", *lines, ")"])

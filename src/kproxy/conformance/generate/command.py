@@ -1,0 +1,200 @@
+"""``kproxy conformance fuzz``: generated worlds for a subject, or for two of which only differences are told.
+
+`kproxy.cli` parses words for it.  A run is repeated by its seed; a failing world becomes a small file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from kproxy.conformance.binding.bind import Instance
+from kproxy.conformance.case import Case, Probe
+from kproxy.conformance.command import ConformanceRunError, choose_testbed, lab_capacity, report_error
+from kproxy.conformance.engine.session import OpenTestbed, Session, run_session
+from kproxy.conformance.generate.case_source import case_source
+from kproxy.conformance.generate.differential import ProbeLog, differing_probes, recording_testbed
+from kproxy.conformance.generate.generate import generate_worlds
+from kproxy.conformance.generate.oracle_answers import without_unanswerable_probes
+from kproxy.conformance.generate.shrink import shrink_case
+from kproxy.conformance.options import RunOptions
+from kproxy.conformance.reports.results import CaseResult, Report, Result
+from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
+from kproxy.console import Console
+
+SIMULATOR_LAB_CASES = 25
+"""Worlds in one lab of the simulator: rules in memory are walked one by one, more would be slower."""
+MOST_SHRUNK = 3
+SHRINKING_SECONDS = 45.0
+"""After so many no world of a run is made smaller any more: on a kernel each round of cuts costs labs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FuzzOptions:
+    """What to generate, for whom.  ``only``: numbers of worlds, all if empty; ``other_run``: the other subject."""
+
+    run: RunOptions
+    worlds: int
+    seed: int
+    only: tuple[int, ...] = ()
+    other_run: RunOptions | None = None
+    directory: Path = Path("worlds")
+    shrink: bool = True
+    arguments: tuple[str, ...] = ()
+
+
+def run_fuzz(options: FuzzOptions) -> int:
+    """Run, report, make what fails small; 0 all lawful, 1 something was not, 2 it could not be run."""
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    cases = list(islice(generate_worlds(options.seed, options.worlds), options.worlds))
+    if options.only:
+        cases = [cases[number] for number in options.only if number < len(cases)]
+    if options.run.testbed != "simulator":
+        cases = [
+            case
+            for case in map(without_unanswerable_probes, cases)
+            if any(isinstance(s, Probe) for s in case.steps)
+        ]
+    console.print(f"{len(cases)} worlds of seed {options.seed}", highlight=False)
+    try:
+        elsewhere = _run_in_other_kernel(options, cases)
+        if elsewhere is not None:
+            return elsewhere
+        if options.other_run is not None:
+            return asyncio.run(_compare(options, options.other_run, cases, console))
+        return asyncio.run(_judge(options, cases, console))
+    except (InvalidSubject, ConformanceRunError) as reason:
+        return report_error(reason)
+
+
+def _run_in_other_kernel(options: FuzzOptions, cases: Sequence[Case]) -> int | None:
+    """The exit status of the same command in another kernel; None when it is to run here."""
+    run = options.run
+    if run.testbed == "simulator" or run.kernel == "host":
+        return None
+    from kproxy.conformance.engine import placement
+
+    try:
+        chosen = placement.kernel_for_run(run, cases)
+        repeat = ("--seed", str(options.seed), "--kernel", "host", "--time", "real")
+        argv = [sys.executable, "-m", "kproxy", "conformance", "fuzz", *options.arguments, *repeat]
+        return placement.rerun_in_kernel(chosen.survey.name, run, argv)
+    except placement.NoKernel as reason:
+        raise ConformanceRunError(str(reason)) from reason
+
+
+def _open_subject(options: RunOptions) -> tuple[Subject, OpenTestbed, dict[str, str]]:
+    subject = load_subject(options.proxy, options.binary)
+    check_mode(subject, options.mode)
+    return (subject, *choose_testbed(options, subject))
+
+
+async def _run_cases(
+    options: RunOptions, cases: Sequence[Case], record: ProbeLog | None = None
+) -> list[CaseResult]:
+    subject, opened, environment = _open_subject(options)
+    walked = options.testbed == "simulator"
+    session = Session(
+        subject=subject,
+        mode=options.mode,
+        cases=cases,
+        evidence=options.evidence,
+        environment=environment,
+        parallel_labs=options.parallel,
+        lab_capacity=SIMULATOR_LAB_CASES if walked else lab_capacity(options),
+    )
+    report = await run_session(
+        session, recording_testbed(opened, record) if record else opened, lambda _: None
+    )
+    return list(report.results)
+
+
+# ------------------------------------------------------------------------------ one subject
+
+
+async def _judge(options: FuzzOptions, cases: Sequence[Case], console: Console) -> int:
+    results = await _run_cases(options.run, cases)
+    failed = [entry for entry in results if entry.result is Result.FAILED]
+    shown: set[tuple[str, ...]] = set()
+    deadline = time.monotonic() + SHRINKING_SECONDS
+    for entry in failed:
+        _print_failure(entry, console)
+        clauses = entry.findings[0].clauses
+        if clauses not in shown and len(shown) < MOST_SHRUNK:
+            shown.add(clauses)
+            small = await _shrink(options.run, entry, deadline) if options.shrink else entry.case
+            path = _write_case(options, small, entry.case)
+            console.print(f"  kept:    {path}", markup=False, highlight=False, soft_wrap=True)
+    for entry in results:
+        if entry.result is Result.BROKEN:
+            console.print(f"broken {entry.case.id}: {entry.reason}", markup=False, highlight=False)
+    report = Report(
+        subject=options.run.proxy, mode=options.run.mode, environment={}, results=tuple(results), seconds=0.0
+    )
+    counts = {kind: sum(entry.result is kind for entry in results) for kind in Result}
+    summary = ", ".join(f"{number} {kind.value}" for kind, number in counts.items() if number)
+    console.print(f"{options.run.proxy} ({options.run.mode}): {summary}", highlight=False)
+    return report.exit_code
+
+
+async def _shrink(options: RunOptions, entry: CaseResult, deadline: float) -> Case:
+    """The smallest case that was found in time and fails still."""
+
+    async def fails(cases: Sequence[Case]) -> list[bool]:
+        named = [replace(case, id=f"fuzz.cut-{number}") for number, case in enumerate(cases)]
+        return [found.result is Result.FAILED for found in await _run_cases(options, named)]
+
+    return await shrink_case(entry.case, entry.findings[0].step, fails, lambda: time.monotonic() > deadline)
+
+
+def _print_failure(entry: CaseResult, console: Console) -> None:
+    finding = entry.findings[0]
+    lines = [
+        f"failed {entry.case.id}: {finding.what}",
+        f"  lawful:  {finding.lawful}",
+        f"  seen:    {finding.seen}",
+        f"  clauses: {', '.join(finding.clauses)}",
+    ]
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _write_case(options: FuzzOptions, small: Case, case: Case) -> Path:
+    """Write the small case as a module."""
+    options.directory.mkdir(parents=True, exist_ok=True)
+    path = options.directory / f"{case.id.replace('.', '_').replace('-', '_')}.py"
+    run = options.run
+    command = f"{run.proxy} --mode {run.mode} --seed {options.seed} --world {case.id.rpartition('-')[2]}"
+    path.write_text(
+        case_source(small, f"A generated world that fails: `kproxy conformance fuzz --proxy {command}`.")
+    )
+    return path
+
+
+# ------------------------------------------------------------------------------ two subjects
+
+
+async def _compare(options: FuzzOptions, other: RunOptions, cases: Sequence[Case], console: Console) -> int:
+    first, second = ProbeLog(), ProbeLog()
+    results = [*await _run_cases(options.run, cases, first), *await _run_cases(other, cases, second)]
+    names = [f"{run.proxy} ({run.mode})" for run in (options.run, other)]
+    instances = {case.id: Instance(case, case.families[0], 0, 0) for case in cases}
+    found = list(differing_probes(instances, first, second))
+    for one in found:
+        lines = [f"{one.case} step {one.step}: {one.step_text}", f"  lawful: {one.lawful}"]
+        for name, seen, bad in zip(names, one.seen, one.unlawful, strict=True):
+            lines.append(f"  {name}: {seen}{' (unlawful)' if bad else ''}")
+        console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    compared = len(first.outcomes.keys() & second.outcomes.keys())
+    wrong = sum(any(one.unlawful) for one in found)
+    console.print(
+        f"{compared} packets, {len(found)} met different fates, {wrong} of them unlawful ones",
+        highlight=False,
+    )
+    if any(entry.result is Result.BROKEN for entry in results):
+        return 2
+    return 1 if wrong else 0

@@ -1,0 +1,262 @@
+"""A world from choices: Services, changes, and who asks for what.  Pure: the same choices, the same world.
+
+Whoever calls brings the choices: a seeded random number generator, or Hypothesis in tests.  The first option
+is always the plainest.  Only what an API server would store is made.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol as Interface
+from typing import TypeVar
+
+from kproxy.conformance.case import (
+    DEFAULT,
+    Apply,
+    Backend,
+    Case,
+    CaseService,
+    Delete,
+    Feature,
+    Policy,
+    Port,
+    Probe,
+    Profile,
+    SourceRange,
+    Step,
+    Target,
+    TargetKind,
+    Type,
+    Vantage,
+    VantageKind,
+    Vip,
+    client,
+    host,
+    pod,
+    remote,
+)
+from kproxy.conformance.cases import profiles
+from kproxy.conformance.generate.oracle_answers import with_oracle_answers
+from kproxy.lab import topology
+from kproxy.model.network import Family, Protocol
+
+T = TypeVar("T")
+
+PROFILES: tuple[Profile, ...] = (
+    *(DEFAULT,) * 6,
+    profiles.NO_DETECTOR,
+    profiles.NODE_CIDR,
+    profiles.MASQUERADE_ALL,
+    profiles.NODE_PORT_CIDR,
+    profiles.PRIMARY_WITHOUT_EXTERNAL_IPS,
+    profiles.LOCALHOST_OFF,
+)
+"""Half of the worlds have the default configuration."""
+
+BACKEND_PLACEMENTS: tuple[tuple[str, ...], ...] = (*(("a1", "a2", "b1", "b2"),) * 3, ("a1", "a", "b1", "b"))
+"""Where a Service may have endpoints: pods, and nodes on few Services."""
+MOST_PROBES = 6
+MOST_CHANGES = 2
+
+
+class Chooser(Interface):
+    """Picks one of some options."""
+
+    def __call__(self, options: Sequence[T], /) -> T:
+        """One of them."""
+        ...
+
+
+def generate_worlds(seed: int, count: int) -> Iterator[Case]:
+    """So many worlds; each is made of the seed and its own number alone."""
+    for number in range(count):
+        yield generate_world(random.Random(f"{seed}/{number}").choice, f"fuzz.world-{seed}-{number}")  # noqa: S311
+
+
+def generate_world(choose: Chooser, id: str) -> Case:
+    """One world: Services, some probes, then changes and probes again; the oracle says what is lawful."""
+    family = choose(tuple(Family))
+    names = choose((("web",), ("web", "api")))
+    services = {name: generate_service(choose, name) for name in names}
+    steps: list[Step] = [Apply(*services.values()), *_probes(choose, services)]
+    for _ in range(choose(tuple(range(MOST_CHANGES + 1)))):
+        steps += [_change(choose, services), *_probes(choose, services)]
+    about = "A generated world; the answers are the oracle's."
+    draft = Case(
+        id=id,
+        about=about,
+        clauses=frozenset(),
+        steps=tuple(steps),
+        profile=choose(PROFILES),
+        families=(family,),
+    )
+    return with_oracle_answers(replace(draft, features=_features(draft)))
+
+
+def _features(case: Case) -> frozenset[Feature]:
+    """What not every mode has: node ports on loopback, where the configuration insists on them."""
+    probed = any(isinstance(s, Probe) and s.to.kind is TargetKind.NODE_PORT_LOCALHOST for s in case.steps)
+    insists = probed and case.profile.localhost_node_ports is True
+    return frozenset({Feature.LOCALHOST_NODE_PORTS} if insists else ())
+
+
+# ------------------------------------------------------------------------------ Services
+
+_TCP, _UDP = Port(), Port(protocol=Protocol.UDP)
+PORTS: tuple[tuple[Port, ...], ...] = (
+    (_TCP,),
+    (_TCP,),
+    (_UDP,),
+    (Port(name="a"), Port(name="b", number=443)),
+    (Port(name="a"), Port(name="b", protocol=Protocol.UDP)),
+    (Port(name="a", number=53), Port(name="b", number=53, protocol=Protocol.UDP, same_node_port_as="a")),
+)
+Conditions = tuple[bool | None, bool | None, bool | None]
+"""Ready, serving, terminating, as they are written."""
+CONDITIONS: tuple[Conditions | None, ...] = (
+    None,  # no endpoint there
+    (True, None, None),
+    (True, None, None),
+    (None, None, None),
+    (False, True, True),
+    (False, False, True),
+    (False, False, None),
+    (False, True, False),
+    (True, True, True),
+)
+HINTS: tuple[tuple[str, ...], ...] = ((), (), (), ("zone-a",), ("zone-b",), ("zone-a", "zone-b"), ("zone-c",))
+NODE_HINTS: tuple[tuple[str, ...], ...] = ((), (), (), ("a",), ("b",))
+RANGES: tuple[tuple[SourceRange | str, ...], ...] = (
+    (),
+    (),
+    (SourceRange.EVERYWHERE,),
+    (SourceRange.NODE_NETWORK,),
+    (SourceRange.REMOTE_NETWORK,),
+    (SourceRange.CLUSTER_CIDR, SourceRange.NOWHERE),
+    ("a1", "client"),
+    (SourceRange.NOWHERE,),
+    (SourceRange.LOWER_HALF, SourceRange.UPPER_HALF),
+)
+
+
+def generate_service(choose: Chooser, name: str) -> CaseService:
+    """A Service with its endpoints."""
+    kind = choose(tuple(Type)[:3])
+    vips = choose(
+        ((Vip(),), (Vip(), Vip()), (Vip(ip_mode="Proxy"),), (Vip(ip_mode="VIP"),), (Vip(hostname_only=True),))
+    )
+    ports = choose(PORTS)
+    if kind is Type.LOAD_BALANCER and not choose((True, True, True, False)):
+        ports = tuple(replace(port, node_port=False) for port in ports)
+    external_ips = choose((0, 0, 1, 2))
+    exposed = kind is not Type.CLUSTER_IP or external_ips > 0
+    return CaseService(
+        name=name,
+        type=kind,
+        ports=ports,
+        backends=generate_backends(choose),
+        slice_ports=ports[:1] if len(ports) > 1 and not choose((True, True, True, False)) else None,
+        internal_policy=choose((None, Policy.CLUSTER, Policy.LOCAL)),
+        external_policy=choose((None, Policy.CLUSTER, Policy.LOCAL)) if exposed else None,
+        external_ips=external_ips,
+        vips=vips if kind is Type.LOAD_BALANCER else (),
+        source_ranges=choose(RANGES) if kind is Type.LOAD_BALANCER else (),
+        affinity_seconds=choose((None, None, None, 10800)),
+    )
+
+
+def generate_backends(choose: Chooser) -> tuple[Backend, ...]:
+    """An endpoint, or none, in each place; hints on few Services."""
+    hinted = choose((False, False, True))
+    found = []
+    for on in choose(BACKEND_PLACEMENTS):
+        conditions = choose(CONDITIONS)
+        if conditions is not None:
+            zones = choose(HINTS) if hinted else ()
+            nodes = choose(NODE_HINTS) if hinted else ()
+            piece, shift = choose(((0, 0), (0, 0), (1, 0), (1, 1)))
+            ready, serving, terminating = conditions
+            found.append(
+                Backend(
+                    on=on,
+                    ready=ready,
+                    serving=serving,
+                    terminating=terminating,
+                    zones=zones,
+                    nodes=nodes,
+                    slice=piece,
+                    shift=shift,
+                )
+            )
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------ changes
+
+
+def _change(choose: Chooser, services: dict[str, CaseService]) -> Step:
+    """One Service gets other endpoints, becomes another, goes, or comes back."""
+    name = choose(tuple(services))
+    before = services[name]
+    match choose(("endpoints", "endpoints", "fields", "other", "delete")):
+        case "endpoints":
+            services[name] = before.replace(backends=generate_backends(choose))
+        case "fields":
+            services[name] = _with_other_fields(choose, before)
+        case "other":
+            services[name] = generate_service(choose, name)
+        case _:
+            return Delete(before)
+    return Apply(services[name])
+
+
+def _with_other_fields(choose: Chooser, before: CaseService) -> CaseService:
+    """Another Service of the same name, endpoints and ports; only load balancers may lack node ports."""
+    other = generate_service(choose, before.name)
+    bare = other.type is Type.LOAD_BALANCER and not other.ports[0].node_port
+    ports = tuple(replace(port, node_port=not bare) for port in before.ports)
+    return other.replace(backends=before.backends, ports=ports, slice_ports=None)
+
+
+# ------------------------------------------------------------------------------ who asks for what
+
+
+def _probes(choose: Chooser, services: dict[str, CaseService]) -> Iterator[Probe]:
+    for _ in range(choose(tuple(range(2, MOST_PROBES + 1)))):
+        sender = choose(SENDERS)
+        service = services[choose(tuple(services))]
+        target = choose(tuple(_targets(service, sender)))
+        if not choose((True,) * 9 + (False,)):
+            target = service.cluster_ip.at_undefined_port()
+        yield Probe(sender=sender, to=target, expect=frozenset(), spread=True)
+
+
+SENDERS: tuple[Vantage, ...] = (
+    *map(pod, ("a1", "a3", "b1", "b3")),
+    *map(host, topology.NODES),
+    *(somebody(node) for somebody in (client, remote) for node in topology.NODES),
+)
+
+
+def _targets(service: CaseService, sender: Vantage) -> Iterator[Target]:
+    """What a sender may ask of a Service, as it is now or was."""
+    for port in service.ports:
+        yield service.cluster_ip.at(port.name)
+        for index in range(service.external_ips):
+            yield service.external_ip(index).at(port.name)
+        for index, vip in enumerate(service.vips):
+            if not vip.hostname_only:
+                yield service.vip(index).at(port.name)
+        if service.type is not Type.CLUSTER_IP:
+            yield from _node_ports(service, port, sender)
+
+
+def _node_ports(service: CaseService, port: Port, sender: Vantage) -> Iterator[Target]:
+    for node in topology.NODES:
+        yield service.node_port(node).at(port.name)
+        if sender.node == node and sender.kind in {VantageKind.HOST, VantageKind.ON_LINK}:
+            yield service.node_port(node, second=True).at(port.name)
+    if sender.kind is VantageKind.HOST:
+        yield service.localhost(sender.node).at(port.name)

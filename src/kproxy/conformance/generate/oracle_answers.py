@@ -1,0 +1,101 @@
+"""The oracle's answers to a case's questions, in names: what every probe may see, and the clauses behind it.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kproxy.conformance.binding.bind import BoundPacket, Instance
+from kproxy.conformance.binding.lab_objects import node_facts
+from kproxy.conformance.binding.world import World
+from kproxy.conformance.case import Case, Delete, Lawful, Probe, ReachedBackend, Step, Target, VantageKind
+from kproxy.lab import topology
+from kproxy.model import api
+from kproxy.spec.oracle import expect
+from kproxy.spec.outcome import ClauseId, Delivered, Expectation, Failure, Outcome, SourceIP
+
+MOST_SPREAD = 3
+"""Endpoints that are all asked for: of more, a kernel would have to be asked too often."""
+
+
+def with_oracle_answers(case: Case) -> Case:
+    """The case with the answers of the oracle for the one family it has."""
+    (family,) = case.families
+    instance = Instance(case, family, 0, 0)
+    world = World(instance)
+    cluster = world.cluster()
+    steps: list[Step] = []
+    clauses: set[str] = set()
+    for step in case.steps:
+        if isinstance(step, Probe):
+            answered_probe, reasons = _answer_probe(instance, cluster, step)
+            clauses.update(reasons)
+            steps.append(answered_probe)
+        elif not _deletes_nothing(world, step):
+            world.apply_step(step)
+            cluster = world.cluster()
+            steps.append(step)
+    return replace(case, steps=tuple(steps), clauses=frozenset(clauses))
+
+
+def _deletes_nothing(world: World, step: Step) -> bool:
+    """Whether a step deletes what is not there."""
+    if not isinstance(step, Delete):
+        return False
+    return ("Service", world.instance.namespace, step.service.name) not in world.objects
+
+
+def _answer_probe(
+    instance: Instance, cluster: api.Cluster, probe: Probe
+) -> tuple[Probe, tuple[ClauseId, ...]]:
+    """The probe with the oracle's answer, and the clauses that this rests on."""
+    found = _expect(instance, cluster, instance.bound_packet(probe.sender, probe.to))
+    lawful = _symbolic_outcomes(instance, found.outcomes, probe.to)
+    spread = _must_spread(instance, found, probe)
+    return replace(probe, expect=lawful, spread=spread), found.clauses
+
+
+def _expect(instance: Instance, cluster: api.Cluster, bound: BoundPacket) -> Expectation:
+    return expect(cluster, node_facts(bound.node, instance.case.profile), bound.packet)
+
+
+def _symbolic_outcomes(instance: Instance, outcomes: frozenset[Outcome], to: Target) -> Lawful:
+    """Addresses of endpoints back to the pods that they are of."""
+    names = {
+        one: seen
+        for service in instance.services
+        if service.name == to.service
+        for backend in service.backends
+        for outcome in outcomes
+        if isinstance(outcome, Delivered)
+        for seen in [ReachedBackend(backend.on, outcome.source, backend.shift)]
+        for one in instance.delivered(seen, to)
+    }
+    return frozenset(one if isinstance(one, Failure) else names[one] for one in outcomes)
+
+
+def _must_spread(instance: Instance, found: Expectation, probe: Probe) -> bool:
+    """Whether all endpoints must be met: no choice between sets of them, no client that sticks to one."""
+    endpoints = {(o.address, o.port) for o in found.outcomes if isinstance(o, Delivered)}
+    sticks = any(s.affinity_seconds for s in instance.services if s.name == probe.to.service)
+    either = any(clause.endswith(".either") for clause in found.clauses)
+    return 1 < len(endpoints) <= MOST_SPREAD and not sticks and not either
+
+
+def without_unanswerable_probes(case: Case) -> Case:
+    """The case without what no answer could come back from, whatever the proxy does.
+
+    An endpoint on another node that sees the address of somebody who is not on the judging node answers past it.
+    """
+    (family,) = case.families
+    instance = Instance(case, family, 0, 0)
+    steps = [step for step in case.steps if not isinstance(step, Probe) or _is_answerable(instance, step)]
+    return with_oracle_answers(replace(case, steps=tuple(steps)))
+
+
+def _is_answerable(instance: Instance, probe: Probe) -> bool:
+    judge = instance.bound_packet(probe.sender, probe.to).node
+    here = {VantageKind.POD, VantageKind.HOST}
+    if probe.sender.kind in here and probe.sender.node == judge:
+        return True
+    kept = [o.on for o in probe.expect if isinstance(o, ReachedBackend) and o.source is SourceIP.PRESERVED]
+    return all(on == judge or on in topology.PODS[judge] for on in kept)

@@ -1,0 +1,89 @@
+"""What a subject is known to do otherwise: which findings a link excuses, and which excuses a run did not need.
+
+Pure.  A deviation excuses findings by the clauses that they name, and by their steps where it names some; never a whole case.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+
+from kproxy.conformance.engine.judging import Finding
+
+Step = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Excuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Findings of cases (a glob over their IDs) that name none but these clauses, at these steps or at any."""
+
+    case: Annotated[str, msgspec.Meta(min_length=1)]
+    clauses: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    steps: tuple[Step, ...] = ()
+
+    def matches(self, case: str) -> bool:
+        """Whether it is about the case of that ID."""
+        return fnmatch.fnmatchcase(case, self.case)
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether it excuses the finding."""
+        at_step = not self.steps or finding.step in self.steps
+        return (
+            at_step and self.matches(finding.instance.case.id) and set(finding.clauses) <= set(self.clauses)
+        )
+
+    def descriptions(self) -> tuple[str, ...]:
+        """Each clause and each step that it names, in words."""
+        return (*self.clauses, *map(self._at, self.steps))
+
+    def used_descriptions(self, findings: Iterable[Finding]) -> set[str]:
+        """Those parts that these findings need."""
+        covered = [finding for finding in findings if self.covers(finding)]
+        steps = {self._at(finding.step) for finding in covered}
+        return steps.union(*(finding.clauses for finding in covered))
+
+    def _at(self, step: int) -> str:
+        return f"{', '.join(self.clauses)} at step {step}"
+
+
+class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a subject does otherwise, in one of its modes or in all, with a link to why.
+
+    ``sometimes``: only in some runs, so that a run which does not need it is not told.
+    """
+
+    link: Annotated[str, msgspec.Meta(pattern="^https?://")]
+    text: Annotated[str, msgspec.Meta(min_length=1)]
+    excuses: Annotated[tuple[Excuse, ...], msgspec.Meta(min_length=1)]
+    mode: str = ""
+    sometimes: bool = False
+
+    def excuses_for(self, case: str, mode: str) -> tuple[Excuse, ...]:
+        """What it excuses of a case in a mode."""
+        return tuple(e for e in self.excuses if e.matches(case)) if self.mode in {"", mode} else ()
+
+    def __str__(self) -> str:
+        """Text and link."""
+        return f"{self.text} ({self.link})"
+
+
+def find_excuse(deviations: Iterable[Deviation], mode: str, finding: Finding) -> Deviation | None:
+    """The deviation that excuses a finding, if any."""
+    case = finding.instance.case.id
+    return next((d for d in deviations if any(e.covers(finding) for e in d.excuses_for(case, mode))), None)
+
+
+def excuse_usage(
+    deviations: Iterable[Deviation], mode: str, case: str, findings: Sequence[Finding]
+) -> Iterator[tuple[str, bool]]:
+    """Each part of what is excused of a case that was judged, after the glob that it stands under, and whether it was needed."""
+    for deviation in deviations:
+        for excuse in deviation.excuses_for(case, mode):
+            used = excuse.used_descriptions(findings)
+            yield from (
+                (f"{excuse.case}: {part}", part in used)
+                for part in excuse.descriptions()
+                if part in used or not deviation.sometimes
+            )

@@ -1,0 +1,184 @@
+"""Captures: one packet socket per namespace, sorted by the probe each packet belongs to.
+
+They tell a TCP reset from an ICMP refusal, see refusals that the sender's socket is not told of,
+and prove for a silent probe how far it came.  They only read; nothing is sent here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from kproxy.lab.captures import bpf
+from kproxy.lab.namespaces import Namespace
+from kproxy.lab.probes import packets
+from kproxy.lab.probes.observation import Direction, Refused, Reset, Sighting, Socket
+from kproxy.linux import socket_constants
+
+_BUFFER = 8 << 20
+_BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    namespace: str
+    interface: str
+    outgoing: bool
+    kind: packets.PacketKind
+    data: bytes
+
+
+class Captures:
+    """Running captures in some namespaces; create it inside a running event loop."""
+
+    def __init__(self, namespaces: Iterable[Namespace]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._seen: dict[int, list[_Captured]] = {}
+        self._watchers: dict[int, tuple[str, Socket | None, Callable[[Refused | Reset], None]]] = {}
+        self._ports: dict[tuple[str, int], int] = {}
+        self._tags: dict[int, int] = {}
+        self._lost = 0
+        self._sockets = [(namespace.name, open_capture(namespace, bpf.PROBES)) for namespace in namespaces]
+        for name, capture in self._sockets:
+            self._loop.add_reader(capture.fileno(), self._read, name, capture)
+
+    def close(self) -> None:
+        """Stop."""
+        captures = [capture for _, capture in self._sockets]
+        self._sockets = []
+        for capture in captures:
+            self._loop.remove_reader(capture.fileno())
+        with ThreadPoolExecutor(len(captures) or 1) as pool:  # each close waits for an RCU grace period
+            list(pool.map(socket.socket.close, captures))
+
+    def watch(
+        self,
+        number: int,
+        namespace: str,
+        refused: Callable[[Refused | Reset], None],
+        about: Socket | None = None,
+    ) -> None:
+        """Call ``refused`` when a refusal of this probe comes into its sender's namespace.
+
+        ``about``: the destination that an ICMP error must quote; in a namespace that translates
+        addresses itself, others are on the wire before they are translated.
+        """
+        self._watchers[number] = (namespace, about, refused)
+
+    def unwatch(self, number: int) -> None:
+        """Call no more."""
+        self._watchers.pop(number, None)
+
+    def drain(self) -> None:
+        """Read all that has been captured so far."""
+        for name, capture in self._sockets:
+            while self._read(name, capture):
+                pass
+
+    def sightings(self, number: int) -> tuple[Sighting, ...]:
+        """The first packets of this probe seen so far; `drain` first."""
+        return tuple(_sighting(c) for c in self._seen.get(number, ()) if c.kind is packets.PacketKind.FIRST)
+
+    def expect_sctp(self, namespace: str, port: int, number: int) -> None:
+        """Call the association begun here from this port by this number; its INIT tells the tag it drew."""
+        self._ports[namespace, port] = number
+
+    def forget(self, number: int) -> None:
+        """Drop what is known of a probe that has been judged."""
+        self._seen.pop(number, None)
+        self._tags = {tag: other for tag, other in self._tags.items() if other != number}
+
+    def forget_all(self) -> None:
+        """Drop what is known of every probe."""
+        self._seen.clear()
+        self._tags.clear()
+
+    def lost(self) -> int:
+        """Packets that found no room in a buffer, since the start."""
+        for _, capture in self._sockets:
+            statistics = capture.getsockopt(
+                socket_constants.SOL_PACKET, socket_constants.PACKET_STATISTICS, 8
+            )
+            self._lost += struct.unpack("II", statistics)[1]
+        return self._lost
+
+    def _read(self, name: str, capture: socket.socket) -> bool:
+        """Take in up to a batch; whether there may be more."""
+        for _ in range(_BATCH):
+            try:
+                data, address = capture.recvfrom(bpf.SNAP)
+            except BlockingIOError:
+                return False
+            except OSError:  # an interface went down
+                continue
+            known = packets.identify(data)
+            if known:
+                outgoing = address[2] == socket.PACKET_OUTGOING
+                captured = _Captured(name, address[0], outgoing, known[0], data)
+                self._take(self._number(known[1], captured), captured)
+        return True
+
+    def _number(self, mark: int, captured: _Captured) -> int:
+        """The number of the probe that a packet's mark stands for: itself, but for SCTP tags."""
+        sender = _association(captured) if self._ports else None
+        number = self._ports.pop(sender, None) if sender else None
+        if number is not None:
+            self._tags[mark] = number
+            self._seen.setdefault(number, []).extend(self._seen.pop(mark, ()))
+        return self._tags.get(mark, mark)
+
+    def _take(self, number: int, captured: _Captured) -> None:
+        self._seen.setdefault(number, []).append(captured)
+        if captured.kind is packets.PacketKind.FIRST or captured.outgoing:
+            return
+        namespace, about, refused = self._watchers.get(number, ("", None, None))
+        if refused is None or namespace != captured.namespace:
+            return
+        refusal = _refusal(captured)
+        if about is None or isinstance(refusal, Reset) or refusal.about == about:
+            refused(refusal)
+
+
+def open_capture(namespace: Namespace, program: bytes) -> socket.socket:
+    """A non-blocking packet socket (from the network layer up) with this filter attached."""
+    capture = namespace.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(socket_constants.ETH_P_ALL))
+    attach(capture, program)
+    try:
+        capture.setsockopt(socket.SOL_SOCKET, socket_constants.SO_RCVBUFFORCE, _BUFFER)
+    except PermissionError:  # root of a user namespace only: as much as the machine allows
+        capture.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+    return capture
+
+
+def attach(capture: socket.socket, program: bytes) -> None:
+    """Give a packet socket this filter, in the place of any other."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
+    capture.setsockopt(socket.SOL_SOCKET, socket_constants.SO_ATTACH_FILTER, attached)
+
+
+def _sighting(captured: _Captured) -> Sighting:
+    direction = Direction.OUT if captured.outgoing else Direction.IN
+    return Sighting(captured.namespace, captured.interface, direction, *packets.packet_sockets(captured.data))
+
+
+def _association(captured: _Captured) -> tuple[str, int] | None:
+    """Where an SCTP association begins, if this is its INIT leaving: namespace and source port."""
+    if captured.kind is not packets.PacketKind.FIRST or not captured.outgoing:
+        return None
+    found = packets.transport(captured.data)
+    if found is None or found[0] != packets.SCTP:
+        return None
+    return captured.namespace, packets.packet_sockets(captured.data)[0].port
+
+
+def _refusal(captured: _Captured) -> Refused | Reset:
+    if captured.kind is packets.PacketKind.RESET:
+        return Reset()
+    by, about = packets.packet_addresses(captured.data)[0], packets.quoted_destination(captured.data)
+    return Refused(packets.icmp_of(captured.data), by, about)

@@ -1,0 +1,61 @@
+"""Marks of packets as they leave a node: on the wire nobody sees them, in the sender's namespace a packet socket does."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kproxy.lab.captures import bpf
+from kproxy.lab.captures.capture import attach, open_capture
+from kproxy.lab.probes import packets
+from kproxy.lab.probes.observation import ProbeRequest, Socket
+from kproxy.linux import socket_constants
+
+if TYPE_CHECKING:
+    from kproxy.lab.lab import Lab, Traced
+
+_Ends = tuple[Socket, Socket]
+_MARK = struct.Struct("I")
+
+
+Mark = int | None
+"""None: another than was set, on a kernel that does not report which."""
+
+
+async def probe_marked(lab: Lab, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[Mark, ...]]:
+    """A probe whose packets its own kernel marks, and the marks that its first ones left with."""
+    with open_capture(lab.network[request.sender], bpf.PROBES) as capture:
+        reported = _reports_marks(capture)
+        if not reported:
+            attach(capture, bpf.marked(mark))
+        traced = await lab.trace(replace(request, mark=mark))
+        seen = dict(_leaving(capture, mark))
+    left = [(packet.source, packet.destination) for packet in traced.evidence.left(request.sender)]
+    return traced, tuple(seen.get(ends) for ends in left if ends in seen or not reported)
+
+
+def _reports_marks(capture: socket.socket) -> bool:
+    """Switch reports of marks on; whether the kernel has them."""
+    try:
+        capture.setsockopt(socket.SOL_SOCKET, socket_constants.SO_RCVMARK, 1)
+    except OSError:
+        return False
+    return True
+
+
+def _leaving(capture: socket.socket, otherwise: int) -> Iterator[tuple[_Ends, int]]:
+    """Probes' first packets with their marks: those that follow in a connection meet no rule of a nat table.
+
+    ``otherwise``: the mark of those that are reported without one.
+    """
+    with suppress(BlockingIOError):
+        while True:
+            data, extra, _, address = capture.recvmsg(bpf.SNAP, socket.CMSG_SPACE(_MARK.size))
+            known = packets.identify(data)
+            if address[2] == socket.PACKET_OUTGOING and known and known[0] is packets.PacketKind.FIRST:
+                marks = [_MARK.unpack(value)[0] for _, kind, value in extra if kind == socket.SO_MARK]
+                yield packets.packet_sockets(data), marks[0] if marks else otherwise

@@ -1,0 +1,340 @@
+"""Lets the kernel refuse what some running programs write to it, for as long as this program runs.
+
+``refusal.py ERRNO PID...`` traces these processes (ptrace(2)), with all that they have started and will start, and
+answers each attempt to change netfilter, IPVS, addresses, routes or BPF maps with that errno; all other calls are made.
+It writes ``ready`` when every thread is traced, and is ended by SIGKILL: the kernel lets go of everybody then.
+Why so: docs/adr/0018-writes-fail-by-ptrace.md.  Below `kproxy.lab.faults.write_faults`, which starts it.
+
+Standard library only: it is run as a file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+READY = b"ready\n"
+MACHINE = "x86_64"
+"""The only one whose registers are known here."""
+
+_CONT_TO_SYSCALL, _GETREGS, _SETREGS = 24, 12, 13
+_SEIZE, _INTERRUPT, _LISTEN = 0x4206, 0x4207, 0x4208
+_SYSGOOD, _FORK, _VFORK, _CLONE, _EXEC = 1, 2, 4, 8, 16
+_OPTIONS = _SYSGOOD | _FORK | _VFORK | _CLONE | _EXEC
+_EVENT_STOP = 128
+_WALL = 0x40000000
+_SYSCALL_STOP = signal.SIGTRAP | 0x80
+_GROUP_STOPS = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+
+_ENOSYS = 38
+_PIDFD_GETFD = 438
+_NETFILTER, _GENERIC, _ROUTE = 12, 16, 0
+_ROUTE_READS = 2
+"""What types of rtnetlink messages that only read are modulo 4 (rtnetlink(7))."""
+_TYPE = 4
+"""Where a netlink message has its type, the subsystem of netfilter in the second byte."""
+_IPSET, _INVALID_TYPE = 6, 0xFE
+_SOL_IP, _SOL_IPV6 = 0, 41
+_TABLES = range(64, 66)
+"""What replaces a table of legacy iptables, and counters in it (IPT_SO_SET_REPLACE, IPT_SO_SET_ADD_COUNTERS)."""
+_IPVS = range(1152, 1216)
+"""IP_VS_BASE_CTL and on."""
+_MAP_WRITES = {2, 3, 26, 27}
+"""bpf(2): one element of a map, or many, is set or deleted."""
+
+
+class _Registers(ctypes.Structure):
+    """``struct user_regs_struct`` of x86-64."""
+
+    _fields_ = [
+        (name, ctypes.c_ulonglong)
+        for name in [
+            "r15",
+            "r14",
+            "r13",
+            "r12",
+            "rbp",
+            "rbx",
+            "r11",
+            "r10",
+            "r9",
+            "r8",
+            "rax",
+            "rcx",
+            "rdx",
+            "rsi",
+            "rdi",
+            "orig_rax",
+            "rip",
+            "cs",
+            "eflags",
+            "rsp",
+            "ss",
+            "fs_base",
+            "gs_base",
+            "ds",
+            "es",
+            "fs",
+            "gs",
+        ]
+    ]
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.restype = ctypes.c_long
+_libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def _ptrace(request: int, thread: int, address: int = 0, data: int = 0) -> None:
+    if _libc.ptrace(request, thread, address, data) == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"ptrace of {thread}: {os.strerror(number)}")
+
+
+class NetlinkSockets:
+    """Which netlink protocol a descriptor of a thread speaks, if it is netlink at all."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int | None] = {}
+
+    def protocol(self, thread: int, descriptor: int) -> int | None:
+        """None: it is something else."""
+        with suppress(OSError):
+            what = str(Path(f"/proc/{thread}/fd/{descriptor}").readlink())
+            if what.startswith("socket:"):
+                if what not in self._known:
+                    self._known[what] = _protocol(thread, descriptor)
+                return self._known[what]
+        return None
+
+
+def _protocol(thread: int, descriptor: int) -> int | None:
+    """Asked of the socket itself: one that was never bound is in no table of ``/proc``."""
+    process = re.search(r"^Tgid:\t(\d+)$", Path(f"/proc/{thread}/status").read_text(), re.MULTILINE)
+    assert process, "every thread has a process"
+    handle = os.pidfd_open(int(process[1]))
+    try:
+        copy = _libc.syscall(_PIDFD_GETFD, handle, descriptor, 0)
+        if copy == -1:
+            raise OSError(ctypes.get_errno(), "pidfd_getfd")
+        with socket.socket(fileno=copy) as found:
+            return found.proto if found.family == socket.AF_NETLINK else None
+    finally:
+        os.close(handle)
+
+
+def _memory(thread: int, address: int, size: int) -> bytes:
+    with Path(f"/proc/{thread}/mem").open("rb", buffering=0) as memory:
+        memory.seek(address)
+        return memory.read(size)
+
+
+def _word(thread: int, address: int) -> int:
+    return int.from_bytes(_memory(thread, address, 8), sys.byteorder)
+
+
+def _first_vector(thread: int, vectors: int) -> int:
+    """The address of the first part of what is sent."""
+    return _word(thread, vectors)
+
+
+def _of_sendmsg(thread: int, header: int) -> int:
+    return _first_vector(thread, _word(thread, header + 16))
+
+
+def _changes(protocol: int | None, thread: int, find: Callable[[], int]) -> bool:
+    """Whether a message (where it begins is told by ``find``) is one of those to be refused."""
+    if protocol == _NETFILTER:
+        return not _spoilt(thread, find())
+    if protocol == _ROUTE:
+        return bool(_kind(thread, find()) % 4 != _ROUTE_READS)
+    return protocol == _GENERIC
+
+
+def _kind(thread: int, message: int) -> int:
+    (kind,) = struct.unpack("=H", _memory(thread, message + _TYPE, 2))
+    return int(kind)
+
+
+def _spoilt(thread: int, message: int) -> bool:
+    """Libipset takes no notice of what cannot be sent: its messages get a type that the kernel refuses (EINVAL)."""
+    if _kind(thread, message) >> 8 not in {_IPSET, _INVALID_TYPE}:
+        return False
+    with Path(f"/proc/{thread}/mem").open("r+b", buffering=0) as memory:
+        memory.seek(message + _TYPE + 1)
+        memory.write(bytes([_INVALID_TYPE]))
+    return True
+
+
+class SyscallFilter:
+    """Tells of a call whether it is to be refused."""
+
+    def __init__(self) -> None:
+        self._sockets = NetlinkSockets()
+        self._calls: Mapping[int, Callable[[int, _Registers], bool]] = {
+            1: self._written,
+            20: self._vectors,
+            44: self._written,
+            46: self._message,
+            54: _sets_option,
+            307: self._message,
+            321: lambda _, registers: registers.rdi in _MAP_WRITES,
+        }
+
+    def __call__(self, thread: int, registers: _Registers) -> bool:
+        """At the entrance of a call, when its result is still "no such call"."""
+        call = self._calls.get(registers.orig_rax)
+        if call is None or ctypes.c_longlong(registers.rax).value != -_ENOSYS:
+            return False
+        try:
+            return call(thread, registers)
+        except OSError:
+            return False  # it has ended, or what it gives is not there: the kernel will tell it so
+
+    def _written(self, thread: int, registers: _Registers) -> bool:
+        """write(2), sendto(2)."""
+        return _changes(self._of(thread, registers), thread, lambda: registers.rsi)
+
+    def _vectors(self, thread: int, registers: _Registers) -> bool:
+        return _changes(self._of(thread, registers), thread, partial(_first_vector, thread, registers.rsi))
+
+    def _message(self, thread: int, registers: _Registers) -> bool:
+        """sendmsg(2), sendmmsg(2): both begin with a message header."""
+        return _changes(self._of(thread, registers), thread, partial(_of_sendmsg, thread, registers.rsi))
+
+    def _of(self, thread: int, registers: _Registers) -> int | None:
+        return self._sockets.protocol(thread, ctypes.c_int(registers.rdi).value)
+
+
+def _sets_option(_: int, registers: _Registers) -> bool:
+    level, option = registers.rsi, registers.rdx
+    return level in {_SOL_IP, _SOL_IPV6} and (option in _TABLES or (level == _SOL_IP and option in _IPVS))
+
+
+def _threads(process: int) -> list[int]:
+    with suppress(OSError):
+        return [int(entry) for entry in os.listdir(f"/proc/{process}/task")]  # noqa: PTH208
+    return []
+
+
+def _process_tree(roots: Iterable[int]) -> set[int]:
+    """These processes, their descendants and all of their sessions."""
+    parents: dict[int, tuple[int, int]] = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        if entry.isdigit():
+            with suppress(OSError):
+                fields = re.sub(r"^.*\) ", "", Path(f"/proc/{entry}/stat").read_text()).split()
+                parents[int(entry)] = int(fields[1]), int(fields[3])
+    found = set(roots)
+    sessions = set(found)
+    while (
+        more := {p for p, (parent, session) in parents.items() if (parent in found or session in sessions)}
+        - found
+    ):
+        found |= more
+    return found - {os.getpid()}
+
+
+class Tracer:
+    """Traces threads until it is killed."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._refused = SyscallFilter()
+        self._traced: set[int] = set()
+
+    def seize(self, roots: Iterable[int]) -> None:
+        """Trace all there are, those too that begin meanwhile; returns when each goes on under our eyes."""
+        seen: set[int] = set()
+        while new := {t for process in _process_tree(roots) for t in _threads(process)} - seen:
+            for thread in new:
+                self._seize(thread)
+            seen |= new
+        waiting = set(self._traced)
+        while waiting:
+            waiting.discard(self.step())
+            waiting &= self._traced
+
+    def _seize(self, thread: int) -> None:
+        try:
+            _ptrace(_SEIZE, thread, 0, _OPTIONS)
+            _ptrace(_INTERRUPT, thread)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            if not _is_traced(thread):
+                raise
+            return
+        self._traced.add(thread)
+
+    def step(self) -> int:
+        """Let the next one that stands still go on; who it was."""
+        thread, status = os.waitpid(-1, _WALL)
+        if not os.WIFSTOPPED(status):
+            self._traced.discard(thread)
+            return thread
+        self._traced.add(thread)
+        with suppress(ProcessLookupError):
+            self._go_on(thread, os.WSTOPSIG(status), status >> 16)
+        return thread
+
+    def _go_on(self, thread: int, number: int, event: int) -> None:
+        if event == _EVENT_STOP and number in _GROUP_STOPS:
+            _ptrace(_LISTEN, thread)
+            return
+        if number == _SYSCALL_STOP:
+            self._judge(thread)
+        delivered = 0 if event or number == _SYSCALL_STOP else number
+        _ptrace(_CONT_TO_SYSCALL, thread, 0, delivered)
+
+    def _judge(self, thread: int) -> None:
+        registers = _Registers()
+        _ptrace(_GETREGS, thread, 0, ctypes.addressof(registers))
+        if self._refused(thread, registers):
+            registers.orig_rax = ctypes.c_ulonglong(-1).value
+            registers.rax = ctypes.c_ulonglong(-self._number).value
+            _ptrace(_SETREGS, thread, 0, ctypes.addressof(registers))
+
+
+def _is_traced(thread: int) -> bool:
+    """Whether we trace it already, as who began it was seized, or it has ended."""
+    with suppress(OSError):
+        status = Path(f"/proc/{thread}/status").read_text()
+        ended = re.search(r"^State:\t[XZ]", status, re.MULTILINE)
+        return bool(ended) or f"TracerPid:\t{os.getpid()}\n" in status
+    return True
+
+
+def _steps(tracer: Tracer) -> Iterator[int]:
+    while True:
+        yield tracer.step()
+
+
+def trace_syscalls(arguments: list[str]) -> int:
+    """Trace until killed, or until nobody is left."""
+    number, *roots = map(int, arguments)
+    tracer = Tracer(number)
+    try:
+        tracer.seize(roots)
+        os.write(1, READY)
+        for _ in _steps(tracer):
+            pass
+    except ChildProcessError:
+        return 0
+    except OSError as error:
+        os.write(2, f"{error}\n".encode())
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(trace_syscalls(sys.argv[1:]))

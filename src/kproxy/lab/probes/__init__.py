@@ -1,0 +1,1 @@
+"""Probes: what a client of the lab sends, and what it observes."""

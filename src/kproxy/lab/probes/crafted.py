@@ -1,0 +1,185 @@
+"""Packets that no socket would send: martians, borrowed sources, segments far outside of a connection's window."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from kproxy.lab import topology
+from kproxy.lab.namespaces import LabError, Namespace
+from kproxy.lab.probes import message, packets
+from kproxy.lab.probes.channel import sequence_numbers
+from kproxy.lab.probes.observation import Answered, Direction, Sighting, Silent, Socket
+from kproxy.model.network import Address, Protocol
+
+if TYPE_CHECKING:
+    from kproxy.lab.lab import Lab, LabFlow
+
+T = TypeVar("T")
+
+_POLL = 0.02
+_FIRST_PORT, _PORTS = 20000, 10007
+"""Source ports of crafted packets."""
+
+_SYN_RECEIVED = "03"
+"""State column of ``/proc/net/tcp``."""
+
+_BEYOND_WINDOW = 0x40000000
+"""Farther ahead than any window reaches, and less than half way round, where it would be behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Martian:
+    """Whether a packet from the wire to a loopback address reached the daemon that listens there."""
+
+    delivered: bool
+
+
+async def send_martian(
+    lab: Lab, node: str, source: Address, daemon: Socket, protocol: Protocol, patience: float
+) -> Martian:
+    """From the on-link client, send a packet to a loopback address at the node's link address.
+
+    ``source``: the address it says it is from.  ``daemon``: where a server of the lab (`Servers.serve`) listens, 127.0.0.1 or ::1.  UDP: a request,
+    delivered when the server has recorded it.  TCP: a SYN, delivered when the listener holds a
+    half-open connection for it.
+    """
+    number = lab.next_number()
+    sender = Socket(source, _FIRST_PORT + number % _PORTS)
+    _send_to_neighbour(lab, node, _martian_packet(sender, daemon, protocol, number))
+    delivered = await _looked_for(partial(_delivered, lab, node, number, sender, daemon, protocol), patience)
+    lab.forget(number)
+    return Martian(delivered)
+
+
+async def send_spoofed(
+    lab: Lab, node: str, source: Address, to: Socket, patience: float
+) -> Answered | Silent:
+    """From the on-link client, send a node a UDP request whose source is not the client's.
+
+    Whoever gets it answers the owner of that address, so the record of the servers is what counts:
+    "answered" is who got it, and whom it saw.
+    """
+    number = lab.next_number()
+    sender = Socket(source, _FIRST_PORT + number % _PORTS)
+    _send_to_neighbour(lab, node, packets.udp_packet(sender, to, message.encode_request(number)))
+    await _looked_for(partial(lab.servers.receptions, number), patience)
+    evidence = lab.evidence(number)
+    lab.forget(number)
+    if not evidence.receptions:
+        return Silent(evidence=evidence)
+    received = evidence.receptions[0]
+    return Answered(who=received.who, at=received.at, peer=received.peer, own=sender)
+
+
+async def send_sctp_init(
+    lab: Lab, who: str, source: Address, to: Socket, patience: float
+) -> Answered | Silent:
+    """Send the packet that begins an SCTP association, from a namespace of the lab that needs no SCTP for it.
+
+    "Answered" is whose namespace it came into, and as from whom: the endpoint need not understand it either.
+    """
+    number = lab.next_number()
+    sender = Socket(source, _FIRST_PORT + number % _PORTS)
+    _send_as(lab.network[who], packets.sctp_packet(sender, to, number), sender, to)
+    arrived = await _looked_for(lambda: list(filter(_at_home, lab.evidence(number).sightings)), patience)
+    evidence = lab.evidence(number)
+    lab.forget(number)
+    if not arrived:
+        return Silent(evidence=evidence)
+    seen = arrived[0]
+    return Answered(who=seen.namespace, at=seen.destination, peer=seen.source, own=sender)
+
+
+async def _looked_for(look: Callable[[], T], patience: float) -> T:
+    """What is seen, as soon as there is something to see or so many seconds have passed."""
+    for _ in range(max(1, round(patience / _POLL))):
+        await asyncio.sleep(_POLL)
+        if seen := look():
+            break
+    return seen
+
+
+def _at_home(sighting: Sighting) -> bool:
+    """Whether a packet came into the pod that has the address it is for."""
+    own = topology.POD_ADDRESS.get(sighting.namespace, {}).values()
+    return sighting.direction is Direction.IN and sighting.destination.address in own
+
+
+def _send_as(namespace: Namespace, packet: bytes, sender: Socket, to: Socket) -> None:
+    """Routed as from the sender's address."""
+    family = socket.AF_INET if packet[0] >> 4 == 4 else socket.AF_INET6
+    with namespace.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+        raw.bind((str(sender.address), 0))
+        raw.sendto(packet, (str(to.address), 0))
+
+
+def _martian_packet(source: Socket, daemon: Socket, protocol: Protocol, number: int) -> bytes:
+    match protocol:
+        case Protocol.UDP:
+            return packets.udp_packet(source, daemon, message.encode_request(number))
+        case Protocol.TCP:
+            return packets.tcp_packet(packets.Segment(source=source, destination=daemon, sequence=number))
+        case Protocol.SCTP:
+            raise LabError("martians are UDP or TCP")
+
+
+async def send_out_of_window(lab: Lab, flow: LabFlow) -> None:
+    """From the endpoint of a held TCP flow, send a segment far ahead of the window.
+
+    Connection tracking calls it INVALID and does not translate it.  A node that forwards it all
+    the same shows the client a segment of no connection of its own; its RST kills the endpoint's
+    connection, and the next exchange on the flow finds a reset.
+
+    LabError when no server holds the flow's connection.
+    """
+    connection = lab.servers.connection(flow.last)
+    if connection is None:
+        raise LabError("the flow has no TCP connection to a server of the lab")
+    following, expected = sequence_numbers(connection.end)
+    segment = packets.Segment(
+        source=connection.reception.at,
+        destination=connection.reception.peer,
+        sequence=following + _BEYOND_WINDOW,
+        acknowledgement=expected,
+        flags=packets.ACK | packets.PSH,
+        payload=b"out of window",
+    )
+    _send_raw(lab.network[connection.namespace], segment)
+    await asyncio.sleep(_POLL)
+
+
+def _send_raw(namespace: Namespace, segment: packets.Segment) -> None:
+    address = segment.destination.address
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with namespace.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+        raw.sendto(packets.tcp_packet(segment), (str(address), 0))
+
+
+def _send_to_neighbour(lab: Lab, node: str, packet: bytes) -> None:
+    ethertype = 0x0800 if packet[0] >> 4 == 4 else 0x86DD
+    link_address = lab.network[node].link_address(topology.UPLINK)
+    lab.wire.sendto(packet, (topology.UPLINK, ethertype, 0, 0, link_address))
+
+
+def _delivered(lab: Lab, node: str, number: int, source: Socket, daemon: Socket, protocol: Protocol) -> bool:
+    if protocol is Protocol.UDP:
+        return bool(lab.servers.receptions(number))
+    table = "tcp" if daemon.address.version == 4 else "tcp6"
+    half_open = [_proc_form(daemon), _proc_form(source), _SYN_RECEIVED]
+    lines = lab.network[node].read(f"/proc/thread-self/net/{table}").splitlines()[1:]
+    return any(line.split()[1:4] == half_open for line in lines)
+
+
+def _proc_form(end: Socket) -> str:
+    """As ``/proc/net/tcp`` writes an address: words in the machine's byte order, in hexadecimal."""
+    return f"{_native_integers(end.address)}:{end.port:04X}"
+
+
+def _native_integers(address: Address) -> str:
+    integers = memoryview(address.packed).cast("I")
+    return "".join(f"{word:08X}" for word in integers)

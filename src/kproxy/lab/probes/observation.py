@@ -1,0 +1,203 @@
+"""What a probe asks and what was seen of it, as values.
+
+Pure.  An `Observation` says what happened on the wire, in addresses; whether that was lawful is
+judged elsewhere.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from kproxy.model.network import Address, Family, Protocol, family_of
+
+PortNumber = int
+
+
+@lru_cache(maxsize=4096)
+def address_from_text(text: str) -> Address:
+    """An address from its text; a lab has few, and meets each of them often."""
+    return ip_address(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """An address and a port number."""
+
+    address: Address
+    port: PortNumber
+
+    def __str__(self) -> str:
+        """As in a URL."""
+        return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeRequest:
+    """One new connection (or datagram from a new socket).
+
+    ``sender`` is a namespace of the topology.  ``source`` is the address to send from (None: the
+    kernel picks; outside clients choose their node by it), ``source_port`` 0 takes one that no other
+    probe of this sender has; with ``shares_port`` others that say so may have the same.
+    ``size`` bytes are sent and must all come back.  ``mark``: what the
+    sender's kernel marks its packets with.  ``patience``: seconds to wait for any answer.
+    """
+
+    sender: str
+    destination: Address
+    port: PortNumber
+    protocol: Protocol = Protocol.TCP
+    source: Address | None = None
+    source_port: PortNumber = 0
+    shares_port: bool = False
+    size: int = 0
+    mark: int = 0
+    patience: float = 1.0
+
+    @property
+    def family(self) -> Family:
+        """The family of the destination."""
+        return family_of(self.destination)
+
+    @property
+    def to(self) -> Socket:
+        """Where it is sent."""
+        return Socket(self.destination, self.port)
+
+
+class Direction(enum.Enum):
+    """Which way a packet crossed an interface, seen from the namespace."""
+
+    IN = "in"
+    OUT = "out"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """The first packet of a probe (or a copy of it) crossing an interface, with its addresses there."""
+
+    namespace: str
+    interface: str
+    direction: Direction
+    source: Socket
+    destination: Socket
+
+
+@dataclass(frozen=True, slots=True)
+class Reception:
+    """A server's record that a probe's request reached it."""
+
+    who: str
+    at: Socket
+    peer: Socket
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that captures and servers know of one probe, in the order seen.
+
+    ``lost``: packets the captures missed for want of buffer space; absence proves nothing unless 0.
+    """
+
+    sightings: tuple[Sighting, ...] = ()
+    receptions: tuple[Reception, ...] = ()
+    lost: int = 0
+
+    def entered(self, namespace: str) -> bool:
+        """Whether its packet came into a namespace by an interface other than loopback."""
+        return any(s.namespace == namespace and s.direction is Direction.IN for s in self._wired())
+
+    def left(self, namespace: str) -> tuple[Sighting, ...]:
+        """Its packet leaving a namespace by an interface other than loopback."""
+        return tuple(s for s in self._wired() if s.namespace == namespace and s.direction is Direction.OUT)
+
+    def _wired(self) -> tuple[Sighting, ...]:
+        return tuple(s for s in self.sightings if s.interface != "lo")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A server answered.
+
+    ``who``: its name; ``at``: where it got the request (the endpoint and its target port);
+    ``peer``: the source it saw; ``own``: the sender's true source.
+    """
+
+    who: str
+    at: Socket
+    peer: Socket
+    own: Socket
+
+
+@dataclass(frozen=True, slots=True)
+class Icmp:
+    """Type and code of an ICMP error, in the numbers of its family (RFC 792, RFC 4443)."""
+
+    family: Family
+    type: int
+    code: int
+
+    @property
+    def port_unreachable(self) -> bool:
+        """IPv4 type 3 code 3, IPv6 type 1 code 4."""
+        return (self.type, self.code) == ((3, 3) if self.family is Family.IPV4 else (1, 4))
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An ICMP error about the probe arrived, from this router or host; ``about``: the destination it quotes."""
+
+    icmp: Icmp
+    by: IPv4Address | IPv6Address
+    about: Socket
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """A TCP RST (or SCTP ABORT); ``connected``: after the handshake."""
+
+    connected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """No answer within the patience.
+
+    ``connected``: the handshake was answered, the request was not.
+    ``stopped_at_sender``: the sender's own netfilter dropped it (EPERM), so it was not waited for.
+    """
+
+    connected: bool = False
+    stopped_at_sender: bool = False
+    evidence: Evidence = field(default_factory=Evidence)
+
+    @property
+    def endpoint_saw(self) -> bool:
+        """Whether some server got the request although the sender got no answer."""
+        return bool(self.evidence.receptions)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkError:
+    """The sender's own kernel refused without any packet: no route, address in use, ... (an errno)."""
+
+    errno: int
+
+
+@dataclass(frozen=True, slots=True)
+class Garbled:
+    """Something answered that is not a server of the lab, or not all bytes came back as sent."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """The kernel cannot send such a probe."""
+
+    why: str
+
+
+Observation = Answered | Refused | Reset | Silent | NetworkError | Garbled | Unsupported

@@ -1,0 +1,431 @@
+"""The one seam to the machine: run a command, talk netlink, read and write a sysctl, list addresses.
+
+Everything happens in the network namespace of the calling thread; nothing here switches it.
+Blocking, no asyncio: a caller with an event loop uses a thread.  All failures are `HostError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import errno
+import fcntl
+import os
+import shlex
+import socket
+import struct
+import subprocess
+import threading
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Self
+
+from kproxy.linux import descriptors
+from kproxy.linux.descriptors import Purpose
+from kproxy.linux.netlink import (
+    NLMSG_DONE,
+    NLMSG_ERROR,
+    NLMSG_NOOP,
+    Message,
+    NetlinkFlag,
+    error_number,
+    messages,
+    netlink_message,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+
+DEFAULT_TIMEOUT = 60.0
+"""Seconds a command may take."""
+
+_PIPE_BUFFER_SIZE = 1 << 20
+"""What a tool may be given ahead of its reading, so that neither waits for the other: as much as the kernel lets anybody have."""
+
+_SYSCTL_ROOT = Path("/proc/sys")
+_STDERR_SHOWN = 2000
+RECEIVE_BUFFER = 1 << 20
+"""Bytes; no datagram of the kernel is longer."""
+
+_SOCKET_BUFFER = 1 << 25
+_REQUESTS_PER_BATCH = 200
+_PIPE_SIZE = 1 << 20
+"""What a tool may leave unread while more is made; the most an unprivileged user gets."""
+
+NETLINK_NETFILTER = 12
+
+ALL_BITS = 0xFFFFFFFF
+_SIOCGIFINDEX = 0x8933
+_IFREQ = struct.Struct("=16si20x")
+_SO_SNDBUFFORCE = 32
+_SO_RCVBUFFORCE = 33
+
+
+class Reason(enum.Enum):
+    """Why the machine refused, as far as a caller may want to react."""
+
+    MISSING = "missing"
+    EXISTS = "exists"
+    BUSY = "busy"
+    UNSUPPORTED = "unsupported"
+    DENIED = "denied"
+    TIMEOUT = "timeout"
+    OTHER = "other"
+
+
+_PHRASES = (
+    (Reason.BUSY, ("holding the xtables lock", "resource temporarily unavailable", "resource busy")),
+    (Reason.EXISTS, ("file exists", "already exists", "with this name already")),
+    (
+        Reason.UNSUPPORTED,
+        (
+            "not supported",
+            "couldn't load match",
+            "can't initialize",
+            "permission denied",
+            "command not found",
+        ),
+    ),
+    (Reason.MISSING, ("no chain/target/match", "no such file", "does not exist", "matching rule exist")),
+)
+
+_ERRNO_REASONS = {
+    errno.ENOENT: Reason.MISSING,
+    errno.ESRCH: Reason.MISSING,
+    errno.EEXIST: Reason.EXISTS,
+    errno.EBUSY: Reason.BUSY,
+    errno.EAGAIN: Reason.BUSY,
+    errno.EINTR: Reason.BUSY,
+    errno.EOPNOTSUPP: Reason.UNSUPPORTED,
+    errno.EPROTONOSUPPORT: Reason.UNSUPPORTED,
+    errno.EAFNOSUPPORT: Reason.UNSUPPORTED,
+    errno.EPERM: Reason.DENIED,
+    errno.EACCES: Reason.DENIED,
+    errno.EROFS: Reason.DENIED,
+}
+
+_NEEDS_NET_ADMIN = "the process needs CAP_NET_ADMIN in the user namespace of its network"
+
+
+class HostError(Exception):
+    """The machine refused: ``str()`` can be pasted in a report, or in a shell up to the colon."""
+
+    def __init__(self, operation: str, detail: str, reason: Reason) -> None:
+        """``operation`` was tried (a command line), ``detail`` is the machine's own answer."""
+        super().__init__(f"{operation}: {detail} [{reason.value}]")
+        self.operation = operation
+        self.detail = detail
+        self.reason = reason
+
+
+def classify_stderr(stderr: str) -> Reason:
+    """The reason behind a tool's error text."""
+    text = stderr.lower()
+    return next((reason for reason, phrases in _PHRASES if any(p in text for p in phrases)), Reason.OTHER)
+
+
+def run_tool(
+    argv: Sequence[str],
+    stdin: Iterable[bytes] = (),
+    *,
+    timeout: float = DEFAULT_TIMEOUT,
+    environment: Mapping[str, str] | None = None,
+    on_start: Callable[[int], None] = lambda _: None,
+) -> str:
+    """Run a command and return what it printed; exit status other than 0 raises `HostError`.
+
+    ``stdin`` is written as it is produced, so that the tool works while the rest is being made.
+    ``environment`` is added to this process's own.  ``on_start`` is told the process ID before anything is written.
+    """
+    with _scratch() as out:
+        _run_tool(argv, stdin, out, timeout, environment, on_start)
+        return _read(out)
+
+
+def run_lines(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> Iterator[bytes]:
+    """The lines of what a command printed, which may be more than should be in memory at once; raises as `run_tool`."""
+    with _scratch() as out:
+        _run_tool(argv, (), out, DEFAULT_TIMEOUT, environment, lambda _: None)
+        out.seek(0)
+        yield from out
+
+
+def _run_tool(
+    argv: Sequence[str],
+    stdin: Iterable[bytes],
+    out: IO[bytes],
+    timeout: float,
+    environment: Mapping[str, str] | None,
+    on_start: Callable[[int], None],
+) -> None:
+    with _scratch() as err:
+        process = _start(argv, out, err, environment)
+        status, timed_out = _finish(process, stdin, timeout, on_start)
+        detail = _read(err)[-_STDERR_SHOWN:].strip() or f"exit status {status}"
+    if timed_out:
+        raise HostError(shlex.join(argv), f"no end after {timeout:g} s", Reason.TIMEOUT)
+    if status:
+        raise HostError(shlex.join(argv), detail, classify_stderr(detail))
+
+
+def _scratch() -> IO[bytes]:
+    """A file in memory: a node's disk may be full, or closed to us."""
+    try:
+        return os.fdopen(os.memfd_create("output"), "w+b")
+    except OSError as error:
+        raise os_error("make a file in memory", error, Purpose.COMMAND) from error
+
+
+def _start(
+    argv: Sequence[str], out: IO[bytes], err: IO[bytes], environment: Mapping[str, str] | None
+) -> subprocess.Popen[bytes]:
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=err,
+            env={**os.environ, **environment} if environment else None,
+        )
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EACCES):
+            raise HostError(shlex.join(argv), error.strerror or str(error), Reason.UNSUPPORTED) from error
+        raise os_error(shlex.join(argv), error, Purpose.COMMAND) from error
+    assert process.stdin is not None, "a pipe was asked for"
+    with contextlib.suppress(OSError):  # a smaller one will do
+        fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BUFFER_SIZE)
+    return process
+
+
+def _finish(
+    process: subprocess.Popen[bytes],
+    stdin: Iterable[bytes],
+    timeout: float,
+    on_start: Callable[[int], None],
+) -> tuple[int, bool]:
+    """Its exit status, and whether it was ended because it took too long."""
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        process.kill()
+
+    timer = threading.Timer(timeout, expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        on_start(process.pid)
+        _feed(process, stdin)
+        return process.wait(), expired.is_set()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        timer.cancel()
+
+
+def _feed(process: subprocess.Popen[bytes], stdin: Iterable[bytes]) -> None:
+    pipe = process.stdin
+    if pipe is None:
+        return
+    try:
+        with pipe:
+            with contextlib.suppress(OSError):  # an unprivileged user's share of pipe memory may be used up
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+            for chunk in stdin:
+                pipe.write(chunk)
+    except BrokenPipeError:
+        return  # it died early: its exit status and stderr say why
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def read_file(path: str) -> str:
+    """A small text file, such as one of /proc; `HostError` MISSING when there is none."""
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise os_error(f"read {path}", error) from error
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a file of /proc or /sys that is there already; `HostError` when the kernel refuses."""
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        raise os_error(f"write {path}", error) from error
+
+
+def read_sysctl(name: str) -> str:
+    """The value of ``net/ipv4/ip_forward`` (written with slashes); `HostError` MISSING when there is none."""
+    try:
+        return (_SYSCTL_ROOT / name).read_text().strip()
+    except OSError as error:
+        raise os_error(f"read sysctl {name}", error) from error
+
+
+def write_sysctl(name: str, value: str) -> None:
+    """Set a sysctl; does not write when it already has that value."""
+    if read_sysctl(name) == value:
+        return
+    try:
+        (_SYSCTL_ROOT / name).write_text(value)
+    except OSError as error:
+        raise os_error(f"write sysctl {name}={value}", error) from error
+
+
+def reason_of(error: OSError) -> Reason:
+    """The reason behind an errno."""
+    return _ERRNO_REASONS.get(error.errno or 0, Reason.OTHER)
+
+
+def os_error(operation: str, error: OSError, purpose: Purpose = Purpose.FILE) -> HostError:
+    """What the system answered to an attempt; a lack of descriptors is counted."""
+    descriptors.count_shortage(error, purpose)
+    detail = f"{error.strerror or error}{descriptors.shortage_hint(error)}"
+    return HostError(operation, detail, reason_of(error))
+
+
+class Netlink:
+    """A netlink socket: `dump` asks and yields answers, `send_all` gives many orders and counts refusals.
+
+    ``protocol`` is ``socket.NETLINK_ROUTE`` or `NETLINK_NETFILTER`.  Use as a context manager.
+    """
+
+    def __init__(self, protocol: int, port: int = 0) -> None:
+        """Open the socket in the network namespace of this thread; port 0: one that the kernel chooses."""
+        self._socket = netlink_socket(protocol, port)
+        self._socket.settimeout(DEFAULT_TIMEOUT)
+        self._sequence = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def dump(self, kind: int, body: bytes) -> Iterator[memoryview]:
+        """Payloads of all messages that answer a dump request.
+
+        A dump the kernel calls interrupted (the table changed meanwhile) is still used: what is
+        missing now is found next time (behaviour ``ct.eintr``).
+        """
+        self._sequence += 1
+        self._send(netlink_message(kind, NetlinkFlag.REQUEST | NetlinkFlag.DUMP, self._sequence, body))
+        while True:
+            for answer in messages(self._receive()):
+                if answer.sequence != self._sequence:
+                    continue
+                if answer.type == NLMSG_DONE:
+                    return
+                if answer.type == NLMSG_ERROR:
+                    number = error_number(answer.payload)
+                    if number:
+                        raise netlink_error("netlink dump", number)
+                else:
+                    yield answer.payload
+
+    def send_all(self, requests: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
+        """Give orders ``(type, extra flags, body)``; the errno of each answer in turn, 0 for done.
+
+        `HostError` when a whole batch is refused with one answer, as without CAP_NET_ADMIN.
+        """
+        results: list[int] = []
+        batch: list[bytes] = []
+        for kind, flags, body in requests:
+            self._sequence += 1
+            batch.append(
+                netlink_message(kind, NetlinkFlag.REQUEST | NetlinkFlag.ACK | flags, self._sequence, body)
+            )
+            if len(batch) == _REQUESTS_PER_BATCH:
+                results += self._exchange(batch)
+                batch = []
+        return results + self._exchange(batch) if batch else results
+
+    def interface_index(self, name: str) -> int | None:
+        """The index of an interface in the socket's network namespace; None when there is none of that name."""
+        try:
+            answer = fcntl.ioctl(self._socket, _SIOCGIFINDEX, _IFREQ.pack(name.encode(), 0))
+        except OSError as error:
+            if error.errno == errno.ENODEV:
+                return None
+            raise os_error(f"find interface {name}", error) from error
+        index: int = _IFREQ.unpack(answer)[1]
+        return index
+
+    def _exchange(self, batch: list[bytes]) -> list[int]:
+        self._send(b"".join(batch))
+        numbers = range(self._sequence - len(batch) + 1, self._sequence + 1)
+        results = {answer.sequence: error_number(answer.payload) for answer in self._receive_acks()}
+        if not results.keys() >= set(numbers):
+            refused = next(filter(None, results.values()), errno.EIO)
+            raise netlink_error(f"netlink batch of {len(batch)} messages", refused)
+        return [results[number] for number in numbers]
+
+    def _receive_acks(self) -> Iterator[Message]:
+        """The verdicts that have arrived: the kernel has given all of them by the time that sending returns."""
+        timeout = self._socket.gettimeout()
+        self._socket.settimeout(0)
+        try:
+            while True:
+                received = messages(self._socket.recv(RECEIVE_BUFFER))
+                yield from (answer for answer in received if answer.type == NLMSG_ERROR)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise os_error("netlink receive", error) from error
+        finally:
+            self._socket.settimeout(timeout)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.send(data)
+        except OSError as error:
+            raise os_error("netlink send", error) from error
+
+    def _receive(self) -> bytes:
+        try:
+            return self._socket.recv(RECEIVE_BUFFER)
+        except OSError as error:
+            raise os_error("netlink receive", error) from error
+
+
+def netlink_socket(protocol: int, port: int = 0) -> socket.socket:
+    """A netlink socket with as large buffers as the kernel grants; `HostError` when there can be none."""
+    try:
+        made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        made.bind((port, 0))
+    except OSError as error:
+        raise os_error("open netlink socket", error, Purpose.NETLINK) from error
+    for option in (_SO_RCVBUFFORCE, _SO_SNDBUFFORCE):
+        with contextlib.suppress(PermissionError):
+            made.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
+    return made
+
+
+def netlink_error(operation: str, number: int) -> HostError:
+    """What an errno of a netlink answer means to a caller."""
+    text = os.strerror(number)
+    detail = f"{text} ({_NEEDS_NET_ADMIN})" if number == errno.EPERM else text
+    return HostError(operation, detail, reason_of(OSError(number, text)))
+
+
+def require_net_admin() -> None:
+    """`HostError` DENIED when the kernel lets this process change nothing of its network.
+
+    An empty message to nfnetlink: the kernel looks at the capability before anything else.
+    """
+    try:
+        netlink = Netlink(NETLINK_NETFILTER)
+    except HostError as error:
+        if error.reason is Reason.UNSUPPORTED:  # a kernel without nfnetlink has nothing to refuse
+            return
+        raise
+    with netlink:
+        (number,) = netlink.send_all([(NLMSG_NOOP, NetlinkFlag(0), b"")])
+    if number:
+        raise netlink_error("change the network", number)

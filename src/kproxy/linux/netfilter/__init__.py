@@ -1,0 +1,1 @@
+"""A model of netfilter: rules of any packet filter of Linux as values, readers of them, and the walk of one packet.  Pure."""

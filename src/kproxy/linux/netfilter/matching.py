@@ -1,0 +1,78 @@
+"""Whether a match holds for a packet: yes, no, or not known.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kproxy.linux.netfilter.node_state import TracedNode
+from kproxy.linux.netfilter.packet_state import FieldAbsent, PacketState, read_selector
+from kproxy.linux.netfilter.patterns import RandomNumber, Selector, Value, fits
+from kproxy.linux.netfilter.rules import Chance, Collection, InSet, Is, Match, Recent, Unknown
+
+
+def match_holds(
+    match: Match, state: PacketState, node: TracedNode, sets: Mapping[str, Collection]
+) -> bool | None:
+    """None: it is not modelled, or asks for what nobody has said.  `Chance` is not asked here."""
+    try:
+        return _holds(match, state, node, sets)
+    except FieldAbsent:
+        return False
+
+
+def _holds(match: Match, state: PacketState, node: TracedNode, sets: Mapping[str, Collection]) -> bool | None:
+    match match:
+        case Is(key, pattern, negated):
+            found = _is(key, pattern, state, node)
+        case InSet(key, name, negated, inline):
+            found = _in_set(key, inline or sets.get(name), state, node)
+        case Recent(name, _, negated):
+            known = None if node.clients is None else node.clients.get(name, frozenset())
+            found = False if known is None or state.packet.source not in known else None
+        case Chance() | Unknown():
+            return None
+    return None if found is None else found is not negated
+
+
+def _is(
+    key: tuple[Selector, ...], pattern: tuple[object, ...], state: PacketState, node: TracedNode
+) -> bool | None:
+    """Each selector against its pattern: no if one is no, else not known if one is not."""
+    answers: list[bool | None] = []
+    for selector, wanted in zip(key, pattern, strict=False):
+        value = read_selector(selector, state, node)
+        answers.append(None if value is None else fits(wanted, value))  # type: ignore[arg-type]
+    return False if False in answers else None if None in answers else True
+
+
+def _in_set(
+    key: tuple[Selector, ...], which: Collection | None, state: PacketState, node: TracedNode
+) -> bool | None:
+    if which is None:
+        return None
+    values = next(selector_keys(key, state, node))
+    if values is None:
+        return None
+    found = which.find(values)
+    if found is None:
+        return False if which.whole else None
+    return not found.excluded
+
+
+def selector_keys(
+    key: tuple[Selector, ...], state: PacketState, node: TracedNode
+) -> Iterator[tuple[Value, ...] | None]:
+    """What the selectors read, once for each number that may be drawn; None: not known.  Raises `FieldAbsent`."""
+    drawn = next((one for one in key if isinstance(one, RandomNumber)), None)
+    read_values = [None if isinstance(one, RandomNumber) else read_selector(one, state, node) for one in key]
+    if any(
+        value is None and not isinstance(one, RandomNumber)
+        for one, value in zip(key, read_values, strict=True)
+    ):
+        yield None
+        return
+    for number in range(drawn.modulus if drawn else 1):
+        yield tuple(
+            (one.offset + number) % (1 << 32) if isinstance(one, RandomNumber) else value  # type: ignore[misc]
+            for one, value in zip(key, read_values, strict=True)
+        )

@@ -1,0 +1,135 @@
+"""What rules read of a packet, and the patterns they compare it with.  Pure."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+from kproxy.model.network import Address, Family, Network
+
+
+class FieldName(enum.Enum):
+    """Something of a packet, or of what the node knows about it; the value is its name in nftables."""
+
+    SOURCE = "saddr"
+    DESTINATION = "daddr"
+    PROTOCOL = "l4proto"
+    SOURCE_PORT = "sport"
+    PORT = "dport"
+    MARK = "mark"
+    IN = "iifname"
+    OUT = "oifname"
+    FAMILY = "nfproto"
+    STATE = "ct state"
+    STATUS = "ct status"
+    DIRECTION = "ct direction"
+    CONNECTION_MARK = "ct mark"
+    ORIGINAL_SOURCE = "ct original saddr"
+    ORIGINAL_DESTINATION = "ct original daddr"
+    ORIGINAL_PORT = "ct original proto-dst"
+    ORIGINAL_PROTOCOL = "ct original protocol"
+    SOURCE_TYPE = "fib saddr type"
+    DESTINATION_TYPE = "fib daddr type"
+    TCP_FLAGS = "tcp flags"
+
+
+@dataclass(frozen=True, slots=True)
+class Mqueried:
+    """A number's bits under a mask."""
+
+    field: FieldName
+    mask: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnmodelledField:
+    """Something of a packet that is not modelled."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FieldOf:
+    """A field that only packets of this protocol or family have; of others a rule that asks for it does not hold."""
+
+    field: FieldName | UnmodelledField
+    protocol: str = ""
+    family: Family | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RandomNumber:
+    """A number from ``offset``, one of ``modulus``; ``random`` or one after the other."""
+
+    modulus: int
+    offset: int = 0
+
+
+Selector = FieldName | Mqueried | FieldOf | RandomNumber | UnmodelledField
+
+Value = Address | int | str | frozenset[str]
+
+
+# What they are compared with.
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From one value to another, both within."""
+
+    first: Address | int
+    last: Address | int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A name that begins so."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnyFlag:
+    """One of these flags is there."""
+
+    any_of: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """One of these fits."""
+
+    patterns: tuple[Pattern, ...]
+
+
+Pattern = Address | Network | int | str | Span | Prefix | AnyFlag | AnyOf
+KeyPattern = tuple[Pattern, ...]
+
+
+WIDE = (IPv4Network, IPv6Network, Span, Prefix, AnyFlag, AnyOf)
+"""Patterns that fit more than one value."""
+
+
+def fits(pattern: Pattern, value: Value) -> bool:
+    """Whether a value is what a pattern asks for."""
+    match pattern:
+        case AnyOf(patterns):
+            return any(fits(one, value) for one in patterns)
+        case Span(first, last):
+            return type(value) is type(first) and first <= value <= last  # type: ignore[operator]
+        case Prefix(text):
+            return isinstance(value, str) and value.startswith(text)
+        case AnyFlag(any_of):
+            return isinstance(value, frozenset) and bool(value & any_of)
+        case str() | int():
+            return value == pattern or (isinstance(value, frozenset) and pattern in value)
+        case IPv4Network() | IPv6Network():
+            return isinstance(value, IPv4Address | IPv6Address) and value in pattern
+        case _:
+            return value == pattern
+
+
+def narrowness(pattern: Pattern) -> int:
+    """Of patterns that fit, the one with more of it says more."""
+    return int(getattr(pattern, "prefixlen", 0 if isinstance(pattern, WIDE) else 999))

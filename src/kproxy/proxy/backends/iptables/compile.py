@@ -1,0 +1,382 @@
+"""What one service port needs of iptables, as kube-proxy lays it out: ServicePlan in, typed rules out.
+
+`dispatch` gives the rules by which packets find the service port, in chains shared with all others;
+`own_chains` and `endpoint_chain` the chains of its own.  The way of a packet through the nat table::
+
+    KUBE-SERVICES --cluster IP--> KUBE-SVC (cluster) or KUBE-SVL (local endpoints) --at random--> KUBE-SEP
+    KUBE-SERVICES --external address--> [KUBE-FW: source ranges] --> KUBE-EXT --> KUBE-SVC or KUBE-SVL
+    KUBE-NODEPORTS --node port--> KUBE-EXT
+
+What nat leaves alone because nothing may answer, filter rejects or drops.  Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Address
+from typing import TYPE_CHECKING, NamedTuple
+
+from kproxy.model.network import Family, Protocol, format_address
+from kproxy.proxy.backends.iptables import names
+from kproxy.proxy.backends.iptables.names import SharedChain
+from kproxy.proxy.backends.iptables.rules import (
+    Chain,
+    Counted,
+    Destination,
+    DestinationIsLocal,
+    DestinationNAT,
+    Drop,
+    InInterface,
+    Jump,
+    OneIn,
+    PacketCounter,
+    RecentlySeen,
+    Reject,
+    RememberSource,
+    Return,
+    Rule,
+    Source,
+    SourceIsLocal,
+    Transport,
+)
+from kproxy.proxy.plan import (
+    DetectByCIDR,
+    DetectByInterface,
+    DetectByInterfacePrefix,
+    Exposure,
+    MasqueradePolicy,
+    OnEmpty,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kproxy.model.network import Address, Network
+    from kproxy.proxy.backends.iptables.rules import ChainName, Match, Target
+    from kproxy.proxy.plan import (
+        Frontend,
+        LocalDetector,
+        NodePorts,
+        Pool,
+        PoolEndpoint,
+        PoolScope,
+        ServicePlan,
+    )
+
+LOOPBACK_IPV4 = IPv4Network("127.0.0.0/8")
+LOOPBACK_IPV6 = IPv6Address("::1")
+
+_MARK_MASQUERADE = Jump(names.MARK_MASQUERADE)
+_TRANSPORTS = {protocol: Transport(protocol) for protocol in Protocol}
+_EXPOSED_AS = {Exposure.EXTERNAL_IP: "external IP", Exposure.LOAD_BALANCER: "loadbalancer IP"}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """All that a service port's rules depend on besides its own plan.
+
+    ``endpoint_comments`` is False in large clusters, where they are left out of the rules that
+    exist once per endpoint (behaviour ``life.large-cluster``).  ``count_localhost``: node ports at loopback
+    addresses, if there are any, have a counter.
+    """
+
+    family: Family
+    detector: LocalDetector
+    node_ports: NodePorts
+    endpoint_comments: bool = True
+    count_localhost: bool = False
+
+
+class SharedRule(NamedTuple):
+    """A rule and the shared chain it belongs to."""
+
+    chain: SharedChain
+    rule: Rule
+
+
+class NamedEndpoint(NamedTuple):
+    """An endpoint, the texts ``10.0.0.1`` and ``10.0.0.1:80`` (``[fd00::1]:80``), and the chain named after it."""
+
+    endpoint: PoolEndpoint
+    address: str
+    text: str
+    chain: ChainName
+
+
+class EndpointChainOptions(NamedTuple):
+    """What decides the rules of an endpoint's chain besides the endpoint; they are alike for all of a service port.
+
+    ``affinity``: session affinity.  ``comments``: see `Context`.
+    """
+
+    family: Family
+    protocol: Protocol
+    affinity: bool
+    comments: bool
+
+
+class PoolChain(NamedTuple):
+    """The chain that chooses among ``targets``, after its ``first`` rules; `pool_chain` makes the others."""
+
+    name: ChainName
+    first: tuple[Rule, ...]
+    targets: tuple[NamedEndpoint, ...]
+    affinity_seconds: int | None
+    subject: str
+    """The service port's name where rules have comments, else empty."""
+
+
+class OwnChains(NamedTuple):
+    """The chains of a service port's own, and the endpoints they lead to, each of which has a chain as well."""
+
+    chains: tuple[Chain, ...]
+    pools: tuple[PoolChain, ...]
+    targets: tuple[NamedEndpoint, ...]
+    kind: EndpointChainOptions
+
+
+def dispatch(service: ServicePlan, context: Context) -> Iterator[SharedRule]:
+    """The rules by which packets to its frontends find the service port, or are refused."""
+    suffix = names.name_hash(names.identity(service))
+    for frontend in service.frontends:
+        if _has_endpoints(frontend):
+            if frontend.exposure is Exposure.NODE_PORT and context.count_localhost:
+                yield _counting_rule(service, frontend, suffix)
+            yield _dispatch_rule(service, frontend, suffix)
+        if frontend.sources is not None:
+            yield from _firewall(service, frontend, suffix)
+        if not frontend.pool.endpoints:
+            yield from _reject_rule(service, frontend, context)
+
+
+def own_chains(service: ServicePlan, context: Context) -> OwnChains:
+    """The service port's own chains in the nat table; none when nothing can answer (``ipt.only-needed``)."""
+    identity = names.identity(service)
+    suffix = names.name_hash(identity)
+    external = [f for f in service.frontends if f.exposure is not Exposure.CLUSTER_IP and _has_endpoints(f)]
+    found: list[Chain] = []
+    if external:
+        found.append(_external_chain(service, external[0], suffix, context))
+    guarded = [f for f in external if f.sources is not None]
+    if guarded:
+        found.append(_source_ranges_chain(service, guarded, suffix))
+    pools: list[PoolChain] = []
+    targets: dict[str, NamedEndpoint] = {}
+    for scope, pool in _pools(service).items():
+        wanted = tuple([_target(endpoint, identity) for endpoint in pool.endpoints])
+        pools.append(_pool_chain(service, scope, wanted, suffix, context))
+        targets.update([(target.text, target) for target in wanted])
+    kind = EndpointChainOptions(
+        context.family, service.protocol, service.affinity_seconds is not None, context.endpoint_comments
+    )
+    return OwnChains(tuple(found), tuple(pools), tuple(targets.values()), kind)
+
+
+def pool_chain(pool: PoolChain) -> Chain:
+    """All its rules: what is remembered of a client goes before chance."""
+    rules = list(pool.first)
+    if pool.affinity_seconds is not None:
+        rules += [affinity_jump(target, pool.affinity_seconds, pool.subject) for target in pool.targets]
+    for left, target in zip(range(len(pool.targets), 0, -1), pool.targets, strict=True):
+        rules.append(random_jump(target, left, pool.subject))
+    return Chain(pool.name, tuple(rules))
+
+
+def affinity_jump(target: NamedEndpoint, seconds: int, subject: str) -> Rule:
+    """To the endpoint that the client was sent to before."""
+    return Rule(
+        Jump(target.chain), (RecentlySeen(target.chain, seconds),), _jump_to_endpoint(target, subject)
+    )
+
+
+def random_jump(target: NamedEndpoint, remaining: int, subject: str) -> Rule:
+    """To an endpoint, one of so many that are left to choose from."""
+    return Rule(
+        Jump(target.chain), (OneIn(remaining),) if remaining > 1 else (), _jump_to_endpoint(target, subject)
+    )
+
+
+def _jump_to_endpoint(target: NamedEndpoint, subject: str) -> str:
+    return f"{subject} -> {target.text}" if subject else ""
+
+
+def endpoint_chain(target: NamedEndpoint, kind: EndpointChainOptions, subject: str) -> Chain:
+    """Masquerade the endpoint's own packets, whose answers would else not come back here; then NAT.
+
+    ``subject`` is the service port's name.
+    """
+    comment = subject if kind.comments else ""
+    transport = _TRANSPORTS[kind.protocol]
+    matches = (RememberSource(target.chain), transport) if kind.affinity else (transport,)
+    rules = (
+        Rule(_MARK_MASQUERADE, (Source(target.endpoint.address),), comment),
+        Rule(DestinationNAT(target.endpoint.address, target.endpoint.port), matches, comment),
+    )
+    return Chain(target.chain, rules)
+
+
+def node_port_destinations(context: Context) -> tuple[tuple[Match, ...], ...]:
+    """Ways in which a packet's destination can be an address that accepts node ports.
+
+    Loopback is one only in IPv4 and where the plan says so (``np.localhost.*``).
+    """
+    ports = context.node_ports
+    localhost = localhost_node_ports(context)
+    if ports.addresses is not None:
+        loopback = (LOOPBACK_IPV4,) if localhost else ()
+        return tuple((Destination(address),) for address in (*ports.addresses, *loopback))
+    if context.family is Family.IPV6:
+        return ((Destination(LOOPBACK_IPV6, negated=True), DestinationIsLocal()),)
+    if not localhost:
+        return ((Destination(LOOPBACK_IPV4, negated=True), DestinationIsLocal()),)
+    return ((DestinationIsLocal(),),)
+
+
+def localhost_node_ports(context: Context) -> bool:
+    """Whether IPv4 loopback addresses accept node ports (``np.route-localnet``)."""
+    return context.family is Family.IPV4 and context.node_ports.localhost
+
+
+def _has_endpoints(frontend: Frontend) -> bool:
+    """Whether some packet to the frontend may reach an endpoint."""
+    return bool(frontend.pool.endpoints or (frontend.shortcut and frontend.shortcut.endpoints))
+
+
+def _frontend_matches(service: ServicePlan, frontend: Frontend) -> tuple[Match, ...]:
+    transport = Transport(service.protocol, frontend.port)
+    return (transport,) if frontend.address is None else (Destination(frontend.address), transport)
+
+
+def _counting_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
+    """Goes before the entrance, leads to the same place, and counts what comes to loopback addresses."""
+    counted = Counted(PacketCounter.LOCALHOST_ACCEPTED)
+    matches = (*_frontend_matches(service, frontend), Destination(LOOPBACK_IPV4), counted)
+    rule = Rule(Jump(names.EXTERNAL_PREFIX + suffix), matches, str(service.name))
+    return SharedRule(SharedChain.NAT_NODE_PORTS, rule)
+
+
+def _dispatch_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
+    match frontend.exposure:
+        case Exposure.CLUSTER_IP:
+            target = names.POOL_PREFIX[frontend.pool.scope] + suffix
+            rule = Rule(Jump(target), _frontend_matches(service, frontend), f"{service.name} cluster IP")
+        case Exposure.NODE_PORT:
+            target = names.EXTERNAL_PREFIX + suffix
+            rule = Rule(Jump(target), _frontend_matches(service, frontend), str(service.name))
+            return SharedRule(SharedChain.NAT_NODE_PORTS, rule)
+        case Exposure.EXTERNAL_IP | Exposure.LOAD_BALANCER as exposure:
+            prefix = names.EXTERNAL_PREFIX if frontend.sources is None else names.SOURCE_RANGES_PREFIX
+            comment = f"{service.name} {_EXPOSED_AS[exposure]}"
+            rule = Rule(Jump(prefix + suffix), _frontend_matches(service, frontend), comment)
+    return SharedRule(SharedChain.NAT_SERVICES, rule)
+
+
+def _firewall(service: ServicePlan, frontend: Frontend, suffix: str) -> Iterator[SharedRule]:
+    """Drop what nat did not let through.
+
+    Where nothing can answer, nat lets nobody through; the admitted pass on here, to be refused
+    as they would be without ranges, and the others still meet silence.
+    """
+    addressed = _frontend_matches(service, frontend)
+    if not _has_endpoints(frontend):
+        for source in _admitted(frontend):
+            yield SharedRule(SharedChain.FILTER_FIREWALL, Rule(Return(), (Source(source), *addressed)))
+    comment = f"{service.name} traffic not accepted by {names.SOURCE_RANGES_PREFIX}{suffix}"
+    yield SharedRule(SharedChain.FILTER_FIREWALL, Rule(Drop(), addressed, comment))
+
+
+def _reject_rule(service: ServicePlan, frontend: Frontend, context: Context) -> Iterator[SharedRule]:
+    target: Target = Drop() if frontend.on_empty is OnEmpty.DROP else Reject()
+    missing = "local endpoints" if frontend.on_empty is OnEmpty.DROP else "endpoints"
+    comment = f"{service.name} has no {missing}"
+    addressed = _frontend_matches(service, frontend)
+    if frontend.exposure is Exposure.CLUSTER_IP:
+        yield SharedRule(SharedChain.FILTER_SERVICES, Rule(target, addressed, comment))
+    elif frontend.address is not None:
+        yield SharedRule(SharedChain.FILTER_EXTERNAL, Rule(target, addressed, comment))
+    else:
+        for destination in node_port_destinations(context):
+            yield SharedRule(SharedChain.FILTER_EXTERNAL, Rule(target, (*destination, *addressed), comment))
+
+
+def _admitted(frontend: Frontend) -> tuple[Address | Network, ...]:
+    own = (frontend.address,) if frontend.allow_hairpin_source and frontend.address is not None else ()
+    return (*(frontend.sources or ()), *own)
+
+
+def _pools(service: ServicePlan) -> dict[PoolScope, Pool]:
+    """The pools with endpoints that some frontend uses."""
+    used = [p for f in service.frontends for p in (f.pool, f.shortcut) if p is not None and p.endpoints]
+    return {pool.scope: pool for pool in used}
+
+
+def _external_chain(service: ServicePlan, frontend: Frontend, suffix: str, context: Context) -> Chain:
+    """Masquerade, take the shortcut, or go on to the pool.
+
+    All frontends but the cluster IP obey one external traffic policy, so any of them tells it.
+    """
+    subject = f"{service.name} external destinations"
+    rules: list[Rule] = []
+    if frontend.shortcut is not None and frontend.shortcut.endpoints:
+        everywhere = Jump(names.POOL_PREFIX[frontend.shortcut.scope] + suffix)
+        pods = _from_pods(context.detector)
+        if pods:
+            rules.append(Rule(everywhere, pods, f"pod traffic for {subject}"))
+        rules.append(Rule(_MARK_MASQUERADE, (SourceIsLocal(),), f"masquerade LOCAL traffic for {subject}"))
+        rules.append(Rule(everywhere, (SourceIsLocal(),), f"route LOCAL traffic for {subject}"))
+    rules += _masquerade(frontend.masquerade, (), f"masquerade traffic for {subject}", context)
+    if frontend.pool.endpoints:
+        rules.append(Rule(Jump(names.POOL_PREFIX[frontend.pool.scope] + suffix)))
+    return Chain(names.EXTERNAL_PREFIX + suffix, tuple(rules))
+
+
+def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: str) -> Chain:
+    """On to KUBE-EXT from admitted sources; others stay un-NATed and KUBE-PROXY-FIREWALL drops them."""
+    target = Jump(names.EXTERNAL_PREFIX + suffix)
+    sources = dict.fromkeys(source for frontend in guarded for source in _admitted(frontend))
+    comment = f"{service.name} loadbalancer IP"
+    rules = tuple(Rule(target, (Source(source),), comment) for source in sources)
+    return Chain(names.SOURCE_RANGES_PREFIX + suffix, rules)
+
+
+def _pool_chain(
+    service: ServicePlan, scope: PoolScope, wanted: tuple[NamedEndpoint, ...], suffix: str, context: Context
+) -> PoolChain:
+    first: list[Rule] = []
+    for frontend in service.frontends:
+        if frontend.exposure is Exposure.CLUSTER_IP and frontend.pool.scope is scope:
+            addressed = _frontend_matches(service, frontend)
+            first += _masquerade(frontend.masquerade, addressed, f"{service.name} cluster IP", context)
+    subject = str(service.name) if context.endpoint_comments else ""
+    name = names.POOL_PREFIX[scope] + suffix
+    return PoolChain(name, tuple(first), wanted, service.affinity_seconds, subject)
+
+
+def _masquerade(
+    kind: MasqueradePolicy, addressed: tuple[Match, ...], comment: str, context: Context
+) -> list[Rule]:
+    match kind:
+        case MasqueradePolicy.ALWAYS:
+            return [Rule(_MARK_MASQUERADE, addressed, comment)]
+        case MasqueradePolicy.OFF_CLUSTER if elsewhere := _from_pods(context.detector, negated=True):
+            return [Rule(_MARK_MASQUERADE, (*addressed, *elsewhere), comment)]
+    return []
+
+
+def _from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match, ...]:
+    """The match for packets of this node's pods (negated: of all others); none without a detector."""
+    match detector:
+        case DetectByCIDR(network):
+            return (Source(network, negated),)
+        case DetectByInterface(name):
+            return (InInterface(name, negated),)
+        case DetectByInterfacePrefix(prefix):
+            return (InInterface(prefix + "+", negated),)
+        case None:
+            return ()
+
+
+def _target(endpoint: PoolEndpoint, identity: str) -> NamedEndpoint:
+    address = format_address(endpoint.address)
+    text = f"[{address}]:{endpoint.port}" if ":" in address else f"{address}:{endpoint.port}"
+    return NamedEndpoint(endpoint, address, text, names.ENDPOINT_PREFIX + names.name_hash(identity + text))

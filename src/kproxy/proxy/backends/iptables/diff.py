@@ -1,0 +1,400 @@
+"""From what the kernel holds to what it should: the text ``iptables-restore --noflush`` is given.
+
+Three facts decide the shape, measured with 5,000 services of 5 endpoints.  With iptables-nft the time of
+a ``*nat ... COMMIT`` block grows with the square of its chains, and each block costs the kernel a look at
+the whole table: so blocks of some 1,000 chains.  With iptables-legacy each block moves the whole table:
+so one block.  And rewriting a long dispatch chain costs far more than adding or deleting single rules.
+
+Every block is atomic, and their order leaves no moment in which a packet that is refused before and
+served after (or the other way) meets a third answer: filter refuses only what nat left alone, hence
+first additions to filter, then nat, then deletions from filter.  Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain as chained
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from kproxy.proxy.backends.iptables import names, static_rules
+from kproxy.proxy.backends.iptables.desired_state import DesiredState
+from kproxy.proxy.backends.iptables.names import SharedChain
+from kproxy.proxy.backends.iptables.rules import Table, render
+from kproxy.proxy.plan.incremental import IncrementalResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from kproxy.proxy.backends.iptables.desired_state import ServiceRules
+    from kproxy.proxy.backends.iptables.rules import Chain, ChainName
+    from kproxy.proxy.plan import ServicePortName
+
+_Item = TypeVar("_Item")
+
+NFT_BLOCK_CHAINS = 1024
+"""After so many chains iptables-nft is given the next block."""
+
+LEGACY_BLOCK_CHAINS = 1 << 30
+"""For iptables-legacy: never."""
+
+REWRITE_SHARE = 64
+"""A shared chain is rewritten when more than one in so many of its lines goes: deleting a rule costs
+iptables-nft about as much as writing this many (5,000 rules: 3 ms each, 240 ms for all)."""
+
+_CHUNK = 1 << 15
+"""Characters written at once, or a few more: little enough that the tool reads while more is made."""
+
+_FILTER_SHARED = tuple(shared for shared in SharedChain if shared.table is Table.FILTER)
+_NAT_SHARED = tuple(shared for shared in SharedChain if shared.table is Table.NAT)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One ``*table ... COMMIT``: the kernel does all of it or nothing.
+
+    ``lines`` may be made while they are read, and then only once; each text is a line, or several with line ends
+    between them.  ``added_rules`` is how many more rules the table has afterwards (a `Rewrite` counts from zero), a function
+    where only who has read all lines can know.
+    """
+
+    table: Table
+    lines: Iterable[str]
+    added_rules: int | Callable[[], int] = 0
+
+    def __str__(self) -> str:
+        return "".join(self.chunks())
+
+    def chunks(self) -> Iterator[str]:
+        """Its text in pieces, for it may have tens of megabytes."""
+        yield f"*{self.table.value}\n"
+        pending: list[str] = []
+        size = 0
+        for text in self.lines:
+            pending.append(text)
+            size += len(text)
+            if size >= _CHUNK:
+                yield "\n".join((*pending, ""))
+                pending, size = [], 0
+        yield "\n".join((*pending, "COMMIT", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Writes everything, whatever was there; of ``existing_chains`` it deletes what nobody wants any more.
+
+    ``existing_chains`` are the names of all chains by table.  Chains of service ports are written as ``desired_states`` come, those
+    that all share when it is whole.  Iterate for the blocks; ``str()`` is their text.
+    """
+
+    existing_chains: Mapping[Table, frozenset[ChainName]]
+    desired_states: IncrementalResult[DesiredState]
+    block_chains: int
+
+    def __iter__(self) -> Iterator[Block]:
+        early = self._early_rejects()
+        if early:
+            yield Block(Table.FILTER, early)
+        yield _block(Table.MANGLE, {names.CANARY: ()})
+        yield from self._nat()
+        written = _WrittenChains()
+        yield Block(Table.FILTER, self._filter(written), written.rules)
+
+    def _filter(self, written: _WrittenChains) -> Iterator[str]:
+        desired = self.desired_states.final()
+        constant = _render_chains(static_rules.static_chains(desired.options)[Table.FILTER])
+        shared = {s.chain: _appended(desired, s) for s in _FILTER_SHARED}
+        texts = {names.CANARY: (), **constant, **shared}
+        written.record(texts)
+        yield from _declared(texts)
+
+    def _nat(self) -> Iterator[Block]:
+        written = _WrittenChains()
+        if self.block_chains == LEGACY_BLOCK_CHAINS:
+            yield Block(Table.NAT, self._nat_in_one(written), written.rules)
+        else:
+            yield from self._nat_in_blocks(written)
+
+    def _nat_in_one(self, written: _WrittenChains) -> Iterator[str]:
+        """The tool reads while the rest is made; a chain is declared, and thereby flushed, before its lines."""
+        constant = self._constant_nat()
+        written.record(constant)
+        yield from _declared({**constant, **{shared.chain: () for shared in _NAT_SHARED}})
+        for texts in written.service_lines(self.desired_states):
+            written.record(texts)
+            yield "\n".join(_declared(texts))
+        last = self._shared_nat()
+        written.record(last)
+        yield from chained(*last.values())
+        stale = self._stale(written)
+        written.record(dict.fromkeys(stale, ()))
+        yield from _declared(dict.fromkeys(stale, ()))
+        yield from _removed(stale)
+
+    def _nat_in_blocks(self, written: _WrittenChains) -> Iterator[Block]:
+        pending = self._constant_nat()
+        for texts in written.service_lines(self.desired_states):
+            pending.update(texts)
+            if len(pending) > self.block_chains:
+                yield _block(Table.NAT, pending, written.record(pending))
+                pending = {}
+        wanted = written.service_chains(self.desired_states.final())
+        pending = {n: lines for n, lines in pending.items() if n in wanted or not names.is_derived(n)}
+        pending.update(self._shared_nat())
+        stale = self._stale(written)
+        growth = written.record({**pending, **dict.fromkeys(stale, ())})
+        yield from _last_nat_blocks(pending, [], stale, growth, self.block_chains)
+
+    def _constant_nat(self) -> dict[ChainName, tuple[str, ...]]:
+        options = self.desired_states.latest.options
+        return {names.CANARY: (), **_render_chains(static_rules.static_chains(options)[Table.NAT])}
+
+    def _shared_nat(self) -> dict[ChainName, tuple[str, ...]]:
+        return {shared.chain: _appended(self.desired_states.final(), shared) for shared in _NAT_SHARED}
+
+    def _stale(self, written: _WrittenChains) -> list[ChainName]:
+        """Chains of service ports and endpoints that nobody wants any more."""
+        present = self.existing_chains.get(Table.NAT, frozenset()).union(written.sizes)
+        return sorted(filter(names.is_derived, present - written.service_chains(self.desired_states.final())))
+
+    def __str__(self) -> str:
+        return "".join(map(str, self))
+
+    def _early_rejects(self) -> list[str]:
+        """What filter will refuse, beside what it refuses now."""
+        present = self.existing_chains.get(Table.FILTER, frozenset())
+        before = [shared for shared in _FILTER_SHARED if shared.chain in present]
+        return [line for shared in before for line in _appended(self.desired_states.final(), shared)]
+
+
+class _WrittenChains:
+    """What a `Rewrite` has written of a table; a chain may be written again while programs grow."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[ChainName, int] = {}
+        self._owned: dict[ServicePortName, tuple[ChainName, ...]] = {}
+        self._rules = 0
+
+    def service_lines(
+        self, desired_states: IncrementalResult[DesiredState]
+    ) -> Iterator[dict[ChainName, tuple[str, ...]]]:
+        """The chains of each service port, as lines; those of one that a later program has otherwise once more."""
+        given: dict[ServicePortName, ServiceRules] = {}
+        for program in desired_states:
+            for name, fragment in program.service_rules.items():
+                if given.get(name) is not fragment:
+                    given[name] = fragment
+                    texts = fragment.own_lines()
+                    self._owned[name] = tuple(texts)
+                    if texts:
+                        yield texts
+
+    def record(self, texts: Mapping[ChainName, Sequence[str]]) -> int:
+        """They are written now; by how many rules the table grows."""
+        again = self.sizes.keys() & texts.keys()
+        growth = sum(map(len, texts.values())) - sum(self.sizes[name] for name in again)
+        self.sizes.update(zip(texts, map(len, texts.values()), strict=True))
+        self._rules += growth
+        return growth
+
+    def rules(self) -> int:
+        """How many there are."""
+        return self._rules
+
+    def service_chains(self, whole: DesiredState) -> set[ChainName]:
+        """The chains of service ports that are."""
+        return {chain for name in whole.service_rules for chain in self._owned[name]}
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Writes the chains that differ and, of shared chains, the single rules that do.
+
+    Iterate for the blocks (none when nothing differs); ``str()`` is their text.
+    """
+
+    last_applied: DesiredState
+    desired: DesiredState
+    block_chains: int
+
+    def __iter__(self) -> Iterator[Block]:
+        pairs = _changed(self.last_applied, self.desired)
+        edits = {shared: self._edit(shared, pairs) for shared in SharedChain}
+        filters = [edits[shared] for shared in _FILTER_SHARED]
+        constant, constant_growth = self._constant(Table.FILTER)
+        added = [line for edit in filters for line in edit.added]
+        if added or constant:
+            yield Block(Table.FILTER, [*_declared(constant), *added], constant_growth + len(added))
+        yield from self._nat(pairs, [edits[shared] for shared in _NAT_SHARED])
+        rest = [line for edit in filters for line in edit.replaced]
+        if rest:
+            yield Block(Table.FILTER, rest, sum(edit.added_rules for edit in filters) - len(added))
+
+    def __str__(self) -> str:
+        return "".join(map(str, self))
+
+    def _nat(self, pairs: Sequence[_Pair], edits: Sequence[_Edit]) -> Iterator[Block]:
+        """New chains, then dispatch, then the end of the unused; all in one block where they are few."""
+        pending, growth = self._constant(Table.NAT)
+        unused: list[ChainName] = []
+        for pair in pairs:
+            delta = _delta(*pair)
+            pending |= delta.written
+            unused += delta.unused
+            growth += delta.added_rules
+            if len(pending) > self.block_chains:
+                yield _block(Table.NAT, pending, growth)
+                pending, growth = {}, 0
+        switch = [line for edit in edits for line in (*edit.replaced, *edit.added)]
+        growth += sum(edit.added_rules for edit in edits)
+        yield from _last_nat_blocks(pending, switch, unused, growth, self.block_chains)
+
+    def _edit(self, shared: SharedChain, pairs: Sequence[_Pair]) -> _Edit:
+        old: list[str] = []
+        new: list[str] = []
+        for before, after in pairs:
+            gone, come = _lines(before, shared), _lines(after, shared)
+            if gone != come:
+                old += gone
+                new += come
+        # the rules that end KUBE-SERVICES must stay its last
+        order = "-I" if shared is SharedChain.NAT_SERVICES else "-A"
+        added = tuple(f"{order} {shared.chain} {line}" for line in new)
+        if self._better_rewritten(shared, len(old)):
+            return self._rewritten(shared, added)
+        return _Edit(added, tuple(f"-D {shared.chain} {line}" for line in old), len(new) - len(old))
+
+    def _better_rewritten(self, shared: SharedChain, deletions: int) -> bool:
+        if (
+            shared is SharedChain.NAT_SERVICES
+            and self.last_applied.node_port_lines != self.desired.node_port_lines
+        ):
+            return True
+        return deletions > 1 and deletions * REWRITE_SHARE > len(self.last_applied.shared_lines(shared))
+
+    def _rewritten(self, shared: SharedChain, added: tuple[str, ...]) -> _Edit:
+        lines = _appended(self.desired, shared)
+        growth = len(lines) - len(self.last_applied.shared_lines(shared))
+        early = added if shared.table is Table.FILTER else ()
+        return _Edit(early, tuple(_declared({shared.chain: lines})), growth)
+
+    def _constant(self, table: Table) -> tuple[dict[ChainName, tuple[str, ...]], int]:
+        """The constant chains that differ, and how many more rules they have."""
+        old = _render_chains(static_rules.static_chains(self.last_applied.options)[table])
+        new = _render_chains(static_rules.static_chains(self.desired.options)[table])
+        differing = {name: lines for name, lines in new.items() if lines != old[name]}
+        return differing, sum(len(lines) - len(old[name]) for name, lines in differing.items())
+
+
+Transaction = Rewrite | Update
+
+
+def diff(
+    last_applied: DesiredState | Mapping[Table, frozenset[ChainName]],
+    desired: DesiredState,
+    block_chains: int,
+) -> Transaction:
+    """How to get to ``desired`` from what was applied last, or, where that is unknown, from chain names.
+
+    ``block_chains`` is `NFT_BLOCK_CHAINS` or `LEGACY_BLOCK_CHAINS`.
+    """
+    if isinstance(last_applied, DesiredState):
+        return Update(last_applied, desired, block_chains)
+    return Rewrite(last_applied, IncrementalResult((desired,)), block_chains)
+
+
+def delete_chains_blocks(table: Table, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
+    """Delete chains that nothing but chains among them refers to: flush all, then remove all."""
+    if len(chains) <= block_chains:
+        lines = [*_declared(dict.fromkeys(chains, ())), *_removed(chains)]
+        yield from [Block(table, lines)] if lines else []
+        return
+    for some in _batches(chains, block_chains):
+        yield _block(table, dict.fromkeys(some, ()))
+    for some in _batches(chains, block_chains):
+        yield Block(table, _removed(some))
+
+
+_Pair = tuple["ServiceRules | None", "ServiceRules | None"]
+
+
+class _Edit(NamedTuple):
+    """Lines that change a shared chain: ``added`` may go first; ``replaced`` ends what is no longer wanted."""
+
+    added: tuple[str, ...]
+    replaced: tuple[str, ...]
+    added_rules: int
+
+
+class _Delta(NamedTuple):
+    """Between a service port's chains before and after: lines by chain, and chains to delete."""
+
+    written: dict[ChainName, tuple[str, ...]]
+    unused: list[ChainName]
+    added_rules: int
+
+
+def _changed(last_applied: DesiredState, desired: DesiredState) -> list[_Pair]:
+    old, new = last_applied.service_rules, desired.service_rules
+    pairs: list[_Pair] = [(old.get(k), f) for k, f in new.items() if old.get(k) is not f]
+    return pairs + [(fragment, None) for name, fragment in old.items() if name not in new]
+
+
+def _delta(before: ServiceRules | None, after: ServiceRules | None) -> _Delta:
+    old = before.own_lines() if before else {}
+    new = after.own_lines() if after else {}
+    written = {name: lines for name, lines in new.items() if old.get(name) != lines}
+    growth = sum(map(len, new.values())) - sum(map(len, old.values()))
+    return _Delta(written, [name for name in old if name not in new], growth)
+
+
+def _last_nat_blocks(
+    pending: dict[ChainName, tuple[str, ...]],
+    switch: list[str],
+    unused: list[ChainName],
+    growth: int,
+    block_chains: int,
+) -> Iterator[Block]:
+    together = len(unused) <= block_chains
+    if together:
+        pending = {**pending, **dict.fromkeys(unused, ())}
+        switch = [*switch, *_removed(unused)]
+    lines = [*_declared(pending), *switch]
+    if lines:
+        # a chain must be declared, and thereby flushed, before its lines
+        yield Block(Table.NAT, sorted(lines, key=lambda line: line[0] != ":"), growth)
+    if not together:
+        yield from delete_chains_blocks(Table.NAT, unused, block_chains)
+
+
+def _removed(chains: Iterable[ChainName]) -> list[str]:
+    return [f"-X {name}" for name in chains]
+
+
+def _lines(fragment: ServiceRules | None, shared: SharedChain) -> list[str]:
+    return [line for where, line in fragment.dispatch if where is shared] if fragment else []
+
+
+def _appended(desired: DesiredState, shared: SharedChain) -> tuple[str, ...]:
+    return tuple(f"-A {shared.chain} {line}" for line in desired.shared_lines(shared))
+
+
+def _render_chains(chains: Iterable[Chain]) -> dict[ChainName, tuple[str, ...]]:
+    return {chain.name: tuple(render(chain)) for chain in chains}
+
+
+def _declared(texts: Mapping[ChainName, Sequence[str]]) -> list[str]:
+    """Chains as restore wants them: all declared, in order of name, then all lines."""
+    return [f":{name} - [0:0]" for name in sorted(texts)] + [
+        line for lines in texts.values() for line in lines
+    ]
+
+
+def _block(table: Table, texts: Mapping[ChainName, Sequence[str]], growth: int | None = None) -> Block:
+    return Block(table, _declared(texts), sum(map(len, texts.values())) if growth is None else growth)
+
+
+def _batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch

@@ -1,0 +1,23 @@
+"""The effects of iptables mode: the tools, and the kernel they program; all else in this backend is pure."""
+
+from kproxy.proxy.backends.iptables.kernel.applier import (
+    Applied,
+    IptablesKernel,
+    machine_options,
+    refresh_options,
+    remove_iptables_rules,
+    without_broken_counters,
+)
+from kproxy.proxy.backends.iptables.kernel.tools import Tools, Variant, find_tools
+
+__all__ = [
+    "Applied",
+    "IptablesKernel",
+    "Tools",
+    "Variant",
+    "find_tools",
+    "machine_options",
+    "refresh_options",
+    "remove_iptables_rules",
+    "without_broken_counters",
+]

@@ -1,0 +1,271 @@
+"""Programs a kernel by the iptables tools of one family.
+
+What the kernel holds is believed to be what was applied last; after any failure the belief is given up,
+and the next `apply` reads the names of the chains there are and writes everything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import chain as chained
+from typing import TYPE_CHECKING
+
+from kproxy.linux import host
+from kproxy.linux.conntrack import invalid_drops
+from kproxy.proxy.backends.iptables import names, static_rules
+from kproxy.proxy.backends.iptables.compile import localhost_node_ports
+from kproxy.proxy.backends.iptables.desired_state import desired_state
+from kproxy.proxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Rewrite, diff
+from kproxy.proxy.backends.iptables.kernel import jumps, nfacct
+from kproxy.proxy.backends.iptables.kernel.drift import is_ours
+from kproxy.proxy.backends.iptables.kernel.removal import remove_chains
+from kproxy.proxy.backends.iptables.rules import Jump, PacketCounter, Table, hook_specification, specification
+from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.plan.incremental import IncrementalResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from kproxy.proxy.backends.iptables.compile import Context
+    from kproxy.proxy.backends.iptables.desired_state import DesiredState
+    from kproxy.proxy.backends.iptables.diff import Transaction
+    from kproxy.proxy.backends.iptables.kernel.drift import DriftMonitor
+    from kproxy.proxy.backends.iptables.kernel.tools import Tools
+    from kproxy.proxy.backends.iptables.rules import ChainName
+    from kproxy.proxy.backends.iptables.static_rules import HookRules
+    from kproxy.proxy.plan import Plan
+
+    _Chains = Mapping[Table, frozenset[ChainName]]
+
+_ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one `IptablesKernel.apply` did.
+
+    ``rewritten``: everything was written, not only what differs.  ``written`` counts the rules given to
+    the kernel, ``total`` those of ours it holds now, hooks not counted.  ``seconds`` is wall time.
+    """
+
+    rewritten: bool
+    written: Mapping[Table, int]
+    total: Mapping[Table, int]
+    seconds: float
+
+
+class IptablesKernel:
+    """One family's iptables rules of the network namespace this runs in."""
+
+    def __init__(self, tools: Tools) -> None:
+        """Open nothing yet; ``tools`` come from `find_tools`."""
+        self.tools = tools
+        self._latest: DesiredState | None = None
+        self._last_applied: DesiredState | None = None
+        self._total: Counter[Table] = Counter()
+        self._drift_monitor: DriftMonitor | None = None
+
+    def apply(self, plan: Plan, options: Options) -> Applied:
+        """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed.
+
+        Health check node ports are let in whatever the policy of INPUT (``hcnp.firewall-accept``).
+        """
+        if self._last_applied is None:
+            return self.apply_first(IncrementalResult((plan,)), options)
+        started = time.monotonic()
+        desired = self._desired_state(plan, options)
+        believed, self._last_applied = self._last_applied, None
+        due = _hooks(believed.context) != _hooks(desired.context)
+        hooks = self._missing_hooks(desired.context, None) if due else []
+        written = self._restore(diff(believed, desired, self.tools.block_chains), hooks)
+        if due:
+            _route_localhost(desired.context)
+        self._last_applied = desired
+        return Applied(False, written, dict(self._total), time.monotonic() - started)
+
+    def apply_first(self, plans: IncrementalResult[Plan], options: Options) -> Applied:
+        """As `apply`, but write everything, and while the plan still grows."""
+        started = time.monotonic()
+        self._last_applied = None
+        existing = self._begin()
+        nfacct.create_counters(options.counters)
+        programs = IncrementalResult(self._desired_state(plan, options) for plan in plans)
+        context = programs.latest.context
+        rewrite = Rewrite(existing, programs, self.tools.block_chains)
+        written = self._restore(rewrite, self._missing_hooks(context, existing))
+        _route_localhost(context)
+        self._last_applied = programs.final()
+        return Applied(True, written, dict(self._total), time.monotonic() - started)
+
+    def forget(self) -> None:
+        """Believe nothing of the kernel any more: the next `apply` writes everything."""
+        self._last_applied = None
+
+    def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:
+        """What somebody else changed since the last `apply`, as far as can be told; empty before it.
+
+        Sees flushed and deleted tables (``life.canary``), a flush that spares the canaries (``life.canary-blindspot``), and
+        changes in our chains: with iptables-nft as they come, with iptables-legacy only ``thorough``.  A look that is not
+        close costs microseconds, another starts some fifteen processes.
+        """
+        if self._last_applied is None or self._drift_monitor is None:
+            return ()
+        changed = self._drift_monitor.find_drift(self._total, thorough=thorough)
+        return changed + self._absent(self._last_applied.context) if thorough else changed
+
+    def _absent(self, context: Context) -> tuple[str, ...]:
+        """The canary chains and every jump from a builtin chain, if they are not there."""
+        gone = [
+            f"chain {names.CANARY} of table {t.value}"
+            for t in Table
+            if not self.tools.has_chain(t, names.CANARY)
+        ]
+        for hook in _hooks(context):
+            where = f"of {hook.hook.value} in table {hook.table.value}"
+            gone += [
+                f"rule {hook_specification(rule)} {where}" for rule in jumps.missing_jumps(self.tools, hook)
+            ]
+        return tuple(gone)
+
+    def cleanup(self) -> None:
+        """Remove all chains and jumps of ours, but KUBE-FIREWALL, which is the kubelet's too (``life.cleanup``)."""
+        self._last_applied = None
+        remove_iptables_rules(self.tools)
+
+    def _desired_state(self, plan: Plan, options: Options) -> DesiredState:
+        ports = tuple(sorted({check.port for check in plan.health_checks}))
+        self._latest = desired_state(plan, replace(options, health_check_ports=ports), self._latest)
+        return self._latest
+
+    def _begin(self) -> _Chains:
+        """Which chains there are before all is written."""
+        if self._drift_monitor is None:
+            self._drift_monitor = self.tools.drift_monitor()
+        self._drift_monitor.reset()
+        return self.tools.chains()
+
+    def _restore(self, transaction: Transaction, hooks: list[Block]) -> dict[Table, int]:
+        """Chains first, then the jumps to them; all by one run of the tool, and none where nothing differs."""
+        written: Counter[Table] = Counter()
+        if isinstance(transaction, Rewrite):
+            self._total.clear()
+        counted = self._chunks(transaction, written)
+        whole_tables = self.tools.block_chains == LEGACY_BLOCK_CHAINS
+        blocks = iter(_with_hooks(list(counted), hooks)) if whole_tables else chained(counted, hooks)
+        first = next(blocks, None)
+        if first is not None:
+            assert self._drift_monitor is not None, "the first apply writes all"
+            all_of_it = isinstance(transaction, Rewrite)
+            with self._drift_monitor.paused() if all_of_it else nullcontext():
+                self._run_restore(self._drift_monitor, chained((first,), blocks))
+        return dict(written)
+
+    def _run_restore(self, drift: DriftMonitor, blocks: Iterable[Block]) -> None:
+        try:
+            self.tools.restore(blocks, drift.ignore_process)
+        finally:
+            drift.ignore_process(0)
+
+    def _chunks(self, transaction: Iterable[Block], written: Counter[Table]) -> Iterator[Block]:
+        for block in transaction:
+            yield replace(block, lines=self._count_lines(block, written))
+
+    def _count_lines(self, block: Block, written: Counter[Table]) -> Iterator[str]:
+        """A block's lines, its rules counted as they go by."""
+        appended = 0
+        for text in block.lines:
+            appended += text.startswith(("-A ", "-I ")) + text.count("\n-A ") + text.count("\n-I ")
+            yield text
+        written[block.table] += appended
+        self._total[block.table] += block.added_rules() if callable(block.added_rules) else block.added_rules
+
+    def _missing_hooks(self, context: Context, existing: _Chains | None) -> list[Block]:
+        """One block a table, the guard against martians first: it stands before loopback is routable.
+
+        ``existing`` are the chains that were there before, where that is known.
+        """
+        lines = {Table.FILTER: self._missing_guard(context, existing), Table.NAT: []}
+        for hook in _hooks(context):
+            if existing is None or _may_exist(hook, existing[hook.table]):
+                lines[hook.table] += jumps.repair_lines(self.tools, hook)
+            else:
+                lines[hook.table] += jumps.insert_lines(hook)
+        return [Block(table, found) for table, found in lines.items() if found]
+
+    def _missing_guard(self, context: Context, existing: _Chains | None) -> list[str]:
+        guard = static_rules.martian_guard(context)
+        if guard is None:
+            return []
+        if existing is None:
+            stands = self.tools.has_chain(Table.FILTER, guard.name)
+        else:
+            stands = guard.name in existing[Table.FILTER]
+        lines = [] if stands else [f":{guard.name} - [0:0]"]
+        for rule in guard.rules:
+            if lines or not self.tools.has_rule(Table.FILTER, guard.name, rule):
+                lines.append(f"-A {guard.name} {specification(rule)}")
+        return lines
+
+
+def _with_hooks(blocks: list[Block], hooks: list[Block]) -> list[Block]:
+    """Blocks with the hooks at the end of each table's last one: for tools that move the whole table for each."""
+    last = {block.table: number for number, block in enumerate(blocks)}
+    for hook in hooks:
+        number = last.get(hook.table)
+        if number is None:
+            blocks.append(hook)
+        else:
+            blocks[number] = replace(blocks[number], lines=chained(blocks[number].lines, hook.lines))
+    return blocks
+
+
+def _may_exist(hook: HookRules, existing: AbstractSet[ChainName]) -> bool:
+    """Whether any of the jumps may be there already: nothing jumps to a chain that does not exist."""
+    return any(isinstance(r.target, Jump) and r.target.chain in existing for r in hook.rules)
+
+
+def _route_localhost(context: Context) -> None:
+    if localhost_node_ports(context):
+        host.write_sysctl(_ROUTE_LOCALNET, "1")
+
+
+def _hooks(context: Context) -> tuple[HookRules, ...]:
+    return static_rules.hook_rules(localhost=localhost_node_ports(context))
+
+
+def machine_options(tools: Tools, masquerade_bit: int) -> Options:
+    """The options that this machine decides (``ct.invalid-drop``, ``masq.port-random``), read now; makes counters."""
+    drops = invalid_drops()
+    return static_rules.Options(
+        1 << masquerade_bit,
+        random_fully=tools.random_fully,
+        drop_invalid=drops.forwarded,
+        drop_invalid_input=drops.input,
+        counters=nfacct.create_counters(PacketCounter),
+    )
+
+
+def refresh_options(options: Options) -> Options:
+    """The same options, with what the machine may decide otherwise while we run."""
+    drops = invalid_drops()
+    return replace(options, drop_invalid=drops.forwarded, drop_invalid_input=drops.input)
+
+
+def without_broken_counters(tools: Tools, options: Options) -> Options:
+    """The same options; without counters where these tools or this kernel take no rule that counts."""
+    if nfacct.accepts_counting_rules(tools, nfacct.create_counters(options.counters)):
+        return options
+    return replace(options, counters=frozenset())
+
+
+def remove_iptables_rules(tools: Tools) -> None:
+    """Remove every chain and jump that this backend or kube-proxy made, but KUBE-FIREWALL and its jumps.
+
+    Does nothing on a clean machine (``life.cleanup.stateless``).
+    """
+    for table in Table:
+        remove_chains(tools, table, is_ours)

@@ -1,0 +1,69 @@
+"""The jumps from builtin chains to ours: which of them stand, and the lines of a restore that put them right.
+
+One is known by what it does, not by how it is written: the tools take rules for different whose matches stand in
+another order, and others (proxies before us, and versions of ours) wrote them in another.  Reads, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from kproxy.linux.host import HostError, Reason
+from kproxy.proxy.backends.iptables.rules import hook_specification
+
+if TYPE_CHECKING:
+    from kproxy.proxy.backends.iptables.kernel.tools import Tools
+    from kproxy.proxy.backends.iptables.rules import Rule, Table
+    from kproxy.proxy.backends.iptables.static_rules import HookRules
+
+
+def missing_jumps(tools: Tools, wanted: HookRules) -> list[Rule]:
+    """Those of the jumps that are not there as we write them."""
+    standing = _present_jumps(tools, wanted)
+    return [rule for rule in wanted.rules if hook_specification(rule) not in standing]
+
+
+def repair_lines(tools: Tools, wanted: HookRules) -> list[str]:
+    """Lines that leave each jump once and as we write it; none where that is so already.
+
+    Else all go to the top of the builtin chain again, for their order matters.
+    """
+    standing, chain = _present_jumps(tools, wanted), wanted.hook.value
+    desired = [hook_specification(rule) for rule in wanted.rules]
+    if sorted(standing) == sorted(desired):
+        return []
+    return [*(f"-D {chain} {line}" for line in standing), *insert_lines(wanted)]
+
+
+def insert_lines(wanted: HookRules) -> list[str]:
+    """Lines that put the jumps at the top of a builtin chain that has none of them."""
+    chain = wanted.hook.value
+    lines = enumerate(map(hook_specification, wanted.rules), start=1)
+    return [f"-I {chain} {place} {line}" for place, line in lines]
+
+
+def _present_jumps(tools: Tools, wanted: HookRules) -> list[str]:
+    """The builtin chain's rules that do what one of ours does, as the tool lists them, in order."""
+    targets = tuple(f" {rule.target}" for rule in wanted.rules)
+    ours = [_rule_parts(hook_specification(rule)) for rule in wanted.rules]
+    found = list_chain_rules(tools, wanted.table, wanted.hook.value)
+    return [line for line in found if f" {line}".endswith(targets) and _rule_parts(line) in ours]
+
+
+def list_chain_rules(tools: Tools, table: Table, chain: str) -> list[str]:
+    """A chain's rules without ``-A CHAIN``; none where it does not exist, or the tool cannot read it."""
+    try:
+        lines = tools.list_rules(table, chain)
+    except HostError as error:
+        # iptables-nft calls a chain that does not exist "incompatible", so OTHER means missing too
+        if error.reason in {Reason.MISSING, Reason.OTHER}:
+            return []
+        raise
+    prefix = f"-A {chain} "
+    return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
+
+
+def _rule_parts(line: str) -> list[str]:
+    """What a rule consists of, whatever its order."""
+    return sorted(shlex.split(line))

@@ -1,0 +1,83 @@
+"""The kernel's named counters (nfacct objects) that some rules count in; metrics read them (``met.nfacct-optional``).
+
+Shared by both families, and per network namespace.  A kernel need not have them: then rules are written without.
+Format: linux/netfilter/nfnetlink_acct.h.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from typing import TYPE_CHECKING
+
+from kproxy.linux import host
+from kproxy.linux.host import HostError
+from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, netfilter_header
+from kproxy.proxy.backends.iptables.diff import Block
+from kproxy.proxy.backends.iptables.rules import Accept, Counted, PacketCounter, Rule, Table, specification
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kproxy.proxy.backends.iptables.kernel.tools import Tools
+
+_NEW, _GET, _DELETE = (7 << 8 | message for message in (0, 1, 3))
+_NAME, _PACKETS = 1, 2
+_UNSPECIFIED_FAMILY = 0
+_HEADER_SIZE = 4
+_NUMBER = struct.Struct(">Q")
+_PRESENT_ERRNOS = frozenset({0, errno.EBUSY, errno.EEXIST})
+_PROBE_CHAIN = "KUBE-PROXY-TRIAL"
+
+
+def create_counters(counters: Iterable[PacketCounter]) -> frozenset[PacketCounter]:
+    """Those of the counters that are there now, made where they were not; none where the kernel has no such thing."""
+    wanted = tuple(counters)
+    results = _send_all((_NEW, NetlinkFlag.CREATE, _encode_name(counter)) for counter in wanted)
+    return frozenset(c for c, result in zip(wanted, results, strict=False) if result in _PRESENT_ERRNOS)
+
+
+def accepts_counting_rules(tools: Tools, counters: Iterable[PacketCounter]) -> bool:
+    """Whether the tools and the kernel take a rule that counts: they may lack the match where they have the counters."""
+    lines = [
+        f"-A {_PROBE_CHAIN} {specification(Rule(Accept(), (Counted(counter),)))}" for counter in counters
+    ]
+    try:
+        tools.restore([Block(Table.FILTER, [f":{_PROBE_CHAIN} - [0:0]", *lines])])
+    except HostError:
+        return False
+    tools.restore([Block(Table.FILTER, [f":{_PROBE_CHAIN} - [0:0]", f"-X {_PROBE_CHAIN}"])])
+    return True
+
+
+def read_packet_counts() -> dict[PacketCounter, int]:
+    """How many packets each of our counters has counted; `HostError` where the kernel has no such thing."""
+    found: dict[PacketCounter, int] = {}
+    with host.Netlink(host.NETLINK_NETFILTER) as netlink:
+        for payload in netlink.dump(_GET, netfilter_header(_UNSPECIFIED_FAMILY)):
+            entry = attributes(payload[_HEADER_SIZE:])
+            name = bytes(entry[_NAME]).rstrip(b"\0").decode(errors="replace")
+            if name in _BY_NAME:
+                found[_BY_NAME[name]] = _NUMBER.unpack(entry[_PACKETS])[0]
+    return found
+
+
+def delete_counters() -> None:
+    """Delete our counters, but for those that a rule still counts in."""
+    _send_all((_DELETE, NetlinkFlag(0), _encode_name(counter)) for counter in PacketCounter)
+
+
+_BY_NAME = {counter.value: counter for counter in PacketCounter}
+
+
+def _encode_name(counter: PacketCounter) -> bytes:
+    return netfilter_header(_UNSPECIFIED_FAMILY) + attribute(_NAME, counter.value.encode() + b"\0")
+
+
+def _send_all(requests: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
+    """The errno of each answer; none where netlink itself cannot be had."""
+    try:
+        with host.Netlink(host.NETLINK_NETFILTER) as netlink:
+            return netlink.send_all(requests)
+    except HostError:
+        return []

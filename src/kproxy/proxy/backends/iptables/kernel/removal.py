@@ -1,0 +1,103 @@
+"""Removal of chains from one table, and of the jumps by which packets get there.
+
+Used at clean-up, and for what another mode or another proxy left.  Does nothing where there is nothing.
+All failures are `kproxy.linux.host.HostError`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kproxy.linux.host import HostError, Reason
+from kproxy.proxy.backends.iptables import names
+from kproxy.proxy.backends.iptables.diff import Block, delete_chains_blocks
+from kproxy.proxy.backends.iptables.kernel.jumps import list_chain_rules
+from kproxy.proxy.backends.iptables.rules import Hook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
+
+    from kproxy.proxy.backends.iptables.kernel.tools import Tools
+    from kproxy.proxy.backends.iptables.rules import ChainName, Table
+
+_BUILTIN = frozenset(hook.value for hook in Hook)
+_TARGET = re.compile(r" -[jg] (\S+)$")
+
+
+def remove_chains(tools: Tools, table: Table, is_ours: Callable[[Table, ChainName], bool]) -> int:
+    """Remove a table's chains that are ours, and whatever leads to them from a builtin chain; how many went.
+
+    Where rules in chains of others lead to one of ours, that one stays and all else goes: `HostError` BUSY names the
+    chain and the rules.  What stays is emptied, but for KUBE-MARK-MASQ: it only sets the mark that others rely on
+    (the CNI plugin portmap with ``externalSetMarkChain``), and nftables mode reads the same one.
+    """
+    ours = frozenset(name for name in _chains(tools, table) if is_ours(table, name))
+    if not ours:
+        return 0
+    try:
+        tools.restore(_removal(tools, table, ours, frozenset()))
+    except HostError:
+        references = _references(tools, table, ours)
+        if not references:
+            raise
+        kept = frozenset(references)
+        left = ours & _chains(tools, table)
+        tools.restore(_removal(tools, table, left - kept, kept))
+        raise _referred_to(tools, table, references) from None
+    return len(ours)
+
+
+def _chains(tools: Tools, table: Table) -> AbstractSet[ChainName]:
+    """Names of the chains there are; none where this kernel does not know the variant at all."""
+    try:
+        return tools.chains()[table]
+    except HostError as error:
+        if error.reason in {Reason.MISSING, Reason.UNSUPPORTED}:
+            return frozenset()
+        raise
+
+
+def _removal(
+    tools: Tools, table: Table, removed: AbstractSet[ChainName], kept: AbstractSet[ChainName]
+) -> list[Block]:
+    """Take the jumps away, flush what stays, remove the rest; last the chain that others most often refer to."""
+    existing = _chains(tools, table)
+    jumps = [
+        f"-D {chain} {line}"
+        for chain in sorted(_BUILTIN & existing)
+        for line in list_chain_rules(tools, table, chain)
+        if _target(line) in removed | kept
+    ]
+    flushed = [f":{name} - [0:0]" for name in sorted(kept - {names.MARK_MASQUERADE})]
+    return [
+        *([Block(table, [*flushed, *jumps])] if flushed or jumps else []),
+        *delete_chains_blocks(table, sorted(removed - {names.MARK_MASQUERADE}), tools.block_chains),
+        *delete_chains_blocks(table, sorted(removed & {names.MARK_MASQUERADE}), tools.block_chains),
+    ]
+
+
+def _references(tools: Tools, table: Table, ours: AbstractSet[ChainName]) -> dict[ChainName, tuple[str, ...]]:
+    """The rules in chains of others that lead to ours, by the chain that they lead to."""
+    found: dict[ChainName, tuple[str, ...]] = {}
+    for line in tools.saved(table):
+        rule = line.decode(errors="replace").rstrip("\n")
+        source, target = rule.removeprefix("-A ").partition(" ")[0], _target(rule)
+        if rule.startswith("-A ") and target in ours and source not in ours | _BUILTIN:
+            found[target] = (*found.get(target, ()), rule)
+    return found
+
+
+def _target(rule: str) -> ChainName:
+    found = _TARGET.search(f" {rule}")
+    return found[1] if found else ""
+
+
+def _referred_to(tools: Tools, table: Table, references: dict[ChainName, tuple[str, ...]]) -> HostError:
+    stays = "; ".join(
+        f"chain {name}, to which {len(rules)} of another program's rules lead, the first: {rules[0]}"
+        for name, rules in sorted(references.items())
+    )
+    advice = "all else of the table is removed; end that program or remove its rules, and clean up again"
+    return HostError(f"{tools.command} -t {table.value}", f"there stays {stays}; {advice}", Reason.BUSY)

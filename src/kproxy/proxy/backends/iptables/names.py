@@ -1,0 +1,88 @@
+"""kube-proxy's chain names: those everybody shares and those derived from a service port.
+
+Kept because operators and tools know them (behaviours ``ipt.chains.*``, ``ipt.chain-names``).  Pure.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import itertools
+from typing import TYPE_CHECKING
+
+from kproxy.proxy.backends.iptables.rules import Table
+from kproxy.proxy.plan import PoolScope
+
+if TYPE_CHECKING:
+    from kproxy.proxy.backends.iptables.rules import ChainName
+    from kproxy.proxy.plan import ServicePlan
+
+SERVICES = "KUBE-SERVICES"
+EXTERNAL_SERVICES = "KUBE-EXTERNAL-SERVICES"
+NODE_PORTS = "KUBE-NODEPORTS"
+PROXY_FIREWALL = "KUBE-PROXY-FIREWALL"
+FORWARD = "KUBE-FORWARD"
+POSTROUTING = "KUBE-POSTROUTING"
+MARK_MASQUERADE = "KUBE-MARK-MASQ"
+FIREWALL = "KUBE-FIREWALL"
+"""The kubelet writes to it too: we add our rule, and never flush or delete it (``life.cleanup``)."""
+
+CANARY = "KUBE-PROXY-CANARY"
+"""Empty; in every table; when it is gone somebody has flushed us (``life.canary``)."""
+
+POOL_PREFIX = {PoolScope.CLUSTER: "KUBE-SVC-", PoolScope.LOCAL: "KUBE-SVL-"}
+EXTERNAL_PREFIX = "KUBE-EXT-"
+SOURCE_RANGES_PREFIX = "KUBE-FW-"
+ENDPOINT_PREFIX = "KUBE-SEP-"
+DERIVED_PREFIXES = (*POOL_PREFIX.values(), EXTERNAL_PREFIX, SOURCE_RANGES_PREFIX, ENDPOINT_PREFIX)
+
+
+class SharedChain(enum.Enum):
+    """A chain to which every service port may add rules; the value is where it is."""
+
+    NAT_SERVICES = (Table.NAT, SERVICES)
+    NAT_NODE_PORTS = (Table.NAT, NODE_PORTS)
+    FILTER_SERVICES = (Table.FILTER, SERVICES)
+    FILTER_EXTERNAL = (Table.FILTER, EXTERNAL_SERVICES)
+    FILTER_FIREWALL = (Table.FILTER, PROXY_FIREWALL)
+
+    @property
+    def table(self) -> Table:
+        """The table that holds it."""
+        return self.value[0]
+
+    @property
+    def chain(self) -> ChainName:
+        """Its name there."""
+        return self.value[1]
+
+
+OWN_CHAINS = {
+    Table.MANGLE: (CANARY,),
+    Table.NAT: (CANARY, SERVICES, NODE_PORTS, POSTROUTING, MARK_MASQUERADE),
+    Table.FILTER: (CANARY, SERVICES, EXTERNAL_SERVICES, NODE_PORTS, PROXY_FIREWALL, FORWARD),
+}
+"""The chains of fixed name that are ours alone."""
+
+
+_PAIRS = tuple(map("".join, itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", repeat=2)))
+"""Two digits of base32 (RFC 4648) for ten bits: half the time of `base64.b32encode`, and every endpoint has a name."""
+
+
+def identity(service: ServicePlan) -> str:
+    """What the names of a service port's chains are made from: ``namespace/name:porttcp``."""
+    return f"{service.name}{service.protocol.value.lower()}"
+
+
+def name_hash(text: str) -> str:
+    """First 16 characters of the base32 of the SHA-256 of ``text`` (behaviour ``ipt.chain-names``)."""
+    bits = int.from_bytes(hashlib.sha256(text.encode()).digest()[:10])
+    return (
+        f"{_PAIRS[bits >> 70]}{_PAIRS[bits >> 60 & 1023]}{_PAIRS[bits >> 50 & 1023]}{_PAIRS[bits >> 40 & 1023]}"
+        f"{_PAIRS[bits >> 30 & 1023]}{_PAIRS[bits >> 20 & 1023]}{_PAIRS[bits >> 10 & 1023]}{_PAIRS[bits & 1023]}"
+    )
+
+
+def is_derived(name: ChainName) -> bool:
+    """Whether this is a chain of some service port: ours to delete when no longer wanted."""
+    return name.startswith(DERIVED_PREFIXES)

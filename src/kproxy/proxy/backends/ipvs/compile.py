@@ -1,0 +1,179 @@
+"""What one service port needs of IPVS and the ipsets: ServicePlan in, virtual servers and members out.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kproxy.model.network import Address, Network, Protocol, format_address
+from kproxy.proxy.backends.ipvs.names import IpSet
+from kproxy.proxy.backends.ipvs.rules import (
+    PERSISTENT,
+    SCHEDULER_1,
+    SCHEDULER_2,
+    AddressKey,
+    Destination,
+    Key,
+    MarkKey,
+    Member,
+    Server,
+)
+from kproxy.proxy.plan import Exposure, Frontend, MasqueradePolicy, OnEmpty, Pool, ServicePlan
+
+STICKY_SCHEDULERS = ("mh", "sh")
+"""Those that choose by the client's address, best first: affinity where the kernel's persistence cannot be used."""
+
+_PORT_HASHING = {"mh": SCHEDULER_2}
+"""Flags that go with a scheduler (``ipvs.schedulers``)."""
+
+_NODE_PORTS = {
+    Protocol.TCP: (IpSet.NODE_PORT_TCP, IpSet.NODE_PORT_LOCAL_TCP),
+    Protocol.UDP: (IpSet.NODE_PORT_UDP, IpSet.NODE_PORT_LOCAL_UDP),
+    Protocol.SCTP: (IpSet.NODE_PORT_SCTP, IpSet.NODE_PORT_LOCAL_SCTP),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the parts of all service ports depend on.
+
+    ``node_addresses`` are the node's own, the device's not among them; ``node_port_addresses`` those of
+    them that accept node ports.  ``sticky_scheduler`` is one of `STICKY_SCHEDULERS`.
+    """
+
+    node_addresses: frozenset[Address]
+    node_port_addresses: tuple[Address, ...]
+    scheduler: str = "rr"
+    sticky_scheduler: str = STICKY_SCHEDULERS[0]
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredVirtualServer:
+    """A virtual server with the destinations that take new connections.
+
+    Of others that are there still, those in ``keep_established`` keep what they have (``term.udp-keeps-serving``);
+    with ``drain``, all that have connections do (``ipvs.graceful``).
+    """
+
+    server: Server
+    destinations: frozenset[Destination]
+    drain: bool
+    keep_established: frozenset[Destination] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class IpvsObjects:
+    """One service port's part of what the kernel should hold; ``addresses`` belong on the device."""
+
+    virtuals: Mapping[Key, DesiredVirtualServer]
+    members: frozenset[Member]
+    addresses: frozenset[Address]
+
+
+def ipvs_objects(service: ServicePlan, mark: int, mask: int, context: Context) -> IpvsObjects:
+    """A service port's part; ``mark`` under ``mask`` is that of its shortcut."""
+    virtuals: dict[Key, DesiredVirtualServer] = {}
+    members: set[Member] = set()
+    addresses: set[Address] = set()
+    for frontend in service.frontends:
+        keys = [
+            AddressKey(a, frontend.port, service.protocol) for a in _frontend_addresses(frontend, context)
+        ]
+        virtuals |= dict.fromkeys(
+            keys, _virtual(service, frontend.pool, _address_scheduling(service, context))
+        )
+        members.update(_members(service, frontend, keys))
+        shortcut = frontend.shortcut
+        if shortcut is not None and shortcut.endpoints:
+            virtuals[MarkKey(mark)] = _virtual(service, shortcut, _mark_scheduling(service, context))
+            members.update(
+                Member(IpSet.SHORTCUT, f"{set_element(key)} skbmark {mark:#x}/{mask:#x}") for key in keys
+            )
+        if frontend.address is not None and frontend.address not in context.node_addresses:
+            addresses.add(frontend.address)
+    return IpvsObjects(virtuals, frozenset(members), frozenset(addresses))
+
+
+def _frontend_addresses(frontend: Frontend, context: Context) -> tuple[Address, ...]:
+    return context.node_port_addresses if frontend.address is None else (frontend.address,)
+
+
+def _address_scheduling(service: ServicePlan, context: Context) -> Server:
+    flags = _PORT_HASHING.get(context.scheduler, 0)
+    if service.affinity_seconds is None:
+        return Server(context.scheduler, flags)
+    return Server(context.scheduler, flags | PERSISTENT, service.affinity_seconds)
+
+
+def _mark_scheduling(service: ServicePlan, context: Context) -> Server:
+    """A persistent virtual server by mark would not rewrite ports."""
+    if service.affinity_seconds is None:
+        return Server(context.scheduler, _PORT_HASHING.get(context.scheduler, 0))
+    return Server(context.sticky_scheduler, SCHEDULER_1)
+
+
+def _virtual(service: ServicePlan, pool: Pool, server: Server) -> DesiredVirtualServer:
+    return DesiredVirtualServer(
+        server,
+        frozenset(Destination(e.address, e.port) for e in pool.endpoints),
+        drain=service.protocol is not Protocol.UDP,
+        keep_established=frozenset(Destination(e.address, e.port) for e in service.serving),
+    )
+
+
+def _members(service: ServicePlan, frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:
+    yield from _masquerade_members(service, frontend, keys)
+    if frontend.address is not None:
+        yield from (Member(IpSet.SERVED, set_element(key)) for key in keys)
+    if not frontend.pool.endpoints and frontend.on_empty is OnEmpty.DROP:
+        internal = frontend.exposure is Exposure.CLUSTER_IP
+        unanswered = IpSet.CLUSTER_IP_UNANSWERED if internal else IpSet.EXTERNAL_UNANSWERED
+        yield from (Member(unanswered, set_element(key)) for key in keys)
+    yield from _source_ranges(frontend, keys)
+    for pool in (frontend.pool, frontend.shortcut):
+        for endpoint in pool.endpoints if pool else ():
+            if endpoint.local:
+                at = set_element(AddressKey(endpoint.address, endpoint.port, service.protocol))
+                yield Member(IpSet.LOOP_BACK, f"{at},{format_address(endpoint.address)}")
+
+
+def _masquerade_members(service: ServicePlan, frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:
+    """The sets that decide on masquerading."""
+    preserved = frontend.masquerade is MasqueradePolicy.NEVER
+    elements = [set_element(key) for key in keys]
+    match frontend.exposure:
+        case Exposure.CLUSTER_IP:
+            sets = [IpSet.CLUSTER_IP]
+        case Exposure.EXTERNAL_IP:
+            sets = [IpSet.EXTERNAL_IP_LOCAL if preserved else IpSet.EXTERNAL_IP]
+        case Exposure.LOAD_BALANCER:
+            sets = [IpSet.LOAD_BALANCER, *([IpSet.LOAD_BALANCER_LOCAL] if preserved else [])]
+        case Exposure.NODE_PORT:
+            every, local = _NODE_PORTS[service.protocol]
+            sets = [every, *([local] if preserved else [])]
+            elements = elements if service.protocol is Protocol.SCTP else [str(frontend.port)]
+    yield from (Member(which, text) for which in sets for text in elements)
+
+
+def _source_ranges(frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:
+    """A range of all addresses is no restriction (and no ipset would hold it)."""
+    if frontend.sources is None or any(network.prefixlen == 0 for network in frontend.sources):
+        return
+    for key in keys:
+        at = set_element(key)
+        yield Member(IpSet.LOAD_BALANCER_FIREWALL, at)
+        for network in frontend.sources:
+            yield Member(IpSet.LOAD_BALANCER_SOURCE_CIDR, f"{at},{_network(network)}")
+        if frontend.allow_hairpin_source:
+            yield Member(IpSet.LOAD_BALANCER_SOURCE_IP, f"{at},{format_address(key.address)}")
+
+
+def set_element(key: AddressKey) -> str:
+    """How the sets of addresses and ports know a virtual server."""
+    return f"{format_address(key.address)},{key.protocol.value.lower()}:{key.port}"
+
+
+def _network(network: Network) -> str:
+    """As ipset prints it: a single address without its length."""
+    single = network.prefixlen == network.max_prefixlen
+    return format_address(network.network_address) if single else str(network)

@@ -1,0 +1,164 @@
+"""All that one family's kernel should hold, as a value that shares what did not change with its predecessor.  Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from kproxy.model.network import Address, format_address
+from kproxy.proxy.backends.ipvs import static_rules
+from kproxy.proxy.backends.ipvs.compile import Context, DesiredVirtualServer, IpvsObjects, ipvs_objects
+from kproxy.proxy.backends.ipvs.names import IpSet
+from kproxy.proxy.backends.ipvs.rules import Key, Member, Ruleset
+from kproxy.proxy.backends.ipvs.static_rules import ChainContext, Options
+from kproxy.proxy.plan import Plan, ServicePlan, ServicePortName
+
+SharedObject = Member | Address
+"""What several service ports may need."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServiceRules:
+    """One service port's part, and the number of its shortcut."""
+
+    service: ServicePlan
+    shortcut_number: int
+    objects: IpvsObjects
+
+
+@dataclass(frozen=True, eq=False)
+class DesiredState:
+    """What the kernel should hold for one plan.
+
+    ``reference_counts`` counts the service ports that need each thing; ``node_members`` is what no service port brings.
+    """
+
+    context: Context
+    chain_context: ChainContext
+    service_rules: Mapping[ServicePortName, ServiceRules]
+    reference_counts: Mapping[SharedObject, int]
+    node_members: frozenset[Member]
+
+    @property
+    def needs(self) -> set[SharedObject]:
+        """All members and addresses."""
+        return {*self.reference_counts, *self.node_members}
+
+    @cached_property
+    def ruleset(self) -> Ruleset:
+        """The iptables part."""
+        return static_rules.build_ruleset(self.chain_context)
+
+    def virtuals(self) -> dict[Key, DesiredVirtualServer]:
+        """All virtual servers."""
+        return {
+            key: v for fragment in self.service_rules.values() for key, v in fragment.objects.virtuals.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Between two programs.
+
+    ``virtuals``: those that may differ (None: unwanted).  ``needed``, ``unneeded``: what is used from now on, or
+    no more.  ``ruleset``: the chains, where they may differ.
+    """
+
+    virtuals: Mapping[Key, DesiredVirtualServer | None]
+    needed: tuple[SharedObject, ...]
+    unneeded: tuple[SharedObject, ...]
+    ruleset: Ruleset | None = None
+
+
+def desired_state(
+    plan: Plan, context: Context, options: Options, previous: DesiredState | None = None
+) -> DesiredState:
+    """The program for a plan; fragments of ``previous`` that are still right are kept."""
+    chain_context = ChainContext(plan.family, plan.detector, plan.cluster_ip_masquerade, options)
+    same = previous is not None and (previous.context, previous.chain_context) == (context, chain_context)
+    old = previous.service_rules if previous is not None else {}
+    taken = {fragment.shortcut_number for fragment in old.values()}
+    prefix, _ = static_rules.mark_masks(options)
+    fragments = {}
+    for service in plan.services:
+        fragment = old.get(service.name)
+        if fragment is None or not same or fragment.service is not service:
+            number = fragment.shortcut_number if fragment else _number(service.name, taken)
+            mark = prefix | _insert_zero_bit(number, options.masquerade_mark)
+            whole = 0xFFFF_FFFF & ~options.masquerade_mark
+            fragment = ServiceRules(service, number, ipvs_objects(service, mark, whole, context))
+        fragments[service.name] = fragment
+    checks = frozenset(Member(IpSet.HEALTH_CHECK_NODE_PORT, str(check.port)) for check in plan.health_checks)
+    return DesiredState(context, chain_context, fragments, _uses(previous, fragments), checks)
+
+
+def delta(before: DesiredState, after: DesiredState) -> Delta:
+    """What changed; only what changed is looked at."""
+    virtuals: dict[Key, DesiredVirtualServer | None] = {}
+    needed: dict[SharedObject, None] = dict.fromkeys(after.node_members - before.node_members)
+    unneeded: dict[SharedObject, None] = dict.fromkeys(before.node_members - after.node_members)
+    for old, new in _pairs(before.service_rules, after.service_rules):
+        if old is not None:
+            virtuals |= {key: virtuals.get(key) for key in old.objects.virtuals}
+            unneeded |= dict.fromkeys(use for use in _objects_of(old) if use not in after.reference_counts)
+        if new is not None:
+            virtuals |= new.objects.virtuals
+            needed |= dict.fromkeys(use for use in _objects_of(new) if use not in before.reference_counts)
+    ruleset = after.ruleset if after.chain_context != before.chain_context else None
+    return Delta(virtuals, tuple(needed), tuple(unneeded), ruleset)
+
+
+def _pairs(
+    old: Mapping[ServicePortName, ServiceRules], new: Mapping[ServicePortName, ServiceRules]
+) -> Iterator[tuple[ServiceRules | None, ServiceRules | None]]:
+    for name, fragment in new.items():
+        known = old.get(name)
+        if known is not fragment:
+            yield known, fragment
+    yield from ((fragment, None) for name, fragment in old.items() if name not in new)
+
+
+def _uses(
+    previous: DesiredState | None, fragments: Mapping[ServicePortName, ServiceRules]
+) -> Mapping[SharedObject, int]:
+    moves: Counter[SharedObject] = Counter()
+    for before, after in _pairs(previous.service_rules if previous is not None else {}, fragments):
+        moves.update(_objects_of(after))
+        moves.subtract(_objects_of(before))
+    moved = {use: by for use, by in moves.items() if by}
+    if previous is None:
+        return moved
+    if not moved:
+        return previous.reference_counts
+    uses = dict(previous.reference_counts)
+    for use, by in moved.items():
+        uses[use] = uses.get(use, 0) + by
+        if not uses[use]:
+            del uses[use]
+    return uses
+
+
+def _objects_of(fragment: ServiceRules | None) -> Iterator[SharedObject]:
+    if fragment is not None:
+        yield from fragment.objects.members
+        for address in fragment.objects.addresses:
+            yield address
+            yield Member(IpSet.IPVS_IPS, format_address(address))
+
+
+def _number(name: ServicePortName, taken: set[int]) -> int:
+    """A number of 23 bits that a restarted proxy most likely finds again."""
+    number = int.from_bytes(hashlib.sha256(str(name).encode()).digest()[:4]) >> 9
+    while number in taken:
+        number = (number + 1) & 0x7F_FFFF
+    taken.add(number)
+    return number
+
+
+def _insert_zero_bit(number: int, bit: int) -> int:
+    """The number's bits with one inserted at the place of ``bit``, a zero."""
+    below = number & (bit - 1)
+    return (number - below) << 1 | below

@@ -1,0 +1,298 @@
+"""From what the kernel holds to what it should: steps in an order that leaves no bad moment.
+
+A packet must never be served without what belongs to it (masquerading, source ranges, silence, a shortcut), nor
+be refused between two states in which it is served.  Hence::
+
+    virtual servers of shortcuts | members that guard, and those that let in what is served already | chains |
+    addresses that go | members that let in, removed | virtual servers | members that let in, and the end of
+    guards | addresses that come | idle shortcuts
+
+The chains come after the members they ask for: where another proxy's chains stood, what it served is never refused.
+One netlink message a changed virtual server, destination or member.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from itertools import filterfalse
+
+from kproxy.model.network import Address, Family
+from kproxy.proxy.backends.ipvs.compile import DesiredVirtualServer, set_element
+from kproxy.proxy.backends.ipvs.desired_state import Delta, DesiredState, SharedObject
+from kproxy.proxy.backends.ipvs.names import UNMASQUERADED, IpSet, set_name
+from kproxy.proxy.backends.ipvs.rules import AddressKey, Destination, Key, MarkKey, Member, Ruleset, Server
+
+
+@dataclass(slots=True)
+class KernelState:
+    """What the kernel holds of ours, kept up to date by whoever executes the steps.
+
+    ``servers`` by key, the weight of each destination of each.
+    """
+
+    servers: MutableMapping[Key, Server] = field(default_factory=dict)
+    destinations: MutableMapping[Key, dict[Destination, int]] = field(default_factory=dict)
+    members: set[Member] = field(default_factory=set)
+    addresses: set[Address] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class SetServer:
+    """Make a virtual server, or change how it chooses."""
+
+    key: Key
+    server: Server
+    new: bool
+
+    def __str__(self) -> str:
+        how = f"{self.server.scheduler} flags {self.server.flags:#x}"
+        lasting = f" persistent {self.server.persistence}" if self.server.persistence is not None else ""
+        return f"{'add' if self.new else 'edit'} {self.key} {how}{lasting}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveServer:
+    """Remove a virtual server with all its destinations."""
+
+    key: Key
+
+    def __str__(self) -> str:
+        return f"delete {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetDestination:
+    """Make a destination, or change its weight: with 0 it keeps what it has and gets nothing new."""
+
+    key: Key
+    destination: Destination
+    weight: int
+    new: bool
+
+    def __str__(self) -> str:
+        return f"{'add' if self.new else 'edit'} {self.key} -> {self.destination} weight {self.weight}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDestination:
+    """Remove a destination; what it has is cut."""
+
+    key: Key
+    destination: Destination
+
+    def __str__(self) -> str:
+        return f"delete {self.key} -> {self.destination}"
+
+
+IpvsCommand = SetServer | RemoveServer | SetDestination | RemoveDestination
+
+
+@dataclass(frozen=True, slots=True)
+class SendCommands:
+    """Netlink messages to IPVS, in turn."""
+
+    commands: tuple[IpvsCommand, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.commands))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMembers:
+    """Members of ipsets, first those that go."""
+
+    family: Family
+    removed: tuple[Member, ...]
+    added: tuple[Member, ...]
+
+    def __str__(self) -> str:
+        lines = [f"del {set_name(m.set, self.family)} {m.element}" for m in self.removed]
+        lines += [f"add {set_name(m.set, self.family)} {m.text}" for m in self.added]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeAddresses:
+    """Addresses on the device."""
+
+    addresses: tuple[Address, ...]
+    bind: bool
+
+    def __str__(self) -> str:
+        return "\n".join(f"{'bind' if self.bind else 'unbind'} {address}" for address in self.addresses)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceChains:
+    """All chains and the jumps to them, in place of what they held."""
+
+    ruleset: Ruleset
+
+    def __str__(self) -> str:
+        return "chains"
+
+
+Step = SendCommands | ChangeMembers | ReplaceChains | ChangeAddresses
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """Steps in order.  ``draining``: virtual servers with destinations to remove when they have no connection left."""
+
+    steps: tuple[Step, ...]
+    draining: tuple[Key, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.steps))
+
+
+def full_transaction(actual: KernelState, desired: DesiredState) -> Delta:
+    """Everything: for a picture just read from the kernel."""
+    held: set[SharedObject] = {*actual.members, *actual.addresses}
+    virtuals: dict[Key, DesiredVirtualServer | None] = {
+        **dict.fromkeys(actual.servers),
+        **desired.virtuals(),
+    }
+    needs = desired.needs
+    return Delta(virtuals, tuple(needs - held), tuple(held - needs), desired.ruleset)
+
+
+def transaction(actual: KernelState, delta: Delta, family: Family) -> Transaction:
+    """How to get from the picture to where the delta leads."""
+    planned = {key: _ServerCommands(key, actual, virtual) for key, virtual in delta.virtuals.items()}
+    marks = [p for key, p in planned.items() if isinstance(key, MarkKey)]
+    others = [p for key, p in planned.items() if not isinstance(key, MarkKey)]
+    members = _sorted_members(actual, delta)
+    steps: Iterable[Step] = (
+        SendCommands(tuple(order for p in marks for order in p.additions())),
+        ChangeMembers(family, members.removed_first, members.added_first),
+        *(() if delta.ruleset is None else (ReplaceChains(delta.ruleset),)),
+        ChangeAddresses(tuple(use for use in delta.unneeded if not isinstance(use, Member)), bind=False),
+        ChangeMembers(family, members.revoked, ()),
+        SendCommands(tuple(order for p in others for order in (*p.additions(), *p.removals()))),
+        ChangeMembers(family, members.removed_last, members.added_last),
+        ChangeAddresses(tuple(use for use in delta.needed if not isinstance(use, Member)), bind=True),
+        SendCommands(tuple(order for p in marks for order in p.removals())),
+    )
+    draining = tuple(key for key, p in planned.items() if p.draining())
+    return Transaction(tuple(step for step in steps if not _empty(step)), draining)
+
+
+class _ServerCommands:
+    """One virtual server's orders: what it gains, and what it loses."""
+
+    def __init__(self, key: Key, picture: KernelState, wanted: DesiredVirtualServer | None) -> None:
+        self._key, self._wanted = key, wanted
+        self._server = picture.servers.get(key)
+        self._there: Mapping[Destination, int] = picture.destinations.get(key, {})
+
+    def additions(self) -> Iterator[IpvsCommand]:
+        wanted = self._wanted
+        if wanted is None:
+            return
+        if self._server != wanted.server:
+            yield SetServer(self._key, wanted.server, new=self._server is None)
+        for destination in sorted(wanted.destinations, key=_rank):
+            weight = self._there.get(destination)
+            if weight != 1:
+                yield SetDestination(self._key, destination, 1, new=weight is None)
+
+    def removals(self) -> Iterator[IpvsCommand]:
+        if self._wanted is None:
+            if self._server is not None:
+                yield RemoveServer(self._key)
+            return
+        for destination, weight in sorted(self._there.items(), key=lambda item: _rank(item[0])):
+            if destination in self._wanted.destinations:
+                continue
+            if not self._keeps(destination):
+                yield RemoveDestination(self._key, destination)
+            elif weight != 0:
+                yield SetDestination(self._key, destination, 0, new=False)
+
+    def draining(self) -> bool:
+        wanted = self._wanted
+        return wanted is not None and wanted.drain and not self._there.keys() <= wanted.destinations
+
+    def _keeps(self, destination: Destination) -> bool:
+        wanted = self._wanted
+        return wanted is not None and (wanted.drain or destination in wanted.keep_established)
+
+
+@dataclass(frozen=True, slots=True)
+class _SortedMembers:
+    removed_first: tuple[Member, ...]
+    added_first: tuple[Member, ...]
+    revoked: tuple[Member, ...]
+    removed_last: tuple[Member, ...]
+    added_last: tuple[Member, ...]
+
+
+def _sorted_members(picture: KernelState, delta: Delta) -> _SortedMembers:
+    """What guards comes first and goes last; what lets packets in, or out of a guard, the other way round.
+
+    What lets in packets to a virtual server that is there already comes first too.  A member that differs from one to
+    be removed in its options only replaces it.
+    """
+    needed = [use for use in delta.needed if isinstance(use, Member)]
+    replaced = {(member.set, member.element) for member in needed}
+    unneeded = [
+        use for use in delta.unneeded if isinstance(use, Member) and (use.set, use.element) not in replaced
+    ]
+    going = set(unneeded)
+    fresh = {
+        set_element(key)
+        for key in delta.virtuals
+        if key not in picture.servers and isinstance(key, AddressKey)
+    }
+
+    def arrives_late(member: Member) -> bool:
+        if member.set in UNMASQUERADED:
+            return _unmasqueraded_twin(member) in picture.members
+        return member.set is IpSet.SERVED and member.element in fresh
+
+    def leaves_early(member: Member) -> bool:
+        if member.set not in UNMASQUERADED:
+            return False
+        return (twin := _unmasqueraded_twin(member)) in picture.members and twin not in going
+
+    def leaves_late(member: Member) -> bool:
+        return member.set is not IpSet.SERVED and not leaves_early(member)
+
+    return _SortedMembers(
+        _ordered(filter(leaves_early, unneeded)),
+        _ordered(filterfalse(arrives_late, needed)),
+        _ordered(member for member in unneeded if member.set is IpSet.SERVED),
+        _ordered(filter(leaves_late, unneeded), backwards=True),
+        _ordered(filter(arrives_late, needed)),
+    )
+
+
+_RANK = {which: rank for rank, which in enumerate(IpSet)}
+_RANK[IpSet.LOAD_BALANCER_FIREWALL] = len(IpSet)
+
+
+def _unmasqueraded_twin(member: Member) -> Member:
+    return Member(UNMASQUERADED[member.set], member.text)
+
+
+def _ordered(members: Iterable[Member], *, backwards: bool = False) -> tuple[Member, ...]:
+    """A firewall stands after the ranges it lets through."""
+    return tuple(sorted(members, key=lambda m: (_RANK[m.set], m.text), reverse=backwards))
+
+
+def _rank(destination: Destination) -> tuple[int, int]:
+    return int(destination.address), destination.port
+
+
+def _empty(step: Step) -> bool:
+    match step:
+        case SendCommands(orders):
+            return not orders
+        case ChangeMembers(_, removed, added):
+            return not removed and not added
+        case ChangeAddresses(addresses):
+            return not addresses
+        case ReplaceChains():
+            return False

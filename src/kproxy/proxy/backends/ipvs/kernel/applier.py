@@ -1,0 +1,331 @@
+"""Keeps one family's kernel in step with the plan, by a picture of what it holds.
+
+The picture is believed; after any failure it is given up, and the next `IpvsKernel.apply` reads it from the
+kernel again and corrects all that differs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from kproxy.linux.conntrack import invalid_drops
+from kproxy.linux.host import HostError
+from kproxy.linux.node_addresses import AddressMonitor, list_addresses
+from kproxy.model.network import Address, Family, Network, Protocol, format_address
+from kproxy.proxy.backends.ipvs.compile import Context
+from kproxy.proxy.backends.ipvs.desired_state import DesiredState, delta, desired_state
+from kproxy.proxy.backends.ipvs.diff import (
+    ChangeAddresses,
+    ChangeMembers,
+    IpvsCommand,
+    KernelState,
+    RemoveDestination,
+    RemoveServer,
+    ReplaceChains,
+    SendCommands,
+    SetDestination,
+    SetServer,
+    Step,
+    Transaction,
+    full_transaction,
+    transaction,
+)
+from kproxy.proxy.backends.ipvs.kernel import device, ipsets, machine
+from kproxy.proxy.backends.ipvs.kernel.ipvs_socket import Ipvs
+from kproxy.proxy.backends.ipvs.kernel.tools import find_tools
+from kproxy.proxy.backends.ipvs.names import DEVICE, IpSet, set_name
+from kproxy.proxy.backends.ipvs.rules import AddressKey, Key, MarkKey, Member
+from kproxy.proxy.backends.ipvs.static_rules import Options, mark_masks
+from kproxy.proxy.plan import Plan
+
+SERVERS_PER_CHECK = 256
+"""Of so many virtual servers each look lists the destinations."""
+
+_NODE_PORTS = {
+    Protocol.TCP: IpSet.NODE_PORT_TCP,
+    Protocol.UDP: IpSet.NODE_PORT_UDP,
+    Protocol.SCTP: IpSet.NODE_PORT_SCTP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IpvsSettings:
+    """The ipvs section, and the masquerade bit; timeouts in seconds, 0 to leave them."""
+
+    masquerade_bit: int = 14
+    scheduler: str = "rr"
+    excluded: tuple[Network, ...] = ()
+    strict_arp: bool = False
+    tcp_timeout: int = 0
+    tcp_fin_timeout: int = 0
+    udp_timeout: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one `IpvsKernel.apply` did; ``messages`` counts those to IPVS, ``seconds`` is wall time."""
+
+    rewritten: bool
+    messages: int
+    members: int
+    addresses: int
+    seconds: float
+
+
+class IpvsKernel:
+    """One family's ipvs mode in the network namespace this runs in."""
+
+    def __init__(self, family: Family, configuration: IpvsSettings) -> None:
+        """Check what the kernel can do and set it up; `HostError` when it cannot serve."""
+        self._family, self._configuration = family, configuration
+        self._tools = find_tools(family)
+        check_kernel(family, configuration.scheduler)
+        self._ipvs = Ipvs()
+        self._sticky_scheduler = machine.sticky_scheduler(self._ipvs, family)
+        self._options = machine.machine_options(
+            configuration.masquerade_bit, random_fully=self._tools.random_fully
+        )
+        times = configuration.tcp_timeout, configuration.tcp_fin_timeout, configuration.udp_timeout
+        if any(times):
+            self._ipvs.configure(*times)
+        self._latest: DesiredState | None = None
+        self._last_applied: DesiredState | None = None
+        self._actual = KernelState()
+        self._addresses = AddressMonitor(family, DEVICE)
+        self._node_addresses: frozenset[Address] = frozenset()
+        self._draining: dict[Key, None] = {}
+        self._looked = 0
+
+    def apply(self, plan: Plan) -> Applied:
+        """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
+        started, sent = time.monotonic(), self._ipvs.sent
+        believed, self._last_applied = self._last_applied, None
+        if believed is None:
+            self._prepare()
+        self._node_addresses = frozenset(self._addresses.current())
+        desired = self._latest = desired_state(plan, self._context(plan), self._options, self._latest)
+        if believed is None:
+            self._actual = self._read(desired)
+        change = full_transaction(self._actual, desired) if believed is None else delta(believed, desired)
+        todo = transaction(self._actual, change, self._family)
+        for step in todo.steps:
+            self._execute(step)
+        self._draining |= dict.fromkeys(todo.draining)
+        self._remove_drained(todo.draining)
+        self._last_applied = desired
+        return _applied(believed is None, todo, self._ipvs.sent - sent, time.monotonic() - started)
+
+    def close(self) -> None:
+        """Close the socket; nothing else may be called any more."""
+        self._ipvs.close()
+
+    def refresh_options(self) -> bool:
+        """Read again what this machine decides; whether that changed, and the chains are to be written again."""
+        known, self._options = self._options, replace(self._options, drop_invalid_input=invalid_drops().input)
+        return self._options != known
+
+    def forget(self) -> None:
+        """Believe nothing of the kernel any more: the next `apply` reads it and corrects what differs."""
+        self._last_applied = None
+
+    def find_drift(self) -> tuple[str, ...]:
+        """What somebody took away, or what is new on the node, since the last `apply`; empty before it.
+
+        Destinations are looked at in turns.  What has drained is removed meanwhile (``ipvs.graceful``).
+        """
+        if self._last_applied is None:
+            return ()
+        self._remove_drained(tuple(self._draining))
+        node, bound = self._addresses.current(), list_addresses(self._family, DEVICE).device
+        names = ipsets.list_set_names()
+        there = {found.key: found.server for found in self._ipvs.servers(self._family)}
+        return (
+            *(
+                f"hook {h.chain}: {h.rule}"
+                for h in self._tools.missing_hooks(self._last_applied.ruleset.hooks)
+            ),
+            *(f"ipset {name}" for s in IpSet if (name := set_name(s, self._family)) not in names),
+            *(f"address {a} of {DEVICE}" for a in self._actual.addresses ^ bound),
+            *(f"node address {address}" for address in self._node_addresses.symmetric_difference(node)),
+            *(f"virtual server {k}" for k, s in self._actual.servers.items() if there.get(k) != s),
+            *self._missing_destinations(),
+        )
+
+    # ------------------------------------------------------------------ reading
+
+    def _prepare(self) -> None:
+        device.create_device()
+        machine.set_sysctls(strict_arp=self._configuration.strict_arp)
+        ipsets.create_missing_sets(self._family)
+
+    def _context(self, plan: Plan) -> Context:
+        """Node ports: neither on loopback nor on link-local addresses (``ds.v6-specials``)."""
+        allowed = plan.node_ports.addresses
+        accepting = (
+            address
+            for address in self._node_addresses
+            if not (address.is_loopback or address.is_link_local) and (allowed is None or address in allowed)
+        )
+        scheduler = self._configuration.scheduler
+        return Context(
+            self._node_addresses, tuple(sorted(accepting, key=int)), scheduler, self._sticky_scheduler
+        )
+
+    def _read(self, desired: DesiredState) -> KernelState:
+        """What the kernel holds of ours, and of what is to be ours."""
+        members = ipsets.read_members(self._family)
+        bound = list_addresses(self._family, DEVICE).device
+        wanted = desired.virtuals().keys()
+        mine = _Ownership(members, bound, self._node_addresses, self._options, self._configuration.excluded)
+        found = {
+            f.key: f.server for f in self._ipvs.servers(self._family) if f.key in wanted or mine.has(f.key)
+        }
+        destinations = {
+            key: {d.destination: d.weight for d in self._ipvs.destinations(key, self._family)}
+            for key in found
+        }
+        return KernelState(found, destinations, members, set(bound))
+
+    def _missing_destinations(self) -> Iterable[str]:
+        keys = list(self._actual.servers)
+        start = self._looked if self._looked < len(keys) else 0
+        self._looked = start + SERVERS_PER_CHECK
+        for key in islice(keys, start, self._looked):
+            there = {d.destination: d.weight for d in self._ipvs.destinations(key, self._family)}
+            if there != self._actual.destinations.get(key, {}):
+                yield f"destinations of {key}"
+
+    # ------------------------------------------------------------------ writing
+
+    def _execute(self, step: Step) -> None:
+        match step:
+            case SendCommands(orders):
+                self._send(orders)
+            case ChangeMembers():
+                ipsets.change_members(step)
+                self._actual.members.difference_update(step.removed)
+                self._actual.members.update(step.added)
+            case ReplaceChains(ruleset):
+                self._tools.write(ruleset)
+            case ChangeAddresses(addresses, bind=True):
+                device.add_addresses(addresses)
+                self._actual.addresses.update(addresses)
+            case ChangeAddresses(addresses):
+                device.remove_addresses(addresses)
+                self._actual.addresses.difference_update(addresses)
+
+    def _send(self, orders: tuple[IpvsCommand, ...]) -> None:
+        self._ipvs.send(orders, self._family)
+        for order in orders:
+            _record_command(self._actual, order)
+
+    def _remove_drained(self, keys: Iterable[Key]) -> None:
+        """Remove destinations of weight 0 that have no connection left."""
+        for key in keys:
+            held = self._actual.destinations.get(key, {})
+            if not any(weight == 0 for weight in held.values()):
+                self._draining.pop(key, None)
+                continue
+            idle = [
+                found.destination
+                for found in self._ipvs.destinations(key, self._family)
+                if found.weight == 0 and not found.connections and held.get(found.destination) == 0
+            ]
+            if idle:
+                self._send(tuple(RemoveDestination(key, destination) for destination in idle))
+
+
+class _Ownership:
+    """Which virtual servers of the kernel are ours: left by an earlier run, of this proxy or of kube-proxy.
+
+    Those on addresses of our device, those on node addresses at ports that our sets know as node ports, and
+    those by a mark like ours; never one inside ``excluded`` (``ipvs.exclude``).
+    """
+
+    def __init__(
+        self,
+        members: Iterable[Member],
+        bound: frozenset[Address],
+        node_addresses: frozenset[Address],
+        options: Options,
+        excluded: tuple[Network, ...],
+    ) -> None:
+        self._members, self._bound, self._node_addresses = frozenset(members), bound, node_addresses
+        self._prefix, self._mask = mark_masks(options)
+        self._excluded = excluded
+
+    def has(self, key: Key) -> bool:
+        """Whether it is ours."""
+        if isinstance(key, MarkKey):
+            return key.mark & self._mask == self._prefix
+        if any(key.address in network for network in self._excluded):
+            return False
+        return key.address in self._bound or self._is_node_port(key)
+
+    def _is_node_port(self, key: AddressKey) -> bool:
+        port = (
+            f"{format_address(key.address)},sctp:{key.port}"
+            if key.protocol is Protocol.SCTP
+            else str(key.port)
+        )
+        return (
+            key.address in self._node_addresses and Member(_NODE_PORTS[key.protocol], port) in self._members
+        )
+
+
+def _record_command(picture: KernelState, order: IpvsCommand) -> None:
+    match order:
+        case SetServer(key, server):
+            picture.servers[key] = server
+            picture.destinations.setdefault(key, {})
+        case RemoveServer(key):
+            picture.servers.pop(key, None)
+            picture.destinations.pop(key, None)
+        case SetDestination(key, destination, weight):
+            picture.destinations[key][destination] = weight
+        case RemoveDestination(key, destination):
+            picture.destinations[key].pop(destination, None)
+
+
+def _applied(rewritten: bool, done: Transaction, messages: int, seconds: float) -> Applied:  # noqa: FBT001
+    members = sum(len(s.added) + len(s.removed) for s in done.steps if isinstance(s, ChangeMembers))
+    addresses = sum(len(s.addresses) for s in done.steps if isinstance(s, ChangeAddresses))
+    return Applied(rewritten, messages, members, addresses, seconds)
+
+
+def check_kernel(family: Family, scheduler: str) -> None:
+    """`HostError` when ipvs mode cannot work here."""
+    find_tools(family)
+    with Ipvs() as ipvs:
+        machine.check_scheduler(ipvs, scheduler, family)
+
+
+def remove_ipvs_objects(family: Family, masquerade_bit: int = 14) -> None:
+    """Remove what ipvs mode, ours or kube-proxy's, left in one family; foreign virtual servers stay.
+
+    Chains that other modes have too stay.  Does nothing, and loads no module, where there is nothing.
+    """
+    if not device.device_exists() and not any(set_name(which, family) in _ipvs_in_use() for which in IpSet):
+        return
+    members = ipsets.read_members(family)
+    node, bound = list_addresses(family, DEVICE)
+    mine = _Ownership(members, bound, frozenset(node), Options(1 << masquerade_bit), ())
+    if device.device_exists():
+        device.remove_addresses(tuple(bound))
+        with Ipvs() as ipvs:
+            ours = (found.key for found in ipvs.servers(family) if mine.has(found.key))
+            ipvs.send(tuple(RemoveServer(key) for key in ours), family)
+        if not any(list_addresses(other, DEVICE).device for other in Family):
+            device.delete_device()
+    find_tools(family).remove()
+    ipsets.destroy_sets(family)
+
+
+def _ipvs_in_use() -> frozenset[str]:
+    try:
+        return ipsets.list_set_names()
+    except HostError:
+        return frozenset()

@@ -1,0 +1,71 @@
+"""Members of ipsets as netlink messages (linux/netfilter/ipset/ip_set.h).
+
+One message a member; a process of the ``ipset`` tool costs ten times as much as all else that an endpoint change
+needs.  Nothing here has effects.
+"""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import ip_address
+
+from kproxy.linux.netlink import NetlinkFlag, attribute, nested, netfilter_header
+from kproxy.model.network import Address, Family
+from kproxy.proxy.backends.ipvs.names import SetType, set_name
+from kproxy.proxy.backends.ipvs.rules import Member
+
+NetlinkRequest = tuple[int, NetlinkFlag, bytes]
+
+_SUBSYSTEM, _ADD, _DELETE = 6 << 8, 9, 10
+_VERSION = b"\x06"
+_PROTOCOL, _NAME, _DATA = 1, 2, 7
+_IP, _PORT, _L4_PROTOCOL, _IP2, _CIDR2, _SKB_MARK = 1, 4, 7, 20, 21, 27
+_NETWORK_ORDER = 0x4000
+_NUMBERS = {"tcp": 6, "udp": 17, "sctp": 132}
+_AF_INET = 2
+
+
+def encode_member(member: Member, family: Family, *, add: bool) -> NetlinkRequest:
+    """Type, flags and body of the message that adds or removes a member.
+
+    Without ``NLM_F_EXCL`` the kernel takes what is so already for done.
+    """
+    element, *options = member.text.split(" ") if add else [member.element]
+    data = nested(_DATA, *_element(member.set.type, element), *_options(options))
+    name = attribute(_NAME, set_name(member.set, family).encode() + b"\0")
+    body = netfilter_header(_AF_INET) + attribute(_PROTOCOL, _VERSION) + name + data
+    return _SUBSYSTEM | (_ADD if add else _DELETE), NetlinkFlag(0), body
+
+
+def _element(kind: SetType, text: str) -> list[bytes]:
+    if kind is SetType.PORT:
+        return [_port(text)]
+    address, *others = text.split(",")
+    found = [_address(_IP, ip_address(address))]
+    if others:
+        protocol, _, port = others[0].partition(":")
+        found += [_port(port), attribute(_L4_PROTOCOL, bytes([_NUMBERS[protocol]]))]
+    for third in others[1:]:
+        host, _, length = third.partition("/")
+        found.append(_address(_IP2, ip_address(host)))
+        if length:
+            found.append(attribute(_CIDR2, bytes([int(length)])))
+    return found
+
+
+def _options(tokens: list[str]) -> list[bytes]:
+    """``skbmark VALUE/MASK``, or nothing."""
+    if not tokens:
+        return []
+    value, _, mask = tokens[1].partition("/")
+    return [attribute(_SKB_MARK | _NETWORK_ORDER, struct.pack(">II", int(value, 16), int(mask, 16)))]
+
+
+def _port(text: str) -> bytes:
+    return attribute(_PORT | _NETWORK_ORDER, struct.pack(">H", int(text)))
+
+
+def _address(kind: int, address: Address) -> bytes:
+    """The inner attribute's number is 1 for IPv4, 2 for IPv6."""
+    which = 1 if address.version == 4 else 2
+    return nested(kind, attribute(which | _NETWORK_ORDER, address.packed))

@@ -1,0 +1,90 @@
+"""The ipsets of one family: made, read and destroyed by the ``ipset`` tool, their members changed by netlink.
+
+All failures are `kproxy.linux.host.HostError`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from kproxy.linux import host
+from kproxy.linux.host import NETLINK_NETFILTER, HostError, Netlink, reason_of
+from kproxy.model.network import Family
+from kproxy.proxy.backends.ipvs.diff import ChangeMembers
+from kproxy.proxy.backends.ipvs.kernel import ipset_messages
+from kproxy.proxy.backends.ipvs.names import OWN_SETS, IpSet, SetType, set_name
+from kproxy.proxy.backends.ipvs.rules import Member
+
+_MOST_MEMBERS, _MOST_MEMBERS_OF_OURS = 1 << 16, 1 << 20
+"""Sets that kube-proxy has too are made with its limit: the kernel takes a set of the same name with another for a
+stranger, and neither proxy could follow the other."""
+
+_FIRST_OF_IPSET, _FULL = 4096, 4352
+
+_FAMILY = {Family.IPV4: "inet", Family.IPV6: "inet6"}
+
+
+def create_missing_sets(family: Family) -> None:
+    """Make those sets that are not there."""
+    _restore("".join(f"create {set_name(which, family)} {_creation(which, family)}\n" for which in IpSet))
+
+
+def change_members(members: ChangeMembers) -> None:
+    """Remove and add members; what is so already is no failure."""
+    changes = [(member, False) for member in members.removed] + [(member, True) for member in members.added]
+    with Netlink(NETLINK_NETFILTER) as netlink:
+        results = netlink.send_all(
+            ipset_messages.encode_member(member, members.family, add=added) for member, added in changes
+        )
+    for (member, added), number in zip(changes, results, strict=True):
+        if number:
+            what = f"{'add' if added else 'del'} {set_name(member.set, members.family)} {member.text}"
+            raise HostError(f"ipset: {what}", _format_errno(number), reason_of(OSError(number, "")))
+
+
+def _format_errno(number: int) -> str:
+    """Ipset's own errors begin at 4096, those of a type at 4352; its first is that a hash is full."""
+    if number == _FULL:
+        return "the set is full"
+    return os.strerror(number) if number < _FIRST_OF_IPSET else f"ipset error {number}"
+
+
+def read_members(family: Family) -> set[Member]:
+    """All members of our sets; empty where there are no sets."""
+    by_name = {set_name(which, family): which for which in IpSet}
+    found = set()
+    for line in host.run_tool(("ipset", "save")).splitlines():
+        match line.split(" ", 2):
+            case ["add", name, text] if name in by_name:
+                found.add(Member(by_name[name], text))
+    return found
+
+
+def list_set_names() -> frozenset[str]:
+    """The names of all sets there are."""
+    return frozenset(host.run_tool(("ipset", "list", "-name")).split())
+
+
+def destroy_sets(family: Family) -> None:
+    """Destroy our sets; nothing may refer to them any more."""
+    there = list_set_names()
+    names = [name for which in IpSet if (name := set_name(which, family)) in there]
+    if names:
+        _restore("".join(f"destroy {name}\n" for name in names))
+
+
+def _creation(which: IpSet, family: Family) -> str:
+    if which.type is SetType.PORT:
+        return f"{which.type.value} range 0-65535"
+    options = " skbinfo" if which is IpSet.SHORTCUT else ""
+    most = _MOST_MEMBERS_OF_OURS if which in OWN_SETS else _MOST_MEMBERS
+    return f"{which.type.value} family {_FAMILY[family]} maxelem {most}{options}"
+
+
+def _restore(text: str) -> None:
+    host.run_tool(("ipset", "restore", "-exist"), _once(text))
+
+
+def _once(text: str) -> Iterator[bytes]:
+    yield text.encode()

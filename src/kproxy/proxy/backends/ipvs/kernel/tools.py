@@ -1,0 +1,146 @@
+"""The iptables chains of one family, by the tools.  They are few and of constant size: always written whole.
+
+All failures are `kproxy.linux.host.HostError`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kproxy.linux import host
+from kproxy.linux.host import HostError, Reason
+from kproxy.model.network import Family
+from kproxy.proxy.backends.ipvs import names
+from kproxy.proxy.backends.ipvs.rules import HookRule, Ruleset, Table
+
+_COMMANDS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
+_LOCK_SECONDS = "5"
+_RANDOM_FULLY_SINCE = (1, 6, 2)
+_VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
+
+OWN_CHAINS: Mapping[Table, tuple[str, ...]] = {
+    Table.MANGLE: (
+        names.TRAFFIC_POLICY,
+        names.IPVS_OUT_FILTER,
+        names.SHORTCUT,
+        names.SOURCE_RANGES_FIREWALL,
+    ),
+    Table.NAT: (names.LOAD_BALANCER, names.NODE_PORT),
+    Table.FILTER: (
+        names.NODE_PORT,
+        names.IPVS_FILTER,
+        names.IPVS_OUT_FILTER,
+        names.SOURCE_RANGES_FIREWALL,
+    ),
+}
+"""The chains that no other mode has."""
+
+_REFERRING: Mapping[Table, tuple[str, ...]] = {
+    Table.MANGLE: ("PREROUTING", "OUTPUT"),
+    Table.NAT: (names.SERVICES, names.POSTROUTING),
+    Table.FILTER: ("INPUT", "FORWARD", "OUTPUT", names.PROXY_FIREWALL),
+}
+"""Chains that are not this mode's alone, with rules that refer to its chains and sets."""
+
+_FIREWALL_JUMP = f'"kube-proxy firewall rules" -j {names.PROXY_FIREWALL}'
+"""A jump of this mode to a chain that iptables mode has too, under another comment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The installed iptables of one family."""
+
+    family: Family
+    random_fully: bool
+
+    def write(self, ruleset: Ruleset) -> None:
+        """Write all chains, then see to the jumps."""
+        self._restore(_text(ruleset))
+        missing = {(hook.table, hook.chain) for hook in self.missing_hooks(ruleset.hooks)}
+        if missing:
+            hooks = [hook for hook in ruleset.hooks if (hook.table, hook.chain) in missing]
+            self._restore(self._hook_lines(hooks))
+
+    def missing_hooks(self, hooks: Sequence[HookRule]) -> list[HookRule]:
+        """The jumps that are not there; one run of the tool for each builtin chain."""
+        places = dict.fromkeys((hook.table, hook.chain) for hook in hooks)
+        there = {place: self._rules(*place) for place in places}
+        return [hook for hook in hooks if f"-A {hook.chain} {hook.rule}" not in there[hook.table, hook.chain]]
+
+    def remove(self) -> None:
+        """Remove the chains that only this mode has, and every rule that refers to them or to its sets."""
+        self._restore("".join(_block(table, lines) for table in Table if (lines := self._removal(table))))
+
+    def _removal(self, table: Table) -> list[str]:
+        there = [chain for chain in OWN_CHAINS[table] if self._rules(table, chain)]
+        rules = [rule for chain in _REFERRING[table] for rule in self._rules(table, chain)]
+        return [
+            *(f":{chain} - [0:0]" for chain in there),
+            *(f"-D {rule.removeprefix('-A ')}" for rule in rules if _refers_to_ours(rule, table)),
+            *(f"-X {chain}" for chain in there),
+        ]
+
+    def _rules(self, table: Table, chain: str) -> list[str]:
+        """The chain as ``iptables -S`` lists it, its declaration first; empty where there is none."""
+        list_chain = ("-w", _LOCK_SECONDS, "-t", table.value, "-S", chain)
+        try:
+            return host.run_tool((_COMMANDS[self.family], *list_chain)).splitlines()
+        except HostError as error:
+            if error.reason in {Reason.MISSING, Reason.OTHER}:
+                return []
+            raise
+
+    def _hook_lines(self, hooks: list[HookRule]) -> str:
+        """When one is missing, all of a chain go to its top again, for their order matters."""
+        lines: dict[Table, list[str]] = {}
+        places: dict[tuple[Table, str], int] = {}
+        absent = self.missing_hooks(hooks)
+        for hook in hooks:
+            if hook not in absent:
+                lines.setdefault(hook.table, []).append(f"-D {hook.chain} {hook.rule}")
+        for hook in hooks:
+            place = places[hook.table, hook.chain] = places.get((hook.table, hook.chain), 0) + 1
+            lines.setdefault(hook.table, []).append(f"-I {hook.chain} {place} {hook.rule}")
+        return "".join(_block(table, found) for table, found in lines.items())
+
+    def _restore(self, text: str) -> None:
+        if text:
+            argv = (f"{_COMMANDS[self.family]}-restore", "--noflush", "-w", _LOCK_SECONDS)
+            host.run_tool(argv, [text.encode()])
+
+
+def find_tools(family: Family) -> Tools:
+    """The tools the system's ``iptables`` stands for; `HostError` UNSUPPORTED without."""
+    command = _COMMANDS[family]
+    printed = host.run_tool((command, "--version"))
+    version = _VERSION.search(printed)
+    if version is None:
+        raise HostError(f"{command} --version", f"unknown answer {printed.strip()!r}", Reason.UNSUPPORTED)
+    return Tools(family, tuple(map(int, version.groups())) >= _RANDOM_FULLY_SINCE)
+
+
+def _text(ruleset: Ruleset) -> str:
+    return "".join(
+        _block(
+            table,
+            [
+                *(f":{chain} - [0:0]" for chain in found),
+                *(f"-A {chain} {rule}" for chain, rules in found.items() for rule in rules),
+            ],
+        )
+        for table, found in ruleset.chains.items()
+    )
+
+
+def _block(table: Table, lines: list[str]) -> str:
+    return "\n".join((f"*{table.value}", *lines, "COMMIT\n"))
+
+
+def _refers_to_ours(rule: str, table: Table) -> bool:
+    """Whether a listed rule needs something that only this mode has."""
+    if not rule.startswith("-A"):
+        return False
+    target = rule.rpartition(" ")[2]
+    return "--match-set KUBE-" in rule or target in OWN_CHAINS[table] or rule.endswith(_FIREWALL_JUMP)

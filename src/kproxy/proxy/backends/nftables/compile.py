@@ -1,0 +1,222 @@
+"""What one service port puts into the maps: ServicePlan in, elements out.
+
+A frontend has an element in the map that says how many endpoints it has (a verdict, ``goto one-of-3``), and one for
+each endpoint under the frontend and a number.  The chain ``one-of-3`` draws a number below three and looks both up
+together.  So endpoints are elements, and only *counts* of endpoints are chains.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import ip_network
+from typing import NamedTuple
+
+from kproxy.model.network import Address, Network
+from kproxy.proxy.backends.nftables import names
+from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
+from kproxy.proxy.backends.nftables.rules import (
+    Chain,
+    CollectionName,
+    Constant,
+    Drop,
+    ElementKey,
+    Field,
+    Goto,
+    InSet,
+    OfProtocol,
+    OneIn,
+    Remember,
+    Rule,
+    Translate,
+    Value,
+)
+from kproxy.proxy.plan import (
+    Exposure,
+    Frontend,
+    MasqueradePolicy,
+    OnEmpty,
+    Pool,
+    PoolEndpoint,
+    PoolScope,
+    ServicePlan,
+)
+
+Places = dict[PoolScope, tuple[PoolEndpoint, ...]]
+"""The endpoints of each pool by number."""
+
+
+class Element(NamedTuple):
+    """One element, and where it belongs."""
+
+    collection: CollectionName
+    key: ElementKey
+    value: Value = None
+
+
+class CountChain(NamedTuple):
+    """A chain that picks one of two or more endpoints (that for one is always there); services share it."""
+
+    maps: FrontendMaps
+    pool_role: PoolRole
+    endpoints: int
+
+    @property
+    def name(self) -> str:
+        """The chain's name."""
+        return self.pool_role.one_of(self.maps, self.endpoints)
+
+
+Shared = Element | CountChain
+"""What several service ports may need at once: it stays as long as one of them does."""
+
+
+def service_elements(service: ServicePlan, places: Places) -> Iterator[Element]:
+    """All elements that belong to this service port alone."""
+    for frontend in service.frontends:
+        yield from _frontend_elements(service, frontend, places)
+
+
+def shared_objects(service: ServicePlan, places: Places) -> Iterator[Shared]:
+    """What it needs and others may need too; nothing twice."""
+    internal = {f.address for f in service.frontends if f.exposure is Exposure.CLUSTER_IP and f.address}
+    for address in internal:
+        yield Element(names.CLUSTER_IPS, (address,))
+    for address in {e.address for pool in places.values() for e in pool if e.local}:
+        yield Element(names.HAIRPIN, (address, address))
+    if service.affinity_seconds is None:
+        yield from dict.fromkeys(
+            CountChain(_maps_of(frontend), choice, len(pool.endpoints))
+            for frontend in service.frontends
+            for choice, pool in _pools(frontend)
+            if len(pool.endpoints) > 1
+        )
+
+
+def affinity_chains(service: ServicePlan, places: Places) -> tuple[Chain, ...]:
+    """The chains of a service port with affinity, none without; a chain comes after those it leads to.
+
+    No expression of nft can tell which endpoint a map has chosen, so each endpoint has a chain that remembers its
+    clients (ADR 10).  All frontends share them (``aff.scope-vip``), each policy sees its own endpoints only
+    (``aff.local-restrict``), and clients of an endpoint that has gone are free at once (``aff.endpoint-gone``).
+    """
+    if service.affinity_seconds is None:
+        return ()
+    seconds = service.affinity_seconds
+    endpoints = {(e.address, e.port): e for pool in places.values() for e in pool}
+    return (
+        *(_endpoint_chain(service, endpoint, seconds) for endpoint in endpoints.values()),
+        *(_sticky_chain(service, scope, pool, seconds) for scope, pool in places.items() if pool),
+    )
+
+
+def used_pools(service: ServicePlan) -> dict[PoolScope, Pool]:
+    """The pools that some frontend uses, empty ones too."""
+    used = [p for f in service.frontends for p in (f.pool, f.shortcut) if p is not None]
+    return {pool.scope: pool for pool in used}
+
+
+def assign_numbers(
+    before: Sequence[PoolEndpoint], wanted: Sequence[PoolEndpoint]
+) -> tuple[PoolEndpoint, ...]:
+    """The wanted endpoints numbered without gaps, with as few as may be at another place than before."""
+    stay = set(wanted)
+    kept = [endpoint if endpoint in stay else None for endpoint in before[: len(wanted)]]
+    placed = set(kept)
+    rest = iter([endpoint for endpoint in wanted if endpoint not in placed])
+    filled = [endpoint if endpoint is not None else next(rest) for endpoint in kept]
+    return (*filled, *rest)
+
+
+def _frontend_elements(service: ServicePlan, frontend: Frontend, places: Places) -> Iterator[Element]:
+    way, key = _maps_of(frontend), _key(service, frontend)
+    for choice, pool in _pools(frontend):
+        yield Element(choice.dispatch(way), key, Goto(_picking_chain(service, way, choice, pool)))
+        if service.affinity_seconds is None:
+            name = choice.endpoints(way)
+            for number, endpoint in enumerate(places[pool.scope]):
+                yield Element(name, (*key, number), (endpoint.address, endpoint.port))
+    if (policy := _policy(frontend, way)) is not None:
+        yield Element(way.policies, key, Goto(policy))
+    if not frontend.pool.endpoints:
+        refusal = Drop() if frontend.on_empty is OnEmpty.DROP else Goto(names.REJECT)
+        yield Element(way.no_endpoints, key, refusal)
+    if frontend.sources is not None:
+        yield Element(names.FIREWALL_IPS, key)
+        for source in _admitted(frontend):
+            yield Element(names.FIREWALL_SOURCES, (*key, source))
+
+
+def _pools(frontend: Frontend) -> Iterator[tuple[PoolRole, Pool]]:
+    """The pools with endpoints, and when each is used."""
+    if frontend.pool.endpoints:
+        yield PoolRole.POOL, frontend.pool
+    if frontend.shortcut is not None and frontend.shortcut.endpoints:
+        yield PoolRole.SHORTCUT, frontend.shortcut
+
+
+def _picking_chain(service: ServicePlan, way: FrontendMaps, choice: PoolRole, pool: Pool) -> str:
+    if service.affinity_seconds is not None:
+        return names.sticky_chain(service, pool.scope)
+    return choice.one_of(way, len(pool.endpoints))
+
+
+def _policy(frontend: Frontend, way: FrontendMaps) -> str | None:
+    """The chain between the frontend and its pools; none for a cluster IP, nor where nothing can answer."""
+    if frontend.exposure is Exposure.CLUSTER_IP or not any(_pools(frontend)):
+        return None
+    match frontend.masquerade:
+        case MasqueradePolicy.ALWAYS if frontend.shortcut is None:
+            return way.cluster
+        case MasqueradePolicy.NEVER if frontend.shortcut is not None:
+            return way.local
+    raise AssertionError(f"no traffic policy asks for {frontend.masquerade} of {frontend.exposure}")
+
+
+def _admitted(frontend: Frontend) -> Iterable[Network]:
+    """Who may use the frontend, as networks of which none contains another: intervals must not overlap."""
+    found = list(frontend.sources or ())
+    if frontend.allow_hairpin_source and frontend.address is not None:
+        found.append(_host_network(frontend.address))
+    found.sort(key=lambda network: network.prefixlen)
+    kept: list[Network] = []
+    for network in found:
+        if not any(network.network_address in wider for wider in kept):
+            kept.append(network)
+    return kept
+
+
+def _host_network(address: Address) -> Network:
+    return ip_network(address)
+
+
+def _maps_of(frontend: Frontend) -> FrontendMaps:
+    return FrontendMaps.NODE_PORT if frontend.address is None else FrontendMaps.ADDRESS
+
+
+def _key(service: ServicePlan, frontend: Frontend) -> ElementKey:
+    if frontend.address is None:
+        return (service.protocol, frontend.port)
+    return (frontend.address, service.protocol, frontend.port)
+
+
+def _endpoint_chain(service: ServicePlan, endpoint: PoolEndpoint, seconds: int) -> Chain:
+    """Two rules: when there is no room for another client, it is served all the same."""
+    client = (Field.SOURCE, Constant(names.client_number(service, endpoint, seconds)))
+    rules = (
+        Rule((Remember(client, names.AFFINITY_CLIENTS, seconds),)),
+        Rule((OfProtocol(service.protocol), Translate(endpoint.address, endpoint.port))),
+    )
+    return Chain(names.endpoint_chain(service, endpoint), rules)
+
+
+def _sticky_chain(
+    service: ServicePlan, scope: PoolScope, pool: Sequence[PoolEndpoint], seconds: int
+) -> Chain:
+    """To the endpoint that knows the client, else to any, each as likely as the others."""
+    known, chosen = [], []
+    for left, endpoint in zip(range(len(pool), 0, -1), pool, strict=True):
+        client = (Field.SOURCE, Constant(names.client_number(service, endpoint, seconds)))
+        target = Goto(names.endpoint_chain(service, endpoint))
+        known.append(Rule((InSet(client, names.AFFINITY_CLIENTS), target)))
+        chosen.append(Rule((OneIn(left), target) if left > 1 else (target,)))
+    return Chain(names.sticky_chain(service, scope), (*known, *chosen))

@@ -1,0 +1,234 @@
+"""From what the kernel holds to what it should: batches of commands, of which each is done whole or not at all.
+
+`Rewrite` replaces the table whatever was in it, `Update` writes what differs.  ``str()`` of either is what ``nft -f``
+would be given.
+
+A packet sees the rules as they were when it entered a hook, but elements as they are when it looks them up.  So a chain
+must be there before the first element leads to it: new chains make a batch of their own.  Chains that fall out of
+use stay as they are, and go with the next change: kernels before 6.2 refuse to delete a chain together with the element
+that led to it (``nft.deferred-delete``).  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain as chain_of
+
+from kproxy.proxy.backends.nftables import names, static_rules
+from kproxy.proxy.backends.nftables.commands import (
+    AddChain,
+    AddCollection,
+    AddElements,
+    AddRules,
+    AddTable,
+    Command,
+    DeleteChain,
+    DeleteElements,
+    DeleteTable,
+    FlushChain,
+    format_command,
+)
+from kproxy.proxy.backends.nftables.compile import CountChain, Element, Shared
+from kproxy.proxy.backends.nftables.desired_state import DesiredState, Pair, ServiceRules, changed_services
+from kproxy.proxy.backends.nftables.render import Renderer
+from kproxy.proxy.backends.nftables.rules import (
+    Chain,
+    ChainName,
+    Collection,
+    CollectionName,
+    ElementKey,
+    Value,
+)
+
+ELEMENTS_PER_COMMAND = 500
+"""A netlink attribute holds 64 KB, some 600 elements of IPv6."""
+
+Clients = Mapping[ElementKey, int]
+"""Clients that stick to an endpoint, as `names.AFFINITY_CLIENTS` has them: milliseconds each has left."""
+
+Leftovers = Mapping[ChainName, Chain]
+"""Chains that are still in the kernel and that nothing leads to any more but one another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Replaces the table in one step.  ``clients`` are those to go on sticking where they did."""
+
+    desired: DesiredState
+    clients: Clients = field(default_factory=dict)
+
+    @property
+    def leftovers(self) -> Leftovers:
+        """What is left unused when this is done."""
+        return {}
+
+    def batches(self) -> Iterator[Iterable[Command]]:
+        """All in one."""
+        yield self
+
+    def __iter__(self) -> Iterator[Command]:
+        desired = self.desired
+        collections = {collection.name: collection for collection in desired.collections()}
+        chains = list(desired.chains())
+        yield from (AddTable(), DeleteTable(), AddTable())
+        yield from map(AddCollection, collections.values())
+        yield from map(AddChain, chains)
+        yield from (AddRules(chain) for chain in chains if chain.rules)
+        batches = _ElementCommands(collections)
+        for fragment in desired.service_rules.values():
+            yield from batches.take(fragment.elements())
+        yield from batches.take(
+            element for element in desired.reference_counts if isinstance(element, Element)
+        )
+        yield from batches.take(desired.node_elements)
+        yield from batches.flush()
+        yield from self._affinity_elements(collections[names.AFFINITY_CLIENTS])
+
+    def __str__(self) -> str:
+        return _text(self, self.desired)
+
+    def _affinity_elements(self, collection: Collection) -> Iterator[Command]:
+        items = list(self.clients.items())
+        for start in range(0, len(items), ELEMENTS_PER_COMMAND):
+            some = items[start : start + ELEMENTS_PER_COMMAND]
+            keys = tuple((key, None) for key, _ in some)
+            yield AddElements(collection, keys, tuple(left for _, left in some))
+
+
+@dataclass(frozen=True)
+class Update:
+    """Writes what differs between two programs of one context; no command at all when nothing does."""
+
+    last_applied: DesiredState
+    desired: DesiredState
+    leftovers_before: Leftovers = field(default_factory=dict)
+
+    def batches(self) -> Iterator[Iterable[Command]]:
+        """New chains; then all else.  Either may be empty."""
+        yield list(self._new_chains())
+        yield list(self._switch())
+
+    def __iter__(self) -> Iterator[Command]:
+        return chain_of(*self.batches())
+
+    def __str__(self) -> str:
+        return _text(self, self.desired)
+
+    @property
+    def leftovers(self) -> Leftovers:
+        """What is left unused when this is done."""
+        return {name: chain for name, chain in self._old.items() if name not in self._new}
+
+    def _new_chains(self) -> Iterator[Command]:
+        """Chains that nothing leads to yet."""
+        new = {name: chain for name, chain in self._new.items() if name not in self._old}
+        yield from (AddChain(chain) for name, chain in new.items() if name not in self.leftovers_before)
+        for name, chain in new.items():
+            if self.leftovers_before.get(name) == chain:
+                continue
+            if name in self.leftovers_before:
+                yield FlushChain(name)
+            yield AddRules(chain)
+
+    def _switch(self) -> Iterator[Command]:
+        """Leftovers that are not wanted again, chains that differ, elements out, elements in."""
+        unwanted = sorted(self.leftovers_before.keys() - self._new.keys())
+        yield from map(FlushChain, unwanted)
+        yield from map(DeleteChain, unwanted)
+        for name, chain in self._new.items():
+            if self._old.get(name, chain) != chain:
+                yield from (FlushChain(name), AddRules(chain))
+        yield from self._elements()
+
+    def _elements(self) -> Iterator[Command]:
+        gone, come = self._element_changes
+        known = {collection.name: collection for collection in self.desired.collections()}
+        deletions = _ElementCommands(known, DeleteElements)
+        yield from deletions.take(gone)
+        yield from deletions.flush()
+        additions = _ElementCommands(known)
+        yield from additions.take(come)
+        yield from additions.flush()
+
+    @cached_property
+    def _pairs(self) -> list[Pair]:
+        return changed_services(self.last_applied, self.desired)
+
+    @cached_property
+    def _old(self) -> dict[ChainName, Chain]:
+        return _chains((old for old, _ in self._pairs), self._shared[0])
+
+    @cached_property
+    def _new(self) -> dict[ChainName, Chain]:
+        return _chains((new for _, new in self._pairs), self._shared[1])
+
+    @cached_property
+    def _element_changes(self) -> tuple[list[Element], list[Element]]:
+        """Elements to take out, and to put in; one whose value changes is in both."""
+        gone: set[Element] = set()
+        come: set[Element] = set()
+        for old, new in self._pairs:
+            gone.update(old.elements() if old else ())
+            come.update(new.elements() if new else ())
+        unused, needed = self._shared
+        gone |= self.last_applied.node_elements | {thing for thing in unused if isinstance(thing, Element)}
+        come |= self.desired.node_elements | {thing for thing in needed if isinstance(thing, Element)}
+        return list(gone - come), list(come - gone)
+
+    @cached_property
+    def _shared(self) -> tuple[set[Shared], set[Shared]]:
+        """Shared things that nobody needs any more, and those that nobody needed before."""
+        old = {thing for fragment, _ in self._pairs if fragment for thing in fragment.shared()}
+        new = {thing for _, fragment in self._pairs if fragment for thing in fragment.shared()}
+        unused = {thing for thing in old - new if thing not in self.desired.reference_counts}
+        return unused, {thing for thing in new - old if thing not in self.last_applied.reference_counts}
+
+
+Transaction = Rewrite | Update
+
+
+def diff(
+    last_applied: DesiredState | None, desired: DesiredState, leftovers: Leftovers | None = None
+) -> Transaction:
+    """How to get to ``desired`` from what was applied last, or from anything where that is unknown."""
+    if last_applied is None or last_applied.context != desired.context:
+        return Rewrite(desired)
+    return Update(last_applied, desired, leftovers or {})
+
+
+def _chains(fragments: Iterable[ServiceRules | None], moved: Iterable[Shared]) -> dict[ChainName, Chain]:
+    """Chains that come and go, by name."""
+    counts = [static_rules.endpoint_choice_chain(*thing) for thing in moved if isinstance(thing, CountChain)]
+    own = [chain for fragment in fragments if fragment is not None for chain in fragment.chains()]
+    return {chain.name: chain for chain in (*counts, *own)}
+
+
+class _ElementCommands:
+    """Gathers elements by collection, and gives a command whenever there are enough of one."""
+
+    def __init__(
+        self,
+        collections: Mapping[CollectionName, Collection],
+        command: type[AddElements | DeleteElements] = AddElements,
+    ) -> None:
+        self._collections, self._command = collections, command
+        self._pending: dict[CollectionName, list[tuple[ElementKey, Value]]] = {}
+
+    def take(self, elements: Iterable[Element]) -> Iterator[Command]:
+        for name, key, value in elements:
+            pending = self._pending.setdefault(name, [])
+            pending.append((key, value))
+            if len(pending) >= ELEMENTS_PER_COMMAND:
+                yield self._command(self._collections[name], tuple(self._pending.pop(name)))
+
+    def flush(self) -> Iterator[Command]:
+        for name, pending in self._pending.items():
+            yield self._command(self._collections[name], tuple(pending))
+        self._pending = {}
+
+
+def _text(commands: Iterable[Command], program: DesiredState) -> str:
+    renderer = Renderer(program.context.family)
+    return "".join(f"{line}\n" for command in commands for line in format_command(command, renderer))

@@ -1,0 +1,244 @@
+"""Programs a kernel's nf_tables for one family.
+
+What the table holds is believed to be what was applied last; after any failure the belief is given up, and the next
+`apply` replaces the whole table in one transaction.  Of the old table only the clients that stick to endpoints
+are read before, so that they go on sticking (``aff.clientip``, ``life.restart-keeps``).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import struct
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+
+from kproxy.linux import host
+from kproxy.linux.conntrack import invalid_drops
+from kproxy.linux.host import HostError, Reason
+from kproxy.linux.netlink import attribute, attributes, netfilter_header
+from kproxy.linux.nft_monitor import NftMonitor, format_changes
+from kproxy.model.network import Family
+from kproxy.proxy.backends.nftables import names
+from kproxy.proxy.backends.nftables.commands import (
+    AddElements,
+    Command,
+    DeleteElements,
+    DeleteTable,
+    format_command,
+)
+from kproxy.proxy.backends.nftables.desired_state import DesiredState, desired_state
+from kproxy.proxy.backends.nftables.diff import Clients, Leftovers, Rewrite, Transaction, diff
+from kproxy.proxy.backends.nftables.kernel import messages
+from kproxy.proxy.backends.nftables.kernel.batch import Nftables, list_items
+from kproxy.proxy.backends.nftables.render import Renderer
+from kproxy.proxy.backends.nftables.rules import TABLE, ElementKey
+from kproxy.proxy.backends.nftables.static_rules import Options
+from kproxy.proxy.plan import Plan
+
+OLDEST_KERNEL = (5, 13)
+"""``nft.min-versions``; the design itself needs 5.10, for comments on chains."""
+
+SKIP_KERNEL_CHECK = "KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"
+
+_ANY_FAMILY = 0xFFFFFFFE
+_FIRST_PORT = secrets.randbits(30) << 1 | 1 << 31
+_PORT = {family: _FIRST_PORT + number for number, family in enumerate(Family)}
+"""Netlink ports of our own, by which our changes are told from those of others."""
+
+_ELEMENTS, _KEY, _EXPIRATION = 3, 1, 5
+_SHOWN = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one `NftablesKernel.apply` did.
+
+    ``rewritten``: the whole table was replaced, not only what differs.  ``elements`` counts those put in and
+    taken out.  ``seconds`` is wall time.  ``refused``: what the kernel had against a change, which was then
+    written as a whole; somebody must have touched the table.
+    """
+
+    rewritten: bool
+    elements: int
+    seconds: float
+    refused: str | None = None
+
+
+class NftablesKernel:
+    """One family's table of the network namespace this runs in."""
+
+    def __init__(self, family: Family, options: Options | None = None) -> None:
+        """Open nothing yet; `HostError` UNSUPPORTED where this kernel will not do."""
+        check_kernel()
+        self.family = family
+        self._options = options or Options()
+        self._latest: DesiredState | None = None
+        self._last_applied: DesiredState | None = None
+        self._leftovers: Leftovers = {}
+        self._monitor: NftMonitor | None = None
+
+    def apply(self, plan: Plan) -> Applied:
+        """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
+        started = time.monotonic()
+        desired = self._latest = desired_state(plan, self._options, self._latest)
+        self._listen()
+        with Nftables(_PORT[self.family]) as nftables:
+            return self._apply(nftables, desired, started)
+
+    def _apply(self, nftables: Nftables, desired: DesiredState, started: float) -> Applied:
+        believed, self._last_applied = self._last_applied, None
+        transaction, refused = diff(believed, desired, self._leftovers), None
+        try:
+            elements = None if isinstance(transaction, Rewrite) else self._commit(nftables, transaction)
+        except HostError as error:
+            transaction, refused = Rewrite(desired), str(error)
+        rewritten = isinstance(transaction, Rewrite)
+        if rewritten:
+            with NftMonitor.paused():
+                elements = self._commit(nftables, Rewrite(desired, self._clients(nftables)))
+        self._last_applied, self._leftovers = desired, transaction.leftovers
+        return Applied(rewritten, elements or 0, time.monotonic() - started, refused)
+
+    def refresh_options(self) -> bool:
+        """Read again what this machine decides; whether that changed, and the table is to be written again."""
+        drops = invalid_drops()
+        known, self._options = (
+            self._options,
+            replace(self._options, drop_invalid=drops.forwarded, drop_invalid_input=drops.input),
+        )
+        return self._options != known
+
+    def forget(self) -> None:
+        """Believe nothing of the kernel any more: the next `apply` writes everything."""
+        self._last_applied = None
+
+    def find_drift(self) -> tuple[str, ...]:
+        """What somebody else changed in our table since the last time, or since all was written; empty before that.
+
+        Costs microseconds while nobody changes anything in nf_tables.
+        """
+        if self._last_applied is None or self._monitor is None:
+            return ()
+        changes = self._monitor.changes()
+        if changes is None:
+            return ("more than could be heard was changed in nf_tables",)
+        return format_changes(c for c in changes if (c.family, c.table) == (self.family, TABLE))
+
+    def _listen(self) -> None:
+        """From the first time on that all is written; where all is about to be, what was does not matter."""
+        if self._monitor is None:
+            self._monitor = NftMonitor(messages.encode_string(TABLE))
+            self._monitor.ignore_port(_FIRST_PORT, _ANY_FAMILY)
+        elif self._last_applied is None:
+            self._monitor.discard_pending()
+
+    def affinity_clients(self) -> Clients:
+        """The clients that stick to endpoints now."""
+        with Nftables() as nftables:
+            return self._clients(nftables)
+
+    def cleanup(self) -> None:
+        """Remove the table, ours or a kube-proxy's, if there is one (``life.cleanup``)."""
+        self._last_applied = None
+        with Nftables() as nftables:
+            if not self._has_table(nftables):
+                return
+            encoder = messages.Encoder(self.family)
+            answer = nftables.commit(encoder.messages(DeleteTable()))
+        if answer is not None:
+            raise host.netlink_error(f"delete table {self._table_name}", answer.errno)
+
+    @property
+    def _table_name(self) -> str:
+        return f"{Renderer(self.family).family_keyword} {TABLE}"
+
+    def _commit(self, nftables: Nftables, transaction: Transaction) -> int | None:
+        """How many elements went in or out; None when there was nothing to do."""
+        counts = [self._commit_batch(nftables, batch) for batch in transaction.batches()]
+        done = [count for count in counts if count is not None]
+        return sum(done) if done else None
+
+    def _commit_batch(self, nftables: Nftables, batch: Iterable[Command]) -> int | None:
+        encoder, count = messages.Encoder(self.family), 0
+        sent: list[messages.BatchMessage] = []
+        for command in batch:
+            if isinstance(command, AddElements | DeleteElements):
+                count += len(command.elements)
+            sent += encoder.messages(command)
+        if not sent:
+            return None
+        answer = nftables.commit(sent)
+        if answer is not None:
+            raise host.netlink_error(self._render_message(batch, answer.number), answer.errno)
+        return count
+
+    def _render_message(self, batch: Iterable[Command], number: int) -> str:
+        """What the message of that number says, as text."""
+        encoder, renderer = messages.Encoder(self.family), Renderer(self.family)
+        owners = [(command, n) for command in batch for n, _ in enumerate(encoder.messages(command))]
+        if not 0 < number <= len(owners):
+            return f"nftables transaction on table {self._table_name}"
+        command, index = owners[number - 1]
+        texts = list(format_command(command, renderer))
+        return texts[min(index, len(texts) - 1)][:_SHOWN]
+
+    def _has_table(self, nftables: Nftables) -> bool:
+        protocol = messages.NFPROTO[self.family]
+        return (
+            nftables.get(messages.GET_TABLE, attribute(1, messages.encode_string(TABLE)), family=protocol)
+            is not None
+        )
+
+    def _clients(self, nftables: Nftables) -> Clients:
+        where = attribute(1, messages.encode_string(TABLE)) + attribute(
+            2, messages.encode_string(names.AFFINITY_CLIENTS)
+        )
+        body = netfilter_header(messages.NFPROTO[self.family]) + where
+        try:
+            answers = list(nftables.dump(messages.SUBSYSTEM << 8 | messages.GET_ELEMENTS, body))
+        except HostError as error:
+            if error.reason is Reason.MISSING:
+                return {}
+            raise
+        items = (item for answer in answers for item in _list_elements(answer))
+        return dict(found for item in items if (found := self._parse_client(item)) is not None)
+
+    def _parse_client(self, item: memoryview) -> tuple[ElementKey, int] | None:
+        """A client and its milliseconds left; None where it is of another make than ours."""
+        found, size = attributes(item), self.family.bits // 8
+        key = bytes(attributes(found[_KEY])[1])
+        if len(key) != size + 4 or _EXPIRATION not in found:
+            return None
+        number = int.from_bytes(key[size:], sys.byteorder)
+        return (ip_address(key[:size]), number), struct.unpack(">Q", found[_EXPIRATION])[0]
+
+
+def _list_elements(answer: memoryview) -> Iterator[memoryview]:
+    return list_items(attributes(answer[4:]).get(_ELEMENTS, memoryview(b"")))
+
+
+def check_kernel() -> None:
+    """Raises `HostError` UNSUPPORTED on a kernel that is too old, unless the environment says not to look."""
+    if os.environ.get(SKIP_KERNEL_CHECK):
+        return
+    release = host.read_sysctl("kernel/osrelease")
+    parts = release.replace("-", ".").split(".")
+    version = tuple(int(part) for part in parts[:2] if part.isdigit())
+    if version < OLDEST_KERNEL:
+        oldest = ".".join(map(str, OLDEST_KERNEL))
+        raise HostError("mode nftables", f"kernel {release} is older than {oldest}", Reason.UNSUPPORTED)
+
+
+def machine_options(masquerade_bit: int) -> Options:
+    """The options that this machine decides (``ct.invalid-drop``, ``ct.liberal``), read now."""
+    drops = invalid_drops()
+    return Options(1 << masquerade_bit, drop_invalid=drops.forwarded, drop_invalid_input=drops.input)
+
+
+def remove_table(family: Family) -> None:
+    """Remove the table of this backend or of a kube-proxy; does nothing on a clean machine (``life.cleanup.stateless``)."""
+    NftablesKernel(family).cleanup()

@@ -1,0 +1,119 @@
+"""A netlink socket that gives the kernel whole transactions, and asks about our table alone.
+
+All failures are `kproxy.linux.host.HostError`.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kproxy.linux import netlink
+from kproxy.linux.host import NETLINK_NETFILTER, HostError, Netlink, Reason, netlink_error
+from kproxy.linux.netlink import (
+    NLMSG_ERROR,
+    NetlinkFlag,
+    error_number,
+    messages,
+    netfilter_header,
+    netlink_message,
+)
+from kproxy.proxy.backends.nftables.kernel.messages import SUBSYSTEM, BatchMessage
+
+_BATCH_BEGIN, _BATCH_END = 0x10, 0x11
+_SOL_NETLINK, _SHORT_ERRORS = 270, 10
+_SO_SNDBUFFORCE = 32
+_ABSENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
+"""What the kernel answers about a thing that is not there, and about all things where it has no nf_tables."""
+
+
+class BatchError(NamedTuple):
+    """An errno the kernel gave, and the number of the message it is about: 1 for the first of the batch, 0 for the batch."""
+
+    number: int
+    errno: int
+
+
+class Nftables(Netlink):
+    """The nf_tables of this network namespace."""
+
+    def __init__(self, port: int = 0) -> None:
+        """Open the socket; its netlink port tells listeners whose changes they hear of."""
+        super().__init__(NETLINK_NETFILTER, port)
+        self._socket.setsockopt(_SOL_NETLINK, _SHORT_ERRORS, 1)
+
+    def commit(self, batch: Iterable[BatchMessage]) -> BatchError | None:
+        """Do all of it or nothing: None when it was done, else the first complaint."""
+        parts = [_boundary(_BATCH_BEGIN)]
+        parts += [
+            netlink_message(SUBSYSTEM << 8 | kind, NetlinkFlag.REQUEST | flags, index, body)
+            for index, (kind, flags, body) in enumerate(batch, start=1)
+        ]
+        last = len(parts) - 1
+        parts[-1] = _acknowledged(parts[-1])
+        parts.append(_boundary(_BATCH_END))
+        data = b"".join(parts)
+        del parts
+        self._grow_send_buffer(len(data))
+        self._send(data)
+        return self._read_errors(last)
+
+    def get(self, kind: int, *attributes_: bytes, family: int = 0) -> memoryview | None:
+        """What the kernel answers to a question about one thing; None when it is not there.  Raises `HostError`."""
+        self._sequence += 1
+        body = netfilter_header(family) + b"".join(attributes_)
+        self._send(netlink_message(SUBSYSTEM << 8 | kind, NetlinkFlag.REQUEST, self._sequence, body))
+        while True:
+            for answer in messages(self._receive()):
+                if answer.sequence == self._sequence:
+                    return _payload_or_absent(answer)
+
+    def _read_errors(self, last: int) -> BatchError | None:
+        """The kernel has answered by the time that sending returns."""
+        acknowledged, complaint = False, None
+        for message_ in self._receive_acks():
+            answer = BatchError(message_.sequence, error_number(message_.payload))
+            if answer.errno and complaint is None:
+                complaint = answer
+            acknowledged |= answer.number == last and not answer.errno
+        if complaint is None and not acknowledged:
+            raise HostError("nftables transaction", "the kernel did not acknowledge it", Reason.OTHER)
+        return complaint
+
+    def _grow_send_buffer(self, size: int) -> None:
+        """Let the socket take a batch of that size in one piece (the kernel doubles what it is told)."""
+        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < size + 4096:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, size + 4096)
+
+
+def _payload_or_absent(answer: netlink.Message) -> memoryview | None:
+    """What an answer holds; None where it is an error that means that the thing is not there."""
+    if answer.type != NLMSG_ERROR:
+        return answer.payload[4:]
+    number = error_number(answer.payload)
+    if number not in _ABSENT:
+        raise netlink_error("nftables query", number)
+    return None
+
+
+def list_items(payload: memoryview) -> Iterator[memoryview]:
+    """The attributes of a list, which all have the same type."""
+    offset = 0
+    while offset + 4 <= len(payload):
+        (length,) = struct.unpack_from("=H", payload, offset)
+        if length < 4:
+            return
+        yield payload[offset + 4 : offset + length]
+        offset += (length + 3) & ~3
+
+
+def _boundary(kind: int) -> bytes:
+    return netlink_message(kind, NetlinkFlag.REQUEST, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM))
+
+
+def _acknowledged(raw: bytes) -> bytes:
+    (flags,) = struct.unpack_from("=H", raw, 6)
+    return raw[:6] + struct.pack("=H", flags | NetlinkFlag.ACK) + raw[8:]

@@ -1,0 +1,334 @@
+"""The part of the ruleset that is there whatever Services there are: hooks, chains, and empty sets and maps.
+
+`kproxy.proxy.backends.nftables.compile` fills the maps; the way of a packet through both is drawn in
+``docs/backends/nftables.md``.  Where third parties hook in before or after us they rely on the priorities
+(``nft.hooks``).  Nothing here ever accepts a packet for good (``nft.no-accept``).  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.nftables import names
+from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
+from kproxy.proxy.backends.nftables.rules import (
+    DSTNAT,
+    FILTER,
+    FRONTEND,
+    SRCNAT,
+    AddressIsLocal,
+    AddressWithin,
+    Chain,
+    Collection,
+    Dispatch,
+    Drop,
+    Field,
+    GoesOn,
+    Goto,
+    Holds,
+    Hook,
+    HookPoint,
+    InInterface,
+    InSet,
+    IsInvalid,
+    IsNew,
+    IsTranslated,
+    Jump,
+    Kind,
+    Marked,
+    Match,
+    OfProtocol,
+    Random,
+    Reject,
+    Rule,
+    SetMark,
+    ToggleMark,
+    TranslateBy,
+)
+from kproxy.proxy.backends.nftables.rules import Masquerade as MasqueradeStatement
+from kproxy.proxy.plan import (
+    DetectByCIDR,
+    DetectByInterface,
+    DetectByInterfacePrefix,
+    LocalDetector,
+    MasqueradePolicy,
+)
+
+LOOPBACK = {Family.IPV4: ip_network("127.0.0.0/8"), Family.IPV6: ip_network("::1/128")}
+
+MAX_AFFINITY_CLIENTS = 1 << 17
+"""Clients that can stick to endpoints at one time; the kernel sets 2 MB aside for so many."""
+
+BEFORE_DSTNAT = DSTNAT - 10
+"""Where sources are checked: destinations are still what the client asked for (``nft.lbsr-pre-dnat``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What neither the cluster nor a Service decides.
+
+    ``drop_invalid``: a segment that connection tracking calls invalid, as it would reach the client untranslated, is not
+    forwarded to pods and clients outside (``ct.invalid-drop``); off where the kernel is liberal.  ``drop_invalid_input``:
+    from elsewhere it does not reach the node's own processes either
+    (https://github.com/kubernetes/kubernetes/issues/117924); off also where tracking is not loose, for then every
+    connection that is older than its tracking is invalid.
+    """
+
+    masquerade_mark: int = 0x4000
+    drop_invalid: bool = True
+    drop_invalid_input: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """All that the constant part depends on.
+
+    ``cluster_ip_masquerade``: whose packets to cluster IPs are masqueraded.  ``node_port_ips``: node ports are on the
+    addresses of the set of that name; else on every local address but loopback.
+    """
+
+    family: Family
+    detector: LocalDetector
+    cluster_ip_masquerade: MasqueradePolicy
+    node_port_ips: bool
+    options: Options = Options()
+
+
+_DESTINATION = (Field.DESTINATION,)
+_LOCAL_SOURCE = AddressIsLocal(Field.SOURCE)
+_JUMP_MARK = Jump(names.MARK)
+
+
+def static_collections(_context: Context) -> Iterator[Collection]:
+    """All sets and maps; the kernel leaves some 80 characters for a comment."""
+    yield Collection(
+        name=names.CLUSTER_IPS,
+        key=_DESTINATION,
+        comment="every cluster IP, for other ports than those served",
+    )
+    yield Collection(
+        name=names.SERVICE_CIDRS,
+        key=_DESTINATION,
+        interval=True,
+        comment="networks that cluster IPs are taken from",
+    )
+    yield Collection(
+        name=names.NODE_PORT_IPS, key=_DESTINATION, comment="addresses of this node that accept node ports"
+    )
+    yield Collection(
+        name=names.HAIRPIN,
+        key=(Field.SOURCE, Field.DESTINATION),
+        comment="endpoints on this node, which may be sent to themselves",
+    )
+    yield Collection(name=names.FIREWALL_IPS, key=FRONTEND, comment="frontends with loadBalancerSourceRanges")
+    yield Collection(
+        name=names.FIREWALL_SOURCES,
+        key=(*FRONTEND, Field.SOURCE),
+        interval=True,
+        comment="who may use them",
+    )
+    for way in FrontendMaps:
+        yield from _maps(way)
+    yield Collection(
+        name=names.AFFINITY_CLIENTS,
+        key=(Field.SOURCE, Random(2)),
+        filled_up_to=MAX_AFFINITY_CLIENTS,
+        comment="client, and the number of the endpoint it sticks to",
+    )
+
+
+def _maps(way: FrontendMaps) -> Iterator[Collection]:
+    what = "frontend" if way is FrontendMaps.ADDRESS else "node port"
+    yield Collection(
+        name=way.policies, key=way.key, holds=Holds.VERDICT, comment=f"external {what}: its traffic policy"
+    )
+    yield Collection(
+        name=way.no_endpoints,
+        key=way.key,
+        holds=Holds.VERDICT,
+        comment=f"{what} without endpoints: refused, or dropped if other nodes have some",
+    )
+    for choice in PoolRole:
+        pool = "endpoints" if choice is PoolRole.POOL else "endpoints beyond a Local policy"
+        yield Collection(
+            name=choice.dispatch(way),
+            key=way.key,
+            holds=Holds.VERDICT,
+            comment=f"{what}: how many {pool} it has",
+        )
+        yield Collection(
+            name=choice.endpoints(way),
+            key=(*way.key, Random(2)),
+            holds=Holds.ENDPOINT,
+            comment=f"{what} and number: one of its {pool}",
+        )
+
+
+def static_chains(context: Context) -> Iterator[Chain]:
+    """All chains but those that depend on counts of endpoints; a chain comes after those it jumps to."""
+    yield Chain(names.REJECT, (Rule((Reject(),)),))
+    yield Chain(names.MARK, (Rule((SetMark(context.options.masquerade_mark),)),))
+    yield _postrouting_rules(context)
+    yield _firewall()
+    for way in FrontendMaps:
+        for choice in PoolRole:
+            yield endpoint_choice_chain(way, choice, 1)
+        yield _cluster_policy(way)
+        yield _local_policy(way, context)
+    yield _services(context)
+    yield from _check_chains(context)
+    yield from _base_chains(context.options)
+
+
+def endpoint_choice_chain(way: FrontendMaps, choice: PoolRole, count: int) -> Chain:
+    """The chain that picks one of so many endpoints, each as likely as the others (``cip.lb.uniform``).
+
+    While the kernel goes over from one set of endpoints to a smaller one, a packet may look for a
+    number that has just gone; the first endpoint is always there.
+    """
+    rules = [Rule((TranslateBy((*way.key, Random(count)), choice.endpoints(way)),))]
+    if count > 1:
+        rules.append(Rule((Goto(choice.one_of(way, 1)),), "a number that has just been removed"))
+    return Chain(choice.one_of(way, count), tuple(rules))
+
+
+def node_port_destinations(context: Context) -> tuple[Match, ...]:
+    """The match for addresses that accept node ports; loopback never does (``np.localhost.ipvs-nft``)."""
+    if context.node_port_ips:
+        return (InSet(_DESTINATION, names.NODE_PORT_IPS),)
+    loopback = LOOPBACK[context.family]
+    return (AddressWithin(Field.DESTINATION, loopback, negated=True), AddressIsLocal(Field.DESTINATION))
+
+
+def from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match, ...]:
+    """The match for packets of this node's pods (negated: of all others); none without a detector."""
+    match detector:
+        case DetectByCIDR(network):
+            return (AddressWithin(Field.SOURCE, network, negated),)
+        case DetectByInterface(name):
+            return (InInterface(name, negated),)
+        case DetectByInterfacePrefix(prefix):
+            return (InInterface(f"{prefix}*", negated),)
+        case None:
+            return ()
+
+
+def _postrouting_rules(context: Context) -> Chain:
+    mark = context.options.masquerade_mark
+    endpoints = InSet((Field.SOURCE, Field.DESTINATION), names.HAIRPIN)
+    return Chain(
+        names.MASQUERADING,
+        (
+            Rule((Marked(mark), ToggleMark(mark), MasqueradeStatement())),
+            Rule((IsTranslated(), endpoints, MasqueradeStatement()), "an endpoint that was sent to itself"),
+        ),
+    )
+
+
+def _firewall() -> Chain:
+    guarded = InSet(FRONTEND, names.FIREWALL_IPS)
+    others = InSet((*FRONTEND, Field.SOURCE), names.FIREWALL_SOURCES, negated=True)
+    return Chain(names.FIREWALL_CHECK, (Rule((guarded, others, Drop()), "not in loadBalancerSourceRanges"),))
+
+
+def _cluster_policy(way: FrontendMaps) -> Chain:
+    to_endpoint = Dispatch(way.key, PoolRole.POOL.dispatch(way))
+    return Chain(
+        way.cluster,
+        (Rule((_JUMP_MARK,)), Rule((to_endpoint,))),
+        comment="externalTrafficPolicy Cluster: masqueraded, to any endpoint",
+    )
+
+
+def _local_policy(way: FrontendMaps, context: Context) -> Chain:
+    """``etp.local.pod-shortcut``, ``etp.local.node-shortcut``."""
+    everywhere = Dispatch(way.key, PoolRole.SHORTCUT.dispatch(way))
+    pods = from_pods(context.detector)
+    rules = [Rule((*pods, everywhere), "pods of this node: to any endpoint, source kept")] if pods else []
+    rules += [
+        Rule((_LOCAL_SOURCE, _JUMP_MARK)),
+        Rule((_LOCAL_SOURCE, everywhere), "the node itself: to any endpoint, masqueraded"),
+        Rule(
+            (Dispatch(way.key, PoolRole.POOL.dispatch(way)),),
+            "others: to endpoints on this node, source kept",
+        ),
+    ]
+    return Chain(way.local, tuple(rules), comment="externalTrafficPolicy Local")
+
+
+def _services(context: Context) -> Chain:
+    node = node_port_destinations(context)
+    address = Dispatch(FRONTEND, FrontendMaps.ADDRESS.policies)
+    return Chain(
+        names.SERVICES,
+        (
+            Rule((address,), "external IPs and load balancers' IPs"),
+            *_mark_to_cluster_ips(context),
+            Rule((Dispatch(FRONTEND, PoolRole.POOL.dispatch(FrontendMaps.ADDRESS)),), "cluster IPs"),
+            Rule(
+                (*node, Dispatch(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.policies)), "node ports"
+            ),
+        ),
+    )
+
+
+def _mark_to_cluster_ips(context: Context) -> list[Rule]:
+    """``masq.all``, ``masq.cip.offcluster``, ``det.none``."""
+    to_cluster_ip = InSet(_DESTINATION, names.CLUSTER_IPS)
+    match context.cluster_ip_masquerade:
+        case MasqueradePolicy.ALWAYS:
+            return [Rule((to_cluster_ip, _JUMP_MARK), "masqueradeAll")]
+        case MasqueradePolicy.OFF_CLUSTER if others := from_pods(context.detector, negated=True):
+            return [Rule((to_cluster_ip, *others, _JUMP_MARK), "not from a pod of this node")]
+    return []
+
+
+def _check_chains(context: Context) -> Iterator[Chain]:
+    node = node_port_destinations(context)
+    yield Chain(
+        names.SERVICE_ENDPOINTS_CHECK, (Rule((Dispatch(FRONTEND, FrontendMaps.ADDRESS.no_endpoints),)),)
+    )
+    yield Chain(
+        names.NODE_PORT_ENDPOINTS_CHECK,
+        (Rule((*node, Dispatch(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.no_endpoints))),),
+    )
+    yield Chain(
+        names.CLUSTER_IPS_CHECK,
+        (
+            Rule((InSet(_DESTINATION, names.CLUSTER_IPS), Reject()), "a port that the Service does not have"),
+            Rule((InSet(_DESTINATION, names.SERVICE_CIDRS), Drop()), "no Service has this address"),
+        ),
+    )
+
+
+def _base_chains(options: Options) -> Iterator[Chain]:
+    why = "would not be translated back"
+    segment = InInterface("lo", negated=True), OfProtocol(Protocol.TCP), GoesOn(), IsInvalid()
+    dropped = {
+        HookPoint.INPUT: (Rule((*segment, Drop()), why),) if options.drop_invalid_input else (),
+        HookPoint.FORWARD: (Rule((IsInvalid(), Drop()), why),) if options.drop_invalid else (),
+    }
+    for point in (HookPoint.PREROUTING, HookPoint.OUTPUT):
+        rule = Rule((IsNew(), Jump(names.FIREWALL_CHECK)))
+        yield Chain(f"filter-{point.value}-pre-dnat", (rule,), Hook(Kind.FILTER, point, BEFORE_DSTNAT))
+    for point in (HookPoint.PREROUTING, HookPoint.OUTPUT):
+        yield Chain(f"nat-{point.value}", (Rule((Jump(names.SERVICES),)),), Hook(Kind.NAT, point, DSTNAT))
+    yield Chain(
+        "nat-postrouting",
+        (Rule((Jump(names.MASQUERADING),)),),
+        Hook(Kind.NAT, HookPoint.POSTROUTING, SRCNAT),
+    )
+    for point, checks in (
+        (HookPoint.INPUT, (names.NODE_PORT_ENDPOINTS_CHECK, names.SERVICE_ENDPOINTS_CHECK)),
+        (HookPoint.FORWARD, (names.SERVICE_ENDPOINTS_CHECK, names.CLUSTER_IPS_CHECK)),
+        (HookPoint.OUTPUT, (names.SERVICE_ENDPOINTS_CHECK, names.CLUSTER_IPS_CHECK)),
+    ):
+        rules = (*dropped.get(point, ()), *(Rule((IsNew(), Jump(check))) for check in checks))
+        yield Chain(f"filter-{point.value}", rules, Hook(Kind.FILTER, point, FILTER))
+
+
+BASE_CHAINS = tuple(chain.name for chain in _base_chains(Options()))
+"""Names of the base chains."""

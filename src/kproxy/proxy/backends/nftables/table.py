@@ -1,0 +1,145 @@
+"""Our table as the kernel would hold it: commands applied to a value, refused where the kernel would refuse them.
+
+The simulator walks the result (`kproxy.proxy.backends.nftables.evaluate`); tests hold `Change` to it.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kproxy.model.network import Family
+from kproxy.proxy.backends.nftables.commands import (
+    AddChain,
+    AddCollection,
+    AddElements,
+    AddRules,
+    AddTable,
+    Command,
+    DeleteChain,
+    DeleteCollection,
+    DeleteElements,
+    DeleteTable,
+    FlushChain,
+)
+from kproxy.proxy.backends.nftables.rules import (
+    Chain,
+    ChainName,
+    Collection,
+    CollectionName,
+    Dispatch,
+    ElementKey,
+    Goto,
+    InSet,
+    Jump,
+    Remember,
+    Rule,
+    TranslateBy,
+    Value,
+)
+
+
+class TransactionRefused(Exception):
+    """The kernel would not do that, and nothing of the transaction."""
+
+
+@dataclass(slots=True)
+class SimulatedTable:
+    """What is in it; ``exists`` is False before the first transaction."""
+
+    family: Family
+    exists: bool = False
+    chains: dict[ChainName, Chain] = field(default_factory=dict)
+    collections: dict[CollectionName, Collection] = field(default_factory=dict)
+    elements: dict[CollectionName, dict[ElementKey, Value]] = field(default_factory=dict)
+
+    def apply(self, commands: Iterable[Command]) -> None:
+        """Do what a transaction says.  Raises `TransactionRefused`; the table is then of no use any more."""
+        for command in commands:
+            if not self.exists and not isinstance(command, AddTable):
+                raise TransactionRefused(f"there is no table: {command}")
+            self._do(command)
+
+    def _do(self, command: Command) -> None:
+        match command:
+            case AddTable():
+                self.exists = True
+            case DeleteTable():
+                self.exists = False
+                for part in (self.chains, self.collections, self.elements):
+                    part.clear()
+            case AddCollection(collection):
+                _refuse_if(collection.name in self.collections, command)
+                self.collections[collection.name] = collection
+                self.elements[collection.name] = {}
+            case DeleteCollection(name):
+                _refuse_if(name not in self.collections or self._uses_collection(name), command)
+                del self.collections[name], self.elements[name]
+            case AddChain() | AddRules() | FlushChain() | DeleteChain():
+                self._do_chain(command)
+            case AddElements(collection, elements) | DeleteElements(collection, elements):
+                self._do_elements(command, collection, elements)
+
+    def _do_chain(self, command: AddChain | AddRules | FlushChain | DeleteChain) -> None:
+        match command:
+            case AddChain(chain):
+                _refuse_if(chain.name in self.chains, command)
+                self.chains[chain.name] = Chain(chain.name, (), chain.hook, chain.comment)
+            case AddRules(chain):
+                _refuse_if(any(self._has_dangling_reference(rule) for rule in chain.rules), command)
+                old = self.chains[chain.name]
+                self.chains[chain.name] = Chain(old.name, (*old.rules, *chain.rules), old.hook, old.comment)
+            case FlushChain(name):
+                _refuse_if(name not in self.chains, command)
+                self.chains[name] = Chain(name, (), self.chains[name].hook, self.chains[name].comment)
+            case DeleteChain(name):
+                _refuse_if(name not in self.chains or name in self._referenced_chains(), command)
+                del self.chains[name]
+
+    def _do_elements(
+        self,
+        command: AddElements | DeleteElements,
+        collection: Collection,
+        elements: tuple[tuple[ElementKey, Value], ...],
+    ) -> None:
+        _refuse_if(self.collections.get(collection.name) != collection, command)
+        found = self.elements[collection.name]
+        for key, value in elements:
+            if isinstance(command, DeleteElements):
+                _refuse_if(key not in found, (collection.name, key))
+                del found[key]
+            else:
+                _refuse_if(found.get(key, value) != value, (collection.name, key))
+                _refuse_if(isinstance(value, Goto | Jump) and value.chain not in self.chains, (key, value))
+                found[key] = value
+
+    def _has_dangling_reference(self, rule: Rule) -> bool:
+        """Whether a rule speaks of what is not there."""
+        for step in rule.steps:
+            match step:
+                case Jump(chain) | Goto(chain) if chain not in self.chains:
+                    return True
+                case InSet(_, name) | Dispatch(_, name) | TranslateBy(_, name) | Remember(_, name):
+                    if name not in self.collections:
+                        return True
+                case _:
+                    pass
+        return False
+
+    def _uses_collection(self, name: CollectionName) -> bool:
+        return any(
+            isinstance(step, InSet | Dispatch | TranslateBy | Remember) and step.collection == name
+            for chain in self.chains.values()
+            for rule in chain.rules
+            for step in rule.steps
+        )
+
+    def _referenced_chains(self) -> set[ChainName]:
+        steps = (s for chain in self.chains.values() for rule in chain.rules for s in rule.steps)
+        values = (value for found in self.elements.values() for value in found.values())
+        return {value.chain for value in (*steps, *values) if isinstance(value, Jump | Goto)}
+
+
+def _refuse_if(wrong: bool, what: object) -> None:  # noqa: FBT001 - reads as a sentence
+    if wrong:
+        raise TransactionRefused(str(what))

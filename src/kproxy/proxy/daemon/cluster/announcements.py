@@ -1,0 +1,63 @@
+"""What the daemon tells the cluster of itself: the events of ``life.events``.
+
+Between `kproxy.proxy.daemon.startup`, which knows when, and `kproxy.proxy.daemon.cluster.event_recorder`, which sends.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from kproxy.model.api import Key, Service
+from kproxy.proxy.daemon.cluster.event_recorder import (
+    START,
+    Event,
+    EventRecorder,
+    EventType,
+    ObjectReference,
+    service_reference,
+)
+from kproxy.proxy.daemon.cluster.store import ClusterStore
+from kproxy.proxy.daemon.config.configuration import Configuration, Mode
+from kproxy.proxy.daemon.http.listeners import HEALTH, CannotListen
+
+FINAL_EVENT_TIMEOUT_SECONDS = 3.0
+"""How long an event may hold up the end of the daemon."""
+
+_SYNC = "SyncServices"
+_IPVS_NOTE = "ipvs mode is deprecated and may be removed in a future release; consider nftables"
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonEvents:
+    """``node`` is this node; ``store`` knows the Services."""
+
+    recorder: EventRecorder
+    node: ObjectReference
+    store: ClusterStore
+
+    def started(self, config: Configuration) -> None:
+        """The proxy runs."""
+        self._of_node(EventType.NORMAL, "Starting")
+        if config.mode == Mode.IPVS.value:
+            self._of_node(EventType.WARNING, "IPVSDeprecation", _IPVS_NOTE)
+
+    def cannot_listen(self, error: CannotListen) -> None:
+        """The daemon ends for want of an address (``hz.bind-retry``, ``met.bind``); waits a little to be heard."""
+        what = "FailedToStartProxierHealthcheck" if error.what == HEALTH else "FailedToStartMetricServer"
+        self._of_node(EventType.WARNING, what, str(error))
+        deadline = time.monotonic() + FINAL_EVENT_TIMEOUT_SECONDS
+        while not self.recorder.idle and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def health_check_failed(self, service: Key, why: str) -> None:
+        """A health check node port cannot be had (``hcnp.bind-fail``)."""
+        found = self.store.cluster().services.get(service)
+        uid = found.metadata.uid if isinstance(found, Service) else ""
+        reference = service_reference(*service, uid)
+        self.recorder.record(
+            Event(reference, EventType.WARNING, "FailedToStartServiceHealthcheck", _SYNC, why)
+        )
+
+    def _of_node(self, kind: EventType, reason: str, note: str = "") -> None:
+        self.recorder.record(Event(self.node, kind, reason, START, note))

@@ -1,0 +1,179 @@
+"""HTTP to the API server: a whole answer, or one that keeps coming.
+
+Sits below `kproxy.proxy.daemon.cluster.watch`, which knows what to ask.  Every request has a connection of its own: a
+watch lasts minutes, so keeping idle connections would save nothing and can only go stale.  A dead peer is
+noticed by TCP keepalive (25 s) or by the silence that the caller allows.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from kproxy.linux import descriptors
+from kproxy.linux.descriptors import Purpose
+from kproxy.proxy.daemon.cluster.credentials import Authorizer
+from kproxy.proxy.daemon.cluster.kubeconfig import ClientConfig
+from kproxy.proxy.daemon.cluster.request_log import NO_RESPONSE, RequestStats
+from kproxy.proxy.daemon.cluster.trust import TlsContextCache
+
+CONNECT_TIMEOUT = 10.0
+LIST_TIMEOUT = 60.0
+_CHUNK = 1 << 17
+_DONE = (http.client.OK, http.client.CREATED, http.client.ACCEPTED)
+_HEADERS = {"Accept": "application/json", "User-Agent": "kproxy"}
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+
+
+class ApiError(Exception):
+    """The API server answered, but not with what was asked for; ``code`` is the HTTP status."""
+
+    def __init__(self, code: int, message: str, retry_after: float = 0.0) -> None:
+        """``retry_after`` is what the server asks for, in seconds."""
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.retry_after = retry_after
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+
+
+class ApiClient:
+    """One API server; may be shared by threads."""
+
+    def __init__(
+        self,
+        connection: ClientConfig,
+        authorizer: Authorizer,
+        reload: Callable[[], ClientConfig] | None = None,
+    ) -> None:
+        """``reload`` reads the connection again, for the certificates that were renewed.
+
+        Raises `ssl.SSLError` (an `OSError`) when a certificate cannot be read.
+        """
+        self._url = urlsplit(connection.server)
+        self.requests = RequestStats(self._url.netloc.rpartition("@")[2])
+        self._server_name = connection.server_name
+        self._authorizer = authorizer
+        self._trust = TlsContextCache(connection, reload) if self._url.scheme == "https" else None
+
+    def get(self, path: str, parameters: Mapping[str, str]) -> bytes:
+        """The body of an answer.  Raises `ApiError`, `OSError` or `http.client.HTTPException`."""
+        with self.requests.measure("GET"), closing(self._connect()) as connection:
+            return self._request(connection, path, parameters, LIST_TIMEOUT)[0].read()
+
+    def post(self, path: str, body: bytes) -> bytes:
+        """Create an object from JSON; the answer's body.  Raises as `get`."""
+        with self.requests.measure("POST"), closing(self._connect()) as connection:
+            return self._request(connection, path, {}, LIST_TIMEOUT, body)[0].read()
+
+    @contextmanager
+    def stream(
+        self, path: str, parameters: Mapping[str, str], read_timeout: float
+    ) -> Iterator[ResponseStream]:
+        """An answer that keeps coming; the connection ends with the context.  Raises as `get`."""
+        with closing(self._connect()) as connection:
+            response, sock = self._request(connection, path, parameters, read_timeout)
+            with response:
+                yield ResponseStream(response, sock)
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host = self._url.hostname or ""
+        if self._trust is None:
+            return http.client.HTTPConnection(host, self._url.port, CONNECT_TIMEOUT)
+        context = self._trust.context(self._authorizer.certificate())
+        return _HTTPSConnection(host, self._url.port, context, self._server_name)
+
+    def _request(
+        self,
+        connection: http.client.HTTPConnection,
+        path: str,
+        parameters: Mapping[str, str],
+        silence: float,
+        body: bytes | None = None,
+    ) -> tuple[http.client.HTTPResponse, socket.socket]:
+        """The answer, and the socket it comes by: the connection forgets that where the server says it will close."""
+        method = "GET" if body is None else "POST"
+        headers = _HEADERS | self._authorizer.headers()
+        if body is not None:
+            headers |= {"Content-Type": "application/json"}
+        query = f"?{urlencode(parameters)}" if parameters else ""
+        target = f"{self._url.path.rstrip('/')}{path}{query}"
+        try:
+            sock = _open(connection, silence)
+            connection.request(method, target, body, headers)
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            self.requests.count_response(method, NO_RESPONSE)
+            if isinstance(error, OSError):
+                descriptors.count_shortage(error, Purpose.API_SERVER)
+            raise
+        self.requests.count_response(method, str(response.status))
+        if response.status not in _DONE:
+            raise self._error(response)
+        return response, sock
+
+    def _error(self, response: http.client.HTTPResponse) -> ApiError:
+        if response.status == http.client.UNAUTHORIZED:
+            self._authorizer.invalidate()
+        body = response.read()
+        try:
+            message = msgspec.json.decode(body, type=_Status).message
+        except msgspec.DecodeError:
+            message = body[:200].decode(errors="replace")
+        wait = response.headers.get("Retry-After", "")
+        return ApiError(response.status, message or response.reason, float(wait) if wait.isdigit() else 0.0)
+
+
+def _open(connection: http.client.HTTPConnection, read_timeout: float) -> socket.socket:
+    """Connects; the socket notices a peer that is dead."""
+    connection.connect()
+    for level, option, value in _KEEPALIVE:
+        connection.sock.setsockopt(level, option, value)
+    sock: socket.socket = connection.sock
+    sock.settimeout(read_timeout)
+    return sock
+
+
+class ResponseStream:
+    """The body of an answer in pieces, as they arrive."""
+
+    def __init__(self, response: http.client.HTTPResponse, connection: socket.socket) -> None:
+        """Made by `ApiClient.stream`."""
+        self._response = response
+        self._connection = connection
+
+    def __iter__(self) -> Iterator[bytes]:
+        while chunk := self._response.read1(_CHUNK):
+            yield chunk
+
+    def set_read_timeout(self, seconds: float) -> None:
+        """From now on `TimeoutError` is raised only after so long without a byte."""
+        self._connection.settimeout(seconds)
+
+
+class _HTTPSConnection(http.client.HTTPConnection):
+    """HTTPS that may expect another name in the certificate than the host's (``tls-server-name``)."""
+
+    default_port = http.client.HTTPS_PORT
+
+    def __init__(self, host: str, port: int | None, tls: ssl.SSLContext, server_name: str) -> None:
+        super().__init__(host, port, CONNECT_TIMEOUT)
+        self._tls = tls
+        self._server_name = server_name or host
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._server_name)

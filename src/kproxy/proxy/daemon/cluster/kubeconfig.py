@@ -1,0 +1,269 @@
+"""Where the API server is and how to prove who we are: from a kubeconfig, or from inside a pod.
+
+Read once at start by `kproxy.proxy.daemon.main`; `kproxy.proxy.daemon.cluster.client` turns the result into connections.
+Why no client library: docs/adr/0005-kubeconfig-and-http.md.
+
+Format: https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kproxy.proxy.daemon.config.load import InvalidConfiguration, parse_yaml
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class KubeconfigError(Exception):
+    """The API server cannot be reached with what was given; ``str()`` says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A bearer token that does not change."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """A bearer token in a file that somebody renews, as the kubelet does: read before each request."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """HTTP basic authentication."""
+
+    user: str
+    password: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecPlugin:
+    """A command that prints an ExecCredential (client.authentication.k8s.io); ``cluster`` is what it wants to be told."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    api_version: str
+    cluster: Mapping[str, object] | None = None
+
+
+Credentials = Token | TokenFile | Password | ExecPlugin | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """A certificate and its key, PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """How to reach an API server.
+
+    ``server`` is a URL.  ``authority`` is a PEM bundle, None for the system's own; ``insecure`` accepts any
+    certificate.  ``server_name`` is the name the certificate must have, empty for the URL's.  ``files`` are those that
+    authority, certificate and key were read from: somebody may renew them.
+    """
+
+    server: str
+    authority: bytes | None = None
+    insecure: bool = False
+    server_name: str = ""
+    certificate: ClientCertificate | None = None
+    credentials: Credentials = None
+    files: tuple[Path, ...] = ()
+
+
+class _Part(msgspec.Struct, frozen=True, rename="kebab"):
+    """Base of kubeconfig's parts; unknown fields are ignored."""
+
+
+class _Cluster(_Part, frozen=True):
+    server: str = ""
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+
+
+class _Variable(_Part, frozen=True):
+    name: str
+    value: str
+
+
+class _Exec(_Part, frozen=True, rename="camel"):
+    command: str
+    args: list[str] | None = None
+    env: list[_Variable] | None = None
+    api_version: str = "client.authentication.k8s.io/v1"
+    provide_cluster_info: bool = False
+
+
+class _User(_Part, frozen=True):
+    token: str = ""
+    token_file: str = msgspec.field(name="tokenFile", default="")
+    username: str = ""
+    password: str = ""
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    exec: _Exec | None = None
+
+
+class _Context(_Part, frozen=True):
+    cluster: str = ""
+    user: str = ""
+
+
+class _NamedCluster(_Part, frozen=True):
+    name: str
+    cluster: _Cluster
+
+
+class _NamedUser(_Part, frozen=True):
+    name: str
+    user: _User | None = None
+
+
+class _NamedContext(_Part, frozen=True):
+    name: str
+    context: _Context
+
+
+class _Kubeconfig(_Part, frozen=True):
+    clusters: list[_NamedCluster] | None = None
+    users: list[_NamedUser] | None = None
+    contexts: list[_NamedContext] | None = None
+    current_context: str = ""
+
+
+def load_kubeconfig(path: Path) -> ClientConfig:
+    """The connection of a kubeconfig's current context; relative paths in it start at its folder.
+
+    Raises `KubeconfigError`.
+    """
+    try:
+        document, _ = parse_yaml(path.read_bytes())
+        parsed = msgspec.convert(document, _Kubeconfig)
+    except (OSError, InvalidConfiguration, msgspec.ValidationError) as error:
+        raise KubeconfigError(f"kubeconfig {path}: {error}") from error
+    try:
+        return _connection(parsed, path.parent)
+    except (KubeconfigError, OSError) as error:
+        raise KubeconfigError(f"kubeconfig {path}: {error}") from error
+
+
+def _connection(parsed: _Kubeconfig, folder: Path) -> ClientConfig:
+    context = {item.name: item.context for item in parsed.contexts or ()}.get(parsed.current_context)
+    if context is None:
+        raise KubeconfigError(f"no context {parsed.current_context!r}")
+    cluster = {item.name: item.cluster for item in parsed.clusters or ()}.get(context.cluster)
+    if cluster is None or not cluster.server:
+        raise KubeconfigError(f"no cluster {context.cluster!r} with a server")
+    if cluster.proxy_url:
+        raise KubeconfigError("proxy-url is not supported")
+    user = {item.name: item.user for item in parsed.users or ()}.get(context.user) or _User()
+    return ClientConfig(
+        server=cluster.server,
+        authority=_pem(cluster.certificate_authority_data, cluster.certificate_authority, folder),
+        insecure=cluster.insecure_skip_tls_verify,
+        server_name=cluster.tls_server_name,
+        certificate=_certificate(user, folder),
+        credentials=_credentials(user, cluster, folder),
+        files=_files(cluster, user, folder),
+    )
+
+
+def _pem(data: str, file: str, folder: Path) -> bytes | None:
+    """Inline data beats the file, as in client-go."""
+    if data:
+        try:
+            return base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise KubeconfigError(f"certificate or key data is not base64: {error}") from error
+    return (folder / file).read_bytes() if file else None
+
+
+def _certificate(user: _User, folder: Path) -> ClientCertificate | None:
+    certificate = _pem(user.client_certificate_data, user.client_certificate, folder)
+    key = _pem(user.client_key_data, user.client_key, folder)
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise KubeconfigError("a client certificate and a client key belong together")
+    return ClientCertificate(certificate, key)
+
+
+def _files(cluster: _Cluster, user: _User, folder: Path) -> tuple[Path, ...]:
+    given = (
+        (cluster.certificate_authority_data, cluster.certificate_authority),
+        (user.client_certificate_data, user.client_certificate),
+        (user.client_key_data, user.client_key),
+    )
+    return tuple(folder / file for data, file in given if file and not data)
+
+
+def _credentials(user: _User, cluster: _Cluster, folder: Path) -> Credentials:
+    """The first of them that is given, in client-go's order of preference."""
+    if user.exec is not None:
+        argv = (_command(user.exec.command, folder), *(user.exec.args or ()))
+        environment = {item.name: item.value for item in user.exec.env or ()}
+        cluster_info = _exec_cluster_info(cluster, folder) if user.exec.provide_cluster_info else None
+        return ExecPlugin(argv, environment, user.exec.api_version, cluster_info)
+    if user.token_file:
+        return TokenFile(folder / user.token_file)
+    if user.token:
+        return Token(user.token)
+    return Password(user.username, user.password) if user.username else None
+
+
+def _exec_cluster_info(cluster: _Cluster, folder: Path) -> Mapping[str, object]:
+    """The cluster as a plugin is told of it."""
+    authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, folder)
+    info = {
+        "server": cluster.server,
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+        "certificate-authority-data": base64.b64encode(authority).decode() if authority else "",
+    }
+    return {name: value for name, value in info.items() if value}
+
+
+def _command(command: str, folder: Path) -> str:
+    """A relative path is relative to the kubeconfig; a bare name is found through PATH."""
+    return str(folder / command) if "/" in command else command
+
+
+def load_in_cluster_config(environment: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> ClientConfig:
+    """The connection of a pod's own service account (``cfg.in-cluster``).
+
+    Raises `KubeconfigError` outside of a pod.
+    """
+    host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise KubeconfigError(
+            "neither clientConnection.kubeconfig nor KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are set"
+        )
+    try:
+        authority_file = folder / "ca.crt"
+        authority = authority_file.read_bytes()
+    except OSError as error:
+        raise KubeconfigError(f"service account: {error}") from error
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return ClientConfig(
+        server=server, authority=authority, credentials=TokenFile(folder / "token"), files=(authority_file,)
+    )

@@ -1,0 +1,91 @@
+"""The Node object of this node: waited for at start, and looked at afterwards for what a running proxy cannot follow.
+
+Between `kproxy.proxy.daemon.cluster.store` and `kproxy.proxy.daemon.startup`.  The detector of NodeCIDR mode is made of ``spec.podCIDRs`` once: when
+they change the daemon must be started again (``life.nodecidr-exit``).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kproxy.model.api import Node
+from kproxy.proxy.daemon.cluster.store import ClusterStore
+from kproxy.proxy.daemon.config.configuration import Configuration, DetectLocal
+from kproxy.proxy.daemon.config.plan_settings import node_addresses, pod_networks
+from kproxy.proxy.daemon.lifecycle import StartupError
+
+NODE_SECONDS = 30.0
+"""How long to wait for the Node object before going on without it (``life.no-node``)."""
+
+POD_NETWORK_SECONDS = 300.0
+"""How long to wait for ``spec.podCIDRs`` where the detector needs them (``life.nodecidr-exit``)."""
+
+log = logging.getLogger(__name__)
+
+
+class PodCIDRsMissing(StartupError):
+    """The Node has no ``spec.podCIDRs`` in time."""
+
+
+def needs_pod_cidrs(config: Configuration) -> bool:
+    """Whether the detector needs the networks of this node's pods."""
+    return config.detect_local_mode == DetectLocal.NODE_CIDR.value
+
+
+def wait_for_node(config: Configuration, store: ClusterStore, name: str) -> Node | None:
+    """The Node, with its pods' networks where they are needed, or None when it does not come in time.
+
+    Raises `PodCIDRsMissing`.
+    """
+    by_node = needs_pod_cidrs(config)
+    feed = store.subscribe()
+    deadline = time.monotonic() + (POD_NETWORK_SECONDS if by_node else NODE_SECONDS)
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            seen = feed.pending
+            node = store.node(name)
+            if node is not None and (pod_networks(node) or not by_node):
+                return node
+            feed.wait(seen, left)
+    finally:
+        store.unsubscribe(feed)
+    if by_node:
+        raise PodCIDRsMissing(f"Node {name} has no spec.podCIDRs after {POD_NETWORK_SECONDS:g} s")
+    log.warning("Node %s is not known after %g s; going on without it", name, NODE_SECONDS)
+    return None
+
+
+@dataclass(slots=True)
+class NodeWatch:
+    """Compares the Node with the one that the daemon was set up by; `run` is the body of a thread."""
+
+    config: Configuration
+    node: Node | None
+    on_restart_required: Callable[[str], None]
+    """Told why the daemon must be started again."""
+
+    def run(self, store: ClusterStore, name: str) -> None:
+        """Look at the Node after every change of the cluster, until its change ends the daemon."""
+        feed = store.subscribe()
+        while True:
+            seen = feed.pending
+            node = store.node(name)
+            if node is not None and self.check(node):
+                return
+            feed.wait(seen, None)
+
+    def check(self, node: Node) -> bool:
+        """Whether it has changed in a way that ends the daemon; another address is only told (``life.nodeip-change``)."""
+        known, self.node = self.node, node
+        if known is None or known is node:
+            return False
+        if needs_pod_cidrs(self.config) and pod_networks(known) != pod_networks(node):
+            networks = ", ".join(map(str, pod_networks(node))) or "none"
+            self.on_restart_required(f"spec.podCIDRs of Node {node.metadata.name} changed: {networks} now")
+            return True
+        if node_addresses(self.config, known) != node_addresses(self.config, node):
+            log.warning("the addresses of Node %s changed", node.metadata.name)
+        return False

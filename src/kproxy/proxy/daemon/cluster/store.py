@@ -1,0 +1,284 @@
+"""What is known of the cluster now: written by the watches, read by the syncs.
+
+Sits between `kproxy.proxy.daemon.cluster.watch` (one thread a resource) and `kproxy.proxy.daemon.sync.family_sync` (one thread a family).
+Only what concerns a proxy is kept of an object and only a difference in that wakes anybody: the kubelet's
+heartbeats or a new label make no sync (``life.noop-service-update``).  An unchanged object stays the same
+object, also over a new list, so that `kproxy.proxy.snapshot.normalise` finds changes by identity.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from kproxy.model.api import (
+    HEADLESS_LABEL,
+    PROXY_NAME_LABEL,
+    SERVICE_NAME_LABEL,
+    ZONE_LABEL,
+    Cluster,
+    EndpointSlice,
+    Key,
+    Metadata,
+    Node,
+    Rejected,
+    Service,
+    ServiceCIDR,
+    key_of,
+)
+from kproxy.model.network import Family
+from kproxy.proxy.daemon.sync.change_times import TriggerTimes
+
+_LABELS = frozenset({SERVICE_NAME_LABEL, HEADLESS_LABEL, PROXY_NAME_LABEL, ZONE_LABEL})
+
+Watched = Service | EndpointSlice | Node | ServiceCIDR
+"""The objects a proxy follows."""
+
+Kind = type[Service] | type[EndpointSlice] | type[Node] | type[ServiceCIDR]
+"""Their types, which serve as the names of the resources."""
+
+V = TypeVar("V", bound=Watched)
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """An object that is no more."""
+
+    key: Key
+
+
+Change = Watched | Removed | Rejected
+"""A new state of an object; `Rejected`: one that cannot be read, which takes the place of what was known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Changes that wait to be taken: when the first and the last of them came, on the store's clock."""
+
+    first: float
+    last: float
+
+
+class Subscription:
+    """One reader's view of a `ClusterStore`: it is woken by changes, and is answerable for applying them."""
+
+    def __init__(self, store: ClusterStore, triggers: TriggerTimes | None = None) -> None:
+        """Made by `ClusterStore.subscribe`."""
+        self._store = store
+        self._triggers = triggers or TriggerTimes(Family.IPV4)
+        self._filter = triggers
+        self.woken_at: float | None = None
+        """When something last changed, on the store's clock."""
+        self.taken = Cluster()
+        """What the reader took last."""
+        self._wake = threading.Condition()
+        self._pending: Pending | None = None
+        self._applying_since: float | None = None
+        self._active = False
+
+    def activate(self, now: float) -> None:
+        """From now on the reader can act.  What came before counts as come now: nobody is late with it yet."""
+        with self._wake:
+            self._active = True
+            self._pending = Pending(now, now)
+
+    def notify(
+        self,
+        now: float,
+        changed: Collection[Watched] = (),
+        removed: Collection[Key] = (),
+        *,
+        listed: bool = False,
+    ) -> None:
+        """Something changed (called by the store): these objects, and those that are no more.
+
+        ``listed``: by a whole list, which everybody waits for.
+        """
+        with self._wake:
+            if not listed and self._concerns_other_family(changed, removed):
+                return
+            self._triggers.note(changed, removed)
+            self.woken_at = now
+            self._pending = Pending(self._pending.first if self._pending else now, now)
+            self._wake.notify()
+
+    def _concerns_other_family(self, changed: Collection[Watched], removed: Collection[Key]) -> bool:
+        """Whether all that changed are slices of a family that the reader does not read."""
+        if self._filter is None or removed or not changed:
+            return False
+        return all(map(self._filter.is_other_family, changed))
+
+    def wait(self, seen: Pending | None, seconds: float | None) -> None:
+        """Sleep until ``pending`` is another than the one ``seen``, at most so long."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._pending is not seen, seconds)
+
+    @property
+    def pending(self) -> Pending | None:
+        """The changes nobody has taken yet."""
+        return self._pending
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When the oldest change came that is not applied yet, taken or not; None before `activate`."""
+        with self._wake:
+            if not self._active or self._applying_since is not None:
+                return self._applying_since
+            return self._pending.first if self._pending is not None else None
+
+    def take(self) -> Cluster:
+        """The cluster as it is now.  All changes in it count as waiting until `applied` is called."""
+        with self._wake:
+            if self._applying_since is None and self._pending is not None:
+                self._applying_since = self._pending.first
+            self._pending = None
+            self._triggers.take()
+        self.taken = self._store.cluster()
+        return self.taken
+
+    def applied(self) -> tuple[float, ...]:
+        """What was taken is in the kernel; when it had changed, as far as it was dated (seconds since the epoch)."""
+        with self._wake:
+            self._applying_since = None
+            return self._triggers.applied()
+
+
+class ClusterStore:
+    """The objects of the cluster by kind and key; shared by threads."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock`` gives monotonic seconds; it dates the changes."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._objects: dict[Kind, dict[Key, Watched]] = {
+            Service: {},
+            EndpointSlice: {},
+            Node: {},
+            ServiceCIDR: {},
+        }
+        self._views: dict[Kind, Mapping[Key, Watched]] = {}
+        self._rejected: dict[tuple[str, Key], Rejected] = {}
+        self._listed: set[Kind] = set()
+        self._feeds: list[Subscription] = []
+        self.events: Counter[str] = Counter()
+        """How many events came so far, by the name of the kind; those that made no difference count too."""
+
+    def subscribe(self, triggers: TriggerTimes | None = None) -> Subscription:
+        """A new reader, who has not seen anything yet.
+
+        ``triggers`` is told when what it reads had changed; the reader of one family's is not woken by slices of
+        another.
+        """
+        feed = Subscription(self, triggers)
+        with self._lock:
+            self._feeds.append(feed)
+        feed.notify(self._clock())
+        return feed
+
+    def unsubscribe(self, feed: Subscription) -> None:
+        """The reader has gone."""
+        with self._lock:
+            self._feeds.remove(feed)
+
+    def node(self, name: str) -> Node | None:
+        """The Node of that name as it was last seen: one that is deleted stays known (``hz.node-delete``)."""
+        found = self._objects[Node].get(("", name))
+        return found if isinstance(found, Node) else None
+
+    def listed(self, *kinds: Kind) -> bool:
+        """Whether all of these kinds have been listed completely at least once."""
+        return self._listed.issuperset(kinds)
+
+    def replace(self, kind: Kind, objects: Iterable[Watched], rejected: Iterable[Rejected]) -> None:
+        """All objects of a kind there are."""
+        given = {key_of(item): item for item in objects}
+        with self._lock:
+            self.events[kind.__name__] += len(given)
+            old = self._objects[kind]
+            new = {key: _strip_metadata(item) for key, item in given.items()}
+            if kind is Node:
+                new = old | new
+            for key in old.keys() & new.keys():
+                if old[key] == new[key]:
+                    new[key] = old[key]
+            for place in [place for place in self._rejected if place[0] == kind.__name__]:
+                del self._rejected[place]
+            self._rejected.update({(kind.__name__, bad.key): bad for bad in rejected})
+            changed = kind not in self._listed or old != new
+            self._objects[kind] = new
+            self._listed.add(kind)
+            if changed:
+                fresh = [item for key, item in given.items() if new[key] is not old.get(key)]
+                self._changed(kind, fresh, old.keys() - new.keys(), listed=True)
+
+    def apply(self, kind: Kind, changes: Iterable[Change]) -> None:
+        """Several changes of one kind, in their order, as one."""
+        with self._lock:
+            made = []
+            for change in changes:
+                self.events[kind.__name__] += 1
+                if self._apply_one(kind, change):
+                    made.append(change)
+            if made:
+                objects = [change for change in made if not isinstance(change, Removed | Rejected)]
+                self._changed(kind, objects, [c.key for c in made if isinstance(c, Removed | Rejected)])
+
+    def cluster(self) -> Cluster:
+        """Everything that is known, as one value."""
+        with self._lock:
+            return Cluster(
+                services=self._view(Service),
+                slices=self._view(EndpointSlice),
+                nodes=self._view(Node),
+                service_cidrs=self._view(ServiceCIDR),
+                rejected=tuple(self._rejected.values()),
+            )
+
+    def _apply_one(self, kind: Kind, change: Change) -> bool:
+        objects = self._objects[kind]
+        match change:
+            case Removed(key):
+                self._rejected.pop((kind.__name__, key), None)
+                return kind is not Node and objects.pop(key, None) is not None
+            case Rejected(key=key):
+                self._rejected[kind.__name__, key] = change
+                return kind is not Node and objects.pop(key, None) is not None
+            case item:
+                key, new = key_of(item), _strip_metadata(item)
+                self._rejected.pop((kind.__name__, key), None)
+                if objects.get(key) == new:
+                    return False
+                objects[key] = new
+                return True
+
+    def _changed(
+        self, kind: Kind, objects: Collection[Watched], gone: Collection[Key], *, listed: bool = False
+    ) -> None:
+        self._views.pop(kind, None)
+        now = self._clock()
+        for feed in self._feeds:
+            feed.notify(now, objects, gone if kind is EndpointSlice else (), listed=listed)
+
+    def _view(self, kind: Kind) -> Mapping[Key, Any]:
+        """A copy that no later change touches; the same one as long as nothing changes."""
+        if kind not in self._views:
+            self._views[kind] = dict(self._objects[kind])
+        return self._views[kind]
+
+
+def _strip_metadata(item: V) -> V:
+    """The object without the metadata that no proxy reads: version, annotations, most labels."""
+    metadata, labels = item.metadata, item.metadata.labels
+    kept = Metadata(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        labels=labels if labels.keys() <= _LABELS else {n: labels[n] for n in _LABELS if n in labels},
+        deletion_timestamp=metadata.deletion_timestamp,
+    )
+    return msgspec.structs.replace(item, metadata=kept)

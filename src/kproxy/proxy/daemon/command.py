@@ -1,0 +1,119 @@
+"""``kproxy run``: a command line in kube-proxy's words, and what is done about it.
+
+The entry of the daemon, called by `kproxy.cli`.  Everything that can be wrong with flags and file is told before anything
+is touched; then it writes the configuration, cleans the node up, prepares it, or runs the proxy.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kproxy import __version__
+from kproxy.linux import host
+from kproxy.linux.host import HostError
+from kproxy.model.network import Family
+from kproxy.proxy.daemon import logs, node_tuning
+from kproxy.proxy.daemon.config.configuration import Configuration, Mode
+from kproxy.proxy.daemon.config.file_watch import WatchedFile
+from kproxy.proxy.daemon.config.flag_table import FLAGS, REMOVED_FLAGS
+from kproxy.proxy.daemon.config.flags import FlagError, ParsedFlags, flag_usage, parse_flags
+from kproxy.proxy.daemon.config.load import InvalidConfiguration
+from kproxy.proxy.daemon.config.resolve import Resolved, resolve, unwritable_fields
+from kproxy.proxy.daemon.config.write import to_yaml
+from kproxy.proxy.daemon.main import DaemonOptions, run_proxy
+
+EXIT_OK, EXIT_FAILURE = 0, 1
+
+log = logging.getLogger(__name__)
+
+
+def run_daemon_command(arguments: Sequence[str]) -> int:
+    """Do what the words after ``kproxy run`` say; the exit code: 0, or 1 when anything is wrong."""
+    try:
+        given = parse_flags(arguments, FLAGS, REMOVED_FLAGS)
+        if given.is_set("help"):
+            return _print(f"kproxy run [flags]\n\nBe this node's service proxy.\n\n{flag_usage(FLAGS)}")
+        if given.text("version"):
+            return _print(f"kproxy {__version__}")
+        file = _watched_config_file(given)
+        resolved = resolve(given, file.content if file else None)
+    except (FlagError, InvalidConfiguration, OSError) as error:
+        for line in str(error).splitlines():
+            sys.stderr.write(f"kproxy run: {line}\n")
+        return EXIT_FAILURE
+    return _execute(given, resolved, file)
+
+
+def _execute(given: ParsedFlags, resolved: Resolved, file: WatchedFile | None) -> int:
+    config = resolved.config
+    logs.configure_logging(config.logging)
+    for warning in resolved.warnings:
+        log.warning("configuration: %s", warning)
+    if target := given.text("write-config-to"):
+        return write_configuration(config, Path(target))
+    if given.is_set("cleanup"):
+        return cleanup_node()
+    if given.is_set("init-only"):
+        return prepare_node(config)
+    return run_proxy(DaemonOptions(config, given, file))
+
+
+def write_configuration(config: Configuration, path: Path) -> int:
+    """``--write-config-to``: all fields, as a file that is the same configuration (``cfg.write-config-to``)."""
+    for line in unwritable_fields(config):
+        log.warning("a file cannot say it: %s", line)
+    try:
+        path.write_text(to_yaml(config), encoding="utf-8")
+    except OSError as error:
+        log.error("cannot write %s: %s", path, error.strerror)  # noqa: TRY400 - the reason is all there is
+        return EXIT_FAILURE
+    log.info("wrote configuration", extra=logs.key_values(file=str(path)))
+    return EXIT_OK
+
+
+def cleanup_node() -> int:
+    """``--cleanup``: remove what any mode left here (``life.cleanup``)."""
+    try:
+        host.require_net_admin()
+    except HostError as error:
+        log.error("nothing removed: %s", error)  # noqa: TRY400 - the reason is all there is
+        return EXIT_FAILURE
+    from kproxy.proxy.daemon.sync.leftovers import remove_all_modes  # noqa: PLC0415 - the backends of all modes
+
+    problems = remove_all_modes()
+    for problem in problems:
+        log.error("not removed: %s", problem)
+    return EXIT_FAILURE if problems else EXIT_OK
+
+
+def prepare_node(config: Configuration) -> int:
+    """``--init-only``: what needs more than CAP_NET_ADMIN (``cfg.init-only``); no API server is asked for it."""
+    try:
+        node_tuning.set_conntrack(config.conntrack)
+        node_tuning.set_loopback_routing(config)
+        if config.mode == Mode.IPVS.value:
+            _prepare_ipvs(config)
+    except HostError as error:
+        log.error("cannot prepare the node: %s", error)  # noqa: TRY400 - the reason is all there is
+        return EXIT_FAILURE
+    return EXIT_OK
+
+
+def _prepare_ipvs(config: Configuration) -> None:
+    from kproxy.proxy.backends.ipvs.kernel import check_kernel, machine  # noqa: PLC0415 - not every mode's
+
+    check_kernel(Family.IPV4, config.ipvs.scheduler or "rr")
+    machine.set_sysctls(strict_arp=config.ipvs.strict_arp)
+
+
+def _watched_config_file(given: ParsedFlags) -> WatchedFile | None:
+    path = given.text("config")
+    return WatchedFile(Path(path), Path(path).read_bytes()) if path else None
+
+
+def _print(text: str) -> int:
+    sys.stdout.write(text + "\n")
+    return EXIT_OK

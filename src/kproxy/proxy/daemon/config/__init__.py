@@ -1,0 +1,1 @@
+"""Flags and KubeProxyConfiguration: read, merged, validated, written."""

@@ -1,0 +1,44 @@
+"""The configuration file is looked at; when what it says changes, the daemon ends, to be started again.
+
+A thread of `kproxy.proxy.daemon.main`.  Looking once a second sees every way a file changes, also a ConfigMap volume's exchange
+of a symbolic link, on every file system (``cfg.file-watch``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+POLL_SECONDS = 1.0
+
+Stamp = tuple[int, int, int]
+
+
+@dataclass(slots=True)
+class WatchedFile:
+    """A file and what it said when the daemon read it; ``content`` is that."""
+
+    path: Path
+    content: bytes
+    _stamp: Stamp | None = field(default=None, init=False)
+
+    def changed(self) -> bool:
+        """Whether it says something else now; one that cannot be read has not changed, it may be on its way."""
+        try:
+            found = self.path.stat()
+            stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if stamp == self._stamp:
+                return False
+            changed = self.path.read_bytes() != self.content
+        except OSError:
+            return False
+        self._stamp = None if changed else stamp
+        return changed
+
+    def wait(self, on_change: Callable[[], None]) -> None:
+        """Call ``on_change`` once it has changed."""
+        while not self.changed():
+            time.sleep(POLL_SECONDS)
+        on_change()

@@ -1,0 +1,186 @@
+"""A configuration file becomes a `Configuration`, or every reason why it cannot.
+
+Two passes as kube-proxy makes them (``cfg.strict-lenient``): what strict decoding would refuse (unknown
+fields, a key given twice) becomes a warning, what no decoding can accept (syntax, types, values) an error.
+Unlike there, all errors are reported at once, each with the path of its field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from kproxy.proxy.daemon.config.configuration import API_VERSION, KIND, Configuration, Section, with_addresses
+from kproxy.proxy.daemon.config.duration import Duration
+from kproxy.proxy.daemon.config.validation import FieldError, validation_errors
+
+S = TypeVar("S", bound=Section)
+
+_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_ZERO_IS_A_VALUE = frozenset(
+    {
+        "masquerade_bit",
+        "localhost_node_ports",
+        "oom_score_adj",
+        "max_per_core",
+        "min",
+        "tcp_established_timeout",
+        "tcp_close_wait_timeout",
+    }
+)
+"""The optional (pointer) fields of v1alpha1; in all others zero cannot be told from absence and means it."""
+
+
+class InvalidConfiguration(Exception):
+    """A configuration that must not be run; ``validation_errors`` holds every reason, ``str()`` one per line."""
+
+    def __init__(self, problems: tuple[FieldError, ...]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration, and what strict decoding would have refused in it."""
+
+    config: Configuration
+    warnings: tuple[str, ...]
+
+
+def load_configuration(text: str | bytes) -> Loaded:
+    """A valid `Configuration` from YAML or JSON text, defaults filled in.
+
+    Raises `InvalidConfiguration`.
+    """
+    loaded = read_configuration(text)
+    if found := validation_errors(loaded.config):
+        raise InvalidConfiguration(found)
+    return loaded
+
+
+def read_configuration(text: str | bytes) -> Loaded:
+    """What the text says, defaults filled in; it may still break rules of `kproxy.proxy.daemon.config.validation`.
+
+    Raises `InvalidConfiguration` when it is no configuration at all.
+    """
+    document, duplicates = parse_yaml(text)
+    decoder = _Decoder()
+    config = decoder.section(_document_fields(document), Configuration, "")
+    if decoder.errors:
+        raise InvalidConfiguration(tuple(decoder.errors))
+    return Loaded(with_addresses(config), (*duplicates, *decoder.unknown))
+
+
+def decode_configuration(fields: dict[str, Any]) -> Configuration:
+    """A `Configuration` of values in the file's form where every one was meant, zeros included.
+
+    Raises `InvalidConfiguration` when one is not of its field's type.
+    """
+    decoder = _Decoder(zeros_are_meant=True)
+    config = decoder.section(fields, Configuration, "")
+    if decoder.errors:
+        raise InvalidConfiguration(tuple(decoder.errors))
+    return config
+
+
+def parse_yaml(text: str | bytes) -> tuple[object, tuple[str, ...]]:
+    """What the first document of a YAML or JSON text says, and a line on each key that a mapping gives twice (the last counts).
+
+    Further documents are not read, as kube-proxy does not; a line says so.  Raises `InvalidConfiguration` when it is neither.
+    """
+    loader = _DuplicateAware(text)
+    try:
+        document = loader.get_data() if loader.check_data() else None
+        warnings = [*loader.duplicates, *_further_documents(loader)]
+    except yaml.YAMLError as error:
+        raise InvalidConfiguration((FieldError("", "", " ".join(str(error).split())),)) from error
+    finally:
+        loader.dispose()
+    return document, tuple(warnings)
+
+
+def _further_documents(loader: _DuplicateAware) -> list[str]:
+    """A line on them, whether or not they are YAML."""
+    try:
+        more = bool(loader.check_data())
+    except yaml.YAMLError:
+        more = True
+    return ["only the first document is read, what follows its end is not"] if more else []
+
+
+class _DuplicateAware(_Loader):  # type: ignore[valid-type, misc]
+    """A YAML loader that remembers the keys given twice, which PyYAML itself passes over in silence."""
+
+    def __init__(self, stream: str | bytes) -> None:
+        super().__init__(stream)
+        self.duplicates: list[str] = []
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                self.duplicates.append(f'line {key.start_mark.line + 1}: key "{key.value}" is given twice')
+            seen.add(key.value)
+        found: dict[Hashable, Any] = super().construct_mapping(node, deep)
+        return found
+
+
+def _document_fields(document: object) -> dict[str, Any]:
+    """The fields of a document of the right kind (``cfg.api``)."""
+    if not isinstance(document, dict):
+        raise InvalidConfiguration((FieldError("", "", f"must be a {KIND} ({API_VERSION})"),))
+    kind, version = document.pop("kind", None), document.pop("apiVersion", None)
+    if (kind, version) != (KIND, API_VERSION):
+        problem = FieldError(
+            "", "", f'no kind "{kind}" is registered for version "{version}": need {KIND} of {API_VERSION}'
+        )
+        raise InvalidConfiguration((problem,))
+    return {str(key): value for key, value in document.items()}
+
+
+@dataclass(slots=True)
+class _Decoder:
+    """Fills sections in; notes what does not fit instead of stopping at the first."""
+
+    zeros_are_meant: bool = False
+    errors: list[FieldError] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    def section(self, given: dict[str, Any], kind: type[S], path: str) -> S:
+        fields = {info.encode_name: info for info in msgspec.structs.fields(kind)}
+        values: dict[str, Any] = {}
+        for key, raw in given.items():
+            if key not in fields:
+                self.unknown.append(f'unknown field "{path}{key}"')
+            elif raw is not None:
+                self._read(fields[key], raw, path + key, values)
+        return kind(**values)
+
+    def _read(self, info: msgspec.structs.FieldInfo, raw: object, path: str, values: dict[str, Any]) -> None:
+        if isinstance(info.type, type) and issubclass(info.type, Section):
+            if isinstance(raw, dict):
+                values[info.name] = self.section(raw, info.type, path + ".")
+            else:
+                self.errors.append(FieldError(path, raw, "must be an object"))
+            return
+        try:
+            value = _convert(raw, info.type)
+        except ValueError as error:
+            self.errors.append(FieldError(path, raw, str(error)))
+            return
+        if value or self.zeros_are_meant or info.name in _ZERO_IS_A_VALUE:
+            values[info.name] = value
+
+
+def _convert(raw: object, kind: type) -> object:
+    """A value of the field's type; `ValueError` (of which msgspec's own is one) when it is none."""
+    if kind is not Duration:
+        return msgspec.convert(raw, kind)
+    if not isinstance(raw, str):
+        raise ValueError("must be a duration such as 30s")  # noqa: TRY004 - a bad value, not a misuse
+    return Duration.parse(raw)

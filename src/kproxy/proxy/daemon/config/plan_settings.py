@@ -1,0 +1,136 @@
+"""Configuration, Node and the machine's addresses become the plan's `PlanSettings` of one family.
+
+Used by `kproxy.proxy.daemon.sync.family_sync` before each plan.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from kproxy.model.api import ZONE_LABEL, Node, ServiceCIDR, key_of
+from kproxy.model.network import Address, Family, Network, family_of, parse_address, parse_network
+from kproxy.proxy.daemon.config.configuration import Configuration, DetectLocal, Mode
+from kproxy.proxy.daemon.config.validation import PRIMARY
+from kproxy.proxy.plan import (
+    DetectByCIDR,
+    DetectByInterface,
+    DetectByInterfacePrefix,
+    LocalDetector,
+    Note,
+    PlanSettings,
+)
+
+_BY_PREFERENCE = ("InternalIP", "ExternalIP")
+
+
+def plan_settings(
+    config: Configuration,
+    family: Family,
+    name: str,
+    node: Node | None,
+    addresses: tuple[Address, ...],
+    service_cidrs: Collection[ServiceCIDR] = (),
+) -> PlanSettings:
+    """What the plan of one family needs to know.
+
+    ``name`` is this node's name, ``node`` the Node object when there is one, ``addresses`` those of the
+    node's interfaces now, of that family.  Node ports on loopback addresses are iptables mode's alone (``np.localhost.ipvs-nft``).
+    """
+    section = config.nftables if config.mode == Mode.NFTABLES.value else config.iptables
+    localhost = config.mode == Mode.IPTABLES.value and config.iptables.localhost_node_ports
+    node_ips = node_addresses(config, node)
+    return PlanSettings(
+        family=family,
+        node=name,
+        zone=node.metadata.labels.get(ZONE_LABEL, "") if node else "",
+        node_ips=tuple(ip for ip in node_ips if family_of(ip) is family),
+        node_addresses=addresses,
+        detector=_detector(config, family, node),
+        masquerade_all=section.masquerade_all,
+        node_port_cidrs=_node_port_cidrs(config, node_ips),
+        localhost_node_ports=localhost,
+        allow_external_ips=config.feature_gates.get("AllowServiceExternalIPs", True),
+        service_cidrs=_networks(service_cidrs, family),
+        notes=(*(_node_notes(node) if node else ()), *_service_cidr_notes(service_cidrs)),
+    )
+
+
+def node_addresses(config: Configuration, node: Node | None) -> tuple[Address, ...]:
+    """The node's primary address of each family it has one of, the preferred family first (``ds.primary``).
+
+    By the Node object, internal before external; ``bindAddress`` beats it for its own family unless it is a wildcard.
+    """
+    bound = parse_address(config.bind_address)
+    candidates = [bound] if bound is not None and not bound.is_unspecified else []
+    listed = (node.status.addresses or ()) if node else ()
+    for kind in _BY_PREFERENCE:
+        parsed = (parse_address(item.address) for item in listed if item.type == kind)
+        candidates += [address for address in parsed if address is not None]
+    first: dict[Family, Address] = {}
+    for address in candidates:
+        first.setdefault(family_of(address), address)
+    return tuple(first.values())
+
+
+def pod_networks(node: Node | None) -> tuple[Network, ...]:
+    """The networks of the pods of this node; empty until a controller has given it some."""
+    if node is None:
+        return ()
+    parsed = map(parse_network, _pod_network_texts(node))
+    return tuple(network for network in parsed if network is not None)
+
+
+def _pod_network_texts(node: Node) -> list[str]:
+    return node.spec.pod_cidrs or ([node.spec.pod_cidr] if node.spec.pod_cidr else [])
+
+
+def _networks(service_cidrs: Iterable[ServiceCIDR], family: Family) -> tuple[Network, ...]:
+    parsed = (parse_network(text) for each in service_cidrs for text in each.spec.cidrs or ())
+    return tuple(network for network in parsed if network is not None and family_of(network) is family)
+
+
+def _node_notes(node: Node) -> Iterator[Note]:
+    for item in node.status.addresses or ():
+        if item.type in _BY_PREFERENCE and parse_address(item.address) is None:
+            yield Note("Node", key_of(node), f"{item.type} {item.address!r} is not an IP address")
+    for text in _pod_network_texts(node):
+        if parse_network(text) is None:
+            yield Note("Node", key_of(node), f"network of pods {text!r} is not a CIDR")
+
+
+def _service_cidr_notes(service_cidrs: Iterable[ServiceCIDR]) -> Iterator[Note]:
+    for each in service_cidrs:
+        for text in each.spec.cidrs or ():
+            if parse_network(text) is None:
+                yield Note("ServiceCIDR", key_of(each), f"{text!r} is not a CIDR")
+
+
+def _detector(config: Configuration, family: Family, node: Node | None) -> LocalDetector:
+    """``det.clustercidr``, ``det.nodecidr``, ``det.bridge``, ``det.prefix``, ``det.none``, ``det.dualstack``."""
+    match DetectLocal(config.detect_local_mode):
+        case DetectLocal.CLUSTER_CIDR:
+            return _by_network(map(parse_network, config.cluster_cidr.split(",")), family)
+        case DetectLocal.NODE_CIDR:
+            return _by_network(pod_networks(node), family)
+        case DetectLocal.BRIDGE_INTERFACE:
+            return DetectByInterface(config.detect_local.bridge_interface)
+        case DetectLocal.INTERFACE_NAME_PREFIX:
+            return DetectByInterfacePrefix(config.detect_local.interface_name_prefix)
+
+
+def _by_network(networks: Iterable[Network | None], family: Family) -> LocalDetector:
+    """The first network of the family decides (``det.clustercidr.first-only``)."""
+    for network in networks:
+        if network is not None and family_of(network) is family:
+            return DetectByCIDR(network)
+    return None
+
+
+def _node_port_cidrs(config: Configuration, node_ips: tuple[Address, ...]) -> tuple[Network, ...] | None:
+    """``np.primary-default``, ``np.addresses.cidr``, ``np.addresses.primary-unknown``; families are the plan's to sort."""
+    given = config.node_port_addresses
+    if not given and config.mode == Mode.NFTABLES.value:
+        given = (PRIMARY,)
+    texts = tuple(f"{ip}/{ip.max_prefixlen}" for ip in node_ips) if given == (PRIMARY,) else given
+    networks = tuple(network for network in map(parse_network, texts) if network is not None)
+    return networks or None

@@ -1,0 +1,167 @@
+"""Flags and file become the one `Configuration` that is run.
+
+Between `kproxy.proxy.daemon.config.flags`, `kproxy.proxy.daemon.config.load` and the actions of `kproxy.proxy.daemon.command`.  Pure: the file comes in
+as bytes.  With a file it alone counts, but for logging flags and the node's name (``cfg.file-wins``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from kproxy.proxy.daemon.config.configuration import (
+    HEALTHZ_PORT,
+    METRICS_PORT,
+    Configuration,
+    Mode,
+    append_port,
+    with_addresses,
+)
+from kproxy.proxy.daemon.config.duration import Duration
+from kproxy.proxy.daemon.config.flag_table import (
+    HOSTNAME_OVERRIDE,
+    LOGGING,
+    MASQUERADE,
+    SETTINGS,
+    SYNC_SECTION,
+    FlagRow,
+)
+from kproxy.proxy.daemon.config.flags import ParsedFlags, Value
+from kproxy.proxy.daemon.config.load import InvalidConfiguration, decode_configuration, read_configuration
+from kproxy.proxy.daemon.config.validation import PRIMARY, FieldError, validation_errors
+from kproxy.proxy.daemon.config.write import section_fields, to_yaml
+
+HOST_NAME = HOSTNAME_OVERRIDE.flag.name
+_FLAG_PERIODS = {"syncPeriod": "30s", "minSyncPeriod": "1s"}
+"""What flags start from in every mode: iptables mode's defaults (``cfg.ipvs-minsync-flag-skew``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A valid configuration, and what is to be said about how it came to be."""
+
+    config: Configuration
+    warnings: tuple[str, ...] = ()
+
+
+def resolve(given: ParsedFlags, file: bytes | None) -> Resolved:
+    """The configuration of a command line; ``file`` is what ``--config`` names.
+
+    Raises `InvalidConfiguration`, with everything that is wrong.
+    """
+    config, warnings = (_resolve_flags(given), ()) if file is None else _resolve_file(given, file)
+    config = with_mode_defaults(with_name(config, given))
+    if found := validation_errors(config):
+        raise InvalidConfiguration(found)
+    return Resolved(config, (*given.warnings, *warnings))
+
+
+def with_name(config: Configuration, given: ParsedFlags) -> Configuration:
+    """The node's name by its flag, where there is one (``cfg.hostname-override``).
+
+    Raises `InvalidConfiguration` for a blank one; an empty one is as none.
+    """
+    text = given.text(HOST_NAME)
+    if not text:
+        return config
+    name = text.strip().lower()
+    if not name:
+        raise InvalidConfiguration((FieldError("--" + HOST_NAME, text, "must not be blank"),))
+    return msgspec.structs.replace(config, hostname_override=name)
+
+
+def with_mode_defaults(config: Configuration) -> Configuration:
+    """What the mode decides where nothing is said: nftables mode takes node ports at the primary addresses alone."""
+    if config.mode == Mode.NFTABLES.value and not config.node_port_addresses:
+        return msgspec.structs.replace(config, node_port_addresses=(PRIMARY,))
+    return config
+
+
+def unwritable_fields(config: Configuration) -> tuple[str, ...]:
+    """The fields that will not be read back as they are: v1alpha1 takes a zero for "not given" in most of them."""
+    again = with_mode_defaults(read_configuration(to_yaml(config)).config)
+    return tuple(_differences(section_fields(config), section_fields(again), ""))
+
+
+def _resolve_file(given: ParsedFlags, file: bytes) -> tuple[Configuration, tuple[str, ...]]:
+    loaded = read_configuration(file)
+    config = _with_flags(loaded.config, given, LOGGING)
+    ignored = sorted(row.flag.name for row in SETTINGS if row.flag.name in given.values)
+    beside = [f"--{name} does not count beside --config" for name in ignored]
+    return config, (*loaded.warnings, *beside)
+
+
+def _resolve_flags(given: ParsedFlags) -> Configuration:
+    mode = given.text("proxy-mode") or Mode.IPTABLES.value
+    start = section_fields(with_addresses(Configuration(mode=mode)))
+    if mode == Mode.IPVS.value:
+        start["ipvs"].update(_FLAG_PERIODS)
+    config = _with_flags(decode_configuration(start), given, (*SETTINGS, *LOGGING))
+    return msgspec.structs.replace(
+        config,
+        mode=mode,
+        bind_address=config.bind_address or Configuration().bind_address,
+        healthz_bind_address=_address(config.healthz_bind_address, given, "healthz-port", HEALTHZ_PORT),
+        metrics_bind_address=_address(config.metrics_bind_address, given, "metrics-port", METRICS_PORT),
+    )
+
+
+def _address(text: str, given: ParsedFlags, flag: str, port: int) -> str:
+    """An address with its port; none for port 0 (``cfg.legacy-flags``)."""
+    wanted = given.values.get(flag, port)
+    return append_port(text, int(wanted)) if isinstance(wanted, int) and wanted else ""
+
+
+def _with_flags(config: Configuration, given: ParsedFlags, rows: Sequence[FlagRow]) -> Configuration:
+    """The configuration with the fields of those flags set that were given."""
+    found = section_fields(config)
+    for row in rows:
+        path = _field(row, config.mode)
+        if row.flag.name in given.values and path:
+            _set(found, path.split("."), given.values[row.flag.name])
+    return decode_configuration(found)
+
+
+def _field(row: FlagRow, mode: str) -> str:
+    """The field of a flag in a mode; empty where it has none."""
+    if SYNC_SECTION in row.field and mode == Mode.IPVS.value:
+        return ""
+    own = Mode.NFTABLES.value if mode == Mode.NFTABLES.value else Mode.IPTABLES.value
+    return row.field.replace(SYNC_SECTION, own).replace(MASQUERADE, own)
+
+
+def _set(found: dict[str, Any], path: list[str], value: Value) -> None:
+    *sections, last = path
+    for name in sections:
+        found = found.setdefault(name, {})
+    found[last] = _PLAIN.get(last, _plain)(value, found.get(last))
+
+
+def _plain(value: Value, _before: object) -> object:
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Duration) else value
+
+
+def _patterns(value: Value, before: object) -> list[dict[str, object]]:
+    """The flag's patterns, which go first, and the file's."""
+    ours = dict(value) if isinstance(value, Mapping) else {}
+    items: list[dict[str, object]] = [
+        {"filePattern": name, "verbosity": level} for name, level in ours.items()
+    ]
+    return items + (before if isinstance(before, list) else [])
+
+
+_PLAIN: Mapping[str, Callable[[Value, object], object]] = {"vmodule": _patterns}
+
+
+def _differences(ours: dict[str, Any], theirs: dict[str, Any], path: str) -> Iterator[str]:
+    for name, value in ours.items():
+        other = theirs.get(name)
+        if isinstance(value, dict) and isinstance(other, dict) and value.keys() == other.keys():
+            yield from _differences(value, other, f"{path}{name}.")
+        elif value != other:
+            yield f"{path}{name}: {value!r} will be read as {other!r}"

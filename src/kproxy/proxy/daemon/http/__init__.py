@@ -1,0 +1,1 @@
+"""The daemon's listening ports: health, service health, metrics, profiling."""

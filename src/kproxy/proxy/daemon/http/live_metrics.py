@@ -1,0 +1,163 @@
+"""Metrics that are read from the daemon's state when somebody asks, so that the syncs need not keep them.
+
+Beside `kproxy.proxy.daemon.http.metrics`: a Prometheus collector over the store and the syncs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from kproxy.linux.descriptors import Purpose, shortages
+from kproxy.model.api import Cluster, EndpointSlice, Key, Service
+from kproxy.proxy.daemon.cluster.store import ClusterStore
+from kproxy.proxy.daemon.http.metrics import IPVS, PREFIX
+from kproxy.proxy.daemon.sync.family_sync import FamilySync
+from kproxy.proxy.plan import Exposure, Frontend, OnEmpty, Plan, PoolScope, ServicePortName
+from kproxy.proxy.snapshot import changed_keys
+
+_PACKETS = {
+    "iptables_ct_state_invalid_dropped_packets_total": "Packets dropped as INVALID by connection tracking",
+    "iptables_localhost_nodeports_accepted_packets_total": "Packets accepted at node ports of loopback addresses",
+}
+
+
+class StateCollector:
+    """Collects; a registry calls `collect` in the thread of whoever asks."""
+
+    def __init__(
+        self,
+        mode: str,
+        store: ClusterStore,
+        syncs: Sequence[FamilySync],
+        clock: Callable[[], float],
+        packets: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        """``clock`` is the one the store dates changes by; ``packets`` are those that rules have counted, by metric."""
+        self._mode, self._store, self._syncs, self._clock = mode, store, syncs, clock
+        self._packets = packets
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them, now."""
+        yield self._queued()
+        yield from self._changes()
+        yield self._no_local_endpoints()
+        yield self._refused()
+        yield _descriptor_shortages()
+        for name, count in self._packets().items():
+            yield CounterMetricFamily(PREFIX + name, f"[ALPHA] {_PACKETS[name]}", value=count)
+
+    def _queued(self) -> Metric:
+        """``met.sync_proxy_rules_last_queued_timestamp_seconds``."""
+        found = _gauge(
+            "sync_proxy_rules_last_queued_timestamp_seconds", "When a sync was last wanted", "ip_family"
+        )
+        offset = time.time() - self._clock()
+        for sync in self._syncs:
+            woken = sync.progress.subscription.woken_at
+            if woken is not None:
+                found.add_metric([sync.family.value], woken + offset)
+        return found
+
+    def _changes(self) -> Iterator[Metric]:
+        """Services are seen by each family, a slice by its own only."""
+        cluster = self._store.cluster()
+        services = [
+            _differing(sync.progress.subscription.taken.services, cluster.services) for sync in self._syncs
+        ]
+        slices = [_differing_slices(sync, cluster) for sync in self._syncs]
+        seen = self._store.events
+        for name, pending, total in (
+            ("service", services, seen[Service.__name__] * len(self._syncs)),
+            ("endpoint", slices, seen[EndpointSlice.__name__]),
+        ):
+            gauge = _gauge(
+                f"sync_proxy_rules_{name}_changes_pending", f"{name.title()} changes not yet taken up"
+            )
+            gauge.add_metric([], len(set().union(*pending)))
+            yield gauge
+            text = f"[ALPHA] {name.title()} changes seen"
+            yield CounterMetricFamily(f"{PREFIX}sync_proxy_rules_{name}_changes_total", text, value=total)
+
+    def _no_local_endpoints(self) -> Metric:
+        found = _gauge(
+            "sync_proxy_rules_no_local_endpoints_total",
+            "Service ports (ipvs: Services) with a Local traffic policy, endpoints, and none on this node",
+            "traffic_policy",
+            "ip_family",
+        )
+        for sync in self._syncs:
+            if sync.applied is not None:
+                for policy, ports in without_local_endpoints(sync.applied).items():
+                    services = {(port.namespace, port.name) for port in ports}
+                    count = len(services if self._mode == IPVS else ports)
+                    found.add_metric([policy, sync.family.value], count)
+        return found
+
+    def _refused(self) -> Metric:
+        """Ours: each object that is not used or not as a whole, by name; its log line says why."""
+        text = (
+            "1 for each object of the API server of which a part, or all, could not be used and was set aside"
+        )
+        found = GaugeMetricFamily("kproxy_refused_object", text, labels=["kind", "namespace", "name"])
+        refused = {(bad.kind, *bad.key) for bad in self._store.cluster().rejected}
+        for sync in self._syncs:
+            refused |= {(note.kind, *note.key) for note in sync.notes if note.refused}
+        for one in sorted(refused):
+            found.add_metric(one, 1)
+        return found
+
+
+def _descriptor_shortages() -> Metric:
+    """Ours: zero for each purpose, too, so that an alert has something to compare."""
+    text = "Times there was no file descriptor left, by what it was wanted for"
+    found = CounterMetricFamily("kproxy_descriptor_shortages", text, labels=["purpose"])
+    for purpose in Purpose:
+        found.add_metric([purpose.value], shortages.get(purpose, 0))
+    return found
+
+
+def without_local_endpoints(plan: Plan) -> dict[str, list[ServicePortName]]:
+    """Service ports by the policy that leaves them without endpoints here (``met.sync_proxy_rules_no_local...``).
+
+    A port that has no endpoints anywhere is not among them: no policy is to blame for that.
+    """
+    found: dict[str, list[ServicePortName]] = {"internal": [], "external": []}
+    for service in plan.services:
+        for policy in {_policy(f) for f in service.frontends if _has_only_remote_endpoints(f)}:
+            found[policy].append(service.name)
+    return found
+
+
+def _policy(frontend: Frontend) -> str:
+    return "internal" if frontend.exposure is Exposure.CLUSTER_IP else "external"
+
+
+def _has_only_remote_endpoints(frontend: Frontend) -> bool:
+    """An empty pool of this node's endpoints is refused in silence just if there are others (`OnEmpty`)."""
+    return (
+        frontend.pool.scope is PoolScope.LOCAL
+        and not frontend.pool.endpoints
+        and frontend.on_empty is OnEmpty.DROP
+    )
+
+
+def _differing(taken: Mapping[Key, object], now: Mapping[Key, object]) -> set[Key]:
+    """What came and went again in between does not differ (``life.revert-collapses``)."""
+    return {key for key in changed_keys(taken, now) if taken.get(key) != now.get(key)}
+
+
+def _differing_slices(sync: FamilySync, cluster: Cluster) -> set[Key]:
+    """Those of the sync's own family: others are none of its business, and it does not wake up for them."""
+    taken, now = sync.progress.subscription.taken.slices, cluster.slices
+    return {
+        key
+        for key in _differing(taken, now)
+        if sync.family.value in {found.address_type for found in (taken.get(key), now.get(key)) if found}
+    }
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, f"[ALPHA] {text}", labels=labels)

@@ -1,0 +1,239 @@
+"""What the daemon counts and times, by kube-proxy's names: one table, and who is told what happens.
+
+`Metrics` has the instruments; `FamilyMetrics` is the `kproxy.proxy.daemon.sync.family_sync.Observer` of one family.  What can be
+read from the daemon's state when somebody asks is not counted here: see `kproxy.proxy.daemon.http.live_metrics`.
+Behaviours ``met.*``; https://kubernetes.io/docs/reference/instrumentation/metrics/
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.metrics import disable_created_metrics
+
+from kproxy.model.network import Family
+from kproxy.proxy.daemon.config.configuration import Mode
+from kproxy.proxy.daemon.sync.family_sync import ApplyResult
+
+PREFIX = "kubeproxy_"
+OWN_PREFIX = "kproxy_"
+"""Of what kube-proxy does not count."""
+
+SYNC_BUCKETS = tuple(0.001 * 2**n for n in range(15))
+"""Seconds: 1 ms to 16 s."""
+
+PROGRAMMING_BUCKETS = (
+    0.0,
+    0.25,
+    0.5,
+    *(float(n) for n in range(1, 60)),
+    *(float(n) for n in range(60, 120, 5)),
+    *(float(n) for n in range(120, 301, 30)),
+)
+"""Seconds, of ``met.network_programming_duration_seconds``."""
+
+IPTABLES, NFTABLES, IPVS = Mode.IPTABLES.value, Mode.NFTABLES.value, Mode.IPVS.value
+ALL_MODES = frozenset({IPTABLES, NFTABLES, IPVS})
+
+Instrument = Counter | Gauge | Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One instrument: its name without prefix, what it says, its labels, the modes it belongs to, its buckets."""
+
+    kind: type[Counter | Gauge | Histogram]
+    name: str
+    help: str
+    labels: tuple[str, ...] = ("ip_family",)
+    modes: frozenset[str] = ALL_MODES
+    buckets: tuple[float, ...] = ()
+    prefix: str = PREFIX
+
+
+TABLE = (
+    Metric(Histogram, "sync_proxy_rules_duration_seconds", "Time one sync took", buckets=SYNC_BUCKETS),
+    Metric(
+        Histogram,
+        "sync_full_proxy_rules_duration_seconds",
+        "Time one sync took that wrote everything",
+        modes=frozenset({IPTABLES, NFTABLES}),
+        buckets=SYNC_BUCKETS,
+    ),
+    Metric(
+        Histogram,
+        "sync_partial_proxy_rules_duration_seconds",
+        "Time one sync took that wrote what differs",
+        modes=frozenset({IPTABLES, NFTABLES}),
+        buckets=SYNC_BUCKETS,
+    ),
+    Metric(
+        Histogram,
+        "network_programming_duration_seconds",
+        "Time from the change of a Service or pod until the kernel knew of it",
+        buckets=PROGRAMMING_BUCKETS,
+    ),
+    Metric(
+        Gauge,
+        "sync_proxy_rules_last_timestamp_seconds",
+        "When a sync last succeeded, seconds since the epoch",
+    ),
+    Metric(
+        Gauge,
+        "sync_proxy_rules_iptables_total",
+        "Rules of ours in the kernel",
+        labels=("table", "ip_family"),
+        modes=frozenset({IPTABLES}),
+    ),
+    Metric(
+        Gauge,
+        "sync_proxy_rules_iptables_last",
+        "Rules written by the last sync",
+        labels=("table", "ip_family"),
+        modes=frozenset({IPTABLES}),
+    ),
+    Metric(
+        Counter,
+        "sync_proxy_rules_iptables_restore_failures_total",
+        "Times iptables-restore failed",
+        modes=frozenset({IPTABLES, IPVS}),
+    ),
+    Metric(
+        Counter,
+        "sync_proxy_rules_iptables_partial_restore_failures_total",
+        "Times iptables-restore failed on what differs",
+        modes=frozenset({IPTABLES}),
+    ),
+    Metric(
+        Counter,
+        "sync_proxy_rules_nftables_sync_failures_total",
+        "Transactions the kernel refused",
+        modes=frozenset({NFTABLES}),
+    ),
+    Metric(
+        Counter,
+        "sync_proxy_rules_nftables_cleanup_failures_total",
+        "Failures to remove what is no longer used; none here, for that is part of the transaction",
+        modes=frozenset({NFTABLES}),
+    ),
+    Metric(
+        Histogram,
+        "conntrack_reconciler_sync_duration_seconds",
+        "Time one look for stale connections took",
+        buckets=SYNC_BUCKETS,
+    ),
+    Metric(Counter, "conntrack_reconciler_deleted_entries_total", "Stale connections removed"),
+    Metric(
+        Counter,
+        "foreign_rule_changes_total",
+        "Times another program was found to have changed the rules of this proxy, which were then written again",
+        prefix=OWN_PREFIX,
+    ),
+    Metric(Counter, "proxy_healthz_total", "Answers of /healthz", labels=("code",)),
+    Metric(Counter, "proxy_livez_total", "Answers of /livez", labels=("code",)),
+)
+"""All but those of `kproxy.proxy.daemon.http.live_metrics`."""
+
+
+class Metrics:
+    """The instruments of one mode; those of other modes do not exist."""
+
+    def __init__(self, mode: str) -> None:
+        """Nothing is counted yet."""
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # kube-proxy has no `_created` series
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._instruments = {each.name: _make(each, self.registry) for each in TABLE if mode in each.modes}
+
+    def count_probe(self, path: str, status: HTTPStatus) -> None:
+        """``hz.counters``; ``path`` is ``/healthz`` or ``/livez``."""
+        self.add(f"proxy_{path.removeprefix('/')}_total", 1, code=str(status.value))
+
+    def family(self, family: Family) -> FamilyMetrics:
+        """The observer of a family that is served; its counters begin at zero and not at their first event."""
+        for each in TABLE:
+            if each.kind is not Gauge and each.labels == ("ip_family",) and each.name in self._instruments:
+                self._instruments[each.name].labels(family.value)
+        return FamilyMetrics(self, family)
+
+    def add(self, name: str, amount: float, **labels: str) -> None:
+        """Count; nothing where the mode has no such counter."""
+        counter = self._instruments.get(name)
+        if isinstance(counter, Counter):
+            counter.labels(**labels).inc(amount)
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge, if the mode has it."""
+        gauge = self._instruments.get(name)
+        if isinstance(gauge, Gauge):
+            gauge.labels(**labels).set(value)
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        """Put a value in a histogram, if the mode has it."""
+        histogram = self._instruments.get(name)
+        if isinstance(histogram, Histogram):
+            histogram.labels(**labels).observe(value)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyMetrics:
+    """Counts what one family's sync does (`kproxy.proxy.daemon.sync.family_sync.Observer`)."""
+
+    metrics: Metrics
+    family: Family
+
+    def attempted(self, seconds: float, *, full: bool) -> None:
+        """A sync ended, well or not."""
+        self._observe("sync_proxy_rules_duration_seconds", seconds)
+        extent = "full" if full else "partial"
+        self._observe(f"sync_{extent}_proxy_rules_duration_seconds", seconds)
+
+    def refused(self, *, full: bool) -> None:
+        """The kernel did not take what was written."""
+        self._add("sync_proxy_rules_iptables_restore_failures_total", 1)
+        self._add("sync_proxy_rules_iptables_partial_restore_failures_total", not full)
+        self._add("sync_proxy_rules_nftables_sync_failures_total", 1)
+
+    def applied(self, written: ApplyResult | None, triggers: Sequence[float]) -> None:
+        """The kernel is up to date."""
+        now = time.time()
+        self.metrics.set("sync_proxy_rules_last_timestamp_seconds", now, ip_family=self.family.value)
+        for trigger in triggers:
+            self._observe("network_programming_duration_seconds", max(0.0, now - trigger))
+        if written is not None:
+            self._written(written)
+
+    def cleaned(self, seconds: float, removed: int) -> None:
+        """Stale connections were looked for."""
+        self._observe("conntrack_reconciler_sync_duration_seconds", seconds)
+        self._add("conntrack_reconciler_deleted_entries_total", removed)
+
+    def drifted(self) -> None:
+        """Somebody else changed what was written."""
+        self._add("foreign_rule_changes_total", 1)
+
+    def _written(self, written: ApplyResult) -> None:
+        if written.refused:
+            self._add("sync_proxy_rules_nftables_sync_failures_total", 1)
+        for table, rules in written.rules.items():
+            where = {"table": table, "ip_family": self.family.value}
+            self.metrics.set("sync_proxy_rules_iptables_total", rules.total, **where)
+            self.metrics.set("sync_proxy_rules_iptables_last", rules.written, **where)
+
+    def _add(self, name: str, amount: float) -> None:
+        self.metrics.add(name, amount, ip_family=self.family.value)
+
+    def _observe(self, name: str, value: float) -> None:
+        self.metrics.observe(name, value, ip_family=self.family.value)
+
+
+def _make(metric: Metric, registry: CollectorRegistry) -> Instrument:
+    """Each text begins as kube-proxy's do: none of these names is promised for ever."""
+    name, text = metric.prefix + metric.name, f"[ALPHA] {metric.help}"
+    if metric.kind is Histogram:
+        return Histogram(name, text, metric.labels, registry=registry, buckets=metric.buckets)
+    return metric.kind(name, text, metric.labels, registry=registry)

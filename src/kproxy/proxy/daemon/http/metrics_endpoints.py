@@ -1,0 +1,81 @@
+"""What the metrics port answers, path by path (``met.*``; 127.0.0.1:10249 unless configured).
+
+Served by `kproxy.proxy.daemon.http.ports`.  Pages that have modules of their own: `kproxy.proxy.daemon.http.zpages`, `kproxy.proxy.daemon.http.profiling`.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
+
+import msgspec
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.exposition import generate_latest
+
+from kproxy.proxy.daemon.config.configuration import Configuration
+from kproxy.proxy.daemon.config.feature_gates import gate_enabled
+from kproxy.proxy.daemon.config.flag_values import flag_values
+from kproxy.proxy.daemon.config.flags import ParsedFlags
+from kproxy.proxy.daemon.config.write import configuration_document
+from kproxy.proxy.daemon.http.profiling import PROFILING
+from kproxy.proxy.daemon.http.protocol import NOT_FOUND, Handler, HttpRequest, HttpResponse, text_response
+from kproxy.proxy.daemon.http.zpages import flagz, statusz
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Prometheus' text format, which every scraper takes and kube-proxy sends."""
+
+CONFIG_NAME = "kubeproxy.config.k8s.io"
+"""The key of ``/configz``: the API group of the configuration."""
+
+
+def metrics_port(
+    config: Configuration, registry: CollectorRegistry, started: float, given: ParsedFlags | None = None
+) -> Handler:
+    """The handler of the port; ``started`` is when the daemon did, in seconds since the epoch, ``given`` its flags."""
+    paths: dict[str, Handler] = {
+        "/healthz": lambda _: text_response("ok"),
+        "/metrics": partial(exposition, registry),
+        "/metrics/slis": partial(exposition, indicators(started)),
+        "/proxyMode": lambda _: text_response(config.mode),
+        "/configz": lambda _: configz(config),
+    }
+    if config.enable_profiling:
+        paths |= PROFILING
+    if gate_enabled(config.feature_gates, "ComponentFlagz"):
+        paths["/flagz"] = flagz(partial(flag_values, given or ParsedFlags()))
+    if gate_enabled(config.feature_gates, "ComponentStatusz"):
+        paths["/statusz"] = statusz(started, (*paths, "/statusz"))
+    return router(paths)
+
+
+def router(paths: Mapping[str, Handler]) -> Handler:
+    """One handler of several paths; all others are not found."""
+
+    def handle(request: HttpRequest) -> HttpResponse:
+        handler = paths.get(request.path)
+        return NOT_FOUND if handler is None else handler(request)
+
+    return handle
+
+
+def indicators(started: float) -> CollectorRegistry:
+    """What kube-proxy tells of KEP-3466's service level indicators: since when it runs, for it registers no check."""
+    registry = CollectorRegistry()
+    name, text = "process_start_time_seconds", "[ALPHA] When the process began, seconds since the epoch"
+    Gauge(name, text, registry=registry).set(started)
+    return registry
+
+
+def exposition(registry: CollectorRegistry, request: HttpRequest) -> HttpResponse:
+    """All metrics of a registry, compressed for those who can read it."""
+    body = generate_latest(registry)
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return HttpResponse(HTTPStatus.OK, body, METRICS_TYPE)
+    return HttpResponse(HTTPStatus.OK, gzip.compress(body, 1), METRICS_TYPE, {"Content-Encoding": "gzip"})
+
+
+def configz(config: Configuration) -> HttpResponse:
+    """``met.configz``: what is in force, defaults filled in."""
+    return HttpResponse(HTTPStatus.OK, msgspec.json.encode({CONFIG_NAME: configuration_document(config)}))

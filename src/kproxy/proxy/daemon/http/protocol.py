@@ -1,0 +1,99 @@
+"""As much HTTP as probes and scrapers need: a request's head in, an answer's bytes out.
+
+Used by `kproxy.proxy.daemon.http.ports`, which moves the bytes.  Pure.  Each answer ends its connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from email.utils import formatdate
+from http import HTTPStatus
+from urllib.parse import unquote, urlsplit
+
+END_OF_HEAD = b"\r\n\r\n"
+MAX_HEAD_BYTES = 16 * 1024
+"""Bytes; a request line with a longer head is refused."""
+
+MAX_BODY_BYTES = 1024
+"""Bytes; all that is ever sent here is a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """What is asked; ``path`` is without the query and unquoted, names of ``headers`` are in lower case."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """What is told; ``Content-Type`` also says that nobody shall guess another (``nosniff``)."""
+
+    status: HTTPStatus
+    body: bytes
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[HttpRequest], HttpResponse]
+
+
+def text_response(content: str, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:
+    """Plain text."""
+    return HttpResponse(status, content.encode(), "text/plain; charset=utf-8")
+
+
+NOT_FOUND = text_response("404 page not found\n", HTTPStatus.NOT_FOUND)
+BAD_REQUEST = text_response("400 bad request\n", HTTPStatus.BAD_REQUEST)
+TOO_LONG = text_response("431 request header fields too large\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+TOO_LARGE = text_response("413 request entity too large\n", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+INTERNAL_ERROR = text_response("500 internal server error\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def parse_received(received: bytes) -> HttpRequest | HttpResponse | None:
+    """What came so far: a request, the answer to what can be none, or None while more must come."""
+    head, end, body = received.partition(END_OF_HEAD)
+    if not end:
+        return TOO_LONG if len(received) > MAX_HEAD_BYTES else None
+    request = parse_request(head)
+    length = request.headers.get("content-length", "0") if request else ""
+    if request is None or not (length.isascii() and length.isdigit()):
+        return BAD_REQUEST
+    if len(length) > len(str(MAX_BODY_BYTES)) or int(length) > MAX_BODY_BYTES:
+        return TOO_LARGE
+    return replace(request, body=body[: int(length)]) if len(body) >= int(length) else None
+
+
+def parse_request(head: bytes) -> HttpRequest | None:
+    """The request of a head (all up to the empty line), or None when it is none."""
+    first, *rest = head.decode("latin-1").split("\r\n")
+    tokens = first.split(" ")
+    if len(tokens) != 3 or not tokens[2].startswith("HTTP/1."):
+        return None
+    fields = (line.partition(":") for line in rest)
+    headers = {name.strip().lower(): value.strip() for name, colon, value in fields if colon}
+    try:
+        target = urlsplit(tokens[1])
+    except ValueError:
+        return None
+    return HttpRequest(tokens[0], unquote(target.path) or "/", target.query, headers)
+
+
+def encode_response(answer: HttpResponse, request: HttpRequest | None, now: float) -> bytes:
+    """The bytes of an answer; ``now`` is seconds since the epoch.  HEAD gets no body."""
+    lines = [
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+        f"Date: {formatdate(now, usegmt=True)}",
+        f"Content-Type: {answer.content_type}",
+        f"Content-Length: {len(answer.body)}",
+        "X-Content-Type-Options: nosniff",
+        *(f"{name}: {value}" for name, value in answer.headers.items()),
+        "Connection: close",
+    ]
+    head = "\r\n".join(lines).encode("latin-1") + END_OF_HEAD
+    return head if request is not None and request.method == "HEAD" else head + answer.body

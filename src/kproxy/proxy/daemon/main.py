@@ -1,0 +1,167 @@
+"""Begins the daemon and keeps it running until it is told to stop, or must be started again.
+
+Called by `kproxy.proxy.daemon.command`; handles signals.  The API server is asked when all is imported that its answer needs:
+reading the answer is work for one processor, as importing is.  Stopping leaves all rules in place (``life.restart-keeps``).
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import queue
+import signal
+import socket
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from kproxy.linux import descriptors, host
+from kproxy.linux.host import HostError
+from kproxy.proxy.daemon import node_tuning
+from kproxy.proxy.daemon.cluster.client import ApiClient
+from kproxy.proxy.daemon.cluster.credentials import Authorizer
+from kproxy.proxy.daemon.cluster.kubeconfig import (
+    ClientConfig,
+    KubeconfigError,
+    load_in_cluster_config,
+    load_kubeconfig,
+)
+from kproxy.proxy.daemon.cluster.store import ClusterStore
+from kproxy.proxy.daemon.cluster.watch import (
+    ENDPOINT_SLICES,
+    SERVICE_CIDRS,
+    SERVICES,
+    Reflector,
+    WatchedResource,
+    node_resource,
+)
+from kproxy.proxy.daemon.config.configuration import Configuration, Mode
+from kproxy.proxy.daemon.config.file_watch import WatchedFile
+from kproxy.proxy.daemon.config.flags import ParsedFlags
+from kproxy.proxy.daemon.lifecycle import (
+    DaemonContext,
+    ExitQueue,
+    RestartRequired,
+    StartupError,
+    start_thread,
+)
+
+GC_THRESHOLDS = (50_000, 20, 100)
+"""Thresholds of the garbage collector, once it works: not before the first sync, which keeps what it makes."""
+
+_REASONS = (StartupError, HostError, KubeconfigError)
+"""Why the daemon cannot run with what it was given."""
+
+log = logging.getLogger("kproxy")
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonOptions:
+    """What to run: ``file`` is where the configuration is from, ``given`` are the flags."""
+
+    config: Configuration
+    given: ParsedFlags
+    file: WatchedFile | None = None
+
+
+class _Stop(BaseException):
+    """A signal asks us to end."""
+
+
+def run_proxy(options: DaemonOptions) -> int:
+    """Be this node's service proxy; returns the exit code: 0 when told to stop, 1 when it cannot run (on)."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    try:
+        _run(options)
+    except _Stop:
+        log.info("stopped; the rules stay")
+        return 0
+    except RestartRequired as change:
+        log.error("ending, to be started again: %s", change)  # noqa: TRY400 - not a fault
+        return 1
+    except (*_REASONS, OSError) as error:
+        for line in str(error).splitlines():
+            log.error("cannot run: %s", line)  # noqa: TRY400 - the reason is all there is
+        return 1
+
+
+def _run(options: DaemonOptions) -> NoReturn:
+    """All work is done by threads: this one waits for a signal, or for what ends the daemon."""
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.disable()
+    ending: ExitQueue = queue.SimpleQueue()
+    if options.file is not None:
+        start_thread(
+            partial(options.file.wait, partial(ending.put, _config_changed(options.file))), "configuration"
+        )
+    start_thread(partial(_set_up_or_exit, options, ending), "start")
+    raise ending.get()
+
+
+def _config_changed(file: WatchedFile) -> RestartRequired:
+    return RestartRequired(f"the configuration file {file.path} changed")
+
+
+def _set_up_or_exit(options: DaemonOptions, exit_queue: ExitQueue) -> None:
+    try:
+        _set_up(options, exit_queue)
+    except Exception as error:  # noqa: BLE001 - raised again by the main thread
+        exit_queue.put(error)
+
+
+def _set_up(options: DaemonOptions, exit_queue: ExitQueue) -> None:
+    config = options.config
+    name = node_name(config)
+    log.info("kproxy on node %s, mode %s", name, config.mode)
+    client = _client(config, options.given.text("master"))
+    descriptors.raise_limit()
+    node_tuning.set_oom_score(config.oom_score_adj)
+    node_tuning.set_conntrack(config.conntrack)
+    from kproxy.proxy.daemon.startup import import_backend, start_daemon  # noqa: PLC0415 - who asks for help need not wait for it
+
+    import_backend(config)
+    store = ClusterStore(time.monotonic)
+    _watch_cluster(config, client, store, name)
+    start_daemon(DaemonContext(config, name, store, options.given, client.requests), client, exit_queue)
+
+
+def _watch_cluster(config: Configuration, client: ApiClient, store: ClusterStore, name: str) -> None:
+    resources = [node_resource(name), SERVICES, ENDPOINT_SLICES]
+    if config.mode == Mode.NFTABLES.value:
+        resources.append(SERVICE_CIDRS)
+    for resource in resources:
+        start_thread(Reflector(client, resource, store).run, f"watch {_plural(resource)}")
+
+
+def node_name(config: Configuration) -> str:
+    """The name of this node's Node object (``cfg.hostname-override``): as configured, or the host name."""
+    return config.hostname_override or socket.gethostname().strip().lower()
+
+
+def _client(config: Configuration, master: str) -> ApiClient:
+    read = partial(_connection, config.client_connection.kubeconfig, master)
+    connection = read()
+    return ApiClient(connection, Authorizer(connection.credentials, host.run_tool), read)
+
+
+def _connection(path: str, master: str) -> ClientConfig:
+    if path or not master:
+        connection = load_kubeconfig(Path(path)) if path else load_in_cluster_config(os.environ)
+    else:
+        connection = ClientConfig(server=master)
+    if master:
+        connection = replace(connection, server=master if "://" in master else f"http://{master}")
+    return connection
+
+
+def _plural(resource: WatchedResource) -> str:
+    return resource.path.rpartition("/")[2]
+
+
+def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise _Stop

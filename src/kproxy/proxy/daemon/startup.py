@@ -1,0 +1,123 @@
+"""The node is known, or will not be: sets up each family, opens the ports, and begins to sync.
+
+Called by `kproxy.proxy.daemon.main` once the API server has been asked.  All that only a daemon needs is imported here.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+from functools import partial
+
+from kproxy.model.api import Cluster, Node
+from kproxy.model.network import Family, family_of
+from kproxy.proxy.daemon.cluster.announcements import DaemonEvents
+from kproxy.proxy.daemon.cluster.client import ApiClient
+from kproxy.proxy.daemon.cluster.event_recorder import EventRecorder, node_reference
+from kproxy.proxy.daemon.cluster.node_watch import NodeWatch, wait_for_node
+from kproxy.proxy.daemon.config.config_warnings import NodeNetworking, config_warnings
+from kproxy.proxy.daemon.config.configuration import Configuration, Mode
+from kproxy.proxy.daemon.config.plan_settings import node_addresses, plan_settings, pod_networks
+from kproxy.proxy.daemon.http.listeners import CannotListen, open_ports
+from kproxy.proxy.daemon.lifecycle import DaemonContext, ExitQueue, RestartRequired, start_thread
+from kproxy.proxy.daemon.sync.conntrack_cleanup import ConntrackCleaner
+from kproxy.proxy.daemon.sync.dataplane import (
+    UnusableMode,
+    import_backend,
+    monitor_addresses,
+    open_dataplanes,
+)
+from kproxy.proxy.daemon.sync.family_sync import Dataplane, FamilySync
+from kproxy.proxy.daemon.sync.pacing import SyncPeriods
+from kproxy.proxy.plan import PlanSettings
+
+__all__ = ["import_backend", "start_daemon"]
+
+GC_DELAY_SECONDS = 2.0
+"""How long after a family's first sync the garbage collector begins its work."""
+
+DRIFT_CHECK_SECONDS = 0.5
+"""How often to look whether somebody changed our rules, where the kernel tells that of its own accord."""
+
+log = logging.getLogger(__name__)
+
+
+def start_daemon(daemon: DaemonContext, client: ApiClient, exit_queue: ExitQueue) -> None:
+    """Wait for the Node, then begin; returns when all threads run.
+
+    Raises `kproxy.proxy.daemon.lifecycle.StartupError` or `HostError` for a reason not to.  ``exit_queue`` is told what ends the
+    daemon later.
+    """
+    config, name, store = daemon.config, daemon.name, daemon.store
+    node = wait_for_node(config, store, name)
+    watch = NodeWatch(config, node, lambda why: exit_queue.put(RestartRequired(why)))
+    start_thread(partial(watch.run, store, name), "node")
+    events = DaemonEvents(
+        EventRecorder(client, name), node_reference(name, node.metadata.uid if node else ""), store
+    )
+    start_thread(events.recorder.run, "events")
+    _start_syncs(daemon, node, events)
+    events.started(config)
+
+
+def _start_syncs(daemon: DaemonContext, node: Node | None, events: DaemonEvents) -> None:
+    config = daemon.config
+    known = node_addresses(config, node)
+    primary = family_of(known[0]) if known else Family.IPV4
+    planes = open_dataplanes(config, primary)
+    _log_config_warnings(config, NodeNetworking(primary, frozenset(planes), pod_networks(node)))
+    syncs = [_family_sync(daemon, family, plane) for family, plane in planes.items()]
+    try:
+        open_ports(daemon, syncs, events.health_check_failed)
+    except CannotListen as error:
+        events.cannot_listen(error)
+        raise
+    for sync in syncs:
+        start_thread(sync.run, f"sync {sync.family.value}")
+
+
+def _log_config_warnings(config: Configuration, situation: NodeNetworking) -> None:
+    for each in config_warnings(config, situation):
+        if each.fatal:
+            raise UnusableMode(each.text)
+        log.warning("configuration: %s", each.text)
+
+
+def _family_sync(daemon: DaemonContext, family: Family, plane: Dataplane) -> FamilySync:
+    config, addresses = daemon.config, monitor_addresses(family)
+
+    def settings(cluster: Cluster) -> PlanSettings:
+        return plan_settings(
+            config,
+            family,
+            daemon.name,
+            cluster.node(daemon.name),
+            addresses.current(),
+            cluster.service_cidrs.values(),
+        )
+
+    section = config.sync_section
+    look = None if config.mode == Mode.IPVS.value else DRIFT_CHECK_SECONDS
+    pace = SyncPeriods(
+        min_sync_period=section.min_sync_period.seconds,
+        sync_period=section.sync_period.seconds,
+        drift_check_period=look,
+    )
+    cleaner = ConntrackCleaner(family, addresses.current)
+    return FamilySync(family, daemon.store, plane, cleaner, settings, pace, time.monotonic, _freeze_heap_soon)
+
+
+def _freeze_heap_soon() -> None:
+    """A moment after a first sync, so as not to hold up another family's."""
+    later = threading.Timer(GC_DELAY_SECONDS, _freeze_heap)
+    later.daemon = True
+    later.start()
+
+
+def _freeze_heap() -> None:
+    """After the first sync nearly everything in memory is there to stay: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()

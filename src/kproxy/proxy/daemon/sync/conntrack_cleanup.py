@@ -1,0 +1,133 @@
+"""Which UDP connection tracking entries contradict the plan, and their removal.
+
+DNAT is decided once per connection, and for a UDP client that keeps its socket a connection lasts as
+long as it sends.  So when endpoints go, come, or change their port, entries made before must go too.
+Entries of TCP and SCTP stay (``ct.tcp-untouched``); so does a flow to an endpoint that still serves,
+even where policy would now choose another (``ct.udp.policy-change``, ``term.udp-keeps-serving``).
+
+Beyond kube-proxy: entries of a service port without endpoints go, so that its clients see the refusal
+(kubernetes/kubernetes#139628); entries of a deleted one go (kubernetes/kubernetes#141371); and a node
+port is one only where the plan says it is, so flows through this node to the same port elsewhere stay
+(``ct.udp.nodeport-overmatch``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kproxy.linux import conntrack
+from kproxy.linux.conntrack import Socket, UdpFlow
+from kproxy.model.network import Address, Family, Protocol, family_of
+from kproxy.proxy.plan import NodePorts, Plan, ServicePlan
+
+
+@dataclass(frozen=True, slots=True)
+class UdpFrontends:
+    """Where UDP clients ask for services, and who may be answering each.
+
+    ``node_addresses`` and ``localhost`` say where the ports of ``by_node_port`` count.
+    """
+
+    by_socket: Mapping[Socket, frozenset[Socket]] = field(default_factory=dict)
+    by_node_port: Mapping[int, frozenset[Socket]] = field(default_factory=dict)
+    node_addresses: frozenset[Address] = frozenset()
+    localhost: bool = False
+
+    def serving(self, destination: Socket) -> frozenset[Socket] | None:
+        """The endpoints behind a destination, maybe none; None when it is no frontend."""
+        address, port = destination
+        found = self.by_socket.get(destination)
+        if found is None and port in self.by_node_port and self._accepts_node_ports(address):
+            return self.by_node_port[port]
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self.by_socket or self.by_node_port)
+
+    def _accepts_node_ports(self, address: Address) -> bool:
+        if address.is_loopback:
+            return self.localhost and address.version == 4
+        return address in self.node_addresses
+
+
+def udp_frontends(plan: Plan, local: Iterable[Address]) -> UdpFrontends:
+    """The UDP frontends of a plan; ``local`` are the addresses of this node's interfaces."""
+    by_socket: dict[Socket, frozenset[Socket]] = {}
+    by_node_port: dict[int, frozenset[Socket]] = {}
+    for service in plan.services:
+        if service.protocol is not Protocol.UDP:
+            continue
+        serving = _serving(service)
+        for frontend in service.frontends:
+            if frontend.address is None:
+                by_node_port[frontend.port] = serving
+            else:
+                by_socket[frontend.address, frontend.port] = serving
+    addresses = _node_addresses(plan.node_ports, plan.family, local)
+    return UdpFrontends(by_socket, by_node_port, addresses, plan.node_ports.localhost)
+
+
+def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
+    """Whether a flow contradicts what should be; ``before`` is what was so until now.
+
+    A frontend's flow must be answered by one of its serving endpoints.  So an entry made before there
+    were any, which goes to the service's own address, is stale (``ct.udp.0-to-n``).  To what is no
+    frontend any more, only translated flows are: those were the service's.
+    """
+    serving = now.serving(flow.destination)
+    if serving is not None:
+        return flow.reply_source not in serving
+    return flow.is_dnat and before.serving(flow.destination) is not None
+
+
+class ConntrackCleaner:
+    """Removes one family's stale entries whenever UDP frontends or endpoints changed, and at first."""
+
+    def __init__(self, family: Family, node_addresses: Callable[[], Iterable[Address]]) -> None:
+        """Remember nothing: the first `remove` looks at all entries (``ct.udp.startup``).
+
+        ``node_addresses`` returns those of this node's interfaces now, as `kproxy.linux.node_addresses.AddressMonitor.current`.
+        """
+        self._family, self._node_addresses = family, node_addresses
+        self._handled_services: tuple[NodePorts, tuple[ServicePlan, ...]] | None = None
+        self._frontends = UdpFrontends()
+
+    def remove(self, plan: Plan) -> int:
+        """Call after the plan was applied.  How many went.
+
+        Raises `HostError`; then it does the same again the next time.
+        """
+        services = tuple(s for s in plan.services if s.protocol is Protocol.UDP)
+        if (plan.node_ports, services) == self._handled_services:
+            return 0
+        before, now = self._frontends, udp_frontends(plan, self._local_addresses(services))
+        removed = self._remove(before, now) if before or now else 0
+        self._handled_services, self._frontends = (plan.node_ports, services), now
+        return removed
+
+    def _remove(self, before: UdpFrontends, now: UdpFrontends) -> int:
+        def wanted(destination: Socket) -> bool:
+            return now.serving(destination) is not None or before.serving(destination) is not None
+
+        flows = conntrack.list_udp_flows(self._family, wanted)
+        return conntrack.delete_flows([flow for flow in flows if is_stale(flow, before, now)])
+
+    def _local_addresses(self, services: Iterable[ServicePlan]) -> Iterable[Address]:
+        """Only node ports need them."""
+        has_node_ports = any(
+            frontend.address is None for service in services for frontend in service.frontends
+        )
+        return self._node_addresses() if has_node_ports else ()
+
+
+def _serving(service: ServicePlan) -> frozenset[Socket]:
+    pools = {id(p): p for f in service.frontends for p in (f.pool, f.shortcut) if p is not None}
+    chosen = (endpoint for pool in pools.values() for endpoint in pool.endpoints)
+    return frozenset((endpoint.address, endpoint.port) for endpoint in (*service.serving, *chosen))
+
+
+def _node_addresses(ports: NodePorts, family: Family, local: Iterable[Address]) -> frozenset[Address]:
+    if ports.addresses is not None:
+        return frozenset(ports.addresses)
+    return frozenset(a for a in local if family_of(a) is family and not a.is_loopback)

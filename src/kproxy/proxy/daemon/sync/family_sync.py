@@ -1,0 +1,358 @@
+"""Keeps one family's rules in step with the cluster: take what is known, plan, apply; and again.
+
+The last stage of the daemon, above `kproxy.proxy.daemon.cluster.store` and a backend's kernel.  One thread a family, so that
+trouble in one never holds up the other (``ds.independent-sync``).  Always the whole plan is made and compared;
+that unchanged Services cost nothing is the business of `normalise`, `make_plan` and the backend.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kproxy.linux.host import HostError
+from kproxy.model.api import Cluster, EndpointSlice, Service
+from kproxy.model.network import Family
+from kproxy.proxy.daemon.cluster.store import ClusterStore, Subscription
+from kproxy.proxy.daemon.sync.change_times import TriggerTimes
+from kproxy.proxy.daemon.sync.pacing import Action, SyncPeriods, SyncScheduler
+from kproxy.proxy.plan import Note, Plan, PlanSettings, make_plan
+from kproxy.proxy.plan.incremental import IncrementalResult
+from kproxy.proxy.snapshot import Snapshot, normalise
+from kproxy.proxy.snapshot.increments import cluster_increments
+
+FULL_SYNC_SECONDS = 3600.0
+"""After so long the kernel is not believed any more, and all is written again (``life.max-sync``)."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCounts:
+    """Of one iptables table: how many rules were written, and how many of ours there are now."""
+
+    written: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyResult:
+    """What one `Dataplane.apply` did.
+
+    ``text`` is a few words for the log.  ``full``: everything was written, not only what differs.  ``refused``: so
+    it was because the kernel had refused the difference.  ``rules`` by table, in iptables mode.
+    """
+
+    text: str
+    full: bool = True
+    refused: bool = False
+    rules: Mapping[str, RuleCounts] = field(default_factory=dict)
+
+
+class Dataplane(Protocol):
+    """The kernel of one family, as a backend programs it; failures are `HostError`."""
+
+    def apply(self, plan: Plan) -> ApplyResult:
+        """Make the kernel do what the plan says."""
+
+    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
+        """The same for the last of them, when the kernel is not known to hold anything; work may begin before it is made."""
+
+    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
+        """What somebody else changed since the last `apply`, as far as can be told; ``thorough``: it may cost something."""
+
+    def refresh_options(self) -> bool:
+        """Read again what the machine decides, such as sysctls; whether it changed what is to be written."""
+
+    def forget(self) -> None:
+        """Believe nothing of the kernel: the next `apply` writes everything."""
+
+
+class Cleaner(Protocol):
+    """Ends connections that contradict a plan (`kproxy.proxy.daemon.sync.conntrack_cleanup.ConntrackCleaner`)."""
+
+    def remove(self, plan: Plan) -> int:
+        """Call when the plan is in the kernel; how many went.  `HostError` when it could not be done."""
+
+
+class Observer(Protocol):
+    """Is told what one family's sync does; called in the sync's thread, so it must be quick and must not raise."""
+
+    def attempted(self, seconds: float, *, full: bool) -> None:
+        """A sync ended, well or not; ``full``: all was to be written."""
+
+    def refused(self, *, full: bool) -> None:
+        """The kernel did not take what was written."""
+
+    def applied(self, written: ApplyResult | None, triggers: Sequence[float]) -> None:
+        """The kernel is up to date; None: it was so before.
+
+        ``triggers``: when (seconds since the epoch) the changes happened that it now knows of.
+        """
+
+    def cleaned(self, seconds: float, removed: int) -> None:
+        """Stale connections were looked for."""
+
+    def drifted(self) -> None:
+        """Somebody else changed what was written."""
+
+
+class NullObserver:
+    """An `Observer` that does not look."""
+
+    def attempted(self, seconds: float, *, full: bool) -> None:
+        """Nothing."""
+
+    def refused(self, *, full: bool) -> None:
+        """Nothing."""
+
+    def applied(self, written: ApplyResult | None, triggers: Sequence[float]) -> None:
+        """Nothing."""
+
+    def cleaned(self, seconds: float, removed: int) -> None:
+        """Nothing."""
+
+    def drifted(self) -> None:
+        """Nothing."""
+
+
+@dataclass(slots=True)
+class SyncProgress:
+    """What health wants to know of one family; times on the sync's clock."""
+
+    subscription: Subscription
+    updated_at: float | None = None
+    """When the kernel was last known to be up to date."""
+
+
+@dataclass(slots=True)
+class FamilySync:
+    """The loop of one family; `run` is the body of its thread.
+
+    ``settings`` makes the plan's settings of a cluster, reading the machine's addresses as it does.
+    ``on_first_sync`` is called once, after the first sync that succeeds; ``on_applied`` with the plan whenever the kernel
+    is known to hold it: after each sync and at each look.
+    """
+
+    family: Family
+    store: ClusterStore
+    dataplane: Dataplane
+    cleaner: Cleaner
+    settings: Callable[[Cluster], PlanSettings]
+    periods: SyncPeriods
+    clock: Callable[[], float]
+    on_first_sync: Callable[[], None] = lambda: None
+    observer: Observer = field(default_factory=NullObserver)
+    on_applied: Callable[[Plan], None] = lambda _: None
+    progress: SyncProgress = field(init=False)
+    _scheduler: SyncScheduler = field(init=False)
+    _snapshot: Snapshot | None = None
+    _plan: Plan | None = None
+    _applied: Plan | None = None
+    _settings: PlanSettings | None = None
+    _rewritten_at: float = 0.0
+    _logged_notes: frozenset[Note] = frozenset()
+    _clean_due: bool = False
+    _checked_thoroughly_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.progress = SyncProgress(self.store.subscribe(TriggerTimes(self.family, time.time())))
+        self._scheduler = SyncScheduler(periods=self.periods)
+
+    @property
+    def applied(self) -> Plan | None:
+        """The plan the kernel is believed to hold; None while there is none."""
+        return self._applied
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What there is to tell of the objects that the last plan was made of."""
+        return self._plan.notes if self._plan else ()
+
+    def run(self) -> None:
+        """Sync for ever."""
+        self.wait_for_lists()
+        while True:
+            self.step_safely()
+
+    def step_safely(self) -> None:
+        """A `step`; an error that nobody foresaw is a failed sync and does not end the thread (``life.panic-safe``)."""
+        try:
+            self.step()
+        except Exception:
+            log.exception("%s: what was due failed", self.family.value)
+            self._failed(self.clock(), full=self._applied is None)
+
+    def wait_for_lists(self) -> None:
+        """Return when Services and EndpointSlices have both been listed (``life.wait-both``)."""
+        feed = self.progress.subscription
+        while True:
+            seen = feed.pending
+            if self.store.listed(Service, EndpointSlice):
+                break
+            feed.wait(seen, None)
+        self._checked_thoroughly_at = self.clock()
+        feed.activate(self._checked_thoroughly_at)
+
+    def step(self) -> None:
+        """Sleep until something is due or something changes; do what is due."""
+        feed = self.progress.subscription
+        pending = feed.pending
+        due = self._scheduler.due(pending)
+        now = self.clock()
+        if due.at > now:
+            feed.wait(pending, due.at - now)
+        else:
+            self._perform(due.action)
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Action.CHECK:
+                self._check()
+            case Action.SYNC:
+                self._sync()
+            case Action.REPAIR:
+                self._forget()
+                self._sync()
+
+    def _forget(self) -> None:
+        self._applied = None
+        self.dataplane.forget()
+
+    def _sync(self) -> None:
+        started = self.clock()
+        full = self._applied is None
+        cluster = self.progress.subscription.take()
+        try:
+            written = self._bring_up_to_date(cluster)
+        except HostError as error:
+            log.error("%s: sync failed: %s", self.family.value, error)  # noqa: TRY400 - the reason is all there is
+            self._failed(started, full=full)
+            return
+        except Exception:  # ``life.panic-safe``: whatever one input does, the next may be better
+            log.exception("%s: sync failed", self.family.value)
+            self._snapshot = self._plan = None
+            self._failed(started, full=full)
+            return
+        self._succeeded(written, self.clock() - started)
+
+    def _bring_up_to_date(self, cluster: Cluster) -> ApplyResult | None:
+        """What was written; None when the kernel holds this plan already."""
+        self._settings = self.settings(cluster)
+        plans = IncrementalResult(self._plans(cluster, self._settings))
+        first = self._applied is None
+        if not first and plans.final() == self._applied:
+            return None
+        self._applied = None
+        try:
+            written = self.dataplane.apply_first(plans) if first else self.dataplane.apply(plans.final())
+        except HostError:
+            self.observer.refused(full=first)
+            raise
+        self._applied = plans.final()
+        if first:
+            self._rewritten_at = self.clock()
+        return written
+
+    def _plans(self, cluster: Cluster, settings: PlanSettings) -> Iterator[Plan]:
+        """The cluster's; before the first one, of ever more of its Services."""
+        for part in (cluster,) if self._plan else cluster_increments(cluster, self.family):
+            self._snapshot = normalise(part, self.family, self._snapshot)
+            self._plan = make_plan(self._snapshot, settings, self._plan)
+            yield self._plan
+
+    def _failed(self, started: float, *, full: bool) -> None:
+        self.observer.attempted(self.clock() - started, full=full)
+        self._forget()
+        self._scheduler = self._scheduler.record_failure(self.clock())
+
+    def _succeeded(self, written: ApplyResult | None, seconds: float) -> None:
+        now = self.clock()
+        self.observer.attempted(seconds, full=written is not None and written.full)
+        self.observer.applied(written, self.progress.subscription.applied())
+        first = self.progress.updated_at is None
+        self.progress.updated_at = now
+        self._call_on_applied()
+        if written is None:
+            self._scheduler = self._scheduler.record_noop(now)
+            return
+        self._scheduler = self._scheduler.record_write(now, full=written.full)
+        self._clean_due = True
+        self._clean()
+        level = logging.INFO if written.full else logging.DEBUG
+        log.log(level, "%s: synced in %.3f s: %s", self.family.value, seconds, written.text)
+        self._log_notes(self.notes)
+        if first:
+            self.on_first_sync()
+
+    def _clean(self) -> None:
+        """Stale connections are no reason to doubt the rules: when they cannot go now, the next look tries again."""
+        if self._applied is None or not self._clean_due:
+            return
+        started = self.clock()
+        try:
+            removed = self.cleaner.remove(self._applied)
+        except HostError as error:
+            log.warning("%s: could not remove stale connections: %s", self.family.value, error)
+        else:
+            self._clean_due = False
+            self.observer.cleaned(self.clock() - started, removed)
+            if removed:
+                log.debug("%s: removed %d stale connections", self.family.value, removed)
+
+    def _call_on_applied(self) -> None:
+        if self._applied is not None:
+            self.on_applied(self._applied)
+
+    def _log_notes(self, notes: tuple[Note, ...]) -> None:
+        """Each note once, until it goes away."""
+        current = frozenset(notes)
+        for note in notes:
+            if note not in self._logged_notes:
+                log.warning("%s: %s: %s", self.family.value, note.subject, note.text)
+        self._logged_notes = current
+
+    def _check(self) -> None:
+        """``life.canary``, ``np.addresses.reread``, ``ct.invalid-drop``, ``life.max-sync``."""
+        now = self.clock()
+        self._scheduler = self._scheduler.record_check(now)
+        self._clean()
+        self._call_on_applied()
+        try:
+            missing = self.dataplane.find_drift(thorough=self._thorough_check_due(now))
+            reread = self.dataplane.refresh_options()
+            settings = self.settings(self.store.cluster())
+        except HostError as error:
+            log.warning("%s: could not look at the kernel: %s", self.family.value, error)
+            return
+        if missing:
+            self._handle_drift(now, missing)
+        if reread or now - self._rewritten_at >= FULL_SYNC_SECONDS:
+            self._forget()
+        if self._applied is None or settings != self._settings:
+            self._scheduler = self._scheduler.request_sync(now)
+
+    def _handle_drift(self, now: float, what: tuple[str, ...]) -> None:
+        """``life.canary``; repairs that do not last are made ever more seldom, or two proxies would do nothing else."""
+        if self._scheduler.drifted_at is not None:
+            return
+        self.observer.drifted()
+        self._scheduler = self._scheduler.record_drift(now)
+        wait = self._scheduler.next_repair - now
+        when = (
+            f"writing all again in {wait:.0f} s, as the last {self._scheduler.repairs} repairs did not last;"
+            " does another service proxy run on this node?"
+            if wait > 0
+            else "writing all again"
+        )
+        log.warning("%s: somebody changed our rules, %s: %s", self.family.value, when, "; ".join(what))
+
+    def _thorough_check_due(self, now: float) -> bool:
+        """Whether it is time for a look that costs something: every syncPeriod."""
+        due = now - self._checked_thoroughly_at >= self.periods.sync_period
+        if due:
+            self._checked_thoroughly_at = now
+        return due

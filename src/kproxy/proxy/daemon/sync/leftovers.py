@@ -1,0 +1,170 @@
+"""Removal of what proxies leave on a node, ours or kube-proxy's, whatever mode they ran in.
+
+Used by ``--cleanup`` for everything and by `kproxy.proxy.daemon.sync.dataplane` for what another mode left.  Touches nothing on a
+clean node (``life.cleanup.stateless``) and leaves KUBE-FIREWALL, which is the kubelet's too (``life.cleanup``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from kproxy.linux.host import HostError, Reason
+from kproxy.model.network import Family
+from kproxy.proxy.backends.iptables import names
+from kproxy.proxy.backends.iptables.kernel import Tools, Variant, find_tools, nfacct
+from kproxy.proxy.backends.iptables.kernel.removal import remove_chains
+from kproxy.proxy.backends.iptables.kernel.tools import command_of, list_chains_by_netlink
+from kproxy.proxy.backends.iptables.rules import Table
+from kproxy.proxy.backends.ipvs import kernel as ipvs
+from kproxy.proxy.backends.nftables.kernel import remove_table
+
+IPVS_CHAINS = frozenset(
+    {
+        "KUBE-NODE-PORT",
+        "KUBE-LOAD-BALANCER",
+        "KUBE-SOURCE-RANGES-FIREWALL",
+        "KUBE-IPVS-FILTER",
+        "KUBE-IPVS-OUT-FILTER",
+        "KUBE-TRAFFIC-POLICY",
+        "KUBE-LOCAL-SHORTCUT",
+    }
+)
+"""Chains that only ipvs mode makes, in any table."""
+
+_SHARED_WITH_IPVS = {
+    Table.NAT: (names.SERVICES, names.POSTROUTING, names.MARK_MASQUERADE),
+    Table.FILTER: (names.PROXY_FIREWALL, names.FORWARD),
+}
+"""Chains that iptables mode and ipvs mode both make."""
+
+Problems = tuple[HostError, ...]
+"""What could not be removed; each says why, and what to do."""
+
+log = logging.getLogger(__name__)
+
+
+def remove_all_modes() -> Problems:
+    """Remove what all modes left, of both families; every refusal, none when the node is clean now."""
+    removals = (remove_iptables, remove_ipvs, remove_nftables)
+    return tuple(problem for family in Family for remove in removals for problem in remove(family))
+
+
+def remove_iptables(family: Family) -> Problems:
+    """Remove chains and jumps of iptables and ipvs mode, by both variants of the tools, and the counters of packets."""
+    problems = [problem for variant in Variant for problem in _remove_variant(family, variant)]
+    nfacct.delete_counters()
+    return tuple(problems)
+
+
+def remove_other_variant(family: Family) -> Problems:
+    """Remove what either mode left in the variant that the system's ``iptables`` does not stand for.
+
+    There nobody would keep it up to date, and it goes on catching packets beside the rules of this proxy.
+    """
+    own = find_tools(family).variant
+    return tuple(p for variant in Variant if variant is not own for p in _remove_variant(family, variant))
+
+
+def remove_iptables_beside_ipvs(family: Family) -> Problems:
+    """Remove what iptables mode left on a node where ipvs mode runs now, and all of the other variant.
+
+    The chains that both modes have stay: they are ipvs mode's by now.
+    """
+    own = _remove_chains(
+        find_tools(family), lambda table, name: _is_ours(table, name) and not _is_of_ipvs(table, name)
+    )
+    return (*own, *remove_other_variant(family))
+
+
+def remove_ipvs(family: Family) -> Problems:
+    """Remove virtual servers, the device of their addresses and IP sets; the chains that use them go before.
+
+    Where nothing tells of ipvs mode no kernel module is loaded to look for it, and virtual servers
+    that are not a proxy's stay (kube-proxy does otherwise, ``life.mode-switch.ipvs-flush``).
+    """
+    return tuple(_collect_errors(partial(ipvs.remove_ipvs_objects, family)))
+
+
+def remove_nftables(family: Family) -> Problems:
+    """Remove the table of nftables mode.  A kernel that cannot have one needs no removal."""
+    found = _collect_errors(partial(remove_table, family))
+    return tuple(error for error in found if error.reason is not Reason.UNSUPPORTED)
+
+
+def _collect_errors(remove: Callable[[], object]) -> list[HostError]:
+    try:
+        remove()
+    except HostError as error:
+        return [error]
+    return []
+
+
+def _is_ours(table: Table, name: str) -> bool:
+    return name in names.OWN_CHAINS[table] or name in IPVS_CHAINS or names.is_derived(name)
+
+
+def _is_of_ipvs(table: Table, name: str) -> bool:
+    return name in IPVS_CHAINS or name in _SHARED_WITH_IPVS.get(table, ())
+
+
+def _remove_variant(family: Family, variant: Variant) -> Problems:
+    """All of one variant, by its tools; without them its chains stay, and that is reported."""
+    try:
+        tools = _find_tools(family, variant)
+    except HostError as error:
+        return _report_remaining(family, variant, error)
+    return _remove_chains(tools, _is_ours)
+
+
+def _find_tools(family: Family, variant: Variant) -> Tools:
+    """The variant's tools by their own name, or by the plain one where it stands for them."""
+    try:
+        return find_tools(family, variant)
+    except HostError:
+        plain = find_tools(family)
+        if plain.variant is not variant:
+            raise
+        return plain
+
+
+def _report_remaining(family: Family, variant: Variant, absence: HostError) -> Problems:
+    """What there may be of a variant whose tools are not installed: reported as far as the kernel tells it."""
+    try:
+        found = list_chains_by_netlink(family, variant)
+    except HostError:
+        found = {}
+    found_chains = sorted(
+        {f"{t.value} {n}" for t, there in (found or {}).items() for n in there if _is_ours(t, n)}
+    )
+    save = f"{command_of(family, variant)}-save"
+    look = f"look with `{save} | grep KUBE-` where {save} is installed (mostly on the node itself)"
+    cure = "remove them with these tools and `kproxy run --cleanup`, or restart the node"
+    if found_chains:
+        detail = f"{len(found_chains)} chains of a proxy stay, the first: {found_chains[0]}: {absence.detail}; {look}; {cure}"
+        return (HostError(absence.operation, detail, Reason.OTHER),)
+    if found is None:
+        log.warning(
+            "%s: rules of a proxy may be in the tables of iptables-%s, and they would still catch packets, deleted "
+            "Services' too: %s; %s; %s",
+            family.value,
+            variant.value,
+            absence,
+            look,
+            cure,
+        )
+    return ()
+
+
+def _remove_chains(tools: Tools, is_ours: Callable[[Table, str], bool]) -> Problems:
+    problems = [
+        error for table in Table for error in _collect_errors(partial(_remove_of, tools, table, is_ours))
+    ]
+    return tuple(problems)
+
+
+def _remove_of(tools: Tools, table: Table, is_ours: Callable[[Table, str], bool]) -> None:
+    count = remove_chains(tools, table, is_ours)
+    if count:
+        log.info("%s: removed %d chains of table %s", tools.command, count, table.value)

@@ -1,0 +1,131 @@
+"""What a Service asks of this node, looked at alone: its service ports' frontends and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kproxy.model.network import Address, Protocol
+from kproxy.proxy import snapshot
+from kproxy.proxy.plan.pools import cluster_pool, local_pool, serving_endpoints
+from kproxy.proxy.plan.values import (
+    Exposure,
+    Frontend,
+    MasqueradePolicy,
+    OnEmpty,
+    PlanSettings,
+    Pool,
+    ServicePlan,
+)
+from kproxy.proxy.snapshot import Note, TrafficPolicy
+
+Place = tuple[Address | None, int, Protocol]
+
+
+def plan_service(
+    service: snapshot.ServiceInfo, settings: PlanSettings
+) -> tuple[tuple[ServicePlan, ...], tuple[Note, ...]]:
+    """The plans of a Service's ports as if no other Service existed, and what there is to tell."""
+    notes: list[Note] = []
+    taken: set[Place] = set()
+    plans = tuple([_service_plan(service, port, settings, taken, notes) for port in service.ports])
+    return plans, tuple(notes)
+
+
+def _service_plan(
+    service: snapshot.ServiceInfo,
+    port: snapshot.ServicePortInfo,
+    settings: PlanSettings,
+    taken: set[Place],
+    notes: list[Note],
+) -> ServicePlan:
+    frontends = []
+    for frontend in _Port(service, port, settings, *_pools(service, port, settings, notes)).frontends():
+        known = len(taken)  # an address is slow to look up: once is enough
+        taken.add((frontend.address, frontend.port, port.protocol))
+        if len(taken) > known:
+            frontends.append(frontend)
+    return ServicePlan(
+        name=port.name,
+        protocol=port.protocol,
+        frontends=tuple(frontends),
+        affinity_seconds=service.affinity_seconds,
+        serving=serving_endpoints(port.endpoints, settings.node) if port.protocol is Protocol.UDP else (),
+    )
+
+
+def _pools(
+    service: snapshot.ServiceInfo, port: snapshot.ServicePortInfo, settings: PlanSettings, notes: list[Note]
+) -> tuple[Pool, Pool]:
+    """The pools of scope CLUSTER and LOCAL; without a Local policy there is no need of the second."""
+    cluster, reason = cluster_pool(port.endpoints, settings.node, settings.zone)
+    if reason is not None:
+        notes.append(Note("Service", service.key, f"port {port.name.port!r}: {reason}", refused=False))
+    if TrafficPolicy.LOCAL in (service.internal_policy, service.external_policy):
+        return cluster, local_pool(port.endpoints, settings.node)
+    return cluster, cluster
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """One service port with its pools, and the settings it is planned for."""
+
+    service: snapshot.ServiceInfo
+    port: snapshot.ServicePortInfo
+    settings: PlanSettings
+    cluster: Pool
+    local: Pool
+
+    def frontends(self) -> Iterator[Frontend]:
+        """All frontends; of two with the same address the first is to be kept.
+
+        So the source ranges of a load balancer's address hold even if it is listed as an external IP too.
+        """
+        yield self._internal()
+        for address in self.service.load_balancer_ips:
+            yield self._external(Exposure.LOAD_BALANCER, address, self.port.port)
+        if self.settings.allow_external_ips:
+            for address in self.service.external_ips:
+                yield self._external(Exposure.EXTERNAL_IP, address, self.port.port)
+        if self.port.node_port is not None:
+            yield self._external(Exposure.NODE_PORT, None, self.port.node_port)
+
+    def _internal(self) -> Frontend:
+        """The cluster IP: only ``internalTrafficPolicy`` binds it (``etp.local.cip-unaffected``)."""
+        return Frontend(
+            exposure=Exposure.CLUSTER_IP,
+            address=self.service.cluster_ip,
+            port=self.port.port,
+            pool=self.local if self.service.internal_policy is TrafficPolicy.LOCAL else self.cluster,
+            on_empty=self._on_empty(),
+            masquerade=masquerade_of_cluster_ips(self.settings),
+        )
+
+    def _external(self, exposure: Exposure, address: Address | None, port: int) -> Frontend:
+        """Bound by ``externalTrafficPolicy``; Local keeps the client's address (``etp.local.external``)."""
+        local = self.service.external_policy is TrafficPolicy.LOCAL
+        ranges = self.service.source_ranges if exposure is Exposure.LOAD_BALANCER else None
+        return Frontend(
+            exposure=exposure,
+            address=address,
+            port=port,
+            pool=self.local if local else self.cluster,
+            shortcut=self.cluster if local else None,
+            on_empty=self._on_empty(),
+            masquerade=MasqueradePolicy.NEVER if local else MasqueradePolicy.ALWAYS,
+            sources=ranges,
+            allow_hairpin_source=any(
+                ip in network for network in ranges or () for ip in self.settings.node_ips
+            ),
+        )
+
+    def _on_empty(self) -> OnEmpty:
+        """``noep.rej-vs-drop``: silence as long as another node could have answered."""
+        return OnEmpty.DROP if self.cluster.endpoints else OnEmpty.REJECT
+
+
+def masquerade_of_cluster_ips(settings: PlanSettings) -> MasqueradePolicy:
+    """Of every cluster IP: ``masq.all``, ``masq.cip.offcluster``, ``det.none``."""
+    if settings.masquerade_all:
+        return MasqueradePolicy.ALWAYS
+    return MasqueradePolicy.NEVER if settings.detector is None else MasqueradePolicy.OFF_CLUSTER

@@ -1,0 +1,164 @@
+"""One Service of the API as one value of the snapshot.
+
+Every field is read by itself: a bad one is told and left out, the others stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kproxy.model import api
+from kproxy.model.api import key_of
+from kproxy.model.network import Address, Family, Network, family_of, parse_address, parse_network
+from kproxy.proxy.snapshot.endpoints import PROTOCOLS, PortKey, merge_endpoints
+from kproxy.proxy.snapshot.fields import Complain, is_port, is_port_name, note_reporter
+from kproxy.proxy.snapshot.values import Note, ServiceInfo, ServicePortInfo, ServicePortName, TrafficPolicy
+
+DEFAULT_AFFINITY_SECONDS = 10800
+"""The API's default of ``sessionAffinityConfig.clientIP.timeoutSeconds``: three hours."""
+
+MAX_AFFINITY_SECONDS = 86400
+"""The API's upper bound of the same: one day."""
+
+
+def normalise_service(
+    item: api.Service | None, slices: tuple[api.EndpointSlice, ...], family: Family
+) -> tuple[ServiceInfo | None, tuple[Note, ...]]:
+    """The Service's value and what there is to tell; no value when it is not proxied in this family."""
+    if item is None or not _is_proxied(item) or _has_no_family_address(item.spec, family):
+        return None, ()
+    notes: list[Note] = []
+    complain = note_reporter(item, notes)
+    spec = item.spec
+    cluster_ips = _addresses(spec.cluster_ips or [spec.cluster_ip], family, complain)
+    if not cluster_ips:
+        return None, tuple(notes)
+    external = _policy(spec.external_traffic_policy, complain)
+    service = ServiceInfo(
+        key=key_of(item),
+        cluster_ip=cluster_ips[0],
+        external_ips=_addresses(spec.external_ips or (), family, complain),
+        load_balancer_ips=_load_balancer_ips(item.status.load_balancer, family, complain),
+        source_ranges=_source_ranges(spec.load_balancer_source_ranges or (), family, complain),
+        internal_policy=_policy(spec.internal_traffic_policy, complain),
+        external_policy=external,
+        affinity_seconds=_affinity_seconds(spec, complain),
+        health_check_port=_health_check_port(spec, external),
+        ports=_ports(item, slices, family, notes),
+    )
+    return service, tuple(notes)
+
+
+def _is_proxied(item: api.Service) -> bool:
+    """``obj.headless``, ``obj.no-cip``, ``obj.externalname``, ``obj.service-proxy-name``."""
+    return (
+        item.spec.type != "ExternalName"
+        and item.spec.cluster_ip not in ("", "None")
+        and api.PROXY_NAME_LABEL not in item.metadata.labels
+    )
+
+
+def _has_no_family_address(spec: api.ServiceSpec, family: Family) -> bool:
+    """Whether it plainly has no IPv6 address, as most Services; of what it has instead the other family tells."""
+    return family is Family.IPV6 and ":" not in spec.cluster_ip and ":" not in "".join(spec.cluster_ips or ())
+
+
+def _addresses(texts: Iterable[str], family: Family, complain: Complain) -> tuple[Address, ...]:
+    """The family's addresses among ``texts``, each once, in their order (``eip.invalid``, ``ds.order``)."""
+    found: list[Address] = []
+    for text in texts:
+        address = parse_address(text)
+        if address is None:
+            complain(f"{text!r} is not an IP address")
+        elif family_of(address) is family and address not in found:
+            found.append(address)
+    return tuple(found)
+
+
+def _load_balancer_ips(
+    status: api.LoadBalancerStatus, family: Family, complain: Complain
+) -> tuple[Address, ...]:
+    """Ingress addresses the node captures (``lb.ipmode.vip``, ``lb.ipmode.proxy``, ``lb.hostname-only``)."""
+    ingress = status.ingress
+    if not ingress:
+        return ()
+    return _addresses((i.ip for i in ingress if i.ip and i.ip_mode in (None, "VIP")), family, complain)
+
+
+def _source_ranges(texts: Iterable[str], family: Family, complain: Complain) -> tuple[Network, ...] | None:
+    """``lb.lbsr.per-family``, ``lb.lbsr.zero-cidr``, ``lb.lbsr.whitespace``."""
+    found: dict[Network, None] = {}
+    for text in texts:
+        network = parse_network(text)
+        if network is None:
+            complain(f"source range {text!r} is not a CIDR")
+        elif network.version == (4 if family is Family.IPV4 else 6):
+            found[network] = None
+    if not found or any(network.prefixlen == 0 for network in found):
+        return None
+    return tuple(found)
+
+
+def _policy(text: str | None, complain: Complain) -> TrafficPolicy:
+    """``itp.cluster.default``: what is unset or unknown means Cluster."""
+    if text == "Local":
+        return TrafficPolicy.LOCAL
+    if text not in (None, "", "Cluster"):
+        complain(f"traffic policy {text!r} is unknown; Cluster holds")
+    return TrafficPolicy.CLUSTER
+
+
+def _affinity_seconds(spec: api.ServiceSpec, complain: Complain) -> int | None:
+    if spec.session_affinity != "ClientIP":
+        return None
+    config = spec.session_affinity_config
+    seconds = config.client_ip.timeout_seconds if config and config.client_ip else None
+    if seconds is None:
+        return DEFAULT_AFFINITY_SECONDS
+    if not 0 < seconds <= MAX_AFFINITY_SECONDS:
+        complain(f"affinity timeout {seconds} is out of range; {DEFAULT_AFFINITY_SECONDS} holds")
+        return DEFAULT_AFFINITY_SECONDS
+    return seconds
+
+
+def _health_check_port(spec: api.ServiceSpec, policy: TrafficPolicy) -> int | None:
+    due = (
+        spec.type == "LoadBalancer" and policy is TrafficPolicy.LOCAL and is_port(spec.health_check_node_port)
+    )
+    return spec.health_check_node_port if due else None
+
+
+def _ports(
+    item: api.Service, slices: tuple[api.EndpointSlice, ...], family: Family, notes: list[Note]
+) -> tuple[ServicePortInfo, ...]:
+    wanted = _wanted_ports(item, note_reporter(item, notes))
+    merged = merge_endpoints(slices, wanted, family, notes)
+    return tuple(
+        ServicePortInfo(
+            name=ServicePortName(*key_of(item), name),
+            protocol=protocol,
+            port=port.port,
+            node_port=port.node_port or None,
+            endpoints=merged[name, protocol],
+        )
+        for (name, protocol), port in wanted.items()
+    )
+
+
+def _wanted_ports(item: api.Service, complain: Complain) -> dict[PortKey, api.ServicePort]:
+    """The usable entries of ``spec.ports``; of two with the same name and protocol the first."""
+    wanted: dict[PortKey, api.ServicePort] = {}
+    for port in item.spec.ports or ():
+        protocol = PROTOCOLS.get(port.protocol)
+        key = (port.name or "", protocol)
+        if protocol is None or not is_port(port.port) or not 0 <= port.node_port < 65536:
+            complain(
+                f"port {port.name!r} ({port.protocol} {port.port}, node port {port.node_port}) is not valid"
+            )
+        elif not is_port_name(port.name or ""):
+            complain(f"port {port.name!r} has no valid name")
+        elif key in wanted:
+            complain(f"port {port.name!r} ({port.protocol} {port.port}) repeats a name")
+        else:
+            wanted[port.name or "", protocol] = port
+    return wanted

@@ -1,0 +1,1 @@
+"""Commands for people, thin: parse, call, show."""

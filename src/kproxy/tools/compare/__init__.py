@@ -1,0 +1,1 @@
+"""``kproxy compare``: somebody's cluster under two proxies, and what differs."""

@@ -1,0 +1,84 @@
+"""What two proxies did with the same packets, and where that differs.  Pure.
+
+Chance is no difference: which endpoint answers is left to the proxy, so of two sides that both deliver only endpoints that
+both have been seen to choose are held against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kproxy.conformance.testbed import Observation
+from kproxy.model.network import Address
+from kproxy.spec.outcome import Delivered, Expectation, SourceIP
+from kproxy.tools.lab_session.frontend_probes import FrontendProbe
+
+Answers = Sequence[Observation]
+Reading = frozenset[SourceIP]
+"""The sources that an endpoint may have seen, as far as the evidence goes; empty: a strange one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyDifference:
+    """A question that two sides answer otherwise; ``unlawful``: who of the two does what the specification forbids."""
+
+    probe: FrontendProbe
+    expectation: Expectation
+    seen: tuple[Answers, Answers]
+    unlawful: tuple[bool, bool]
+
+
+def outcome_kinds(answers: Iterable[Observation]) -> frozenset[str]:
+    """What became of packets, in words that chance does not change; the text of what can never be lawful."""
+    return frozenset(_kind(one) for one in answers)
+
+
+def _kind(seen: Observation) -> str:
+    found = {"delivered" if isinstance(one, Delivered) else one.value for one in seen.outcomes}
+    if not found and seen.endpoint is not None:
+        return "delivered with a strange source"
+    return " or ".join(sorted(found)) or seen.text
+
+
+def seen_sources(answers: Iterable[Observation]) -> Mapping[tuple[Address, int], frozenset[Reading]]:
+    """What each endpoint that answered saw as source."""
+    found: dict[tuple[Address, int], set[Reading]] = {}
+    for one in answers:
+        if one.endpoint is not None:
+            reading = frozenset(o.source for o in one.outcomes if isinstance(o, Delivered))
+            found.setdefault(one.endpoint, set()).add(reading)
+    return {endpoint: frozenset(readings) for endpoint, readings in found.items()}
+
+
+def _alike(one: frozenset[Reading], other: frozenset[Reading]) -> bool:
+    """Whether what one side showed can be what the other did: a node's own address may be read as either source."""
+    pairs = ((one, other), (other, one))
+    return all(any(a & b or a == b for b in theirs) for mine, theirs in pairs for a in mine)
+
+
+def is_unlawful(answers: Iterable[Observation], expectation: Expectation) -> bool:
+    """Whether any of them is."""
+    return any(not one.outcomes & expectation.outcomes for one in answers)
+
+
+def looks_different(one: Answers, other: Answers, expectation: Expectation) -> bool:
+    """Whether it is worth asking again: kinds or sources are not the same, or one of them alone is unlawful."""
+    return _summary(one, expectation) != _summary(other, expectation)
+
+
+def _summary(side: Answers, expectation: Expectation) -> tuple[frozenset[str], frozenset[Reading], bool]:
+    seen = frozenset(reading for readings in seen_sources(side).values() for reading in readings)
+    return outcome_kinds(side), seen, is_unlawful(side, expectation)
+
+
+def proxy_difference(
+    question: FrontendProbe, expectation: Expectation, one: Answers, other: Answers
+) -> ProxyDifference | None:
+    """How two sides differ, chance left out; None if they do not."""
+    unlawful = (is_unlawful(one, expectation), is_unlawful(other, expectation))
+    mine, theirs = seen_sources(one), seen_sources(other)
+    same_sources = all(_alike(mine[endpoint], theirs[endpoint]) for endpoint in mine.keys() & theirs.keys())
+    if outcome_kinds(one) == outcome_kinds(other) and same_sources and unlawful[0] == unlawful[1]:
+        return None
+    return ProxyDifference(question, expectation, (one, other), unlawful)

@@ -1,0 +1,72 @@
+"""What the specification says to a question, about no mode in particular.  Pure.
+
+The oracle looks through all Services for each packet. A `ServiceIndex` gives it those alone that have the address or the node port
+that is asked: nothing else can matter to it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from kproxy.model import api
+from kproxy.model.network import Address, parse_address
+from kproxy.spec.oracle import expect
+from kproxy.spec.outcome import Expectation
+from kproxy.tools.explain.dump import Dump
+from kproxy.tools.explain.explanation import ProxySettings, dump_node_facts
+from kproxy.tools.lab_session.frontend_probes import FrontendProbe
+from kproxy.tools.lab_session.layout import Layout
+
+
+class ServiceIndex:
+    """The cluster's objects by what they are asked at."""
+
+    def __init__(self, cluster: api.Cluster) -> None:
+        self._cluster = cluster
+        self._at: dict[Address | int, dict[api.Key, api.Service]] = defaultdict(dict)
+        self._slices: dict[api.Key, dict[api.Key, api.EndpointSlice]] = defaultdict(dict)
+        for key, service in cluster.services.items():
+            for place in _places(service):
+                self._at[place][key] = service
+        for key, piece in cluster.slices.items():
+            owner = (piece.metadata.namespace, piece.metadata.labels.get(api.SERVICE_NAME_LABEL, ""))
+            self._slices[owner][key] = piece
+
+    def on(self, destination: Address, port: int) -> api.Cluster:
+        """The cluster without the Services that have neither this address nor this node port."""
+        services = {**self._at.get(destination, {}), **self._at.get(port, {})}
+        slices = {k: piece for owner in services for k, piece in self._slices.get(owner, {}).items()}
+        return replace(self._cluster, services=services, slices=slices)
+
+
+def _places(service: api.Service) -> set[Address | int]:
+    spec, ingress = service.spec, service.status.load_balancer.ingress or []
+    texts = [spec.cluster_ip, *(spec.cluster_ips or []), *(spec.external_ips or []), *(e.ip for e in ingress)]
+    found: set[Address | int] = {a for a in map(parse_address, texts) if a is not None}
+    return found | {port.node_port for port in spec.ports or [] if port.node_port}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOracle:
+    """The specification for one lab."""
+
+    focus: ServiceIndex
+    layout: Layout
+    settings: ProxySettings
+
+    def expect(self, question: FrontendProbe) -> Expectation:
+        """What is lawful, with the clauses."""
+        packet = question.packet
+        cluster = self.focus.on(packet.destination, packet.port)
+        node = self.layout.node(question.judge)
+        known = cluster.node(node.hostname)
+        assert known is not None
+        more = tuple(node.gateway.values())
+        settings = replace(self.settings, extra_addresses=(*self.settings.extra_addresses, *more))
+        return expect(cluster, dump_node_facts(known, settings), packet)
+
+
+def replica_oracle(dump: Dump, layout: Layout, settings: ProxySettings) -> ReplicaOracle:
+    """The specification for a lab of this cluster."""
+    return ReplicaOracle(ServiceIndex(dump.cluster), layout, settings)

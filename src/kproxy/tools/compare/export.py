@@ -1,0 +1,246 @@
+"""A question about somebody's Service as a case of the harness: self-contained, in names, without their addresses.  Pure.
+
+The Service keeps what decides its packets: type, ports, policies, affinity, endpoints with their conditions and hints as
+far as the lab has places for them. What is not on the judging node becomes a pod of the other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kproxy.conformance.case import (
+    Apply,
+    Backend,
+    Case,
+    CaseService,
+    Policy,
+    Port,
+    Probe,
+    Profile,
+    SourceRange,
+    Target,
+    TargetKind,
+    Type,
+    Vantage,
+    Vip,
+    client,
+    host,
+    pod,
+    remote,
+    unallocated,
+)
+from kproxy.conformance.case import service as declare
+from kproxy.conformance.cases import profiles
+from kproxy.conformance.generate.case_source import case_source
+from kproxy.conformance.generate.oracle_answers import with_oracle_answers
+from kproxy.lab.topology import NODES, ZONES
+from kproxy.model import api
+from kproxy.model.network import Address, Protocol, family_of, parse_address, parse_network
+from kproxy.tools.compare.differences import ProxyDifference
+from kproxy.tools.explain.dump import Dump
+from kproxy.tools.lab_session.frontend_probes import ClientKind, FrontendProbe, ProbedAddressKind
+from kproxy.tools.lab_session.layout import Layout
+
+NAME = "web"
+_PORT_NAMES = ("a", "b", "c")
+_PLACES = 2
+"""Pods of each node that are endpoints; the third one asks."""
+_DEFAULT_AFFINITY = 10800
+
+
+def case_module(dump: Dump, layout: Layout, found: ProxyDifference, id: str, reported: str) -> str:
+    """The case of a difference as a Python module; ``told``: where it comes from, a sentence."""
+    return case_source(case_of(dump, layout, found.probe, id), reported)
+
+
+def case_of(
+    dump: Dump, layout: Layout, question: FrontendProbe, id: str, profile: Profile = profiles.NODE_CIDR
+) -> Case:
+    """The question as a case, with the oracle's answer."""
+    writer = _Writer(dump, layout, question)
+    web = writer.service()
+    steps = (Apply(web), Probe(sender=writer.sender(), to=writer.target(web), expect=frozenset()))
+    about = "From a cluster that was printed by kubectl; names and addresses are the lab's."
+    family = family_of(question.packet.destination)
+    draft = Case(id=id, about=about, clauses=frozenset(), steps=steps, profile=profile, families=(family,))
+    return with_oracle_answers(draft)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """One Service in a case's names, seen from the node that judges."""
+
+    dump: Dump
+    layout: Layout
+    question: FrontendProbe
+
+    @property
+    def _own(self) -> api.Service:
+        return self.dump.cluster.services.get(self.question.service, api.Service(metadata=api.Metadata()))
+
+    def service(self) -> CaseService:
+        spec, status = self._own.spec, self._own.status
+        exposed = spec.type in {"NodePort", "LoadBalancer"} or bool(spec.external_ips)
+        kind = Type(spec.type) if spec.type in {"NodePort", "LoadBalancer"} else Type.CLUSTER_IP
+        config = spec.session_affinity_config
+        seconds = config.client_ip.timeout_seconds if config and config.client_ip else None
+        ingress = [e for e in status.load_balancer.ingress or [] if self._same_family(e.ip)]
+        return declare(
+            NAME,
+            type=kind,
+            ports=self._ports(),
+            backends=tuple(self._backends()),
+            internal_policy=Policy.LOCAL if spec.internal_traffic_policy == "Local" else None,
+            external_policy=Policy.LOCAL if exposed and spec.external_traffic_policy == "Local" else None,
+            external_ips=sum(self._same_family(text) for text in spec.external_ips or []),
+            vips=tuple(Vip(ip_mode=entry.ip_mode) for entry in ingress),
+            source_ranges=self._ranges(),
+            affinity_seconds=(seconds or _DEFAULT_AFFINITY) if spec.session_affinity == "ClientIP" else None,
+        )
+
+    def _same_family(self, text: str) -> bool:
+        address = parse_address(text)
+        return address is not None and address.version == self.question.packet.destination.version
+
+    def _ports(self) -> tuple[Port, ...]:
+        ports = self._own_ports()
+        named = len(ports) > 1
+        return tuple(
+            Port(
+                name=name if named else "",
+                number=port.port,
+                protocol=Protocol(port.protocol),
+                node_port=bool(port.node_port),
+            )
+            for name, port in zip(_PORT_NAMES, ports, strict=False)
+        )
+
+    def _own_ports(self) -> list[api.ServicePort]:
+        """As many of its ports as a case has names for, the one that is asked among them."""
+        known = {protocol.value for protocol in Protocol}
+        ports = [port for port in self._own.spec.ports or [] if port.protocol in known]
+        ports = ports or [api.ServicePort(port=80)]
+        probed_port = [port for port in ports[len(_PORT_NAMES) :] if self._is_probed(port)]
+        return [*ports[: len(_PORT_NAMES) - len(probed_port)], *probed_port]
+
+    def _is_probed(self, port: api.ServicePort) -> bool:
+        packet, number = self.question.packet, self.question.node_port
+        same = port.node_port == number if number else port.port == packet.port
+        return same and port.protocol == packet.protocol.value
+
+    def _ranges(self) -> tuple[SourceRange | str, ...]:
+        """The asker alone, if it is let in; else nobody."""
+        texts = self._own.spec.load_balancer_source_ranges or []
+        ranges = [network for text in texts if (network := parse_network(text)) is not None]
+        if not texts:
+            return ()
+        let_in = any(self.question.packet.source in network for network in ranges)
+        return (self.sender().name,) if let_in else (SourceRange.NOWHERE,)
+
+    # ----------------------------------------------------------------------- endpoints
+
+    def _backends(self) -> Iterator[Backend]:
+        used: set[str] = set()
+        for address, endpoint in self._endpoints():
+            on = self._place(address, used)
+            if on:
+                used.add(on)
+                yield self._backend(on, endpoint)
+
+    def _endpoints(self) -> Iterator[tuple[Address, api.Endpoint]]:
+        namespace, name = self.question.service
+        for piece in self.dump.cluster.slices.values():
+            labels = piece.metadata.labels
+            if piece.metadata.namespace == namespace and labels.get(api.SERVICE_NAME_LABEL) == name:
+                for endpoint in piece.endpoints or []:
+                    address = parse_address((endpoint.addresses or [""])[0])
+                    if address is not None and self._same_family(str(address)):
+                        yield address, endpoint
+
+    def _place(self, address: Address, used: set[str]) -> str:
+        """A free place on the endpoint's side: the judging node, or the other; empty when all are taken."""
+        home = self.layout.namespace_of(address)
+        if home == self.question.judge:
+            return home if home not in used else ""
+        judge = self.question.judge
+        node = judge if home.startswith(f"{judge}-") else self._other
+        free = (f"{node}{number}" for number in range(1, _PLACES + 1))
+        return next((place for place in free if place not in used), "")
+
+    @property
+    def _other(self) -> str:
+        return next(node for node in NODES if node != self.question.judge)
+
+    def _backend(self, on: str, endpoint: api.Endpoint) -> Backend:
+        conditions, hints = endpoint.conditions or api.EndpointConditions(), endpoint.hints
+        judge = self.layout.node(self.question.judge)
+        known = self.dump.cluster.node(judge.hostname)
+        zone = known.metadata.labels.get(api.ZONE_LABEL, "") if known else ""
+        zones = {
+            ZONES[judge.name if z.name == zone else self._other] for z in (hints and hints.for_zones) or []
+        }
+        nodes = {
+            judge.name if n.name == judge.hostname else self._other for n in (hints and hints.for_nodes) or []
+        }
+        return Backend(
+            on=on,
+            ready=conditions.ready,
+            serving=conditions.serving,
+            terminating=conditions.terminating,
+            zones=tuple(sorted(zones)),
+            nodes=tuple(sorted(nodes)),
+        )
+
+    # ----------------------------------------------------------------------- who asks for what
+
+    def sender(self) -> Vantage:
+        who = self.question.sender
+        match who.kind:
+            case ClientKind.POD:
+                return pod(f"{who.node}3")
+            case ClientKind.HOST:
+                return host(who.node)
+            case ClientKind.ON_LINK:
+                return client(who.node)
+            case ClientKind.ROUTED | ClientKind.GUEST:
+                return remote(who.node)
+            case ClientKind.ENDPOINT:
+                return pod(self._sending_endpoint())
+
+    def _sending_endpoint(self) -> str:
+        used: set[str] = set()
+        for address, _ in self._endpoints():
+            on = self._place(address, used)
+            used.add(on)
+            if address == self.question.packet.source and on:
+                return on
+        return f"{self.question.judge}3"
+
+    def target(self, web: CaseService) -> Target:
+        """What is asked, of the Service in names."""
+        judge = self.question.judge
+        match self.question.frontend:
+            case ProbedAddressKind.CLUSTER_IP:
+                return web.cluster_ip.at(self._port_name(web))
+            case ProbedAddressKind.EXTERNAL_IP:
+                return web.external_ip().at(self._port_name(web))
+            case ProbedAddressKind.LOAD_BALANCER_IP:
+                return web.vip().at(self._port_name(web))
+            case ProbedAddressKind.NODE_PORT:
+                return web.node_port(judge).at(self._port_name(web))
+            case ProbedAddressKind.NODE_PORT_OTHER_ADDRESS:
+                return replace(
+                    web.node_port(judge).at(self._port_name(web)), kind=TargetKind.NODE_PORT_SECOND
+                )
+            case ProbedAddressKind.NODE_PORT_LOCALHOST:
+                return web.localhost(judge).at(self._port_name(web))
+            case ProbedAddressKind.UNDEFINED_PORT:
+                return web.cluster_ip.at_undefined_port()
+            case ProbedAddressKind.UNALLOCATED:
+                return unallocated()
+
+    def _port_name(self, web: CaseService) -> str:
+        """Of the port that is asked, which `_own_ports` has kept."""
+        pairs = zip(web.ports, self._own_ports(), strict=True)
+        return next(declared.name for declared, own in pairs if self._is_probed(own))

@@ -1,0 +1,84 @@
+"""``kproxy spec explain``: files in, an answer out; `kproxy.cli` parses words for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kproxy.model.network import Address, parse_address
+from kproxy.spec.node import PRIMARY
+from kproxy.tools.explain import show
+from kproxy.tools.explain.dump import KUBECTL, CannotExplain, parse_dump
+from kproxy.tools.explain.endpoints import parse_sender, parse_target
+from kproxy.tools.explain.explanation import ProxySettings, explain_packet, parse_networks
+
+EXIT_CANNOT_EXPLAIN = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainOptions:
+    """The words of the command line."""
+
+    files: Sequence[str]
+    sender: str
+    target: str
+    node: str
+    output: str
+    mode: str
+    cluster_cidr: str
+    node_port_addresses: str
+    node_address: Sequence[str]
+    masquerade_all: bool
+
+
+def explain(question: ExplainOptions) -> int:
+    """Print what is lawful; 0, or 2 when the question cannot be put."""
+    try:
+        dump = parse_dump(_texts(question.files))
+        settings = _settings(question)
+        flow = parse_sender(question.sender, dump, question.node), parse_target(question.target, dump)
+        found = explain_packet(dump, *flow, settings, question.node)
+    except CannotExplain as reason:
+        sys.stderr.write(f"kproxy spec explain: {reason}\n")
+        return EXIT_CANNOT_EXPLAIN
+    for rejected in dump.cluster.rejected:
+        name = "/".join(filter(None, rejected.key)) or "without a name"
+        sys.stderr.write(f"kproxy spec explain: {rejected.kind} {name} is left out: {rejected.reason}\n")
+    if question.output == "json":
+        sys.stdout.write(
+            msgspec.json.format(msgspec.json.encode(show.explanation_document(found, dump))).decode() + "\n"
+        )
+    else:
+        sys.stdout.write(show.format_explanation(found, dump))
+    return 0
+
+
+def _texts(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    for name in files:
+        try:
+            yield name, sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        except OSError as error:
+            raise CannotExplain(f"-f {name}: {error.strerror}; `{KUBECTL}` prints what is needed") from error
+
+
+def _settings(question: ExplainOptions) -> ProxySettings:
+    ranges = question.node_port_addresses
+    primary = ranges == "primary"
+    return ProxySettings(
+        mode=question.mode,
+        cluster_cidrs=parse_networks(question.cluster_cidr, "--cluster-cidr"),
+        masquerade_all=question.masquerade_all,
+        node_port_addresses=PRIMARY if primary else parse_networks(ranges, "--node-port-addresses"),
+        extra_addresses=tuple(map(_address, question.node_address)),
+    )
+
+
+def _address(text: str) -> Address:
+    address = parse_address(text)
+    if address is None:
+        raise CannotExplain(f"--node-address {text}: that is no address")
+    return address

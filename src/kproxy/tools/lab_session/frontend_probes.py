@@ -1,0 +1,289 @@
+"""Every frontend of a cluster from every vantage point, as packets.  Pure.
+
+Frontends: cluster IPs, external IPs and load balancer IPs, each port and protocol, and one port that a Service does not
+have; node ports at a node's primary address, at another one of it and at localhost; a cluster IP that no Service has.
+Senders: a pod on each node, the node itself, an on-link and a routed client through each node, an endpoint itself, and,
+where a Service lists source ranges, a client of each range.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from kproxy.lab.topology import UPLINK
+from kproxy.lab.wiring import CLIENT, REMOTE
+from kproxy.model import api
+from kproxy.model.network import (
+    Address,
+    Entry,
+    Family,
+    Packet,
+    Protocol,
+    family_of,
+    parse_address,
+    parse_network,
+)
+from kproxy.tools.explain.dump import Dump
+from kproxy.tools.lab_session.layout import PROBE_POD, LabNode, Layout
+
+UNDEFINED_PORT = 7777
+LOCALHOST: dict[Family, Address] = {Family.IPV4: ip_address("127.0.0.1"), Family.IPV6: ip_address("::1")}
+POD_LINK = "a pod's link"
+
+
+class ProbedAddressKind(enum.Enum):
+    """The kinds of address that are asked; the value is how people call it."""
+
+    CLUSTER_IP = "cluster IP"
+    EXTERNAL_IP = "external IP"
+    LOAD_BALANCER_IP = "load balancer IP"
+    NODE_PORT = "node port"
+    NODE_PORT_OTHER_ADDRESS = "node port at another address of the node"
+    NODE_PORT_LOCALHOST = "node port at localhost"
+    UNDEFINED_PORT = "port that the Service does not have, at its cluster IP"
+    UNALLOCATED = "cluster IP that no Service has"
+
+
+class ClientKind(enum.Enum):
+    """The kinds of sender."""
+
+    POD = "pod"
+    HOST = "node"
+    ON_LINK = "on-link client"
+    ROUTED = "routed client"
+    GUEST = "client of a source range"
+    ENDPOINT = "endpoint itself"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSender:
+    """Who asks.  ``namespace``: where the probe starts; ``node``: the sender's, or the one that its packets go through."""
+
+    kind: ClientKind
+    namespace: str
+    node: str
+    source: Address
+
+
+@dataclass(frozen=True, slots=True)
+class FrontendProbe:
+    """One packet: of which Service, to what, from whom, and the lab node whose proxy decides."""
+
+    service: api.Key
+    frontend: ProbedAddressKind
+    sender: ProbeSender
+    judge: str
+    packet: Packet
+    node_port: int = 0
+
+    @property
+    def to(self) -> str:
+        """What is asked, as a socket."""
+        address = self.packet.destination
+        shown = f"[{address}]" if address.version == 6 else str(address)
+        return f"{shown}:{self.packet.port}/{self.packet.protocol.value}"
+
+    @property
+    def name(self) -> str:
+        """The Service, as ``namespace/name``."""
+        return "/".join(filter(None, self.service)) or "(no Service)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    service: api.Key
+    front: ProbedAddressKind
+    address: Address
+    port: int
+    protocol: Protocol
+    node_port: int = 0
+
+
+def frontend_probes(dump: Dump, layout: Layout) -> tuple[FrontendProbe, ...]:
+    """All questions, Service by Service."""
+    found: list[FrontendProbe] = []
+    for service in dump.cluster.services.values():
+        for family in layout.families:
+            found += _of_service(dump, layout, service, family)
+    return (*found, *_unallocated(dump, layout))
+
+
+def _of_service(dump: Dump, layout: Layout, service: api.Service, family: Family) -> Iterator[FrontendProbe]:
+    if not _proxied(service, family):
+        return
+    key = api.key_of(service)
+    for port in service.spec.ports or []:
+        protocol = _protocol(port.protocol)
+        if protocol is None:
+            continue
+        for front, address in _addresses(service, family):
+            target = _Target(key, front, address, port.port, protocol)
+            yield from _from_senders(layout, target, tuple(_everybody(layout, family)))
+            yield from _from_senders(layout, target, tuple(_special(dump, layout, service, front, family)))
+        if port.node_port:
+            yield from _node_port(
+                layout, _Target(key, ProbedAddressKind.NODE_PORT, _ANY, port.node_port, protocol), family
+            )
+    yield from _undefined(layout, service, family)
+
+
+def _proxied(service: api.Service, family: Family) -> bool:
+    """Whether a Service has an address of the family that some proxy may serve."""
+    elsewhere = api.PROXY_NAME_LABEL in service.metadata.labels or service.spec.type == "ExternalName"
+    return not elsewhere and any(
+        front is ProbedAddressKind.CLUSTER_IP for front, _ in _addresses(service, family)
+    )
+
+
+def _protocol(text: str) -> Protocol | None:
+    return next((protocol for protocol in Protocol if protocol.value == (text or "TCP")), None)
+
+
+_ANY = ip_address("0.0.0.0")  # noqa: S104 (stands for whichever address of a node)
+
+
+def _addresses(service: api.Service, family: Family) -> Iterator[tuple[ProbedAddressKind, Address]]:
+    spec = service.spec
+    texts = [(ProbedAddressKind.CLUSTER_IP, text) for text in spec.cluster_ips or [spec.cluster_ip]]
+    texts += [(ProbedAddressKind.EXTERNAL_IP, text) for text in spec.external_ips or []]
+    texts += [(ProbedAddressKind.LOAD_BALANCER_IP, e.ip) for e in service.status.load_balancer.ingress or []]
+    for front, text in dict.fromkeys(texts):
+        address = parse_address(text)
+        if address is not None and family_of(address) is family:
+            yield front, address
+
+
+# --------------------------------------------------------------------------- senders
+
+
+def _everybody(layout: Layout, family: Family) -> Iterator[ProbeSender]:
+    for node in layout.nodes:
+        yield _visitor(layout, node, family)
+        yield _host(node, family)
+        yield from _clients(layout, node, family)
+
+
+def _visitor(layout: Layout, node: LabNode, family: Family) -> ProbeSender:
+    name = PROBE_POD[node.name]
+    return ProbeSender(ClientKind.POD, name, node.name, layout.probe_pods[name][family])
+
+
+def _host(node: LabNode, family: Family) -> ProbeSender:
+    return ProbeSender(ClientKind.HOST, node.name, node.name, node.address[family])
+
+
+def _clients(layout: Layout, node: LabNode, family: Family) -> Iterator[ProbeSender]:
+    yield ProbeSender(ClientKind.ON_LINK, CLIENT, node.name, layout.outside.client[node.name][family])
+    yield ProbeSender(ClientKind.ROUTED, REMOTE, node.name, layout.outside.remote[node.name][family])
+
+
+def _special(
+    dump: Dump, layout: Layout, service: api.Service, front: ProbedAddressKind, family: Family
+) -> Iterator[ProbeSender]:
+    """An endpoint on each node that is a pod, and, for load balancer IPs, a client of each range."""
+    seen: set[str] = set()
+    for address in _endpoints(dump, service, family):
+        house = next((house for house in layout.pod_namespaces if address in house.addresses), None)
+        if house is not None and house.node not in seen:
+            seen.add(house.node)
+            yield ProbeSender(ClientKind.ENDPOINT, house.name, house.node, address)
+    if front is ProbedAddressKind.LOAD_BALANCER_IP:
+        yield from _guests(layout, service, family)
+
+
+def _endpoints(dump: Dump, service: api.Service, family: Family) -> Iterator[Address]:
+    namespace, name = api.key_of(service)
+    for piece in dump.cluster.slices.values():
+        labels = piece.metadata.labels
+        if piece.metadata.namespace == namespace and labels.get(api.SERVICE_NAME_LABEL) == name:
+            for endpoint in piece.endpoints or []:
+                address = parse_address((endpoint.addresses or [""])[0])
+                if address is not None and family_of(address) is family:
+                    yield address
+
+
+def _guests(layout: Layout, service: api.Service, family: Family) -> Iterator[ProbeSender]:
+    ranges = [parse_network(text) for text in service.spec.load_balancer_source_ranges or []]
+    for node in layout.nodes:
+        for guest in layout.outside.range_clients[node.name]:
+            if family_of(guest) is family and any(r is not None and guest in r for r in ranges):
+                yield ProbeSender(ClientKind.GUEST, REMOTE, node.name, guest)
+
+
+# --------------------------------------------------------------------------- packets
+
+
+def _from_senders(
+    layout: Layout, target: _Target, senders: tuple[ProbeSender, ...]
+) -> Iterator[FrontendProbe]:
+    """The same address from several senders; an outside client asks a node's own address of that node only."""
+    owner = next((n.name for n in layout.nodes if target.address in n.address.values()), "")
+    for sender in senders:
+        outside = sender.kind in {ClientKind.ON_LINK, ClientKind.ROUTED, ClientKind.GUEST}
+        if owner and outside and sender.node != owner:
+            continue
+        yield _question(target, sender, sender.node)
+
+
+def _question(target: _Target, sender: ProbeSender, judge: str) -> FrontendProbe:
+    source = sender.source
+    own = sender.kind is ClientKind.HOST and sender.node == judge
+    if own and target.front in _LOCAL:
+        source = target.address
+    entry = None if own else POD_LINK if sender.node == judge and sender.kind in _INSIDE else UPLINK
+    packet = Packet(Entry(entry), source, target.address, target.protocol, target.port)
+    return FrontendProbe(target.service, target.front, sender, judge, packet, target.node_port)
+
+
+_INSIDE = {ClientKind.POD, ClientKind.ENDPOINT}
+_LOCAL = {
+    ProbedAddressKind.NODE_PORT,
+    ProbedAddressKind.NODE_PORT_OTHER_ADDRESS,
+    ProbedAddressKind.NODE_PORT_LOCALHOST,
+}
+"""The kernel sends from the address that it asks when that is the node's own."""
+
+
+def _node_port(layout: Layout, port: _Target, family: Family) -> Iterator[FrontendProbe]:
+    for node in layout.nodes:
+        at_primary = _at(port, ProbedAddressKind.NODE_PORT, node.address[family])
+        for sender in _everybody(layout, family):
+            if sender.kind in {ClientKind.POD, ClientKind.HOST} or sender.node == node.name:
+                yield _question(at_primary, sender, node.name)
+        other = _at(port, ProbedAddressKind.NODE_PORT_OTHER_ADDRESS, node.gateway[family])
+        for sender in (_visitor(layout, node, family), _host(node, family)):
+            yield _question(other, sender, node.name)
+        localhost = _at(port, ProbedAddressKind.NODE_PORT_LOCALHOST, LOCALHOST[family])
+        yield _question(localhost, _host(node, family), node.name)
+
+
+def _at(port: _Target, front: ProbedAddressKind, address: Address) -> _Target:
+    return _Target(port.service, front, address, port.port, port.protocol, port.port)
+
+
+def _undefined(layout: Layout, service: api.Service, family: Family) -> Iterator[FrontendProbe]:
+    taken = {port.port for port in service.spec.ports or []}
+    address = next(
+        address for front, address in _addresses(service, family) if front is ProbedAddressKind.CLUSTER_IP
+    )
+    node = layout.nodes[0]
+    number = next(number for number in range(UNDEFINED_PORT, 65536) if number not in taken)
+    target = _Target(api.key_of(service), ProbedAddressKind.UNDEFINED_PORT, address, number, Protocol.TCP)
+    yield _question(target, _visitor(layout, node, family), node.name)
+
+
+def _unallocated(dump: Dump, layout: Layout) -> Iterator[FrontendProbe]:
+    taken = {a for s in dump.cluster.services.values() for f in layout.families for _, a in _addresses(s, f)}
+    for item in dump.cluster.service_cidrs.values():
+        for text in item.spec.cidrs or []:
+            network = parse_network(text)
+            if network is not None and family_of(network) in layout.families and network.num_addresses > 2:
+                free = (network[-2 - number] for number in range(min(network.num_addresses - 2, 4096)))
+                address = next((one for one in free if one not in taken), None)
+                if address is not None:
+                    target = _Target(("", ""), ProbedAddressKind.UNALLOCATED, address, 80, Protocol.TCP)
+                    sender = _visitor(layout, layout.nodes[0], family_of(network))
+                    yield _question(target, sender, layout.nodes[0].name)

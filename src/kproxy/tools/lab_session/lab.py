@@ -1,0 +1,234 @@
+"""The lab of a cluster, running: its network, the objects in an API server, who answers, the proxy on each node.
+
+``async with open_replica(...)`` builds it and waits until the proxy has applied everything; leaving removes it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+
+from kproxy.conformance.case import Profile
+from kproxy.conformance.subjects.subject import Subject
+from kproxy.conformance.testbed import Observation
+from kproxy.conformance.testbeds.barrier import Place, wait_until_served
+from kproxy.conformance.testbeds.fifo_semaphore import FifoSemaphore
+from kproxy.conformance.testbeds.interpret import HOST, ProbeContext, interpret_observation
+from kproxy.conformance.testbeds.netns import (
+    BARRIER,
+    SLOW_BARRIER,
+    SLOW_PATIENCE,
+)
+from kproxy.conformance.testbeds.packet_testbed import PATIENCE
+from kproxy.conformance.testbeds.probe_transport import MAX_CONCURRENT_PROBES
+from kproxy.conformance.testbeds.proxies import NodeIdentity, Proxies
+from kproxy.lab.apiserver import ApiServer, ResourceKind
+from kproxy.lab.kernels.abilities import KernelName
+from kproxy.lab.kernels.current import kernel_here
+from kproxy.lab.lab import Lab, allow_many_files
+from kproxy.lab.network import build_network
+from kproxy.lab.probes.observation import Answered, ProbeRequest
+from kproxy.lab.processes import Xtables
+from kproxy.lab.wiring import CLIENT, REMOTE
+from kproxy.model.network import Address, Family, Protocol, parse_address
+from kproxy.tools.explain.dump import Dump
+from kproxy.tools.lab_session.frontend_probes import LOCALHOST, ClientKind, FrontendProbe
+from kproxy.tools.lab_session.layout import PROBE_POD, Layout
+from kproxy.tools.lab_session.sentinel import SENTINEL_PORT, ReplicaSentinel
+from kproxy.tools.lab_session.wiring import ReplicaWiring, wiring_of
+
+_KINDS = {
+    kind.value: kind
+    for kind in (
+        ResourceKind.SERVICE,
+        ResourceKind.ENDPOINT_SLICE,
+        ResourceKind.NODE,
+        ResourceKind.SERVICE_CIDR,
+    )
+}
+_SENTINELS = 2
+"""The second one's answer proves that the sync that served the first has ended (`kproxy.conformance.testbeds.netns`)."""
+
+_ANYWHERE = (ip_address("0.0.0.0"), ip_address("::"))  # noqa: S104 (in a namespace of the lab)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxySetup:
+    """What to run on the nodes: a subject in a mode, its configuration, seconds it has (0: as many as suit the kernel).
+
+    ``daemons``: whether something on each node answers at every node port's number, so that what a proxy leaves alone is
+    known; in a lab for people nothing does, as in their cluster.
+    """
+
+    subject: Subject
+    mode: str
+    variant: Xtables
+    profile: Profile
+    cluster_cidrs: tuple[str, ...] = ()
+    sync_timeout: float = 0.0
+    daemons: bool = True
+
+
+class Replica:
+    """The running lab."""
+
+    def __init__(self, dump: Dump, layout: Layout, lab: Lab, order: ProxySetup, directory: Path) -> None:
+        self.layout, self.lab, self.order, self.directory = layout, lab, order, directory
+        slow = kernel_here() in {KernelName.UML, KernelName.VM}
+        self._barrier = order.sync_timeout or (SLOW_BARRIER if slow else BARRIER)
+        self._slowness = SLOW_PATIENCE / PATIENCE if slow else 1.0
+        self._dump = dump
+        self._gate = FifoSemaphore(MAX_CONCURRENT_PROBES)
+        self.server = ApiServer()
+        self.proxies = Proxies(
+            lab.network, order.subject, order.mode, order.profile, order.variant, directory
+        )
+        self.proxies.nodes = {
+            node.name: NodeIdentity(
+                node.hostname, str(next(iter(node.address.values()))), order.cluster_cidrs
+            )
+            for node in layout.nodes
+        }
+        self.unserved: list[str] = []
+        """Endpoints that nothing could listen for, with the reason."""
+
+    # ----------------------------------------------------------------------- before the start
+
+    def prepare(self) -> None:
+        """Put the objects in the API server and listen wherever an endpoint or a node port is."""
+        for document in self._dump.documents:
+            kind = _KINDS.get(document["kind"])
+            if kind is not None:
+                self.server.store.put(kind, document)
+        for where, port, protocol, who, addresses in dict.fromkeys(self._listeners()):
+            try:
+                self.lab.servers.serve(self.lab.network[where], port, protocol, who, addresses)
+            except OSError as error:
+                self.unserved.append(f"{who} {port}/{protocol.value}: {error.strerror}")
+        visitor = PROBE_POD[self.layout.nodes[0].name]
+        self.lab.servers.serve(self.lab.network[visitor], SENTINEL_PORT, Protocol.TCP, visitor)
+
+    def _listeners(self) -> Iterator[tuple[str, int, Protocol, str, tuple[Address, ...]]]:
+        nodes = {node.name for node in self.layout.nodes}
+        for address, port, protocol in self._endpoints():
+            home = self.layout.namespace_of(address)
+            if home in nodes:  # of the host's network: beside others of the node's own
+                yield home, port, protocol, home, (address,)
+            elif home:
+                yield home, port, protocol, home, _ANYWHERE
+        taken = {
+            (port, protocol)
+            for a, port, protocol in self._endpoints()
+            if self.layout.namespace_of(a) in nodes
+        }
+        for service in self._dump.cluster.services.values():
+            for entry in service.spec.ports or []:
+                protocol = Protocol(entry.protocol or "TCP")
+                if self.order.daemons and entry.node_port and (entry.node_port, protocol) not in taken:
+                    for node in nodes:
+                        yield node, entry.node_port, protocol, HOST + node, _ANYWHERE
+
+    def _endpoints(self) -> Iterator[tuple[Address, int, Protocol]]:
+        for piece in self._dump.cluster.slices.values():
+            for endpoint in piece.endpoints or []:
+                address = parse_address((endpoint.addresses or [""])[0])
+                for port in piece.ports or []:
+                    if address is not None and port.port:
+                        with suppress(ValueError):  # a protocol that nobody knows
+                            yield address, port.port, Protocol(port.protocol or "TCP")
+
+    # ----------------------------------------------------------------------- the barrier
+
+    async def settle(self) -> None:
+        """Return when the proxy of every node has applied all objects.  Raises `SubjectFailed` when it never does."""
+        for number in range(_SENTINELS):
+            sentinel = ReplicaSentinel(number, self.layout)
+            for kind, document in sentinel.documents:
+                self.server.store.put(kind, document)
+            await self._answered(sentinel)
+
+    def remove_sentinels(self) -> None:
+        """Take the sentinels away again."""
+        for number in range(_SENTINELS):
+            for kind, document in ReplicaSentinel(number, self.layout).documents:
+                metadata = document["metadata"]
+                self.server.store.delete(kind, metadata["namespace"], metadata["name"])
+
+    async def _answered(self, sentinel: ReplicaSentinel) -> None:
+        places = itertools.product((n.name for n in self.layout.nodes), self.layout.families)
+        await wait_until_served(
+            places, partial(self._probe_sentinel, sentinel), self.proxies.check, self._overdue, self._barrier
+        )
+
+    async def _probe_sentinel(self, sentinel: ReplicaSentinel, node: str, family: Family) -> bool:
+        address = sentinel.cluster_ip(family)
+        seen = await self.lab.probe(ProbeRequest(sender=node, destination=address, port=80, patience=0.3))
+        return isinstance(seen, Answered) and seen.who == PROBE_POD[self.layout.nodes[0].name]
+
+    def _overdue(self, waiting: Sequence[Place]) -> str:
+        missing = ", ".join(f"{self.layout.node(name).hostname} {family.value}" for name, family in waiting)
+        log = self.proxies.tail(waiting[0][0]) or "(it has written nothing)"
+        name = f"{self.order.subject.name} ({self.order.mode})"
+        return f"{name} has not applied all objects within {self._barrier:g} s: {missing}\n{log}"
+
+    # ----------------------------------------------------------------------- questions
+
+    async def probe(self, frontend_probe: FrontendProbe, patience: float) -> Observation:
+        """Send one packet of a new connection; ``patience``: seconds, on an emulated kernel four times as many."""
+        async with self._gate:
+            return interpret_observation(
+                await self.lab.probe(self._request(frontend_probe, patience)), self._reachable(frontend_probe)
+            )
+
+    def _request(self, question: FrontendProbe, patience: float) -> ProbeRequest:
+        packet, sender = question.packet, question.sender
+        return ProbeRequest(
+            sender=sender.namespace,
+            destination=packet.destination,
+            port=packet.port,
+            protocol=packet.protocol,
+            source=None if sender.kind is ClientKind.HOST else packet.source,
+            patience=patience * self._slowness,
+        )
+
+    def _reachable(self, question: FrontendProbe) -> ProbeContext:
+        return ProbeContext(
+            sender=question.sender.kind.value,
+            judge=question.judge,
+            packet=question.packet,
+            own=self.layout.own_addresses(question.judge) | set(LOCALHOST.values()),
+            by_host=question.sender.kind is ClientKind.HOST,
+            port=question.packet.port,
+        )
+
+
+@asynccontextmanager
+async def open_replica(dump: Dump, layout: Layout, order: ProxySetup) -> AsyncIterator[Replica]:
+    """Build a lab, start the proxies and wait until they have applied everything; all is gone after the block.
+
+    Raises `LabError` when a prerequisite is missing, `SubjectFailed` when a proxy ends or does not get ready.
+    """
+    allow_many_files()
+    wires = ReplicaWiring(layout)
+    senders = (h.name for h in wires.pod_namespaces if len(h.addresses) > 2 or h.name in layout.probe_pods)
+    watched = (*(node.name for node in layout.nodes), CLIENT, REMOTE, *senders)
+    with tempfile.TemporaryDirectory(prefix="kproxy-lab-") as directory:
+        lab = Lab(build_network(wiring_of(layout)), watched)
+        try:
+            replica = Replica(dump, layout, lab, order, Path(directory))
+            replica.prepare()
+            async with replica.server:
+                try:
+                    await replica.proxies.start_all(replica.server)
+                    await replica.settle()
+                    yield replica
+                finally:
+                    await replica.proxies.kill_all()
+        finally:
+            lab.close()

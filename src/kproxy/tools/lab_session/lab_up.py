@@ -1,0 +1,302 @@
+"""``kproxy lab up``: a replica that stays until it is told to end, and answers other commands by a socket.
+
+The socket has a name in the kernel only (unix(7), abstract), so nothing is left when the process ends, however it does. Who
+asks must be the same user. ``exec`` gets the descriptors of the namespaces: the program is the asker's own child.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from kproxy.conformance.subjects.subject import InvalidSubject
+from kproxy.conformance.testbed import HarnessError, SubjectFailed
+from kproxy.lab.kernels.abilities import KernelName
+from kproxy.lab.kernels.current import kernel_here
+from kproxy.lab.namespaces import LabError
+from kproxy.lab.probes.observation import Reception
+from kproxy.lab.wiring import CLIENT, ELSEWHERE, REMOTE
+from kproxy.tools.explain.dump import Dump
+from kproxy.tools.lab_session.control_socket import DEFAULT_NAME, control_address
+from kproxy.tools.lab_session.kernel import restart_in_kernel
+from kproxy.tools.lab_session.lab import ProxySetup, Replica, open_replica
+from kproxy.tools.lab_session.layout import CannotCopy, Layout, Pair, layout, pod_label
+from kproxy.tools.lab_session.options import (
+    ReplicaOptions,
+    load_dump,
+    proxy_setup,
+    require_tools,
+    resolve_subject,
+)
+
+CANNOT = 2
+CONTROL = "KPROXY_LAB_CONTROL"
+"""The listening socket's descriptor, where another kernel's process inherits it."""
+
+_WATCH_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    """The words."""
+
+    proxy: str
+    binary: str
+    cluster: ReplicaOptions
+    name: str = DEFAULT_NAME
+    kernel: str = "auto"
+    arguments: Sequence[str] = ()
+
+
+def run_lab_up(options: UpOptions) -> int:
+    """Build the lab and stay; 0 when it was told to end, 2 when it cannot be built."""
+    try:
+        subject, mode = resolve_subject(options.proxy, options.binary)
+        control = _control(options.name)
+        allowed = {KernelName.HOST, KernelName.ROOTLESS}
+        away = restart_in_kernel(options.kernel, [mode], options.arguments, options.cluster.iptables, allowed)
+        assert away is None  # these two kernels are this process's own
+        require_tools()
+        dump = load_dump(options.cluster)
+        place = layout(dump, options.cluster.nodes, together=False)
+        order = replace(proxy_setup(options.cluster, subject, mode), daemons=False)
+        asyncio.run(_stay(dump, place, order, control))
+    except (CannotCopy, InvalidSubject, LabError, HarnessError, SubjectFailed) as reason:
+        sys.stderr.write(f"kproxy lab up: {reason}\n")
+        return CANNOT
+    return 0
+
+
+def _control(name: str) -> socket.socket:
+    """The listening socket, inherited or new.  A process in a user namespace could not make it for those outside."""
+    if CONTROL in os.environ:
+        return socket.socket(fileno=int(os.environ.pop(CONTROL)))
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        control.bind(control_address(name))
+    except OSError as error:
+        raise CannotCopy(
+            f"a lab called {name} runs already: `kproxy lab down` ends it, --name gives this one another name"
+        ) from error
+    control.listen()
+    control.set_inheritable(True)
+    os.environ[CONTROL] = str(control.fileno())
+    return control
+
+
+# --------------------------------------------------------------------------- staying
+
+
+async def _stay(dump: Dump, place: Layout, order: ProxySetup, control: socket.socket) -> None:
+    os.environ.pop(CONTROL, None)
+    control.setblocking(False)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, ended.set)
+    opening = asyncio.create_task(_open(dump, place, order, control, ended))
+    waiting = asyncio.create_task(ended.wait())
+    await asyncio.wait({opening, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if not opening.done():
+        opening.cancel()
+    waiting.cancel()
+    try:
+        await opening
+    except asyncio.CancelledError:
+        return
+
+
+async def _open(
+    dump: Dump,
+    place: Layout,
+    order: ProxySetup,
+    control: socket.socket,
+    ended: asyncio.Event,
+) -> None:
+    async with open_replica(dump, place, order) as replica:
+        replica.remove_sentinels()
+        replica.lab.servers.greet = CurlReply(dump, place)
+        desk = ControlServer(dump, replica, ended)
+        serving = asyncio.create_task(desk.serve(control))
+        sys.stdout.write(lab_summary(dump, replica))
+        sys.stdout.flush()
+        try:
+            await _watch(replica)
+        finally:
+            serving.cancel()
+
+
+async def _watch(replica: Replica) -> None:
+    """Tell, once, when a proxy has ended by itself; the lab stays to be looked at."""
+    while True:
+        await asyncio.sleep(_WATCH_SECONDS)
+        try:
+            replica.proxies.check()
+        except (HarnessError, SubjectFailed) as reason:
+            sys.stderr.write(f"kproxy lab up: {reason}\n")
+            await asyncio.Event().wait()
+
+
+@dataclass(frozen=True, slots=True)
+class CurlReply:
+    """What curl is answered: who it is, and whom it saw."""
+
+    dump: Dump
+    layout: Layout
+
+    def __call__(self, seen: Reception) -> str:
+        """One line."""
+        pod = self.dump.pod_at(seen.at.address)
+        if seen.who == ELSEWHERE:
+            return f"elsewhere: the packet has left the cluster, asked by {seen.peer}\n"
+        who = str(pod) if pod else "an endpoint"
+        return f"{who} at {seen.at}, asked by {seen.peer}\n"
+
+
+def lab_summary(dump: Dump, replica: Replica) -> str:
+    """What there is, and how to use it."""
+    place, order = replica.layout, replica.order
+    nodes = [f"  node/{n.hostname}  {', '.join(map(str, n.address.values()))}" for n in place.nodes]
+    count = {n.name: sum(house.node == n.name for house in place.pod_namespaces) for n in place.nodes}
+    pods = ", ".join(f"{count[n.name]} pods on {n.hostname}" for n in place.nodes)
+    clients = [
+        f"  {name}, {where}: {', '.join(f'{_text(pair)} through {place.node(n).hostname}' for n, pair in out.items())}"
+        for name, where, out in (
+            (CLIENT, "a neighbour of the nodes", place.outside.client),
+            (REMOTE, "one hop away", place.outside.remote),
+        )
+    ]
+    lines = [
+        f"{order.subject.name} in {order.mode} mode serves {len(dump.cluster.services)} Services on",
+        *nodes,
+        f"with {pods}, {len(place.beyond)} addresses beyond the router, and clients",
+        *clients,
+        *(f"nobody could listen for endpoint {deaf}" for deaf in replica.unserved),
+        "from another shell: kproxy lab exec pod/NAME -- curl ADDRESS, kproxy lab kubectl get svc, kproxy lab down",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _text(pair: Pair) -> str:
+    return " and ".join(map(str, pair.values()))
+
+
+# --------------------------------------------------------------------------- answering
+
+
+class ControlServer:
+    """Who answers other commands."""
+
+    def __init__(self, dump: Dump, replica: Replica, ended: asyncio.Event) -> None:
+        self._dump, self._replica, self._ended = dump, replica, ended
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, control: socket.socket) -> None:
+        """Answer everybody, each in a task."""
+        loop = asyncio.get_running_loop()
+        while True:
+            client, _ = await loop.sock_accept(control)
+            client.setblocking(False)
+            task = asyncio.create_task(self._serve_client(client))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _serve_client(self, client: socket.socket) -> None:
+        """One question, one answer; then the connection stays for as long as the asker wants it."""
+        loop = asyncio.get_running_loop()
+        with client:
+            if _user_of(client) not in {0, os.getuid()}:
+                return
+            request = msgspec.json.decode(await loop.sock_recv(client, 1 << 16))
+            try:
+                answer, descriptors = self._handle(request)
+            except CannotCopy as reason:
+                answer, descriptors = {"error": str(reason)}, []
+            socket.send_fds(client, [msgspec.json.encode(answer)], descriptors)
+            while await loop.sock_recv(client, 1):
+                pass
+
+    def _handle(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+        match request:
+            case {"do": "down"}:
+                self._ended.set()
+                return {}, []
+            case {"do": "exec", "where": str(where)}:
+                name = self.namespace(where)
+                return self._environment(name), self._descriptors(name)
+            case _:
+                raise CannotCopy(
+                    f"the lab does not understand {request}: is it of another version of kproxy?"
+                )
+
+    def namespace(self, where: str) -> str:
+        """The namespace that ``pod/x``, ``node/y``, ``client`` or ``remote`` means.  Raises `CannotCopy`."""
+        kind, _, rest = where.partition("/")
+        match kind:
+            case "pod" if rest:
+                return self._pod(rest)
+            case "node" if rest:
+                return self._node(rest)
+            case _ if where in {CLIENT, REMOTE}:
+                return where
+            case _:
+                raise CannotCopy(
+                    f"{where}: give pod/NAME, pod/NAMESPACE/NAME, node/NAME, {CLIENT} or {REMOTE}"
+                )
+
+    def _node(self, name: str) -> str:
+        for node in self._replica.layout.nodes:
+            if name in {node.hostname, node.name}:
+                return node.name
+        there = " and ".join(node.hostname for node in self._replica.layout.nodes)
+        raise CannotCopy(f"node/{name}: the lab runs {there}; `kproxy lab up --node NAME` chooses others")
+
+    def _pod(self, text: str) -> str:
+        namespace, _, name = text.rpartition("/")
+        alike = [p for p in self._dump.pods if p.name == name and namespace in {"", p.namespace}]
+        here = {house.name for house in self._replica.layout.pod_namespaces}
+        if f"pod/{text}" in here:  # an endpoint without a pod, by its address
+            return f"pod/{text}"
+        if len(alike) > 1:
+            raise CannotCopy(f"pod/{text}: say which: {' or '.join(sorted(pod_label(pod) for pod in alike))}")
+        if not alike:
+            known = ", ".join(sorted(here)[:5])
+            raise CannotCopy(f"pod/{text}: there is no such pod in the dump; there are {known} ...")
+        if pod_label(alike[0]) in here:
+            return pod_label(alike[0])
+        node = self._replica.layout.namespace_of(alike[0].addresses[0]) if alike[0].addresses else ""
+        if node in {n.name for n in self._replica.layout.nodes}:
+            return node  # a pod of the host's network
+        raise CannotCopy(
+            f"pod/{text} is on node {alike[0].node or '(unknown)'}, which this lab does not run: "
+            f"`kproxy lab up --node {alike[0].node or 'NAME'}`"
+        )
+
+    def _environment(self, name: str) -> dict[str, Any]:
+        """What a program there gets besides the asker's own: the proxy's own iptables, and a way to the API server."""
+        nodes = {node.name for node in self._replica.layout.nodes}
+        first = self._replica.layout.nodes[0].name
+        home = name if name in nodes else first
+        environment = {"KUBECONFIG": str(self._replica.directory / home / "kubeconfig.yaml")}
+        return {"environment": environment, "path": str(self._replica.directory / "bin")}
+
+    def _descriptors(self, name: str) -> list[int]:
+        """User, mount and network namespace; the first two only where they are not the asker's."""
+        own: list[int] = []
+        if kernel_here() is KernelName.ROOTLESS:
+            own = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in ("user", "mnt")]
+        return [*own, self._replica.lab.network[name].descriptor]
+
+
+def _user_of(client: socket.socket) -> int:
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[1])

@@ -1,0 +1,103 @@
+"""What a user says of a replica: the dump, the nodes, the proxy's configuration; words in, values out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kproxy.conformance.case import Profile
+from kproxy.conformance.subjects.subject import Subject, load_subject
+from kproxy.conformance.testbeds import environment
+from kproxy.model.network import Family
+from kproxy.spec.node import PRIMARY
+from kproxy.tools.explain.dump import KUBECTL, CannotExplain, Dump, parse_dump
+from kproxy.tools.explain.explanation import ProxySettings, parse_networks
+from kproxy.tools.lab_session.lab import ProxySetup
+from kproxy.tools.lab_session.layout import CannotCopy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaOptions:
+    """The dump and how the proxies of that cluster are configured: as `kproxy spec explain` has it."""
+
+    files: Sequence[str]
+    nodes: Sequence[str] = ()
+    cluster_cidr: str = ""
+    node_port_addresses: str = ""
+    masquerade_all: bool = False
+    iptables: str = "auto"
+    patience: float = 0.0
+
+
+def require_tools() -> None:
+    """Raise `CannotCopy` with the fix when this machine lacks something."""
+    if problems := environment.missing_prerequisites():
+        raise CannotCopy("; ".join(problems))
+
+
+def load_dump(cluster: ReplicaOptions) -> Dump:
+    """Read the dump.  Raises `CannotCopy`."""
+    try:
+        return parse_dump(_texts(cluster.files))
+    except CannotExplain as reason:
+        raise CannotCopy(str(reason)) from reason
+
+
+def _texts(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    for name in files:
+        try:
+            yield name, sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        except OSError as error:
+            raise CannotCopy(f"-f {name}: {error.strerror}; `{KUBECTL}` prints what is needed") from error
+
+
+def oracle_settings(cluster: ReplicaOptions) -> ProxySettings:
+    """The configuration as the oracle takes it: of no mode in particular.  Raises `CannotCopy`."""
+    ranges = cluster.node_port_addresses
+    try:
+        return ProxySettings(
+            cluster_cidrs=parse_networks(cluster.cluster_cidr, "--cluster-cidr"),
+            masquerade_all=cluster.masquerade_all,
+            node_port_addresses=PRIMARY
+            if ranges == "primary"
+            else parse_networks(ranges, "--node-port-addresses"),
+        )
+    except CannotExplain as reason:
+        raise CannotCopy(str(reason)) from reason
+
+
+def proxy_setup(cluster: ReplicaOptions, subject: Subject, mode: str) -> ProxySetup:
+    """What runs on the nodes.  Pods are told by the Nodes' pod ranges, or by --cluster-cidr."""
+    ranges = tuple(filter(None, cluster.cluster_cidr.split(",")))
+    addresses = tuple(filter(None, cluster.node_port_addresses.split(",")))
+    return ProxySetup(
+        subject=subject,
+        mode=mode,
+        variant=environment.iptables_variant(cluster.iptables),
+        profile=Profile(
+            name="replica",
+            detect_mode="ClusterCIDR" if ranges else "NodeCIDR",
+            detect_families=tuple(Family),
+            masquerade_all=cluster.masquerade_all,
+            node_port_addresses=addresses,
+        ),
+        cluster_cidrs=ranges,
+        sync_timeout=cluster.patience,
+    )
+
+
+def resolve_subject(text: str, binary: str) -> tuple[Subject, str]:
+    """``NAME:MODE``, ``FILE.toml:MODE``, or either without a mode, which is then the first one it has.
+
+    Raises `CannotCopy` and `kproxy.conformance.subjects.subject.InvalidSubject`.
+    """
+    name, _, mode = text.rpartition(":") if ":" in text else (text, "", "")
+    subject = load_subject(name, binary)
+    if mode and mode not in subject.modes:
+        raise CannotCopy(f"{text}: {subject.name} has the modes {', '.join(subject.modes)}")
+    problem = environment.missing_program(subject)
+    if problem:
+        raise CannotCopy(problem)
+    return subject, mode or subject.modes[0]

@@ -1,0 +1,118 @@
+"""A question put to a node's rules: the ways, by what becomes of the packet.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from kproxy.linux.netfilter.node_state import TracedNode
+from kproxy.linux.netfilter.packet_path import PacketPath, follow_packet
+from kproxy.linux.netfilter.packet_state import Effect, TracedPacket, TraceStep
+from kproxy.linux.netfilter.walk import PathFate
+from kproxy.model.network import Address
+from kproxy.tools.trace import service
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What may become of the packet, in ``chance`` of all connections under the same ``conditions``.
+
+    ``destination`` and ``port`` as it goes on; ``delivered``: to the node's own sockets; ``how`` it was refused.
+    """
+
+    fate: PathFate
+    destination: Address
+    port: int
+    translated: bool
+    masqueraded: str
+    delivered: bool
+    out: str | None
+    how: str
+    by: str
+    conditions: frozenset[tuple[str, bool]]
+    chance: Fraction
+
+    @property
+    def kind(self) -> str:
+        """``translated``, ``rejected``, ``dropped``, ``untouched``: neither of these; or ``unknown``: it cannot be told."""
+        refused = {PathFate.REJECTED: "rejected", PathFate.DROPPED: "dropped", PathFate.UNKNOWN: "unknown"}
+        return refused.get(self.fate, "translated" if self.translated else "untouched")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceResult:
+    """The packet, what may become of it, the ways it may take, and the Service ports that rules on them name."""
+
+    packet: TracedPacket
+    decisions: tuple[Decision, ...]
+    paths: tuple[PacketPath, ...]
+    services: tuple[str, ...]
+    assumed: tuple[str, ...]
+
+    @property
+    def taken(self) -> bool:
+        """Whether any rule does anything about it."""
+        return any(
+            one.translated or one.masqueraded or one.fate is not PathFate.THROUGH for one in self.decisions
+        )
+
+
+def trace_packet(node: TracedNode, packet: TracedPacket, assumed: Sequence[str] = ()) -> TraceResult:
+    """What a node's rules do to the first packet of a connection."""
+    ways = tuple(follow_packet(node, packet))
+    decisions: dict[tuple[object, ...], Decision] = {}
+    for way in ways:
+        made = _decision(way)
+        key = (
+            made.fate,
+            made.destination,
+            made.port,
+            made.masqueraded,
+            made.delivered,
+            made.how,
+            made.conditions,
+        )
+        known = decisions.get(key)
+        decisions[key] = made if known is None else _more(known, made)
+    unreached = sorted(table.label for table in node.tables if not table.families)
+    decisive = [
+        *assumed,
+        *(f"table {label} changes nothing: its hooks are not modelled" for label in unreached),
+        *sorted({one for way in ways for one in way.state.assumed}),
+    ]
+    ordered = sorted(
+        decisions.values(), key=lambda one: (sorted(one.conditions), one.destination.packed, one.port)
+    )
+    return TraceResult(
+        packet, tuple(ordered), ways, service.service_names(way.state for way in ways), tuple(decisive)
+    )
+
+
+def _more(known: Decision, made: Decision) -> Decision:
+    by = known.by if known.by == made.by else ""
+    return replace(known, by=by, chance=known.chance + made.chance)
+
+
+def _decision(way: PacketPath) -> Decision:
+    state = way.state
+    wanted = Effect.DISCARDED if way.fate is not PathFate.THROUGH else Effect.TRANSLATED
+    decisive = next((note for note in reversed(state.steps) if note.effect is wanted), None)
+    return Decision(
+        way.fate,
+        state.packet.destination,
+        state.packet.port,
+        state.translated,
+        state.masqueraded,
+        way.delivered,
+        state.out,
+        decisive.description if decisive is not None and way.fate is not PathFate.THROUGH else "",
+        "" if decisive is None else step_location(decisive),
+        state.conditions,
+        state.chance,
+    )
+
+
+def step_location(note: TraceStep) -> str:
+    """Where a step stands."""
+    return f"{note.chain} {note.rule}".strip()

@@ -1,0 +1,108 @@
+"""A live node's rules, read by its own tools and changed by nothing here.
+
+Every command lists.  Those that would load a kernel module by asking are not run where the kernel shows that there is
+nothing to ask: legacy iptables without tables, ipset without a rule that asks a set, IPVS without its file in ``/proc``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+
+from kproxy.linux.host import HostError, read_file, run_tool
+from kproxy.linux.netfilter.node_state import TracedNode
+from kproxy.linux.netfilter.sources import SourceKind, TraceInputs, TraceSource, merge_sources, source_kind
+from kproxy.model.network import Address
+from kproxy.tools.trace.query import CannotTrace
+
+NET = "/proc/thread-self/net"
+"""Of the network namespace of this thread."""
+
+
+def read_live_node(files: Sequence[TraceSource], more_addresses: Sequence[Address]) -> TraceInputs:
+    """What the node says, and what files say beside.  Raises `CannotTrace`, `CannotRead`."""
+    if os.geteuid() != 0:
+        raise CannotTrace(
+            "a node's rules are read as root: use sudo, or save them as root and give the files with -f: "
+            "iptables-save, nft -j list ruleset, ipvsadm -Sn, ipset save"
+        )
+    problems: list[str] = []
+    sources = [*files, *_sources(problems)]
+    rules = {SourceKind.IPTABLES, SourceKind.NFTABLES, SourceKind.IPVS, SourceKind.IPVS_PROC}
+    if problems and not any(one.kind in rules for one in sources):
+        raise CannotTrace("no rules could be read: " + "; ".join(problems))
+    known = merge_sources(sources, more_addresses)
+    clients = TracedNode(clients=_recent_lists())
+    return replace(known, node=known.node.merged(clients), read=(*known.read, *problems))
+
+
+def _sources(problems: list[str]) -> Iterator[TraceSource]:
+    saves = [one for command in _saves() for one in _printed(command, problems)]
+    yield from saves
+    yield from _printed(("nft", "-j", "list", "ruleset"), problems)
+    if any(b"--match-set" in one.content or b"--map-set" in one.content for one in saves):
+        yield from _printed(("ipset", "save"), problems)
+    yield from _virtual_servers(problems)
+    yield from _printed(("ip", "-j", "address"), problems)
+    for family in ("-4", "-6"):
+        yield from _printed(("ip", "-j", family, "route", "show", "table", "all"), problems)
+
+
+def _virtual_servers(problems: list[str]) -> Iterator[TraceSource]:
+    """By ``ipvsadm``, which asks by netlink: kernels (seen: 6.1) leave some out of a ``/proc/net/ip_vs`` of several pages."""
+    listed = _file(f"{NET}/ip_vs")
+    if listed and shutil.which("ipvsadm"):
+        yield from _printed(("ipvsadm", "-Sn"), problems)
+    elif listed:
+        if len(listed) > _WHOLE:
+            problems.append(f"{NET}/ip_vs: the kernel may leave virtual servers out of it; install ipvsadm")
+        yield TraceSource(f"{NET}/ip_vs", listed.encode(), SourceKind.IPVS_PROC)
+
+
+_WHOLE = 3500
+"""Characters of ``/proc/net/ip_vs`` that surely came in one page."""
+
+
+def _saves() -> Iterator[tuple[str, ...]]:
+    """Both variants in both families; where a distribution has one only, by its plain name."""
+    for family in ("ip", "ip6"):
+        nft, legacy = f"{family}tables-nft-save", f"{family}tables-legacy-save"
+        yield (nft if shutil.which(nft) else f"{family}tables-save",)
+        if shutil.which(legacy) and _file(f"{NET}/{family}_tables_names").strip():
+            yield (legacy,)
+
+
+def _printed(command: tuple[str, ...], problems: list[str]) -> list[TraceSource]:
+    name = " ".join(command)
+    try:
+        content = run_tool(command).encode()
+    except HostError as error:
+        problems.append(f"{name}: {error.detail}: what it would show is not in the answer")
+        return []
+    kind = source_kind(name, content)
+    return [] if kind is SourceKind.EMPTY else [TraceSource(name, content, kind)]
+
+
+def _file(path: str) -> str:
+    try:
+        return read_file(path)
+    except HostError:
+        return ""
+
+
+def _recent_lists() -> dict[str, frozenset[Address]]:
+    """Who is in which list of the ``recent`` match, however long ago."""
+    folder = Path(NET, "xt_recent")
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    return {name: frozenset(_listed(_file(str(folder / name)))) for name in names}
+
+
+def _listed(text: str) -> Iterator[Address]:
+    """``src=10.0.0.1 ttl: 64 last_seen: ...``."""
+    for line in text.splitlines():
+        if line.startswith("src="):
+            yield ip_address(line.split()[0].removeprefix("src="))

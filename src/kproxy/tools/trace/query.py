@@ -1,0 +1,134 @@
+"""``--from`` and ``--to`` as a packet at this node.  Pure; what cannot be understood says what could.
+
+With objects of the cluster (``-f``, what kubectl printed) pods and Services have names, by the words of `kproxy.tools.explain`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kproxy.linux.netfilter.node_state import TracedNode
+from kproxy.linux.netfilter.packet_state import TracedPacket
+from kproxy.model.network import Address, Family, Protocol, family_of, parse_address
+from kproxy.tools.explain import endpoints
+from kproxy.tools.explain.dump import KUBECTL, CannotExplain, Dump
+
+FROM = "an address, host, or pod/NAME"
+TO = "ADDRESS:PORT, [ADDRESS]:PORT or svc/NAME:PORT, then /udp or /sctp"
+
+
+class CannotTrace(Exception):
+    """The question cannot be put like this; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceQuery:
+    """A packet as words; ``via``: the interface it comes in by."""
+
+    sender: str
+    target: str
+    via: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedQuery:
+    """The packet, who sends it, what it is sent to, and what had to be assumed for that."""
+
+    packet: TracedPacket
+    sender: str
+    target: str
+    assumed: tuple[str, ...]
+
+
+ResolvedTarget = tuple[str, tuple[Address, ...], int, Protocol]
+
+
+def resolve_query(question: TraceQuery, node: TracedNode, dump: Dump | None) -> ResolvedQuery:
+    """The packet that is meant.  Raises `CannotTrace`."""
+    try:
+        return _sent(question, node, dump, _target(question.target, dump))
+    except CannotExplain as problem:
+        raise CannotTrace(str(problem)) from problem
+
+
+def _target(text: str, dump: Dump | None) -> ResolvedTarget:
+    if dump is not None:
+        found = endpoints.parse_target(text, dump)
+        return found.label, found.addresses, found.port, found.protocol
+    parsed = _SOCKET.fullmatch(text)
+    address = parse_address((parsed["six"] or parsed["four"]) if parsed else "")
+    if parsed is None or address is None:
+        needs = f"; names need the objects: -f FILE of `{KUBECTL}`" if text.startswith("svc/") else ""
+        raise CannotTrace(f"--to {text}: give {TO}{needs}")
+    if not 0 < int(parsed["port"]) < 65536:
+        raise CannotTrace(f"--to {text}: {parsed['port']} is no port")
+    return "", (address,), int(parsed["port"]), Protocol((parsed["protocol"] or "tcp").upper())
+
+
+_SOCKET = re.compile(
+    r"(\[(?P<six>[^\]]+)\]|(?P<four>[^:/]+)):(?P<port>\d+)(/(?P<protocol>tcp|udp|sctp))?", re.IGNORECASE
+)
+
+
+def _sent(question: TraceQuery, node: TracedNode, dump: Dump | None, to: ResolvedTarget) -> ResolvedQuery:
+    target, destinations, port, protocol = to
+    sender, addresses = _sender(question.sender, dump)
+    if addresses:
+        source, destination = _pair(addresses, destinations)
+    else:
+        destination = destinations[0]
+        source = node.source_for(destination) or _own(node, family_of(destination))
+    own = not addresses or (node.is_local(source) and not question.via)
+    interface = "" if own else question.via or _interface(node, source)
+    packet = TracedPacket(source, destination, protocol.value.lower(), port, interface)
+    return ResolvedQuery(
+        packet, sender or ("the node itself" if own else ""), target, tuple(_assumed(packet, question))
+    )
+
+
+def _assumed(packet: TracedPacket, question: TraceQuery) -> list[str]:
+    if packet.own or question.via:
+        return []
+    if packet.interface is None:
+        return ["nobody said by which interface it comes in (--via)"]
+    return [f"it comes in by {packet.interface}, to which the node's route to {packet.source} leads (--via)"]
+
+
+def _sender(text: str, dump: Dump | None) -> tuple[str, tuple[Address, ...]]:
+    """Who sends, and its addresses; none for the node itself."""
+    if text in {"host", "node"}:
+        return "the node itself", ()
+    if (address := parse_address(text)) is not None:
+        pod = dump.pod_at(address) if dump is not None else None
+        return (str(pod) if pod else ""), (address,)
+    if dump is None:
+        needs = f"; names of pods need the objects: -f FILE of `{KUBECTL}`" if text.startswith("pod/") else ""
+        raise CannotTrace(f"--from {text}: give {FROM}{needs}")
+    found = endpoints.parse_sender(text, dump)
+    return found.label, found.addresses
+
+
+def _own(node: TracedNode, family: Family) -> Address:
+    found = sorted((a for a in node.addresses or () if family_of(a) is family and not a.is_loopback), key=int)
+    if not found:
+        raise CannotTrace(
+            "--from host: which address does the node send from? Give --node-address ADDRESS, or the files of "
+            "`ip -j address` and `ip -j route show table all`"
+        )
+    return found[0]
+
+
+def _pair(sources: Sequence[Address], destinations: Sequence[Address]) -> tuple[Address, Address]:
+    """The target's first family that the sender has an address of."""
+    for destination in destinations:
+        for source in sources:
+            if source.version == destination.version:
+                return source, destination
+    raise CannotTrace(f"{sources[0]} and {destinations[0]} have no family in common")
+
+
+def _interface(node: TracedNode, source: Address) -> str | None:
+    route = node.route(source)
+    return route.interface if route is not None and route.interface else None

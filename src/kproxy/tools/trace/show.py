@@ -1,0 +1,215 @@
+"""An `TraceResult` as text for people, or as JSON for programs.  Pure.
+
+Ways that differ only in the middle, as those to different endpoints do, are shown with what they share once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from kproxy.linux.netfilter.descriptions import format_socket
+from kproxy.linux.netfilter.packet_path import PacketPath
+from kproxy.linux.netfilter.packet_state import Effect, TraceStep
+from kproxy.linux.netfilter.walk import PathFate
+from kproxy.model.network import Address
+from kproxy.tools.trace.answer import Decision, TraceResult, step_location
+from kproxy.tools.trace.query import ResolvedQuery
+
+MOST_BRANCHES = 6
+"""Shown of equal ones; all are in the JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectNames:
+    """What the objects of the cluster say beside: whose address it is, and which Service ports are asked."""
+
+    owner: Callable[[Address], str] = lambda _: ""
+    services: tuple[str, ...] = ()
+
+
+def trace_text(
+    answer: TraceResult,
+    query: ResolvedQuery,
+    read: Sequence[str] = (),
+    names: ObjectNames | None = None,
+    *,
+    rules: bool = True,
+) -> str:
+    """The answer in lines; ``rules``: with each rule as its tool writes it."""
+    known = names or ObjectNames()
+    lines = [_question(query), "", "decision:", *_decisions(answer, known)]
+    lines += [f"Service: {_service(answer, known)}", "", "way:"]
+    lines += _tree([[*way.state.steps] for way in answer.paths], "  ", rules=rules)
+    lines += ["", "assumed:", *(f"  {one}" for one in _assumed(answer, query))]
+    if read:
+        lines += ["", "read:", *(f"  {one}" for one in read)]
+    return "\n".join(lines) + "\n"
+
+
+def _question(query: ResolvedQuery) -> str:
+    packet = query.packet
+    sender = f" ({query.sender})" if query.sender else ""
+    target = f" ({query.target})" if query.target else ""
+    by = f", in by {packet.interface}" if packet.interface else ""
+    to = format_socket(packet.destination, packet.port)
+    return f"{packet.protocol.upper()} {packet.source}{sender} -> {to}{target}{by}"
+
+
+def _service(answer: TraceResult, names: ObjectNames) -> str:
+    if answer.services:
+        return ", ".join(answer.services)
+    if names.services:
+        taken = "the rules name none" if answer.taken else "no rule takes the packet"
+        return f"{', '.join(names.services)}, as the objects say; {taken}"
+    return "the rules name none" if answer.taken else "none: no rule takes the packet"
+
+
+def _assumed(answer: TraceResult, query: ResolvedQuery) -> list[str]:
+    return ["it is the first packet of a connection (conntrack knows none)", *query.assumed, *answer.assumed]
+
+
+# ---------------------------------------------------------------------- what becomes of it
+
+
+def _decisions(answer: TraceResult, names: ObjectNames) -> Iterator[str]:
+    for conditions, grouped in groupby(answer.decisions, key=lambda one: sorted(one.conditions)):
+        for condition, held in conditions:
+            yield f"  if this {'holds' if held else 'does not hold'}: {condition}"
+        indent = "    " if conditions else "  "
+        yield from (f"{indent}{decision_text(one, names.owner(one.destination))}" for one in grouped)
+
+
+def decision_text(one: Decision, owner: str = "") -> str:
+    """What becomes of the packet, in a line; ``owner``: who has the address it is sent to."""
+    chance = "" if one.chance == 1 else f"  ({float(one.chance) * 100:.3g} % of connections)"
+    by = f", by {one.by}" if one.by else ""
+    if one.fate is not PathFate.THROUGH:
+        return f"{one.how}{by}{chance}"
+    where = (
+        "to the node itself" if one.delivered else f"leaves by {one.out}" if one.out else "leaves the node"
+    )
+    source = f"source masqueraded as {one.masqueraded}" if one.masqueraded else "source kept"
+    to = format_socket(one.destination, one.port) + (f" ({owner})" if owner else "")
+    if one.translated:
+        return f"DNAT to {to}, {source}, {where}{by}{chance}"
+    if one.masqueraded:
+        return f"destination kept, {source}, {where}{chance}"
+    if one.delivered:
+        return f"no rule takes it: to the node's own sockets at {to}{chance}"
+    return f"no rule takes it: routed on to {to} as it is, {where}{chance}"
+
+
+# ---------------------------------------------------------------------- the way
+
+
+def _tree(ways: Sequence[list[TraceStep]], indent: str, *, rules: bool) -> Iterator[str]:
+    """What all share before, the branches, what all share after."""
+    first = _shared(ways)
+    yield from _lines(ways[0][:first], indent, rules=rules)
+    rest = [way[first:] for way in ways]
+    if len(ways) == 1 or not any(rest):
+        return
+    last = _shared([way[::-1] for way in rest])
+    branches: dict[TraceStep | None, list[list[TraceStep]]] = {}
+    for way in rest:
+        middle = way[: len(way) - last]
+        branches.setdefault(middle[0] if middle else None, []).append(middle)
+    if len(branches) > 1:
+        yield from _branches(list(branches.values()), indent, rules=rules)
+        yield from [f"{indent}then:"] if last else []
+    yield from _lines(rest[0][len(rest[0]) - last :], indent, rules=rules)
+
+
+def _branches(branches: Sequence[list[list[TraceStep]]], indent: str, *, rules: bool) -> Iterator[str]:
+    for number, held in enumerate(branches):
+        if number == MOST_BRANCHES:
+            yield f"{indent}... and {len(branches) - MOST_BRANCHES} more (all with -o json)"
+            return
+        yield f"{indent}or:" if number else f"{indent}either:"
+        yield from _tree(held, indent + "  ", rules=rules) if any(held) else [f"{indent}  straight on"]
+
+
+def _shared(ways: Sequence[list[TraceStep]]) -> int:
+    """How many first steps are the same in all."""
+    count = 0
+    for steps in zip(*ways, strict=False):
+        if any(step != steps[0] for step in steps):
+            break
+        count += 1
+    return count
+
+
+def _lines(notes: Sequence[TraceStep], indent: str, *, rules: bool) -> Iterator[str]:
+    for note in notes:
+        yield f"{indent}{step_location(note)}: {note.description}"
+        if rules and note.text and note.effect is not Effect.IDLE:
+            comment = f"  # {note.comment}" if note.comment and note.comment not in note.text else ""
+            yield f"{indent}    {note.text}{comment}"
+
+
+# ---------------------------------------------------------------------- JSON
+
+
+def trace_document(
+    answer: TraceResult, query: ResolvedQuery, read: Sequence[str] = (), names: ObjectNames | None = None
+) -> dict[str, Any]:
+    """The answer as JSON."""
+    known = names or ObjectNames()
+    packet = query.packet
+    return {
+        "packet": {
+            "from": query.sender,
+            "source": str(packet.source),
+            "to": query.target,
+            "destination": str(packet.destination),
+            "port": packet.port,
+            "protocol": packet.protocol.upper(),
+            "interface": packet.interface,
+        },
+        "decisions": [{**_decision(one), "owner": known.owner(one.destination)} for one in answer.decisions],
+        "services": list(answer.services),
+        "servicesOfObjects": list(known.services),
+        "ways": [_way(way) for way in answer.paths],
+        "assumed": _assumed(answer, query),
+        "read": list(read),
+    }
+
+
+def _decision(one: Decision) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "destination": str(one.destination),
+        "port": one.port,
+        "masqueraded": bool(one.masqueraded),
+        "delivered": one.delivered,
+        "interface": one.out,
+        "chance": float(one.chance),
+        "by": one.by,
+        "how": one.how,
+        "conditions": _conditions(one.conditions),
+    }
+
+
+def _conditions(conditions: frozenset[tuple[str, bool]]) -> list[dict[str, Any]]:
+    return [{"asked": condition, "holds": held} for condition, held in sorted(conditions)]
+
+
+def _way(way: PacketPath) -> dict[str, Any]:
+    return {
+        "chance": float(way.state.chance),
+        "conditions": _conditions(way.state.conditions),
+        "steps": [
+            {
+                "chain": note.chain,
+                "rule": note.rule,
+                "does": note.description,
+                "text": note.text,
+                "comment": note.comment,
+                "effect": note.effect.value,
+            }
+            for note in way.state.steps
+        ],
+    }

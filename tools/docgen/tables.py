@@ -1,0 +1,37 @@
+"""What the generated pages share: Markdown tables, and what a link is called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+COMMAND = "python -m tools.docgen"
+
+LABELS = (
+    (r"github\.com/kubernetes/kubernetes/issues/(\d+)", r"issue \1"),
+    (r"github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)", r"\1 \2"),
+    (r"github\.com/kubernetes/community/blob/[^/]+/sig-scalability/slos/(\w+)\.md", r"SLO: \1"),
+    (r"github\.com/torvalds/linux/blob/[^/]+/(.*)", r"Linux, \1"),
+    (r"github\.com/kubernetes/enhancements/.*/0*(\d+)-[^/]+", r"KEP-\1"),
+    (r"github\.com/kubernetes/kubernetes/blob/[^/]+/test/e2e/network/(\w+)\.go", r"e2e: \1"),
+    (r"github\.com/kubernetes/kubernetes/blob/[^/]+/pkg/proxy/([\w/]+)_test\.go", r"unit test: \1"),
+    (r"github\.com/kubernetes/kubernetes/blob/[^/]+/pkg/proxy/([\w/]+)\.go", r"kube-proxy: \1"),
+    (r"github\.com/kubernetes/kubernetes/blob/[^/]+/cmd/([\w/-]+)\.go", r"\1"),
+    (r"kubernetes\.io/docs/(?:.*/)?([^/#]+)/?(#[\w-]+)?", r"docs: \1\2"),
+)
+"""How a link is called, by its address."""
+
+
+def link_label(link: str) -> str:
+    """What to call a link.  Raises `LookupError` for one of a kind that has no name yet."""
+    for pattern, name in LABELS:
+        if found := re.fullmatch(f"https://{pattern}", link):
+            return found.expand(name)
+    raise LookupError(f"tools/docgen/tables.py: give links like {link} a name in LABELS")
+
+
+def markdown_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A heading with a table below."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    cells = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return f"{heading}\n\n" + "\n".join(cells)
