@@ -16,7 +16,7 @@ import yaml
 
 from kproxy.lab.kube import KubeApiServer, find_assets
 from kproxy.lab.processes import Process, spawn
-from tests.deploy import OVERLAYS, Document, Objects, rendered
+from tests.support.deploy import OVERLAYS, Document, Objects, rendered
 
 ADDRESS = "127.0.0.1:6443"
 IDENTITY, TOKEN = "system:serviceaccount:kube-system:kproxy", "the-daemons-own"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.current import kernel_here
 from tests.faults.stage import IPVS, NFTABLES, OVERDUE, Proxy, Stage, Watchman, open_stage
-from tests.steady import Client, Clients
+from tests.support.constant_rate import Client, Clients
 
 AFTER = 0.7
 """Seconds for which clients go on when all is over."""

@@ -1,6 +1,6 @@
 """Where faults happen: a settled lab whose clients never pause, with the line to the API server in our hands.
 
-Two nodes, a daemon on each, four clients that open one connection after the other (`tests.steady`),
+Two nodes, a daemon on each, four clients that open one connection after the other (`tests.support.constant_rate`),
 and somebody who asks each daemon's ``/healthz`` ten times a second.
 """
 
@@ -31,7 +31,7 @@ from kproxy.lab.processes import Xtables, listen_in, run_in
 from kproxy.model.network import Family
 from tests.faults.wire import LOOPBACK, SERVER_PORT, Wire
 from tests.netns.test_continuity import ROTATION, WEB, steady_case
-from tests.steady import RATE, Clients, asking
+from tests.support.constant_rate import RATE, Clients, asking
 
 LAUNCH = Path(__file__).with_name("launch.py")
 HEALTH_PORT = 10256

@@ -19,10 +19,11 @@ import yaml
 
 from tests.kind.cluster import Cluster, output
 from tests.kind.engine import SOCKET
+from tests.support.paths import ROOT
 
 KIND = "v0.30.0"
 NODE_IMAGE = "kindest/node:v1.34.0@sha256:7416a61b42b1662ca6ca89f02028ac133a309a2a30ba309614e8ec94d976dc5a"
-OVERLAYS = Path(__file__).parents[2] / "deploy/overlays"
+OVERLAYS = ROOT / "deploy/overlays"
 
 _KIND_PAGE, _KUBECTL_PAGE = "https://kind.sigs.k8s.io/dl/" + KIND, "https://kubernetes.io/docs/tasks/tools/"
 _CAP_SYS_RESOURCE = 24

@@ -30,7 +30,7 @@ from tests.kind.load import pod
 from tests.kind.providers import KIND, STANDIN
 from tests.kind.selection import GLOBS, selected
 from tests.kind.standin.cluster import StandIn
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 OURS = ",".join(f"{name}={value}" for name, value in LABELS.items())
 ONE_CASE = ("--case", "cluster-ip.every-endpoint-of-six")

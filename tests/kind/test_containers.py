@@ -22,7 +22,7 @@ from kproxy.lab.kernels.abilities import Ability, probe_abilities
 from tests.kind import nodes
 from tests.kind.nodes import PYTHON, START
 from tests.kind.selection import GLOBS, PROFILES, selected
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 GOOD = {Result.PASSED, Result.DEVIATION, Result.UNSUPPORTED}
 

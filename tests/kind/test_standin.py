@@ -17,7 +17,7 @@ from tests.kind.load import only, pods, quiet, requested
 from tests.kind.providers import STANDIN
 from tests.kind.standin.cluster import StandIn, standin_cluster
 from tests.kind.standin.programs import NAMES, programs
-from tests.leftovers import Leftovers
+from tests.support.leftovers import Leftovers
 
 in_one = pytest.mark.parametrize("cluster", STANDIN[:1], indirect=True)
 

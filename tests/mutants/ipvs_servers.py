@@ -201,7 +201,7 @@ SETTINGS = (
 )
 
 STEP_BY_STEP = "a case asks when all is done"
-DIFF_TESTS = "tests/unit/ipvs/test_diff.py"
+DIFF_TESTS = "tests/unit/proxy/backends/ipvs/test_diff.py"
 
 ORDER = (
     in_ipvs(

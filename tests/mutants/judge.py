@@ -28,8 +28,8 @@ from kproxy.lab.processes import Xtables
 from kproxy.spec.clauses import TRANSITION_CLAUSES
 from kproxy.spec.oracle import expect
 from tests.mutants.mutant import Mutant, applied
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PATIENCE, SLOW_PATIENCE = 2.0, 4.0
 """Seconds to wait for an answer, the second on an emulated kernel: less than a conformance run gives."""
 AT_ONCE = 500

@@ -40,7 +40,9 @@ POOLS = "KUBE-SV"
 """How the names of both pools' chains begin: KUBE-SVC-, KUBE-SVL-."""
 EXTERNAL, RANGES, ENDPOINT = names.EXTERNAL_PREFIX, names.SOURCE_RANGES_PREFIX, names.ENDPOINT_PREFIX
 TO_ALL_ENDPOINTS = Jump("KUBE-SVC-")
-OPTIONS_TEST = "tests/unit/iptables/test_compile.py::test_options_reach_forwarding_and_masquerade"
+OPTIONS_TEST = (
+    "tests/unit/proxy/backends/iptables/test_compile.py::test_options_reach_forwarding_and_masquerade"
+)
 
 MASQUERADE = (
     mutant(

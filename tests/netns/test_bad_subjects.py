@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from kproxy.lab.processes import DIE_WITH_PARENT
-from tests.netns import bad_tools
 from tests.netns.test_isolation import processes
-from tests.waiting import eventually
+from tests.support import bad_tools
+from tests.support.waiting import eventually
 
 KPROXY = "{python} -m kproxy run --config {config}"
 HANGS = "trap '' TERM INT HUP; echo I listen to nobody; while :; do sleep 1; done"

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 FEW = ("--mode", "nftables", "--repeat", "2", "--changes", "3", "--additions", "2")
 KPROXY = '["{python}", "-m", "kproxy", "run", "--config", "{config}"]'
 IDLE = '["sh", "-c", "echo I am idle; exec sleep 60"]'

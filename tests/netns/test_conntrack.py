@@ -19,7 +19,7 @@ from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.ipvs.names import DEVICE
 from kproxy.proxy.daemon.sync.conntrack_cleanup import ConntrackCleaner
 from kproxy.proxy.plan import Exposure, Plan, ServicePlan
-from tests.unit.iptables.plans import frontend, plan_of, pool, service
+from tests.support.plans import frontend, plan_of, pool, service
 
 PORT, TARGET, NODE_PORT = 53, 5353, 30053
 FAMILIES = {

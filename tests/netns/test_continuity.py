@@ -34,7 +34,7 @@ from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.lab.probes.observation import Silent
 from kproxy.lab.processes import Xtables
-from tests.steady import Clients, asking, nothing_was_lost
+from tests.support.constant_rate import Clients, asking, nothing_was_lost
 
 CHANGES = 200
 

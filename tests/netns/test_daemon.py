@@ -37,7 +37,7 @@ from kproxy.proxy.daemon.sync import dataplane, leftovers
 from kproxy.proxy.daemon.sync.leftovers import remove_all_modes
 from tests.netns.test_continuity import WEB, busy_lab
 from tests.netns.test_iptables_kernel import numbered, plan
-from tests.steady import nothing_was_lost
+from tests.support.constant_rate import nothing_was_lost
 
 COMMANDS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 

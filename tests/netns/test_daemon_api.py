@@ -28,7 +28,7 @@ from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import Process, listen_in, run_in, spawn
 from kproxy.model.network import Family
-from tests.certificates import make
+from tests.support.certificates import make
 
 PORT = 6443
 ADDRESS = ip_address("127.0.0.1")

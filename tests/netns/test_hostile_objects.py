@@ -18,9 +18,9 @@ from kproxy.model.api import MAX_NAME_LENGTH
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
 from kproxy.proxy.backends.nftables.kernel import NftablesKernel
-from tests.hostile import NO_ADDRESSES, ODDITIES, ORDERS, Document
 from tests.netns.test_ports import Stage, balanced, endpoints, stage
-from tests.unit.test_hostile_objects import WORLDS, planned, world
+from tests.support.hostile_objects import NO_ADDRESSES, ODDITIES, ORDERS, Document
+from tests.unit.proxy.test_hostile_objects import WORLDS, planned, world
 
 FOREIGN = """
 *filter

@@ -29,8 +29,8 @@ from kproxy.proxy.backends.iptables.kernel import (
 from kproxy.proxy.backends.iptables.rules import PacketCounter, Table
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.plan import Exposure, NodePorts, Plan, ServicePlan
-from tests.unit.iptables.jumps import recorded_jumps
-from tests.unit.iptables.plans import frontend, plan_of, pool, service
+from tests.support.plans import frontend, plan_of, pool, service
+from tests.support.recorded_jumps import recorded_jumps
 
 FOREIGN = {
     Table.FILTER: ("-A INPUT -i foreign0 -j DROP", "-A FOREIGN -p tcp -j ACCEPT", "-A FORWARD -j FOREIGN"),

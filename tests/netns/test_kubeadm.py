@@ -16,10 +16,10 @@ from pathlib import Path
 
 from kproxy.lab import topology
 from kproxy.lab.processes import listen_in, spawn
-from tests import kubeadm
-from tests.certificates import make
 from tests.netns.test_daemon_api import ADDRESS, PORT, Stage, stage
 from tests.netns.test_ports import HEALTH_PORT, METRICS_PORT, fetch
+from tests.support import kubeadm
+from tests.support.certificates import make
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 CONNECTIONS = "/proc/sys/net/netfilter/nf_conntrack_max"

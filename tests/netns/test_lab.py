@@ -36,7 +36,7 @@ from kproxy.lab.probes.observation import (
 )
 from kproxy.lab.processes import Xtables, listen_in, run_in, spawn, xtables_directory
 from kproxy.model.network import Address, Family, Protocol
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.netns.conftest import Bench

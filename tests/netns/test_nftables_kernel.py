@@ -53,7 +53,7 @@ from kproxy.proxy.plan import (
     PoolScope,
     ServicePlan,
 )
-from tests.unit.iptables.plans import frontend, plan_of, plans, pool, service
+from tests.support.plans import frontend, plan_of, plans, pool, service
 
 
 @pytest.fixture(params=list(Family), ids=lambda family: family.value)

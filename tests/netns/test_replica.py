@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.dumps import dump
-from tests.waiting import eventually
+from tests.support.dumps import dump
+from tests.support.paths import ROOT
+from tests.support.waiting import eventually
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "cluster.yaml"
+EXAMPLE = ROOT / "docs" / "examples" / "cluster.yaml"
 SERVICES = 30
 """Enough for each of the differences that are meant; 200 take 10 s (docs/tutorials/migrate-to-nftables.md)."""
 KPROXY = [sys.executable, "-m", "kproxy"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.leftovers import BOASTER, BOASTERS_CASE, PATIENCE, Leftovers
+from tests.support.leftovers import BOASTER, BOASTERS_CASE, PATIENCE, Leftovers
 
 RUN = (sys.executable, "-m", "kproxy", "conformance", "run", "--kernel", "rootless", "--mode", "iptables")
 

@@ -10,7 +10,7 @@ from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.lab.processes import Xtables
 from kproxy.linux.netfilter.sources import TraceInputs
-from tests.netns.foretelling import foretold, read_inside
+from tests.support.foretelling import foretold, read_inside
 
 
 @pytest.mark.parametrize(

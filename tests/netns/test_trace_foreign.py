@@ -16,8 +16,8 @@ from kproxy.linux.netfilter.node_state import TracedNode
 from kproxy.linux.netfilter.packet_state import TracedPacket
 from kproxy.tools.trace import live
 from kproxy.tools.trace.answer import TraceResult, trace_packet
-from tests.netns import foreign_rules, router
-from tests.netns.router import Met, Router
+from tests.support import foreign_rules, router
+from tests.support.router import Met, Router
 
 PACKETS = (
     ("client", "10.20.0.1", 80, "tcp"),

@@ -14,7 +14,7 @@ from kproxy.lab.kernels.abilities import Ability
 from kproxy.lab.kernels.boot import Sinks, run_job
 from kproxy.lab.kernels.uml import Time, UmlJob, UmlKernel
 from kproxy.lab.namespaces import LabError
-from tests.leftovers import Leftovers
+from tests.support.leftovers import Leftovers
 
 InGuest = Callable[..., tuple[int, str, str]]
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 
 def test_a_mode_that_this_kernel_may_lack_is_measured_in_a_guest(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from kproxy.lab.kernels import boot
 from kproxy.lab.kernels.abilities import Ability
 from kproxy.lab.kernels.uml import UmlKernel
 from kproxy.lab.namespaces import LabError
-from tests.leftovers import BOASTER, BOASTERS_CASE, Leftovers
+from tests.support.leftovers import BOASTER, BOASTERS_CASE, Leftovers
 
 from .conftest import InGuest
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.lab.kernels.uml import Time
-from tests.leftovers import Leftovers
+from tests.support.leftovers import Leftovers
 
 from .conftest import InGuest
 

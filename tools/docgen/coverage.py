@@ -33,7 +33,7 @@ OWN_PAGES = {
     19: "daemon-life.md",
     21: "backends/ipvs.md",
 }
-"""Groups of behaviours of a process, or of a mode's insides, which packets do not show: these pages have a row for each (tests/unit/test_daemon_page.py)."""
+"""Groups of behaviours of a process, or of a mode's insides, which packets do not show: these pages have a row for each (tests/unit/docgen/test_daemon_page.py)."""
 
 
 class CoverageStatus(enum.Enum):

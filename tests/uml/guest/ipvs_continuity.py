@@ -8,7 +8,7 @@ import itertools
 from kproxy.conformance.case import Apply, Type
 from kproxy.lab.processes import Xtables
 from tests.netns import test_continuity as continuity
-from tests.steady import nothing_was_lost
+from tests.support.constant_rate import nothing_was_lost
 
 
 def test_no_connection_is_lost_when_the_proxy_is_killed_and_started_again() -> None:

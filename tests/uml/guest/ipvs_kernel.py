@@ -30,7 +30,7 @@ from kproxy.proxy.backends.ipvs.names import DEVICE
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
 from kproxy.proxy.daemon.sync import leftovers
 from kproxy.proxy.plan import Exposure, HealthCheck, Plan, PoolScope, ServicePlan
-from tests.unit.iptables.plans import frontend, plan_of, pool, service
+from tests.support.plans import frontend, plan_of, pool, service
 
 OF_OTHERS = b"""\
 *filter

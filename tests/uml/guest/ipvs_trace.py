@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kproxy.conformance.subjects.subject import load_subject
 from kproxy.lab.processes import Xtables
-from tests.netns.foretelling import foretold, read_inside
+from tests.support.foretelling import foretold, read_inside
 
 
 def test_packets_meet_what_trace_says() -> None:

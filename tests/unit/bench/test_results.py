@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,6 +15,7 @@ from tests.bench.__main__ import _parser
 from tests.bench.process import Tree
 from tests.bench.report import show
 from tests.bench.results import Cost, Floor, Result, document, growth
+from tests.support.paths import ROOT
 
 FLOOR = Floor(
     whole={"flush": [Cost(3.0, 1.0), Cost(2.0, 1.0)], "noflush": [Cost(2.5, 2.0)]}, service=[0.1, 0.2, 9.0]
@@ -172,7 +172,7 @@ def test_the_peak_of_a_tree_sees_a_childs_memory_and_the_daemons_own_does_not() 
 
 
 def test_every_option_is_on_the_page_and_no_other() -> None:
-    page = (Path(__file__).parents[3] / "docs/bench.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/bench.md").read_text(encoding="utf-8")
     said = {
         word
         for row in re.findall(r"^\| (`--.+?`) \|", page, re.MULTILINE)

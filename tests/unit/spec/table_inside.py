@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 from kproxy.model.network import Family
 from kproxy.spec.node import PRIMARY
-from tests.unit.spec.world import (
+from tests.support.spec_world import (
     ADDRESS,
     CLUSTER_IP,
     CLUSTER_IP_6,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kproxy.model import api
-from tests.unit.spec.world import (
+from tests.support.spec_world import (
     ADDRESS,
     CLUSTER_IP,
     CLUSTER_IP_6,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kproxy.model import api
 from kproxy.spec.node import DetectMode
-from tests.unit.spec.world import (
+from tests.support.spec_world import (
     ADDRESS,
     CLUSTER_IP,
     EXTERNAL_IP,

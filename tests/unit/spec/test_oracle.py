@@ -8,8 +8,7 @@ from kproxy.model import api
 from kproxy.spec.clauses import CLAUSES, TRANSITION_CLAUSES, ClauseId
 from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import Failure
-from tests.unit.spec import table_endpoints, table_inside, table_outside, table_policies
-from tests.unit.spec.world import (
+from tests.support.spec_world import (
     ADDRESS,
     CLUSTER_IP,
     EXTERNAL_IP,
@@ -29,6 +28,7 @@ from tests.unit.spec.world import (
     service,
     target,
 )
+from tests.unit.spec import table_endpoints, table_inside, table_outside, table_policies
 
 TABLE = (*table_inside.TABLE, *table_outside.TABLE, *table_endpoints.TABLE, *table_policies.TABLE)
 

@@ -7,8 +7,8 @@ from rich.console import Console
 from kproxy.conformance.reports.comparison import compare_runs
 from kproxy.conformance.reports.comparison_console import print_comparison
 from kproxy.conformance.reports.results import Result, RunOutcome
-from tests.unit.conformance.reports.samples import compared, outcome, read, result
-from tests.unit.conformance.scripted import small_case
+from tests.support.sample_reports import compared, outcome, read, result
+from tests.support.scripted_testbed import small_case
 
 ONE, TWO = small_case(id="group.one"), small_case(id="group.two")
 

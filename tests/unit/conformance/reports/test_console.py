@@ -7,8 +7,8 @@ from rich.console import Console
 
 from kproxy.conformance.reports.console import print_report
 from kproxy.conformance.reports.results import CaseResult, Result
-from tests.unit.conformance.reports.samples import CASE, report, result
-from tests.unit.conformance.scripted import small_case
+from tests.support.sample_reports import CASE, report, result
+from tests.support.scripted_testbed import small_case
 
 
 def shown(*results: CaseResult, width: int = 120) -> str:

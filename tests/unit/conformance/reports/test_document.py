@@ -18,8 +18,8 @@ from kproxy.conformance.reports.results_document import (
     run_document,
 )
 from kproxy.conformance.reports.results_reader import InvalidResults, load_results, parse_results
-from tests.unit.conformance.reports.samples import CASE, outcome, report, result
-from tests.unit.conformance.scripted import small_case
+from tests.support.sample_reports import CASE, outcome, report, result
+from tests.support.scripted_testbed import small_case
 
 PROMISED = {"id", "result", "clauses", "seconds"}
 """Fields of a result that other tools may rely on."""

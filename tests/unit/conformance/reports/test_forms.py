@@ -9,8 +9,8 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestSuite
 
 from kproxy.conformance.reports import junit, markdown
 from kproxy.conformance.reports.results import Result
-from tests.unit.conformance.reports.samples import compared, outcome, result
-from tests.unit.conformance.scripted import small_case
+from tests.support.sample_reports import compared, outcome, result
+from tests.support.scripted_testbed import small_case
 
 EVERY = tuple(result(kind, small_case(id=f"group.{kind.value}")) for kind in Result)
 NASTY = "<script>alert(1)</script> | ```\n\x1b[31m &amp; ]]>"

@@ -8,7 +8,7 @@ from rich.console import Console
 from kproxy.conformance.reports.matrix_console import print_matrix
 from kproxy.conformance.reports.results import CaseResult, Report, Result, RunOutcome, exit_code
 from kproxy.conformance.reports.results_document import matrix_document, run_document
-from tests.unit.conformance.reports.samples import CASE, result
+from tests.support.sample_reports import CASE, result
 
 WHY = "no kernel can run this"
 

@@ -16,8 +16,8 @@ from kproxy.conformance.reports.page import EvidenceFolder, render_html
 from kproxy.conformance.reports.results import CaseResult, Result, RunOutcome
 from kproxy.model.network import Family
 from kproxy.spec.clauses import CLAUSES
-from tests.unit.conformance.reports.samples import FINDING, compared, outcome, report, result
-from tests.unit.conformance.scripted import small_case
+from tests.support.sample_reports import FINDING, compared, outcome, report, result
+from tests.support.scripted_testbed import small_case
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
 KEPT = EvidenceFolder(at="../evidence/one", texts={"IPv4/again/a.counted.txt": "+1 rule"})

@@ -10,8 +10,9 @@ from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.reports.results import Result
 from kproxy.conformance.reports.results_reader import CaseRead, RunRead, load_results
 from kproxy.conformance.subjects.subject import DOCUMENTED_SUBJECTS, load_subject
+from tests.support.paths import ROOT
 
-FOLDER = Path(__file__).parents[4] / "docs/results"
+FOLDER = ROOT / "docs/results"
 FILES = sorted(FOLDER.glob("*.json"))
 
 

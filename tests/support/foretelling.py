@@ -1,0 +1,117 @@
+"""A testbed that foretells by `kproxy trace` what each probe will meet, from the rules of the node that judges it.
+
+The rules are read inside the node's namespace as on a live node; then the packet is sent, and what came out otherwise is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, cast
+
+from kproxy.conformance.binding.bind import Instance, bind_cases
+from kproxy.conformance.case import DEFAULT, Case, Probe, Profile, VantageKind
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.engine.runner import run_instances
+from kproxy.conformance.subjects.subject import Subject
+from kproxy.conformance.testbed import Observation
+from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
+from kproxy.lab import topology
+from kproxy.lab.processes import Xtables
+from kproxy.linux.netfilter.packet_state import TracedPacket
+from kproxy.linux.netfilter.sources import TraceInputs
+from kproxy.spec.outcome import Outcome
+from kproxy.tools.trace import live
+from kproxy.tools.trace.answer import TraceResult, trace_packet
+from tests.support.traced import outcome
+
+if TYPE_CHECKING:  # pytest would take it for a class of tests
+    from kproxy.conformance.testbed import Testbed
+
+GROUPS = (
+    "cluster-ip.",
+    "no-endpoints.",
+    "source-ranges.",
+    "external-policy.local",
+    "internal-policy.",
+    "node-port.",
+)
+MOST = 8
+
+
+def chosen() -> list[Case]:
+    """Cases of first packets, of one profile, some of each group."""
+    plain = [case for case in CATALOGUE if case.id.startswith(GROUPS) and case.profile == DEFAULT]
+    able = [case for case in plain if not any(feature.value == "sctp" for feature in case.features)]
+    return able[:: max(1, len(able) // MOST)]
+
+
+class Foretelling:
+    """The lab's testbed, which asks `trace` about each probe that is sent, by rules read before."""
+
+    def __init__(self, testbed: NetnsTestbed, read: Callable[[NetnsTestbed, str], TraceInputs]) -> None:
+        self._testbed, self._read = testbed, read
+        self._known: dict[str, TraceInputs] = {}
+        self.requested = 0
+        self.otherwise: list[str] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._testbed, name)
+
+    async def settle(self) -> None:
+        await self._testbed.settle()
+        self._known = {node: self._read(self._testbed, node) for node in topology.NODES}
+
+    async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
+        seen = await self._testbed.probe(instance, probe, count)
+        if probe.sender.kind is VantageKind.SPOOFED or probe.sticky_group or probe.mark:
+            return seen
+        question = instance.bound_packet(probe.sender, probe.to)
+        requested = question.packet
+        packet = TracedPacket(
+            requested.source,
+            requested.destination,
+            requested.protocol.value.lower(),
+            requested.port,
+            requested.entry.interface or "",
+        )
+        found = trace_packet(self._known[question.node].node, packet)
+        self.requested += 1
+        for one in seen:
+            if not one.outcomes & outcomes(found):
+                reported = f"{instance.case.id}: {probe.sender} -> {probe.to}: trace says {outcomes(found)}"
+                self.otherwise.append(f"{reported}, seen {one.text}")
+        return seen
+
+
+def outcomes(found: TraceResult) -> frozenset[Outcome]:
+    """All that may happen, in the specification's words."""
+    return frozenset(outcome(one) for one in found.decisions)
+
+
+def read_inside(testbed: NetnsTestbed, node: str) -> TraceInputs:
+    with testbed.lab.network[node].entered():
+        return live.read_live_node((), ())
+
+
+def foretold(
+    subject: Subject, mode: str, variant: Xtables, read: Callable[[NetnsTestbed, str], TraceInputs]
+) -> Foretelling:
+    cases = [case for case in chosen() if not subject.missing_features(case, mode)]
+    kept: list[Foretelling] = []
+
+    @asynccontextmanager
+    async def opened(profile: Profile, requested: Sequence[Instance]) -> AsyncIterator[Foretelling]:
+        async with opener(subject, mode, variant)(profile, requested) as testbed:
+            assert isinstance(testbed, NetnsTestbed)
+            kept.append(Foretelling(testbed, read))
+            yield kept[0]
+
+    async def ask() -> None:
+        requested = bind_cases(cases)
+        async with opened(cases[0].profile, requested) as testbed:
+            await run_instances(cast("Testbed", testbed), requested)
+
+    asyncio.run(ask())
+    return kept[0]

@@ -1,0 +1,173 @@
+"""The pages on conformance say what the program does: options, results, placeholders, the catalogue."""
+
+import argparse
+import fnmatch
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kproxy import cli
+from kproxy.conformance.case import Feature, delivered_to
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.command import select_cases
+from kproxy.conformance.engine.runner import sample_size
+from kproxy.conformance.reports.results import Result
+from kproxy.conformance.subjects.expected_failures import parse_xfails
+from kproxy.conformance.subjects.subject import PLACEHOLDERS, subject_from_toml
+from kproxy.spec.clauses import CLAUSES
+from tests.support.paths import ROOT
+from tests.support.scripted_testbed import TO_WEB
+from tools.docgen import generate, tables
+
+DOCS = ROOT / "docs"
+PAGE = (DOCS / "conformance.md").read_text(encoding="utf-8")
+SUBJECTS = (DOCS / "subjects.md").read_text(encoding="utf-8")
+
+
+def first_cells(column: str, text: str = PAGE) -> list[str]:
+    """The first words of the rows of the table whose first column is called that."""
+    _, _, table = text.partition(f"\n| {column} |")
+    return re.findall(r"^\| `([^` ]+)", table.partition("\n\n")[0], re.MULTILINE)
+
+
+def options_of(*path: str) -> Iterator[str]:
+    parser = cli.build_parser()
+    for word in path:
+        (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        parser = commands.choices[word]
+    return (action.option_strings[-1] for action in parser._actions if action.dest != "help")
+
+
+@pytest.mark.parametrize("path", generate.PAGES, ids=lambda path: path.name)
+def test_what_is_generated_is_fresh(path: Path) -> None:
+    fresh = path.exists() and path.read_text(encoding="utf-8") == generate.PAGES[path]()
+    assert fresh, f"{path.name} is stale: run `{tables.COMMAND}` and commit what it writes"
+
+
+def test_the_catalogue_page_has_every_case_and_every_clause_once() -> None:
+    page = generate.catalogue_page(CATALOGUE, CLAUSES)
+    cases, _, clauses = page.partition("\n# Clauses\n")
+    assert sorted(re.findall(r"^\| `([^`]+)`", cases, re.MULTILINE)) == sorted(c.id for c in CATALOGUE)
+    assert sorted(re.findall(r'^\| <a name="([^"]+)"', clauses, re.MULTILINE)) == sorted(CLAUSES)
+
+
+def test_every_link_within_the_catalogue_page_leads_somewhere() -> None:
+    page = generate.catalogue_page(CATALOGUE, CLAUSES)
+    headings = {line.lower().replace(" ", "-") for line in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
+    anchors = headings | set(re.findall(r'<a name="([^"]+)"', page))
+    links = set(re.findall(r"\]\(#([^)]+)\)", page))
+    assert links
+    assert links <= anchors
+
+
+def test_a_kind_of_link_without_a_name_is_reported() -> None:
+    with pytest.raises(LookupError, match=r"https://example\.com/x"):
+        tables.link_label("https://example.com/x")
+
+
+def test_the_check_finds_a_stale_page_and_writing_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(generate, "DOCS", tmp_path)
+    monkeypatch.setattr(generate, "PAGES", {tmp_path / "page.md": lambda: "text"})
+    assert generate.main(["--check"]) == 1
+    assert tables.COMMAND in capsys.readouterr().err
+    assert generate.main([]) == 0
+    assert generate.main(["--check"]) == 0
+
+
+def test_the_options_that_are_documented_are_those_there_are() -> None:
+    assert sorted(first_cells("option")) == sorted(options_of("conformance", "run"))
+    assert set(options_of("conformance", "list")) == {"--case", "--regression", "--json"}
+
+
+def test_the_results_that_are_documented_are_those_there_are() -> None:
+    assert first_cells("result") == [kind.value for kind in Result]
+
+
+def test_the_placeholders_that_are_documented_are_those_there_are() -> None:
+    assert first_cells("placeholder", SUBJECTS) == [f"{{{name}}}" for name in PLACEHOLDERS]
+
+
+def test_the_features_that_are_documented_are_those_there_are() -> None:
+    (line,) = re.findall(r"^Features: (.+?)\.$", SUBJECTS, re.MULTILINE | re.DOTALL)
+    assert re.findall(r"`(\w+)`", line) == [feature.value for feature in Feature]
+
+
+def test_the_examples_of_subject_files_can_be_used() -> None:
+    one, several = (
+        subject_from_toml(example, "docs/subjects.md", "/bin/true")
+        for example in re.findall(r"```toml\n(.+?)```", SUBJECTS, re.DOTALL)
+    )
+    assert one.deviations
+    assert one.files
+    assert one.environment
+    assert one.mounts
+    assert [bool(program.ready) for program in several.all_processes] == [True, False]
+
+
+def test_the_example_of_expected_failures_can_be_used() -> None:
+    (example,) = re.findall(r"```text\n(# GLOB.+?)```", SUBJECTS, re.DOTALL)
+    assert len(parse_xfails(example, "docs/subjects.md")) == 2
+
+
+def test_the_sample_sizes_that_are_documented_are_those_of_the_runner() -> None:
+    said = re.findall(r"\((\d+)(?: connections)? for two\s+endpoints,\s+(\d+) for six\)", PAGE)
+    names = ("a1", "a2", "a3", "b1", "b2", "b3")
+    plain = [replace(TO_WEB, expect=delivered_to(*names[:ways])) for ways in (2, 6)]
+    spread = tuple(str(sample_size(replace(probe, spread=True))) for probe in plain)
+    even = tuple(str(sample_size(replace(probe, even=True))) for probe in plain)
+    assert said == [spread, even]
+
+
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
+
+
+def commands(path: Path) -> list[list[str]]:
+    """What a page says to type, of ours."""
+    said = re.findall(
+        r"^\$ (?:sudo )?(kproxy (?:conformance|spec) [^|<>&\n]+)$",
+        path.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    return [shlex.split(line, comments=True)[1:] for line in said]
+
+
+def test_the_tutorials_say_commands() -> None:
+    assert sum(len(commands(path)) for path in TUTORIALS) > 10
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.name)
+def test_a_command_of_a_tutorial_is_one_that_exists(path: Path) -> None:
+    for arguments in commands(path):
+        cli.build_parser().parse_args(arguments)
+
+
+def runs(path: Path) -> Iterator[tuple[list[str], str]]:
+    """What a page says to run of the catalogue's cases, and the text up to the end of its block."""
+    text = path.read_text(encoding="utf-8")
+    for line, printed in re.findall(
+        r"^\$ .*?kproxy (conformance run .+)\n((?:(?!```|\$ ).*\n)*)", text, re.MULTILINE
+    ):
+        if "--case " in line:
+            yield shlex.split(line), printed
+
+
+def test_the_tutorials_run_parts_of_the_catalogue() -> None:
+    sums = [re.findall(r"cases: .* in", printed) for path in TUTORIALS for _, printed in runs(path)]
+    assert sum(map(len, sums)) >= 2
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.name)
+def test_a_part_that_a_tutorial_runs_is_as_large_as_it_was(path: Path) -> None:
+    """Else its output is of another catalogue: walk it again."""
+    for arguments, printed in runs(path):
+        globs = cli.build_parser().parse_args(arguments).globs
+        for number, kinds in re.findall(r"^\S+ \(\w+\): (\d+) cases: (.*) in", printed, re.MULTILINE):
+            assert sum(map(int, re.findall(r"\d+", kinds))) == int(number)
+            known = [glob for glob in globs if any(fnmatch.fnmatchcase(case.id, glob) for case in CATALOGUE)]
+            assert not known or len(select_cases(known, slow=False)) == int(number), arguments

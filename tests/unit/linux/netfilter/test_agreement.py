@@ -1,0 +1,138 @@
+"""Saved rules of generated worlds: what `trace` says of them is what the oracle allows, in every mode.
+
+The simulator's place is taken by saved text that is read and walked by `trace`: readers, walk and journey are held to the
+specification by the same questions as the backends are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from kproxy.conformance.generate.generate import generate_worlds
+from kproxy.conformance.testbeds.simulator import BACKENDS
+from kproxy.conformance.testbeds.simulator.walk import Compile, NodeView, PacketWalk, Walked
+from kproxy.linux.netfilter import node_state as trace_node
+from kproxy.linux.netfilter.packet_state import PacketState
+from kproxy.linux.netfilter.packet_state import TracedPacket as TracePacket
+from kproxy.linux.netfilter.sources import TraceSource as Saved
+from kproxy.linux.netfilter.sources import merge_sources
+from kproxy.model.network import Packet
+from kproxy.proxy.backends.iptables import static_rules
+from kproxy.proxy.backends.iptables.desired_state import build_ruleset
+from kproxy.proxy.backends.iptables.desired_state import desired_state as iptables_program
+from kproxy.proxy.backends.ipvs.compile import Context
+from kproxy.proxy.backends.ipvs.desired_state import desired_state as ipvs_program
+from kproxy.proxy.backends.ipvs.static_rules import Options as IpvsOptions
+from kproxy.proxy.backends.nftables.desired_state import desired_state as nft_program
+from kproxy.proxy.backends.nftables.diff import Rewrite
+from kproxy.proxy.backends.nftables.rules import Constant, Remember
+from kproxy.proxy.backends.nftables.static_rules import Options as NftOptions
+from kproxy.proxy.backends.nftables.table import SimulatedTable
+from kproxy.proxy.plan import Plan
+from kproxy.tools.trace.answer import trace_packet
+from tests.support import saved_rules as saved
+from tests.support.simulated_worlds import findings
+from tests.support.traced import outcome
+
+WORLDS = 30
+
+Save = Callable[[Plan, int, NodeView], list[Saved]]
+
+
+def save_iptables(plan: Plan, mark: int, _: NodeView) -> list[Saved]:
+    rules = build_ruleset(iptables_program(plan, static_rules.Options(masquerade_mark=mark)))
+    return [saved.source("saved", saved.iptables_save(rules))]
+
+
+def save_ipvs(plan: Plan, mark: int, node: NodeView) -> list[Saved]:
+    allowed = plan.node_ports.addresses
+    accepting = (a for a in node.addresses if not a.is_loopback and (allowed is None or a in allowed))
+    context = Context(node.addresses, tuple(sorted(accepting, key=int)))
+    made = ipvs_program(plan, context, IpvsOptions(masquerade_mark=mark))
+    texts = (saved.ipvs_save(made), saved.ipset_save(made), saved.ipvsadm_save(made))
+    bound = [f'{{"local": "{one}"}}' for one in made.needs if not hasattr(one, "text")]
+    device = f'[{{"ifname": "kube-ipvs0", "addr_info": [{", ".join(bound)}]}}]'
+    return [saved.source(f"saved {n}", text) for n, text in enumerate((*texts, device)) if text]
+
+
+def save_nftables(plan: Plan, mark: int, node: NodeView) -> list[Saved]:
+    table = SimulatedTable(plan.family)
+    table.apply(Rewrite(nft_program(plan, NftOptions(masquerade_mark=mark))))
+    clients = [(address, numbers(table, chain)) for chain, address in node.recent if chain in table.chains]
+    return [saved.source("saved", saved.nft_json(table, {"affinity-clients": clients}))]
+
+
+def numbers(table: SimulatedTable, chain: str) -> int:
+    """Under which number an endpoint's chain remembers its clients."""
+    (remember,) = [s for rule in table.chains[chain].rules for s in rule.steps if isinstance(s, Remember)]
+    (number,) = [part.number for part in remember.key if isinstance(part, Constant)]
+    return number
+
+
+SAVES: dict[str, Save] = {"iptables": save_iptables, "ipvs": save_ipvs, "nftables": save_nftables}
+
+
+def traced(save: Save) -> Compile:
+    """A mode's rules, saved and read again, in the place of its own evaluator."""
+
+    def compiled(plan: Plan, mark: int) -> PacketWalk:
+        known: dict[NodeView, trace_node.TracedNode] = {}
+
+        def walk(packet: Packet, place: NodeView) -> tuple[Walked, ...]:
+            if place not in known:
+                known[place] = merge_sources(save(plan, mark, place), sorted(place.addresses, key=int)).node
+            return walked(known[place], packet, place)
+
+        return walk
+
+    return compiled
+
+
+def walked(node: trace_node.TracedNode, packet: Packet, place: NodeView) -> tuple[Walked, ...]:
+    clients: dict[str, set[object]] = {}
+    for name, address in place.recent:
+        clients.setdefault(name, set()).add(address)
+    own = packet.entry.from_host and node.is_local(packet.destination)
+    source = packet.destination if own and node.virtual_servers else packet.source
+    requested = TracePacket(
+        source, packet.destination, packet.protocol.value.lower(), packet.port, packet.entry.interface or ""
+    )
+    lists = trace_node.TracedNode(clients={name: frozenset(found) for name, found in clients.items()})  # type: ignore[arg-type]
+    found = trace_packet(node.merged(lists), requested)
+    held = [way for way in found.paths if all(held for _, held in way.state.conditions)]
+    return tuple(
+        Walked(outcome(one), (), remembered(way.state), one.chance)
+        for way in held
+        for one in found.decisions
+        if (one.destination, one.port, one.fate)
+        == (way.state.packet.destination, way.state.packet.port, way.fate)
+        and one.conditions == way.state.conditions
+    )
+
+
+def remembered(state: PacketState) -> frozenset[str]:
+    reported = [note for note in state.steps if note.description.startswith("puts the client in list ")]
+    lists = {note.description.removeprefix("puts the client in list ") for note in reported}
+    return frozenset(lists | {note.chain.rpartition(" ")[2] for note in reported})
+
+
+@pytest.mark.parametrize("mode", BACKENDS)
+def test_what_saved_rules_are_said_to_do_is_lawful(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BACKENDS, mode, traced(SAVES[mode]))
+    wrong = findings(tuple(generate_worlds(2026, WORLDS)), mode)
+    assert not wrong, "\n".join(f"{f.what}: lawful {f.lawful}, seen {f.seen}" for f in wrong[:5])
+
+
+@pytest.mark.parametrize("mode", BACKENDS)
+def test_a_wrong_answer_would_be_found(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The positive control: a reader that loses every rule of the dispatch is noticed."""
+
+    def losing(plan: Plan, mark: int, node: NodeView) -> list[Saved]:
+        empty = replace(plan, services=(), detector=None)
+        return SAVES[mode](empty, mark, node)
+
+    monkeypatch.setitem(BACKENDS, mode, traced(losing))
+    assert len(findings(tuple(generate_worlds(2026, 10)), mode)) > 10

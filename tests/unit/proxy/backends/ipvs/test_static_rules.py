@@ -1,0 +1,32 @@
+"""The chains of ipvs mode; what packets show of them is in `tests/unit/proxy/backends/ipvs/test_evaluate.py` and the kernel's tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from kproxy.model.network import Family
+from kproxy.proxy.backends.ipvs import names
+from kproxy.proxy.backends.ipvs.rules import Table
+from kproxy.proxy.backends.ipvs.static_rules import ChainContext, Options, build_ruleset
+from kproxy.proxy.plan import MasqueradePolicy
+
+
+@pytest.mark.parametrize(("family", "loopback"), [(Family.IPV4, "127.0.0.0/8"), (Family.IPV6, "::1/128")])
+def test_packets_from_loopback_addresses_pass_by(family: Family, loopback: str) -> None:
+    """``ipvs.localhost``."""
+    chains = build_ruleset(ChainContext(family, None, MasqueradePolicy.NEVER, Options())).chains
+    first, *_ = chains[Table.NAT][names.SERVICES]
+    assert str(first) == f"-s {loopback} -j RETURN"
+
+
+def test_invalid_segments_reach_no_process_of_the_node_unless_tracking_is_liberal() -> None:
+    """``ct.liberal``; https://github.com/kubernetes/kubernetes/issues/117924"""
+    strict, liberal = (
+        build_ruleset(
+            ChainContext(Family.IPV4, None, MasqueradePolicy.NEVER, Options(drop_invalid_input=drops))
+        ).chains
+        for drops in (True, False)
+    )
+    drop = "! -i lo -p tcp -m tcp --tcp-flags FIN,RST NONE -m conntrack --ctstate INVALID -j DROP"
+    assert str(strict[Table.FILTER][names.PROXY_FIREWALL][0]) == drop
+    assert not [rule for rule in liberal[Table.FILTER][names.PROXY_FIREWALL] if "INVALID" in str(rule)]

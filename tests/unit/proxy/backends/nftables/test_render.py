@@ -1,0 +1,148 @@
+"""The text of the ruleset, written out by hand once."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.nftables.desired_state import desired_state
+from kproxy.proxy.backends.nftables.diff import Rewrite
+from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
+from kproxy.proxy.backends.nftables.render import Renderer, render_element
+from kproxy.proxy.backends.nftables.rules import (
+    AddressWithin,
+    Constant,
+    Field,
+    Goto,
+    InInterface,
+    InSet,
+    Jump,
+    OfProtocol,
+    OneIn,
+    Remember,
+    Rule,
+    Step,
+    Translate,
+)
+from kproxy.proxy.backends.nftables.static_rules import Options, endpoint_choice_chain
+from kproxy.proxy.plan import DetectByInterfacePrefix, Exposure, MasqueradePolicy
+from tests.support.plans import frontend, plan_of, pool, service
+
+CLIENT = (Field.SOURCE, Constant(7))
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        ((AddressWithin(Field.SOURCE, ip_network("10.0.0.0/8"), negated=True),), "ip saddr != 10.0.0.0/8"),
+        ((AddressWithin(Field.DESTINATION, ip_network("192.0.2.1/32")),), "ip daddr 192.0.2.1"),
+        ((InInterface("veth*"), Jump("there")), 'iifname "veth*" jump there'),
+        ((InSet((Field.SOURCE,), "known", negated=True),), "ip saddr != @known"),
+        ((OneIn(3), Goto("there")), "numgen random mod 3 0 goto there"),
+        (
+            (Remember(CLIENT, "clients", 60),),
+            "update @clients { ip saddr . numgen inc mod 1 offset 7 timeout 60s }",
+        ),
+        (
+            (OfProtocol(Protocol.SCTP), Translate(ip_address("10.0.0.1"), 80)),
+            "meta l4proto sctp dnat to 10.0.0.1:80",
+        ),
+    ],
+)
+def test_a_rule_reads_as_nft_does(steps: tuple[Step, ...], text: str) -> None:
+    assert Renderer(Family.IPV4).rule(Rule(steps)) == text
+
+
+def test_a_comment_is_quoted_at_the_end() -> None:
+    assert Renderer(Family.IPV4).rule(Rule((Jump("there"),), "why")) == 'jump there comment "why"'
+
+
+def test_ipv6_has_keywords_and_brackets_of_its_own() -> None:
+    rule = Rule((InSet((Field.DESTINATION,), "known"), Translate(ip_address("fd00::1"), 80)))
+    assert Renderer(Family.IPV6).rule(rule) == "ip6 daddr @known dnat to [fd00::1]:80"
+
+
+def test_elements() -> None:
+    key = (ip_address("10.96.0.1"), Protocol.UDP, 53)
+    assert render_element(key) == "10.96.0.1 . udp . 53"
+    assert render_element(key, Goto("one-of-2")) == "10.96.0.1 . udp . 53 : goto one-of-2"
+    assert (
+        render_element((*key, 1), (ip_address("10.0.0.1"), 5353))
+        == "10.96.0.1 . udp . 53 . 1 : 10.0.0.1 . 5353"
+    )
+
+
+def test_a_chain_draws_below_its_count_and_falls_back_to_the_first() -> None:
+    render = Renderer(Family.IPV4)
+    chain = endpoint_choice_chain(FrontendMaps.NODE_PORT, PoolRole.SHORTCUT, 3)
+    assert chain.name == "shortcut-nodeport-one-of-3"
+    assert [render.rule(rule) for rule in chain.rules] == [
+        "dnat ip to meta l4proto . th dport . numgen random mod 3 map @shortcut-nodeport-endpoints",
+        'goto shortcut-nodeport-one-of-1 comment "a number that has just been removed"',
+    ]
+
+
+def text_of(masquerade: MasqueradePolicy) -> str:
+    front = frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, pool("10.0.0.1:80"), masquerade=masquerade)
+    plan = plan_of(service(front), detector=DetectByInterfacePrefix("veth"), cluster_ips=masquerade)
+    return str(Rewrite(desired_state(plan, Options(1 << 15))))
+
+
+@pytest.mark.parametrize(
+    ("masquerade", "rule"),
+    [
+        (
+            MasqueradePolicy.OFF_CLUSTER,
+            'ip daddr @cluster-ips iifname != "veth*" jump mark-for-masquerade',
+        ),
+        (MasqueradePolicy.ALWAYS, "ip daddr @cluster-ips jump mark-for-masquerade"),
+        (MasqueradePolicy.NEVER, None),
+    ],
+)
+def test_who_is_masqueraded_to_cluster_ips_is_one_rule(
+    masquerade: MasqueradePolicy, rule: str | None
+) -> None:
+    found = [
+        line
+        for line in text_of(masquerade).splitlines()
+        if line.startswith("add rule ip kube-proxy services ") and "mark-for" in line
+    ]
+    assert [line.removeprefix("add rule ip kube-proxy services ").split(" comment")[0] for line in found] == (
+        [rule] if rule else []
+    )
+
+
+def test_the_hooks_that_others_rely_on() -> None:
+    """Behaviour ``nft.hooks``; priorities as numbers: dstnat -100, srcnat 100, filter 0."""
+    hooks = {
+        line.split()[4]: line.partition("{ ")[2].rstrip(" }")
+        for line in text_of(MasqueradePolicy.NEVER).splitlines()
+        if line.startswith("add chain") and "hook" in line
+    }
+    assert hooks == {
+        "filter-prerouting-pre-dnat": "type filter hook prerouting priority -110;",
+        "filter-output-pre-dnat": "type filter hook output priority -110;",
+        "nat-prerouting": "type nat hook prerouting priority -100;",
+        "nat-output": "type nat hook output priority -100;",
+        "nat-postrouting": "type nat hook postrouting priority 100;",
+        "filter-input": "type filter hook input priority 0;",
+        "filter-forward": "type filter hook forward priority 0;",
+        "filter-output": "type filter hook output priority 0;",
+    }
+
+
+def test_the_mark_is_the_configured_bit_alone() -> None:
+    """Behaviour ``masq.bit``: other bits of the mark survive."""
+    lines = text_of(MasqueradePolicy.ALWAYS).splitlines()
+    marks = [line.split("meta mark", 1)[1] for line in lines if "add rule" in line and "meta mark" in line]
+    assert marks == [
+        " set meta mark or 0x00008000",
+        " & 0x00008000 != 0 meta mark set meta mark xor 0x00008000 masquerade fully-random",
+    ]
+
+
+def test_nothing_is_ever_accepted() -> None:
+    """Behaviour ``nft.no-accept``."""
+    rules = [line for line in text_of(MasqueradePolicy.ALWAYS).splitlines() if line.startswith("add rule")]
+    assert len(rules) > 20
+    assert not [line for line in rules if "accept" in line.split(" comment ")[0]]

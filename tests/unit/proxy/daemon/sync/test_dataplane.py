@@ -1,0 +1,171 @@
+from dataclasses import replace
+
+import pytest
+
+from kproxy.linux.host import HostError, Reason
+from kproxy.model.network import Family
+from kproxy.proxy.backends.iptables.kernel import Applied
+from kproxy.proxy.backends.iptables.rules import PacketCounter
+from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.daemon.config.configuration import Configuration
+from kproxy.proxy.daemon.sync import dataplane
+from kproxy.proxy.daemon.sync.dataplane import UnusableMode, _TakeoverDataplane, open_dataplanes
+from kproxy.proxy.daemon.sync.family_sync import ApplyResult, Dataplane
+from kproxy.proxy.plan import Plan
+from kproxy.proxy.plan.incremental import IncrementalResult
+from tests.support.plans import plan_of
+
+PLAN = plan_of(detector=None)
+
+
+class Plane:
+    """Takes a backend's place."""
+
+    def apply(self, plan: Plan) -> ApplyResult:
+        return ApplyResult(str(plan))
+
+    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
+        return self.apply(plans.final())
+
+    def find_drift(self, **_: bool) -> tuple[str, ...]:
+        return ()
+
+    def refresh_options(self) -> bool:
+        return False
+
+    def forget(self) -> None:
+        pass
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, *, working: set[Family], ipv6: bool = True) -> None:
+    def build(_: Configuration, family: Family) -> Dataplane:
+        if family not in working:
+            raise HostError(f"{family.value} tables", "not there", Reason.UNSUPPORTED)
+        return Plane()
+
+    monkeypatch.setattr(dataplane, "_iptables", build)
+    monkeypatch.setattr(dataplane, "ipv6_enabled", lambda: ipv6)
+
+
+BOTH = set(Family)
+
+
+@pytest.mark.parametrize("primary", Family)
+def test_both_families_are_served_where_both_work(monkeypatch: pytest.MonkeyPatch, primary: Family) -> None:
+    machine(monkeypatch, working=BOTH)
+    assert set(open_dataplanes(Configuration(), primary)) == BOTH
+
+
+@pytest.mark.parametrize("primary", Family)
+def test_a_second_family_that_does_not_work_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, primary: Family
+) -> None:
+    machine(monkeypatch, working={primary})
+    assert set(open_dataplanes(Configuration(), primary)) == {primary}
+
+
+@pytest.mark.parametrize("primary", Family)
+def test_a_primary_family_that_does_not_work_is_fatal_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, primary: Family
+) -> None:
+    machine(monkeypatch, working=BOTH - {primary})
+    with pytest.raises(UnusableMode, match="not there"):
+        open_dataplanes(Configuration(), primary)
+
+
+def test_ipv6_is_not_touched_where_the_machine_has_it_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, working=BOTH, ipv6=False)
+    assert set(open_dataplanes(Configuration(), Family.IPV4)) == {Family.IPV4}
+    with pytest.raises(UnusableMode, match="disabled"):
+        open_dataplanes(Configuration(), Family.IPV6)
+
+
+class Recorder(Plane):
+    """Says when it is applied; fails as often as it is told to."""
+
+    def __init__(self, log: list[str], failures: int = 0) -> None:
+        self.log, self.failures = log, failures
+
+    def apply(self, plan: Plan) -> ApplyResult:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise HostError("apply", "not now", Reason.BUSY)
+        self.log.append("applied")
+        return ApplyResult(f"written for {plan.family.value}")
+
+
+def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() -> None:
+    log: list[str] = []
+
+    def clear() -> tuple[HostError, ...]:
+        log.append("cleared")
+        return ()
+
+    plane = _TakeoverDataplane(Recorder(log, failures=1), clear)
+    with pytest.raises(HostError):
+        plane.apply(PLAN)
+    assert log == []
+    assert plane.apply(PLAN) == ApplyResult("written for IPv4")
+    plane.apply(PLAN)
+    assert log == ["applied", "cleared", "applied"]
+
+
+def test_a_machine_without_the_other_modes_tools_is_served() -> None:
+    def clear() -> tuple[HostError, ...]:
+        raise HostError("iptables --version", "command not found", Reason.UNSUPPORTED)
+
+    assert _TakeoverDataplane(Recorder([]), clear).apply(PLAN) == ApplyResult("written for IPv4")
+
+
+def test_what_stays_of_another_mode_is_a_warning_each(caplog: pytest.LogCaptureFixture) -> None:
+    stays = [HostError(f"iptables -t {table}", "a chain stays", Reason.BUSY) for table in ("nat", "filter")]
+    assert _TakeoverDataplane(Recorder([]), lambda: stays).apply(PLAN) == ApplyResult("written for IPv4")
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [str(problem) in text for problem, text in zip(stays, warned, strict=True)] == [True, True]
+
+
+class Counting:
+    """An iptables kernel that takes no rule that counts, if so it was made."""
+
+    def __init__(self, *, refuses: bool) -> None:
+        self.refuses = refuses
+        self.given: list[frozenset[PacketCounter]] = []
+
+    def apply(self, _: Plan, options: Options) -> Applied:
+        self.given.append(options.counters)
+        if self.refuses and options.counters:
+            raise HostError("iptables-restore", "no such match", Reason.UNSUPPORTED)
+        return Applied(rewritten=True, written={}, total={}, seconds=0.0)
+
+
+@pytest.mark.parametrize(
+    ("refuses", "works", "given"),
+    [(False, True, [2, 2]), (True, False, [2, 0, 0])],
+    ids=["taken", "refused"],
+)
+def test_where_rules_that_count_are_refused_they_are_written_without(
+    refuses: bool,  # noqa: FBT001 - a table
+    works: bool,  # noqa: FBT001
+    given: list[int],
+) -> None:
+    plane = dataplane._Iptables.__new__(dataplane._Iptables)
+    kernel = Counting(refuses=refuses)
+    plane._kernel = kernel  # type: ignore[assignment]
+    plane._options = Options(counters=frozenset(PacketCounter))
+    plane._without_broken_counters = lambda options: (
+        options if works else replace(options, counters=frozenset())
+    )  # type: ignore[assignment]
+    for _ in range(2):
+        plane.apply(PLAN)
+    assert [len(counters) for counters in kernel.given] == given
+
+
+def test_rules_that_are_refused_for_another_reason_are_not_tried_without_counters() -> None:
+    plane = dataplane._Iptables.__new__(dataplane._Iptables)
+    kernel = Counting(refuses=True)
+    plane._kernel = kernel  # type: ignore[assignment]
+    plane._options = Options(counters=frozenset(PacketCounter))
+    plane._without_broken_counters = lambda options: options  # type: ignore[assignment]
+    with pytest.raises(HostError):
+        plane.apply(PLAN)
+    assert len(kernel.given) == 1

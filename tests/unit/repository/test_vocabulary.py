@@ -1,0 +1,96 @@
+"""One noun is defined once, and identifiers speak the field's language."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tests.support.paths import ROOT
+
+SOURCE = ROOT / "src/kproxy"
+
+FORBIDDEN = {"words", "asked", "told", "whoever"}
+"""Parts of a name that say nothing about a protocol, a kernel or an API: query, report, tokens, arguments do."""
+
+WIRE = {"Asked", "Told"}
+"""Tags of messages between harness and agents: renamed with the protocol."""
+
+NETFILTER = "the netfilter models of the backends and of trace are to be one"
+MESSAGES = "a message between harness and agents is tagged with its class name"
+REMAINING = {
+    **dict.fromkeys(
+        (
+            *("Chain", "Collection", "Element", "Goto", "Hook", "InSet", "Jump", "MapMark", "Masquerade"),
+            *("Reject", "Remember", "Rule", "SetMark", "Table", "Translate"),
+        ),
+        NETFILTER,
+    ),
+    **dict.fromkeys(("Look", "Open", "Reopen", "StopListening"), MESSAGES),
+}
+"""Names that are defined more than once, and why: to shrink."""
+
+
+def definitions() -> dict[str, list[str]]:
+    """Public classes and functions at the top of modules: where each name is defined."""
+    found = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(
+                node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+            ) and not node.name.startswith("_"):
+                found[node.name].append(path.relative_to(SOURCE).with_suffix("").as_posix())
+    return found
+
+
+def siblings(modules: list[str]) -> bool:
+    """Whether each module is of another backend, or each of another testbed: there the same name is the same role."""
+    return any(
+        all(module.startswith(above) for module in modules)
+        and len({module.removeprefix(above).split("/")[0] for module in modules}) == len(modules)
+        for above in ("proxy/backends/", "conformance/testbeds/")
+    )
+
+
+def duplicates() -> dict[str, list[str]]:
+    return {
+        name: modules for name, modules in definitions().items() if len(modules) > 1 and not siblings(modules)
+    }
+
+
+def identifiers(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        for field in ("id", "name", "attr", "arg", "asname", "rest"):
+            if isinstance(name := getattr(node, field, None), str):
+                yield from name.split(".")
+
+
+def parts(name: str) -> set[str]:
+    return {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+def test_a_noun_is_defined_once() -> None:
+    new = {name: modules for name, modules in duplicates().items() if name not in REMAINING}
+    assert not new, f"{new}: give all but one a more precise name"
+
+
+def test_no_remaining_duplicate_is_excused_without_need() -> None:
+    assert not set(REMAINING) - set(duplicates()), "take them out of REMAINING"
+
+
+def test_identifiers_speak_the_fields_language() -> None:
+    files = [*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").glob("*.py")]
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in files
+        for name in set(identifiers(ast.parse(path.read_text(encoding="utf-8"))))
+        if parts(name) & FORBIDDEN and name not in WIRE
+    }
+    assert not found, f"{sorted(found)}: send, query, observe, report, parse; arguments, tokens, text"
+
+
+def test_parts_of_a_name_are_found_by_case_and_underscore() -> None:
+    assert parts("_asked_at") & FORBIDDEN
+    assert parts("IptablesWords") & FORBIDDEN
+    assert parts("MOST_TOLD") & FORBIDDEN
+    assert not parts("Masked") & FORBIDDEN
+    assert not parts("keywords_foretold") & FORBIDDEN
