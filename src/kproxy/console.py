@@ -1,4 +1,4 @@
-"""Output for people: `rich`'s console, for which a reader who has enough (``| head``) ends the command and is no failed case.
+"""Console for tables and messages: `rich`'s, but a closed pipe (``| head``) ends the command without an error.
 
 Used by every command that prints tables; `kproxy.cli.main` turns the `BrokenPipeError` into an exit status.
 """

@@ -1,1 +1,4 @@
-"""The machine: commands, netlink, connection tracking, addresses.  The only effects that the proxy and the lab share."""
+"""Linux interfaces: commands, netlink, conntrack, addresses.
+
+The only effects that the proxy and the lab share.
+"""

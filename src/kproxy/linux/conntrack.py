@@ -1,8 +1,8 @@
-"""Connection tracking: entries of UDP to given destinations, listed and deleted; which segments this kernel calls invalid.
+"""Connection tracking: lists and deletes UDP entries by destination; which TCP segments this kernel calls INVALID.
 
-Raw netlink, for the dump of a busy node has tens of thousands of entries (50,000 in 0.4 s, where a
-general library takes 4 s) and deleting by entry costs microseconds.  Which entries are stale is decided
-elsewhere.  All failures are `kproxy.linux.host.HostError`.
+Raw netlink, since the dump of a busy node has tens of thousands of entries (50,000 in 0.4 s, where a general
+library takes 4 s) and deleting by entry costs microseconds. Which entries are stale is decided by the caller.
+All failures are `kproxy.linux.host.HostError`.
 """
 
 from __future__ import annotations
@@ -55,18 +55,19 @@ _FLAGS = struct.Struct("=I")
 
 @dataclass(frozen=True, slots=True)
 class InvalidDrops:
-    """Where TCP segments in state INVALID are to be dropped: where they are forwarded, and where they reach this node's own processes."""
+    """Hooks at which TCP segments in state INVALID are to be dropped: ``forwarded`` ones, and ``input`` to this node's own processes."""
 
     forwarded: bool
     input: bool
 
 
 def invalid_drops() -> InvalidDrops:
-    """What this network namespace's sysctls allow, read now.
+    """The drops of INVALID segments that this network namespace's sysctls allow, read now.
 
-    ``nf_conntrack_tcp_be_liberal``: segments out of the window are not INVALID, so nothing is dropped (``ct.invalid-drop``).
-    ``nf_conntrack_tcp_loose`` 0: a connection that is older than its tracking is INVALID as a whole, and is not picked up.
-    Such connections of the node's own processes go on; to forward them was never promised.
+    ``nf_conntrack_tcp_be_liberal`` 1: segments out of the window are not INVALID, so nothing is dropped
+    (``ct.invalid-drop``). ``nf_conntrack_tcp_loose`` 0: all segments of a connection that began before it was
+    tracked are INVALID, and it is not picked up. Such connections of the node's own processes must survive,
+    so ``input`` drops nothing; no clause promises to forward them.
     """
     liberal = _sysctl(_BE_LIBERAL, "0") != "0"
     loose = _sysctl(_LOOSE, "1") != "0"
@@ -74,7 +75,7 @@ def invalid_drops() -> InvalidDrops:
 
 
 def _sysctl(name: str, default: str) -> str:
-    """``default`` where connection tracking is not there yet."""
+    """Value of a sysctl; ``default`` where conntrack is not loaded, so that the file is missing."""
     try:
         return host.read_sysctl(name)
     except HostError as error:
@@ -85,10 +86,10 @@ def _sysctl(name: str, default: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UdpFlow:
-    """One UDP entry.
+    """One UDP entry of conntrack.
 
-    ``destination`` is what its sender asked for, ``reply_source`` who the answers come from: another
-    when the entry is DNATed.  ``handle`` is how the kernel knows it.
+    ``destination`` is the original tuple's destination, ``reply_source`` the reply tuple's source; they
+    differ when the entry is DNATed. ``handle``: the attributes that identify the entry in a delete request.
     """
 
     family: Family
@@ -98,12 +99,12 @@ class UdpFlow:
 
     @property
     def is_dnat(self) -> bool:
-        """Whether the destination was rewritten."""
+        """True if the entry rewrites the destination."""
         return self.destination != self.reply_source
 
 
 def list_udp_flows(family: Family, wanted: Callable[[Socket], bool]) -> Iterator[UdpFlow]:
-    """The UDP entries of this network namespace whose destination is wanted."""
+    """UDP entries of this network namespace whose destination satisfies ``wanted``."""
     header = netfilter_header(_ADDRESS_FAMILY[family])
     with Netlink(NETLINK_NETFILTER) as netlink:
         # a kernel before 5.8 ignores the filter and gives the entries of all protocols
@@ -114,7 +115,7 @@ def list_udp_flows(family: Family, wanted: Callable[[Socket], bool]) -> Iterator
 
 
 def delete_flows(flows: Iterable[UdpFlow]) -> int:
-    """Delete entries; how many there still were."""
+    """Delete entries and return how many were deleted; entries that have expired meanwhile (ENOENT) do not count."""
     requests = [
         (_DELETE, NetlinkFlag(0), netfilter_header(_ADDRESS_FAMILY[f.family]) + f.handle) for f in flows
     ]
@@ -154,7 +155,7 @@ def _parse_flow(payload: memoryview, family: Family, wanted: Callable[[Socket], 
 
 
 def _handle(entry: dict[int, memoryview]) -> bytes:
-    """The original tuple, the zone if there is one, and the entry's identity."""
+    """Attributes that identify an entry: the original tuple, the zone if there is one, and the ID."""
     found = [nested(_TUPLE_ORIGINAL, bytes(entry[_TUPLE_ORIGINAL]))]
     found += [attribute(kind, bytes(entry[kind])) for kind in (_ZONE, _ID) if kind in entry]
     return b"".join(found)

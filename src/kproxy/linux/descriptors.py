@@ -1,9 +1,10 @@
-"""The file descriptors of this process: how many there may be, who must leave some to others, and how often there was none.
+"""File descriptor budget of this process: the limit, the number reserved for essential uses, shortages by purpose.
 
-A daemon cannot bound how many health check node ports a cluster wants, nor how many clients connect.  These take no descriptor of
-the last ones, so that netlink, tools and the API server's connections still find one.  Where all are gone all the
-same (another process may have used up the machine's), whoever needs one fails, counts that here, and tries again.
-Below `kproxy.linux.host`; the limits and the counts are the process's own, so they are the module's.
+A daemon cannot bound how many health check node ports a cluster wants, nor how many clients connect. These
+purposes may not use the last descriptors, so that netlink, tools and the API server's connections still find
+one. When there is none at all (another process may have used up the machine's), the operation fails, the
+shortage is counted here, and it is retried. Below `kproxy.linux.host`; limit and counts belong to the
+process, so they are global to the module.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Purpose(enum.Enum):
-    """What a descriptor was wanted for."""
+    """Purpose of a descriptor, as shortages are counted."""
 
     NETLINK = "netlink"
     COMMAND = "command"
@@ -31,26 +32,27 @@ class Purpose(enum.Enum):
 
 
 MAX_DESCRIPTORS = 1 << 20
-"""Enough for any cluster; some programs that we start close as many as they may have, one by one."""
+"""Upper bound of the limit that `raise_limit` sets: programs that we start close every possible descriptor, one by one.
+"""
 
 _RESERVED = {Purpose.LISTENER: 128, Purpose.CONNECTION: 64}
-"""How many descriptors a use must leave, though never more than half of all."""
+"""Descriptors that each purpose must leave free; never more than half of the limit."""
 
 _SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE})
 _counts: Counter[Purpose] = Counter()
 
 shortages: Mapping[Purpose, int] = MappingProxyType(_counts)
-"""How often there was no descriptor, by purpose."""
+"""Number of EMFILE and ENFILE errors, by purpose."""
 
 
 def descriptor_limit() -> int:
-    """How many this process may have; their numbers are below it."""
+    """Soft limit of descriptors (RLIMIT_NOFILE), at most `MAX_DESCRIPTORS`; every descriptor is a smaller number."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 def raise_limit() -> None:
-    """Have as many as the hard limit allows, as programs in Go do of their own accord."""
+    """Raise the soft limit to the hard limit, as the Go runtime does."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if descriptor_limit() < wanted:
@@ -58,29 +60,29 @@ def raise_limit() -> None:
 
 
 def is_reserved(number: int, purpose: Purpose) -> bool:
-    """Whether a descriptor of that number is one of the last, which the purpose leaves to others."""
+    """True if a descriptor of that number is one of the last, which ``purpose`` must leave free."""
     most = descriptor_limit()
     return number >= most - min(_RESERVED.get(purpose, 0), most // 2)
 
 
 def reserved_error() -> OSError:
-    """The error of a purpose that may not have the last descriptors."""
+    """EMFILE, for a purpose that may not use the reserved descriptors."""
     return OSError(errno.EMFILE, "no descriptors left but those kept for the rest of the daemon")
 
 
 def is_shortage(error: OSError) -> bool:
-    """Whether it means that the process, or the machine, has no descriptor left."""
+    """True if the error means that the process (EMFILE) or the machine (ENFILE) has no descriptor left."""
     return error.errno in _SHORTAGE
 
 
 def count_shortage(error: OSError, purpose: Purpose) -> None:
-    """Count an error if it is such a one."""
+    """Count the error under ``purpose`` if it is EMFILE or ENFILE; ignore any other."""
     if is_shortage(error):
         _counts[purpose] += 1
 
 
 def shortage_hint(error: OSError) -> str:
-    """What to do about it, to be appended to an error's text; empty where it is another one."""
+    """Remedy to append to the text of a descriptor shortage; empty for any other error."""
     if not is_shortage(error):
         return ""
     return f" (of {descriptor_limit()} descriptors; raise the limit of open files: LimitNOFILE=, ulimit -Hn)"

@@ -1,7 +1,7 @@
-"""The one seam to the machine: run a command, talk netlink, read and write a sysctl, list addresses.
+"""Interface to the machine: run a command, netlink sockets, read and write files of /proc and sysctls.
 
-Everything happens in the network namespace of the calling thread; nothing here switches it.
-Blocking, no asyncio: a caller with an event loop uses a thread.  All failures are `HostError`.
+Everything happens in the network namespace of the calling thread; nothing here switches it. Blocking, no
+asyncio: a caller with an event loop uses a thread. All failures are `HostError`.
 """
 
 from __future__ import annotations
@@ -37,20 +37,23 @@ if TYPE_CHECKING:
 
 
 DEFAULT_TIMEOUT = 60.0
-"""Seconds a command may take."""
+"""Time limit of a command, in seconds."""
 
 _PIPE_BUFFER_SIZE = 1 << 20
-"""What a tool may be given ahead of its reading, so that neither waits for the other: as much as the kernel lets anybody have."""
+"""Size of the pipe to a tool's stdin, in bytes: 1 MiB, the default of fs.pipe-max-size for unprivileged users.
+
+A large pipe lets a tool parse while the rest of its input is still being rendered.
+"""
 
 _SYSCTL_ROOT = Path("/proc/sys")
 _STDERR_SHOWN = 2000
 RECEIVE_BUFFER = 1 << 20
-"""Bytes; no datagram of the kernel is longer."""
+"""Receive buffer of a netlink socket, in bytes; no datagram of the kernel is longer."""
 
 _SOCKET_BUFFER = 1 << 25
 _REQUESTS_PER_BATCH = 200
 _PIPE_SIZE = 1 << 20
-"""What a tool may leave unread while more is made; the most an unprivileged user gets."""
+"""Pipe size that `_feed` requests (fcntl F_SETPIPE_SZ), in bytes."""
 
 NETLINK_NETFILTER = 12
 
@@ -62,7 +65,7 @@ _SO_RCVBUFFORCE = 33
 
 
 class Reason(enum.Enum):
-    """Why the machine refused, as far as a caller may want to react."""
+    """Class of a failure, as far as callers react differently."""
 
     MISSING = "missing"
     EXISTS = "exists"
@@ -108,10 +111,10 @@ _NEEDS_NET_ADMIN = "the process needs CAP_NET_ADMIN in the user namespace of its
 
 
 class HostError(Exception):
-    """The machine refused: ``str()`` can be pasted in a report, or in a shell up to the colon."""
+    """Failure of an operation on this machine: ``str()`` is the command line or operation, a colon, and the reason."""
 
     def __init__(self, operation: str, detail: str, reason: Reason) -> None:
-        """``operation`` was tried (a command line), ``detail`` is the machine's own answer."""
+        """``operation``: the command line or system call that was tried; ``detail``: the error text of the tool or kernel."""
         super().__init__(f"{operation}: {detail} [{reason.value}]")
         self.operation = operation
         self.detail = detail
@@ -119,7 +122,7 @@ class HostError(Exception):
 
 
 def classify_stderr(stderr: str) -> Reason:
-    """The reason behind a tool's error text."""
+    """Class of a failure from a tool's stderr."""
     text = stderr.lower()
     return next((reason for reason, phrases in _PHRASES if any(p in text for p in phrases)), Reason.OTHER)
 
@@ -132,10 +135,11 @@ def run_tool(
     environment: Mapping[str, str] | None = None,
     on_start: Callable[[int], None] = lambda _: None,
 ) -> str:
-    """Run a command and return what it printed; exit status other than 0 raises `HostError`.
+    """Run a command and return its standard output; an exit status other than 0 raises `HostError`.
 
-    ``stdin`` is written as it is produced, so that the tool works while the rest is being made.
-    ``environment`` is added to this process's own.  ``on_start`` is told the process ID before anything is written.
+    ``stdin`` is written as it is produced, so that the tool works while the rest is being rendered.
+    ``environment`` is added to this process's own. ``on_start`` is called with the process ID before anything
+    is written.
     """
     with _scratch() as out:
         _run_tool(argv, stdin, out, timeout, environment, on_start)
@@ -143,7 +147,7 @@ def run_tool(
 
 
 def run_lines(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> Iterator[bytes]:
-    """The lines of what a command printed, which may be more than should be in memory at once; raises as `run_tool`."""
+    """Lines of a command's output, which may be larger than memory should hold at once; raises as `run_tool`."""
     with _scratch() as out:
         _run_tool(argv, (), out, DEFAULT_TIMEOUT, environment, lambda _: None)
         out.seek(0)
@@ -169,7 +173,7 @@ def _run_tool(
 
 
 def _scratch() -> IO[bytes]:
-    """A file in memory: a node's disk may be full, or closed to us."""
+    """Temporary file in memory: a node's disk may be full or read-only."""
     try:
         return os.fdopen(os.memfd_create("output"), "w+b")
     except OSError as error:
@@ -191,8 +195,8 @@ def _start(
         if error.errno in (errno.ENOENT, errno.EACCES):
             raise HostError(shlex.join(argv), error.strerror or str(error), Reason.UNSUPPORTED) from error
         raise os_error(shlex.join(argv), error, Purpose.COMMAND) from error
-    assert process.stdin is not None, "a pipe was asked for"
-    with contextlib.suppress(OSError):  # a smaller one will do
+    assert process.stdin is not None, "stdin=PIPE makes a pipe"
+    with contextlib.suppress(OSError):  # F_SETPIPE_SZ is optional: a smaller pipe works too
         fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BUFFER_SIZE)
     return process
 
@@ -203,7 +207,7 @@ def _finish(
     timeout: float,
     on_start: Callable[[int], None],
 ) -> tuple[int, bool]:
-    """Its exit status, and whether it was ended because it took too long."""
+    """Exit status, and True if the process was killed at the time limit."""
     expired = threading.Event()
 
     def expire() -> None:
@@ -236,7 +240,7 @@ def _feed(process: subprocess.Popen[bytes], stdin: Iterable[bytes]) -> None:
             for chunk in stdin:
                 pipe.write(chunk)
     except BrokenPipeError:
-        return  # it died early: its exit status and stderr say why
+        return  # the tool exited before reading all: exit status and stderr give the reason
 
 
 def _read(file: IO[bytes]) -> str:
@@ -245,7 +249,7 @@ def _read(file: IO[bytes]) -> str:
 
 
 def read_file(path: str) -> str:
-    """A small text file, such as one of /proc; `HostError` MISSING when there is none."""
+    """Text of a small file, such as one of /proc; `HostError` MISSING if there is none."""
     try:
         return Path(path).read_text()
     except OSError as error:
@@ -253,7 +257,7 @@ def read_file(path: str) -> str:
 
 
 def write_file(path: str, text: str) -> None:
-    """Write a file of /proc or /sys that is there already; `HostError` when the kernel refuses."""
+    """Write an existing file of /proc or /sys; `HostError` when the kernel refuses."""
     try:
         Path(path).write_text(text)
     except OSError as error:
@@ -261,7 +265,7 @@ def write_file(path: str, text: str) -> None:
 
 
 def read_sysctl(name: str) -> str:
-    """The value of ``net/ipv4/ip_forward`` (written with slashes); `HostError` MISSING when there is none."""
+    """Value of a sysctl, named as ``net/ipv4/ip_forward``; `HostError` MISSING if there is none."""
     try:
         return (_SYSCTL_ROOT / name).read_text().strip()
     except OSError as error:
@@ -269,7 +273,7 @@ def read_sysctl(name: str) -> str:
 
 
 def write_sysctl(name: str, value: str) -> None:
-    """Set a sysctl; does not write when it already has that value."""
+    """Set a sysctl; nothing is written when it has that value already."""
     if read_sysctl(name) == value:
         return
     try:
@@ -279,25 +283,25 @@ def write_sysctl(name: str, value: str) -> None:
 
 
 def reason_of(error: OSError) -> Reason:
-    """The reason behind an errno."""
+    """Class of a failure from an errno."""
     return _ERRNO_REASONS.get(error.errno or 0, Reason.OTHER)
 
 
 def os_error(operation: str, error: OSError, purpose: Purpose = Purpose.FILE) -> HostError:
-    """What the system answered to an attempt; a lack of descriptors is counted."""
+    """`HostError` for an OSError; a shortage of descriptors is counted under ``purpose``."""
     descriptors.count_shortage(error, purpose)
     detail = f"{error.strerror or error}{descriptors.shortage_hint(error)}"
     return HostError(operation, detail, reason_of(error))
 
 
 class Netlink:
-    """A netlink socket: `dump` asks and yields answers, `send_all` gives many orders and counts refusals.
+    """Netlink socket: `dump` sends a request and yields the replies, `send_all` sends many requests and returns their errnos.
 
-    ``protocol`` is ``socket.NETLINK_ROUTE`` or `NETLINK_NETFILTER`.  Use as a context manager.
+    ``protocol`` is ``socket.NETLINK_ROUTE`` or `NETLINK_NETFILTER`. Use as a context manager.
     """
 
     def __init__(self, protocol: int, port: int = 0) -> None:
-        """Open the socket in the network namespace of this thread; port 0: one that the kernel chooses."""
+        """Open the socket in the network namespace of this thread; port 0: the kernel chooses one."""
         self._socket = netlink_socket(protocol, port)
         self._socket.settimeout(DEFAULT_TIMEOUT)
         self._sequence = 0
@@ -309,10 +313,10 @@ class Netlink:
         self._socket.close()
 
     def dump(self, kind: int, body: bytes) -> Iterator[memoryview]:
-        """Payloads of all messages that answer a dump request.
+        """Payloads of all messages that reply to a dump request.
 
-        A dump the kernel calls interrupted (the table changed meanwhile) is still used: what is
-        missing now is found next time (behaviour ``ct.eintr``).
+        A dump that the kernel flags as interrupted (the table changed meanwhile) is still used: what is
+        missing is found by the next dump (behaviour ``ct.eintr``).
         """
         self._sequence += 1
         self._send(netlink_message(kind, NetlinkFlag.REQUEST | NetlinkFlag.DUMP, self._sequence, body))
@@ -330,9 +334,9 @@ class Netlink:
                     yield answer.payload
 
     def send_all(self, requests: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
-        """Give orders ``(type, extra flags, body)``; the errno of each answer in turn, 0 for done.
+        """Send requests ``(type, extra flags, body)`` in batches; the errno of each in order, 0 for success.
 
-        `HostError` when a whole batch is refused with one answer, as without CAP_NET_ADMIN.
+        `HostError` when a whole batch is refused with one reply, as without CAP_NET_ADMIN.
         """
         results: list[int] = []
         batch: list[bytes] = []
@@ -347,7 +351,7 @@ class Netlink:
         return results + self._exchange(batch) if batch else results
 
     def interface_index(self, name: str) -> int | None:
-        """The index of an interface in the socket's network namespace; None when there is none of that name."""
+        """Index of an interface in the socket's network namespace; None when there is none of that name."""
         try:
             answer = fcntl.ioctl(self._socket, _SIOCGIFINDEX, _IFREQ.pack(name.encode(), 0))
         except OSError as error:
@@ -367,7 +371,7 @@ class Netlink:
         return [results[number] for number in numbers]
 
     def _receive_acks(self) -> Iterator[Message]:
-        """The verdicts that have arrived: the kernel has given all of them by the time that sending returns."""
+        """Acknowledgements received so far: the kernel has queued all of them by the time that sending returns."""
         timeout = self._socket.gettimeout()
         self._socket.settimeout(0)
         try:
@@ -395,7 +399,7 @@ class Netlink:
 
 
 def netlink_socket(protocol: int, port: int = 0) -> socket.socket:
-    """A netlink socket with as large buffers as the kernel grants; `HostError` when there can be none."""
+    """Open netlink socket with buffers as large as the kernel grants; `HostError` when it cannot be opened."""
     try:
         made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         made.bind((port, 0))
@@ -408,16 +412,16 @@ def netlink_socket(protocol: int, port: int = 0) -> socket.socket:
 
 
 def netlink_error(operation: str, number: int) -> HostError:
-    """What an errno of a netlink answer means to a caller."""
+    """`HostError` for the errno of a netlink reply."""
     text = os.strerror(number)
     detail = f"{text} ({_NEEDS_NET_ADMIN})" if number == errno.EPERM else text
     return HostError(operation, detail, reason_of(OSError(number, text)))
 
 
 def require_net_admin() -> None:
-    """`HostError` DENIED when the kernel lets this process change nothing of its network.
+    """Raise `HostError` DENIED when the kernel does not let this process change the network configuration.
 
-    An empty message to nfnetlink: the kernel looks at the capability before anything else.
+    Sends an empty message to nfnetlink: the kernel checks the capability before anything else.
     """
     try:
         netlink = Netlink(NETLINK_NETFILTER)

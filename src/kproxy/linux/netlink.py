@@ -37,7 +37,7 @@ class NetlinkFlag(enum.IntFlag):
 
 
 class Message(NamedTuple):
-    """One message of an answer; ``payload`` is what follows the netlink header."""
+    """One message of a reply; ``payload`` is what follows the netlink header."""
 
     type: int
     sequence: int
@@ -50,22 +50,25 @@ def netlink_message(kind: int, flags: NetlinkFlag, sequence: int, body: bytes) -
 
 
 def attribute(kind: int, payload: bytes) -> bytes:
-    """One attribute, padded."""
+    """One attribute: header, payload, padding to four bytes."""
     return _ATTRIBUTE.pack(len(payload) + _ATTRIBUTE.size, kind) + payload + b"\0" * (-len(payload) & 3)
 
 
 def nested(kind: int, *attributes: bytes) -> bytes:
-    """An attribute made of attributes."""
+    """Attribute that contains attributes (NLA_F_NESTED)."""
     return attribute(kind | _NESTED, b"".join(attributes))
 
 
 def netfilter_header(family: int) -> bytes:
-    """``struct nfgenmsg``: first bytes of every nfnetlink body.  ``family`` is an ``AF_*`` or ``NFPROTO_*``."""
+    """``struct nfgenmsg``, the first bytes of every nfnetlink body.
+
+    ``family`` is an ``AF_*`` or ``NFPROTO_*``.
+    """
     return struct.pack(">BBH", family, 0, 0)
 
 
 def messages(data: bytes) -> Iterator[Message]:
-    """The messages of one received datagram."""
+    """Messages of one received datagram."""
     view = memoryview(data)
     offset = 0
     while offset + _HEADER.size <= len(data):
@@ -75,7 +78,7 @@ def messages(data: bytes) -> Iterator[Message]:
 
 
 def first_message_type(data: bytes) -> int:
-    """The type of a datagram's first message."""
+    """Type of a datagram's first message."""
     return int(_HEADER.unpack_from(data)[1])
 
 

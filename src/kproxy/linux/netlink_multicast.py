@@ -1,7 +1,8 @@
-"""What the kernel reports of its own accord: a netlink socket that is a member of a multicast group.
+"""Netlink notifications: a socket that is a member of multicast groups.
 
-Beside `kproxy.linux.host`, in the network namespace of the calling thread; nothing here waits.  Used for changes of nf_tables
-(`kproxy.linux.nft_monitor`) and of addresses (`kproxy.linux.node_addresses`).  All failures are `kproxy.linux.host.HostError`.
+Beside `kproxy.linux.host`, in the network namespace of the calling thread; nothing here blocks. Used for
+changes of nf_tables (`kproxy.linux.nft_monitor`) and of addresses (`kproxy.linux.node_addresses`). All
+failures are `kproxy.linux.host.HostError`.
 """
 
 from __future__ import annotations
@@ -23,36 +24,37 @@ _PORT_OFFSET = 12
 
 
 class MulticastListener:
-    """Receives what the kernel reports to groups of netlink listeners; nothing waits."""
+    """Non-blocking receiver of the notifications of netlink multicast groups."""
 
     def __init__(self, protocol: int, *groups: int) -> None:
-        """Begin to listen in the network namespace of this thread."""
+        """Join the groups in the network namespace of this thread."""
         self._groups = groups
         self._socket = netlink_socket(protocol)
         self._socket.setblocking(False)
         self.resume()
 
     def __del__(self) -> None:
-        """It lives as long as somebody wants to hear."""
+        """Close the socket with its last reference."""
         self._socket.close()
 
     def resume(self) -> None:
-        """Listen again."""
+        """Join the multicast groups again."""
         for group in self._groups:
             self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, group)
 
     def pause(self) -> None:
-        """Not to listen for a while; what was told before can still be heard."""
+        """Leave the multicast groups; messages already in the socket's buffer stay readable."""
         for group in self._groups:
             self._socket.setsockopt(_SOL_NETLINK, _DROP_MEMBERSHIP, group)
 
     def ignore_port(self, port: int, mask: int = ALL_BITS) -> None:
-        """From now on, not to hear what a socket with that port under the mask causes; port 0: to hear everything.
+        """Attach a BPF filter that drops notifications caused by the netlink socket with this port (compared under ``mask``).
 
-        The kernel drops it, so that a large change of our own fills no buffer.
+        Port 0 detaches the filter. The kernel drops them before they are queued, so that a large change of
+        our own fills no buffer.
         """
         if not port:
-            with contextlib.suppress(FileNotFoundError):  # there was no filter
+            with contextlib.suppress(FileNotFoundError):  # no filter was attached
                 self._socket.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
             return
         program = (
@@ -67,7 +69,7 @@ class MulticastListener:
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, described)
 
     def receive(self) -> list[bytes] | None:
-        """All that was told since the last call; None when it was more than the socket could hold."""
+        """Datagrams received since the last call; None when the kernel dropped some (ENOBUFS)."""
         found: list[bytes] = []
         lost = False
         while True:

@@ -1,9 +1,9 @@
-"""What others change in nf_tables, as the kernel tells whoever listens.
+"""Monitor of nf_tables changes made by other processes, from nfnetlink notifications (NFNLGRP_NFTABLES).
 
-Used by the kernel modules of those backends whose rules live there: nftables mode, and iptables mode by iptables-nft.  Nothing
-is asked of the kernel, so a look costs one system call while nobody changes anything.
+Used by the kernel modules of those backends whose rules are in nf_tables: nftables mode, and iptables mode by
+iptables-nft. Nothing is dumped, so a check costs one system call while nothing changes.
 
-Messages: linux/netfilter/nf_tables.h; group NFNLGRP_NFTABLES of nfnetlink.
+Messages: linux/netfilter/nf_tables.h.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_LOGGED = 5
 
 
 class NftChangeKind(enum.Enum):
-    """What was changed: the number of its message, how it is called, and the attribute that names it in its table."""
+    """Kind of change: its message type, its name in logs, and the attribute with the object's name."""
 
     NEW_TABLE = (0, "table made", 1)
     DELETE_TABLE = (2, "table deleted", 1)
@@ -55,7 +55,7 @@ _OF_TABLES = frozenset({NftChangeKind.NEW_TABLE, NftChangeKind.DELETE_TABLE})
 
 
 class NftChange(NamedTuple):
-    """``name`` is the chain, set or table that was changed, ``body`` all the kernel tells, ``by`` the program's name and process ID."""
+    """One change: ``name`` of the chain, set or table, ``body`` of the message, ``by``: name and process ID of the process."""
 
     kind: NftChangeKind
     family: Family
@@ -65,20 +65,23 @@ class NftChange(NamedTuple):
     by: str
 
     def __str__(self) -> str:
-        """For the log."""
+        """Text for the log."""
         what = f"{self.kind.value[1]} {self.name}"
         return f"{what} by {self.by}" if self.by else what
 
 
 class NftMonitor:
-    """Hears of all changes in the network namespace it was made in, but for those it is told to ignore."""
+    """Monitor of changes in the network namespace it was made in, except those by ignored netlink ports."""
 
     _all: ClassVar[WeakSet[NftMonitor]] = WeakSet()
     _pauses: ClassVar[int] = 0
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, substring: bytes) -> None:
-        """Begin to listen; only changes whose message holds ``substring`` are of interest.  `HostError` when it cannot be."""
+        """Join the group; only messages that contain the bytes ``substring`` are reported.
+
+        `HostError` when joining fails.
+        """
         self._substring = substring
         self._listener = MulticastListener(host.NETLINK_NETFILTER, _GROUP)
         with self._lock:
@@ -89,9 +92,11 @@ class NftMonitor:
     @classmethod
     @contextmanager
     def paused(cls) -> Iterator[None]:
-        """Meanwhile no monitor of this process listens, whatever it was told to ignore; what it has heard it keeps, what others change meanwhile it does not hear.
+        """Pause all monitors of this process for the length of the context.
 
-        For changes by the ten thousand: the kernel makes a message of each, as long as anybody listens to it.
+        Notifications received before are kept; changes made meanwhile, by any process, are missed. For
+        changes by the ten thousand: the kernel makes a message of each, as long as a socket is a member of
+        the group.
         """
         cls._add_pause(1)
         try:
@@ -109,35 +114,38 @@ class NftMonitor:
                 monitor.set_listening(on=not cls._pauses)
 
     def set_listening(self, *, on: bool) -> None:
-        """What was heard before a pause can still be asked for."""
+        """Join or leave the multicast group; notifications that were received before a pause stay readable."""
         if on:
             self._listener.resume()
         else:
             self._listener.pause()
 
     def ignore_port(self, port: int, mask: int = host.ALL_BITS) -> None:
-        """From now on, what sockets with that netlink port do is not heard; 0: nothing is ignored."""
+        """Ignore changes by netlink sockets with that port (compared under ``mask``); 0: ignore none."""
         self._listener.ignore_port(port, mask)
 
     def discard_pending(self) -> None:
-        """What was changed up to now does not matter."""
+        """Discard the notifications received so far."""
         self._listener.receive()
 
     def changes(self) -> list[NftChange] | None:
-        """What was changed since the last call; None when so much was that some of it went unheard."""
+        """Changes since the last call; None when the kernel dropped notifications."""
         datagrams = self._listener.receive()
         return None if datagrams is None else list(_changes(datagrams, self._substring))
 
 
 def format_changes(changes: Iterable[NftChange]) -> tuple[str, ...]:
-    """Changes in words for a log, what happened to tables first and no more than a line holds."""
+    """Changes as text for a log: those of tables first, at most one line's worth."""
     ordered = sorted(changes, key=lambda change: change.kind not in _OF_TABLES)
     texts = tuple(dict.fromkeys(map(str, ordered)))
     return texts[:_MAX_LOGGED] + (("and more",) if len(texts) > _MAX_LOGGED else ())
 
 
 def _changes(datagrams: Iterable[bytes], substring: bytes) -> Iterator[NftChange]:
-    """Each transaction's end tells whose it was."""
+    """Changes in a sequence of datagrams.
+
+    The process name and ID come from the NEWGEN message that ends each transaction.
+    """
     waiting: list[NftChange] = []
     for data in datagrams:
         if first_message_type(data) == _NEW_GENERATION:

@@ -1,7 +1,8 @@
-"""The addresses of this node, kept current by what the kernel reports of changes (rtnetlink).
+"""Addresses of this node, kept current by rtnetlink notifications.
 
-A device that makes service addresses local (ipvs mode) is told apart from all others: its addresses are never the node's.
-Beside `kproxy.linux.host`, in the network namespace of the calling thread.  All failures are `kproxy.linux.host.HostError`.
+A device that makes service addresses local (kube-ipvs0 in ipvs mode) is separate: its addresses are never the
+node's. Beside `kproxy.linux.host`, in the network namespace of the calling thread. All failures are
+`kproxy.linux.host.HostError`.
 
 Messages: linux/rtnetlink.h, linux/if_addr.h, linux/if_link.h.
 """
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 
 _GET_ADDRESS = 22
 _LINKS, _ADDRESSES = frozenset({16, 17}), frozenset({20, 21})
-"""Messages that report a new or deleted interface, and a new or deleted address."""
+"""Message types for a new or deleted interface, and for a new or deleted address."""
 
 _LINK_GROUP = 1
 _GROUPS = {Family.IPV4: 5, Family.IPV6: 9}
-"""RTNLGRP_LINK; RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR."""
+"""Multicast groups: RTNLGRP_LINK; RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR."""
 
 _AF = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 _ADDRESS_HEADER = struct.Struct("=BBBBI")
@@ -40,7 +41,7 @@ _IFA_ADDRESS, _IFA_LOCAL, _IFLA_NAME = 1, 2, 3
 
 
 class LocalAddresses(NamedTuple):
-    """One family's: those of the node in the kernel's order, each once, and those of the service device."""
+    """Addresses of one family: ``node``, those of the node's interfaces in the kernel's order without repetition, and ``device``, those of the service device."""
 
     node: tuple[Address, ...]
     device: frozenset[Address]
@@ -50,28 +51,28 @@ class AddressMonitor:
     """The node's addresses of one family; a query costs one system call while no address changes."""
 
     def __init__(self, family: Family, device: str) -> None:
-        """``device`` is the one whose addresses are not the node's, whether or not there is one now."""
+        """``device``: name of the interface whose addresses are not the node's; it need not exist."""
         self._family, self._device = family, device
         self._listener = MulticastListener(socket.NETLINK_ROUTE, _LINK_GROUP, _GROUPS[family])
         self._known: tuple[Address, ...] | None = None
         self._index: int | None = None
 
     def current(self) -> tuple[Address, ...]:
-        """The node's addresses now; the same tuple as long as nothing was reported."""
+        """The node's addresses now; the same tuple object until the kernel reports a change."""
         if self._changed() or self._known is None:
-            self._known = None  # should reading fail, the next query reads again
+            self._known = None  # cleared first: should reading fail, the next call reads again
             self._known = self._read()
         return self._known
 
     def _changed(self) -> bool:
-        """Whether the kernel reported a change since the last query, or more than the socket could hold."""
+        """True if the kernel reported a change since the last call, or dropped notifications."""
         received = self._listener.receive()
         if received is None:
             return True
         return any(self._is_relevant(message) for data in received for message in messages(data))
 
     def _is_relevant(self, message: Message) -> bool:
-        """Whether a notification is of an address of the node, or of the device itself."""
+        """True if a notification is about an address of the node, or about the device itself."""
         if message.type in _ADDRESSES:
             return _index_of_address(message.payload) != self._index
         if message.type not in _LINKS:
@@ -87,7 +88,7 @@ class AddressMonitor:
 
 
 def list_addresses(family: Family, device: str) -> LocalAddresses:
-    """What the kernel lists now."""
+    """The node's and the device's addresses, read with one RTM_GETADDR dump."""
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         return _read(netlink, family, netlink.interface_index(device))
 
@@ -99,11 +100,11 @@ def _read(netlink: Netlink, family: Family, device: int | None) -> LocalAddresse
 
 
 def _dump_addresses(netlink: Netlink, family: Family) -> Iterator[tuple[int, Address]]:
-    """The index of its interface, and each address: IFA_LOCAL where there is one (else it may be the peer's)."""
+    """Index of the interface, and each address: IFA_LOCAL where there is one (else it may be the peer's)."""
     for payload in netlink.dump(_GET_ADDRESS, _ADDRESS_HEADER.pack(_AF[family], 0, 0, 0, 0)):
         found = attributes(payload[_ADDRESS_HEADER.size :])
         raw = bytes(found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS) or b"")
-        with contextlib.suppress(ValueError):  # AddressValueError: not of this family
+        with contextlib.suppress(ValueError):  # AddressValueError: an address of the other family
             yield _index_of_address(payload), (IPv4Address if family is Family.IPV4 else IPv6Address)(raw)
 
 

@@ -1,1 +1,4 @@
-"""Values that every other package speaks in: network values and Kubernetes API objects.  Pure; imports nothing of kproxy."""
+"""Values that every other package uses: network values and Kubernetes API objects.
+
+Pure; imports nothing of kproxy.
+"""

@@ -1,9 +1,9 @@
 """Kubernetes objects as frozen values, decoded from JSON by msgspec; only the fields we read.
 
 Sits between the API server's bytes and `kproxy.proxy.snapshot` (the proxy) or `kproxy.spec` (the
-specification), which both start from these values and share nothing else.  It keeps what the
-API server said: no merging, no defaults beyond the API's own, no policy.  It may open nothing,
-log nothing and read no clock.  A document that does not decode is data too: see `Rejected`.
+specification), which both start from these values and share nothing else. It keeps the API server's values:
+no merging, no defaults beyond the API's own, no policy. It may open nothing, log nothing and read no clock. A
+document that does not decode is data too: see `Rejected`.
 
 Field meanings: https://kubernetes.io/docs/reference/kubernetes-api/service-resources/
 """
@@ -222,7 +222,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An object that was set aside: which one, where in it, and why."""
+    """Object that was set aside: its kind and key, and the reason, with the path of the bad field."""
 
     kind: str
     key: Key
@@ -236,7 +236,7 @@ def key_of(item: Object) -> Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What the API server says, by (namespace, name); Nodes and ServiceCIDRs have an empty namespace.
+    """Objects of the API server by (namespace, name); Nodes and ServiceCIDRs have an empty namespace.
 
     Immutable by convention: a change makes a new `Cluster` that shares the unchanged objects.
     """
@@ -281,10 +281,10 @@ class _Header(_Object, frozen=True):
 
 
 def has_valid_names(items: Collection[Object]) -> bool:
-    """Whether all names are DNS subdomains, and all namespaces, where there are any.
+    """True if all names, and all namespaces that are set, are DNS subdomains.
 
-    They become parts of rules, so what no API server lets through must not be read at all.  Many are looked at as one
-    text, for a cluster has many.
+    They become parts of rules, so an object that no API server would accept must not be decoded at all. Names
+    are checked as one text, with one match, since a cluster has many.
     """
     names = [item.metadata.name for item in items]
     names += {item.metadata.namespace for item in items if item.metadata.namespace}
@@ -305,7 +305,7 @@ def decode_object(raw: bytes | msgspec.Raw, kind: type[T]) -> T | Rejected:
 
 
 def _key_of_undecodable(raw: bytes | msgspec.Raw) -> Key:
-    """The identity of a document that does not decode, as far as it can be read, whatever stands in its place."""
+    """Key of a document that does not decode, from its name and namespace as far as these can be read."""
     try:
         identity = msgspec.json.decode(raw, type=_Header).metadata
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -314,9 +314,9 @@ def _key_of_undecodable(raw: bytes | msgspec.Raw) -> Key:
 
 
 def _any_text(raw: msgspec.Raw) -> str:
-    """A string's text; of anything else its JSON in brackets.
+    """Text of a JSON string; any other JSON value in brackets.
 
-    No other object's name: longer than a name can be where it is cut, and no name has brackets.
+    Never another object's name: names have no brackets, and a text that is cut is longer than a name may be.
     """
     written = bytes(raw).decode(errors="replace")
     try:
@@ -332,10 +332,10 @@ class _List(msgspec.Struct, gc=False):
 
 
 def parse_cluster(raw: bytes) -> Cluster:
-    """A `Cluster` from one JSON object or a ``List`` of them (what ``kubectl get -o json`` prints).
+    """`Cluster` from one JSON object or a ``List`` of them (the output of ``kubectl get -o json``).
 
-    Kinds we do not read are passed over.  An object that does not decode goes to
-    ``Cluster.rejected`` with its reason and costs no other object anything.
+    Kinds we do not read are skipped. An object that does not decode goes to ``Cluster.rejected`` with its
+    reason, and all others are decoded.
 
     Raises `msgspec.DecodeError` when the whole is not JSON.
     """
@@ -356,7 +356,7 @@ def parse_cluster(raw: bytes) -> Cluster:
 
 
 def _kind_of(item: msgspec.Raw, list_kind: str) -> str:
-    """An item's own kind, or what the list's kind says of its items (``ServiceList``)."""
+    """An item's own ``kind``, or the one that the list's kind implies (``ServiceList``)."""
     try:
         own = msgspec.json.decode(item, type=_Header).kind
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
 """Value types of the network: families, protocols, addresses, packets.
 
-First room of the house: everything imports it, it imports nothing of ours.
-It may open nothing, log nothing and read no clock.
+The lowest layer: every package imports it, it imports nothing of kproxy. It may open nothing, log nothing and
+read no clock.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ class Protocol(enum.Enum):
     SCTP = "SCTP"
 
     __hash__ = object.__hash__
-    """There is one of each, and dictionaries with a protocol in their keys are asked all the time."""
+    """Hash by identity: members are singletons, and this is faster than Enum's hash in the many dictionaries keyed by protocol.
+    """
 
 
 def family_of(value: Address | Network) -> Family:
-    """The family an address or a network belongs to."""
+    """Family of an address or a network."""
     return Family.IPV4 if value.version == 4 else Family.IPV6
 
 
@@ -101,10 +102,10 @@ def parse_network(text: str) -> Network | None:
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """The first packet of a connection (or a datagram), as its sender emits it.
+    """First packet of a connection (or a datagram), as its sender emits it.
 
-    ``entry`` says where it enters the node that judges it; see `Entry`.  ``source`` is the
-    sender's address, ``source_port`` only matters where a case fixes it.
+    ``entry``: where it enters the node that judges it; see `Entry`. ``source`` is the sender's address,
+    ``source_port`` only matters where a case fixes it.
     """
 
     entry: Entry
@@ -122,15 +123,14 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How a packet reaches the node under test.
+    """Interface by which a packet enters the node under test.
 
-    ``interface`` is the name of the interface it came in by, None for a packet that a process
-    in the node's own network namespace sent.
+    ``interface`` is its name, None for a packet that a process in the node's own network namespace sent.
     """
 
     interface: str | None
 
     @property
     def from_host(self) -> bool:
-        """Whether the node itself is the sender."""
+        """True if the node itself is the sender."""
         return self.interface is None

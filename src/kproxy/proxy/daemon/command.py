@@ -1,7 +1,7 @@
-"""``kproxy run``: a command line in kube-proxy's words, and what is done about it.
+"""``kproxy run``: kube-proxy's command line, and the actions it selects.
 
-The entry of the daemon, called by `kproxy.cli`.  Everything that can be wrong with flags and file is told before anything
-is touched; then it writes the configuration, cleans the node up, prepares it, or runs the proxy.
+The entry of the daemon, called by `kproxy.cli`. All errors in flags and file are reported before anything is changed;
+then it writes the configuration, cleans the node up, prepares it, or runs the proxy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def run_daemon_command(arguments: Sequence[str]) -> int:
-    """Do what the words after ``kproxy run`` say; the exit code: 0, or 1 when anything is wrong."""
+    """Run the command with the arguments after ``kproxy run``; returns the exit code: 0, or 1 after an error."""
     try:
         given = parse_flags(arguments, FLAGS, REMOVED_FLAGS)
         if given.is_set("help"):
@@ -62,9 +62,9 @@ def _execute(given: ParsedFlags, resolved: Resolved, file: WatchedFile | None) -
 
 
 def write_configuration(config: Configuration, path: Path) -> int:
-    """``--write-config-to``: all fields, as a file that is the same configuration (``cfg.write-config-to``)."""
+    """``--write-config-to``: write all fields to a file that loads as the same configuration (``cfg.write-config-to``)."""
     for line in unwritable_fields(config):
-        log.warning("a file cannot say it: %s", line)
+        log.warning("not representable in a configuration file: %s", line)
     try:
         path.write_text(to_yaml(config), encoding="utf-8")
     except OSError as error:
@@ -75,7 +75,7 @@ def write_configuration(config: Configuration, path: Path) -> int:
 
 
 def cleanup_node() -> int:
-    """``--cleanup``: remove what any mode left here (``life.cleanup``)."""
+    """``--cleanup``: remove the rules of every mode from this node (``life.cleanup``)."""
     try:
         host.require_net_admin()
     except HostError as error:
@@ -90,7 +90,10 @@ def cleanup_node() -> int:
 
 
 def prepare_node(config: Configuration) -> int:
-    """``--init-only``: what needs more than CAP_NET_ADMIN (``cfg.init-only``); no API server is asked for it."""
+    """``--init-only``: apply the settings that need more than CAP_NET_ADMIN (``cfg.init-only``).
+
+    No API server is contacted.
+    """
     try:
         node_tuning.set_conntrack(config.conntrack)
         node_tuning.set_loopback_routing(config)

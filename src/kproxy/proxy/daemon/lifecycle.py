@@ -1,6 +1,6 @@
-"""What begins and ends parts of the daemon: what they share, threads, and the reasons why it ends by itself.
+"""Shared state of the daemon's parts, threads, and the exceptions that end the daemon.
 
-Below `kproxy.proxy.daemon.main`, which acts upon the reasons, and all that have one.
+Below `kproxy.proxy.daemon.main`, which acts upon the exceptions, and all that raise them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kproxy.proxy.daemon.config.flags import ParsedFlags
 
 @dataclass(frozen=True, slots=True)
 class DaemonContext:
-    """What all parts share: the configuration, this node's name, what is known of the cluster, the flags, what was asked."""
+    """State that all parts share: configuration, this node's name, the store, the flags, the counts of requests."""
 
     config: Configuration
     name: str
@@ -28,15 +28,15 @@ class DaemonContext:
 
 
 class StartupError(Exception):
-    """The daemon cannot run with what it was given; ``str()`` says why."""
+    """The daemon cannot run with its configuration or environment; ``str()`` is the reason."""
 
 
 class RestartRequired(Exception):
-    """What the daemon was set up by has changed; ``str()`` says what."""
+    """An input that the daemon was set up with has changed, so it must be restarted; ``str()`` names it."""
 
 
 ExitQueue = queue.SimpleQueue[Exception]
-"""Takes what ends the daemon, from any thread."""
+"""Queue of exceptions that end the daemon, from any thread."""
 
 
 def start_thread(target: Callable[[], None], name: str) -> None:

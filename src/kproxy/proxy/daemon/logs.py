@@ -1,6 +1,6 @@
-"""Log lines as Kubernetes components write them: klog's text, or JSON.
+"""Log format of Kubernetes components: klog's text, or JSON.
 
-Set up once by `kproxy.proxy.daemon.command`; everybody else uses `logging`.  A record may carry values of its own,
+Set up once by `kproxy.proxy.daemon.command`; all others use `logging`. A record may carry key-value pairs,
 ``log.info("...", extra=values(node="a"))``: ``node="a"`` at the end of the line, a member in JSON.
 
 Formats: https://kubernetes.io/docs/concepts/cluster-administration/system-logs/
@@ -20,19 +20,19 @@ import msgspec
 from kproxy.proxy.daemon.config.configuration import Logging
 
 DEBUG_VERBOSITY = 4
-"""From this ``-v`` on, what helps to find a fault is written too."""
+"""Lowest ``-v`` at which debug messages are logged."""
 
 _VALUES = "kproxy_values"
 _LETTERS = {"DEBUG": "I", "INFO": "I", "WARNING": "W", "ERROR": "E", "CRITICAL": "F"}
 
 
 def key_values(**given: object) -> Mapping[str, object]:
-    """The ``extra`` of a log call that gives the line values of its own."""
+    """The ``extra`` of a log call, for key-value pairs in its line."""
     return {_VALUES: given}
 
 
 def configure_logging(config: Logging) -> None:
-    """From now on the root logger writes as a configuration's logging section says.
+    """Set up the root logger by a configuration's logging section.
 
     Nothing is buffered: flushFrequency and infoBufferSize have no meaning here.
     """
@@ -51,7 +51,7 @@ def configure_logging(config: Logging) -> None:
 
 
 def set_verbosity(verbosity: int) -> None:
-    """From now on the root logger is so verbose, but for modules that have a pattern of their own."""
+    """Set the verbosity of the root logger; modules that match a pattern of their own keep theirs."""
     root = logging.getLogger()
     for threshold in {
         each for handler in root.handlers for each in handler.filters if isinstance(each, VerbosityFilter)
@@ -61,7 +61,7 @@ def set_verbosity(verbosity: int) -> None:
 
 
 class VerbosityFilter(logging.Filter):
-    """Lets a record pass by the verbosity, or by that of the first pattern its module matches (``--vmodule``)."""
+    """Filter of records by the verbosity, or by that of the first pattern the module matches (``--vmodule``)."""
 
     def __init__(self, config: Logging) -> None:
         """``config`` is the logging section."""
@@ -71,11 +71,11 @@ class VerbosityFilter(logging.Filter):
 
     @property
     def lowest(self) -> int:
-        """The level below which nothing ever passes."""
+        """Level below which no record ever passes."""
         return min([self.general, *(level for _, level in self._patterns)])
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written."""
+        """True if a record is to be written."""
         for pattern, level in self._patterns:
             if fnmatch.fnmatchcase(record.module, pattern):
                 return record.levelno >= level
@@ -130,7 +130,7 @@ def _values(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _one_line(text: str) -> str:
-    """What an object's name holds must not look like a line of its own."""
+    """Text with escapes for unprintable characters, so that an object's name cannot look like a line of its own."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

@@ -1,7 +1,8 @@
-"""Begins the daemon and keeps it running until it is told to stop, or must be started again.
+"""Main program of the daemon: starts it, and runs until a signal or a change that needs a restart.
 
-Called by `kproxy.proxy.daemon.command`; handles signals.  The API server is asked when all is imported that its answer needs:
-reading the answer is work for one processor, as importing is.  Stopping leaves all rules in place (``life.restart-keeps``).
+Called by `kproxy.proxy.daemon.command`; handles signals. The first requests to the API server are sent once the
+modules that decode the responses are imported: both need the processor. Stopping leaves all rules in place
+(``life.restart-keeps``).
 """
 
 from __future__ import annotations
@@ -51,17 +52,20 @@ from kproxy.proxy.daemon.lifecycle import (
 )
 
 GC_THRESHOLDS = (50_000, 20, 100)
-"""Thresholds of the garbage collector, once it works: not before the first sync, which keeps what it makes."""
+"""gc.set_threshold values.
+
+The collector is enabled after the first sync only: what that allocates is kept, so collecting would find nothing.
+"""
 
 _REASONS = (StartupError, HostError, KubeconfigError)
-"""Why the daemon cannot run with what it was given."""
+"""Exceptions that mean that the daemon cannot run."""
 
 log = logging.getLogger("kproxy")
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonOptions:
-    """What to run: ``file`` is where the configuration is from, ``given`` are the flags."""
+    """Input of a run: ``config``, the ``file`` that it is from, and the ``given`` flags."""
 
     config: Configuration
     given: ParsedFlags
@@ -69,11 +73,11 @@ class DaemonOptions:
 
 
 class _Stop(BaseException):
-    """A signal asks us to end."""
+    """Raised by the handler of SIGTERM and SIGINT."""
 
 
 def run_proxy(options: DaemonOptions) -> int:
-    """Be this node's service proxy; returns the exit code: 0 when told to stop, 1 when it cannot run (on)."""
+    """Run this node's service proxy; returns the exit code: 0 after a signal, 1 when it cannot run (on)."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     try:
@@ -91,7 +95,7 @@ def run_proxy(options: DaemonOptions) -> int:
 
 
 def _run(options: DaemonOptions) -> NoReturn:
-    """All work is done by threads: this one waits for a signal, or for what ends the daemon."""
+    """Start the threads that do all work; this one waits for a signal, or for an exception that ends the daemon."""
     gc.set_threshold(*GC_THRESHOLDS)
     gc.disable()
     ending: ExitQueue = queue.SimpleQueue()
@@ -139,7 +143,7 @@ def _watch_cluster(config: Configuration, client: ApiClient, store: ClusterStore
 
 
 def node_name(config: Configuration) -> str:
-    """The name of this node's Node object (``cfg.hostname-override``): as configured, or the host name."""
+    """Name of this node's Node object (``cfg.hostname-override``): as configured, or the host name."""
     return config.hostname_override or socket.gethostname().strip().lower()
 
 

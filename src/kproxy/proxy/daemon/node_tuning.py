@@ -1,8 +1,8 @@
-"""What the daemon sets on its node besides rules: connection tracking, its own OOM score, loopback routing.
+"""Settings of the node besides rules: conntrack, the daemon's own OOM score, loopback routing.
 
-Called by `kproxy.proxy.daemon.main` before any rule is written, and by ``--init-only`` alone.  A value that the kernel has
-already is not written, so that a second run needs no privilege (``cfg.init-only``).  ``ip_forward`` is nobody's
-business here: iptables and nftables mode expect it set (``life.ip-forward``).
+Called by `kproxy.proxy.daemon.main` before any rule is written, and by ``--init-only`` alone. A value that the kernel
+has already is not written, so that a second run needs no privilege (``cfg.init-only``). ``ip_forward`` is left alone:
+iptables and nftables mode expect it set (``life.ip-forward``).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kproxy.proxy.daemon.config.configuration import Configuration, ConntrackSec
 from kproxy.proxy.daemon.config.validation import PRIMARY
 
 CONNTRACK_LIMIT = 1_048_576
-"""Of ``maxPerCore`` times cores; ``min`` may be more (``ct.sysctls``)."""
+"""Upper bound of ``maxPerCore`` times cores; ``min`` may be more (``ct.sysctls``)."""
 
 CONNTRACK_LIMIT_HINT = (
     "run with the right to write /proc/sys (a privileged container, `kproxy run --init-only` in one before),"
     " or leave the kernel's limit as it is: conntrack: {maxPerCore: 0, min: 0}"
 )
-"""What to do where the limit may not be written."""
+"""Remedy to report when the limit may not be written."""
 
 _CONNTRACK = "net/netfilter/nf_conntrack_"
 _MAX = f"{_CONNTRACK}max"
@@ -39,14 +39,14 @@ log = logging.getLogger(__name__)
 
 
 class Sysctl(NamedTuple):
-    """A setting below ``/proc/sys``."""
+    """Setting below ``/proc/sys``, named with slashes, and its value."""
 
     name: str
     value: int
 
 
 def conntrack_max(config: ConntrackSection, cores: int) -> int:
-    """The number of connections to allow; 0 leaves the kernel's own (``ct.sysctls``)."""
+    """Value for nf_conntrack_max; 0 leaves the kernel's own (``ct.sysctls``)."""
     if config.max_per_core <= 0:
         return 0
     scaled = config.max_per_core * cores
@@ -54,7 +54,7 @@ def conntrack_max(config: ConntrackSection, cores: int) -> int:
 
 
 def conntrack_sysctls(config: ConntrackSection, cores: int) -> Iterator[Sysctl]:
-    """What is to be set, the limit first; whole seconds, as the kernel counts them, and one at least."""
+    """Sysctls to set, the limit first; timeouts in whole seconds, as the kernel counts them, at least 1."""
     limit = conntrack_max(config, cores)
     if limit:
         yield Sysctl(_MAX, limit)
@@ -72,7 +72,7 @@ def conntrack_sysctls(config: ConntrackSection, cores: int) -> Iterator[Sysctl]:
 
 
 def set_conntrack(config: ConntrackSection) -> None:
-    """Set up connection tracking; `HostError` when the kernel refuses any of it (``ct.sysctls``)."""
+    """Apply the conntrack settings; `HostError` when the kernel refuses any of them (``ct.sysctls``)."""
     for setting in conntrack_sysctls(config, os.cpu_count() or 1):
         if setting.name == _MAX:
             _set_limit(setting)
@@ -81,7 +81,7 @@ def set_conntrack(config: ConntrackSection) -> None:
 
 
 def _set_limit(setting: Sysctl) -> None:
-    """The only setting that is made by default, and one that containers may often not make."""
+    """Set nf_conntrack_max, the only setting that is made by default, and one that containers often may not make."""
     try:
         _set(setting)
         _set_buckets(setting.value // _ENTRIES_A_BUCKET)
@@ -92,7 +92,7 @@ def _set_limit(setting: Sysctl) -> None:
 
 
 def _set(setting: Sysctl) -> None:
-    """Where connection tracking is not there yet, its module is asked for: on a fresh node nobody has needed it."""
+    """Set a sysctl, after loading nf_conntrack if it is missing, as on a fresh node without rules."""
     try:
         host.write_sysctl(setting.name, str(setting.value))
     except HostError as error:
@@ -105,13 +105,13 @@ def _set(setting: Sysctl) -> None:
 
 
 def _set_buckets(wanted: int) -> None:
-    """The hash table grows with the limit, and never shrinks."""
+    """Grow the hash table with the limit; it is never shrunk."""
     if int(host.read_file(_HASH_SIZE)) < wanted:
         host.write_file(_HASH_SIZE, str(wanted))
 
 
 def set_oom_score(value: int) -> None:
-    """How likely the kernel kills this process for memory; where it refuses, that is logged and lived with."""
+    """Set oom_score_adj, by which the kernel chooses a process to kill for memory; a refusal is only logged."""
     try:
         if int(host.read_file(_OOM_SCORE)) != value:
             host.write_file(_OOM_SCORE, str(value))
@@ -120,13 +120,13 @@ def set_oom_score(value: int) -> None:
 
 
 def set_loopback_routing(config: Configuration) -> None:
-    """Let loopback addresses be routed where they take node ports; with rules it comes after its guard."""
+    """Set route_localnet where loopback addresses accept node ports; with rules it comes after the rule that guards it."""
     if routes_loopback(config):
         host.write_sysctl(_ROUTE_LOCALNET, "1")
 
 
 def routes_loopback(config: Configuration) -> bool:
-    """Whether node ports are to be had at 127.0.0.1 (``np.route-localnet``)."""
+    """True if node ports are served at 127.0.0.1 (``np.route-localnet``)."""
     if config.mode != Mode.IPTABLES.value or not config.iptables.localhost_node_ports:
         return False
     given = config.node_port_addresses
@@ -140,6 +140,6 @@ def routes_loopback(config: Configuration) -> bool:
 
 
 def _overlaps_loopback(address: bytes, prefix: int) -> bool:
-    """Whether a network shares an address with 127.0.0.0/8."""
+    """True if a network overlaps 127.0.0.0/8."""
     bits = min(prefix, 8)
     return address[0] >> (8 - bits) == 127 >> (8 - bits)

@@ -1,6 +1,6 @@
-"""The node is known, or will not be: sets up each family, opens the ports, and begins to sync.
+"""Startup after the wait for the Node: sets up each family, opens the ports, and starts the syncs.
 
-Called by `kproxy.proxy.daemon.main` once the API server has been asked.  All that only a daemon needs is imported here.
+Called by `kproxy.proxy.daemon.main` once the first requests are sent. All that only a daemon needs is imported here.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from kproxy.proxy.plan import PlanSettings
 __all__ = ["import_backend", "start_daemon"]
 
 GC_DELAY_SECONDS = 2.0
-"""How long after a family's first sync the garbage collector begins its work."""
+"""Seconds from a family's first sync to enabling the garbage collector."""
 
 DRIFT_CHECK_SECONDS = 0.5
-"""How often to look whether somebody changed our rules, where the kernel tells that of its own accord."""
+"""Seconds between drift checks, where the kernel reports changes by notifications."""
 
 log = logging.getLogger(__name__)
 
 
 def start_daemon(daemon: DaemonContext, client: ApiClient, exit_queue: ExitQueue) -> None:
-    """Wait for the Node, then begin; returns when all threads run.
+    """Wait for the Node, then start; returns when all threads run.
 
-    Raises `kproxy.proxy.daemon.lifecycle.StartupError` or `HostError` for a reason not to.  ``exit_queue`` is told what ends the
-    daemon later.
+    Raises `kproxy.proxy.daemon.lifecycle.StartupError` or `HostError` for a reason not to. ``exit_queue`` receives
+    the exception that ends the daemon later.
     """
     config, name, store = daemon.config, daemon.name, daemon.store
     node = wait_for_node(config, store, name)
@@ -110,14 +110,14 @@ def _family_sync(daemon: DaemonContext, family: Family, plane: Dataplane) -> Fam
 
 
 def _freeze_heap_soon() -> None:
-    """A moment after a first sync, so as not to hold up another family's."""
+    """Freeze the heap after a delay, so as not to delay another family's first sync."""
     later = threading.Timer(GC_DELAY_SECONDS, _freeze_heap)
     later.daemon = True
     later.start()
 
 
 def _freeze_heap() -> None:
-    """After the first sync nearly everything in memory is there to stay: the collector need not look at it again."""
+    """Exclude all present objects from garbage collection: after the first sync nearly everything in memory is permanent."""
     gc.collect()
     gc.freeze()
     gc.enable()

@@ -1,7 +1,7 @@
-"""What this node must do, in no backend's words: Snapshot in, Plan out.
+"""Plan: what this node must do, in terms of no backend. Snapshot in, Plan out.
 
-Sits between `kproxy.proxy.snapshot` (endpoints merged per service port) and the backends, which turn a
-`Plan` into rules and decide no policy of their own.  Pure: reasons go out as `Plan.notes`.
+Sits between `kproxy.proxy.snapshot` (endpoints merged per service port) and the backends, which turn a `Plan`
+into rules and decide no policy of their own. Pure: reasons are returned in `Plan.notes`.
 
 ::
 
@@ -10,9 +10,9 @@ Sits between `kproxy.proxy.snapshot` (endpoints merged per service port) and the
     snapshot = normalise(cluster, Family.IPV4, snapshot)
     current = plan(snapshot, settings, current)
 
-With the previous plan as an argument, only Services whose `kproxy.proxy.snapshot.ServiceInfo` is another object
-cost work.  A `ServicePlan` equal to the one before is the *same object*; when all are, ``services``
-is the same tuple; when the whole plan is, the plan is the same object.
+With the previous plan as an argument, only Services whose `kproxy.proxy.snapshot.ServiceInfo` is another
+object cost work. A `ServicePlan` equal to the one before is the *same object*; when all are, ``services`` is
+the same tuple; when the whole plan is, the plan is the same object.
 """
 
 from kproxy.proxy.plan.planner import make_plan

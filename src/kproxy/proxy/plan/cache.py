@@ -1,4 +1,4 @@
-"""What one planning remembers for the next."""
+"""Cache that one planning leaves for the next. Data only; `kproxy.proxy.plan.planner` fills and reads it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from kproxy.proxy.plan.values import PlanSettings, ServicePlan
 
 Claim = tuple[Address | None, int, Protocol]
-"""What only one Service can have: address (None: node port), port and protocol."""
+"""Key that only one Service can have: address (None: node port), port and protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrontendClaims:
-    """Who wants what; ``conflicts`` is what several Services want."""
+    """Claims of all Services: the claimants of each address, port and protocol, and in ``conflicts`` the claims with more than one claimant."""
 
     claimants: Mapping[Claim, tuple[Key, ...]] = field(default_factory=dict)
     conflicts: frozenset[Claim] = frozenset()
@@ -27,10 +27,11 @@ class FrontendClaims:
 
 @dataclass(frozen=True, slots=True)
 class PlanCache:
-    """The input of a plan and its intermediate values.
+    """Input of a plan and its intermediate values.
 
-    ``per_service`` are what each Service would get if it were alone, in the order of ``services``; ``notes``
-    what they had to tell.  ``resolved`` holds the plans of those that do not get all they claim.
+    ``per_service``: each Service's plans without regard to other Services, in the order of ``services``.
+    ``resolved``: the reduced plans of Services that lost a conflict; they override ``per_service``.
+    ``notes``: by Service, from planning it alone.
     """
 
     services: Mapping[Key, ServiceInfo] = field(default_factory=dict)

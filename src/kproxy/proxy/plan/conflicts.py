@@ -1,9 +1,9 @@
-"""Two Services that want the same address and port: one gets it, the other is told.
+"""Conflicts between Services over one address, port and protocol: one Service keeps it, the others get a note.
 
-The API server keeps cluster IPs and node ports apart, but nothing keeps an external IP or a load
-balancer's address from being another Service's, and a backend's maps hold one entry per key.  A
-cluster IP wins over a load balancer's address, that over an external IP (nobody takes over a
-cluster IP that way, CVE-2020-8554); among equals the first by namespace and name.
+The API server keeps cluster IPs and node ports apart, but nothing keeps an external IP or a load balancer's
+address from being another Service's, and a backend's maps hold one entry per key. A cluster IP wins over a
+load balancer's address, that over an external IP (so that no external IP captures a cluster IP,
+CVE-2020-8554); among equals the first by namespace and name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Drafts = Mapping[Key, tuple[ServicePlan, ...]]
 def update_claims(
     claims: FrontendClaims, before: Drafts, after: Drafts, changed: Iterable[Key]
 ) -> FrontendClaims:
-    """The claims with those of the changed Services renewed; the same object when they want what they wanted."""
+    """``claims`` updated for the changed Services; the same object when no Service claims anything else than before."""
     moves = [(key, _changed_claims(before.get(key), after.get(key, ()))) for key in changed]
     if not any(different for _, different in moves):
         return claims
@@ -38,7 +38,7 @@ def update_claims(
     for key, different in moves:
         alone = (key,)
         for claim in different:
-            if claimants.setdefault(claim, alone) is alone:  # the most by far; an address is slow to look up
+            if claimants.setdefault(claim, alone) is alone:  # most by far; hashing an address is slow
                 continue
             _toggle(claimants, claim, key)
             if len(claimants.get(claim, ())) > 1:
@@ -51,7 +51,7 @@ def update_claims(
 def resolve_conflicts(
     claims: FrontendClaims, per_service: Drafts
 ) -> tuple[dict[Key, tuple[ServicePlan, ...]], tuple[Note, ...]]:
-    """The plans of the Services that do not get all they claim, without the rest, and a note for each loss."""
+    """Reduced plans of the Services that lose a claim, and a note for each loss."""
     lost: dict[Key, set[Claim]] = {}
     notes: list[Note] = []
     for claim in claims.conflicts:
@@ -66,7 +66,7 @@ def resolve_conflicts(
 
 
 def _changed_claims(before: Iterable[ServicePlan] | None, after: Iterable[ServicePlan]) -> Collection[Claim]:
-    """What is wanted anew or no more."""
+    """Claims that are new or withdrawn."""
     if before is None:
         return _wanted(after)
     return _wanted(before).keys() ^ _wanted(after).keys()
@@ -77,7 +77,7 @@ def _wanted(plans: Iterable[ServicePlan]) -> dict[Claim, Frontend]:
 
 
 def _toggle(claimants: dict[Claim, tuple[Key, ...]], claim: Claim, key: Key) -> None:
-    """Add the claimant, or take it away if it is there."""
+    """Add the claimant, or remove it if it is there."""
     present = claimants.get(claim)
     if present is None:
         claimants[claim] = (key,)

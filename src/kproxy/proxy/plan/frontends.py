@@ -1,4 +1,4 @@
-"""What a Service asks of this node, looked at alone: its service ports' frontends and pools."""
+"""Plans of one Service without regard to others: frontends and pools of its service ports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Place = tuple[Address | None, int, Protocol]
 def plan_service(
     service: snapshot.ServiceInfo, settings: PlanSettings
 ) -> tuple[tuple[ServicePlan, ...], tuple[Note, ...]]:
-    """The plans of a Service's ports as if no other Service existed, and what there is to tell."""
+    """Plans of a Service's ports as if no other Service existed, and notes."""
     notes: list[Note] = []
     taken: set[Place] = set()
     plans = tuple([_service_plan(service, port, settings, taken, notes) for port in service.ports])
@@ -41,7 +41,7 @@ def _service_plan(
 ) -> ServicePlan:
     frontends = []
     for frontend in _Port(service, port, settings, *_pools(service, port, settings, notes)).frontends():
-        known = len(taken)  # an address is slow to look up: once is enough
+        known = len(taken)  # hashing an address is slow: once is enough
         taken.add((frontend.address, frontend.port, port.protocol))
         if len(taken) > known:
             frontends.append(frontend)
@@ -57,7 +57,7 @@ def _service_plan(
 def _pools(
     service: snapshot.ServiceInfo, port: snapshot.ServicePortInfo, settings: PlanSettings, notes: list[Note]
 ) -> tuple[Pool, Pool]:
-    """The pools of scope CLUSTER and LOCAL; without a Local policy there is no need of the second."""
+    """Pools of scope CLUSTER and LOCAL; the same pool twice when neither policy is Local."""
     cluster, reason = cluster_pool(port.endpoints, settings.node, settings.zone)
     if reason is not None:
         notes.append(Note("Service", service.key, f"port {port.name.port!r}: {reason}", refused=False))
@@ -77,7 +77,7 @@ class _Port:
     local: Pool
 
     def frontends(self) -> Iterator[Frontend]:
-        """All frontends; of two with the same address the first is to be kept.
+        """All frontends; of two with the same address the caller keeps the first.
 
         So the source ranges of a load balancer's address hold even if it is listed as an external IP too.
         """
@@ -91,7 +91,7 @@ class _Port:
             yield self._external(Exposure.NODE_PORT, None, self.port.node_port)
 
     def _internal(self) -> Frontend:
-        """The cluster IP: only ``internalTrafficPolicy`` binds it (``etp.local.cip-unaffected``)."""
+        """Frontend of the cluster IP, bound by ``internalTrafficPolicy`` only (``etp.local.cip-unaffected``)."""
         return Frontend(
             exposure=Exposure.CLUSTER_IP,
             address=self.service.cluster_ip,
@@ -102,7 +102,10 @@ class _Port:
         )
 
     def _external(self, exposure: Exposure, address: Address | None, port: int) -> Frontend:
-        """Bound by ``externalTrafficPolicy``; Local keeps the client's address (``etp.local.external``)."""
+        """Frontend of an external address or node port, bound by ``externalTrafficPolicy``.
+
+        Policy Local keeps the client's address (``etp.local.external``).
+        """
         local = self.service.external_policy is TrafficPolicy.LOCAL
         ranges = self.service.source_ranges if exposure is Exposure.LOAD_BALANCER else None
         return Frontend(
@@ -120,12 +123,16 @@ class _Port:
         )
 
     def _on_empty(self) -> OnEmpty:
-        """``noep.rej-vs-drop``: silence as long as another node could have answered."""
+        """DROP when endpoints exist on other nodes only, REJECT when the service port has none anywhere (``noep.rej-vs-drop``)."""
         return OnEmpty.DROP if self.cluster.endpoints else OnEmpty.REJECT
 
 
 def masquerade_of_cluster_ips(settings: PlanSettings) -> MasqueradePolicy:
-    """Of every cluster IP: ``masq.all``, ``masq.cip.offcluster``, ``det.none``."""
+    """Masquerade policy of all cluster IPs.
+
+    ALWAYS with masqueradeAll (``masq.all``), NEVER without a detector (``det.none``), else OFF_CLUSTER
+    (``masq.cip.offcluster``).
+    """
     if settings.masquerade_all:
         return MasqueradePolicy.ALWAYS
     return MasqueradePolicy.NEVER if settings.detector is None else MasqueradePolicy.OFF_CLUSTER

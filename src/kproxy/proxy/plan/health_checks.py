@@ -1,4 +1,4 @@
-"""Which health check node ports a node answers, and how many endpoints it answers for."""
+"""Health check node ports that this node serves, and the number of endpoints that each reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kproxy.proxy.snapshot import Snapshot
 
 
 def health_checks(snapshot: Snapshot, node: str) -> tuple[HealthCheck, ...]:
-    """One for each Service that is due one, in the order of the snapshot."""
+    """A `HealthCheck` for each Service with a health check node port (type LoadBalancer, external policy Local), in snapshot order."""
     return tuple(
         HealthCheck(service.key, service.health_check_port, _local_ready(service, node))
         for service in snapshot.services.values()
@@ -17,7 +17,10 @@ def health_checks(snapshot: Snapshot, node: str) -> tuple[HealthCheck, ...]:
 
 
 def _local_ready(service: snapshot.ServiceInfo, node: str) -> int:
-    """``hcnp.count-ips``: one that terminates counts as long as it is called ready (publishNotReadyAddresses)."""
+    """Distinct addresses of the Service's ready endpoints on ``node`` (``hcnp.count-ips``).
+
+    A terminating endpoint counts as long as the slice calls it ready (publishNotReadyAddresses).
+    """
     addresses = {
         endpoint.address
         for port in service.ports

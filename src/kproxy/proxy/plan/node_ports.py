@@ -1,4 +1,4 @@
-"""Which of this node's addresses accept node ports (``nodePortAddresses``, ``localhostNodePorts``)."""
+"""Addresses of this node that accept node ports (``nodePortAddresses``, ``localhostNodePorts``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOCALHOST = IPv4Address("127.0.0.1")
 
 
 def node_ports(settings: PlanSettings) -> NodePorts:
-    """The addresses of the settings' family that accept node ports now."""
+    """Addresses of the settings' family that accept node ports now."""
     cidrs = _restriction(settings)
     return NodePorts(
         addresses=None if cidrs is None else _inside(cidrs, settings),
@@ -22,7 +22,7 @@ def node_ports(settings: PlanSettings) -> NodePorts:
 
 
 def _restriction(settings: PlanSettings) -> tuple[Network, ...] | None:
-    """The CIDRs that hold for the family, None for all (``np.addresses.family-fallback``, ``np.addresses.zero``)."""
+    """CIDRs that restrict node ports of the family, None for no restriction (``np.addresses.family-fallback``, ``np.addresses.zero``)."""
     cidrs = [cidr for cidr in settings.node_port_cidrs or () if family_of(cidr) is settings.family]
     if not cidrs or any(cidr.prefixlen == 0 for cidr in cidrs):
         return None

@@ -1,4 +1,4 @@
-"""Bringing a `Plan` up to date: only Services whose normalised value is another object cost work."""
+"""Incremental planning: brings a `Plan` up to date; only Services whose normalised value is another object cost work."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Plans = tuple[ServicePlan, ...]
 
 
 def make_plan(snapshot: Snapshot, settings: PlanSettings, previous: Plan | None = None) -> Plan:
-    """What the node of ``settings`` must do for the Services of ``snapshot``, sorted by namespace and name.
+    """Plan of the node of ``settings`` for the Services of ``snapshot``, sorted by namespace and name.
 
-    Equal to a fresh computation whatever ``previous`` is.  With the last plan of the same family as
+    Equal to a fresh computation whatever ``previous`` is. With the last plan of the same family as
     ``previous``, a `ServicePlan` equal to the one before is the same object, and when all are, so is
-    ``services``.  Other settings cost a full computation, unless they concern node ports
-    or service CIDRs only.
+    ``services``. Other settings cost a full computation, unless they concern node ports or service CIDRs
+    only.
 
     Raises ValueError when the settings are of another family than the snapshot.
     """
@@ -59,7 +59,7 @@ def make_plan(snapshot: Snapshot, settings: PlanSettings, previous: Plan | None 
 
 
 def _empty_plan(settings: PlanSettings) -> Plan:
-    """What is known before the first plan."""
+    """Plan without Services, the start of the first planning."""
     return Plan(
         family=settings.family,
         services=(),
@@ -70,7 +70,7 @@ def _empty_plan(settings: PlanSettings) -> Plan:
 
 
 def _update_per_service(snapshot: Snapshot, settings: PlanSettings, memo: PlanCache) -> PlanCache:
-    """The memo with drafts, their notes and their claims as the snapshot has it."""
+    """Cache with each changed Service's plans, notes and claims updated from the snapshot."""
     policy = _without_node_ports(settings)
     changed = changed_keys(memo.services, snapshot.services)
     if policy != memo.settings:
@@ -110,7 +110,7 @@ def _replan(
 
 
 def _without_node_ports(settings: PlanSettings) -> PlanSettings:
-    """The settings that matter to a single Service."""
+    """Settings that matter to a single Service."""
     return replace(
         settings,
         node_addresses=(),
@@ -122,12 +122,12 @@ def _without_node_ports(settings: PlanSettings) -> PlanSettings:
 
 
 def _effective(memo: PlanCache, key: Key) -> Plans:
-    """A Service's plans as they were given out: settled with other Services where that was needed."""
+    """A Service's plans as published: the reduced ones where it lost a conflict."""
     return memo.resolved.get(key) or memo.per_service.get(key, ())
 
 
 def _kept(before: Plans, after: Plans) -> Plans:
-    """``after`` with what is equal in ``before`` replaced by it."""
+    """``after``, with each plan that has an equal in ``before`` replaced by that object."""
     known = {(plan.name, plan.protocol): plan for plan in before}
     merged = [plan if (old := known.get((plan.name, plan.protocol))) != plan else old for plan in after]
     return _same(before, merged)

@@ -1,6 +1,6 @@
-"""Which endpoints of a service port take new connections on this node.
+"""Pools: the endpoints of a service port that take new connections on this node.
 
-Readiness and termination: KEP-1669 and KEP-1672.  Hints: KEP-2433 (zones) and KEP-3015 (nodes).
+Readiness and termination: KEP-1669 and KEP-1672. Hints: KEP-2433 (zones) and KEP-3015 (nodes).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Hints = Callable[[snapshot.EndpointInfo], frozenset[str]]
 
 
 def cluster_pool(endpoints: Iterable[snapshot.EndpointInfo], node: str, zone: str) -> tuple[Pool, str | None]:
-    """The pool for traffic policy Cluster, and why hints were not followed, if so.
+    """Pool for traffic policy Cluster, and the reason if hints were not followed.
 
     Empty only when no endpoint is usable anywhere (``ready.single-dead``).
     """
@@ -27,7 +27,7 @@ def cluster_pool(endpoints: Iterable[snapshot.EndpointInfo], node: str, zone: st
 
 
 def local_pool(endpoints: Iterable[snapshot.EndpointInfo], node: str) -> Pool:
-    """The pool for traffic policy Local: this node's own endpoints (``term.local.fallback``).
+    """Pool for traffic policy Local: this node's own endpoints (``term.local.fallback``).
 
     Hints do not matter here (``topo.local-policy``).
     """
@@ -37,12 +37,12 @@ def local_pool(endpoints: Iterable[snapshot.EndpointInfo], node: str) -> Pool:
 
 
 def serving_endpoints(endpoints: Iterable[snapshot.EndpointInfo], node: str) -> tuple[PoolEndpoint, ...]:
-    """Every endpoint that still answers, whether or not new connections may choose it."""
+    """Every endpoint that serves existing flows, whether or not new connections may choose it."""
     return _endpoints((endpoint for endpoint in endpoints if endpoint.serving or endpoint.ready), node)
 
 
 def _is_serving_terminating(endpoint: snapshot.EndpointInfo) -> bool:
-    """Terminating but still serving: the second choice, when there is no ready one."""
+    """True for an endpoint that terminates but still serves: used only when no endpoint is ready."""
     return endpoint.serving and endpoint.terminating
 
 
@@ -57,7 +57,7 @@ def _endpoints(chosen: Iterable[snapshot.EndpointInfo], node: str) -> tuple[Pool
 def _closest(
     ready: list[snapshot.EndpointInfo], node: str, zone: str
 ) -> tuple[list[snapshot.EndpointInfo], str | None]:
-    """Those meant for this node, else for its zone, else all (``topo.node``, ``topo.zone``)."""
+    """Endpoints hinted for this node, else for its zone, else all; and a reason to note (``topo.node``, ``topo.zone``)."""
     if not any(endpoint.nodes or endpoint.zones for endpoint in ready):
         return ready, None
     same_node, why_not_node = _hinted(ready, _nodes, node, "node")

@@ -1,4 +1,4 @@
-"""The values of a plan: what this node must do, in no backend's words."""
+"""Values of a plan: what this node must do, in terms of no backend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kproxy.proxy.snapshot import Note, ServicePortName
 
 
 class Exposure(enum.Enum):
-    """By which kind of address a client asks for the service."""
+    """Kind of service address: the field of the Service that a frontend comes from."""
 
     CLUSTER_IP = "cluster IP"
     NODE_PORT = "node port"
@@ -23,25 +23,25 @@ class Exposure(enum.Enum):
 
 
 class MasqueradePolicy(enum.Enum):
-    """Whose packets get the node's address as their source."""
+    """Packets of a frontend that get the node's address as their source."""
 
     NEVER = enum.auto()
     OFF_CLUSTER = enum.auto()
-    """All but those that the plan's `LocalDetector` knows as coming from a pod."""
+    """All packets, except those that the plan's `LocalDetector` recognises as coming from a pod."""
     ALWAYS = enum.auto()
 
 
 class OnEmpty(enum.Enum):
-    """What a client gets from a frontend whose pool is empty."""
+    """Reply of a frontend whose pool is empty."""
 
     REJECT = enum.auto()
     """ICMP port unreachable: no endpoint in the whole cluster."""
     DROP = enum.auto()
-    """Silence: endpoints exist, none of them allowed here."""
+    """Silence: endpoints exist, but the policy allows none of them on this node."""
 
 
 class PoolScope(enum.Enum):
-    """Which endpoints a pool was chosen from; names the pool within its service port."""
+    """Traffic policy that a pool was chosen by; names the pool within its service port."""
 
     CLUSTER = enum.auto()
     LOCAL = enum.auto()
@@ -63,13 +63,13 @@ class Pool(msgspec.Struct, frozen=True, gc=False):
 
 
 class Frontend(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One address a client may use.
+    """One address and port at which clients reach a service port.
 
-    ``address`` is None for a node port: the plan's `NodePorts` say which addresses those are.
-    ``pool`` serves what comes from elsewhere.  ``shortcut``, where not None, serves packets of this
-    node's pods (source preserved) and of the node itself (masqueraded) instead: external traffic
-    policy Local does not bind those.  ``sources`` None admits everybody; otherwise others are dropped,
-    before any endpoint is chosen; ``allow_hairpin_source`` also admits packets whose source is ``address`` itself.
+    ``address`` is None for a node port: the plan's `NodePorts` list those addresses. ``pool`` serves packets
+    from outside. ``shortcut``, where not None, serves packets of this node's pods (source preserved) and of
+    the node itself (masqueraded) instead: external traffic policy Local does not bind those. ``sources`` None
+    admits every source; otherwise others are dropped, before any endpoint is chosen; ``allow_hairpin_source``
+    also admits packets whose source is ``address`` itself.
     """
 
     exposure: Exposure
@@ -84,12 +84,12 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ServicePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """All that this node does for one service port in one family.
+    """Plan of one service port in one family.
 
-    ``affinity_seconds`` None means no ClientIP affinity.  Two plans made from unchanged input
-    are the *same object*, so a backend may remember by identity what it compiled.
-    ``serving`` holds, for UDP, every endpoint that still serves, chosen or not and whatever node it is on:
-    flows to these are left alone (``term.udp-keeps-serving``, ``ct.udp.policy-change``).
+    ``affinity_seconds`` None means no ClientIP affinity. Two plans made from unchanged input are the *same
+    object*, so a backend may cache by identity what it compiled. ``serving`` holds, for UDP, every endpoint
+    that still serves, chosen or not and whatever node it is on: flows to these are left alone
+    (``term.udp-keeps-serving``, ``ct.udp.policy-change``).
     """
 
     name: ServicePortName
@@ -101,36 +101,36 @@ class ServicePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class DetectByCIDR:
-    """A packet is a local pod's when its source is in this network (ClusterCIDR, NodeCIDR)."""
+    """Detects packets of local pods by their source in this network (ClusterCIDR, NodeCIDR)."""
 
     network: Network
 
 
 @dataclass(frozen=True, slots=True)
 class DetectByInterface:
-    """A packet is a local pod's when it came in by this interface (BridgeInterface)."""
+    """Detects packets of local pods by the interface they came in by (BridgeInterface)."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class DetectByInterfacePrefix:
-    """A packet is a local pod's when its interface's name starts so (InterfaceNamePrefix)."""
+    """Detects packets of local pods by a prefix of that interface's name (InterfaceNamePrefix)."""
 
     prefix: str
 
 
 LocalDetector = DetectByCIDR | DetectByInterface | DetectByInterfacePrefix | None
-"""How to know a packet of this node's pods; None: no way, nothing is taken for one."""
+"""Detector of packets from this node's pods; None: no packet is taken for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodePorts:
-    """Which local addresses accept node ports.
+    """Local addresses that accept node ports.
 
-    ``addresses`` None means every local address (but IPv6 loopback, which never does); otherwise
-    exactly these, none of them a loopback address.  ``localhost`` says whether IPv4 loopback addresses do
-    (where the mode can).
+    ``addresses`` None means every local address (but IPv6 loopback, which never does); otherwise exactly
+    these, none of them a loopback address. ``localhost``: True if IPv4 loopback addresses do (where the mode
+    can).
     """
 
     addresses: tuple[Address, ...] | None
@@ -139,7 +139,7 @@ class NodePorts:
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """A health check node port: load balancers ask there whether this node has endpoints of the Service.
+    """Health check node port: load balancers query there whether this node has endpoints of the Service.
 
     ``endpoints`` counts the distinct addresses of its ready endpoints on this node, over all its ports
     (``hcnp.scope``, ``hcnp.count-ips``).
@@ -152,12 +152,12 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSettings:
-    """The part of the configuration that decides policy, one family's view of it.
+    """The part of the configuration that decides policy, for one family.
 
-    ``node`` is this node's name.  ``node_addresses`` are the addresses of its interfaces now,
-    ``node_ips`` its primary addresses by the Node object.  ``node_port_cidrs``: None for all.
-    ``service_cidrs`` are the networks that cluster IPs are taken from, as far as the API server tells.
-    ``notes``: what of those objects could not be used.
+    ``node`` is this node's name. ``node_addresses`` are the addresses of its interfaces now, ``node_ips`` its
+    primary addresses by the Node object. ``node_port_cidrs``: None for all. ``service_cidrs`` are the
+    networks that cluster IPs are allocated from, as far as the API server publishes them. ``notes``: parts of
+    those objects that could not be used.
     """
 
     family: Family
@@ -176,11 +176,12 @@ class PlanSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one node must do in one family.
+    """Plan of one node in one family.
 
-    No two frontends of the plan have the same address (or None), port and protocol.  Addresses in ``service_cidrs``
-    that no Service has lead nowhere (``undef.unallocated``).  ``cluster_ip_masquerade``: whose packets to cluster IPs are
-    masqueraded; the settings decide it for all alike, so it holds before there is a Service, too.
+    No two frontends of the plan have the same address (or None), port and protocol. Packets to addresses in
+    ``service_cidrs`` that no Service has are dropped, in the modes that can (``undef.unallocated``).
+    ``cluster_ip_masquerade``: packets to cluster IPs that are masqueraded; the settings decide it for all
+    alike, so it is set even without Services.
     """
 
     family: Family

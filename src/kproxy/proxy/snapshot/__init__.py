@@ -1,10 +1,10 @@
-"""What the API server says, put in order for one family: a `Cluster` in, a `Snapshot` out.
+"""Snapshot of the API objects, normalised for one family: a `Cluster` in, a `Snapshot` out.
 
-Sits between `kproxy.model.api` (objects as they are) and `kproxy.proxy.plan` (what one node must do).  Here
-texts become addresses, enums and numbers, and the endpoints of a service port are merged over
-its EndpointSlices.  No node's point of view and no policy: that is the plan's.  What cannot be
-used is set aside with a `Note` and costs nothing else: neither its Service nor its neighbours.
-Nothing in here opens anything, logs anything or reads a clock.
+Sits between `kproxy.model.api` (objects as they are) and `kproxy.proxy.plan` (what one node must do). Here
+texts become addresses, enums and numbers, and the endpoints of a service port are merged over its
+EndpointSlices. No node's point of view and no policy: that is the plan's. What cannot be used is set aside
+with a `Note`; the rest of its Service, and all other Services, are unaffected. Nothing in here opens
+anything, logs anything or reads a clock.
 
 ::
 
@@ -12,8 +12,8 @@ Nothing in here opens anything, logs anything or reads a clock.
     ...                                              # at each change:
     snapshot = normalise(cluster, Family.IPV4, snapshot)
 
-`normalise` with the previous snapshot works on what changed only, and what comes out equal is the
-*same object* as before.
+`normalise` with the previous snapshot works on what changed only, and what comes out equal is the *same
+object* as before.
 """
 
 from kproxy.proxy.snapshot.incremental import changed_keys, normalise

@@ -14,13 +14,13 @@ from kproxy.proxy.snapshot.fields import Complain, is_port, note_reporter
 from kproxy.proxy.snapshot.values import EndpointInfo, Note
 
 PROTOCOLS: Mapping[str | None, Protocol] = {None: Protocol.TCP, **{p.value: p for p in Protocol}}
-"""By the API's word; an EndpointSlice may leave it out."""
+"""Protocols by the API's name; an EndpointSlice may omit it, which means TCP."""
 
 PortKey = tuple[str, Protocol]
-"""Port name and protocol."""
+"""(port name, protocol): identity of a port in a Service and in its slices."""
 
 _Merged = dict[tuple[int, int], EndpointInfo]
-"""By address (as a number) and port."""
+"""Endpoints of one port by (address as a number, port)."""
 
 _NO_HINTS: frozenset[str] = frozenset()
 _UNCONDITIONAL = api.EndpointConditions()
@@ -46,7 +46,7 @@ def merge_endpoints(
 def _targets(
     ports: Iterable[api.EndpointPort], merged: Mapping[PortKey, _Merged], report: Complain
 ) -> list[tuple[int, _Merged]]:
-    """Port numbers of a slice and where their endpoints go (``obj.port-nil``: without name or number, nowhere)."""
+    """Port numbers of a slice with the mapping that their endpoints go to; a port without number has none (``obj.port-nil``)."""
     targets = []
     for port in ports:
         protocol = PROTOCOLS.get(port.protocol)
@@ -62,7 +62,7 @@ def _targets(
 def _add(
     items: Iterable[api.Endpoint], targets: list[tuple[int, _Merged]], family: Family, report: Complain
 ) -> None:
-    """``obj.first-address``: of several addresses only the first has a meaning."""
+    """Add a slice's endpoints to the targets; of several addresses only the first has a meaning (``obj.first-address``)."""
     version = 4 if family is Family.IPV4 else 6
     for item in items:
         if not item.addresses:
@@ -98,10 +98,10 @@ def _names(hints: Iterable[api.ForZone] | Iterable[api.ForNode] | None) -> froze
 
 
 def _rank(endpoint: EndpointInfo) -> tuple[object, ...]:
-    """Which of two entries for one address and port is kept: the greater.
+    """Sort key of entries for one address and port: the greatest is kept.
 
-    A pod that is not terminating owns its address, one that is has lost it to the other, even if
-    the owner is not ready yet.  The rest only makes the answer independent of order.
+    A pod that is not terminating owns its address, one that is has lost it to the other, even if the owner is
+    not ready yet. The rest only makes the result independent of order.
     """
     return (
         not endpoint.terminating,

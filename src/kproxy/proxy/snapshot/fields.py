@@ -1,4 +1,4 @@
-"""Small tools for reading API fields: complaints as data, bounds of ports, their names."""
+"""Readers of API fields: notes on bad values, bounds of ports, port names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kproxy.model import api
 from kproxy.proxy.snapshot.values import Note
 
 Complain = Callable[[str], None]
-"""Takes the text of a note about the object at hand."""
+"""Function that takes the text of a note about the object at hand."""
 
 
 def note_reporter(item: api.Object, notes_out: list[Note]) -> Complain:
@@ -28,10 +28,10 @@ _PORT_NAME = re.compile("[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 @lru_cache(1024)
 def is_port_name(text: str) -> bool:
-    """Whether it is a DNS label or empty, as the API has names of ports; they become parts of rules."""
+    """True for an empty text or a DNS label, the API's rule for port names, which become parts of rules."""
     return not text or (len(text) <= _LONGEST_PORT_NAME and _PORT_NAME.fullmatch(text) is not None)
 
 
 def is_port(number: int) -> bool:
-    """Whether it is a port number that traffic can have."""
+    """True for a port number that packets can have, 1 to 65535."""
     return 0 < number < 65536

@@ -1,4 +1,4 @@
-"""Bringing a `Snapshot` up to date: only Services whose objects are other objects than before cost work."""
+"""Incremental normalisation: brings a `Snapshot` up to date; only Services whose objects were replaced cost work."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _reindex(
         kept = [item for item in index.get(owner, ()) if slices.get(key_of(item)) is item]
         whole = {item.metadata.name: item for item in (*kept, *group)}
         if whole:
-            # the objects that are there now, not equal ones from before: they are known again by identity
+            # the present objects, not equal ones from before: changes are detected by identity
             index[owner] = tuple(whole[name] for name in sorted(whole))
         else:
             index.pop(owner, None)
@@ -108,7 +108,7 @@ def _reindex(
 
 
 def owner_of(item: api.EndpointSlice, family: Family) -> Key | None:
-    """The Service a slice serves in this family (``ds.slice-type``, ``obj.slice-label``, ``obj.headless-label``)."""
+    """Key of the Service a slice serves in this family, None for none (``ds.slice-type``, ``obj.slice-label``, ``obj.headless-label``)."""
     if item.address_type != family.value:
         return None
     labels = item.metadata.labels

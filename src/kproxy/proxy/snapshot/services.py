@@ -1,6 +1,6 @@
-"""One Service of the API as one value of the snapshot.
+"""Normalisation of one Service: an API object in, one value of the snapshot out.
 
-Every field is read by itself: a bad one is told and left out, the others stay.
+Every field is read by itself: a bad one is noted and left out, the others stay.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ DEFAULT_AFFINITY_SECONDS = 10800
 """The API's default of ``sessionAffinityConfig.clientIP.timeoutSeconds``: three hours."""
 
 MAX_AFFINITY_SECONDS = 86400
-"""The API's upper bound of the same: one day."""
+"""The API's upper bound of ``timeoutSeconds``: one day."""
 
 
 def normalise_service(
     item: api.Service | None, slices: tuple[api.EndpointSlice, ...], family: Family
 ) -> tuple[ServiceInfo | None, tuple[Note, ...]]:
-    """The Service's value and what there is to tell; no value when it is not proxied in this family."""
+    """The normalised Service, None when it is not proxied in this family, and the notes on fields that were ignored."""
     if item is None or not _is_proxied(item) or _has_no_family_address(item.spec, family):
         return None, ()
     notes: list[Note] = []
@@ -50,7 +50,11 @@ def normalise_service(
 
 
 def _is_proxied(item: api.Service) -> bool:
-    """``obj.headless``, ``obj.no-cip``, ``obj.externalname``, ``obj.service-proxy-name``."""
+    """True unless the Service is left to others.
+
+    Left alone: headless, without cluster IP, ExternalName, or labelled for another proxy (``obj.headless``,
+    ``obj.no-cip``, ``obj.externalname``, ``obj.service-proxy-name``).
+    """
     return (
         item.spec.type != "ExternalName"
         and item.spec.cluster_ip not in ("", "None")
@@ -59,12 +63,15 @@ def _is_proxied(item: api.Service) -> bool:
 
 
 def _has_no_family_address(spec: api.ServiceSpec, family: Family) -> bool:
-    """Whether it plainly has no IPv6 address, as most Services; of what it has instead the other family tells."""
+    """True if a Service has no IPv6 cluster IP, by a cheap text test, in the IPv6 snapshot.
+
+    Most Services have none. Its notes are then reported once, by the IPv4 snapshot.
+    """
     return family is Family.IPV6 and ":" not in spec.cluster_ip and ":" not in "".join(spec.cluster_ips or ())
 
 
 def _addresses(texts: Iterable[str], family: Family, complain: Complain) -> tuple[Address, ...]:
-    """The family's addresses among ``texts``, each once, in their order (``eip.invalid``, ``ds.order``)."""
+    """Addresses of the family among ``texts``, without repetition, in their order (``eip.invalid``, ``ds.order``)."""
     found: list[Address] = []
     for text in texts:
         address = parse_address(text)
@@ -86,7 +93,7 @@ def _load_balancer_ips(
 
 
 def _source_ranges(texts: Iterable[str], family: Family, complain: Complain) -> tuple[Network, ...] | None:
-    """``lb.lbsr.per-family``, ``lb.lbsr.zero-cidr``, ``lb.lbsr.whitespace``."""
+    """Source ranges of the family, None for no restriction (``lb.lbsr.per-family``, ``lb.lbsr.zero-cidr``, ``lb.lbsr.whitespace``)."""
     found: dict[Network, None] = {}
     for text in texts:
         network = parse_network(text)
@@ -100,7 +107,7 @@ def _source_ranges(texts: Iterable[str], family: Family, complain: Complain) -> 
 
 
 def _policy(text: str | None, complain: Complain) -> TrafficPolicy:
-    """``itp.cluster.default``: what is unset or unknown means Cluster."""
+    """Traffic policy of a field; an unset or unknown value means Cluster (``itp.cluster.default``)."""
     if text == "Local":
         return TrafficPolicy.LOCAL
     if text not in (None, "", "Cluster"):
@@ -146,7 +153,7 @@ def _ports(
 
 
 def _wanted_ports(item: api.Service, complain: Complain) -> dict[PortKey, api.ServicePort]:
-    """The usable entries of ``spec.ports``; of two with the same name and protocol the first."""
+    """Usable entries of ``spec.ports``; of two with the same name and protocol the first."""
     wanted: dict[PortKey, api.ServicePort] = {}
     for port in item.spec.ports or ():
         protocol = PROTOCOLS.get(port.protocol)

@@ -1,7 +1,7 @@
-"""The values of a snapshot: Services of one family with typed fields and merged endpoints.
+"""Values of a snapshot: Services of one family with typed fields and merged endpoints.
 
-They are facts of the cluster, no node's point of view.  Anything that could not be used is absent
-here and told in a `Note`.
+They are facts of the cluster, no node's point of view. Anything that could not be used is absent here and
+described in a `Note`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kproxy.model.network import Address, Family, Network, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something a person may want to know: about which object, and what.
+    """Remark for the operator on an object: its kind and key, and the text.
 
-    ``refused``: a part of it, or all, is set aside.
+    ``refused``: a part of the object, or all, is set aside.
     """
 
     kind: str
@@ -49,17 +49,17 @@ class ServicePortName(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class TrafficPolicy(enum.Enum):
-    """``internalTrafficPolicy`` or ``externalTrafficPolicy``; the value is the API's word."""
+    """``internalTrafficPolicy`` or ``externalTrafficPolicy``; the value is the API's."""
 
     CLUSTER = "Cluster"
     LOCAL = "Local"
 
 
 class EndpointInfo(msgspec.Struct, frozen=True, gc=False):
-    """One address and port behind a service port, as the EndpointSlices tell it.
+    """One address and port behind a service port, from the EndpointSlices.
 
-    ``node`` is the name of the node it runs on, None when the slice does not say.  The conditions have the API's
-    defaults filled in (behaviour ``ready.defaults``).  ``zones`` and ``nodes`` are the hints.
+    ``node`` is the name of the node it runs on, None when the slice names none. The conditions have the API's
+    defaults filled in (behaviour ``ready.defaults``). ``zones`` and ``nodes`` are the hints.
     """
 
     address: Address
@@ -88,8 +88,8 @@ class ServicePortInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A Service that is proxied in the snapshot's family; all addresses and ranges are of that family.
 
-    ``source_ranges`` None admits everybody.  ``affinity_seconds`` None means no ClientIP affinity.
-    ``health_check_port`` is None unless one is due (behaviour ``hcnp.scope``).
+    ``source_ranges`` None admits every source. ``affinity_seconds`` None means no ClientIP affinity.
+    ``health_check_port`` is None unless the Service has one (behaviour ``hcnp.scope``).
     """
 
     key: Key
@@ -106,7 +106,7 @@ class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCache:
-    """What the next `normalise` compares with: the source, its slices by Service, the notes by Service."""
+    """Input of the last `normalise`, for the next to compare with: the source, its slices by Service, the notes by Service."""
 
     source: Cluster
     slices: Mapping[Key, tuple[api.EndpointSlice, ...]]

@@ -1,1 +1,1 @@
-"""The API server's side of the daemon: client, credentials, list and watch, the store, Events."""
+"""The daemon's connection to the API server: client, credentials, list and watch, the store, Events."""

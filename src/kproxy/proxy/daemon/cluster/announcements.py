@@ -1,6 +1,7 @@
-"""What the daemon tells the cluster of itself: the events of ``life.events``.
+"""Kubernetes Events that the daemon records about its Node and about Services (``life.events``).
 
-Between `kproxy.proxy.daemon.startup`, which knows when, and `kproxy.proxy.daemon.cluster.event_recorder`, which sends.
+Between `kproxy.proxy.daemon.startup`, which knows when, and `kproxy.proxy.daemon.cluster.event_recorder`, which
+sends.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kproxy.proxy.daemon.config.configuration import Configuration, Mode
 from kproxy.proxy.daemon.http.listeners import HEALTH, CannotListen
 
 FINAL_EVENT_TIMEOUT_SECONDS = 3.0
-"""How long an event may hold up the end of the daemon."""
+"""Seconds that a last event may delay the end of the daemon."""
 
 _SYNC = "SyncServices"
 _IPVS_NOTE = "ipvs mode is deprecated and may be removed in a future release; consider nftables"
@@ -30,20 +31,23 @@ _IPVS_NOTE = "ipvs mode is deprecated and may be removed in a future release; co
 
 @dataclass(frozen=True, slots=True)
 class DaemonEvents:
-    """``node`` is this node; ``store`` knows the Services."""
+    """Recorder of the daemon's own events: ``node`` is this node; ``store`` knows the Services."""
 
     recorder: EventRecorder
     node: ObjectReference
     store: ClusterStore
 
     def started(self, config: Configuration) -> None:
-        """The proxy runs."""
+        """Record that the proxy runs."""
         self._of_node(EventType.NORMAL, "Starting")
         if config.mode == Mode.IPVS.value:
             self._of_node(EventType.WARNING, "IPVSDeprecation", _IPVS_NOTE)
 
     def cannot_listen(self, error: CannotListen) -> None:
-        """The daemon ends for want of an address (``hz.bind-retry``, ``met.bind``); waits a little to be heard."""
+        """Record that an address could not be bound, and wait shortly until the event is sent (``hz.bind-retry``, ``met.bind``).
+
+        The daemon ends afterwards.
+        """
         what = "FailedToStartProxierHealthcheck" if error.what == HEALTH else "FailedToStartMetricServer"
         self._of_node(EventType.WARNING, what, str(error))
         deadline = time.monotonic() + FINAL_EVENT_TIMEOUT_SECONDS
@@ -51,7 +55,7 @@ class DaemonEvents:
             time.sleep(0.01)
 
     def health_check_failed(self, service: Key, why: str) -> None:
-        """A health check node port cannot be had (``hcnp.bind-fail``)."""
+        """Record that a health check node port cannot be opened (``hcnp.bind-fail``)."""
         found = self.store.cluster().services.get(service)
         uid = found.metadata.uid if isinstance(found, Service) else ""
         reference = service_reference(*service, uid)

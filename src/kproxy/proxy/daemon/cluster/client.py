@@ -1,8 +1,8 @@
-"""HTTP to the API server: a whole answer, or one that keeps coming.
+"""HTTP client of the API server: whole responses, and streams.
 
-Sits below `kproxy.proxy.daemon.cluster.watch`, which knows what to ask.  Every request has a connection of its own: a
-watch lasts minutes, so keeping idle connections would save nothing and can only go stale.  A dead peer is
-noticed by TCP keepalive (25 s) or by the silence that the caller allows.
+Sits below `kproxy.proxy.daemon.cluster.watch`, which decides on requests. Every request has a connection of its own:
+a watch lasts minutes, so keeping idle connections would save nothing and can only go stale. A dead peer is detected
+by TCP keepalive (25 s) or by the read timeout that the caller sets.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _KEEPALIVE = (
 
 
 class ApiError(Exception):
-    """The API server answered, but not with what was asked for; ``code`` is the HTTP status."""
+    """Response with another status than success; ``code`` is the HTTP status."""
 
     def __init__(self, code: int, message: str, retry_after: float = 0.0) -> None:
-        """``retry_after`` is what the server asks for, in seconds."""
+        """``retry_after``: seconds of the Retry-After header, 0 for none."""
         super().__init__(f"{code}: {message}")
         self.code = code
         self.retry_after = retry_after
@@ -51,7 +51,7 @@ class _Status(msgspec.Struct):
 
 
 class ApiClient:
-    """One API server; may be shared by threads."""
+    """Client of one API server; may be shared by threads."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ApiClient:
         authorizer: Authorizer,
         reload: Callable[[], ClientConfig] | None = None,
     ) -> None:
-        """``reload`` reads the connection again, for the certificates that were renewed.
+        """``reload`` reads the connection again, for certificates that have been renewed.
 
         Raises `ssl.SSLError` (an `OSError`) when a certificate cannot be read.
         """
@@ -70,12 +70,12 @@ class ApiClient:
         self._trust = TlsContextCache(connection, reload) if self._url.scheme == "https" else None
 
     def get(self, path: str, parameters: Mapping[str, str]) -> bytes:
-        """The body of an answer.  Raises `ApiError`, `OSError` or `http.client.HTTPException`."""
+        """Body of a response. Raises `ApiError`, `OSError` or `http.client.HTTPException`."""
         with self.requests.measure("GET"), closing(self._connect()) as connection:
             return self._request(connection, path, parameters, LIST_TIMEOUT)[0].read()
 
     def post(self, path: str, body: bytes) -> bytes:
-        """Create an object from JSON; the answer's body.  Raises as `get`."""
+        """Create an object from JSON; returns the response's body. Raises as `get`."""
         with self.requests.measure("POST"), closing(self._connect()) as connection:
             return self._request(connection, path, {}, LIST_TIMEOUT, body)[0].read()
 
@@ -83,7 +83,7 @@ class ApiClient:
     def stream(
         self, path: str, parameters: Mapping[str, str], read_timeout: float
     ) -> Iterator[ResponseStream]:
-        """An answer that keeps coming; the connection ends with the context.  Raises as `get`."""
+        """Response as a stream; the connection ends with the context. Raises as `get`."""
         with closing(self._connect()) as connection:
             response, sock = self._request(connection, path, parameters, read_timeout)
             with response:
@@ -104,7 +104,7 @@ class ApiClient:
         silence: float,
         body: bytes | None = None,
     ) -> tuple[http.client.HTTPResponse, socket.socket]:
-        """The answer, and the socket it comes by: the connection forgets that where the server says it will close."""
+        """Response, and its socket, which `HTTPConnection` drops when the server announces that it will close."""
         method = "GET" if body is None else "POST"
         headers = _HEADERS | self._authorizer.headers()
         if body is not None:
@@ -138,7 +138,7 @@ class ApiClient:
 
 
 def _open(connection: http.client.HTTPConnection, read_timeout: float) -> socket.socket:
-    """Connects; the socket notices a peer that is dead."""
+    """Connect; the socket detects a dead peer by TCP keepalive."""
     connection.connect()
     for level, option, value in _KEEPALIVE:
         connection.sock.setsockopt(level, option, value)
@@ -148,7 +148,7 @@ def _open(connection: http.client.HTTPConnection, read_timeout: float) -> socket
 
 
 class ResponseStream:
-    """The body of an answer in pieces, as they arrive."""
+    """Body of a response in pieces, as they arrive."""
 
     def __init__(self, response: http.client.HTTPResponse, connection: socket.socket) -> None:
         """Made by `ApiClient.stream`."""
@@ -160,12 +160,12 @@ class ResponseStream:
             yield chunk
 
     def set_read_timeout(self, seconds: float) -> None:
-        """From now on `TimeoutError` is raised only after so long without a byte."""
+        """Raise `TimeoutError` after so many seconds without a byte, in all later reads."""
         self._connection.settimeout(seconds)
 
 
 class _HTTPSConnection(http.client.HTTPConnection):
-    """HTTPS that may expect another name in the certificate than the host's (``tls-server-name``)."""
+    """HTTPS connection with another name to verify the certificate by than the URL's host (``tls-server-name``)."""
 
     default_port = http.client.HTTPS_PORT
 

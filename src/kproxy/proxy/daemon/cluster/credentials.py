@@ -1,4 +1,4 @@
-"""The ``Authorization`` header of a request, fresh enough to be believed.
+"""``Authorization`` header of a request, from credentials that are current.
 
 Used by `kproxy.proxy.daemon.cluster.client`, once per request; reads token files, runs credential plugins.
 """
@@ -26,14 +26,14 @@ from kproxy.proxy.daemon.cluster.kubeconfig import (
 )
 
 EXPIRY_MARGIN = 30.0
-"""Seconds before its end at which a plugin is asked anew."""
+"""Seconds before a plugin's credential expires at which the plugin is run again."""
 
 
 class CommandRunner(Protocol):
-    """Runs a command and gives what it printed (`kproxy.linux.host.run_tool`)."""
+    """Function that runs a command and returns its output (`kproxy.linux.host.run_tool`)."""
 
     def __call__(self, argv: Sequence[str], *, environment: Mapping[str, str] | None = ...) -> str:
-        """What it printed; raises when the command fails."""
+        """Standard output; raises when the command fails."""
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -49,7 +49,7 @@ class _ExecCredential(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class _CachedCredential:
-    """What a plugin gave, and until when it holds (seconds since the epoch)."""
+    """Credential printed by a plugin, and its expiry in seconds since the epoch."""
 
     token: str = ""
     certificate: ClientCertificate | None = None
@@ -57,7 +57,7 @@ class _CachedCredential:
 
 
 class Authorizer:
-    """Makes ``Authorization`` headers, and has the certificate of a plugin; shared by threads."""
+    """Maker of ``Authorization`` headers and holder of a plugin's client certificate; shared by threads."""
 
     def __init__(
         self, credentials: Credentials, run: CommandRunner, clock: Callable[[], float] = time.time
@@ -70,7 +70,7 @@ class Authorizer:
         self._cached = _CachedCredential()
 
     def headers(self) -> dict[str, str]:
-        """The headers of one request; raises `OSError` or the runner's error when there is no token now."""
+        """Headers of one request; raises `OSError` or the runner's error when there is no token now."""
         match self._credentials:
             case None:
                 return {}
@@ -85,13 +85,13 @@ class Authorizer:
                 return _bearer(token) if token else {}
 
     def certificate(self) -> ClientCertificate | None:
-        """What a plugin wants to be proved by, if it does; raises as `headers`."""
+        """Client certificate printed by a plugin, None without one; raises as `headers`."""
         return (
             self._plugin(self._credentials).certificate if isinstance(self._credentials, ExecPlugin) else None
         )
 
     def invalidate(self) -> None:
-        """The server did not accept it (401): a plugin is asked again next time."""
+        """Discard the credential, which the server rejected (401); a plugin is run again for the next request."""
         with self._lock:
             self._cached = _CachedCredential()
 

@@ -1,7 +1,7 @@
 """Events on objects of the cluster, as ``kubectl describe`` shows them (``life.events``).
 
-Beside the pipe: whoever has something to say puts it in a queue; one thread sends it.  Best effort: nothing waits for
-an event, and one that cannot be sent within a minute is dropped.
+Beside the pipe: any thread puts events in a queue, one thread sends them. Best effort: nothing waits for an event,
+and one that cannot be sent within a minute is dropped.
 
 API: https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 """
@@ -25,10 +25,10 @@ from kproxy.proxy.daemon.cluster.client import ApiError
 from kproxy.proxy.daemon.cluster.kubeconfig import KubeconfigError
 
 CONTROLLER = "kube-proxy"
-"""Who reports: a stand-in's events are found where kube-proxy's were."""
+"""Reporting controller: kube-proxy's name, so that events of a replacement are found where kube-proxy's were."""
 
 START = "StartKubeProxy"
-"""The action during which most events happen."""
+"""Value of ``action`` for most events."""
 
 MAX_TRIES = 5
 FIRST_WAIT = 2.0
@@ -58,7 +58,7 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened to what, during which action."""
+    """One event: its object, reason, action and text."""
 
     regarding: ObjectReference
     type: EventType
@@ -75,22 +75,22 @@ class EventClient(Protocol):
 
 
 def node_reference(name: str, uid: str = "") -> ObjectReference:
-    """A Node, as an event's object."""
+    """Node as the object of an event."""
     return ObjectReference(kind="Node", api_version="v1", name=name, uid=uid)
 
 
 def service_reference(namespace: str, name: str, uid: str = "") -> ObjectReference:
-    """A Service, as an event's object."""
+    """Service as the object of an event."""
     return ObjectReference(kind="Service", api_version="v1", namespace=namespace, name=name, uid=uid)
 
 
 def event_path(event: Event) -> str:
-    """Where an event is posted: in its object's namespace, or the default one."""
+    """API path to post an event to: in its object's namespace, or the default one."""
     return f"/apis/events.k8s.io/v1/namespaces/{event.regarding.namespace or _SHARED_NAMESPACE}/events"
 
 
 def encode_event(event: Event, node: str, nanoseconds: int) -> bytes:
-    """The Event (events.k8s.io/v1) as JSON; ``nanoseconds`` since the epoch date and name it."""
+    """Event (events.k8s.io/v1) as JSON; ``nanoseconds`` since the epoch give its time and name."""
     when = datetime.fromtimestamp(nanoseconds // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return msgspec.json.encode(
         {
@@ -113,7 +113,7 @@ def encode_event(event: Event, node: str, nanoseconds: int) -> bytes:
 
 
 class EventRecorder:
-    """Takes events from any thread; `run` is the body of the one that sends them."""
+    """Queue of events from any thread; `run` is the body of the thread that sends them."""
 
     def __init__(self, poster: EventClient, node: str, sleep: Callable[[float], None] = time.sleep) -> None:
         """``node`` is this node's name."""
@@ -121,7 +121,7 @@ class EventRecorder:
         self._queue: queue.Queue[tuple[Event, int]] = queue.Queue(QUEUE_SIZE)
 
     def record(self, event: Event) -> None:
-        """Have an event sent; returns at once."""
+        """Queue an event; returns at once, and drops the event when the queue is full."""
         try:
             self._queue.put_nowait((event, time.time_ns()))
         except queue.Full:
@@ -133,7 +133,7 @@ class EventRecorder:
             self.send_next()
 
     def send_next(self) -> None:
-        """Wait for an event and send it, or give it up."""
+        """Wait for an event and send it; after a minute of failures drop it."""
         event, when = self._queue.get()
         try:
             self._send(event, when)
@@ -142,7 +142,7 @@ class EventRecorder:
 
     @property
     def idle(self) -> bool:
-        """Whether every event has been sent or given up."""
+        """True if every event has been sent or dropped."""
         return self._queue.unfinished_tasks == 0
 
     def _send(self, event: Event, when: int) -> None:

@@ -1,7 +1,7 @@
-"""Where the API server is and how to prove who we are: from a kubeconfig, or from inside a pod.
+"""URL of the API server and credentials for it: from a kubeconfig, or from inside a pod.
 
-Read once at start by `kproxy.proxy.daemon.main`; `kproxy.proxy.daemon.cluster.client` turns the result into connections.
-Why no client library: docs/adr/0005-kubeconfig-and-http.md.
+Read once at start by `kproxy.proxy.daemon.main`; `kproxy.proxy.daemon.cluster.client` turns the result into
+connections. Why no client library: docs/adr/0005-kubeconfig-and-http.md.
 
 Format: https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
 """
@@ -22,7 +22,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class KubeconfigError(Exception):
-    """The API server cannot be reached with what was given; ``str()`` says what is missing."""
+    """Unusable kubeconfig or service account; ``str()`` names the file and the missing or bad field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A bearer token in a file that somebody renews, as the kubelet does: read before each request."""
+    """Bearer token in a file that another process (the kubelet) renews: read before each request."""
 
     path: Path
 
@@ -49,7 +49,7 @@ class Password:
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """A command that prints an ExecCredential (client.authentication.k8s.io); ``cluster`` is what it wants to be told."""
+    """Command that prints an ExecCredential (client.authentication.k8s.io); ``cluster``: the ``spec.cluster`` that it receives."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -70,11 +70,11 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """How to reach an API server.
+    """Connection to an API server.
 
-    ``server`` is a URL.  ``authority`` is a PEM bundle, None for the system's own; ``insecure`` accepts any
-    certificate.  ``server_name`` is the name the certificate must have, empty for the URL's.  ``files`` are those that
-    authority, certificate and key were read from: somebody may renew them.
+    ``server`` is a URL. ``authority`` is a PEM bundle, None for the system's own; ``insecure`` accepts any
+    certificate. ``server_name`` is the name the certificate must have, empty for the URL's. ``files`` are those that
+    authority, certificate and key were read from, which may be renewed while the daemon runs.
     """
 
     server: str
@@ -152,7 +152,7 @@ class _Kubeconfig(_Part, frozen=True):
 
 
 def load_kubeconfig(path: Path) -> ClientConfig:
-    """The connection of a kubeconfig's current context; relative paths in it start at its folder.
+    """Connection of a kubeconfig's current context; relative paths in it start at its folder.
 
     Raises `KubeconfigError`.
     """
@@ -189,7 +189,7 @@ def _connection(parsed: _Kubeconfig, folder: Path) -> ClientConfig:
 
 
 def _pem(data: str, file: str, folder: Path) -> bytes | None:
-    """Inline data beats the file, as in client-go."""
+    """PEM from inline data, which beats the file as in client-go, or from the file."""
     if data:
         try:
             return base64.b64decode(data, validate=True)
@@ -218,7 +218,7 @@ def _files(cluster: _Cluster, user: _User, folder: Path) -> tuple[Path, ...]:
 
 
 def _credentials(user: _User, cluster: _Cluster, folder: Path) -> Credentials:
-    """The first of them that is given, in client-go's order of preference."""
+    """The first credential that is given, in client-go's order of preference."""
     if user.exec is not None:
         argv = (_command(user.exec.command, folder), *(user.exec.args or ()))
         environment = {item.name: item.value for item in user.exec.env or ()}
@@ -232,7 +232,7 @@ def _credentials(user: _User, cluster: _Cluster, folder: Path) -> Credentials:
 
 
 def _exec_cluster_info(cluster: _Cluster, folder: Path) -> Mapping[str, object]:
-    """The cluster as a plugin is told of it."""
+    """Cluster information for a credential plugin: ExecCredential ``spec.cluster``."""
     authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, folder)
     info = {
         "server": cluster.server,
@@ -244,12 +244,12 @@ def _exec_cluster_info(cluster: _Cluster, folder: Path) -> Mapping[str, object]:
 
 
 def _command(command: str, folder: Path) -> str:
-    """A relative path is relative to the kubeconfig; a bare name is found through PATH."""
+    """Path of a plugin: a relative path is relative to the kubeconfig; a bare name is found through PATH."""
     return str(folder / command) if "/" in command else command
 
 
 def load_in_cluster_config(environment: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> ClientConfig:
-    """The connection of a pod's own service account (``cfg.in-cluster``).
+    """Connection of a pod's own service account (``cfg.in-cluster``).
 
     Raises `KubeconfigError` outside of a pod.
     """

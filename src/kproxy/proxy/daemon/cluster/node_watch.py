@@ -1,7 +1,7 @@
-"""The Node object of this node: waited for at start, and looked at afterwards for what a running proxy cannot follow.
+"""The Node object of this node: waited for at start, then compared after every change.
 
-Between `kproxy.proxy.daemon.cluster.store` and `kproxy.proxy.daemon.startup`.  The detector of NodeCIDR mode is made of ``spec.podCIDRs`` once: when
-they change the daemon must be started again (``life.nodecidr-exit``).
+Between `kproxy.proxy.daemon.cluster.store` and `kproxy.proxy.daemon.startup`. The detector of NodeCIDR mode is made
+from ``spec.podCIDRs`` once: when they change, the daemon must be started again (``life.nodecidr-exit``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kproxy.proxy.daemon.config.plan_settings import node_addresses, pod_network
 from kproxy.proxy.daemon.lifecycle import StartupError
 
 NODE_SECONDS = 30.0
-"""How long to wait for the Node object before going on without it (``life.no-node``)."""
+"""Seconds to wait for the Node object before going on without it (``life.no-node``)."""
 
 POD_NETWORK_SECONDS = 300.0
 """How long to wait for ``spec.podCIDRs`` where the detector needs them (``life.nodecidr-exit``)."""
@@ -27,16 +27,16 @@ log = logging.getLogger(__name__)
 
 
 class PodCIDRsMissing(StartupError):
-    """The Node has no ``spec.podCIDRs`` in time."""
+    """Node without ``spec.podCIDRs`` at the end of the wait, in NodeCIDR mode."""
 
 
 def needs_pod_cidrs(config: Configuration) -> bool:
-    """Whether the detector needs the networks of this node's pods."""
+    """True if the detector needs the networks of this node's pods."""
     return config.detect_local_mode == DetectLocal.NODE_CIDR.value
 
 
 def wait_for_node(config: Configuration, store: ClusterStore, name: str) -> Node | None:
-    """The Node, with its pods' networks where they are needed, or None when it does not come in time.
+    """The Node, with its pods' networks where they are needed, or None when it does not appear in time.
 
     Raises `PodCIDRsMissing`.
     """
@@ -60,15 +60,15 @@ def wait_for_node(config: Configuration, store: ClusterStore, name: str) -> Node
 
 @dataclass(slots=True)
 class NodeWatch:
-    """Compares the Node with the one that the daemon was set up by; `run` is the body of a thread."""
+    """Monitor of the Node that the daemon was set up with; `run` is the body of a thread."""
 
     config: Configuration
     node: Node | None
     on_restart_required: Callable[[str], None]
-    """Told why the daemon must be started again."""
+    """Called with the reason for which the daemon must be restarted."""
 
     def run(self, store: ClusterStore, name: str) -> None:
-        """Look at the Node after every change of the cluster, until its change ends the daemon."""
+        """Check the Node after every change of the cluster, until a change ends the daemon."""
         feed = store.subscribe()
         while True:
             seen = feed.pending
@@ -78,7 +78,7 @@ class NodeWatch:
             feed.wait(seen, None)
 
     def check(self, node: Node) -> bool:
-        """Whether it has changed in a way that ends the daemon; another address is only told (``life.nodeip-change``)."""
+        """True if the Node has changed in a way that ends the daemon; other addresses are only logged (``life.nodeip-change``)."""
         known, self.node = self.node, node
         if known is None or known is node:
             return False

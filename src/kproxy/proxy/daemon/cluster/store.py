@@ -1,8 +1,8 @@
-"""What is known of the cluster now: written by the watches, read by the syncs.
+"""Store of the cluster's objects as of now: written by the watches, read by the syncs.
 
-Sits between `kproxy.proxy.daemon.cluster.watch` (one thread a resource) and `kproxy.proxy.daemon.sync.family_sync` (one thread a family).
-Only what concerns a proxy is kept of an object and only a difference in that wakes anybody: the kubelet's
-heartbeats or a new label make no sync (``life.noop-service-update``).  An unchanged object stays the same
+Sits between `kproxy.proxy.daemon.cluster.watch` (one thread per resource) and `kproxy.proxy.daemon.sync.family_sync`
+(one thread per family). Only the fields that concern a proxy are kept, and only a difference in these wakes a sync:
+the kubelet's heartbeats or a new label do not (``life.noop-service-update``). An unchanged object stays the same
 object, also over a new list, so that `kproxy.proxy.snapshot.normalise` finds changes by identity.
 """
 
@@ -37,35 +37,35 @@ from kproxy.proxy.daemon.sync.change_times import TriggerTimes
 _LABELS = frozenset({SERVICE_NAME_LABEL, HEADLESS_LABEL, PROXY_NAME_LABEL, ZONE_LABEL})
 
 Watched = Service | EndpointSlice | Node | ServiceCIDR
-"""The objects a proxy follows."""
+"""Objects of the kinds a proxy watches."""
 
 Kind = type[Service] | type[EndpointSlice] | type[Node] | type[ServiceCIDR]
-"""Their types, which serve as the names of the resources."""
+"""Types of these objects, which serve as the names of the resources."""
 
 V = TypeVar("V", bound=Watched)
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """An object that is no more."""
+    """Key of an object that was deleted."""
 
     key: Key
 
 
 Change = Watched | Removed | Rejected
-"""A new state of an object; `Rejected`: one that cannot be read, which takes the place of what was known."""
+"""New state of an object; `Rejected`: one that cannot be decoded, which replaces the last known state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Changes that wait to be taken: when the first and the last of them came, on the store's clock."""
+    """Changes that no reader has taken: when the first and the last of them arrived, on the store's clock."""
 
     first: float
     last: float
 
 
 class Subscription:
-    """One reader's view of a `ClusterStore`: it is woken by changes, and is answerable for applying them."""
+    """One reader's view of a `ClusterStore`: it is woken by changes, and reports when it has applied them."""
 
     def __init__(self, store: ClusterStore, triggers: TriggerTimes | None = None) -> None:
         """Made by `ClusterStore.subscribe`."""
@@ -73,16 +73,19 @@ class Subscription:
         self._triggers = triggers or TriggerTimes(Family.IPV4)
         self._filter = triggers
         self.woken_at: float | None = None
-        """When something last changed, on the store's clock."""
+        """Time of the last change, on the store's clock."""
         self.taken = Cluster()
-        """What the reader took last."""
+        """Cluster that the reader took last."""
         self._wake = threading.Condition()
         self._pending: Pending | None = None
         self._applying_since: float | None = None
         self._active = False
 
     def activate(self, now: float) -> None:
-        """From now on the reader can act.  What came before counts as come now: nobody is late with it yet."""
+        """Start counting delay: changes that are already pending are dated ``now``.
+
+        So the time before the first lists does not count as lateness.
+        """
         with self._wake:
             self._active = True
             self._pending = Pending(now, now)
@@ -95,9 +98,9 @@ class Subscription:
         *,
         listed: bool = False,
     ) -> None:
-        """Something changed (called by the store): these objects, and those that are no more.
+        """Wake the reader: these objects were changed, and these removed (called by the store).
 
-        ``listed``: by a whole list, which everybody waits for.
+        ``listed``: they are a whole list, which every reader waits for.
         """
         with self._wake:
             if not listed and self._concerns_other_family(changed, removed):
@@ -108,31 +111,31 @@ class Subscription:
             self._wake.notify()
 
     def _concerns_other_family(self, changed: Collection[Watched], removed: Collection[Key]) -> bool:
-        """Whether all that changed are slices of a family that the reader does not read."""
+        """True if all that changed are slices of a family that the reader does not serve."""
         if self._filter is None or removed or not changed:
             return False
         return all(map(self._filter.is_other_family, changed))
 
     def wait(self, seen: Pending | None, seconds: float | None) -> None:
-        """Sleep until ``pending`` is another than the one ``seen``, at most so long."""
+        """Wait until ``pending`` is another than ``seen``, at most so many seconds (None: for ever)."""
         with self._wake:
             self._wake.wait_for(lambda: self._pending is not seen, seconds)
 
     @property
     def pending(self) -> Pending | None:
-        """The changes nobody has taken yet."""
+        """Changes that this reader has not taken yet, None for none."""
         return self._pending
 
     @property
     def waiting_since(self) -> float | None:
-        """When the oldest change came that is not applied yet, taken or not; None before `activate`."""
+        """Arrival of the oldest change that is not applied yet, taken or not; None before `activate`."""
         with self._wake:
             if not self._active or self._applying_since is not None:
                 return self._applying_since
             return self._pending.first if self._pending is not None else None
 
     def take(self) -> Cluster:
-        """The cluster as it is now.  All changes in it count as waiting until `applied` is called."""
+        """The cluster as it is now. All changes in it count as waiting until `applied` is called."""
         with self._wake:
             if self._applying_since is None and self._pending is not None:
                 self._applying_since = self._pending.first
@@ -142,17 +145,21 @@ class Subscription:
         return self.taken
 
     def applied(self) -> tuple[float, ...]:
-        """What was taken is in the kernel; when it had changed, as far as it was dated (seconds since the epoch)."""
+        """Record that the taken state is in the kernel.
+
+        Returns the times of its changes, as far as they are dated (EndpointsLastChangeTriggerTime), in seconds since
+        the epoch.
+        """
         with self._wake:
             self._applying_since = None
             return self._triggers.applied()
 
 
 class ClusterStore:
-    """The objects of the cluster by kind and key; shared by threads."""
+    """Objects of the cluster by kind and key; shared by threads."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """``clock`` gives monotonic seconds; it dates the changes."""
+        """``clock`` returns monotonic seconds; it dates the changes."""
         self._clock = clock
         self._lock = threading.Lock()
         self._objects: dict[Kind, dict[Key, Watched]] = {
@@ -166,12 +173,12 @@ class ClusterStore:
         self._listed: set[Kind] = set()
         self._feeds: list[Subscription] = []
         self.events: Counter[str] = Counter()
-        """How many events came so far, by the name of the kind; those that made no difference count too."""
+        """Number of events received, by the name of the kind; those that made no difference count too."""
 
     def subscribe(self, triggers: TriggerTimes | None = None) -> Subscription:
-        """A new reader, who has not seen anything yet.
+        """A new reader, for whom everything is pending.
 
-        ``triggers`` is told when what it reads had changed; the reader of one family's is not woken by slices of
+        ``triggers`` receives the times of changes that it reads; the reader of one family's is not woken by slices of
         another.
         """
         feed = Subscription(self, triggers)
@@ -181,21 +188,21 @@ class ClusterStore:
         return feed
 
     def unsubscribe(self, feed: Subscription) -> None:
-        """The reader has gone."""
+        """Remove a reader."""
         with self._lock:
             self._feeds.remove(feed)
 
     def node(self, name: str) -> Node | None:
-        """The Node of that name as it was last seen: one that is deleted stays known (``hz.node-delete``)."""
+        """The Node of that name as it was last received: a deleted one is kept (``hz.node-delete``)."""
         found = self._objects[Node].get(("", name))
         return found if isinstance(found, Node) else None
 
     def listed(self, *kinds: Kind) -> bool:
-        """Whether all of these kinds have been listed completely at least once."""
+        """True if all of these kinds have been listed completely at least once."""
         return self._listed.issuperset(kinds)
 
     def replace(self, kind: Kind, objects: Iterable[Watched], rejected: Iterable[Rejected]) -> None:
-        """All objects of a kind there are."""
+        """Replace all objects of a kind by a complete list."""
         given = {key_of(item): item for item in objects}
         with self._lock:
             self.events[kind.__name__] += len(given)
@@ -217,7 +224,7 @@ class ClusterStore:
                 self._changed(kind, fresh, old.keys() - new.keys(), listed=True)
 
     def apply(self, kind: Kind, changes: Iterable[Change]) -> None:
-        """Several changes of one kind, in their order, as one."""
+        """Apply several changes of one kind, in their order, as one change."""
         with self._lock:
             made = []
             for change in changes:
@@ -229,7 +236,7 @@ class ClusterStore:
                 self._changed(kind, objects, [c.key for c in made if isinstance(c, Removed | Rejected)])
 
     def cluster(self) -> Cluster:
-        """Everything that is known, as one value."""
+        """All stored objects as one immutable value."""
         with self._lock:
             return Cluster(
                 services=self._view(Service),
@@ -265,14 +272,14 @@ class ClusterStore:
             feed.notify(now, objects, gone if kind is EndpointSlice else (), listed=listed)
 
     def _view(self, kind: Kind) -> Mapping[Key, Any]:
-        """A copy that no later change touches; the same one as long as nothing changes."""
+        """Copy of a kind's objects that no later change modifies; the same object as long as nothing changes."""
         if kind not in self._views:
             self._views[kind] = dict(self._objects[kind])
         return self._views[kind]
 
 
 def _strip_metadata(item: V) -> V:
-    """The object without the metadata that no proxy reads: version, annotations, most labels."""
+    """Object without the metadata that no proxy reads: version, annotations, most labels."""
     metadata, labels = item.metadata, item.metadata.labels
     kept = Metadata(
         name=metadata.name,

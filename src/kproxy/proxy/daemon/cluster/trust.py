@@ -1,4 +1,4 @@
-"""TLS to the API server, by the certificates that are in their files now: whoever renews them restarts nobody.
+"""TLS context for the API server, from the certificates that are in their files now: renewing them needs no restart.
 
 Used by `kproxy.proxy.daemon.cluster.client` for each connection.
 """
@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 
 class TlsContextCache:
-    """Whom to believe and how to prove who we are; shared by threads."""
+    """TLS context with the authorities and the client certificate, rebuilt when their files change; shared by threads."""
 
     def __init__(self, connection: ClientConfig, reload: Callable[[], ClientConfig] | None = None) -> None:
-        """``reload`` reads the connection again.  Raises `ssl.SSLError` (an `OSError`) for a certificate that is none."""
+        """``reload`` reads the connection again. Raises `ssl.SSLError` (an `OSError`) for an invalid certificate."""
         self._connection = connection
         self._reread = reload
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class TlsContextCache:
         self._context = _context(connection, None)
 
     def context(self, given: ClientCertificate | None = None) -> ssl.SSLContext:
-        """For a new connection; ``given``: a plugin's certificate, which beats the kubeconfig's."""
+        """Context for a new connection; ``given``: a plugin's certificate, which beats the kubeconfig's."""
         with self._lock:
             stamp = _stamp(self._connection)
             if stamp != self._stamp:
@@ -42,7 +42,7 @@ class TlsContextCache:
             return self._context
 
     def _reload_certificates(self, stamp: _Stamp) -> None:
-        """While files are being replaced they may not fit together: then the old ones do until they do."""
+        """Rebuild the context; the old one is kept while the files do not fit together, as in the middle of a renewal."""
         if self._reread is None:
             return
         try:
@@ -76,7 +76,7 @@ def _context(connection: ClientConfig, given: ClientCertificate | None) -> ssl.S
 
 
 def _load_certificate(context: ssl.SSLContext, pair: ClientCertificate) -> None:
-    """OpenSSL reads certificates from files only: from one in memory, so that no key is left on a disk."""
+    """Load a certificate and its key from a file in memory: OpenSSL reads from files only, and no key shall be left on a disk."""
     with os.fdopen(os.memfd_create("client-certificate"), "wb") as file:
         file.write(pair.certificate.rstrip() + b"\n" + pair.key)
         file.flush()

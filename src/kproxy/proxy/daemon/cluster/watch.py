@@ -1,8 +1,29 @@
-"""Keeps a `ClusterStore` equal to the API server: list and watch, one thread a resource.
+"""List and watch: keeps a `ClusterStore` equal to the API server, one thread per resource.
 
-A new watch asks for everything there is as its first events (WatchList, KEP-3157); a server that does not
-offer that is listed.  When the connection is lost, what is known stays (``life.apiserver-down``) and the watch
-goes on from the last version it saw; when the server has forgotten that version (410) all is listed again.
+Sits between `kproxy.proxy.daemon.cluster.client` (HTTP) and the store. Theory of operation:
+
+A `Reflector` repeats `step`, which makes one watch request and follows it to its end. Which request, depends on
+``_version``, the resourceVersion up to which the store is known to be equal to the server:
+
+- No version, at the start or after 410: a WatchList (KEP-3157), a watch that begins with all existing objects as
+  ADDED events.  They are collected, and replace the store's objects of the kind at once, when the bookmark with the
+  annotation ``k8s.io/initial-events-end`` arrives; a stream that ends before changes nothing.  A server that does
+  not offer WatchList (400, 422, or silence) is listed instead, from then on.  The first list may come from the server's
+  cache (resourceVersion 0); later ones must not be older than what was seen, so they are consistent reads.
+- A version: a watch from there.  Events and bookmarks move it forward.  The server ends a watch after 300 to 600 s
+  (timeoutSeconds), and the next goes on from the last version.
+
+Over a gap, whether the connection broke, the server is down or replies with errors, nothing is removed from the store
+(``life.apiserver-down``): the rules of a node outlive its API server. Afterwards the watch resumes at the version,
+and the server sends the missed events, deletions among them. When it no longer has that version (410 Gone) the
+version is forgotten and the next step lists everything; objects that are missing from the new list are deleted, and
+equal ones stay the same objects, so that the gap causes no needless sync.
+
+Connections that die without a FIN are found by a read timeout of 75 s: servers send a bookmark each minute.
+
+Failures in a row double the pause before the next step, up to 15 s (60 s when the resource may not be read), with
+jitter; a Retry-After of the server is obeyed. A watch has succeeded when it brought an event or lasted a second, so a
+server that closes every watch at once is a failure too. Each reason is logged once.
 """
 
 from __future__ import annotations
@@ -32,26 +53,26 @@ from kproxy.proxy.daemon.cluster.watch_decoder import (
 )
 
 INITIAL_TIMEOUT_SECONDS = 15.0
-"""Seconds until an answer begins, and that a WatchList may pause before its end.
+"""Seconds until a response begins, and that a WatchList may pause before its end.
 
-A server too old to know of WatchList would stay silent for ever.
+A server that does not know WatchList would never send an event.
 """
 
 IDLE_TIMEOUT_SECONDS = 75.0
-"""Seconds after which a watch that says nothing is asked for anew, from where it was.
+"""Idle timeout of a watch in seconds; the watch is then resumed from its last resourceVersion.
 
-A server tells how far it is every minute (bookmarks), so this is a connection that is dead though nobody says so, or a server
-without bookmarks, which it costs one request.
+Servers send a bookmark every minute, so a longer silence means a dead connection, or a server without bookmarks, for
+which resuming costs one request.
 """
 
 MIN_WATCH_SECONDS = 1.0
-"""Seconds below which a watch that ended without a change did not work, however politely it ended (as client-go)."""
+"""Seconds below which a watch that ended without an event counts as a failure, even if it ended cleanly (as client-go)."""
 
 WATCH_SECONDS = (300.0, 600.0)
-"""Bounds of a watch's length; random, so that not all nodes come back at once (as client-go)."""
+"""Bounds of a watch's length in seconds; random, so that not all nodes reconnect at once (as client-go)."""
 
 GONE = 410
-"""HTTP's word for a version that is forgotten."""
+"""HTTP status for a resourceVersion that the server no longer has."""
 
 _NO_WATCH_LIST = frozenset({400, 422})
 _NOT_ALLOWED = frozenset({http.client.UNAUTHORIZED, http.client.FORBIDDEN})
@@ -60,30 +81,30 @@ log = logging.getLogger(__name__)
 
 
 class WatchStream(Protocol):
-    """An answer that keeps coming (`kproxy.proxy.daemon.cluster.client.ResponseStream`)."""
+    """Streamed response (`kproxy.proxy.daemon.cluster.client.ResponseStream`)."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Its pieces."""
+        """Pieces of the body, as they arrive."""
 
     def set_read_timeout(self, seconds: float) -> None:
-        """How long it may pause from now on."""
+        """Set the longest pause between pieces, in seconds."""
 
 
 class ListerWatcher(Protocol):
-    """What a watch needs of `kproxy.proxy.daemon.cluster.client.ApiClient`."""
+    """The methods of `kproxy.proxy.daemon.cluster.client.ApiClient` that a watch needs."""
 
     def get(self, path: str, parameters: Mapping[str, str]) -> bytes:
-        """The body of an answer."""
+        """Body of a response."""
 
     def stream(
         self, path: str, parameters: Mapping[str, str], read_timeout: float
     ) -> AbstractContextManager[WatchStream]:
-        """An answer that keeps coming."""
+        """Streamed response."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedResource:
-    """What is asked for: a kind, where it is served, and which of its objects."""
+    """Resource to watch: its kind, API path, and the selectors of its objects."""
 
     kind: Kind
     path: str
@@ -95,18 +116,18 @@ SERVICES = WatchedResource(
     "/api/v1/services",
     {"fieldSelector": "spec.clusterIP!=None", "labelSelector": "!service.kubernetes.io/service-proxy-name"},
 )
-"""``obj.headless``, ``obj.service-proxy-name``."""
+"""Services with a cluster IP and without another proxy's label (``obj.headless``, ``obj.service-proxy-name``)."""
 
 ENDPOINT_SLICES = WatchedResource(
     EndpointSlice,
     "/apis/discovery.k8s.io/v1/endpointslices",
     {"labelSelector": "!service.kubernetes.io/headless"},
 )
-"""``obj.headless-label``."""
+"""EndpointSlices, except those of headless Services (``obj.headless-label``)."""
 
 
 SERVICE_CIDRS = WatchedResource(ServiceCIDR, "/apis/networking.k8s.io/v1/servicecidrs", {})
-"""``undef.unallocated``."""
+"""ServiceCIDRs, for ``undef.unallocated``."""
 
 
 def node_resource(name: str) -> WatchedResource:
@@ -116,17 +137,17 @@ def node_resource(name: str) -> WatchedResource:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to pause between two watches, in seconds: doubling, bounded, and never in step with others.
+    """Pause between two watches, in seconds: doubling, bounded, and with jitter.
 
-    All watches of a cluster end at one time when its API server does.  So the first pause is anything from nothing to
-    ``first``, and each later one anything between half its bound and all of it: the nodes stay spread.
+    All watches of a cluster end at one time when its API server does. So the first pause is uniform in 0 to
+    ``first``, and each later one uniform in half its bound to its bound: the nodes stay spread.
     """
 
     first: float = 0.8
     longest: float = 15.0
 
     def delay(self, failures: int, chance: float) -> float:
-        """After so many failures in a row; ``chance`` is uniform in [0, 1)."""
+        """Pause after so many failures in a row; ``chance`` is uniform in [0, 1)."""
         if not failures:
             return self.first * chance
         bound = min(self.longest, self.first * 2.0 ** min(failures, 30))
@@ -136,7 +157,7 @@ class Backoff:
 BACKOFF = Backoff()
 
 NOT_ALLOWED = Backoff(longest=60.0)
-"""For a resource that this proxy may not read: somebody may grant it, but not every few seconds."""
+"""Pauses for a resource that this proxy may not read: the permission may be granted later, but not within seconds."""
 
 _WATCH_ERRORS = (
     ApiError,
@@ -149,7 +170,7 @@ _WATCH_ERRORS = (
 
 
 class _CannotWatchList(ApiError):
-    """The server began a WatchList and then could not: kube-apiserver on an etcd before 3.4.25 or 3.5.8."""
+    """WatchList that the server began and then refused: kube-apiserver on an etcd before 3.4.25 or 3.5.8."""
 
 
 class Reflector:
@@ -176,9 +197,9 @@ class Reflector:
         self._watch_list_offered = True
         self._failures = 0
         self._succeeded = False
-        """Whether the watch under way has brought anything, or lasted."""
+        """True if the present watch has brought an event, or lasted."""
         self._logged = ""
-        """The trouble that was logged last; empty while there is none."""
+        """Reason that was logged last; empty after a success."""
 
     def run(self) -> None:
         """Watch for ever."""
@@ -186,7 +207,7 @@ class Reflector:
             self._sleep(self.step())
 
     def step(self) -> float:
-        """One watch until its end, with the list it may need before; returns how long to pause then, in seconds."""
+        """Make one watch and follow it to its end, after a list if needed; returns the pause before the next, in seconds."""
         server_delay, backoff = 0.0, BACKOFF
         try:
             self._step()
@@ -196,13 +217,13 @@ class Reflector:
                 server_delay = error.retry_after
                 backoff = NOT_ALLOWED if error.code in _NOT_ALLOWED else BACKOFF
                 self._version = "" if error.code == GONE else self._version
-        except Exception:  # a thread that died would never be missed, and no change be seen again
+        except Exception:  # a dead thread would go unnoticed, and with it all changes
             self._failures += 1
             log.exception("%s: watch broken off", self._name)
         return max(server_delay, backoff.delay(self._failures, random.random()))  # noqa: S311 - spreads load only
 
     def _record_failure(self, reason: str) -> None:
-        """Log each reason once, however often it comes again."""
+        """Count a failure and log its reason: repetitions at debug level only."""
         self._failures += 1
         level = logging.DEBUG if reason == self._logged else logging.WARNING
         log.log(level, "%s: watch broken off (%d in a row): %s", self._name, self._failures, reason)
@@ -238,7 +259,10 @@ class Reflector:
             self._watch_list_offered = False
 
     def _list(self) -> None:
-        """From the server's cache the first time; later only what is newer than all we have seen will do."""
+        """List all objects: the first time from the server's cache (resourceVersion 0), later consistently.
+
+        A cached list may be older than what was seen before.
+        """
         version = {} if self._ever_listed else {"resourceVersion": "0"}
         listed = self._decoder.decode_list(
             self._source.get(self._resource.path, {**self._resource.selectors, **version})
@@ -268,7 +292,7 @@ class Reflector:
             for some in lines:
                 self._take(self._decoder.decode_events(some))
         except TimeoutError:
-            log.info("%s: silent for %g s, asking anew", self._name, IDLE_TIMEOUT_SECONDS)
+            log.info("%s: silent for %g s, resuming the watch", self._name, IDLE_TIMEOUT_SECONDS)
         finally:
             if self._clock() - began >= MIN_WATCH_SECONDS:
                 self._record_success()
@@ -276,7 +300,10 @@ class Reflector:
             raise ConnectionError(f"closed by the server within {MIN_WATCH_SECONDS:g} s, without an event")
 
     def _take_initial(self, lines: Iterator[bytes]) -> None:
-        """All objects there are, up to the bookmark that says so; nothing is believed before that."""
+        """Replace the store's objects by the initial events, once the bookmark that ends them arrives.
+
+        Nothing is applied before that.
+        """
         found: dict[Key, Change] = {}
         for some in lines:
             added = self._decoder.decode_added(some)
@@ -302,7 +329,7 @@ class Reflector:
         raise ConnectionError("closed before the end of the initial events")
 
     def _take(self, events: Sequence[WatchEvent]) -> None:
-        """Later events.  They are applied together, so that a burst is one change."""
+        """Apply later events, all of one read together, so that a burst is one change."""
         changes: list[Change] = []
         failure: WatchError | None = None
         for event in events:
@@ -338,7 +365,7 @@ def _key(change: Change) -> Key:
 
 
 def _whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces cut anew, so that each ends where a line ends."""
+    """The pieces divided anew, so that each ends at the end of a line."""
     rest = b""
     for piece in pieces:
         whole, newline, tail = piece.rpartition(b"\n")

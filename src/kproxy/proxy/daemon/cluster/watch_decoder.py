@@ -1,8 +1,8 @@
-"""The bytes of lists and watches become typed objects; what does not decode is set aside with its reason.
+"""Decoder of lists and watch events into typed objects; an object that does not decode is set aside with its reason.
 
-Sits between `kproxy.proxy.daemon.cluster.client` (bytes) and `kproxy.proxy.daemon.cluster.watch` (when to ask what).  Pure.  A whole list
-or a whole piece of a stream is decoded at once, which takes a microsecond or two per object; only when that
-fails is each object tried by itself.
+Sits between `kproxy.proxy.daemon.cluster.client` (bytes) and `kproxy.proxy.daemon.cluster.watch` (requests). Pure. A
+whole list or a whole piece of a stream is decoded at once, which takes a microsecond or two per object; only when
+that fails is each object decoded by itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 @dataclass(frozen=True, slots=True)
 class ListResult:
-    """A whole list: its objects, those that could not be read, and the version a watch may start from."""
+    """List of objects, those that could not be decoded, and the version a watch may start from."""
 
     objects: Sequence[Watched]
     rejected: tuple[Rejected, ...]
@@ -34,7 +34,7 @@ class ListResult:
 
 
 class WatchedChange(msgspec.Struct, frozen=True, gc=False):
-    """A change, and the version after it (empty when it could not be read)."""
+    """Change of an object, and the version after it (empty when it could not be decoded)."""
 
     change: Change
     version: str
@@ -42,7 +42,7 @@ class WatchedChange(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Nothing changed up to this version; ``complete`` says the initial events end here."""
+    """Event without a change, which carries a version; ``complete``: it ends the initial events."""
 
     version: str
     complete: bool
@@ -50,7 +50,7 @@ class Bookmark:
 
 @dataclass(frozen=True, slots=True)
 class WatchError:
-    """The server ends the watch; ``code`` 410 means that the version is too old to go on from."""
+    """Error event, which ends the watch; ``code`` 410 means that the version is too old to resume from."""
 
     code: int
     message: str
@@ -94,16 +94,16 @@ _status = msgspec.json.Decoder(_Status)
 
 
 class WatchDecoder:
-    """Decodes the lists and events of one kind."""
+    """Decoder of lists and events of one kind."""
 
     def __init__(self, kind: Kind) -> None:
-        """``kind`` is what the API server is asked for."""
+        """``kind``: the type of the objects."""
         self._kind = kind
         self._list = msgspec.json.Decoder(_List[kind])  # type: ignore[valid-type]
         self._event = msgspec.json.Decoder(_Event[kind])  # type: ignore[valid-type]
 
     def decode_list(self, body: bytes) -> ListResult:
-        """A list; raises `msgspec.DecodeError` when it is none at all."""
+        """Decode a list; raises `msgspec.DecodeError` when it is none at all."""
         try:
             whole = self._list.decode(body)
         except (msgspec.ValidationError, UnicodeDecodeError):
@@ -126,21 +126,21 @@ class WatchDecoder:
         return ListResult(objects, tuple(rejected), whole.metadata.resource_version)
 
     def decode_events(self, lines: bytes) -> list[WatchEvent]:
-        """The events of some whole lines of a watch; raises `msgspec.DecodeError` when they are none."""
+        """Events of some whole lines of a watch; raises `msgspec.DecodeError` when they are none."""
         whole = self._decode_all(lines)
         if whole is not None and all(event.type in _CHANGES for event in whole):
             return [_changed(event.type, event.object) for event in whole]
         return [self._event_of(event) for event in _raw_event.decode_lines(lines)]
 
     def decode_added(self, lines: bytes) -> dict[Key, Watched] | None:
-        """The objects, by key, of lines that say nothing but ADDED, as most of a WatchList's do; else None."""
+        """Objects by key, if all lines are ADDED events, as in most of a WatchList; else None."""
         whole = self._decode_all(lines)
         if whole is None or {event.type for event in whole} != {"ADDED"}:
             return None
         return {key_of(event.object): event.object for event in whole}
 
     def _decode_all(self, lines: bytes) -> list[_Event[Watched]] | None:
-        """All events, if each of them is of an object that can be read."""
+        """All events, or None if the object of any cannot be decoded."""
         try:
             whole: list[_Event[Watched]] = self._event.decode_lines(lines)
         except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,6 +1,6 @@
-"""What a configuration asks for that this node cannot give, or that its author may not have meant.
+"""Warnings about settings that this node cannot honour, or that are probably not intended.
 
-Called by `kproxy.proxy.daemon.startup` once the node's addresses are known.  Pure (``cfg.badconfig-warn``).
+Called by `kproxy.proxy.daemon.startup` once the node's addresses are known. Pure (``cfg.badconfig-warn``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kproxy.proxy.daemon.config.validation import PRIMARY
 
 @dataclass(frozen=True, slots=True)
 class NodeNetworking:
-    """The node: its primary family, those it serves, and the networks of its pods by the Node object."""
+    """Networking of the node: its primary family, the families it serves, and its pod networks by the Node object."""
 
     primary: Family
     families: frozenset[Family]
@@ -23,20 +23,20 @@ class NodeNetworking:
 
     @property
     def both(self) -> bool:
-        """Whether both families are served."""
+        """True if both families are served."""
         return len(self.families) > 1
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigWarning:
-    """A line for the log; ``fatal`` is one that a proxy must not start with."""
+    """Line for the log; ``fatal``: the proxy must not start."""
 
     text: str
     fatal: bool = False
 
 
 def config_warnings(config: Configuration, node: NodeNetworking) -> tuple[ConfigWarning, ...]:
-    """Everything to be said about running ``config`` there."""
+    """All warnings about running ``config`` on that node."""
     return (*_node_ports(config, node), *_wrong_families(config, node))
 
 
@@ -85,7 +85,7 @@ def _wrong_families(config: Configuration, node: NodeNetworking) -> Iterable[Con
 
 
 def _needs_both_families(config: Configuration, node: NodeNetworking) -> bool:
-    """Whether anything says that the cluster has both families."""
+    """True if any setting has networks of both families, so the cluster is dual-stack."""
     groups = (
         _networks(config.cluster_cidr.split(",")),
         _networks(config.ipvs.exclude_cidrs),

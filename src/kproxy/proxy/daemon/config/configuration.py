@@ -32,7 +32,7 @@ class Mode(enum.Enum):
 
 
 class DetectLocal(enum.Enum):
-    """How packets of this node's pods are known."""
+    """Method by which packets of this node's pods are recognised."""
 
     CLUSTER_CIDR = "ClusterCIDR"
     NODE_CIDR = "NodeCIDR"

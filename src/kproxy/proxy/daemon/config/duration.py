@@ -1,4 +1,4 @@
-"""Durations as Go writes them (``1m30s``), the way of every Kubernetes configuration file.
+"""Durations in Go's syntax (``1m30s``), as in every Kubernetes configuration file.
 
 Leaf of `kproxy.proxy.daemon`; pure.
 """
@@ -31,7 +31,7 @@ class Duration:
 
     @classmethod
     def of(cls, seconds: float) -> Self:
-        """The duration of so many seconds."""
+        """Duration of a number of seconds."""
         return cls(round(seconds * 10**9))
 
     @classmethod
@@ -47,7 +47,7 @@ class Duration:
 
     @property
     def seconds(self) -> float:
-        """The length in seconds."""
+        """Length in seconds."""
         return self.nanoseconds / 10**9
 
     def __bool__(self) -> bool:

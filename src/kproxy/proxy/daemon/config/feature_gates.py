@@ -1,7 +1,8 @@
-"""The feature gates of Kubernetes 1.36, and which of them a proxy looks at.
+"""Feature gates of Kubernetes 1.36, with defaults, and those that affect a proxy.
 
-Leaf of `kproxy.proxy.daemon`; pure.  A kube-proxy knows the gates of every component, so that a ``featureGates`` shared by a
-whole cluster (kind does that) starts it; what none of them knows it refuses, and so do we (``cfg.validate``, ``cfg.gates``).
+Leaf of `kproxy.proxy.daemon`; pure. A kube-proxy knows the gates of every component, so that a ``featureGates``
+shared by a whole cluster (kind does that) starts it; unknown gates are refused, by kube-proxy and here
+(``cfg.validate``, ``cfg.gates``).
 
 Source: https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/
 """
@@ -16,7 +17,7 @@ ALL_ALPHA, ALL_BETA = "AllAlpha", "AllBeta"
 
 
 class FeatureStage(enum.Enum):
-    """How far a feature is."""
+    """Stage of a feature."""
 
     ALPHA = "ALPHA"
     BETA = "BETA"
@@ -26,7 +27,7 @@ class FeatureStage(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureGate:
-    """A gate's state without configuration; one that is ``locked`` keeps it."""
+    """State of a gate without configuration; ``locked``: it cannot be changed."""
 
     stage: FeatureStage
     default: bool
@@ -166,9 +167,9 @@ FEATURE_GATES: Mapping[str, FeatureGate] = {
 
 
 def gate_enabled(given: Mapping[str, bool], name: str) -> bool:
-    """Whether a gate is on, where ``given`` is a configuration's ``featureGates``.
+    """True if a gate is on, where ``given`` is a configuration's ``featureGates``.
 
-    The gate's own word beats AllAlpha and AllBeta.  Raises `KeyError` for a gate that nobody knows.
+    The gate's own setting beats AllAlpha and AllBeta. Raises `KeyError` for an unknown gate.
     """
     gate = FEATURE_GATES[name]
     if gate.locked or name in given:

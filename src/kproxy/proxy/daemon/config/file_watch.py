@@ -1,7 +1,7 @@
-"""The configuration file is looked at; when what it says changes, the daemon ends, to be started again.
+"""Watch of the configuration file; when its content changes, the daemon ends, to be started again.
 
-A thread of `kproxy.proxy.daemon.main`.  Looking once a second sees every way a file changes, also a ConfigMap volume's exchange
-of a symbolic link, on every file system (``cfg.file-watch``).
+A thread of `kproxy.proxy.daemon.main`. Polling once a second detects every way a file changes, also a ConfigMap
+volume's exchange of a symbolic link, on every file system (``cfg.file-watch``).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Stamp = tuple[int, int, int]
 
 @dataclass(slots=True)
 class WatchedFile:
-    """A file and what it said when the daemon read it; ``content`` is that."""
+    """File with the ``content`` that the daemon read."""
 
     path: Path
     content: bytes
     _stamp: Stamp | None = field(default=None, init=False)
 
     def changed(self) -> bool:
-        """Whether it says something else now; one that cannot be read has not changed, it may be on its way."""
+        """True if the content differs now; an unreadable file counts as unchanged, since it may be in the middle of a replacement."""
         try:
             found = self.path.stat()
             stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
@@ -38,7 +38,7 @@ class WatchedFile:
         return changed
 
     def wait(self, on_change: Callable[[], None]) -> None:
-        """Call ``on_change`` once it has changed."""
+        """Wait for a change, then call ``on_change``."""
         while not self.changed():
             time.sleep(POLL_SECONDS)
         on_change()

@@ -1,7 +1,7 @@
-"""The flags of today's kube-proxy as a table: what each takes, and the field of the file it stands for.
+"""Table of today's kube-proxy flags: the type of each, and the configuration field it sets.
 
-Below `kproxy.proxy.daemon.config.resolve`.  Pure data.  A row's field is written in the file's words; ``{paced}`` and ``{masquerade}``
-stand for the section of the selected mode (``cfg.mode-sections``, ``cfg.iptables-sync-flags``).
+Below `kproxy.proxy.daemon.config.resolve`. Pure data. Fields are named as in the file; ``{paced}`` and
+``{masquerade}`` stand for the section of the selected mode (``cfg.mode-sections``, ``cfg.iptables-sync-flags``).
 
 Source: https://kubernetes.io/docs/reference/command-line-tools-reference/kube-proxy/ (1.36)
 """
@@ -45,7 +45,7 @@ ACTIONS = (
     FlagRow(Flag("version", FlagType.VERSION, "print the version and exit")),
     FlagRow(Flag("help", FlagType.BOOL, "print this and exit", short="h")),
 )
-"""What is done, and with what: these count with a file too (``cfg.file-wins``)."""
+"""Flags that select an action or a source of input; they take effect even with ``--config`` (``cfg.file-wins``)."""
 
 LOGGING = (
     FlagRow(
@@ -86,7 +86,7 @@ LOGGING = (
         "accepted; not buffered",
     ),
 )
-"""These beat the file's logging section."""
+"""Flags that override the file's logging section."""
 
 HOSTNAME_OVERRIDE = _row(
     "hostname-override", FlagType.STRING, "hostnameOverride", "this node's name; beats the file's"
@@ -124,7 +124,7 @@ SETTINGS = (
         "bind-address",
         FlagType.STRING,
         "bindAddress",
-        "this node's IP, where the Node object is not to be asked",
+        "this node's IP, in place of the Node object's",
     ),
     _row(
         "healthz-bind-address",
@@ -225,7 +225,7 @@ SETTINGS = (
     ),
     _row("config-sync-period", FlagType.DURATION, "configSyncPeriod", "accepted; lists and watches decide"),
 )
-"""What stands for a field of the file, and counts only without one."""
+"""Flags that set a field of the file; ignored with ``--config``."""
 
 IGNORED = (
     FlagRow(Flag("boot-id-file", FlagType.STRING, "accepted; nothing reads it")),

@@ -1,6 +1,7 @@
-"""The value of every flag as ``/flagz`` tells it: what was given, or what a flag that is not given comes to.
+"""Value of every flag for ``/flagz``: the given value, or the default.
 
-Beside `kproxy.proxy.daemon.config.resolve`; pure.  Beside ``--config`` most flags do not count: ``/configz`` tells what is in force.
+Beside `kproxy.proxy.daemon.config.resolve`; pure. With ``--config`` most flags have no effect: ``/configz`` has the
+configuration in force.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _OWN_DEFAULTS: Mapping[str, object] = {
 
 
 def flag_values(given: ParsedFlags) -> dict[str, str]:
-    """By name, in alphabetical order, in pflag's words."""
+    """Values as text in pflag's format, by name, in alphabetical order."""
     defaults = section_fields(resolve(ParsedFlags(), None).config)
     found = {row.flag.name: given.values.get(row.flag.name, _default(row, defaults)) for row in ROWS}
     return {name: _format_value(found[name]) for name in sorted(found)}

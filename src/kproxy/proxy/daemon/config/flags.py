@@ -1,8 +1,9 @@
-"""Words of a command line become typed values, the way pflag reads them; every word that is wrong is told at once.
+"""Parser of a command line by pflag's rules; all errors are reported at once.
 
-Above `kproxy.proxy.daemon.config.flag_table`, which says what flags there are; `kproxy.proxy.daemon.config.resolve` makes a configuration of
-the result.  Pure.  Not argparse: ``--masquerade-all false``, ``--v``, ``-v4``, underscores for dashes, repeated lists
-and Go's numbers and durations mean here what they mean to kube-proxy, so that a DaemonSet's arguments need no change.
+Above `kproxy.proxy.daemon.config.flag_table`, which lists the flags; `kproxy.proxy.daemon.config.resolve` makes a
+configuration of the result. Pure. Not argparse: ``--masquerade-all false``, ``--v``, ``-v4``, underscores for dashes,
+repeated lists and Go's numbers and durations mean here what they mean to kube-proxy, so that a DaemonSet's arguments
+need no change.
 
 Syntax: https://pkg.go.dev/github.com/spf13/pflag#readme-command-line-flag-syntax
 """
@@ -21,7 +22,7 @@ Value = str | bool | int | float | Duration | tuple[str, ...] | Mapping[str, boo
 
 
 class FlagType(enum.Enum):
-    """What a flag takes; the value is how usage names it."""
+    """Type of a flag's value; the enum value is its name in the usage text."""
 
     STRING = "string"
     BOOL = ""
@@ -36,7 +37,7 @@ class FlagType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """``--name``; ``help`` is its line of help, ``deprecated`` what to use instead."""
+    """``--name``; ``help``: its line in the usage text, ``deprecated``: its replacement."""
 
     name: str
     type: FlagType
@@ -46,7 +47,7 @@ class Flag:
 
 
 class FlagError(Exception):
-    """A command line that cannot be run; ``problems`` holds every reason, ``str()`` one per line."""
+    """Invalid command line; ``problems`` holds every error, ``str()`` one per line."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -55,24 +56,24 @@ class FlagError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedFlags:
-    """The flags that were given, by name, and what is to be said about them."""
+    """Values of the given flags by name, and warnings about them."""
 
     values: Mapping[str, Value] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     def text(self, name: str) -> str:
-        """The value of a string flag, empty when it was not given."""
+        """Value of a string flag, empty when it was not given."""
         return str(self.values.get(name, ""))
 
     def is_set(self, name: str) -> bool:
-        """Whether a switch is on."""
+        """True if a boolean flag is set."""
         return self.values.get(name, False) is not False
 
 
 def parse_flags(arguments: Sequence[str], flags: Sequence[Flag], removed: Mapping[str, str]) -> ParsedFlags:
-    """The values of ``arguments`` by the table ``flags``.
+    """Values of ``arguments`` by the table ``flags``.
 
-    ``removed`` says of flags that are no more what replaces them.  Raises `FlagError`.
+    ``removed``: hints for flags that no longer exist. Raises `FlagError`.
     """
     reader = _FlagParser(flags, removed)
     reader.read(list(arguments))
@@ -82,7 +83,7 @@ def parse_flags(arguments: Sequence[str], flags: Sequence[Flag], removed: Mappin
 
 
 class _FlagParser:
-    """One walk over a command line."""
+    """One pass over a command line."""
 
     def __init__(self, flags: Sequence[Flag], removed: Mapping[str, str]) -> None:
         self._flags = {flag.name: flag for flag in flags}
@@ -93,7 +94,7 @@ class _FlagParser:
         self.problems: list[str] = []
 
     def read(self, arguments: list[str]) -> None:
-        """Take all words; those after ``--`` and those without a dash are positional (``cfg.args``)."""
+        """Parse all arguments; those after ``--`` and those without a dash are positional (``cfg.args``)."""
         positional = []
         while arguments:
             argument = arguments.pop(0)
@@ -117,7 +118,7 @@ class _FlagParser:
         if flag is None:
             self.problems.append(self._unknown(name))
             if not equals and rest and not rest[0].startswith("-"):
-                rest.pop(0)  # most likely its value: no second complaint about it
+                rest.pop(0)  # most likely its value: no second error about it
         else:
             self._take(flag, text if equals else None, rest)
 
@@ -150,7 +151,7 @@ class _FlagParser:
             self.warnings.append(f"--{flag.name} is deprecated: {flag.deprecated}")
 
     def _set(self, flag: Flag, value: Value) -> None:
-        """Lists and maps grow by each time they are given; of anything else the last word counts."""
+        """Store a value: lists and maps are extended by each occurrence, of anything else the last one counts."""
         known = self.values.get(flag.name)
         if isinstance(known, tuple) and isinstance(value, tuple):
             value = known + value
@@ -163,11 +164,11 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _INT32 = range(-(2**31), 2**31)
 _ALONE = frozenset({FlagType.BOOL, FlagType.VERSION})
-"""Kinds that take a value only after ``=``."""
+"""Types that take a value only after ``=``."""
 
 
 def parse_bool(text: str) -> bool:
-    """Go's reading of a truth value (https://pkg.go.dev/strconv#ParseBool); raises `ValueError`."""
+    """Boolean in Go's syntax (https://pkg.go.dev/strconv#ParseBool); raises `ValueError`."""
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
     raise ValueError("must be true or false")
@@ -177,7 +178,7 @@ _OCTAL = re.compile("[+-]?0[0-7_]+")
 
 
 def _integer(text: str) -> int:
-    """As Go reads one: a zero before it makes it octal."""
+    """Integer in Go's syntax: a leading zero makes it octal."""
     try:
         number = int(text, 8 if _OCTAL.fullmatch(text) else 0)
     except ValueError:
@@ -231,7 +232,7 @@ _READERS: Mapping[FlagType, Callable[[str], Value]] = {
 
 
 def flag_usage(flags: Sequence[Flag]) -> str:
-    """All flags with what they take and what they do, one per line, deprecated ones left out."""
+    """Usage text: all flags but deprecated ones, one per line."""
     shown = [
         (f"  -{f.short}, --{f.name}" if f.short else f"      --{f.name}", f)
         for f in flags

@@ -1,8 +1,8 @@
-"""A configuration file becomes a `Configuration`, or every reason why it cannot.
+"""Loader of a configuration file: a `Configuration`, or every reason why there is none.
 
-Two passes as kube-proxy makes them (``cfg.strict-lenient``): what strict decoding would refuse (unknown
-fields, a key given twice) becomes a warning, what no decoding can accept (syntax, types, values) an error.
-Unlike there, all errors are reported at once, each with the path of its field.
+Two passes as kube-proxy makes them (``cfg.strict-lenient``): what strict decoding would refuse (unknown fields, a key
+given twice) becomes a warning, what no decoding can accept (syntax, types, values) an error. Unlike there, all errors
+are reported at once, each with the path of its field.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ZERO_IS_A_VALUE = frozenset(
         "tcp_close_wait_timeout",
     }
 )
-"""The optional (pointer) fields of v1alpha1; in all others zero cannot be told from absence and means it."""
+"""Optional (pointer) fields of v1alpha1, where zero is a value; in all others zero is the same as absence."""
 
 
 class InvalidConfiguration(Exception):
-    """A configuration that must not be run; ``validation_errors`` holds every reason, ``str()`` one per line."""
+    """Invalid configuration; ``validation_errors`` holds every reason, ``str()`` one per line."""
 
     def __init__(self, problems: tuple[FieldError, ...]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -46,14 +46,14 @@ class InvalidConfiguration(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration, and what strict decoding would have refused in it."""
+    """A configuration, and warnings: what strict decoding would have refused in it."""
 
     config: Configuration
     warnings: tuple[str, ...]
 
 
 def load_configuration(text: str | bytes) -> Loaded:
-    """A valid `Configuration` from YAML or JSON text, defaults filled in.
+    """Valid `Configuration` from YAML or JSON text, defaults filled in.
 
     Raises `InvalidConfiguration`.
     """
@@ -64,9 +64,9 @@ def load_configuration(text: str | bytes) -> Loaded:
 
 
 def read_configuration(text: str | bytes) -> Loaded:
-    """What the text says, defaults filled in; it may still break rules of `kproxy.proxy.daemon.config.validation`.
+    """`Configuration` from YAML or JSON text, defaults filled in, before `kproxy.proxy.daemon.config.validation`.
 
-    Raises `InvalidConfiguration` when it is no configuration at all.
+    Raises `InvalidConfiguration` when the text does not decode.
     """
     document, duplicates = parse_yaml(text)
     decoder = _Decoder()
@@ -77,9 +77,9 @@ def read_configuration(text: str | bytes) -> Loaded:
 
 
 def decode_configuration(fields: dict[str, Any]) -> Configuration:
-    """A `Configuration` of values in the file's form where every one was meant, zeros included.
+    """`Configuration` from fields in the file's format, where zeros are values too.
 
-    Raises `InvalidConfiguration` when one is not of its field's type.
+    Raises `InvalidConfiguration` when a value is not of its field's type.
     """
     decoder = _Decoder(zeros_are_meant=True)
     config = decoder.section(fields, Configuration, "")
@@ -89,9 +89,9 @@ def decode_configuration(fields: dict[str, Any]) -> Configuration:
 
 
 def parse_yaml(text: str | bytes) -> tuple[object, tuple[str, ...]]:
-    """What the first document of a YAML or JSON text says, and a line on each key that a mapping gives twice (the last counts).
+    """First document of a YAML or JSON text, and a warning for each key that a mapping gives twice (the last counts).
 
-    Further documents are not read, as kube-proxy does not; a line says so.  Raises `InvalidConfiguration` when it is neither.
+    Further documents are ignored, as by kube-proxy, with a warning. Raises `InvalidConfiguration` when it is neither.
     """
     loader = _DuplicateAware(text)
     try:
@@ -105,7 +105,7 @@ def parse_yaml(text: str | bytes) -> tuple[object, tuple[str, ...]]:
 
 
 def _further_documents(loader: _DuplicateAware) -> list[str]:
-    """A line on them, whether or not they are YAML."""
+    """Warning about further documents, whether or not they are valid YAML."""
     try:
         more = bool(loader.check_data())
     except yaml.YAMLError:
@@ -114,7 +114,7 @@ def _further_documents(loader: _DuplicateAware) -> list[str]:
 
 
 class _DuplicateAware(_Loader):  # type: ignore[valid-type, misc]
-    """A YAML loader that remembers the keys given twice, which PyYAML itself passes over in silence."""
+    """YAML loader that records duplicate keys, which PyYAML itself accepts without notice."""
 
     def __init__(self, stream: str | bytes) -> None:
         super().__init__(stream)
@@ -131,7 +131,7 @@ class _DuplicateAware(_Loader):  # type: ignore[valid-type, misc]
 
 
 def _document_fields(document: object) -> dict[str, Any]:
-    """The fields of a document of the right kind (``cfg.api``)."""
+    """Fields of a document of the right apiVersion and kind (``cfg.api``)."""
     if not isinstance(document, dict):
         raise InvalidConfiguration((FieldError("", "", f"must be a {KIND} ({API_VERSION})"),))
     kind, version = document.pop("kind", None), document.pop("apiVersion", None)
@@ -145,7 +145,7 @@ def _document_fields(document: object) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Decoder:
-    """Fills sections in; notes what does not fit instead of stopping at the first."""
+    """Decoder of sections that collects errors instead of stopping at the first."""
 
     zeros_are_meant: bool = False
     errors: list[FieldError] = field(default_factory=list)
@@ -178,7 +178,7 @@ class _Decoder:
 
 
 def _convert(raw: object, kind: type) -> object:
-    """A value of the field's type; `ValueError` (of which msgspec's own is one) when it is none."""
+    """A value converted to the field's type; `ValueError` (of which msgspec's own is one) when it cannot be."""
     if kind is not Duration:
         return msgspec.convert(raw, kind)
     if not isinstance(raw, str):

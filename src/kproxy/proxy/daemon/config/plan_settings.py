@@ -1,6 +1,6 @@
-"""Configuration, Node and the machine's addresses become the plan's `PlanSettings` of one family.
+"""`PlanSettings` of one family, from the configuration, the Node and the machine's addresses.
 
-Used by `kproxy.proxy.daemon.sync.family_sync` before each plan.  Pure.
+Used by `kproxy.proxy.daemon.sync.family_sync` before each plan. Pure.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ def plan_settings(
     addresses: tuple[Address, ...],
     service_cidrs: Collection[ServiceCIDR] = (),
 ) -> PlanSettings:
-    """What the plan of one family needs to know.
+    """Settings for the plan of one family.
 
-    ``name`` is this node's name, ``node`` the Node object when there is one, ``addresses`` those of the
-    node's interfaces now, of that family.  Node ports on loopback addresses are iptables mode's alone (``np.localhost.ipvs-nft``).
+    ``name`` is this node's name, ``node`` the Node object when there is one, ``addresses`` those of the node's
+    interfaces now, of that family. Node ports on loopback addresses exist in iptables mode only
+    (``np.localhost.ipvs-nft``).
     """
     section = config.nftables if config.mode == Mode.NFTABLES.value else config.iptables
     localhost = config.mode == Mode.IPTABLES.value and config.iptables.localhost_node_ports
@@ -56,7 +57,7 @@ def plan_settings(
 
 
 def node_addresses(config: Configuration, node: Node | None) -> tuple[Address, ...]:
-    """The node's primary address of each family it has one of, the preferred family first (``ds.primary``).
+    """Primary address of the node in each family it has one of, the preferred family first (``ds.primary``).
 
     By the Node object, internal before external; ``bindAddress`` beats it for its own family unless it is a wildcard.
     """
@@ -73,7 +74,7 @@ def node_addresses(config: Configuration, node: Node | None) -> tuple[Address, .
 
 
 def pod_networks(node: Node | None) -> tuple[Network, ...]:
-    """The networks of the pods of this node; empty until a controller has given it some."""
+    """Networks of the pods of this node; empty until a controller has assigned some."""
     if node is None:
         return ()
     parsed = map(parse_network, _pod_network_texts(node))
@@ -106,7 +107,10 @@ def _service_cidr_notes(service_cidrs: Iterable[ServiceCIDR]) -> Iterator[Note]:
 
 
 def _detector(config: Configuration, family: Family, node: Node | None) -> LocalDetector:
-    """``det.clustercidr``, ``det.nodecidr``, ``det.bridge``, ``det.prefix``, ``det.none``, ``det.dualstack``."""
+    """Detector of local traffic by ``detectLocalMode``, None for none.
+
+    Behaviours ``det.clustercidr``, ``det.nodecidr``, ``det.bridge``, ``det.prefix``, ``det.none``, ``det.dualstack``.
+    """
     match DetectLocal(config.detect_local_mode):
         case DetectLocal.CLUSTER_CIDR:
             return _by_network(map(parse_network, config.cluster_cidr.split(",")), family)
@@ -119,7 +123,7 @@ def _detector(config: Configuration, family: Family, node: Node | None) -> Local
 
 
 def _by_network(networks: Iterable[Network | None], family: Family) -> LocalDetector:
-    """The first network of the family decides (``det.clustercidr.first-only``)."""
+    """Detector by the first network of the family (``det.clustercidr.first-only``), None without one."""
     for network in networks:
         if network is not None and family_of(network) is family:
             return DetectByCIDR(network)
@@ -127,7 +131,11 @@ def _by_network(networks: Iterable[Network | None], family: Family) -> LocalDete
 
 
 def _node_port_cidrs(config: Configuration, node_ips: tuple[Address, ...]) -> tuple[Network, ...] | None:
-    """``np.primary-default``, ``np.addresses.cidr``, ``np.addresses.primary-unknown``; families are the plan's to sort."""
+    """Node port ranges of both families, None for no restriction.
+
+    Behaviours ``np.primary-default``, ``np.addresses.cidr``, ``np.addresses.primary-unknown``; the plan selects its
+    family's.
+    """
     given = config.node_port_addresses
     if not given and config.mode == Mode.NFTABLES.value:
         given = (PRIMARY,)

@@ -1,7 +1,8 @@
-"""Flags and file become the one `Configuration` that is run.
+"""Effective configuration from flags and file.
 
-Between `kproxy.proxy.daemon.config.flags`, `kproxy.proxy.daemon.config.load` and the actions of `kproxy.proxy.daemon.command`.  Pure: the file comes in
-as bytes.  With a file it alone counts, but for logging flags and the node's name (``cfg.file-wins``).
+Between `kproxy.proxy.daemon.config.flags`, `kproxy.proxy.daemon.config.load` and the actions of
+`kproxy.proxy.daemon.command`. Pure: the file is passed in as bytes. A file overrides all flags, except logging flags
+and the node's name (``cfg.file-wins``).
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ from kproxy.proxy.daemon.config.write import section_fields, to_yaml
 
 HOST_NAME = HOSTNAME_OVERRIDE.flag.name
 _FLAG_PERIODS = {"syncPeriod": "30s", "minSyncPeriod": "1s"}
-"""What flags start from in every mode: iptables mode's defaults (``cfg.ipvs-minsync-flag-skew``)."""
+"""Defaults of the flags in every mode: iptables mode's (``cfg.ipvs-minsync-flag-skew``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A valid configuration, and what is to be said about how it came to be."""
+    """A valid configuration, and warnings about flags and file."""
 
     config: Configuration
     warnings: tuple[str, ...] = ()
 
 
 def resolve(given: ParsedFlags, file: bytes | None) -> Resolved:
-    """The configuration of a command line; ``file`` is what ``--config`` names.
+    """Configuration of a command line; ``file`` is the content of the file that ``--config`` names.
 
-    Raises `InvalidConfiguration`, with everything that is wrong.
+    Raises `InvalidConfiguration` with all errors.
     """
     config, warnings = (_resolve_flags(given), ()) if file is None else _resolve_file(given, file)
     config = with_mode_defaults(with_name(config, given))
@@ -60,9 +61,9 @@ def resolve(given: ParsedFlags, file: bytes | None) -> Resolved:
 
 
 def with_name(config: Configuration, given: ParsedFlags) -> Configuration:
-    """The node's name by its flag, where there is one (``cfg.hostname-override``).
+    """Configuration with the node's name from its flag, where it is given (``cfg.hostname-override``).
 
-    Raises `InvalidConfiguration` for a blank one; an empty one is as none.
+    Raises `InvalidConfiguration` for a blank name; an empty one counts as not given.
     """
     text = given.text(HOST_NAME)
     if not text:
@@ -74,14 +75,14 @@ def with_name(config: Configuration, given: ParsedFlags) -> Configuration:
 
 
 def with_mode_defaults(config: Configuration) -> Configuration:
-    """What the mode decides where nothing is said: nftables mode takes node ports at the primary addresses alone."""
+    """Configuration with defaults that depend on the mode: nftables mode accepts node ports at the primary addresses only."""
     if config.mode == Mode.NFTABLES.value and not config.node_port_addresses:
         return msgspec.structs.replace(config, node_port_addresses=(PRIMARY,))
     return config
 
 
 def unwritable_fields(config: Configuration) -> tuple[str, ...]:
-    """The fields that will not be read back as they are: v1alpha1 takes a zero for "not given" in most of them."""
+    """Fields that would not be read back as they are: v1alpha1 takes a zero for "not given" in most of them."""
     again = with_mode_defaults(read_configuration(to_yaml(config)).config)
     return tuple(_differences(section_fields(config), section_fields(again), ""))
 
@@ -110,13 +111,13 @@ def _resolve_flags(given: ParsedFlags) -> Configuration:
 
 
 def _address(text: str, given: ParsedFlags, flag: str, port: int) -> str:
-    """An address with its port; none for port 0 (``cfg.legacy-flags``)."""
+    """Address with its port; empty for port 0 (``cfg.legacy-flags``)."""
     wanted = given.values.get(flag, port)
     return append_port(text, int(wanted)) if isinstance(wanted, int) and wanted else ""
 
 
 def _with_flags(config: Configuration, given: ParsedFlags, rows: Sequence[FlagRow]) -> Configuration:
-    """The configuration with the fields of those flags set that were given."""
+    """Configuration with the fields of the given flags set."""
     found = section_fields(config)
     for row in rows:
         path = _field(row, config.mode)
@@ -126,7 +127,7 @@ def _with_flags(config: Configuration, given: ParsedFlags, rows: Sequence[FlagRo
 
 
 def _field(row: FlagRow, mode: str) -> str:
-    """The field of a flag in a mode; empty where it has none."""
+    """Configuration field of a flag in a mode; empty where it has none."""
     if SYNC_SECTION in row.field and mode == Mode.IPVS.value:
         return ""
     own = Mode.NFTABLES.value if mode == Mode.NFTABLES.value else Mode.IPTABLES.value
@@ -147,7 +148,7 @@ def _plain(value: Value, _before: object) -> object:
 
 
 def _patterns(value: Value, before: object) -> list[dict[str, object]]:
-    """The flag's patterns, which go first, and the file's."""
+    """Patterns of the flag, which have precedence, and of the file."""
     ours = dict(value) if isinstance(value, Mapping) else {}
     items: list[dict[str, object]] = [
         {"filePattern": name, "verbosity": level} for name, level in ours.items()

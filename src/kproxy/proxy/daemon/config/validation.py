@@ -1,6 +1,6 @@
-"""What makes a `Configuration` invalid: one table, read in full, so that all bad fields are named at once.
+"""Validation of a `Configuration`: one table of rules, all evaluated, so that every bad field is reported at once.
 
-Called by `kproxy.proxy.daemon.config.load`; pure.  The rules are kube-proxy's (``cfg.validate``, ``cfg.mode-invalid``,
+Called by `kproxy.proxy.daemon.config.load`; pure. The rules are kube-proxy's (``cfg.validate``, ``cfg.mode-invalid``,
 ``cfg.clustercidr-list``, ``cfg.metrics-cannot-disable``, ``cfg.gates``).
 """
 
@@ -19,23 +19,23 @@ from kproxy.proxy.daemon.config.duration import Duration
 from kproxy.proxy.daemon.config.feature_gates import FEATURE_GATES
 
 PRIMARY = "primary"
-"""The word that stands for the node's own addresses in ``nodePortAddresses`` (``np.primary-default``)."""
+"""Keyword for the node's own primary addresses in ``nodePortAddresses`` (``np.primary-default``)."""
 
 _SCHEDULER = re.compile(r"[\w-]{0,15}", re.ASCII)
-"""What IPVS can take for a scheduler's name (``IP_VS_SCHEDNAME_MAXLEN``); which there are only the kernel knows."""
+"""Syntax of a scheduler's name in IPVS (``IP_VS_SCHEDNAME_MAXLEN``); only the kernel knows which exist."""
 
 LOG_FORMATS = ("text", "json")
 
 MAX_INT32 = 2**31 - 1
-"""The API has whole numbers of 32 bits."""
+"""Largest integer of the API, which has 32 bits."""
 
 PREVIOUS_VERSION = "1.35"
-"""The release before the one whose metrics are ours."""
+"""Release before the one whose metrics are implemented here."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One bad field: its path in the file, what it holds, and what it must be."""
+    """Invalid field: its path in the file, its value, and the rule it breaks."""
 
     path: str
     value: object
@@ -47,7 +47,7 @@ class FieldError:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """``holds(configuration)``, or the field at ``path`` (our names) is not what it ``must`` be."""
+    """Rule: ``holds(configuration)`` is true, or the field at ``path`` (our names) is not what it ``must`` be."""
 
     path: str
     must: str
@@ -63,7 +63,7 @@ def _in_mode(mode: Mode) -> Callable[[Configuration], bool]:
 
 
 def _paced_by_iptables(config: Configuration) -> bool:
-    """A mode that is none is told as if it were iptables (``cfg.mode-sections``)."""
+    """True if iptables mode's section holds the sync periods; an unknown mode counts as iptables (``cfg.mode-sections``)."""
     return config.mode not in {Mode.IPVS.value, Mode.NFTABLES.value}
 
 
@@ -119,7 +119,7 @@ def _listens(path: str, *, may_be_empty: bool = False) -> _Rule:
 
 
 def _network(text: str) -> Network | None:
-    """Spaces are no part of one, other than in objects of the API."""
+    """Network of a CIDR; unlike in objects of the API, surrounding spaces are an error."""
     return parse_network(text) if text == text.strip() else None
 
 
@@ -167,7 +167,7 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
             ),
             _Rule(
                 "node_port_addresses",
-                f"must hold CIDRs only, or the one word {PRIMARY}",
+                f"must hold CIDRs only, or only {PRIMARY}",
                 _node_port_addresses,
             ),
             _listens("healthz_bind_address", may_be_empty=True),
@@ -250,7 +250,7 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
 
 
 def validation_errors(config: Configuration) -> tuple[FieldError, ...]:
-    """Everything that is wrong with a configuration, in the order of the table; empty when it is valid."""
+    """All errors of a configuration, in the order of the table; empty when it is valid."""
     return (*_broken_rules(config), *_bad_gates(config))
 
 
@@ -273,7 +273,7 @@ def _bad_gates(config: Configuration) -> Iterator[FieldError]:
 
 
 def _file_path(path: str) -> str:
-    """Our ``iptables.sync_period`` in the file's words: ``iptables.syncPeriod``."""
+    """Path of a field by the file's names: ``iptables.sync_period`` is ``iptables.syncPeriod``."""
     kind: type[msgspec.Struct] = Configuration
     names = []
     for name in path.split("."):

@@ -1,6 +1,6 @@
-"""A `Configuration` as the document it would be read from: for ``--write-config-to``, and to change single fields.
+"""Writer of a `Configuration` as a document that loads as the same: for ``--write-config-to``, and to change single fields.
 
-The way back of `kproxy.proxy.daemon.config.load`; pure.
+Inverse of `kproxy.proxy.daemon.config.load`; pure.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from kproxy.proxy.daemon.config.duration import Duration
 
 
 def configuration_document(config: Configuration) -> dict[str, Any]:
-    """A whole KubeProxyConfiguration (v1alpha1), every field given, ready for JSON or YAML."""
+    """KubeProxyConfiguration (v1alpha1) with every field, ready for JSON or YAML."""
     return {"apiVersion": API_VERSION, "kind": KIND, **section_fields(config)}
 
 
 def section_fields(section: Section) -> dict[str, Any]:
-    """The fields of a section under the file's names, in plain types: text for durations, lists for tuples."""
+    """Fields of a section under the file's names, in plain types: text for durations, lists for tuples."""
     return {info.encode_name: _plain(getattr(section, info.name)) for info in msgspec.structs.fields(section)}
 
 
 def to_yaml(config: Configuration) -> str:
-    """The document as YAML, keys in alphabetical order as kube-proxy writes them (``cfg.write-config-to``)."""
+    """Document as YAML, keys in alphabetical order as kube-proxy writes them (``cfg.write-config-to``)."""
     return str(yaml.safe_dump(configuration_document(config), sort_keys=True, default_flow_style=False))
 
 

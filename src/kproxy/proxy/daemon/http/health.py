@@ -1,7 +1,8 @@
-"""``/healthz`` and ``/livez``: whether the rules are up to date, and whether the node wants new traffic.
+"""``/healthz`` and ``/livez``: status of the rules, and whether the node is eligible for new traffic.
 
-Beside the pipe: reads what `kproxy.proxy.daemon.sync.family_sync` says of its progress and what `kproxy.proxy.daemon.cluster.store` knows of
-the Node.  Behaviours ``hz.*``; https://kubernetes.io/docs/reference/networking/virtual-ips/ and KEP-3836.
+Beside the pipe: reads the progress of `kproxy.proxy.daemon.sync.family_sync` and the Node from
+`kproxy.proxy.daemon.cluster.store`. Behaviours ``hz.*``; https://kubernetes.io/docs/reference/networking/virtual-ips/
+and KEP-3836.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NEVER = "0001-01-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True)
 class FamilyHealth:
-    """One family: seconds since the kernel was last up to date (None: never), and since a change waits for it."""
+    """Progress of one family: seconds since the kernel was last up to date (None: never), and since a change waits for it."""
 
     updated: float | None
     waiting: float | None
@@ -46,19 +47,22 @@ class _Payload(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 def livez(families: Mapping[Family, FamilyHealth], stale_after: float, now: float) -> HttpResponse:
-    """Whether any change has waited for ``stale_after`` seconds (``hz.stale``); ``now`` is seconds since the epoch."""
+    """Response of ``/livez``: 503 if any change has waited ``stale_after`` seconds (``hz.stale``).
+
+    ``now`` is seconds since the epoch.
+    """
     return _answer(families, stale_after, now)
 
 
 def healthz(
     families: Mapping[Family, FamilyHealth], stale_after: float, now: float, node: Node | None
 ) -> HttpResponse:
-    """The same, and whether the node is there to stay (``hz.node-taint``)."""
+    """Response of ``/healthz``: as `livez`, and 503 also when the node is about to be removed (``hz.node-taint``)."""
     return _answer(families, stale_after, now, node_eligible=is_eligible(node))
 
 
 def is_eligible(node: Node | None) -> bool:
-    """Whether load balancers may send the node new connections."""
+    """True if load balancers may send the node new connections."""
     if node is None or node.metadata.deletion_timestamp is not None:
         return False
     return all(taint.key != DELETION_TAINT for taint in node.spec.taints or ())
@@ -71,9 +75,10 @@ def _answer(
     *,
     node_eligible: bool | None = None,
 ) -> HttpResponse:
-    """``hz.payload``; who answers 200 says that all was updated just now (``hz.ok``), another when any family last was.
+    """Response with the payload of ``hz.payload``.
 
-    ``healthy`` is of the proxy alone, whatever becomes of the node.
+    With 200, ``lastUpdated`` is now (``hz.ok``), else the time of the most recent update of any family. ``healthy``
+    concerns the proxy alone, not the node.
     """
     status = {family.value: _status(state, stale_after, now) for family, state in families.items()}
     healthy = all(state.healthy for state in status.values())
@@ -104,9 +109,9 @@ def _timestamp(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Answers probes from the progress of the families that run; ``clock`` is the one `SyncProgress` is dated by.
+    """Handler of health probes, from the progress of the families that run; ``clock``: the one that dates `SyncProgress`.
 
-    ``count`` is told each probe's path and answer (``hz.counters``).
+    ``count`` is called with each probe's path and status (``hz.counters``).
     """
 
     families: Mapping[Family, SyncProgress]
@@ -116,7 +121,7 @@ class Health:
     count: Callable[[str, HTTPStatus], None] = lambda _path, _status: None
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """What a probe is told."""
+        """Response to a probe."""
         match request.path:
             case "/healthz":
                 answer = healthz(self._states(), self.stale_after, time.time(), self.node())
@@ -128,7 +133,7 @@ class Health:
         return answer
 
     def up_to_date(self) -> bool:
-        """Whether no change has waited too long, whatever becomes of the node (``hcnp.proxy-unhealthy``)."""
+        """True if no change has waited too long, whatever the state of the node (``hcnp.proxy-unhealthy``)."""
         return all(not _is_stale(state, self.stale_after) for state in self._states().values())
 
     def _states(self) -> dict[Family, FamilyHealth]:

@@ -26,7 +26,7 @@ HEALTH, METRICS = "health", "metrics"
 
 
 class CannotListen(StartupError):
-    """An address is taken and ``bindAddressHardFail`` is set; ``what`` is `HEALTH` or `METRICS`."""
+    """Address in use, with ``bindAddressHardFail`` set; ``what`` is `HEALTH` or `METRICS`."""
 
     def __init__(self, what: str, reason: OSError) -> None:
         super().__init__(str(reason))
@@ -38,9 +38,9 @@ def open_ports(
     syncs: Sequence[FamilySync],
     health_check_failed: Callable[[Key, str], None] = lambda _service, _why: None,
 ) -> None:
-    """Raises `CannotListen`.
+    """Open all ports; raises `CannotListen`.
 
-    ``health_check_failed`` is told once when a Service's health check node port cannot be had, and why.
+    ``health_check_failed`` is called once, with the reason, when a Service's health check node port cannot be opened.
     """
     config, store = daemon.config, daemon.store
     ports, metrics = HttpServer(), Metrics(config.mode)
@@ -67,7 +67,7 @@ def open_ports(
 
 
 def _open(ports: HttpServer, what: str, address: str, handler: Handler, *, hard_fail: bool) -> None:
-    """Nothing where no address is given (``cfg.metrics-cannot-disable``)."""
+    """Open a port; nothing is opened for an empty address (``cfg.metrics-cannot-disable``)."""
     place = split_host_port(address)
     if place is None:
         return

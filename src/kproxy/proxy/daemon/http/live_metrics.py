@@ -1,4 +1,4 @@
-"""Metrics that are read from the daemon's state when somebody asks, so that the syncs need not keep them.
+"""Metrics that are read from the daemon's state at each scrape, so that the syncs need not maintain them.
 
 Beside `kproxy.proxy.daemon.http.metrics`: a Prometheus collector over the store and the syncs.
 """
@@ -25,7 +25,7 @@ _PACKETS = {
 
 
 class StateCollector:
-    """Collects; a registry calls `collect` in the thread of whoever asks."""
+    """Prometheus collector; a registry calls `collect` in the thread of the scrape."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class StateCollector:
         clock: Callable[[], float],
         packets: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """``clock`` is the one the store dates changes by; ``packets`` are those that rules have counted, by metric."""
+        """``clock``: the one that dates the store's changes; ``packets``: packet counts of rules, by metric."""
         self._mode, self._store, self._syncs, self._clock = mode, store, syncs, clock
         self._packets = packets
 
     def collect(self) -> Iterator[Metric]:
-        """All of them, now."""
+        """All metrics of this collector, read now."""
         yield self._queued()
         yield from self._changes()
         yield self._no_local_endpoints()
@@ -50,7 +50,7 @@ class StateCollector:
             yield CounterMetricFamily(PREFIX + name, f"[ALPHA] {_PACKETS[name]}", value=count)
 
     def _queued(self) -> Metric:
-        """``met.sync_proxy_rules_last_queued_timestamp_seconds``."""
+        """``met.sync_proxy_rules_last_queued_timestamp_seconds``: when a family's sync was last woken."""
         found = _gauge(
             "sync_proxy_rules_last_queued_timestamp_seconds", "When a sync was last wanted", "ip_family"
         )
@@ -62,7 +62,7 @@ class StateCollector:
         return found
 
     def _changes(self) -> Iterator[Metric]:
-        """Services are seen by each family, a slice by its own only."""
+        """Events and pending changes: Services count in each family, a slice in its own only."""
         cluster = self._store.cluster()
         services = [
             _differing(sync.progress.subscription.taken.services, cluster.services) for sync in self._syncs
@@ -97,7 +97,7 @@ class StateCollector:
         return found
 
     def _refused(self) -> Metric:
-        """Ours: each object that is not used or not as a whole, by name; its log line says why."""
+        """kproxy_refused_object (ours): each object that is not used as a whole, by name; the log line has the reason."""
         text = (
             "1 for each object of the API server of which a part, or all, could not be used and was set aside"
         )
@@ -111,7 +111,7 @@ class StateCollector:
 
 
 def _descriptor_shortages() -> Metric:
-    """Ours: zero for each purpose, too, so that an alert has something to compare."""
+    """Descriptor shortages by purpose (ours): zero where there was none, so that an alert can compare."""
     text = "Times there was no file descriptor left, by what it was wanted for"
     found = CounterMetricFamily("kproxy_descriptor_shortages", text, labels=["purpose"])
     for purpose in Purpose:
@@ -122,7 +122,7 @@ def _descriptor_shortages() -> Metric:
 def without_local_endpoints(plan: Plan) -> dict[str, list[ServicePortName]]:
     """Service ports by the policy that leaves them without endpoints here (``met.sync_proxy_rules_no_local...``).
 
-    A port that has no endpoints anywhere is not among them: no policy is to blame for that.
+    A port that has no endpoints anywhere is not among them, since that is no effect of a policy.
     """
     found: dict[str, list[ServicePortName]] = {"internal": [], "external": []}
     for service in plan.services:
@@ -136,7 +136,7 @@ def _policy(frontend: Frontend) -> str:
 
 
 def _has_only_remote_endpoints(frontend: Frontend) -> bool:
-    """An empty pool of this node's endpoints is refused in silence just if there are others (`OnEmpty`)."""
+    """True if the frontend drops for want of local endpoints while others exist (`OnEmpty`)."""
     return (
         frontend.pool.scope is PoolScope.LOCAL
         and not frontend.pool.endpoints
@@ -145,12 +145,12 @@ def _has_only_remote_endpoints(frontend: Frontend) -> bool:
 
 
 def _differing(taken: Mapping[Key, object], now: Mapping[Key, object]) -> set[Key]:
-    """What came and went again in between does not differ (``life.revert-collapses``)."""
+    """Keys with different values; an object changed and changed back does not differ (``life.revert-collapses``)."""
     return {key for key in changed_keys(taken, now) if taken.get(key) != now.get(key)}
 
 
 def _differing_slices(sync: FamilySync, cluster: Cluster) -> set[Key]:
-    """Those of the sync's own family: others are none of its business, and it does not wake up for them."""
+    """Keys of different slices of the sync's own family; those of the other do not wake it."""
     taken, now = sync.progress.subscription.taken.slices, cluster.slices
     return {
         key

@@ -1,7 +1,7 @@
-"""What the daemon counts and times, by kube-proxy's names: one table, and who is told what happens.
+"""Metrics that the daemon counts and times, under kube-proxy's names: one table, and the observer that fills it.
 
-`Metrics` has the instruments; `FamilyMetrics` is the `kproxy.proxy.daemon.sync.family_sync.Observer` of one family.  What can be
-read from the daemon's state when somebody asks is not counted here: see `kproxy.proxy.daemon.http.live_metrics`.
+`Metrics` has the instruments; `FamilyMetrics` is the `kproxy.proxy.daemon.sync.family_sync.Observer` of one family.
+What can be read from the daemon's state at a scrape is not counted here: see `kproxy.proxy.daemon.http.live_metrics`.
 Behaviours ``met.*``; https://kubernetes.io/docs/reference/instrumentation/metrics/
 """
 
@@ -21,10 +21,10 @@ from kproxy.proxy.daemon.sync.family_sync import ApplyResult
 
 PREFIX = "kubeproxy_"
 OWN_PREFIX = "kproxy_"
-"""Of what kube-proxy does not count."""
+"""Prefix of metrics that kube-proxy does not have."""
 
 SYNC_BUCKETS = tuple(0.001 * 2**n for n in range(15))
-"""Seconds: 1 ms to 16 s."""
+"""Buckets in seconds: 1 ms to 16 s."""
 
 PROGRAMMING_BUCKETS = (
     0.0,
@@ -34,7 +34,7 @@ PROGRAMMING_BUCKETS = (
     *(float(n) for n in range(60, 120, 5)),
     *(float(n) for n in range(120, 301, 30)),
 )
-"""Seconds, of ``met.network_programming_duration_seconds``."""
+"""Buckets of ``met.network_programming_duration_seconds``, in seconds."""
 
 IPTABLES, NFTABLES, IPVS = Mode.IPTABLES.value, Mode.NFTABLES.value, Mode.IPVS.value
 ALL_MODES = frozenset({IPTABLES, NFTABLES, IPVS})
@@ -44,7 +44,7 @@ Instrument = Counter | Gauge | Histogram
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One instrument: its name without prefix, what it says, its labels, the modes it belongs to, its buckets."""
+    """One instrument: name without prefix, help text, labels, modes it belongs to, buckets."""
 
     kind: type[Counter | Gauge | Histogram]
     name: str
@@ -136,32 +136,32 @@ TABLE = (
     Metric(Counter, "proxy_healthz_total", "Answers of /healthz", labels=("code",)),
     Metric(Counter, "proxy_livez_total", "Answers of /livez", labels=("code",)),
 )
-"""All but those of `kproxy.proxy.daemon.http.live_metrics`."""
+"""All metrics except those of `kproxy.proxy.daemon.http.live_metrics`."""
 
 
 class Metrics:
-    """The instruments of one mode; those of other modes do not exist."""
+    """Instruments of one mode; those of other modes do not exist."""
 
     def __init__(self, mode: str) -> None:
-        """Nothing is counted yet."""
+        """Make all instruments, at zero."""
         disable_created_metrics()  # type: ignore[no-untyped-call]  # kube-proxy has no `_created` series
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._instruments = {each.name: _make(each, self.registry) for each in TABLE if mode in each.modes}
 
     def count_probe(self, path: str, status: HTTPStatus) -> None:
-        """``hz.counters``; ``path`` is ``/healthz`` or ``/livez``."""
+        """Count a health probe (``hz.counters``); ``path`` is ``/healthz`` or ``/livez``."""
         self.add(f"proxy_{path.removeprefix('/')}_total", 1, code=str(status.value))
 
     def family(self, family: Family) -> FamilyMetrics:
-        """The observer of a family that is served; its counters begin at zero and not at their first event."""
+        """Observer of a family that is served; its counters exist at zero from now on, not from their first event."""
         for each in TABLE:
             if each.kind is not Gauge and each.labels == ("ip_family",) and each.name in self._instruments:
                 self._instruments[each.name].labels(family.value)
         return FamilyMetrics(self, family)
 
     def add(self, name: str, amount: float, **labels: str) -> None:
-        """Count; nothing where the mode has no such counter."""
+        """Add to a counter, if the mode has it."""
         counter = self._instruments.get(name)
         if isinstance(counter, Counter):
             counter.labels(**labels).inc(amount)
@@ -173,7 +173,7 @@ class Metrics:
             gauge.labels(**labels).set(value)
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        """Put a value in a histogram, if the mode has it."""
+        """Add a value to a histogram, if the mode has it."""
         histogram = self._instruments.get(name)
         if isinstance(histogram, Histogram):
             histogram.labels(**labels).observe(value)
@@ -181,25 +181,25 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class FamilyMetrics:
-    """Counts what one family's sync does (`kproxy.proxy.daemon.sync.family_sync.Observer`)."""
+    """Counts of one family's sync (`kproxy.proxy.daemon.sync.family_sync.Observer`)."""
 
     metrics: Metrics
     family: Family
 
     def attempted(self, seconds: float, *, full: bool) -> None:
-        """A sync ended, well or not."""
+        """Count a sync that ended, successful or not."""
         self._observe("sync_proxy_rules_duration_seconds", seconds)
         extent = "full" if full else "partial"
         self._observe(f"sync_{extent}_proxy_rules_duration_seconds", seconds)
 
     def refused(self, *, full: bool) -> None:
-        """The kernel did not take what was written."""
+        """Count a sync that the kernel refused."""
         self._add("sync_proxy_rules_iptables_restore_failures_total", 1)
         self._add("sync_proxy_rules_iptables_partial_restore_failures_total", not full)
         self._add("sync_proxy_rules_nftables_sync_failures_total", 1)
 
     def applied(self, written: ApplyResult | None, triggers: Sequence[float]) -> None:
-        """The kernel is up to date."""
+        """Record a successful sync."""
         now = time.time()
         self.metrics.set("sync_proxy_rules_last_timestamp_seconds", now, ip_family=self.family.value)
         for trigger in triggers:
@@ -208,12 +208,12 @@ class FamilyMetrics:
             self._written(written)
 
     def cleaned(self, seconds: float, removed: int) -> None:
-        """Stale connections were looked for."""
+        """Count a removal of stale conntrack entries."""
         self._observe("conntrack_reconciler_sync_duration_seconds", seconds)
         self._add("conntrack_reconciler_deleted_entries_total", removed)
 
     def drifted(self) -> None:
-        """Somebody else changed what was written."""
+        """Count a change of our rules by another process."""
         self._add("foreign_rule_changes_total", 1)
 
     def _written(self, written: ApplyResult) -> None:
@@ -232,7 +232,7 @@ class FamilyMetrics:
 
 
 def _make(metric: Metric, registry: CollectorRegistry) -> Instrument:
-    """Each text begins as kube-proxy's do: none of these names is promised for ever."""
+    """Instrument of a table row; each help text begins with kube-proxy's stability level, ALPHA."""
     name, text = metric.prefix + metric.name, f"[ALPHA] {metric.help}"
     if metric.kind is Histogram:
         return Histogram(name, text, metric.labels, registry=registry, buckets=metric.buckets)

@@ -1,6 +1,7 @@
-"""What the metrics port answers, path by path (``met.*``; 127.0.0.1:10249 unless configured).
+"""Paths of the metrics port and their handlers (``met.*``; 127.0.0.1:10249 unless configured).
 
-Served by `kproxy.proxy.daemon.http.ports`.  Pages that have modules of their own: `kproxy.proxy.daemon.http.zpages`, `kproxy.proxy.daemon.http.profiling`.
+Served by `kproxy.proxy.daemon.http.ports`. Pages that have modules of their own: `kproxy.proxy.daemon.http.zpages`,
+`kproxy.proxy.daemon.http.profiling`.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from kproxy.proxy.daemon.http.protocol import NOT_FOUND, Handler, HttpRequest, H
 from kproxy.proxy.daemon.http.zpages import flagz, statusz
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Prometheus' text format, which every scraper takes and kube-proxy sends."""
+"""Content type of Prometheus' text format, which every scraper accepts and kube-proxy sends."""
 
 CONFIG_NAME = "kubeproxy.config.k8s.io"
-"""The key of ``/configz``: the API group of the configuration."""
+"""Key of ``/configz``: the API group of the configuration."""
 
 
 def metrics_port(
     config: Configuration, registry: CollectorRegistry, started: float, given: ParsedFlags | None = None
 ) -> Handler:
-    """The handler of the port; ``started`` is when the daemon did, in seconds since the epoch, ``given`` its flags."""
+    """Handler of the port; ``started``: start of the daemon in seconds since the epoch, ``given``: its flags."""
     paths: dict[str, Handler] = {
         "/healthz": lambda _: text_response("ok"),
         "/metrics": partial(exposition, registry),
@@ -51,7 +52,7 @@ def metrics_port(
 
 
 def router(paths: Mapping[str, Handler]) -> Handler:
-    """One handler of several paths; all others are not found."""
+    """Handler that dispatches by path; 404 for all others."""
 
     def handle(request: HttpRequest) -> HttpResponse:
         handler = paths.get(request.path)
@@ -61,7 +62,7 @@ def router(paths: Mapping[str, Handler]) -> Handler:
 
 
 def indicators(started: float) -> CollectorRegistry:
-    """What kube-proxy tells of KEP-3466's service level indicators: since when it runs, for it registers no check."""
+    """KEP-3466's service level indicators, as kube-proxy has them: the start time only, since it registers no check."""
     registry = CollectorRegistry()
     name, text = "process_start_time_seconds", "[ALPHA] When the process began, seconds since the epoch"
     Gauge(name, text, registry=registry).set(started)
@@ -69,7 +70,7 @@ def indicators(started: float) -> CollectorRegistry:
 
 
 def exposition(registry: CollectorRegistry, request: HttpRequest) -> HttpResponse:
-    """All metrics of a registry, compressed for those who can read it."""
+    """All metrics of a registry, gzip-compressed if the client accepts that."""
     body = generate_latest(registry)
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return HttpResponse(HTTPStatus.OK, body, METRICS_TYPE)
@@ -77,5 +78,5 @@ def exposition(registry: CollectorRegistry, request: HttpRequest) -> HttpRespons
 
 
 def configz(config: Configuration) -> HttpResponse:
-    """``met.configz``: what is in force, defaults filled in."""
+    """``/configz`` (``met.configz``): the configuration in force, defaults filled in."""
     return HttpResponse(HTTPStatus.OK, msgspec.json.encode({CONFIG_NAME: configuration_document(config)}))

@@ -1,7 +1,23 @@
-"""The daemon's listening sockets: all are served by one thread, which never waits for a client.
+"""HTTP server of the daemon: all listening sockets and connections, served by one thread.
 
-Used for health, metrics and health check node ports; what is answered is the handlers' business.  The last are
-open to the whole world, so a client can cost no thread, and no more than a place among `MAX_CONNECTIONS`.
+Used for health, metrics and health check node ports; handlers make the responses. Theory of operation:
+
+Health check node ports are open to the whole world, on every node, and there may be a thousand of them. So a client
+must cost no thread and no unbounded memory, and a slow or hostile one must not delay others. One thread runs a
+selector over all sockets, non-blocking:
+
+- A readable listening socket: `_accept` takes one connection and gives it `CLIENT_TIMEOUT_SECONDS` for everything.
+- A readable connection: `_read` appends to its buffer, until `protocol.parse_received` returns a request or an error
+  response (heads and bodies are bounded).  The handler is called in this thread: handlers must not block.
+- Then the response is written as the socket takes it, if need be over several rounds, and the connection closed:
+  one request per connection.
+
+At most `MAX_CONNECTIONS` are open. One more closes the oldest, as does a connection that would use one of the
+reserved descriptors (`kproxy.linux.descriptors`), so clients cannot exhaust the descriptors that syncs need. When the
+process has none left at all, the client waits in the listener's backlog, and a warning is logged every 10 s.
+
+Other threads (the syncs) call `listen` and `close`; a lock guards changes of the selector's set. An exception in a
+handler becomes a 500, one elsewhere is logged: the thread never ends.
 """
 
 from __future__ import annotations
@@ -30,20 +46,20 @@ from kproxy.proxy.daemon.http.protocol import (
 )
 
 BIND_RETRY_SECONDS = 5.0
-"""``hz.bind-retry``, ``met.bind``."""
+"""Seconds between attempts to bind an address (``hz.bind-retry``, ``met.bind``)."""
 
 CLIENT_TIMEOUT_SECONDS = 10.0
-"""What a client has from its first byte to our last."""
+"""Seconds from accepting a connection to the last byte of its response."""
 
 MAX_CONNECTIONS = 256
-"""Connections; the oldest goes when one more comes."""
+"""Connections at a time; one more closes the oldest."""
 
 _SWEEP_SECONDS = 1.0
 _BACKLOG = 128
 _CHUNK = 1 << 16
 _SHORTAGE_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_SECONDS = 0.01
-"""After what cannot be accepted now, or an error that nobody foresaw."""
+"""Pause after a failed accept or an unexpected error, so that it does not repeat in a busy loop."""
 
 _LOG_INTERVAL_SECONDS = 10.0
 
@@ -52,14 +68,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListeningPort:
-    """A socket that listens; `HttpServer.close` ends that."""
+    """Listening socket with its handler; `HttpServer.close` closes it."""
 
     socket: socket.socket
     handler: Handler
 
     @property
     def port(self) -> int:
-        """Its number, also where 0 was asked for."""
+        """Port number, the kernel's choice where 0 was given."""
         number: int = self.socket.getsockname()[1]
         return number
 
@@ -74,10 +90,10 @@ class _HttpConnection:
 
 
 class HttpServer:
-    """Listening sockets and the conversations at them; `listen` and `close` may be called by any thread."""
+    """Listening sockets and their connections; `listen` and `close` may be called by any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """``clock`` gives monotonic seconds."""
+        """``clock`` returns monotonic seconds."""
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
@@ -93,24 +109,24 @@ class HttpServer:
         while True:
             try:
                 self.poll()
-            except Exception:  # this thread answers all ports of the daemon: it must not end
+            except Exception:  # this thread serves all ports of the daemon: it must not end
                 log.exception("a round of the ports failed")
                 time.sleep(_PAUSE_SECONDS)
 
     def listen(self, address: Address, port: int, handler: Handler, *, both: bool = False) -> ListeningPort:
-        """Listen there from now on; raises `OSError`.  ``both``: a wildcard is one of both families."""
+        """Open a listening socket; raises `OSError`. ``both``: a wildcard address listens in both families."""
         listener = ListeningPort(_bound(address, port, both=both), handler)
         self._register(listener.socket, listener)
         return listener
 
     def close(self, listener: ListeningPort) -> None:
-        """Stop listening; the port is free when this returns.  Conversations go on to their end."""
+        """Close a listening socket; the port is free on return. Open connections are served to their end."""
         with self._lock:
             self._selector.unregister(listener.socket)
         listener.socket.close()
 
     def poll(self, seconds: float | None = None) -> None:
-        """One round of whatever there is to do; waits for it, at most so long."""
+        """Serve all sockets that are ready; waits for one, at most ``seconds``."""
         if seconds is None and self._connections:
             seconds = _SWEEP_SECONDS
         for key, _ in self._selector.select(seconds):
@@ -128,7 +144,7 @@ class HttpServer:
         except OSError as error:
             if error.errno in _SHORTAGE_ERRNOS:
                 self._handle_shortage(error)
-            return  # it hung up again, or the listener was closed meanwhile
+            return  # the client closed already, or the listener was closed meanwhile
         accepted.setblocking(False)
         conversation = _HttpConnection(accepted, listener.handler, self._clock() + CLIENT_TIMEOUT_SECONDS)
         few = descriptors.is_reserved(accepted.fileno(), Purpose.CONNECTION)
@@ -138,7 +154,7 @@ class HttpServer:
         self._connections[conversation] = None
 
     def _register(self, made: socket.socket, what: ListeningPort | _HttpConnection) -> None:
-        """Have a socket served; it is closed where that cannot be."""
+        """Add a socket to the selector; close it if that fails."""
         try:
             with self._lock:
                 self._selector.register(made, selectors.EVENT_READ, what)
@@ -147,7 +163,7 @@ class HttpServer:
             raise
 
     def _handle_shortage(self, error: OSError) -> None:
-        """The client stays in the listener's queue, and is accepted when there is room again."""
+        """Make room after a shortage: the client stays in the listener's backlog until a descriptor is free."""
         descriptors.count_shortage(error, Purpose.CONNECTION)
         now = self._clock()
         if now >= self._next_log_at:
@@ -172,7 +188,7 @@ class HttpServer:
             self._close_connection(conversation)
 
     def _write(self, conversation: _HttpConnection) -> bool:
-        """Send what the socket takes; whether that was all."""
+        """Send as much as the socket takes; True if that was all."""
         assert conversation.answer is not None
         sent = conversation.socket.send(conversation.answer)
         conversation.answer = conversation.answer[sent:]
@@ -199,9 +215,9 @@ class HttpServer:
 def listen_with_retry(
     ports: HttpServer, what: str, address: tuple[Address, int], handler: Handler, *, hard_fail: bool
 ) -> None:
-    """Listen at the ``address`` (address, port), in both families where it is a wildcard, as in Go.
+    """Listen at ``address`` (address, port), in both families if it is a wildcard, as Go does.
 
-    When it cannot be had it is tried again every 5 s, or `OSError` is raised if ``hard_fail`` (``hz.bind-retry``).
+    On failure it retries every 5 s in a thread, or raises `OSError` if ``hard_fail`` (``hz.bind-retry``).
     """
     try:
         ports.listen(*address, handler, both=True)
@@ -210,7 +226,7 @@ def listen_with_retry(
             raise OSError(
                 error.errno, f"cannot serve {what} on {address[0]} port {address[1]}: {error}"
             ) from error
-        log.error("cannot serve %s on %s port %d, trying on: %s", what, *address, error)  # noqa: TRY400
+        log.error("cannot serve %s on %s port %d, retrying: %s", what, *address, error)  # noqa: TRY400
         threading.Thread(
             target=_retry_listen, args=(ports, what, address, handler), name=what, daemon=True
         ).start()
@@ -245,7 +261,7 @@ def _bound(address: Address, port: int, *, both: bool) -> socket.socket:
 
 
 def _read(conversation: _HttpConnection) -> bool:
-    """Take what came, and make the answer when the request is complete; whether the client is gone."""
+    """Receive, and make the response when the request is complete; True if the client has closed."""
     chunk = conversation.socket.recv(_CHUNK)
     if not chunk:
         return True
@@ -264,6 +280,6 @@ def _read(conversation: _HttpConnection) -> bool:
 def _answer(handler: Handler, request: HttpRequest) -> HttpResponse:
     try:
         return handler(request)
-    except Exception:  # whatever one request does, the port must answer the next
+    except Exception:  # a failing request must not keep the port from serving the next
         log.exception("cannot answer %s", request.path)
         return INTERNAL_ERROR

@@ -1,7 +1,8 @@
-"""What ``enableProfiling`` adds to the metrics port: where each thread is, and the verbosity of the log, to be changed.
+"""Paths that ``enableProfiling`` adds to the metrics port: stacks of all threads, and the log's verbosity (PUT).
 
-Used by `kproxy.proxy.daemon.http.metrics_endpoints`.  Profiling is Python's: the stacks of all threads under the name that Go's
-tools give theirs.  There is no ``profile``, ``heap``, ``trace`` or ``symbol``, and nothing in pprof's own format.
+Used by `kproxy.proxy.daemon.http.metrics_endpoints`. Profiling is Python's: the stacks of all threads under the name
+that Go's tools give theirs. There is no ``profile``, ``heap``, ``trace`` or ``symbol``, and nothing in pprof's own
+format.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _HIGHEST = 2**31 - 1
 
 
 def thread_stacks(_: HttpRequest) -> HttpResponse:
-    """Where each thread is."""
+    """Stacks of all threads."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = sys._current_frames()  # noqa: SLF001 - the documented way to another thread's stack
     stacks = (
@@ -30,17 +31,17 @@ def thread_stacks(_: HttpRequest) -> HttpResponse:
 
 
 def cmdline(_: HttpRequest) -> HttpResponse:
-    """The process's arguments, a zero byte between them, as Go's pprof has it."""
+    """The process's arguments, separated by zero bytes as in Go's pprof."""
     return text_response("\0".join(sys.argv))
 
 
 def pprof_index(_: HttpRequest) -> HttpResponse:
-    """What there is."""
+    """List of the profiling paths."""
     return text_response("".join(f"{path}\n" for path in PROFILING))
 
 
 def set_log_verbosity(request: HttpRequest) -> HttpResponse:
-    """PUT a number: from now on the log is so verbose."""
+    """Set the log's verbosity to the number in the body (PUT)."""
     if request.method != "PUT":
         return text_response("unsupported http method\n", HTTPStatus.NOT_ACCEPTABLE)
     given = request.body.decode(errors="replace")

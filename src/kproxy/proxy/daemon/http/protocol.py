@@ -1,6 +1,6 @@
-"""As much HTTP as probes and scrapers need: a request's head in, an answer's bytes out.
+"""HTTP/1 as far as probes and scrapers need it: parses requests, encodes responses.
 
-Used by `kproxy.proxy.daemon.http.ports`, which moves the bytes.  Pure.  Each answer ends its connection.
+Used by `kproxy.proxy.daemon.http.ports`, which moves the bytes. Pure. Each response ends its connection.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from urllib.parse import unquote, urlsplit
 
 END_OF_HEAD = b"\r\n\r\n"
 MAX_HEAD_BYTES = 16 * 1024
-"""Bytes; a request line with a longer head is refused."""
+"""Longest head of a request, in bytes; a longer one is refused."""
 
 MAX_BODY_BYTES = 1024
-"""Bytes; all that is ever sent here is a number."""
+"""Longest body of a request, in bytes; the only one in use is a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is asked; ``path`` is without the query and unquoted, names of ``headers`` are in lower case."""
+    """Request; ``path`` is without the query and unquoted, names of ``headers`` are in lower case."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What is told; ``Content-Type`` also says that nobody shall guess another (``nosniff``)."""
+    """Response; it is sent with ``X-Content-Type-Options: nosniff``."""
 
     status: HTTPStatus
     body: bytes
@@ -56,7 +56,7 @@ INTERNAL_ERROR = text_response("500 internal server error\n", HTTPStatus.INTERNA
 
 
 def parse_received(received: bytes) -> HttpRequest | HttpResponse | None:
-    """What came so far: a request, the answer to what can be none, or None while more must come."""
+    """Request in the bytes received so far, the response to an invalid one, or None while it is incomplete."""
     head, end, body = received.partition(END_OF_HEAD)
     if not end:
         return TOO_LONG if len(received) > MAX_HEAD_BYTES else None
@@ -70,7 +70,7 @@ def parse_received(received: bytes) -> HttpRequest | HttpResponse | None:
 
 
 def parse_request(head: bytes) -> HttpRequest | None:
-    """The request of a head (all up to the empty line), or None when it is none."""
+    """Request of a head (all up to the empty line), or None when it is invalid."""
     first, *rest = head.decode("latin-1").split("\r\n")
     tokens = first.split(" ")
     if len(tokens) != 3 or not tokens[2].startswith("HTTP/1."):
@@ -85,7 +85,7 @@ def parse_request(head: bytes) -> HttpRequest | None:
 
 
 def encode_response(answer: HttpResponse, request: HttpRequest | None, now: float) -> bytes:
-    """The bytes of an answer; ``now`` is seconds since the epoch.  HEAD gets no body."""
+    """Bytes of a response; ``now`` is seconds since the epoch. HEAD gets no body."""
     lines = [
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
         f"Date: {formatdate(now, usegmt=True)}",

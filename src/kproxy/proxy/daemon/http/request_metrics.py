@@ -1,4 +1,4 @@
-"""The metrics of client-go that dashboards and alerts of clusters ask every component for: requests to the API server.
+"""client-go's metrics of requests to the API server, which dashboards and alerts expect of every component.
 
 Beside `kproxy.proxy.daemon.http.metrics`: a Prometheus collector over `kproxy.proxy.daemon.cluster.request_log`.
 Names, labels and buckets as kube-proxy 1.36 has them.
@@ -15,13 +15,13 @@ from kproxy.proxy.daemon.cluster.request_log import BOUNDS, RequestStats
 
 
 class RequestCollector:
-    """Collects; a registry calls `collect` in the thread of whoever asks."""
+    """Prometheus collector; a registry calls `collect` in the thread of the scrape."""
 
     def __init__(self, requests: RequestStats) -> None:
         self._requests = requests
 
     def collect(self) -> Iterator[Metric]:
-        """Both, now."""
+        """Counts of responses and histogram of durations, read now."""
         yield self._answers()
         yield self._durations()
 
@@ -41,6 +41,6 @@ class RequestCollector:
 
 
 def _buckets(counts: Sequence[int]) -> list[tuple[str, float]]:
-    """Each with those below it."""
+    """Cumulative buckets, as Prometheus wants them."""
     bounds = [*map(str, BOUNDS), "+Inf"]
     return list(zip(bounds, map(float, accumulate(counts)), strict=True))

@@ -1,7 +1,7 @@
-"""Health check node ports: load balancers ask here whether this node has endpoints of a Service.
+"""Health check node ports: load balancers query here whether this node has endpoints of a Service.
 
 Fed by `kproxy.proxy.daemon.sync.family_sync` with each plan that is in the kernel (``hcnp.sync-order``), served by
-`kproxy.proxy.daemon.http.ports`.  One `ServiceHealthServer` a family, since each has its own addresses and endpoints.
+`kproxy.proxy.daemon.http.ports`. One `ServiceHealthServer` a family, since each has its own addresses and endpoints.
 Behaviours ``hcnp.*``; the deletion taint does not matter here (``hcnp.no-taint``).
 """
 
@@ -44,9 +44,9 @@ class _Payload(msgspec.Struct, rename="camel"):
 
 
 def health_check_response(check: HealthCheck, *, up_to_date: bool) -> HttpResponse:
-    """What a load balancer is told (``hcnp.200``, ``hcnp.payload``, ``hcnp.headers``).
+    """Response to a load balancer's probe (``hcnp.200``, ``hcnp.payload``, ``hcnp.headers``).
 
-    ``up_to_date`` says whether the proxy is (``hcnp.proxy-unhealthy``).
+    ``up_to_date``: whether the proxy is (``hcnp.proxy-unhealthy``).
     """
     well = check.endpoints > 0 and up_to_date
     payload = _Payload(_Service(*check.service), check.endpoints, up_to_date)
@@ -58,7 +58,7 @@ def health_check_response(check: HealthCheck, *, up_to_date: bool) -> HttpRespon
 
 
 class ServiceHealthServer:
-    """The health check node ports of one family."""
+    """Health check node ports of one family."""
 
     def __init__(
         self,
@@ -67,19 +67,19 @@ class ServiceHealthServer:
         up_to_date: Callable[[], bool],
         failed: Callable[[Key, str], None] = lambda _service, _why: None,
     ) -> None:
-        """``failed`` is told once when a Service's port cannot be had, and why (``hcnp.bind-fail``)."""
+        """``failed`` is called once, with the reason, when a Service's port cannot be opened (``hcnp.bind-fail``)."""
         self._family, self._ports, self._up_to_date, self._failed = family, ports, up_to_date, failed
         self._checks: dict[Key, HealthCheck] = {}
         self._listening: dict[tuple[_ServiceNodePort, Address], ListeningPort] = {}
         self._reported: set[_ServiceNodePort] = set()
         self._shortage_reported = False
         self._served_plan: Plan | None = None
-        """The plan all ports of which are open; None while some are not."""
+        """Plan all ports of which are open; None while some are not."""
 
     def update(self, plan: Plan) -> None:
-        """Listen at the plan's ports and at no other, and answer with its counts.
+        """Listen at the plan's ports and at no other, and serve its counts.
 
-        Call it again with the same plan to try ports again that could not be had.
+        Call it again with the same plan to retry ports that could not be opened.
         """
         if plan is self._served_plan:
             return
@@ -99,9 +99,9 @@ class ServiceHealthServer:
         self._served_plan = None if closed else plan
 
     def _open(self, node_port: _ServiceNodePort, addresses: tuple[Address, ...]) -> OSError | None:
-        """What can be had; an address that is not ready yet takes nothing from the others.
+        """Open a port at each address; one that fails does not affect the others.
 
-        Returns the error where descriptors ran out: then there is none for other Services' ports either.
+        Returns the error when descriptors ran out: then there is none for other Services' ports either.
         """
         errors = [error for address in addresses if (error := self._listen(node_port, address)) is not None]
         shortage = next(filter(descriptors.is_shortage, errors), None)
@@ -127,7 +127,7 @@ class ServiceHealthServer:
         return None
 
     def _report_shortage(self, closed: Sequence[_ServiceNodePort], shortage: OSError | None) -> None:
-        """Once until it ends, and as an event of the first Service: there may be a thousand."""
+        """Report a shortage of descriptors once, for all affected ports: one log line and one event, on the first Service."""
         if shortage is not None and not self._shortage_reported:
             service, port = closed[0]
             text = (
@@ -149,7 +149,7 @@ class ServiceHealthServer:
             self._failed(service, text)
 
     def _handler(self, service: Key) -> Callable[[HttpRequest], HttpResponse]:
-        """``hcnp.any-path``; a probe that arrives as its port closes is told of no endpoints."""
+        """Handler of a Service's port, for any path (``hcnp.any-path``); a probe while the port closes gets zero endpoints."""
 
         def handle(_: HttpRequest) -> HttpResponse:
             check = self._checks.get(service, HealthCheck(service, 0, 0))
@@ -159,7 +159,7 @@ class ServiceHealthServer:
 
 
 def _addresses(node_ports: NodePorts, family: Family) -> tuple[Address, ...]:
-    """Where node ports are, there (``hcnp.listen-addrs``)."""
+    """Addresses to listen at: those that accept node ports (``hcnp.listen-addrs``)."""
     if node_ports.addresses is None:
         return (_WILDCARD[family],)
     return (*node_ports.addresses, *([_LOCALHOST] if node_ports.localhost else []))

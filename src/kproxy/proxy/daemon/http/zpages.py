@@ -1,6 +1,7 @@
-"""``/statusz`` and ``/flagz``: who this is and how it was called, for people; as JSON for those who ask for it by name.
+"""``/statusz`` and ``/flagz``: version, uptime and flags as plain text, or as JSON for clients that name its media type.
 
-Part of the metrics port (`kproxy.proxy.daemon.http.metrics_endpoints`).  Formats: KEP-4827 and KEP-4828, as kube-proxy 1.36 answers.
+Part of the metrics port (`kproxy.proxy.daemon.http.metrics_endpoints`). Formats: KEP-4827 and KEP-4828, as kube-proxy
+1.36 has them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kproxy import __version__
 from kproxy.proxy.daemon.http.protocol import Handler, HttpRequest, HttpResponse, text_response
 
 EMULATED_RELEASE = "1.36"
-"""The release of Kubernetes whose kube-proxy this is like."""
+"""Release of Kubernetes whose kube-proxy this emulates."""
 
 _GROUP = "config.k8s.io"
 _VERSIONS = ("v1beta1", "v1alpha1")
@@ -33,7 +34,7 @@ Members = Mapping[str, object]
 
 
 def statusz(started: float, paths: tuple[str, ...]) -> Handler:
-    """Since when it runs (``started``, seconds since the epoch), which version, and what else can be asked here."""
+    """``/statusz``: start (``started``, seconds since the epoch), uptime, versions, and the other paths."""
     listed = sorted(paths)
     begun = datetime.fromtimestamp(started, UTC)
 
@@ -61,7 +62,7 @@ def statusz(started: float, paths: tuple[str, ...]) -> Handler:
 
 
 def flagz(flags: Callable[[], Lines]) -> Handler:
-    """All flags and their values."""
+    """``/flagz``: all flags and their values."""
     return _page("Flagz", flags, lambda: {"flags": dict(flags())})
 
 
@@ -90,7 +91,7 @@ def _page(kind: str, plain: Callable[[], Lines], structured: Callable[[], Member
 
 
 def _accepted_version(accept: str, kind: str) -> str | None:
-    """The version of the JSON that an ``Accept`` header asks for, empty for plain text, None for neither."""
+    """Version of the JSON that an ``Accept`` header requests, empty for plain text, None for neither."""
     for choice in accept.split(","):
         media, *parameters = (part.strip() for part in choice.split(";"))
         if media in _PLAIN:
