@@ -18,7 +18,7 @@ from kproxy.conformance.cases import CATALOGUE
 from kproxy.spec.clause import Clause
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId
-from tools.docgen import coverage, regressions, results, samples, topics, where_cases_run
+from tools.docgen import architecture, coverage, regressions, results, samples, topics, where_cases_run
 from tools.docgen.tables import COMMAND, link_label, markdown_table
 
 CLAUSES_OF = "Clauses on"
@@ -100,6 +100,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "spec/regressions.md": regressions.page,
     DOCS / "spec/explain.md": lambda: samples.refresh_samples(DOCS / "spec/explain.md"),
     DOCS / "results/comparison.md": results.page,
+    DOCS / "design.md": architecture.page,
     DOCS / "trace.md": lambda: samples.refresh_samples(DOCS / "trace.md"),
     DOCS / "spec/topics/README.md": topics.index,
     **{DOCS / f"spec/topics/{topic}.md": partial(topics.page, topic) for topic in topics.topics()},
