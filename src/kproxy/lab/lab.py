@@ -1,6 +1,6 @@
-"""The lab, ready to be used: its network, servers, captures, and what probes see.
+"""Running lab: network, servers, captures, and probes.
 
-Everything runs in one event loop.  ``async with open_lab() as lab`` builds it; leaving removes it.
+Everything runs in one event loop. ``async with open_lab() as lab`` builds it; leaving removes it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from kproxy.model.network import Protocol
 _WATCHED = (*topology.NODES, *wiring.PODS, wiring.CLIENT, wiring.REMOTE)
 _REOPENINGS, _REOPENING_SECONDS = 20, 0.05
 _STEP = 65537
-"""From one probe's number to the next: odd, so that 2^32 differ; as TCP's sequence numbers they rise."""
+"""Distance between the numbers of successive probes: odd, so that 2^32 differ; as TCP's sequence numbers they rise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """An observation with all evidence, and the probe's number."""
+    """Observation with all evidence, and the probe's number."""
 
     observation: Observation
     evidence: Evidence
@@ -40,35 +40,35 @@ class Traced:
 
 
 class LabFlow:
-    """A held TCP (or SCTP) connection, or a UDP socket that keeps its port."""
+    """Held TCP (or SCTP) connection, or a UDP socket that keeps its port."""
 
     def __init__(self, lab: Lab, channel: Channel) -> None:
         self._lab, self._channel = lab, channel
         self._last = channel.number
 
     async def exchange(self, patience: float, size: int = 0) -> Observation:
-        """Ask again over the same socket; `Reset` when the connection is gone."""
+        """Send one more request over the same socket; `Reset` when the connection is gone."""
         self._last = self._lab.next_number()
         return await self._lab.exchange(self._channel, self._last, size, patience)
 
     @property
     def own(self) -> Socket:
-        """The sender's address and port."""
+        """Sender's address and port."""
         return self._channel.own
 
     @property
     def last(self) -> int:
-        """The number of the last exchange."""
+        """Number of the last exchange."""
         return self._last
 
     @property
     def request(self) -> ProbeRequest:
-        """What opened it, with the source it has."""
+        """Request that opened the flow, with its actual source."""
         own = self._channel.own
         return replace(self._channel.request, source=own.address, source_port=own.port)
 
     async def closed_by_server(self, patience: float) -> ProbeRequest:
-        """Wait for the server's end of the connection, close, and say what would open it again."""
+        """Wait for the server's end of the connection, close, and return the request that would open it again."""
         request = self.request
         await self._channel.closed_by_server(patience)
         return request
@@ -79,12 +79,12 @@ class LabFlow:
 
 
 class Lab:
-    """A running lab; create it with `open_lab`."""
+    """Running lab; create it with `open_lab`."""
 
     def __init__(self, network: Network, watched: Sequence[str] = _WATCHED, first_number: int = 0) -> None:
         """``watched``: the namespaces whose packets are captured, all that send probes among them.
 
-        ``first_number``: from where probes are counted, where several labs' captures see each other's.
+        ``first_number``: first probe number, for several labs whose captures see each other's packets.
         """
         self.network = network
         self.servers = Servers()
@@ -98,13 +98,13 @@ class Lab:
 
     @property
     def wire(self) -> socket.socket:
-        """The on-link client's way to send packets of any kind: one for all, as closing one takes the kernel long."""
+        """Packet socket of the on-link client: one for all, as closing one takes the kernel long."""
         if self._wire is None:
             self._wire = self.network[wiring.CLIENT].socket(socket.AF_PACKET, socket.SOCK_DGRAM)
         return self._wire
 
     def close(self) -> None:
-        """Close flows, stop servers and captures, and let go of the namespaces."""
+        """Close flows, stop servers and captures, and release the namespaces."""
         for flow in self._flows:
             flow.close()
         if self._wire is not None:
@@ -121,11 +121,11 @@ class Lab:
             self.servers.serve(elsewhere, wiring.CATCH_ALL_PORT, Protocol.SCTP, wiring.ELSEWHERE)
 
     async def probe(self, request: ProbeRequest) -> Observation:
-        """Send one probe and say what came of it, as soon as there is an answer of any kind."""
+        """Send one probe and return its observation, as soon as there is a reply of any kind."""
         return (await self.trace(request)).observation
 
     async def trace(self, request: ProbeRequest) -> Traced:
-        """`probe`, with the evidence whatever the outcome."""
+        """As `probe`, with the evidence whatever the outcome."""
         number = self.next_number()
         try:
             channel = self._channel(request, number)
@@ -139,7 +139,7 @@ class Lab:
             self.forget(number)
 
     async def open_flow(self, request: ProbeRequest) -> tuple[LabFlow | None, Observation]:
-        """Connect (or bind), exchange once, and keep the socket; None when it could not even be made."""
+        """Connect (or bind), exchange once, and keep the socket; None when it could not be made."""
         number = self.next_number()
         try:
             channel = self._channel(request, number)
@@ -150,7 +150,7 @@ class Lab:
         return flow, await self.exchange(channel, number, request.size, request.patience)
 
     def _channel(self, request: ProbeRequest, number: int) -> Channel:
-        """A socket for a request, with a source port of its own unless one is asked for."""
+        """Channel for a request, with a source port of its own unless the request has one."""
 
         def bind(port: int) -> Channel:
             with_port = replace(request, source_port=port)
@@ -161,16 +161,16 @@ class Lab:
         return self._source_ports.bound(request.sender, bind)
 
     async def reopen(self, flow: LabFlow, patience: float) -> tuple[LabFlow | None, Observation]:
-        """Have the server close a flow's connection, and connect again from the same port.
+        """Make the server close a flow's connection, and connect again from the same port.
 
-        The side that closes first keeps the pair of ports for a while: were it the client, it could
-        not use its port again.
+        The side that closes first keeps the pair of ports in TIME_WAIT: were it the client, it could not use its port
+        again.
         """
         self.close_server_end(flow.last)
         return await self.reconnect(flow, patience)
 
     def close_server_end(self, number: int) -> None:
-        """Have the server close the connection over which this probe's request came, if there is one."""
+        """Close the server's end of the connection that carried this probe's request, if there is one."""
         connection = self.servers.connection(number)
         if connection is not None:
             connection.close()
@@ -189,14 +189,17 @@ class Lab:
         return reopened, seen
 
     def close_listener(self, number: int, protocol: Protocol) -> None:
-        """Let the server that this probe's request reached last listen no more.  Raises `LabError` when it reached none."""
+        """Close the listening socket of the server that this probe's request reached.
+
+        Raises `LabError` when it reached none.
+        """
         if not (receptions := self.servers.receptions(number)):
             raise LabError("no server of the lab has answered the flow")
         server = receptions[-1]
         self.servers.stop(self.network[server.who], server.at.port, protocol)
 
     async def exchange(self, channel: Channel, number: int, size: int, patience: float) -> Observation:
-        """One exchange over a channel; silence comes with its evidence."""
+        """One exchange over a channel; `Silent` gets its evidence."""
         try:
             observation = await channel.exchange(number, size, patience)
         except OSError as error:
@@ -206,19 +209,19 @@ class Lab:
         return observation
 
     def evidence(self, number: int) -> Evidence:
-        """What captures and servers know of an exchange up to now."""
+        """Evidence of an exchange in captures and servers, up to now."""
         self.captures.drain()
         return Evidence(
             self.captures.sightings(number), self.servers.receptions(number), self.captures.lost()
         )
 
     def forget(self, number: int) -> None:
-        """Drop what is known of a probe that has been judged."""
+        """Drop all records of a probe that has been judged."""
         self.captures.forget(number)
         self.servers.forget(number)
 
     def next_number(self) -> int:
-        """A number no probe of this lab has had."""
+        """Number that no probe of this lab has had."""
         self._count += 1
         return self._count * _STEP & 0xFFFFFFFF
 
@@ -238,7 +241,7 @@ async def open_lab(existing: Mapping[str, Namespace] = MappingProxyType({})) -> 
 
 
 def allow_many_files() -> None:
-    """Let this process open as many files as it may at most: every probe is one."""
+    """Raise this process's limit of open files to the maximum: every probe needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

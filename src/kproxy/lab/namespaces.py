@@ -1,10 +1,23 @@
-"""Network namespaces that nothing but a file descriptor holds.
+"""Network namespaces that are held by nothing but a file descriptor.
 
-A `Namespace` has no name under ``/run/netns``: when its descriptors are closed, or the process
-that holds them dies, the kernel removes it with all that is in it.
+Theory of operation. The usual namespace (``ip netns add``) is a bind mount under ``/run/netns``, which survives the
+process that made it and has to be removed by name. A `Namespace` has no name there. `create_namespace` unshares a
+thread, opens ``/proc/thread-self/ns/net``, and lets the thread return to its own namespace: from then on the
+descriptor is the only reference. When it is closed, or the process that holds it dies in whatever way (SIGKILL, OOM),
+the kernel removes the namespace with its links, routes, rules, ipsets and IPVS tables. So a lab cannot leak, and
+concurrent labs have no names to collide. What else refers to a namespace keeps it alive: processes inside it, and
+sockets made inside it.
 
-``setns`` moves the calling thread, so `Namespace.entered` may enclose no ``await``: enter, make
-the socket (or start the process), leave.  A socket stays in the namespace it was made in.
+A veth pair is removed with either end, so a link to another namespace of the lab needs no cleanup either.
+
+``setns`` moves the calling *thread*, not the process. `Namespace.entered` moves it there and back around its body,
+which may therefore contain no ``await``: another task of the event loop would run in the wrong namespace. Enter, make
+the socket or start the process, leave. A socket stays in the namespace it was made in, whatever thread uses it; a
+child process inherits the namespace of the thread that forks it. Reading ``/proc/net`` follows the thread, too
+(``/proc/thread-self/net``).
+
+Other processes open the namespace by `Namespace.path`, ``/proc/PID/fd/N``, e.g. as ``nsenter --net=PATH`` or ``ip
+link ... netns``.
 """
 
 from __future__ import annotations
@@ -22,30 +35,30 @@ from pathlib import Path
 from kproxy.linux import socket_constants
 
 CLONE_NEWNET = 0x40000000
-"""linux/sched.h; Python has `os.unshare` only from 3.12."""
+"""CLONE_NEWNET (linux/sched.h); Python has `os.unshare` only from 3.12."""
 
 _THIS_THREAD = "/proc/thread-self/ns/net"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class LabError(Exception):
-    """The lab cannot do what it was asked; the message names the reason and what would help."""
+    """Failure of the lab; the message names the reason and the remedy."""
 
 
 class Namespace:
-    """A network namespace, held by one descriptor until `close`."""
+    """Network namespace, held by one descriptor until `close`."""
 
     def __init__(self, name: str, descriptor: int) -> None:
         self.name = name
         self.descriptor = descriptor
 
     def __repr__(self) -> str:
-        """Its name in the lab."""
+        """Name in the lab."""
         return f"Namespace({self.name!r})"
 
     @property
     def path(self) -> str:
-        """A path by which other processes (``ip link ... netns``, ``nsenter --net=``) can open it."""
+        """Path by which other processes (``ip link ... netns``, ``nsenter --net=``) can open it."""
         return f"/proc/{os.getpid()}/fd/{self.descriptor}"
 
     @contextmanager
@@ -62,7 +75,7 @@ class Namespace:
             os.close(home)
 
     def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
-        """A non-blocking socket inside."""
+        """Non-blocking socket made inside."""
         with self.entered():
             return socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
 
@@ -72,15 +85,15 @@ class Namespace:
             return subprocess.Popen(list(argv), **options)  # type: ignore[call-overload,no-any-return]
 
     def run(self, argv: Sequence[str], stdin: str = "") -> str:
-        """Run a program inside to its end and return what it printed.
+        """Run a program inside to its end and return its output.
 
-        Raises `LabError` with its error text when it fails.  It blocks: meant for short commands.
+        Raises `LabError` with its stderr when it fails. It blocks: meant for short commands.
         """
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return communicate(self.start(argv, **pipes), stdin)
 
     def read(self, path: str) -> str:
-        """The text of a file whose content depends on the namespace (``/proc/thread-self/net/...``)."""
+        """Text of a file whose content depends on the namespace (``/proc/thread-self/net/...``)."""
         with self.entered():
             return Path(path).read_text()
 
@@ -95,8 +108,8 @@ class Namespace:
     def activate_links(self) -> None:
         """Make every link that is up ready to send now.
 
-        A link whose carrier has just come drops what it is given until the kernel's link watch, a
-        deferred job, has run for it.  Asking for the link state the ethtool way runs it at once.
+        A link whose carrier has just come drops packets until the kernel's link watch, a deferred job, has run for
+        it. Querying the link state the ethtool way runs it at once.
         """
         with self.entered():
             interfaces = [name for _, name in socket.if_nameindex()]
@@ -105,10 +118,10 @@ class Namespace:
                 _link_state(control, interface)
 
     def addresses_settled(self) -> bool:
-        """Whether every IPv6 address given to an interface can be delivered to and answers solicitations.
+        """True if every IPv6 address of an interface receives packets and replies to solicitations.
 
-        The kernel leaves that to a deferred job even without duplicate address detection; the
-        job's last act is the address's route in the local table.
+        The kernel leaves that to a deferred job even without duplicate address detection; the job's last act is the
+        address's route in the local table.
         """
         given = {line[:32] for line in self.read("/proc/thread-self/net/if_inet6").splitlines()}
         routes = (line.split() for line in self.read("/proc/thread-self/net/ipv6_route").splitlines())
@@ -117,7 +130,7 @@ class Namespace:
     def set(self, sysctls: Mapping[str, str]) -> None:
         """Write sysctls, by their path below ``/proc/sys/net``.
 
-        Those of features that this kernel lacks are left out: there is nothing to tame then.
+        Those of features that this kernel lacks are skipped.
         """
         with self.entered():
             for name, value in sysctls.items():
@@ -125,14 +138,14 @@ class Namespace:
                     Path("/proc/sys/net", name).write_text(value)
 
     def close(self) -> None:
-        """Let go of it; closing twice does nothing."""
+        """Close the descriptor; closing twice does nothing."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
 
 def communicate(process: subprocess.Popen[bytes], stdin: str = "") -> str:
-    """Feed a started program, wait for its end, return what it printed; `LabError` when it fails."""
+    """Write a started program's stdin, wait for its end and return its output; `LabError` when it fails."""
     out, err = process.communicate(stdin.encode())
     if process.returncode:
         command = " ".join(map(str, process.args))  # type: ignore[arg-type]
@@ -141,7 +154,7 @@ def communicate(process: subprocess.Popen[bytes], stdin: str = "") -> str:
 
 
 def create_namespace(name: str) -> Namespace:
-    """Make an empty network namespace; ``name`` is only how the lab calls it.
+    """Make an empty network namespace; ``name`` is its name in the lab only.
 
     Raises `LabError` without CAP_SYS_ADMIN.
     """
@@ -157,12 +170,12 @@ def create_namespace(name: str) -> Namespace:
 
 
 def process_namespace(name: str, pid: int) -> Namespace:
-    """The network namespace of a process, such as a container's first; ``name`` is only how the lab calls it."""
+    """Network namespace of a process, such as a container's first; ``name`` is its name in the lab only."""
     return Namespace(name, os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC))
 
 
 class CurrentNamespace(Namespace):
-    """The network namespace that this process is in anyway: nothing is entered, so no right to enter is needed."""
+    """The network namespace that this process is in already: nothing is entered, so no privilege is needed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC))

@@ -26,7 +26,7 @@ _PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subproc
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """What a network is, as text for ``ip -batch``: see `kproxy.lab.wiring`, whose functions these are.
+    """Functions that describe a network as text for ``ip -batch``: the interface of `kproxy.lab.wiring`.
 
     It has a switch and an elsewhere, called as there.
     """
@@ -41,27 +41,27 @@ TOPOLOGY = Wiring(wiring.NAMESPACES, wiring.sysctls, wiring.links, wiring.addres
 
 
 class Network:
-    """The namespaces by name: nodes, pods, ``client``, ``remote``, ``router``, ``elsewhere``, ``switch``."""
+    """Namespaces by name: nodes, pods, ``client``, ``remote``, ``router``, ``elsewhere``, ``switch``."""
 
     def __init__(self, namespaces: Iterable[Namespace]) -> None:
         self._namespaces = {namespace.name: namespace for namespace in namespaces}
 
     def __getitem__(self, name: str) -> Namespace:
-        """A namespace by its name in the topology; KeyError for others."""
+        """Namespace by its name in the topology; KeyError for others."""
         return self._namespaces[name]
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is a namespace of that name."""
+        """True if there is a namespace of that name."""
         return name in self._namespaces
 
     def add_node_address(self, node: str, family: Family) -> None:
-        """Give a node its one more address, ready for packets when this returns; again does no harm."""
+        """Add a node's additional address, ready for packets when this returns; repeating it is harmless."""
         flag = "-4" if family is Family.IPV4 else "-6"
         self[node].run(("ip", flag, "-batch", "-"), wiring.gained(node, family))
         _wait_for_addresses(self, [node])
 
     def switch_off_ipv6(self, names: Iterable[str]) -> None:
-        """Have these namespaces without IPv6, as `sysctl net.ipv6.conf.all.disable_ipv6=1` does."""
+        """Disable IPv6 in these namespaces (`net.ipv6.conf.all.disable_ipv6=1`)."""
         for name in names:
             self[name].set({"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"})
 
@@ -74,7 +74,7 @@ class Network:
         self.close()
 
     def close(self) -> None:
-        """Let go of all namespaces; the kernel removes each when its last socket is closed."""
+        """Release all namespaces; the kernel removes each when its last socket is closed."""
         for namespace in self._namespaces.values():
             namespace.close()
 
@@ -121,14 +121,14 @@ def _wire(network: Network, wires: Wiring) -> None:
 
 
 def _load_modules(elsewhere: Namespace) -> None:
-    """Have IPv6 and connection tracking there before their sysctls are written: both may come as modules."""
+    """Load IPv6 and conntrack before their sysctls are written: both may be modules."""
     with suppress(OSError):
         elsewhere.socket(socket.AF_INET6, socket.SOCK_DGRAM).close()
     _answer_for_everything(elsewhere)
 
 
 def _answer_for_everything(elsewhere: Namespace) -> None:
-    """By nftables, or by the older tables on a kernel without it."""
+    """Make elsewhere reply on every address and port, by nftables or, on a kernel without it, by legacy iptables."""
     try:
         elsewhere.run(("nft", "-f", "-"), wiring.ELSEWHERE_RULES)
     except LabError:

@@ -27,14 +27,14 @@ _BACKLOG = 128
 
 
 class Xtables(enum.Enum):
-    """Which program stands behind ``iptables`` and its siblings."""
+    """Variant of ``iptables`` and its siblings."""
 
     LEGACY = "xtables-legacy-multi"
     NFT = "xtables-nft-multi"
 
 
 class Process:
-    """A program started by `spawn`."""
+    """Program started by `spawn`."""
 
     def __init__(self, argv: Sequence[str], popen: subprocess.Popen[bytes], log: Path) -> None:
         self.argv, self.log = tuple(argv), log
@@ -42,7 +42,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process ID, which is its process group's."""
+        """Process ID, which is its process group's."""
         return self._popen.pid
 
     @property
@@ -51,15 +51,15 @@ class Process:
         return self._popen.poll()
 
     def kill(self) -> None:
-        """SIGKILL it and all of its group; nothing when it is gone."""
+        """Kill the process group (SIGKILL); nothing when it has ended."""
         self.signal(signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGSTOP: it stands still until `resume`."""
+        """Stop the process group (SIGSTOP) until `resume`."""
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Continue a stopped process group (SIGCONT)."""
         self.signal(signal.SIGCONT)
 
     def signal(self, number: signal.Signals) -> None:
@@ -69,12 +69,12 @@ class Process:
                 os.killpg(self.pid, number)
 
     async def wait(self) -> int:
-        """Wait for its end; the exit status."""
+        """Wait for its end; returns the exit status."""
         return await wait_finished(self._popen)
 
 
 async def wait_finished(popen: subprocess.Popen[bytes]) -> int:
-    """Wait for a program's end without holding up the loop; its exit status."""
+    """Wait for a program's end without blocking the event loop; returns its exit status."""
     loop = asyncio.get_running_loop()
     descriptor = os.pidfd_open(popen.pid) if popen.poll() is None else -1
     if descriptor < 0:
@@ -100,11 +100,10 @@ def spawn(
 ) -> Process:
     """Start a program inside a namespace; output is appended to ``log``.
 
-    ``env`` is added to this process's environment, and ``XTABLES_LOCKFILE`` is a file beside the log.
-    ``path_prefix`` goes in front of PATH (see `xtables_directory`).  ``descriptors`` stay open in it.
-    Call it from a thread that lives as long as the program: the kernel kills it with that thread
-    (but not what it has started itself; `Process.kill` ends the whole group).
-    A program that does not exist ends with status 127 and says so in the log.
+    ``env`` is added to this process's environment, and ``XTABLES_LOCKFILE`` is a file beside the log. ``path_prefix``
+    goes in front of PATH (see `xtables_directory`). ``descriptors`` stay open in it. Call it from a thread that lives
+    as long as the program: the kernel kills it with that thread (but not its children; `Process.kill` ends the whole
+    group). A program that does not exist ends with status 127 and an error in the log.
     """
     environment = {**os.environ, "XTABLES_LOCKFILE": str(log.with_suffix(".xtables.lock")), **(env or {})}
     if path_prefix is not None:
@@ -144,9 +143,9 @@ def _search_path() -> str:
 
 
 async def run_in(namespace: Namespace, argv: Sequence[str], stdin: str = "", **options: object) -> str:
-    """Run a program inside to its end without holding up the loop; what it printed.
+    """Run a program inside to its end without blocking the event loop; returns its output.
 
-    Raises `LabError` with its error text when it fails.
+    Raises `LabError` with its stderr when it fails.
     """
     return await asyncio.to_thread(communicate, namespace.start(argv, **_PIPES, **options), stdin)
 

@@ -1,9 +1,9 @@
-"""A room for a program that may do anything: processes and mounts of its own, beside the network of its node.
+"""Sandbox for an untrusted program: own PID and mount namespaces inside a node's network namespace.
 
-What it starts ends with the room, wherever it has gone; ``/proc/1`` is the room's own first process, so the
-usual way into the machine's network (``nsenter --target 1 --net``) leads back to the node; sysctls outside ``net``
-and the root file system are read-only, but for one folder; more may be mounted that nobody else sees.  It is no
-prison: root who unmounts his ``/proc`` finds the machine's below it (`kproxy.lab.faults.machine_state` tells then).
+Processes that it starts end with the sandbox; ``/proc/1`` is the sandbox's own first process, so the usual way into
+the machine's network (``nsenter --target 1 --net``) leads back to the node; sysctls outside ``net`` and the root file
+system are read-only, but for one folder; further mounts are visible inside only. It is no prison: root who unmounts
+its ``/proc`` finds the machine's below it (`kproxy.lab.faults.machine_state` detects changes).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kproxy.lab.namespaces import LabError, Namespace, create_namespace
 from kproxy.lab.processes import DIE_WITH_PARENT, Process, wait_finished
 
 LARGEST_FILE = 256 << 20
-"""Bytes; who writes more into one file gets SIGXFSZ (setrlimit(2), RLIMIT_FSIZE)."""
+"""Largest file in bytes; a program that writes more into one gets SIGXFSZ (setrlimit(2), RLIMIT_FSIZE)."""
 
 _UNSHARE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
 _OWN = """
@@ -37,42 +37,42 @@ _OPTIONS = {"tmpfs": "-o size=256m"}
 _READY = b"ready\n"
 _ENDS_WITHIN = 10.0
 _ENTERS_WITHIN = 0.1
-"""Seconds after which who was still on the way into a room is looked for again."""
+"""Seconds after which processes that were still entering the sandbox are killed too."""
 
 
 class Sandbox:
-    """A room in a node; made by `open_sandbox`."""
+    """Sandbox in a node; made by `open_sandbox`."""
 
     def __init__(self, namespace: Namespace, first: subprocess.Popen[bytes]) -> None:
         self._namespace, self._first = namespace, first
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """The command that runs another in the room, in this process's working directory.
+        """Command line that runs another inside, in this process's working directory.
 
-        Its exit status is the other's.  It stays as the other's parent, in the same process group.
+        Its exit status is the other's. It stays as the other's parent, in the same process group.
         """
         limits = ("prlimit", f"--fsize={LARGEST_FILE}")
         return [*limits, *self._enter(), "env", f"--chdir={os.getcwd()}", *argv]  # noqa: PTH109 (a text)
 
     async def clear(self) -> None:
-        """SIGKILL whatever runs in the room."""
+        """Kill all processes inside (SIGKILL)."""
         everybody = self._namespace.start([*self._enter(), "sh", "-c", "kill -KILL -1"], **_SILENT)
         await wait_finished(everybody)
 
     async def end(self, processes: Iterable[Process]) -> None:
-        """SIGKILL whatever runs in the room, until these (whose commands `command` made) have ended.
+        """Kill all processes inside until these (whose commands `command` made) have ended.
 
-        Nobody is killed from outside: a parent killed with its child leaves it to the machine's first process, which may
-        take seconds to notice its end or never do, and until then the kernel does not let go of the room.
+        Nothing is killed from outside: a parent killed with its child leaves it to the machine's first process, which
+        may take seconds to reap it or never do, and until then the kernel keeps the sandbox.
         """
         await self.clear()
         for process in processes:
             while not await _within(_ENTERS_WITHIN, process.wait()):
-                process.resume()  # a parent stands still with its child
+                process.resume()  # a stopped parent does not reap its child
                 await self.clear()
 
     async def close(self) -> None:
-        """End all that is in the room: the kernel does so with the room's first process."""
+        """End the sandbox: the kernel kills all its processes with the first one."""
         assert self._first.stdin
         self._first.stdin.close()
         if not await _within(_ENDS_WITHIN, wait_finished(self._first)):
@@ -87,7 +87,7 @@ class Sandbox:
 
 
 async def _within(seconds: float, end: Coroutine[object, object, int]) -> bool:
-    """Whether a process ends so soon."""
+    """True if a process ends within ``seconds``."""
     try:
         await asyncio.wait_for(end, seconds)
     except TimeoutError:
@@ -99,10 +99,10 @@ _SILENT = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": 
 
 
 async def open_sandbox(namespace: Namespace, folder: Path, mounts: Mapping[str, str]) -> Sandbox:
-    """Make a room in which ``folder`` can be written to.
+    """Make a sandbox in which ``folder`` is writable.
 
-    ``mounts``: the type of file system (``mount --types``) for each mount point, which must exist.
-    Call it from a thread that lives as long as the room.  Raises `LabError`.
+    ``mounts``: the type of file system (``mount --types``) for each mount point, which must exist. Call it from a
+    thread that lives as long as the sandbox. Raises `LabError`.
     """
     lines = [
         f'mount -t {kind} {_OPTIONS.get(kind, "")} {kind} "${number}"'
@@ -126,7 +126,10 @@ async def open_sandbox(namespace: Namespace, folder: Path, mounts: Mapping[str, 
 
 @cache
 def sandbox_unavailable() -> str:
-    """Why no room can be made here; empty when it can.  In a thread, as whoever asks may have an event loop of its own."""
+    """Reason why no sandbox can be made here; empty when it can.
+
+    It runs in a thread, as the caller may have an event loop of its own.
+    """
     with ThreadPoolExecutor(1) as thread:
         try:
             thread.submit(lambda: asyncio.run(_try())).result()

@@ -1,7 +1,7 @@
-"""The lab's servers: endpoints and bystanders that say who they are and whom they saw.
+"""Servers of the lab: endpoints and bystanders that reply with their name and the source they saw.
 
-All listen from this one process, each socket in the namespace it was made in.  Every request that
-arrives is recorded by its probe's number, whether or not the answer finds its way back.
+All listen from this one process, each socket in the namespace it was made in. Every request that arrives is recorded
+by its probe's number, whether or not the reply finds its way back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ListeningSocket = socket.socket
 
 
 class Servers:
-    """All servers of a lab, and the record of what reached them; create it in a running loop."""
+    """All servers of a lab, and the record of requests that reached them; create it in a running loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -37,7 +37,7 @@ class Servers:
         self._by_number: dict[int, ServerConnection] = {}
         self._receptions: dict[int, list[Reception]] = {}
         self.greet: Callable[[Reception], str] | None = None
-        """What people's programs (curl, nc) are answered; None: only the lab's own messages are."""
+        """Text of the reply to other programs (curl, nc); None: only the lab's own messages get replies."""
 
     def serve(
         self,
@@ -47,7 +47,7 @@ class Servers:
         who: str,
         addresses: tuple[Address, ...] = _ANYWHERE,
     ) -> None:
-        """Answer on a port as ``who``, on these addresses (default: every one, both families).
+        """Reply on a port as ``who``, on these addresses (default: every one, both families).
 
         OSError when the port is taken, or the kernel lacks the protocol.
         """
@@ -61,7 +61,7 @@ class Servers:
             listeners.append(listener)
 
     def stop(self, namespace: Namespace, port: int, protocol: Protocol) -> None:
-        """Listen there no more; open connections stay."""
+        """Close a listening socket; open connections stay."""
         for listener in self._ears.pop((namespace.name, port, protocol), []):
             self._loop.remove_reader(listener.fileno())
             listener.close()
@@ -77,7 +77,7 @@ class Servers:
             connection.close()
 
     def receptions(self, number: int) -> tuple[Reception, ...]:
-        """Who got this probe's request, in order."""
+        """Records of this probe's request, in order of arrival."""
         return tuple(self._receptions.get(number, ()))
 
     def forget(self, number: int) -> None:
@@ -85,7 +85,7 @@ class Servers:
         self._receptions.pop(number, None)
 
     def connection(self, number: int) -> ServerConnection | None:
-        """The open connection over which this probe's request came."""
+        """Open connection that carried this probe's request."""
         return self._by_number.get(number)
 
     def _record(self, number: int, reception: Reception) -> None:
@@ -121,7 +121,7 @@ class Servers:
                 data, ancillary, _, peer = listener.recvmsg(1 << 16, 64)
             except BlockingIOError:
                 return
-            except OSError:  # an ICMP error about an earlier answer
+            except OSError:  # an ICMP error about an earlier reply
                 continue
             self._answer_datagram(listener, who, data, _packet_info(ancillary), peer)
 
@@ -144,7 +144,7 @@ class Servers:
         reply = message.encode_reply(_reply(number, reception, size), data[message.REQUEST_HEADER :])
         try:
             listener.sendmsg([reply], [_answer_from(info)], 0, peer)
-        except OSError:  # no way back: the sender sees silence, and the record says why
+        except OSError:  # no way back: the sender sees silence, the record has the reason
             return
 
     def _greet_datagram(
@@ -198,7 +198,7 @@ class ServerConnection:
             self.close()
 
     def _answer_all(self) -> bool:
-        """Answer the requests that are complete; False when what came is none."""
+        """Reply to all complete requests; False when the data is none."""
         while self._in:
             try:
                 header = message.decode_request(self._in)
@@ -237,7 +237,7 @@ class ServerConnection:
 
 
 def _greeting(request: bytes, text: str) -> bytes:
-    """A line, as an HTTP response to who asks by HTTP."""
+    """Line of text, as an HTTP response if the request is HTTP."""
     body = text.encode()
     if b" HTTP/1." not in request.partition(b"\r\n")[0]:
         return body
@@ -262,7 +262,7 @@ def _listening(namespace: Namespace, address: Address, port: int, protocol: Prot
 
 
 def _want_packet_info(listener: ListeningSocket, family: int) -> None:
-    """So that the answer goes out from the address that was asked, whatever the routes prefer."""
+    """Enable IP_PKTINFO, so that a UDP reply leaves from the address its request was sent to."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 21)
     if family == socket.AF_INET:
         listener.setsockopt(socket.IPPROTO_IP, socket_constants.IP_PKTINFO, 1)
@@ -289,7 +289,7 @@ def _own_address(info: tuple[int, int, bytes]) -> Address:
 
 
 def _answer_from(info: tuple[int, int, bytes]) -> tuple[int, int, bytes]:
-    """Ancillary data that fixes the answer's source and leaves the interface to the routes."""
+    """Ancillary data that fixes the reply's source and leaves the interface to the routes."""
     level, kind, data = info
     if level == socket.IPPROTO_IP:
         return level, kind, struct.pack("=i4s4s", 0, data[8:12], b"\0" * 4)

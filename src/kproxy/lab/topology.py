@@ -27,7 +27,7 @@ PODS = {"a": ("a1", "a2", "a3"), "b": ("b1", "b2", "b3")}
 _NODE_OF = {pod: node for node, pods in PODS.items() for pod in pods}
 ZONES = {"a": "zone-a", "b": "zone-b"}
 HOSTNAMES = {"a": "node-a", "b": "node-b"}
-"""Node object names; cases and tables say ``a`` and ``b``."""
+"""Names of Node objects; cases and tables use ``a`` and ``b``."""
 
 UPLINK, SECOND_UPLINK = "eth0", "eth1"
 POD_INTERFACE_PREFIX = "veth"
@@ -54,7 +54,7 @@ POD_CIDRS = {
 }
 SERVICE_CIDR = _nets("10.96.0.0/16", "fd00:96::/112")
 SECOND_SERVICE_CIDR = _nets("10.97.0.0/16", "fd00:97::/112")
-"""A range that becomes a ServiceCIDR in the course of a case; outside clients have no routes to it."""
+"""Range that becomes a ServiceCIDR in the course of a case; outside clients have no routes to it."""
 EXTERNAL_IP_RANGE = _nets("100.64.0.0/16", "fd00:64::/112")
 LOAD_BALANCER_RANGE = _nets("100.65.0.0/16", "fd00:65::/112")
 """Addresses for Services; no interface has any of them.  The client reaches them through a node."""
@@ -71,13 +71,13 @@ GAINED_ADDRESS = {
     "a": _pair("172.18.0.12", "fd00:18::12"),
     "b": _pair("172.18.0.13", "fd00:18::13"),
 }
-"""What a node may get in the course of a case, on its uplink; it sends nothing from there."""
+"""Address that a node may get in the course of a case, on its uplink; it sends nothing from there."""
 
 POD_GATEWAY = {
     "a": _pair("10.244.1.1", "fd00:244:0:1::1"),
     "b": _pair("10.244.2.1", "fd00:244:0:2::1"),
 }
-"""The node's end of every one of its pod links has this address (as /32, /128)."""
+"""Address of the node's end of every one of its pod links (as /32, /128)."""
 
 POD_ADDRESS = {
     pod: _pair(f"10.244.{i}.{10 + k}", f"fd00:244:0:{i}::{10 + k}")
@@ -89,7 +89,7 @@ POD_RANGE = {
     for i, node in enumerate(NODES, 1)
     for k, pod in enumerate(PODS[node], 1)
 }
-"""What else leads to a pod, which answers at every one of these addresses: endpoints of Services that have hundreds."""
+"""Range of further addresses of a pod, at all of which it replies: endpoints of Services that have hundreds."""
 
 ROUTER_ADDRESS = _pair("172.18.0.1", "fd00:18::1")
 REMOTE_GATEWAY = _pair("198.51.100.1", "2001:db8:51::1")
@@ -100,7 +100,7 @@ CLIENT_ADDRESS = {
     "a": _pair("172.18.0.100", "fd00:18::100"),
     "b": _pair("172.18.0.101", "fd00:18::101"),
 }
-"""The on-link client's addresses: what it sends from the first goes through node a, and so on."""
+"""Addresses of the on-link client: packets from the first go through node a, from the second through node b."""
 
 CLIENT_SECOND_ADDRESS = _pair("172.19.0.100", "fd00:19::100")
 """The on-link client's address on the second network."""
@@ -109,16 +109,16 @@ REMOTE_ADDRESS = {
     "a": _pair("198.51.100.10", "2001:db8:51::10"),
     "b": _pair("198.51.100.11", "2001:db8:51::11"),
 }
-"""The routed client's addresses: what it sends from the first goes through node a, and so on."""
+"""Addresses of the routed client: packets from the first go through node a, from the second through node b."""
 
 
 def node_of(pod: str) -> str:
-    """The node a pod is on.  Raises `KeyError` when there is no such pod."""
+    """Node that a pod is on. Raises `KeyError` when there is no such pod."""
     return _NODE_OF[pod]
 
 
 def pod_interface(pod: str) -> str:
-    """The name of the node's end of a pod's veth."""
+    """Name of the node's end of a pod's veth."""
     return f"{POD_INTERFACE_PREFIX}-{pod}"
 
 

@@ -1,12 +1,12 @@
-"""The topology written out as what ``ip -batch``, sysctl and ``nft`` are told, namespace by namespace.
+"""Topology as input for ``ip -batch``, sysctl and ``nft``, namespace by namespace.
 
 Pure text from `kproxy.lab.topology`; `kproxy.lab.network` runs it.
 
-Outside clients choose a node by their source address: policy routes in the client and in the
-router send the Service ranges to that node, and those of the on-link client all pods' addresses as
-well: what it sends a pod of the other node goes through this one, and the answer comes back straight.  Answers from elsewhere go back the same way, so that
-a node tracks both directions of what it let pass.  A node's own packets to those ranges are not
-sent back to it: the rules ask for the client's or the routed link.
+Outside clients choose a node by their source address: policy routes in the client and in the router send the Service
+ranges to that node, and those of the on-link client all pods' addresses as well: its packets to a pod of the other
+node go through this one, and the reply comes back straight. Replies from elsewhere go back the same way, so that a
+node tracks both directions of each connection that it forwards. A node's own packets to those ranges are not sent
+back to it: the rules match the client's or the routed link.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ TO_REMOTE, TO_ELSEWHERE = "remote", "elsewhere"
 """The router's interfaces besides `topology.UPLINK`."""
 
 CATCH_ALL_PORT = 9
-"""Elsewhere's one listener; every port is redirected to it."""
+"""Port of elsewhere's one listener; every port is redirected to it."""
 
 NARROW_MTU = 1400
-"""Of the link to the routed client, on the router's side: what is larger makes the router send an ICMP error."""
+"""MTU of the link to the routed client, on the router's side: a larger packet makes the router send an ICMP error."""
 
 _FIRST_TABLE = 101
 _SERVICE_RANGES = (t.SERVICE_CIDR, t.EXTERNAL_IP_RANGE, t.LOAD_BALANCER_RANGE)
@@ -58,26 +58,26 @@ SYSCTLS: Mapping[str, str] = {
     "bridge/bridge-nf-call-ip6tables": "0",
     "bridge/bridge-nf-call-arptables": "0",
 }
-"""Written in every namespace before any link is there.
+"""Sysctls written in every namespace before any link is there.
 
-Without the ICMP limits, later rejections would look like silence; the rate mask also lifts the
-limit per second that the whole machine shares.  Without duplicate address detection, IPv6
-addresses can be used at once.  A slow run's idle UDP flow is not forgotten.
-No socket gets a source port that a case's health check node port has: the proxy could not listen there.
+With the kernel's ICMP rate limits, later rejections would look like silence; the rate mask also lifts the limit per second
+that the whole machine shares. Without duplicate address detection, IPv6 addresses can be used at once. A slow run's
+idle UDP flow does not expire. No socket gets a source port that a case's health check node port has: the proxy could
+not listen there.
 """
 
 FORWARDING = frozenset({"ipv4/ip_forward", "ipv6/conf/all/forwarding"})
-"""Of `SYSCTLS`, those that only nodes, router and elsewhere get."""
+"""Those of `SYSCTLS` that only nodes, router and elsewhere get."""
 
 
 def sysctls(name: str) -> dict[str, str]:
-    """What is written below ``/proc/sys/net`` in this namespace."""
+    """Sysctls below ``/proc/sys/net`` for this namespace."""
     forwards = name in {*t.NODES, ROUTER, ELSEWHERE}
     return {key: value for key, value in SYSCTLS.items() if forwards or key not in FORWARDING}
 
 
 def links(path: Mapping[str, str]) -> str:
-    """The batch that makes every link; ``path``: where each namespace can be opened.
+    """Batch that makes every link; ``path``: where each namespace can be opened.
 
     It is run inside the switch, and each link is made where it belongs.
     """
@@ -91,7 +91,7 @@ def links(path: Mapping[str, str]) -> str:
 
 
 def addressing(name: str, family: Family) -> str:
-    """The batch (for ``ip -4`` or ``ip -6``) with a namespace's addresses, routes and policy rules.
+    """Batch (for ``ip -4`` or ``ip -6``) with a namespace's addresses, routes and policy rules.
 
     It first brings all links up, so that the two families' batches may run in either order.
     """
@@ -112,7 +112,7 @@ def addressing(name: str, family: Family) -> str:
 
 
 def gained(node: str, family: Family) -> str:
-    """The batch that gives a node, at work already, its one more address; twice is as good as once.
+    """Batch that adds a running node's additional address; repeating it is harmless.
 
     IPv4 has it as a secondary address, IPv6 as one not preferred: neither is chosen as a source.
     """
@@ -131,11 +131,11 @@ table inet elsewhere {{
   }}
 }}
 """
-"""What makes elsewhere answer for every address and port."""
+"""nftables rules that make elsewhere reply on every address and port."""
 
 
 def elsewhere_rules() -> Iterator[tuple[str, ...]]:
-    """The same as arguments of iptables and ip6tables."""
+    """Rules of `ELSEWHERE_RULES` as arguments of iptables and ip6tables."""
     for protocol in ("tcp", "udp", "sctp"):
         yield (
             *("-t", "nat", "-A", "PREROUTING", "-p", protocol),
@@ -144,7 +144,7 @@ def elsewhere_rules() -> Iterator[tuple[str, ...]]:
 
 
 def elsewhere_pings() -> Iterator[tuple[str, ...]]:
-    """What lets pings be answered, for iptables and ip6tables: the tool first."""
+    """Rules that make elsewhere reply to pings, as arguments of iptables and ip6tables, the tool first."""
     common = ("-j", "REDIRECT")
     yield ("iptables", "-t", "nat", "-A", "PREROUTING", "-p", "icmp", "--icmp-type", "echo-request", *common)
     ipv6 = ("-p", "icmpv6", "--icmpv6-type", "echo-request")
@@ -152,7 +152,7 @@ def elsewhere_pings() -> Iterator[tuple[str, ...]]:
 
 
 def _bridge_ports() -> Iterator[tuple[str, str, str, str]]:
-    """Who is on which bridge: namespace, the bridge's port, the bridge, the namespace's interface."""
+    """Ports of the bridges: namespace, the bridge's port, the bridge, the namespace's interface."""
     for bridge, uplink in _UPLINKS:
         for name in (*t.NODES, CLIENT):
             yield name, f"{name}-{uplink}", bridge, uplink

@@ -1,4 +1,4 @@
-"""The lab's small Kubernetes API server: list, watch, bookmarks, selectors, and injected faults.
+"""Small Kubernetes API server of the lab: list, watch, bookmarks, selectors, and injected faults.
 
     resources, versions --> store --> lists, watch, writes --> server
     selectors, options, routes, discovery, status, faults beside them

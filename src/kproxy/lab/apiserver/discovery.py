@@ -1,4 +1,4 @@
-"""The documents by which clients find out what is served, made from the resource table.  Pure.
+"""Discovery documents, made from the resource table. Pure.
 
 Shapes: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api (unaggregated)
 """
@@ -12,18 +12,18 @@ _GIT_VERSION = "v1.36.2+kproxy-lab"
 
 
 def version_document() -> Document:
-    """``/version``: the release whose behaviour is imitated."""
+    """``/version``: the release whose behaviour is emulated."""
     major, minor = _GIT_VERSION[1:].split(".")[:2]
     return {"major": major, "minor": minor, "gitVersion": _GIT_VERSION, "platform": "linux/amd64"}
 
 
 def core_versions() -> Document:
-    """``/api``."""
+    """``/api``: the versions of the core group."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
 def group_list() -> Document:
-    """``/apis``."""
+    """``/apis``: all other groups."""
     names = sorted({resource.group for resource in RESOURCES} - {""})
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in names]}
 

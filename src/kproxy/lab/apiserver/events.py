@@ -1,6 +1,6 @@
-"""The two shapes of an Event: ``events.k8s.io/v1`` (as stored) and core ``v1``.
+"""Conversion between the two forms of an Event: ``events.k8s.io/v1`` (as stored) and core ``v1``.
 
-They are one object in a cluster, whichever API wrote it.  Pure.
+They are one object in a cluster, whichever API wrote it. Pure.
 
 Field pairs: https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 """

@@ -1,8 +1,7 @@
-"""Faults to inject: what a proxy must live through, as values in one mutable list.
+"""Faults of the API server to inject, as values in one mutable list.
 
-`watch` and `server` ask this list before they answer.  Faults that are events and no states
-(dropped watches, a closed listener, forgotten history) are methods of `server.ApiServer` and
-`store.Store.compact`.
+`watch` and `server` consult this list before they respond. Faults that are events and no states (dropped watches, a
+closed listener, forgotten history) are methods of `server.ApiServer` and `store.Store.compact`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kproxy.lab.apiserver.routes import ALL_VERBS, Verb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """Answer with an error ``code``; ``retry_after`` in seconds makes clients of client-go wait for it."""
+    """Respond with an error ``code``; ``retry_after`` in seconds makes clients of client-go wait for it."""
 
     code: int = 503
     retry_after: int | None = None
@@ -28,9 +27,9 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StallRequests:
-    """Keep requests waiting, and answer from the state at the time they are let go.
+    """Hold requests back, and respond from the state at the time they are released.
 
-    LIST: lists, and the present objects at the start of a watch.  WATCH: changes, and bookmarks.
+    LIST: lists, and the present objects at the start of a watch. WATCH: changes, and bookmarks.
     """
 
     kinds: frozenset[ResourceKind] = ALL_KINDS
@@ -82,7 +81,7 @@ class Faults:
 
     @contextmanager
     def during(self, fault: Fault) -> Iterator[None]:
-        """A fault in force while inside."""
+        """Keep a fault in force for the length of the context."""
         self.inject(fault)
         try:
             yield
@@ -91,7 +90,7 @@ class Faults:
 
     @contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Call ``listener`` whenever the faults change, while inside."""
+        """Call ``listener`` whenever the faults change, for the length of the context."""
         self._listeners.add(listener)
         try:
             yield
@@ -99,28 +98,28 @@ class Faults:
             self._listeners.discard(listener)
 
     def refusal(self, verb: Verb, kind: ResourceKind) -> Refuse | None:
-        """How a request is to be refused, if at all."""
+        """Fault by which a request is to be refused, None for none."""
         for fault in self._active:
             if isinstance(fault, Refuse) and kind in fault.kinds and verb in fault.verbs:
                 return fault
         return None
 
     def holds(self, verb: Verb, kind: ResourceKind) -> bool:
-        """Whether this is being held."""
+        """True if requests or events of this kind are held back."""
         return any(isinstance(f, StallRequests) and kind in f.kinds and verb in f.verbs for f in self._active)
 
     def stalls_bookmarks(self, kind: ResourceKind) -> bool:
-        """Whether periodic bookmarks are left out."""
+        """True if periodic bookmarks are left out."""
         return any(isinstance(f, StallBookmarks) and kind in f.kinds for f in self._active)
 
     def seconds_between_events(self, kind: ResourceKind) -> float:
-        """The pause after each watch event; 0 when streams are not slowed."""
+        """Pause after each watch event in seconds; 0 when streams are not slowed."""
         return max(
             (f.seconds for f in self._active if isinstance(f, SlowStream) and kind in f.kinds), default=0
         )
 
     async def released(self, verb: Verb, kind: ResourceKind) -> None:
-        """Wait while this is being held."""
+        """Wait while requests or events of this kind are held back."""
         changed = asyncio.Event()
         with self.listening(changed.set):
             while self.holds(verb, kind):

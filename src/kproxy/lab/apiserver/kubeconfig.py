@@ -1,4 +1,4 @@
-"""The kubeconfig by which a proxy under test finds the lab's API server.  Pure.
+"""Kubeconfig of a proxy under test for the lab's API server. Pure.
 
 Format: https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
 """

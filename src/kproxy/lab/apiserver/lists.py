@@ -1,7 +1,7 @@
-"""Answers a list request: a join of bytes encoded before, in pages of one consistent past state.
+"""Responses to list requests: a join of bytes encoded before, in pages of one consistent past state.
 
-A continue token holds the revision and the last key sent; later pages are made from the state
-at that revision, so what changes between two pages does not show.
+A continue token holds the revision and the last key sent; later pages are made from the state at that revision, so a
+change between two pages does not show.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _ListMeta(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 def list_body(store: ObjectStore, resource: ApiResource, options: ListOptions) -> bytes:
-    """The JSON of the list asked for; raises `ApiError` 400, 410 or 504."""
+    """JSON of the requested list; raises `ApiError` 400, 410 or 504."""
     token = _read_token(options.continue_token) if options.continue_token else None
     try:
         revision, versions = _state(store, resource.kind, options, token)

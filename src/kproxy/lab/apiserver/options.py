@@ -1,4 +1,4 @@
-"""The query of a list or watch request, checked as an API server checks it.  Pure.
+"""Query of a list or watch request, checked as an API server checks it. Pure.
 
 resourceVersion semantics: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
 sendInitialEvents: KEP-3157.
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class ResourceVersionMatch(enum.Enum):
-    """``resourceVersionMatch``."""
+    """Values of ``resourceVersionMatch``."""
 
     EXACT = "Exact"
     NOT_OLDER_THAN = "NotOlderThan"
@@ -28,7 +28,7 @@ class ResourceVersionMatch(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """A list's or watch's options; ``revision`` None when no resourceVersion was given."""
+    """Options of a list or watch; ``revision`` None when no resourceVersion was given."""
 
     selection: Selection
     revision: int | None
@@ -41,26 +41,26 @@ class ListOptions:
 
     @property
     def watch_list(self) -> bool:
-        """Whether a watch is to begin with the present objects and a bookmark after them (WatchList)."""
+        """True if a watch is to begin with the present objects and a bookmark after them (WatchList)."""
         return bool(self.send_initial_events)
 
     @property
     def from_present(self) -> bool:
-        """Whether a watch is to begin with the present objects."""
+        """True if a watch is to begin with the present objects."""
         return self.watch_list or (not self.revision and self.send_initial_events is None)
 
 
 def is_watch(query: Mapping[str, str]) -> bool:
-    """Whether a request asks for a watch."""
+    """True if a request is for a watch."""
     return bool(_boolean(query, "watch"))
 
 
 def parse_options(
     query: Mapping[str, str], place: ResourcePath, *, watch: bool, watch_list: bool
 ) -> ListOptions:
-    """Read the options of a list or watch; raises `ApiError` 400 or 422.
+    """Options of a list or watch; raises `ApiError` 400 or 422.
 
-    ``watch_list``: whether the server supports sendInitialEvents; if not, it is refused with 422.
+    ``watch_list``: the server supports sendInitialEvents; if not, it is refused with 422.
     """
     options = ListOptions(
         selection=_selection(query, place),

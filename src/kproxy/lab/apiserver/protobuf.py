@@ -1,11 +1,11 @@
-"""Reads an ``events.k8s.io/v1`` Event in Kubernetes' protobuf encoding: what kube-proxy posts.
+"""Decoder of an ``events.k8s.io/v1`` Event in Kubernetes' protobuf encoding, as kube-proxy posts it.
 
-Everything else this server is sent is JSON; a client whose contentType is
-``application/vnd.kubernetes.protobuf`` still encodes the Events it writes so.  Pure.
+All other requests to this server are JSON; a client whose contentType is ``application/vnd.kubernetes.protobuf``
+still encodes the Events it writes so. Pure.
 
-Envelope: https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
-Wire format: https://protobuf.dev/programming-guides/encoding/
-Field numbers: ``generated.proto`` of k8s.io/api/events/v1, core/v1 and apimachinery meta/v1.
+Envelope: https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding Wire format:
+https://protobuf.dev/programming-guides/encoding/ Field numbers: ``generated.proto`` of k8s.io/api/events/v1, core/v1
+and apimachinery meta/v1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Reader = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class MessageField:
-    """How one field number shows in JSON; unlisted numbers are skipped."""
+    """JSON form of one field number; unlisted numbers are skipped."""
 
     name: str
     read: Reader
@@ -32,7 +32,7 @@ Message = Mapping[int, MessageField]
 
 
 def read_event(data: bytes) -> dict[str, Any]:
-    """The Event as its JSON document; ValueError when it is none, or is cut short."""
+    """Event as its JSON document; ValueError when it is not one, or truncated."""
     if not data.startswith(MAGIC):
         raise ValueError("no Kubernetes protobuf envelope")
     try:

@@ -1,7 +1,7 @@
-"""The resources the lab's API server serves, as a table: one row, one resource; one kind, one store.
+"""Resources of the lab's API server, as a table: one row, one resource; one kind, one store.
 
-A kind of object may be served under two API versions (Event): it is stored in one form, and a
-row says how to go to and from the form it shows.  Pure data; imports nothing of the server.
+A kind of object may be served under two API versions (Event): it is stored in one form, and a row converts between
+that and the form it serves. Pure data; imports nothing of the server.
 
 Names and scopes: https://kubernetes.io/docs/reference/kubernetes-api/
 """
@@ -16,13 +16,13 @@ from typing import Any
 from kproxy.lab.apiserver.events import from_core_event, to_core_event
 
 Document = dict[str, Any]
-"""A decoded JSON object."""
+"""JSON object, decoded."""
 
 FieldPath = tuple[str, ...]
 
 
 class ResourceKind(enum.Enum):
-    """What an object is; its value is the object's ``kind``."""
+    """Kind of an object; the value is the object's ``kind``."""
 
     SERVICE = "Service"
     ENDPOINT_SLICE = "EndpointSlice"
@@ -58,12 +58,12 @@ class ApiResource:
 
     @property
     def api_version(self) -> str:
-        """The ``apiVersion`` of its objects: ``v1``, ``discovery.k8s.io/v1``."""
+        """``apiVersion`` of its objects: ``v1``, ``discovery.k8s.io/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def shown_as_stored(self) -> bool:
-        """Whether stored bytes can be sent as they are."""
+        """True if stored bytes can be sent as they are."""
         return self.to_served is _same
 
 
@@ -143,11 +143,11 @@ _OWN_FIELDS: dict[ResourceKind, dict[str, FieldPath]] = {
 FIELDS: Mapping[ResourceKind, Mapping[str, FieldPath]] = {
     kind: _COMMON_FIELDS | _OWN_FIELDS.get(kind, {}) for kind in ResourceKind
 }
-"""The field labels each kind can be selected by, and where they are in its stored form."""
+"""Field labels that each kind can be selected by, and their paths in its stored form."""
 
 
 def find_resource(group: str, version: str, plural: str) -> ApiResource | None:
-    """The resource of these names; None when it is not served."""
+    """Resource of these names; None when it is not served."""
     for resource in RESOURCES:
         if (resource.group, resource.version, resource.plural) == (group, version, plural):
             return resource

@@ -1,4 +1,4 @@
-"""What a request's method and path ask for.  Pure.
+"""Routing: verb and resource of a request's method and path. Pure.
 
 Paths: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris
 """
@@ -14,7 +14,7 @@ from kproxy.lab.apiserver.status import method_not_allowed, no_such_path
 
 
 class Verb(enum.Enum):
-    """What is done to a resource, in the API's words; the value is RBAC's spelling."""
+    """Verb of a request; the value is RBAC's spelling."""
 
     GET = "get"
     LIST = "list"
@@ -33,14 +33,14 @@ _OF_COLLECTION = {"GET": Verb.LIST, "POST": Verb.CREATE}
 
 @dataclass(frozen=True, slots=True)
 class ResourcePath:
-    """A resource, a namespace or all (None; "" for cluster-scoped ones), one object or all (None)."""
+    """Resource, namespace or all (None; "" for cluster-scoped ones), and one object or all (None)."""
 
     resource: ApiResource
     namespace: str | None
     name: str | None
 
     def verb(self, method: str, *, watch: bool) -> Verb:
-        """What a request asks of this place; raises `ApiError` 405."""
+        """Verb of a request for this path; raises `ApiError` 405."""
         table = _OF_COLLECTION if self.name is None else _OF_OBJECT
         verb = table.get(method)
         if verb is None or (verb is Verb.CREATE and self.namespace is None):
@@ -50,13 +50,13 @@ class ResourcePath:
 
 @dataclass(frozen=True, slots=True)
 class FixedDocument:
-    """A path that always answers the same document, or text."""
+    """Path that always has the same document, or text."""
 
     answer: Document | str
 
 
 def parse_path(path: str) -> ResourcePath | FixedDocument:
-    """What is at a path; raises `ApiError` 404."""
+    """Resource or document of a path; raises `ApiError` 404."""
     match path.strip("/").split("/"):
         case ["healthz" | "livez" | "readyz", *_]:
             return FixedDocument("ok")

@@ -1,7 +1,7 @@
-"""Label and field selectors: parsed once, asked of every object and every change.  Pure.
+"""Label and field selectors: parsed once, evaluated for every object and every change. Pure.
 
-Grammar: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
-and https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
+Grammar: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors and
+https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kproxy.lab.apiserver.versions import Version
 
 
 class Operator(enum.Enum):
-    """How a requirement judges the value of its key; the value is the selector's spelling."""
+    """Operator of a requirement; the value is the selector's spelling."""
 
     EXISTS = "exists"
     DOES_NOT_EXIST = "!"
@@ -34,7 +34,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels satisfy the term; an absent key satisfies NOT_IN."""
+        """True if these labels satisfy the term; an absent key satisfies NOT_IN."""
         value = labels.get(self.key)
         match self.operator:
             case Operator.EXISTS:
@@ -57,14 +57,14 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list or a watch shows: of one namespace or all, by labels, by fields."""
+    """Selection of a list or a watch: by namespace (or all), by labels, by fields."""
 
     namespace: str | None = None
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
     def shows(self, version: Version) -> bool:
-        """Whether this version of an object is selected."""
+        """True if this version of an object is selected."""
         return (
             (self.namespace is None or version.key[0] == self.namespace)
             and all(term.holds(version.labels) for term in self.labels)
@@ -73,7 +73,7 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether it leaves nothing out."""
+        """True if it selects every object."""
         return self == Selection()
 
 
@@ -89,7 +89,7 @@ _SETS = {"in": Operator.IN, "notin": Operator.NOT_IN}
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
-    """The terms of a ``labelSelector``; ValueError says what is wrong with it."""
+    """Terms of a ``labelSelector``; raises ValueError for a malformed one."""
     return _LabelParser(text).selector()
 
 
@@ -189,7 +189,7 @@ _ESCAPE = re.compile(r"\\([\\,=])")
 
 
 def parse_fields(text: str, known: Collection[str]) -> tuple[Requirement, ...]:
-    """The terms of a ``fieldSelector`` over the field labels of a kind; ValueError says what is wrong."""
+    """Terms of a ``fieldSelector`` over the field labels of a kind; raises ValueError for a malformed one."""
     terms = []
     for term in filter(None, _split(text)):
         match = _FIELD_TERM.fullmatch(term)

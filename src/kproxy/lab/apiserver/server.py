@@ -1,7 +1,7 @@
-"""The HTTP face of the store: sockets in, Kubernetes API out, inside the harness's event loop.
+"""HTTP server of the store: Kubernetes API on given sockets, inside the harness's event loop.
 
-The sockets are made by whoever owns the namespaces and listen already; this module opens none.
-Answers are JSON whatever else a client would take; there is no authentication.
+The sockets are made by the owner of the namespaces and listen already; this module opens none. Responses are JSON
+whatever else a client would accept; there is no authentication.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REQUESTS_REMEMBERED = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """A request for a resource, as it arrived; ``at`` is monotonic time."""
+    """Request for a resource, as it arrived; ``at`` is monotonic time."""
 
     at: float
     verb: Verb
@@ -76,7 +76,7 @@ class ApiServer:
     async def listen(
         self, sockets: Iterable[socket.socket], *, ssl_context: ssl.SSLContext | None = None
     ) -> None:
-        """Serve on listening sockets, of any namespace, and own them from now on.  May be called again."""
+        """Serve on listening sockets, of any namespace, and own them afterwards. May be called again."""
         if self._runner.server is None:
             await self._runner.setup()
         for sock in sockets:
@@ -85,15 +85,15 @@ class ApiServer:
             self._sites.append(site)
 
     def kubeconfig(self, address: str) -> str:
-        """How clients reach it where its sockets listen; ``address`` is host and port."""
+        """Kubeconfig for clients in the namespace of its sockets; ``address`` is host and port."""
         return kubeconfig(self.url(address))
 
     def url(self, address: str) -> str:
-        """The same as URL."""
+        """URL for clients in the namespace of its sockets; ``address`` is host and port."""
         return f"http://{address}"
 
     async def close_listeners(self, *, connections: bool = True) -> None:
-        """Close the listening sockets, so that connecting is refused, and reset open connections or not."""
+        """Close the listening sockets, so that connecting is refused; ``connections``: reset open ones too."""
         sites, self._sites = self._sites, []
         for site in sites:
             await site.stop()
@@ -104,7 +104,7 @@ class ApiServer:
                     connection.transport.abort()
 
     async def close(self) -> None:
-        """End everything; the store stays."""
+        """Close all watches, sockets and connections; the store is kept."""
         self.drop_watches()
         await self.close_listeners(connections=False)
         await self._runner.cleanup()
@@ -120,7 +120,7 @@ class ApiServer:
     # --------------------------------------------------------------------------- faults
 
     def drop_watches(self, kinds: frozenset[ResourceKind] = ALL_KINDS, *, reset: bool = False) -> int:
-        """End the open watches of these kinds, cleanly or by a reset connection; how many there were."""
+        """End the open watches of these kinds, cleanly or by a reset connection; returns their number."""
         dropped = [(w, request) for w, request in self._watches.items() if w.resource.kind in kinds]
         for watch, request in dropped:
             if reset and request.transport is not None:
@@ -131,7 +131,7 @@ class ApiServer:
 
     @property
     def open_watches(self) -> tuple[ResourceKind, ...]:
-        """The kinds being watched, one entry for each watch."""
+        """Kinds being watched, one entry for each watch."""
         return tuple(watch.resource.kind for watch in self._watches)
 
     # --------------------------------------------------------------------------- answers
@@ -185,7 +185,7 @@ class ApiServer:
 
 
 def url_of(sock: socket.socket, *, tls: bool = False) -> str:
-    """The URL by which clients in the socket's namespace reach it; bound to an address, not to all."""
+    """URL of a listening socket for clients in its namespace; it must be bound to an address, not to all."""
     host, port = sock.getsockname()[:2]
     shown = f"[{host}]" if sock.family is socket.AF_INET6 else host
     return f"{'https' if tls else 'http'}://{shown}:{port}"

@@ -1,6 +1,7 @@
-"""Refusals: what an API server answers instead of an object, as ``Status`` objects.  Pure.
+"""Error responses of an API server, as ``Status`` objects. Pure.
 
-Reasons and codes: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#error-codes
+Reasons and codes:
+https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#error-codes
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _REASONS = {
 
 @dataclass
 class StatusError(Exception):
-    """A refusal; ``reason`` "" means the usual one of its code."""
+    """Error response; ``reason`` "" means the usual one of its code."""
 
     code: int
     message: str
@@ -39,7 +40,7 @@ class StatusError(Exception):
     details: dict[str, Any] = field(default_factory=dict)
 
     def status(self) -> dict[str, Any]:
-        """The ``Status`` object a client is sent."""
+        """``Status`` object of the response."""
         return {
             "kind": "Status",
             "apiVersion": "v1",
@@ -53,13 +54,13 @@ class StatusError(Exception):
 
 
 def success(resource: ApiResource, name: str, uid: str) -> dict[str, Any]:
-    """The ``Status`` that answers a deletion."""
+    """``Status`` object of a successful deletion."""
     details = {"name": name, "group": resource.group, "kind": resource.plural, "uid": uid}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
 def bad_request(message: str) -> StatusError:
-    """400."""
+    """400 with a message."""
     return StatusError(400, message)
 
 
@@ -89,17 +90,17 @@ def conflict(resource: ApiResource, name: str) -> StatusError:
 
 
 def method_not_allowed(method: str) -> StatusError:
-    """405."""
+    """405 for a method that the resource does not have."""
     return StatusError(405, f"the server does not allow the method {method} on the requested resource")
 
 
 def not_acceptable() -> StatusError:
-    """406: this server speaks JSON only."""
+    """406 for a media type other than JSON."""
     return StatusError(406, "only the following media types are accepted: application/json")
 
 
 def unsupported_media_type(content_type: str, accepted: tuple[str, ...]) -> StatusError:
-    """415."""
+    """415 for a body in an unknown format."""
     return StatusError(
         415,
         f"the body of the request was in an unknown format {content_type!r}; accepted: {', '.join(accepted)}",
@@ -112,14 +113,14 @@ def expired(message: str) -> StatusError:
 
 
 def too_large(requested: int, current: int) -> StatusError:
-    """504: a resourceVersion this server has not reached; the cause is how client-go knows it."""
+    """504 for a resourceVersion that this server has not reached; client-go recognises it by the cause."""
     message = f"Too large resource version: {requested}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return StatusError(504, f"Timeout: {message}", details={"causes": [cause], "retryAfterSeconds": 1})
 
 
 def invalid_option(name: str, message: str) -> StatusError:
-    """422: a list option that may not be given, or not so."""
+    """422 for a list option that is not allowed, or not with this value."""
     cause = {"reason": "FieldValueForbidden", "message": f"Forbidden: {message}", "field": name}
     details = {"group": "meta.k8s.io", "kind": "ListOptions", "causes": [cause]}
     return StatusError(
@@ -128,13 +129,13 @@ def invalid_option(name: str, message: str) -> StatusError:
 
 
 def invalid_object(resource: ApiResource, name: str, problem: str) -> StatusError:
-    """422: an object that cannot be stored at all."""
+    """422 for an object that cannot be stored at all."""
     details = {"name": name, "group": resource.group, "kind": resource.kind.value}
     return StatusError(422, f'{resource.kind.value} "{name}" is invalid: {problem}', details=details)
 
 
 def injected_error(code: int, retry_after: int | None) -> StatusError:
-    """An injected refusal; ``retry_after`` in seconds."""
+    """Injected error; ``retry_after`` in seconds."""
     details = {} if retry_after is None else {"retryAfterSeconds": retry_after}
     return StatusError(code, HTTPStatus(code).phrase, details=details)
 

@@ -1,8 +1,8 @@
-"""The cluster the lab's API server shows: objects, one revision counter, and what changed.
+"""Object store of the lab's API server: objects, one revision counter, and the history of changes.
 
-The harness writes to it directly, without awaiting; HTTP clients write through `writes`.  It knows
-no HTTP and no sockets, and admits anything: nothing is validated or defaulted, so that a proxy
-can be shown objects a real API server would refuse.  Not for use from several threads.
+The harness writes to it directly, without awaiting; HTTP clients write through `writes`. It knows no HTTP and no
+sockets, and admits anything: nothing is validated or defaulted, so that a proxy can be given objects a real API
+server would refuse. Not for use from several threads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REVISION = attrgetter("revision")
 
 
 class RevisionExpired(Exception):
-    """A revision is asked for whose changes are no longer known."""
+    """Revision whose later changes are no longer in the history."""
 
     def __init__(self, requested: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {requested} ({oldest})")
@@ -31,7 +31,7 @@ class RevisionExpired(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoreChange:
-    """An object went from ``old`` to ``new`` at ``revision``; None: it did not, does not exist."""
+    """Change of an object from ``old`` to ``new`` at ``revision``; None: it did not, does not exist."""
 
     revision: int
     old: Version | None
@@ -39,7 +39,7 @@ class StoreChange:
 
 
 class History:
-    """The latest changes of one kind, oldest first; ``floor`` is the revision of the last one forgotten."""
+    """Latest changes of one kind, oldest first; ``floor`` is the revision of the last one forgotten."""
 
     def __init__(self, limit: int, floor: int) -> None:
         self._limit = limit
@@ -47,7 +47,7 @@ class History:
         self.floor = floor
 
     def append(self, change: StoreChange) -> None:
-        """Remember a change; forget the oldest in one go once there are a quarter too many."""
+        """Add a change; drop the oldest in one go once there are a quarter too many."""
         self._changes.append(change)
         if len(self._changes) > self._limit + self._limit // 4:
             surplus = len(self._changes) - self._limit
@@ -71,7 +71,7 @@ class ObjectStore:
         history: int = 65_536,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """``history``: how many changes of each kind a watch may resume over."""
+        """``history``: number of changes of each kind that a watch may resume over."""
         self._revision = 1
         self._compacted = 0
         self._clock = clock
@@ -83,16 +83,16 @@ class ObjectStore:
 
     @property
     def revision(self) -> int:
-        """The revision of the last change: a list's resourceVersion."""
+        """Revision of the last change: a list's resourceVersion."""
         return self._revision
 
     # --------------------------------------------------------------------------- writing
 
     def put(self, kind: ResourceKind, document: Mapping[str, Any]) -> int:
-        """Create or replace an object; its revision.  The same content again changes nothing.
+        """Create or replace an object and return its revision; identical content changes nothing.
 
-        Uid, creationTimestamp, generation and resourceVersion are filled in; the document itself is
-        left alone and may be reused.  ValueError without ``metadata.name``.
+        Uid, creationTimestamp, generation and resourceVersion are filled in; the document itself is left alone and
+        may be reused. ValueError without ``metadata.name``.
         """
         claimed = document.get("kind", kind.value)
         if claimed != kind.value:
@@ -108,7 +108,7 @@ class ObjectStore:
         return self._revision
 
     def delete(self, kind: ResourceKind, namespace: str, name: str) -> int:
-        """Delete an object, finalizers or not; the revision of its end.  KeyError if there is none."""
+        """Delete an object, finalizers or not; returns the revision of the deletion. KeyError if there is none."""
         old = self._objects[kind].pop((namespace, name))
         self._revision += 1
         self._record(kind, StoreChange(self._revision, old, None))
@@ -116,7 +116,7 @@ class ObjectStore:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Announce all changes made inside together, at the end.  Do not await inside."""
+        """Announce all changes made in the context together, at its end. Do not await inside."""
         self._batches += 1
         try:
             yield
@@ -126,7 +126,7 @@ class ObjectStore:
                 self._announce()
 
     def compact(self) -> None:
-        """Make every revision handed out so far too old to list or to start a watch from.
+        """Make every revision returned so far too old to list or to start a watch from (410).
 
         Watches that are open go on, as they do over a compaction of etcd.
         """
@@ -136,7 +136,7 @@ class ObjectStore:
     # --------------------------------------------------------------------------- reading
 
     def get(self, kind: ResourceKind, namespace: str, name: str) -> Version | None:
-        """The present version of an object; namespace "" for cluster-scoped kinds."""
+        """Present version of an object; namespace "" for cluster-scoped kinds."""
         return self._objects[kind].get((namespace, name))
 
     def objects(self, kind: ResourceKind) -> list[Version]:
@@ -144,7 +144,7 @@ class ObjectStore:
         return _sorted(self._objects[kind])
 
     def documents(self, kind: ResourceKind) -> list[dict[str, Any]]:
-        """The same, decoded."""
+        """All present objects of a kind as JSON documents."""
         return [version.document() for version in self.objects(kind)]
 
     def objects_at(self, kind: ResourceKind, revision: int) -> list[Version]:
@@ -162,7 +162,7 @@ class ObjectStore:
         return _sorted(objects)
 
     def since(self, kind: ResourceKind, revision: int, count: int) -> list[StoreChange]:
-        """The next changes of a kind after a revision; raises `RevisionExpired` if some are forgotten."""
+        """Next changes of a kind after a revision; raises `RevisionExpired` if some are forgotten."""
         return self._histories[kind].since(revision, count)
 
     def check(self, revision: int) -> None:
@@ -172,7 +172,7 @@ class ObjectStore:
 
     @contextmanager
     def listening(self, kind: ResourceKind, listener: Callable[[], None]) -> Iterator[None]:
-        """Call ``listener`` after changes of a kind, while inside."""
+        """Call ``listener`` after changes of a kind, for the length of the context."""
         self._listeners[kind].add(listener)
         try:
             yield

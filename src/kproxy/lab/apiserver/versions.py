@@ -24,7 +24,7 @@ _SERVER_KEPT = ("resourceVersion", "generation")
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """An object as it was at ``revision``; ``item`` is its JSON without kind and apiVersion."""
+    """Object as it was at ``revision``; ``item`` is its JSON without kind and apiVersion."""
 
     kind: ResourceKind
     key: Key
@@ -34,11 +34,11 @@ class Version:
     item: bytes
 
     def document(self) -> Document:
-        """The object decoded, in its stored form, without kind and apiVersion."""
+        """Object decoded, in its stored form, without kind and apiVersion."""
         return cast("Document", msgspec.json.decode(self.item))
 
     def stamped(self, revision: int) -> Version:
-        """The same content under another revision: what a DELETED event carries."""
+        """Same content under another revision, as a DELETED event carries it."""
         item = _opening(revision) + self.item[len(_opening(self.revision)) :]
         return replace(self, revision=revision, item=item)
 
@@ -48,7 +48,7 @@ def _opening(revision: int) -> bytes:
 
 
 def object_key(kind: ResourceKind, document: Mapping[str, Any]) -> Key:
-    """Where a document belongs; namespace ``default`` if it names none. ValueError without a name."""
+    """Key of a document; namespace ``default`` if it names none. ValueError without a name."""
     metadata = document.get("metadata") or {}
     name = metadata.get("name")
     if not name:
@@ -70,10 +70,10 @@ def encode_version(kind: ResourceKind, document: Mapping[str, Any], revision: in
 def complete_document(
     kind: ResourceKind, given: Mapping[str, Any], before: Document | None, *, uid: str, now: str
 ) -> Document | None:
-    """The document to store for what a writer gave: identity kept, generation counted.
+    """Document to store for a writer's document: identity kept, generation counted.
 
-    ``uid`` and ``now`` (RFC 3339) are used for a new object that brings none.  None when nothing
-    differs from ``before``: an API server then writes nothing.
+    ``uid`` and ``now`` (RFC 3339) are used for a new object that brings none. None when nothing differs from
+    ``before``: an API server then writes nothing.
     """
     namespace, name = object_key(kind, given)
     metadata = _without(given["metadata"], _SERVER_KEPT)
@@ -110,7 +110,7 @@ def whole_object(version: Version, resource: ApiResource) -> bytes:
 
 
 def served_document(version: Version, resource: ApiResource) -> Document:
-    """The object decoded, in the form this resource shows."""
+    """Object decoded, in the form that this resource serves."""
     return cast("Document", msgspec.json.decode(whole_object(version, resource)))
 
 

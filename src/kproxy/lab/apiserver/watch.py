@@ -1,7 +1,7 @@
-"""One watch: reads the store's history behind a cursor and writes events, many in one write.
+"""Watch response: reads the store's history behind a cursor and writes events, many in one write.
 
-A watch has no queue of its own.  One that falls behind the history is told 410, as a real one is;
-one that keeps up costs a slice of the history and a join of bytes encoded before.
+A watch has no queue of its own. One that falls behind the history gets 410, as a real one does; one that keeps up
+costs a slice of the history and a join of bytes encoded before.
 
 Event semantics: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -31,7 +31,7 @@ Write = Callable[[bytes], Awaitable[None]]
 
 
 class WatchEventType(enum.Enum):
-    """A watch event's ``type``, bookmarks and errors apart."""
+    """Type of a watch event, without bookmarks and errors."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -39,10 +39,10 @@ class WatchEventType(enum.Enum):
 
 
 def event_for(change: StoreChange, selection: Selection) -> tuple[WatchEventType, Version] | None:
-    """What a change is to someone who sees only a selection; None when it is nothing.
+    """Event of a change for a watch with a selection; None when the change does not concern it.
 
-    Entering the selection is ADDED, leaving it DELETED, with the last state seen under the
-    revision of the change.
+    Entering the selection is ADDED, leaving it DELETED, with the last selected state under the revision of the
+    change.
     """
     old = change.old if change.old and selection.shows(change.old) else None
     new = change.new if change.new and selection.shows(change.new) else None
@@ -59,7 +59,7 @@ def event_for(change: StoreChange, selection: Selection) -> tuple[WatchEventType
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a watch is: objects still to be sent at the start, then a cursor in the history."""
+    """Position of a watch: objects still to be sent at the start, then a cursor in the history."""
 
     initial: list[Version]
     initial_revision: int

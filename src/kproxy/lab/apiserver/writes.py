@@ -1,8 +1,8 @@
-"""What clients write: create, update, patch, delete, with the checks that make them safe together.
+"""Writes of HTTP clients: create, update, patch, delete, with the checks that make them safe together.
 
-Only what concerns concurrent writers is checked (names, namespaces, existence, resourceVersion).
-Content is neither validated nor defaulted, and no addresses or ports are allocated.
-A strategic merge patch is applied as a JSON merge patch (RFC 7396): lists are replaced whole.
+Only what concerns concurrent writers is checked (names, namespaces, existence, resourceVersion). Content is neither
+validated nor defaulted, and no addresses or ports are allocated. A strategic merge patch is applied as a JSON merge
+patch (RFC 7396): lists are replaced whole.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RequestBody:
 
 
 def handle_write(store: ObjectStore, place: ResourcePath, verb: Verb, body: RequestBody) -> tuple[int, bytes]:
-    """Carry out a write; the HTTP code and JSON to answer with. Raises `ApiError`."""
+    """Apply a write; returns HTTP code and JSON of the response. Raises `ApiError`."""
     match verb:
         case Verb.CREATE:
             return 201, _create(store, place, body)
@@ -58,7 +58,7 @@ def handle_write(store: ObjectStore, place: ResourcePath, verb: Verb, body: Requ
 
 
 def get_object(store: ObjectStore, place: ResourcePath) -> Version:
-    """The object at a place; raises `ApiError` 404."""
+    """Object at a path; raises `ApiError` 404."""
     name = place.name or ""
     version = store.get(place.resource.kind, place.namespace or "", name)
     if version is None:

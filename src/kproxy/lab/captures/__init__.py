@@ -1,1 +1,1 @@
-"""Captures: packets of a namespace as they passed, and the marks they carried."""
+"""Captures: packets that passed in a namespace, and their marks."""

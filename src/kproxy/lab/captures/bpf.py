@@ -1,7 +1,7 @@
-"""The socket filter of the captures: probes' first packets, resets that answer them, ICMP errors.
+"""Socket filter of the captures: probes' first packets, resets that reply to them, ICMP errors.
 
-Pure: classic BPF assembled from mnemonics with labels.  It keeps the captures cheap: of a probe's
-ten packets only the first passes.  Packets begin at the network layer (AF_PACKET, SOCK_DGRAM).
+Pure: classic BPF assembled from mnemonics with labels. It keeps the captures cheap: of a probe's ten packets only the
+first passes. Packets begin at the network layer (AF_PACKET, SOCK_DGRAM).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ SNAP = 192
 """Bytes kept of each packet: enough for an ICMPv6 error with the quoted headers and the number."""
 
 _PROTOCOL = 0xFFFFF000
-"""linux/filter.h: SKF_AD_OFF + SKF_AD_PROTOCOL."""
+"""SKF_AD_OFF + SKF_AD_PROTOCOL (linux/filter.h)."""
 _MARK = 0xFFFFF014
-"""Likewise SKF_AD_MARK."""
+"""SKF_AD_OFF + SKF_AD_MARK (linux/filter.h)."""
 
 _CODES = {
     "ld": 0x20,  # A = 4 bytes at k
@@ -39,7 +39,7 @@ Instruction = tuple[str, int] | tuple[str, int, str] | str
 
 
 def assemble(program: tuple[Instruction, ...]) -> bytes:
-    """A program as an array of ``struct sock_filter``."""
+    """Program as an array of ``struct sock_filter``."""
     labels: dict[str, int] = {}
     code: list[tuple[str, int] | tuple[str, int, str]] = []
     for line in program:
@@ -94,7 +94,7 @@ PROBES = assemble(
         ("jeq", packets.SYN, "keep"),
         ("jset", packets.RST, "rst"),
         ("ret", 0),
-        "rst",  # sequence number 0: the answer to a SYN (RFC 9293, 3.10.7.1), not one end's abort
+        "rst",  # sequence number 0: the reply to a SYN (RFC 9293, 3.10.7.1), not the abort of a connection
         ("ld x+", 4),
         ("jeq", 0, "keep"),
         ("ret", 0),
@@ -125,9 +125,9 @@ PROBES = assemble(
         ("ret", SNAP),
     )
 )
-"""The filter itself; `kproxy.lab.probes.packets.identify` reads what it lets through."""
+"""Filter of the captures; `kproxy.lab.probes.packets.identify` parses the packets that it passes."""
 
 
 def marked(mark: int) -> bytes:
-    """A filter for packets with exactly this mark."""
+    """Filter that passes packets with exactly this mark."""
     return assemble((("ld", _MARK), ("jeq", mark, "keep"), ("ret", 0), "keep", ("ret", SNAP)))

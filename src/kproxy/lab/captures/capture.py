@@ -1,7 +1,21 @@
 """Captures: one packet socket per namespace, sorted by the probe each packet belongs to.
 
-They tell a TCP reset from an ICMP refusal, see refusals that the sender's socket is not told of,
-and prove for a silent probe how far it came.  They only read; nothing is sent here.
+Captures only read; nothing is sent here. Theory of operation:
+
+A probe's outcome cannot be had from the sender's socket alone. A TCP RST and an ICMP port unreachable are both
+ECONNREFUSED there; an ICMP error that quotes another destination is not delivered to it at all; and silence does not
+show where the packet was lost. So each namespace has one AF_PACKET socket with the filter of `bpf`, which passes the
+first packets of probes, resets that reply to them, and ICMP errors, and nothing else.
+
+A packet belongs to a probe by the probe's number, which address translation leaves alone
+(`kproxy.lab.probes.packets.identify`): the initial sequence number of a TCP probe, the payload of a UDP probe, the
+same quoted in an ICMP error or acknowledged by a RST. An SCTP kernel draws its own initiate tag, so the tag is
+learned: the sender announces its source port (`expect_sctp`), and the INIT that leaves from there carries the tag.
+
+Two consumers: `watch` calls a channel as soon as a refusal of its probe enters the sender's namespace; `sightings`
+returns, for a probe that stayed silent, every interface that its packet (or a copy) crossed, with the addresses it
+had there. As buffers are finite, `lost` counts what they dropped: absence proves something only when it is 0. What is
+known of a probe is kept until it is judged (`forget`).
 """
 
 from __future__ import annotations
@@ -48,7 +62,7 @@ class Captures:
             self._loop.add_reader(capture.fileno(), self._read, name, capture)
 
     def close(self) -> None:
-        """Stop."""
+        """Close all captures."""
         captures = [capture for _, capture in self._sockets]
         self._sockets = []
         for capture in captures:
@@ -63,15 +77,15 @@ class Captures:
         refused: Callable[[Refused | Reset], None],
         about: Socket | None = None,
     ) -> None:
-        """Call ``refused`` when a refusal of this probe comes into its sender's namespace.
+        """Call ``refused`` when a refusal of this probe enters its sender's namespace.
 
-        ``about``: the destination that an ICMP error must quote; in a namespace that translates
-        addresses itself, others are on the wire before they are translated.
+        ``about``: the destination that an ICMP error must quote; in a namespace that translates addresses itself,
+        errors about others are on the wire before they are translated.
         """
         self._watchers[number] = (namespace, about, refused)
 
     def unwatch(self, number: int) -> None:
-        """Call no more."""
+        """End a `watch`."""
         self._watchers.pop(number, None)
 
     def drain(self) -> None:
@@ -81,25 +95,25 @@ class Captures:
                 pass
 
     def sightings(self, number: int) -> tuple[Sighting, ...]:
-        """The first packets of this probe seen so far; `drain` first."""
+        """First packets of this probe seen so far; `drain` first."""
         return tuple(_sighting(c) for c in self._seen.get(number, ()) if c.kind is packets.PacketKind.FIRST)
 
     def expect_sctp(self, namespace: str, port: int, number: int) -> None:
-        """Call the association begun here from this port by this number; its INIT tells the tag it drew."""
+        """Associate the SCTP association begun here from this port with this number; its INIT carries the tag it drew."""
         self._ports[namespace, port] = number
 
     def forget(self, number: int) -> None:
-        """Drop what is known of a probe that has been judged."""
+        """Drop all records of a probe that has been judged."""
         self._seen.pop(number, None)
         self._tags = {tag: other for tag, other in self._tags.items() if other != number}
 
     def forget_all(self) -> None:
-        """Drop what is known of every probe."""
+        """Drop all records of all probes."""
         self._seen.clear()
         self._tags.clear()
 
     def lost(self) -> int:
-        """Packets that found no room in a buffer, since the start."""
+        """Number of packets dropped for want of buffer space, since the start."""
         for _, capture in self._sockets:
             statistics = capture.getsockopt(
                 socket_constants.SOL_PACKET, socket_constants.PACKET_STATISTICS, 8
@@ -108,7 +122,7 @@ class Captures:
         return self._lost
 
     def _read(self, name: str, capture: socket.socket) -> bool:
-        """Take in up to a batch; whether there may be more."""
+        """Read at most a batch of packets; True if there may be more."""
         for _ in range(_BATCH):
             try:
                 data, address = capture.recvfrom(bpf.SNAP)
@@ -124,7 +138,7 @@ class Captures:
         return True
 
     def _number(self, mark: int, captured: _Captured) -> int:
-        """The number of the probe that a packet's mark stands for: itself, but for SCTP tags."""
+        """Number of the probe that a packet's identifier stands for: the same, except for SCTP tags."""
         sender = _association(captured) if self._ports else None
         number = self._ports.pop(sender, None) if sender else None
         if number is not None:
@@ -145,18 +159,18 @@ class Captures:
 
 
 def open_capture(namespace: Namespace, program: bytes) -> socket.socket:
-    """A non-blocking packet socket (from the network layer up) with this filter attached."""
+    """Non-blocking packet socket (from the network layer up) with this filter attached."""
     capture = namespace.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(socket_constants.ETH_P_ALL))
     attach(capture, program)
     try:
         capture.setsockopt(socket.SOL_SOCKET, socket_constants.SO_RCVBUFFORCE, _BUFFER)
-    except PermissionError:  # root of a user namespace only: as much as the machine allows
+    except PermissionError:  # in a user namespace: up to rmem_max
         capture.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
     return capture
 
 
 def attach(capture: socket.socket, program: bytes) -> None:
-    """Give a packet socket this filter, in the place of any other."""
+    """Attach a filter to a packet socket, in place of any other."""
     buffer = ctypes.create_string_buffer(program, len(program))
     attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
     capture.setsockopt(socket.SOL_SOCKET, socket_constants.SO_ATTACH_FILTER, attached)
@@ -168,7 +182,7 @@ def _sighting(captured: _Captured) -> Sighting:
 
 
 def _association(captured: _Captured) -> tuple[str, int] | None:
-    """Where an SCTP association begins, if this is its INIT leaving: namespace and source port."""
+    """Namespace and source port of an SCTP association, if this packet is its INIT leaving; else None."""
     if captured.kind is not packets.PacketKind.FIRST or not captured.outgoing:
         return None
     found = packets.transport(captured.data)

@@ -1,4 +1,4 @@
-"""Marks of packets as they leave a node: on the wire nobody sees them, in the sender's namespace a packet socket does."""
+"""fwmarks of packets as they leave a node: not on the wire, but seen by a packet socket in the sender's namespace."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MARK = struct.Struct("I")
 
 
 Mark = int | None
-"""None: another than was set, on a kernel that does not report which."""
+"""fwmark; None: another than was set, on a kernel that does not report which."""
 
 
 async def probe_marked(lab: Lab, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[Mark, ...]]:
-    """A probe whose packets its own kernel marks, and the marks that its first ones left with."""
+    """Send a probe whose packets its own kernel marks; returns also the marks that its first packets left with."""
     with open_capture(lab.network[request.sender], bpf.PROBES) as capture:
         reported = _reports_marks(capture)
         if not reported:
@@ -39,7 +39,7 @@ async def probe_marked(lab: Lab, request: ProbeRequest, mark: int) -> tuple[Trac
 
 
 def _reports_marks(capture: socket.socket) -> bool:
-    """Switch reports of marks on; whether the kernel has them."""
+    """Enable reports of marks (SO_RCVMARK); True if the kernel has them."""
     try:
         capture.setsockopt(socket.SOL_SOCKET, socket_constants.SO_RCVMARK, 1)
     except OSError:
@@ -48,7 +48,7 @@ def _reports_marks(capture: socket.socket) -> bool:
 
 
 def _leaving(capture: socket.socket, otherwise: int) -> Iterator[tuple[_Ends, int]]:
-    """Probes' first packets with their marks: those that follow in a connection meet no rule of a nat table.
+    """First packets of probes with their marks; later packets of a connection traverse no nat table.
 
     ``otherwise``: the mark of those that are reported without one.
     """

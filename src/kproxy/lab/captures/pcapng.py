@@ -1,7 +1,7 @@
 """Whole packets of a namespace as a pcapng file, for Wireshark and tcpdump.
 
-Unlike `kproxy.lab.captures.capture`, which judges, this keeps everything that passes, for people.  Interfaces have their
-names, packets their direction and the kernel's time.  Format: draft-ietf-opsawg-pcapng.
+Unlike `kproxy.lab.captures.capture`, which judges, this keeps every packet, for readers of evidence. Interfaces have
+their names, packets their direction and the kernel's time. Format: draft-ietf-opsawg-pcapng.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NANOSECONDS = 9
 
 @dataclass(frozen=True, slots=True)
 class PacketBlock:
-    """A packet from its link-layer header on; ``at``: nanoseconds since the epoch."""
+    """Packet from its link-layer header on; ``at``: nanoseconds since the epoch."""
 
     interface: str
     outgoing: bool
@@ -32,7 +32,7 @@ class PacketBlock:
 
 
 class PacketRecorder:
-    """What passes in a namespace from now on; the kernel keeps it until `packets` reads it."""
+    """Recorder of all packets of a namespace from its creation on; the kernel buffers them until `packets` reads."""
 
     def __init__(self, namespace: Namespace) -> None:
         self.name = namespace.name
@@ -42,7 +42,7 @@ class PacketRecorder:
         self._socket.setsockopt(socket.SOL_SOCKET, socket_constants.SO_TIMESTAMPNS, 1)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket_constants.SO_RCVBUFFORCE, _BUFFER)
-        except PermissionError:  # root of a user namespace only: as much as the machine allows
+        except PermissionError:  # in a user namespace: up to rmem_max
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
 
     def packets(self) -> list[PacketBlock]:
@@ -59,18 +59,18 @@ class PacketRecorder:
             found.append(PacketBlock(address[0], outgoing, _time(ancillary), data))
 
     def close(self) -> None:
-        """Stop."""
+        """Close the packet socket."""
         self._socket.close()
 
 
 def close_recorders(recorders: list[PacketRecorder]) -> None:
-    """Stop them all at once: each close waits for an RCU grace period."""
+    """Close all recorders at once: each close waits for an RCU grace period."""
     with ThreadPoolExecutor(len(recorders) or 1) as pool:
         list(pool.map(PacketRecorder.close, recorders))
 
 
 def encode_pcapng(packets: list[PacketBlock], comment: str = "") -> bytes:
-    """A pcapng file with these packets."""
+    """Content of a pcapng file with these packets."""
     names = list(dict.fromkeys(packet.interface for packet in packets))
     section = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + _options((1, comment.encode()))
     blocks = [_block(_SECTION, section), *map(_interface, names)]

@@ -1,1 +1,1 @@
-"""Faults and strangers in a lab: writes that fail, conntrack entries made by hand, the state of the machine beside it."""
+"""Fault injection and foreign state: failing writes, hand-made conntrack entries, state of the machine."""

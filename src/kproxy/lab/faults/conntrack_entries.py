@@ -1,6 +1,6 @@
-"""Connection tracking entries of a namespace, made by hand, and the identity by which the kernel knows each.
+"""Conntrack entries inserted into a namespace, and the kernel's IDs of them.
 
-Of the lab: for traffic that no probe sends.  Uses ``conntrack``; failures are `LabError`.
+Of the lab: for traffic that no probe sends. Uses ``conntrack``; failures are `LabError`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STATE_ARGUMENTS = {Protocol.TCP: ("--state", "ESTABLISHED"), Protocol.UDP: ()}
 
 @dataclass(frozen=True, slots=True)
 class InsertedEntry:
-    """One: who sent to whom, and who answers, the same or, where the destination was translated, another."""
+    """One entry: sender, destination, and the source of replies, which differs from the destination if it is DNATed."""
 
     protocol: Protocol
     sender: Socket
@@ -34,7 +34,7 @@ class InsertedEntry:
 
 
 async def insert_entry(namespace: Namespace, entry: InsertedEntry) -> None:
-    """Make an entry that outlasts every run."""
+    """Insert an entry that does not expire during any run."""
     argv = (
         *("conntrack", "-I", "-p", entry.protocol.value.lower(), "-t", str(_LASTS)),
         *("-s", str(entry.sender.address), "--sport", str(entry.sender.port)),
@@ -49,7 +49,7 @@ async def insert_entry(namespace: Namespace, entry: InsertedEntry) -> None:
 async def entry_identities(
     namespace: Namespace, entries: Iterable[InsertedEntry]
 ) -> Mapping[InsertedEntry, str]:
-    """Of those of these entries that are there."""
+    """Kernel IDs of those entries that exist."""
     wanted = {_key(entry): entry for entry in entries}
     found: dict[InsertedEntry, str] = {}
     for family in sorted({entry.to.address.version for entry in wanted.values()}):

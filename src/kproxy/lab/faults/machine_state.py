@@ -1,8 +1,8 @@
-"""What a run must leave alone: this machine's own rules and sysctls, read before it and after it.
+"""Snapshot of this machine's packet filter rules and sysctls, taken before and after a run.
 
-Only reads.  What a machine changes by itself (connections, addresses, routes, elements of sets) is not looked at.
-Of all this the namespaces of a lab depend on one thing only: what a sysctl of the network is in a new network namespace, because it
-is the same in all of them or is inherited.  So that is read as well.
+It proves that the run did not change them. Only reads. State that a machine changes by itself (connections,
+addresses, routes, elements of sets) is left out. The namespaces of a lab depend on one part only: the values of
+network sysctls in a new network namespace, which are the same in all or inherited. So these are read as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kproxy.lab import namespaces
 OWN, INHERITED = "sysctl ", "new network namespaces: sysctl "
 
 MachineState = Mapping[str, str]
-"""What there is, by where it is."""
+"""Text of each rule set and sysctl, by its name."""
 
 _RULES = {
     "nftables": ("nft", "--stateless", "--terse", "list", "ruleset"),
@@ -40,14 +40,14 @@ _MOST_SHOWN = 5
 
 
 def read_machine_state() -> MachineState:
-    """What there is now, in this process's own network namespace and in a new one."""
+    """State of this process's own network namespace, and sysctls of a new one."""
     own = {f"{OWN}{name}": text for name, text in _sysctls()}
     rules = {name: _output(command) for name, command in _RULES.items() if shutil.which(command[0])}
     return {**rules, **own, **_inherited(own)}
 
 
 def _inherited(own: MachineState) -> MachineState:
-    """The network's sysctls that can be set here as a new namespace has them; none where no namespace can be made.
+    """Network sysctls that can be set here, with their values in a new namespace; none where none can be made.
 
     Some, such as nf_conntrack_max, hold for all namespaces and can only be read in a new one.
     """
@@ -65,13 +65,19 @@ def _inherited(own: MachineState) -> MachineState:
 
 
 def inherited_by_labs(machine: MachineState) -> MachineState:
-    """The part that answers in a lab may depend on."""
+    """The part of a snapshot that a lab can depend on.
+
+    Network sysctls as a new namespace has them, or this namespace's own where none can be made.
+    """
     inherited = {place: text for place, text in machine.items() if place.startswith(INHERITED)}
     return inherited or {place: text for place, text in machine.items() if place.startswith(f"{OWN}net/")}
 
 
 def machine_state_changes(before: MachineState, after: MachineState) -> list[str]:
-    """What has changed, in words, a line for each place; what has come or gone as a whole with a device is none."""
+    """Differences between two snapshots, one line per rule set or sysctl.
+
+    A sysctl that appears or disappears with its device is not a difference.
+    """
     both = sorted(before.keys() & after.keys())
     return [
         f"{place}: {_difference(before[place], after[place])}"
@@ -106,7 +112,7 @@ def _sysctls() -> Iterator[tuple[str, str]]:
 
 
 def _text(path: str, mode: int = 0o600) -> str | None:
-    """What is there, if it can be set and read, or whatever else ``mode`` asks for."""
+    """Text of a file with (at least) the permissions ``mode``; None without them, or when it cannot be read."""
     try:
         if os.stat(path).st_mode & mode != mode:  # noqa: PTH116 (a thousand files: a path object for each is most of the time)
             return None

@@ -1,11 +1,28 @@
-"""Lets the kernel refuse what some running programs write to it, for as long as this program runs.
+"""Makes netlink and bpf writes of running programs fail with an errno, for as long as this program runs.
 
-``refusal.py ERRNO PID...`` traces these processes (ptrace(2)), with all that they have started and will start, and
-answers each attempt to change netfilter, IPVS, addresses, routes or BPF maps with that errno; all other calls are made.
-It writes ``ready`` when every thread is traced, and is ended by SIGKILL: the kernel lets go of everybody then.
-Why so: docs/adr/0018-writes-fail-by-ptrace.md.  Below `kproxy.lab.faults.write_faults`, which starts it.
+``syscall_tracer.py ERRNO PID...`` traces these processes (ptrace(2)), with their descendants and all processes they
+will start. It writes ``ready`` when every thread is traced, and is ended by SIGKILL: the kernel then detaches all
+tracees. Why ptrace: docs/adr/0018-writes-fail-by-ptrace.md. Below `kproxy.lab.faults.write_faults`, which starts it.
 
-Standard library only: it is run as a file.
+Theory of operation. `Tracer.seize` attaches to every thread of the process tree (PTRACE_SEIZE, then
+PTRACE_INTERRUPT), and repeats until it finds no new one, since a thread may be cloned meanwhile; PTRACE_O_TRACECLONE
+and its like attach to later ones. Each thread then stops at the entry and the exit of every system call. At the entry
+rax is -ENOSYS, and `SyscallFilter` decides by the call's number and arguments:
+
+- write, writev, sendto, sendmsg and sendmmsg to a netlink socket.  The protocol of the descriptor is read from a duplicate
+  (pidfd_getfd) with SO_PROTOCOL, since a socket that was never bound is in no table of /proc.  nfnetlink and generic netlink
+  writes are refused, rtnetlink only where the message type changes something.
+- setsockopt that replaces a table of legacy iptables or controls IPVS.
+- bpf that sets or deletes map elements.
+
+To refuse a call, the tracer sets its number to -1, so that the kernel runs nothing, and its result to -ERRNO. ipset
+is an exception: libipset ignores send errors and reads on, so its messages are not refused but get an invalid type,
+for which the kernel replies with an error.
+
+Everything else (reads, dumps, files, TCP) runs as before, at the price of two stops per call. Group stops are kept
+(PTRACE_LISTEN), so SIGSTOP of a subject works while it is traced.
+
+Standard library only: it is run as a file, with ``-I -S``.
 """
 
 from __future__ import annotations
@@ -24,7 +41,7 @@ from pathlib import Path
 
 READY = b"ready\n"
 MACHINE = "x86_64"
-"""The only one whose registers are known here."""
+"""The architecture whose registers and call numbers are used here."""
 
 _CONT_TO_SYSCALL, _GETREGS, _SETREGS = 24, 12, 13
 _SEIZE, _INTERRUPT, _LISTEN = 0x4206, 0x4207, 0x4208
@@ -39,17 +56,17 @@ _ENOSYS = 38
 _PIDFD_GETFD = 438
 _NETFILTER, _GENERIC, _ROUTE = 12, 16, 0
 _ROUTE_READS = 2
-"""What types of rtnetlink messages that only read are modulo 4 (rtnetlink(7))."""
+"""Remainder modulo 4 of the rtnetlink message types that only read (RTM_GET*, rtnetlink(7))."""
 _TYPE = 4
-"""Where a netlink message has its type, the subsystem of netfilter in the second byte."""
+"""Offset of a netlink message's type; its second byte is the netfilter subsystem."""
 _IPSET, _INVALID_TYPE = 6, 0xFE
 _SOL_IP, _SOL_IPV6 = 0, 41
 _TABLES = range(64, 66)
-"""What replaces a table of legacy iptables, and counters in it (IPT_SO_SET_REPLACE, IPT_SO_SET_ADD_COUNTERS)."""
+"""Socket options that replace a table of legacy iptables, or its counters (IPT_SO_SET_REPLACE, IPT_SO_SET_ADD_COUNTERS)."""
 _IPVS = range(1152, 1216)
-"""IP_VS_BASE_CTL and on."""
+"""Socket options of IPVS, from IP_VS_BASE_CTL on."""
 _MAP_WRITES = {2, 3, 26, 27}
-"""bpf(2): one element of a map, or many, is set or deleted."""
+"""Commands of bpf(2) that set or delete elements of a map."""
 
 
 class _Registers(ctypes.Structure):
@@ -101,13 +118,13 @@ def _ptrace(request: int, thread: int, address: int = 0, data: int = 0) -> None:
 
 
 class NetlinkSockets:
-    """Which netlink protocol a descriptor of a thread speaks, if it is netlink at all."""
+    """Netlink protocols of descriptors, cached by socket."""
 
     def __init__(self) -> None:
         self._known: dict[str, int | None] = {}
 
     def protocol(self, thread: int, descriptor: int) -> int | None:
-        """None: it is something else."""
+        """Netlink protocol of a thread's descriptor; None if it is not a netlink socket."""
         with suppress(OSError):
             what = str(Path(f"/proc/{thread}/fd/{descriptor}").readlink())
             if what.startswith("socket:"):
@@ -118,7 +135,10 @@ class NetlinkSockets:
 
 
 def _protocol(thread: int, descriptor: int) -> int | None:
-    """Asked of the socket itself: one that was never bound is in no table of ``/proc``."""
+    """Netlink protocol of a descriptor, read from a duplicate of the socket.
+
+    One that was never bound is in no table of ``/proc``.
+    """
     process = re.search(r"^Tgid:\t(\d+)$", Path(f"/proc/{thread}/status").read_text(), re.MULTILINE)
     assert process, "every thread has a process"
     handle = os.pidfd_open(int(process[1]))
@@ -143,7 +163,7 @@ def _word(thread: int, address: int) -> int:
 
 
 def _first_vector(thread: int, vectors: int) -> int:
-    """The address of the first part of what is sent."""
+    """Address of the first buffer of an iovec array."""
     return _word(thread, vectors)
 
 
@@ -152,7 +172,7 @@ def _of_sendmsg(thread: int, header: int) -> int:
 
 
 def _changes(protocol: int | None, thread: int, find: Callable[[], int]) -> bool:
-    """Whether a message (where it begins is told by ``find``) is one of those to be refused."""
+    """True if a message is one of those to be refused; ``find`` returns its address."""
     if protocol == _NETFILTER:
         return not _spoilt(thread, find())
     if protocol == _ROUTE:
@@ -166,7 +186,10 @@ def _kind(thread: int, message: int) -> int:
 
 
 def _spoilt(thread: int, message: int) -> bool:
-    """Libipset takes no notice of what cannot be sent: its messages get a type that the kernel refuses (EINVAL)."""
+    """True for a message of ipset, after invalidating its type so that the kernel refuses it (EINVAL).
+
+    Libipset ignores errors of sending.
+    """
     if _kind(thread, message) >> 8 not in {_IPSET, _INVALID_TYPE}:
         return False
     with Path(f"/proc/{thread}/mem").open("r+b", buffering=0) as memory:
@@ -176,7 +199,7 @@ def _spoilt(thread: int, message: int) -> bool:
 
 
 class SyscallFilter:
-    """Tells of a call whether it is to be refused."""
+    """Decides for a system call whether it is to be refused."""
 
     def __init__(self) -> None:
         self._sockets = NetlinkSockets()
@@ -191,17 +214,17 @@ class SyscallFilter:
         }
 
     def __call__(self, thread: int, registers: _Registers) -> bool:
-        """At the entrance of a call, when its result is still "no such call"."""
+        """True if the call is to be refused; only at its entry, where the result is still -ENOSYS."""
         call = self._calls.get(registers.orig_rax)
         if call is None or ctypes.c_longlong(registers.rax).value != -_ENOSYS:
             return False
         try:
             return call(thread, registers)
         except OSError:
-            return False  # it has ended, or what it gives is not there: the kernel will tell it so
+            return False  # the thread has ended, or its pointer is invalid: the kernel reports that itself
 
     def _written(self, thread: int, registers: _Registers) -> bool:
-        """write(2), sendto(2)."""
+        """write(2), sendto(2): the second argument is the message."""
         return _changes(self._of(thread, registers), thread, lambda: registers.rsi)
 
     def _vectors(self, thread: int, registers: _Registers) -> bool:
@@ -245,7 +268,7 @@ def _process_tree(roots: Iterable[int]) -> set[int]:
 
 
 class Tracer:
-    """Traces threads until it is killed."""
+    """Tracer of threads, until it is killed."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -253,7 +276,10 @@ class Tracer:
         self._traced: set[int] = set()
 
     def seize(self, roots: Iterable[int]) -> None:
-        """Trace all there are, those too that begin meanwhile; returns when each goes on under our eyes."""
+        """Attach to every thread of these process trees, including threads started meanwhile.
+
+        Returns when all are traced and running.
+        """
         seen: set[int] = set()
         while new := {t for process in _process_tree(roots) for t in _threads(process)} - seen:
             for thread in new:
@@ -277,7 +303,7 @@ class Tracer:
         self._traced.add(thread)
 
     def step(self) -> int:
-        """Let the next one that stands still go on; who it was."""
+        """Wait for the next stopped thread, handle its stop and continue it; returns its ID."""
         thread, status = os.waitpid(-1, _WALL)
         if not os.WIFSTOPPED(status):
             self._traced.discard(thread)
@@ -306,7 +332,7 @@ class Tracer:
 
 
 def _is_traced(thread: int) -> bool:
-    """Whether we trace it already, as who began it was seized, or it has ended."""
+    """True if a thread is traced already, by inheritance from its seized parent, or has ended."""
     with suppress(OSError):
         status = Path(f"/proc/{thread}/status").read_text()
         ended = re.search(r"^State:\t[XZ]", status, re.MULTILINE)
@@ -320,7 +346,7 @@ def _steps(tracer: Tracer) -> Iterator[int]:
 
 
 def trace_syscalls(arguments: list[str]) -> int:
-    """Trace until killed, or until nobody is left."""
+    """Trace until killed, or until no traced thread is left; returns the exit status."""
     number, *roots = map(int, arguments)
     tracer = Tracer(number)
     try:

@@ -1,6 +1,12 @@
-"""A kernel that takes nothing from some programs for a while: starts `kproxy.lab.faults.syscall_tracer` beside them, and ends it.
+"""Fault injection: netlink and bpf writes of given programs fail with an errno for a while.
 
-Of the lab: knows processes by their IDs, and nothing of what they are.
+Of the lab: knows processes by their IDs, nothing else of them. Theory of operation: a kernel cannot be made to run
+out of memory for one program only, so its system calls are intercepted. `inject_write_errors` starts
+`kproxy.lab.faults.syscall_tracer` as a process beside the subject, and returns once every thread is traced; from then
+on writes to netfilter, IPVS, addresses, routes and BPF maps fail, also those of tools that the subject starts, and
+nothing already in the kernel changes. `WriteFault.end` kills the tracer; the kernel detaches its tracees, which go on
+as if nothing had been. If the harness dies, the tracer dies with its thread (setpriv --pdeathsig), so no subject
+stays traced. Which errno, when, and for which node is the case's (`kproxy.conformance.case.steps`).
 """
 
 from __future__ import annotations
@@ -20,13 +26,13 @@ from kproxy.lab.processes import DIE_WITH_PARENT, wait_finished
 
 
 class WriteFault:
-    """The kernel refuses what these programs write; made by `inject_write_errors`."""
+    """Fault in force on some programs; made by `inject_write_errors`."""
 
     def __init__(self, tracer: subprocess.Popen[bytes]) -> None:
         self._tracer = tracer
 
     async def end(self) -> None:
-        """From now on it takes what they write."""
+        """End the fault: writes succeed again."""
         self._tracer.kill()
         await wait_finished(self._tracer)
         for stream in (self._tracer.stdout, self._tracer.stderr):
@@ -35,9 +41,9 @@ class WriteFault:
 
 
 async def inject_write_errors(processes: Iterable[int], number: int) -> WriteFault:
-    """Let the kernel refuse with this errno what they, and all that they start, write to it.
+    """Make writes of these processes, and of all that they start, fail with errno ``number``.
 
-    Call it from a thread that lives as long.  Raises `LabError`.
+    Call it from a thread that lives as long as the fault. Raises `LabError`.
     """
     argv = [
         *DIE_WITH_PARENT,
@@ -59,7 +65,7 @@ async def inject_write_errors(processes: Iterable[int], number: int) -> WriteFau
 
 @cache
 def write_faults_unavailable() -> str:
-    """Why no kernel can be made to refuse here; empty when it can."""
+    """Reason why writes cannot be made to fail on this machine; empty when they can."""
     if platform.machine() != syscall_tracer.MACHINE:
         return f"writes are made to fail on {syscall_tracer.MACHINE} only, this is {platform.machine()}"
     with ThreadPoolExecutor(1) as thread:

@@ -1,5 +1,5 @@
 """Kernels to run the lab on, as a choice: this one, with or without root, User-Mode Linux, a virtual machine.
 
-The whole conformance process runs inside the chosen kernel.  `abilities` says what a kernel can do,
-by doing it; `host`, `rootless`, `uml` and `vm` each know one way to have a kernel; `choice` picks; `build` makes one.
+The whole conformance process runs inside the chosen kernel. `abilities` probes a kernel's abilities by using each;
+`host`, `rootless`, `uml` and `vm` are the four ways to have a kernel; `choice` picks; `build` makes one.
 """

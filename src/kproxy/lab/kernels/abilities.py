@@ -1,7 +1,7 @@
-"""What a kernel can do, found out by doing it once in a network namespace of its own.
+"""Abilities of a kernel, probed by using each once in a network namespace of its own.
 
-``python -m kproxy.lab.kernels.abilities [NAME...]`` prints the answers of the kernel it runs on as JSON:
-that is how a kernel that must be entered or booted first is asked.
+``python -m kproxy.lab.kernels.abilities [NAME...]`` prints the findings of the kernel it runs on as JSON: that is how
+a kernel that must be entered or booted first is probed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, nested
 
 
 class Ability(enum.Enum):
-    """Something a kernel may lack."""
+    """Feature that a kernel may lack."""
 
     NAMESPACES = "namespaces"
     VETH = "veth"
@@ -41,11 +41,11 @@ class Ability(enum.Enum):
 
 
 Findings = Mapping[Ability, str]
-"""Why each ability is lacking; empty for one that works."""
+"""Reason for the lack of each ability; empty for one that works."""
 
 
 class KernelName(enum.Enum):
-    """The ways to have a kernel, in the order in which they are tried."""
+    """Ways to have a kernel, in the order in which they are tried."""
 
     HOST = "host"
     ROOTLESS = "rootless"
@@ -55,10 +55,10 @@ class KernelName(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSurvey:
-    """What is known of one kernel.
+    """Survey of one kernel.
 
-    ``what``: which it is, in words.  ``unusable``: why the lab cannot be run on it at all, ``fix``: what to do.
-    An ability without a finding was not asked for.
+    ``what``: its description. ``unusable``: why the lab cannot be run on it at all, ``fix``: what to do. An ability
+    without a finding was not probed.
     """
 
     name: KernelName
@@ -102,7 +102,7 @@ table ip probe {
 
 
 def find_system_programs() -> None:
-    """Let this process find what a user's PATH may lack."""
+    """Extend PATH by the folders of system programs, which a user's PATH may lack."""
     path = os.environ.get("PATH", os.defpath).split(":")
     os.environ["PATH"] = ":".join(dict.fromkeys([*path, "/usr/sbin", "/sbin"]))
 
@@ -126,7 +126,7 @@ def _nftables(namespace: Namespace) -> None:
 
 
 def _conntrack(namespace: Namespace) -> None:
-    """An entry goes in and is found again."""
+    """Insert an entry and list it."""
     _run(namespace, ("conntrack", "-I", *_FLOW, *_REPLY, "-t", "60"))
     if "192.0.2.2" not in _run(namespace, ("conntrack", "-L")):
         raise LabError("conntrack forgot an entry that was put in")
@@ -139,7 +139,7 @@ _ROUND_ROBIN = b"rr\0"
 
 
 def _ip_vs(namespace: Namespace) -> None:
-    """A virtual server goes in (linux/ip_vs.h; asking for the family by name loads its module)."""
+    """Add a virtual server (linux/ip_vs.h; resolving the family by name loads its module)."""
     with namespace.entered():
         netlink = Netlink(_GENERIC_NETLINK)
     with netlink:
@@ -172,7 +172,7 @@ def _order(netlink: Netlink, kind: int, body: bytes) -> None:
 
 
 def _sctp(namespace: Namespace) -> None:
-    """A connection over loopback."""
+    """Connect over loopback."""
     _run(namespace, ("ip", "link", "set", "lo", "up"))
     sctp = 132
     with namespace.entered():
@@ -186,7 +186,7 @@ def _sctp(namespace: Namespace) -> None:
 
 
 def _time_travel(_: Namespace) -> None:
-    """Only the caller who boots a kernel knows; one that is already running cannot begin with it."""
+    """Never found: only the caller that boots a kernel can enable it, and a running one cannot begin with it."""
     raise LabError(REAL_TIME)
 
 
@@ -212,7 +212,7 @@ PROBES: Mapping[Ability, Callable[[Namespace], None]] = {
 
 
 def probe_abilities(abilities: Iterable[Ability] = Ability) -> dict[Ability, str]:
-    """Try each ability on this kernel, each in a namespace of its own (0.3 s for all)."""
+    """Probe each ability on this kernel, each in a namespace of its own (0.3 s for all)."""
     return {ability: _lack(ability) for ability in abilities}
 
 
@@ -234,7 +234,7 @@ def encode_findings(findings: Findings) -> str:
 
 
 def decode_findings(text: str) -> dict[Ability, str]:
-    """What `encode_findings` wrote; ValueError for anything else."""
+    """Findings from the output of `encode_findings`; ValueError for any other text."""
     return {Ability(name): str(reason) for name, reason in json.loads(text).items()}
 
 

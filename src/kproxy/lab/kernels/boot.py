@@ -1,7 +1,26 @@
-"""Run a command in a guest as if it ran here: its output as it comes, its exit status, signals passed on.
+"""Run a command in a guest as if it ran here: its output as it comes, its exit status, signals forwarded.
 
-Files go through the host's file system: the guest appends to ``out`` and ``error`` in the job's folder, and this process
-forwards what is new.  `kproxy.lab.kernels.guard` sees to it that nothing is left, however this process ends.
+Theory of operation. A guest is a process (User-Mode Linux) or a virtual machine (qemu) whose root file system is the
+host's own, so job and results go through files in one folder per job:
+
+- ``job.json``: command, environment, working directory; ``init``: the script that the kernel starts as process 1,
+  which becomes `kproxy.lab.kernels.guest`.
+- ``out`` and ``error``: the guest appends; `Guest.forward` copies what is new to this process's sinks.
+- ``status``: the exit status, written whole at the end.  A guest that ends without it has died (`GuestDied`), and the last
+  lines of ``console`` give the reason.
+- control: names of signals, one per line, through a pipe that is a User-Mode Linux kernel's standard input, and for a
+  virtual machine through the file ``orders``.
+
+Between the two stands `kproxy.lab.kernels.guard`, a small process with a pipe from here as its lifeline. When the
+pipe closes, because `kill` closed it or because this process died in whatever way, the guard kills the kernel with
+its processes and removes the folder. The guard writes the kernel's exit code to its standard output, so that
+descriptor is readable exactly when the guest has ended: `run_all` polls it, and so runs many guests side by side in
+one thread.
+
+Virtual time.  A User-Mode Linux kernel can be booted with ``time-travel`` (`uml.Time.VIRTUAL`): when all of the guest is idle,
+its clock jumps to the next timer, so waiting costs nothing, and computing takes no virtual time.  The host's clock is not
+the guest's meanwhile, so nothing in the guest may wait a while for the host: control comes through a pipe.  Reports name the
+clock (`kproxy.lab.kernels.current`); docs/adr/0008-virtual-time.md has what follows for verdicts.
 """
 
 from __future__ import annotations
@@ -41,7 +60,7 @@ _CONSOLE_TAIL_LINES = 20
 
 @dataclass(frozen=True, slots=True)
 class Sinks:
-    """Where a guest's output goes."""
+    """Receivers of a guest's output."""
 
     out: Sink
     error: Sink
@@ -56,32 +75,32 @@ def _write(stream: TextIO) -> Sink:
 
 
 THROUGH = Sinks(_write(sys.stdout), _write(sys.stderr))
-"""Everything as it comes."""
+"""Sinks that write to this process's own output."""
 
 
 class GuestDied(LabError):
-    """A kernel ended before its command did: how, and the last lines of its console."""
+    """Death of a kernel before its command ended: how, and the last lines of its console."""
 
 
 class GuestJob(Protocol):
-    """A command to run in a guest: `kproxy.lab.kernels.uml.UmlJob`, `kproxy.lab.kernels.vm.VmJob`."""
+    """Command to run in a guest: `kproxy.lab.kernels.uml.UmlJob`, `kproxy.lab.kernels.vm.VmJob`."""
 
     @property
     def memory(self) -> int:
-        """Of the guest, in MiB."""
+        """Memory of the guest in MiB."""
 
     def document(self) -> dict[str, object]:
-        """What the guest is told (`kproxy.lab.kernels.guest`)."""
+        """Content of ``job.json`` (`kproxy.lab.kernels.guest`)."""
 
     def command(self, folder: Path) -> list[str]:
-        """What starts the guest; ``folder``: the job's."""
+        """Command line that starts the guest; ``folder``: the job's."""
 
 
 class Guest:
-    """A guest that runs a job; made with the job's folder, which its guard removes."""
+    """Guest that runs a job; made with the job's folder, which its guard removes."""
 
     def __init__(self, job: GuestJob, sinks: Sinks, memory: Path) -> None:
-        """Boot it, its memory a file in the folder ``memory``."""
+        """Boot it, with its memory in a file in the folder ``memory``."""
         self._folder = _prepared(job)
         streams = ((self._folder / name).open("rb", buffering=0) for name in ("out", "error"))
         self._streams: list[tuple[BinaryIO, Sink]] = list(zip(streams, (sinks.out, sinks.error), strict=True))
@@ -90,12 +109,12 @@ class Guest:
         os.close(inside)
 
     def fileno(self) -> int:
-        """Readable when the guest has ended."""
+        """Descriptor that is readable when the guest has ended."""
         assert self._guard.stdout
         return self._guard.stdout.fileno()
 
     def forward(self) -> None:
-        """Pass on what the guest has written since the last time."""
+        """Copy to the sinks what the guest has written since the last call."""
         for stream, sink in self._streams:
             while data := stream.read(1 << 16):
                 sink(data)
@@ -109,7 +128,7 @@ class Guest:
                 orders.write(signal_name)
 
     def kill(self) -> None:
-        """Cut the lifeline: the guest, its processes and its folder go."""
+        """Kill the guest and its processes and remove its folder, by closing the guard's lifeline."""
         assert self._guard.stdin
         assert self._guard.stdout
         self._guard.stdin.close()
@@ -117,7 +136,7 @@ class Guest:
         self._guard.stdout.close()
 
     def finish(self) -> int:
-        """What is left of its output, and its exit status.  Raises `GuestDied`."""
+        """Forward the rest of the output and return the exit status. Raises `GuestDied`."""
         self.forward()
         try:
             return int((self._folder / "status").read_text())
@@ -132,7 +151,7 @@ class Guest:
         return "\n".join([f"the guest's kernel ended before its command did ({how}):", *tail])
 
     def close(self) -> None:
-        """Let go of it; kills it when it still runs."""
+        """Release all resources; kills the guest if it still runs."""
         self.kill()
         guard.after_death(str(self._folder))
         os.close(self._control)
@@ -141,7 +160,7 @@ class Guest:
 
 
 def _prepared(job: GuestJob) -> Path:
-    """The job's folder, with what the guest reads."""
+    """Job's folder with the files that the guest reads."""
     folder = Path(tempfile.mkdtemp(prefix="kproxy-uml-", dir=visible_scratch()))
     (folder / "job.json").write_text(json.dumps(job.document()))
     (folder / "init").write_text(init_script(folder))
@@ -152,7 +171,7 @@ def _prepared(job: GuestJob) -> Path:
 
 
 def _how_it_ended(code: str) -> str:
-    """A guard's report in words; it is empty when the guard was killed, and the kernel with it."""
+    """Text of a guard's report, which is empty when the guard was killed, and the kernel with it."""
     match code:
         case "":
             return "its guard was killed"
@@ -176,7 +195,7 @@ def _guarded(argv: Sequence[str], folder: Path, control: int, memory: Path) -> s
 
 
 def run_job(job: GuestJob, sinks: Sinks) -> int:
-    """Run a job to its end; its exit status.  As `run_all`, but raises `GuestDied`."""
+    """Run a job to its end and return its exit status. As `run_all`, but raises `GuestDied`."""
     (outcome,) = run_all([(job, sinks)])
     if isinstance(outcome, GuestDied):
         raise outcome
@@ -184,10 +203,10 @@ def run_job(job: GuestJob, sinks: Sinks) -> int:
 
 
 def run_all(jobs: Sequence[tuple[GuestJob, Sinks]]) -> list[int | GuestDied]:
-    """Run these jobs side by side to their ends; their exit statuses, or how their kernels died.
+    """Run these jobs side by side to their ends; returns their exit statuses, or how their kernels died.
 
     SIGINT and SIGTERM go to the commands; one SIGINT more than `_PATIENCE_WITH_INTERRUPTS` - 1 kills the guests.
-    Raises `LabError` when a kernel cannot be started, KeyboardInterrupt when killed by impatience.
+    Raises `LabError` when a kernel cannot be started, KeyboardInterrupt when the guests were killed by SIGINT.
     """
     machines: list[Guest] = []
     memory = memory_folder(sum(job.memory for job, _ in jobs))
@@ -239,7 +258,7 @@ def _signals_passed_on(machines: Sequence[Guest]) -> Iterator[None]:
 
 
 def probe_kernel(kernel: UmlKernel) -> Mapping[Ability, str]:
-    """Boot a kernel and let it try each ability; what its configuration says of time travel is believed.
+    """Boot a kernel and probe each ability in it; time travel is taken from its configuration.
 
     Raises `LabError` when it does not boot.
     """

@@ -1,7 +1,7 @@
-"""``kproxy lab kernel build``: a User-Mode Linux kernel with everything the lab needs, made once, kept in the cache.
+"""``kproxy lab kernel build``: a User-Mode Linux kernel with every feature the lab needs, built once, kept in the cache.
 
-Source: the newest ``linux-source`` package that apt knows, fetched and unpacked below the cache folder without
-root.  A kernel is put in its place only when it has booted and used each of `SELF_TEST` once.
+Source: the newest ``linux-source`` package that apt knows, fetched and unpacked below the cache folder without root.
+A kernel is put in its place only when it has booted and used each of `SELF_TEST` once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import DIE_WITH_PARENT
 
 ProgressCallback = Callable[[str], None]
-"""Is told in words what goes on."""
+"""Function that receives progress messages."""
 
 SELF_TEST = (
     Ability.IP_VS,
@@ -53,14 +53,14 @@ TOOLS = {
 
 _FOLDER = "build-"
 _FILES = 1060
-"""That a compiler is run on, with our configuration and Linux 6.12."""
+"""Number of files that are compiled with our configuration and Linux 6.12."""
 _PROGRESS_SECONDS = 0.2
 _LOG_TAIL_LINES = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What to build from, and how much of the machine to use; ``package`` empty: the newest."""
+    """Package to build from, and number of jobs; ``package`` empty: the newest."""
 
     cache: Path
     package: str = ""
@@ -78,7 +78,7 @@ def parse_config(text: str) -> dict[str, str]:
 
 
 def missing_symbols(requested: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
-    """Symbols that were asked for and that this source did not give."""
+    """Requested symbols that this source does not have."""
     return sorted(symbol for symbol in requested if symbol not in got)
 
 
@@ -91,7 +91,7 @@ def newest_source_package(search: str) -> str:
 
 
 def missing_tools() -> list[str]:
-    """Debian packages to install before a build, those of the self-test included: it comes after half an hour."""
+    """Debian packages to install before a build, those of the self-test included, which comes after half an hour."""
     programs = {**TOOLS, **PACKAGES}
     return sorted({package for tool, package in programs.items() if shutil.which(tool) is None})
 
@@ -99,9 +99,9 @@ def missing_tools() -> list[str]:
 def build_uml_kernel(
     recipe: Recipe, check: Callable[[Path], Mapping[Ability, str]], progress: ProgressCallback
 ) -> Path:
-    """Fetch, configure, compile, check, keep; the kernel's path.
+    """Fetch, configure, compile, check and keep a kernel; returns its path.
 
-    ``check`` boots a kernel and says what it lacks.  Raises `LabError`, naming what to do.
+    ``check`` boots a kernel and returns its findings. Raises `LabError` with the remedy.
     """
     if packages := missing_tools():
         raise LabError(
@@ -111,9 +111,7 @@ def build_uml_kernel(
         place = Path(folder)
         source = _source(recipe, place, progress)
         absent = _configure(source)
-        progress(
-            f"configured; this source does not have {', '.join(absent) or 'nothing less than asked for'}"
-        )
+        progress(f"configured; symbols missing from this source: {', '.join(absent) or 'none'}")
         kernel = _compile(source, recipe.jobs, recipe.cache / "build.log", progress)
         progress("booting it: each ability is used once")
         lacking = {a: reason for a, reason in check(kernel).items() if a in SELF_TEST and reason}
@@ -127,7 +125,7 @@ def build_uml_kernel(
 
 @contextmanager
 def _alone(cache: Path) -> Iterator[None]:
-    """The only build in this cache; what a killed one has left goes.  Raises `LabError`."""
+    """Lock of the cache for one build at a time; removes the leftovers of a killed one. Raises `LabError`."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "build.lock").open("w") as lock:
         try:
@@ -140,7 +138,7 @@ def _alone(cache: Path) -> Iterator[None]:
 
 
 def _source(recipe: Recipe, place: Path, progress: ProgressCallback) -> Path:
-    """Download and unpack; the folder with the kernel's Makefile."""
+    """Download and unpack the source; returns the folder with the kernel's Makefile."""
     search = ("apt-cache", "search", "--names-only", "^linux-source-[0-9]")
     package = recipe.package or newest_source_package(command_output(search, place))
     progress(f"apt fetches {package}")
@@ -156,7 +154,7 @@ def _source(recipe: Recipe, place: Path, progress: ProgressCallback) -> Path:
 
 
 def _configure(source: Path) -> list[str]:
-    """Write ``.config``; the symbols that this source refused."""
+    """Write ``.config``; returns the symbols that this source does not have."""
     wish = source / "kproxy.config"
     wish.write_text(config_fragment())
     command_output(("make", "ARCH=um", f"KCONFIG_ALLCONFIG={wish.name}", "allnoconfig"), source)
@@ -164,7 +162,7 @@ def _configure(source: Path) -> list[str]:
 
 
 def _compile(source: Path, jobs: int, kept: Path, progress: ProgressCallback) -> Path:
-    """Run make; the stripped kernel.  All its output goes to ``kept`` when it fails."""
+    """Run make; returns the stripped kernel. On failure all its output goes to ``kept``."""
     command = ("make", "ARCH=um", f"-j{jobs}", "linux")
     begun = time.monotonic()
     log = source / "build.log"
@@ -193,7 +191,7 @@ def _compile_progress(process: subprocess.Popen[str], file: object) -> Iterator[
 
 @contextmanager
 def _started(command: Sequence[str], where: Path) -> Iterator[subprocess.Popen[str]]:
-    """A program with all that it starts, which ends with this block at the latest, or with this process."""
+    """Program whose process group is killed at the end of the context, or with this process."""
     with subprocess.Popen(
         (*DIE_WITH_PARENT, *command),
         cwd=where,
@@ -212,7 +210,7 @@ def _started(command: Sequence[str], where: Path) -> Iterator[subprocess.Popen[s
 
 
 def command_output(command: Sequence[str], where: Path) -> str:
-    """What a program prints, run in a folder.  Raises `LabError` with what it says when it fails."""
+    """Output of a program run in a folder. Raises `LabError` with its stderr when it fails."""
     plain = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(
         command, cwd=where, env=plain, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
@@ -223,5 +221,5 @@ def command_output(command: Sequence[str], where: Path) -> str:
 
 
 def _release(kernel: Path) -> str:
-    """The version that a User-Mode Linux binary says it is."""
+    """Version that a User-Mode Linux binary prints."""
     return command_output((str(kernel), "--version"), kernel.parent).split()[0]

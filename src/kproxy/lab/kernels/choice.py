@@ -1,4 +1,7 @@
-"""Pick a kernel: the first that can do what is needed, with the reasons.  Pure but for the surveys it is given."""
+"""Choice of a kernel: the first that has all abilities needed, with the reasons.
+
+Pure but for the surveys passed in.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from kproxy.lab.kernels.uml import BUILD
 from kproxy.lab.namespaces import LabError
 
 Need = frozenset[Ability]
-"""Abilities of which one will do."""
+"""Alternative abilities, any of which is enough."""
 
 Surveyors = Mapping[KernelName, Callable[[], KernelSurvey]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelNeeds:
-    """What a run needs: ``always`` to run at all, ``fully`` to leave no case out.
+    """Needs of a run: ``always`` to run at all, ``fully`` to leave no case out.
 
     ``insist``: a later kernel that leaves none out is better than an earlier one that does.
     """
@@ -30,14 +33,14 @@ class KernelNeeds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelChoice:
-    """The kernel to run on; ``passed_over``: what is wrong with each one before it; ``without``: what it lacks."""
+    """Kernel to run on; ``passed_over``: the reason against each one before it; ``without``: abilities it lacks."""
 
     survey: KernelSurvey
     passed_over: Mapping[KernelName, str]
     without: str = ""
 
     def __str__(self) -> str:
-        """The choice in words, with what was passed over."""
+        """Text of the choice, with the reasons against the kernels passed over."""
         over = (f"{name.value}: {reason}" for name, reason in self.passed_over.items())
         first = f"kernel: {self.survey.name.value} ({self.survey.what})"
         left_out = [f"cases that need {self.without} are left out"] if self.without else []
@@ -45,13 +48,13 @@ class KernelChoice:
 
 
 def missing_ability(survey: KernelSurvey, needs: frozenset[Need]) -> str:
-    """What a kernel that can be used lacks, in words; empty when it has all."""
+    """Text of the needs that a usable kernel does not satisfy; empty when it has all."""
     missing = [need for need in needs if all(survey.findings.get(ability, "?") for ability in need)]
     return ", ".join(sorted(" or ".join(sorted(ability.value for ability in need)) for need in missing))
 
 
 def reason_against(survey: KernelSurvey, needs: frozenset[Need]) -> str:
-    """Why a kernel will not do, with what to do about it; empty when it will."""
+    """Reason why a kernel cannot be used, with the remedy; empty when it can."""
     if survey.unusable:
         return f"{survey.unusable} ({survey.fix})" if survey.fix else survey.unusable
     missing = missing_ability(survey, needs)
@@ -64,9 +67,9 @@ def reason_against(survey: KernelSurvey, needs: frozenset[Need]) -> str:
 
 
 def pick_kernel(surveyors: Surveyors, needs: KernelNeeds) -> KernelChoice:
-    """The first kernel that does; surveys are made one by one and no further than needed.
+    """The first kernel that satisfies the needs; surveys are made one by one and no further than needed.
 
-    Raises `LabError` when none will do.
+    Raises `LabError` when none does.
     """
     surveys: dict[KernelName, KernelSurvey] = {}
     against: dict[KernelName, str] = {}
@@ -88,7 +91,7 @@ def _chosen(survey: KernelSurvey, against: Mapping[KernelName, str], needs: Kern
 
 
 def ability_fix(survey: KernelSurvey, ability: Ability) -> str:
-    """What to do about an ability that a kernel lacks; empty where nothing helps."""
+    """Remedy for an ability that a kernel lacks; empty where there is none."""
     reason = survey.findings.get(ability, "")
     if not reason or "apt-get" in reason:
         return reason

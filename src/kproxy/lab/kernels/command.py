@@ -1,4 +1,4 @@
-"""``kproxy lab doctor`` and ``kproxy lab kernel``: what this machine can run the lab on, and how to have more."""
+"""``kproxy lab doctor`` and ``kproxy lab kernel``: kernels that this machine can run the lab on, and how to get more."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DONE, FAILED, CANNOT = 0, 1, 2
 
 
 def run_doctor(explicit: str = "") -> int:
-    """Print what each kernel can do, and what to do about the rest; 0 when the lab can be run on one of them."""
+    """Print each kernel's abilities, and remedies for missing ones; 0 when the lab can be run on one of them."""
     find_system_programs()
     console = Console()
     surveys = [
@@ -37,7 +37,7 @@ def run_doctor(explicit: str = "") -> int:
 
 
 def _booted(survey: KernelSurvey, explicit: str) -> KernelSurvey:
-    """What a User-Mode Linux kernel does, rather than what it was built with."""
+    """Survey of a User-Mode Linux kernel by booting it, rather than by its configuration."""
     if survey.unusable:
         return survey
     try:
@@ -47,7 +47,7 @@ def _booted(survey: KernelSurvey, explicit: str) -> KernelSurvey:
 
 
 def abilities_table(surveys: Sequence[KernelSurvey]) -> Table:
-    """Abilities down, kernels across."""
+    """Table of abilities (rows) and kernels (columns)."""
     result = Table(box=None, pad_edge=False, header_style="bold")
     result.add_column("")
     for survey in surveys:
@@ -58,7 +58,7 @@ def abilities_table(surveys: Sequence[KernelSurvey]) -> Table:
 
 
 def ability_cell(survey: KernelSurvey, ability: Ability) -> str:
-    """One word on an ability of a kernel, in rich's markup."""
+    """Cell of the table, in rich's markup."""
     if survey.unusable:
         return "[dim]-[/]"
     if ability not in survey.findings:
@@ -67,7 +67,7 @@ def ability_cell(survey: KernelSurvey, ability: Ability) -> str:
 
 
 def kernel_advice(surveys: Sequence[KernelSurvey]) -> Iterator[str]:
-    """Which kernel each one is, why it lacks what it lacks, and what to do."""
+    """Lines that describe each kernel, the reasons for missing abilities, and the remedies."""
     for survey in surveys:
         yield ""
         if survey.unusable:
@@ -82,7 +82,7 @@ def kernel_advice(surveys: Sequence[KernelSurvey]) -> Iterator[str]:
 
 
 def build_kernel(package: str, jobs: int) -> int:
-    """Build a User-Mode Linux kernel into the cache; 0 when it is there and has passed its self-test."""
+    """Build a User-Mode Linux kernel into the cache; 0 when it has passed its self-test."""
     recipe = Recipe(cache=uml.cache_folder(), package=package, jobs=jobs or len(os.sched_getaffinity(0)))
     names = ", ".join(ability.value for ability in SELF_TEST)
     done = f"used once each, and working: {names}"
@@ -90,14 +90,14 @@ def build_kernel(package: str, jobs: int) -> int:
 
 
 def fetch_kernel(package: str) -> int:
-    """Get a distribution's kernel for virtual machines into the cache; 0 when it is there."""
+    """Fetch a distribution's kernel for virtual machines into the cache; 0 on success."""
     return _made(
         "fetch", lambda tell: vm.fetch_vm_kernel(package, tell), "kproxy conformance run --kernel vm uses it"
     )
 
 
 def _made(verb: str, make: Callable[[ProgressCallback], Path], done: str) -> int:
-    """Make a kernel with a live line, and say where it is."""
+    """Make a kernel with a live progress line, and print its path."""
     find_system_programs()
     console = Console(stderr=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it

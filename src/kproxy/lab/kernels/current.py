@@ -1,4 +1,4 @@
-"""Which kernel this process runs on, and how time passes there: what a report must say."""
+"""Kernel and clock that this process runs on, as reports state them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EVERY_USER = "4294967295"
 
 
 def kernel_here() -> KernelName:
-    """The way this process came by its kernel."""
+    """Way in which this process has its kernel."""
     if "User Mode Linux" in _text("/proc/cpuinfo"):
         return KernelName.UML
     if "virtme" in _text("/proc/cmdline"):
@@ -21,7 +21,7 @@ def kernel_here() -> KernelName:
 
 
 def time_here() -> Time:
-    """Whether idle time is skipped."""
+    """Clock of this process: virtual if the kernel skips idle time."""
     travels = kernel_here() is KernelName.UML and "time-travel" in _text("/proc/cmdline").split()
     return Time.VIRTUAL if travels else Time.REAL
 

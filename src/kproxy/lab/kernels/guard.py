@@ -1,12 +1,12 @@
-"""Keeps a guest's kernel and its folder from outliving whoever started it.
+"""Guard that keeps a guest's kernel and folder from outliving the process that started it.
 
-A small process between the two, run by path with ``-I -S``: ``guard.py FOLDER CONTROL PROGRAM ARGUMENT...``.  Its standard
-input is the lifeline: when it is cut, for whatever reason, the kernel and all of its processes are killed and the
-folder is removed.  Its standard output gives the kernel's exit status (negative: a signal) when it has ended.
+A small process between the two, run by path with ``-I -S``: ``guard.py FOLDER CONTROL PROGRAM ARGUMENT...``. Its
+standard input is the lifeline: when it is closed, for whatever reason, the kernel and all of its processes are killed
+and the folder is removed. Its standard output gives the kernel's exit status (negative: a signal) when it has ended.
 
-Killed itself, it takes the kernel along (the parent death signal); for what the kernel has started the file `GROUP` in the
-folder says which process group whoever started the guard has to kill (`after_death`).  So no single death leaves anything
-behind.  The kernel's own standard input is the descriptor ``CONTROL``, which this process hands on.
+When the guard itself is killed, the kernel dies too (parent death signal); for the kernel's own processes the file
+`GROUP` in the folder names the process group that the starter has to kill (`after_death`). So no single death leaves
+anything behind. The kernel's own standard input is the descriptor ``CONTROL``, which this process hands on.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 GROUP = "group"
-"""The file in the folder that names the kernel's process group."""
+"""File in the folder that names the kernel's process group."""
 
 _SET_PARENT_DEATH_SIGNAL = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def guard_main(folder: str, control: int, argv: Sequence[str]) -> None:
-    """Start the kernel, watch it and the lifeline, clean up."""
+    """Start the kernel, wait for its end or the lifeline's, and clean up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     kernel = start_kernel(folder, control, argv)
     watched = [sys.stdin.fileno(), os.pidfd_open(kernel.pid)]
@@ -43,7 +43,7 @@ def guard_main(folder: str, control: int, argv: Sequence[str]) -> None:
 
 
 def start_kernel(folder: str, control: int, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-    """The kernel as a process group of its own; its console is a file in the folder."""
+    """Start the kernel in a process group of its own; its console is a file in the folder."""
     mine = os.getpid()
 
     def die_with_guard() -> None:
@@ -65,13 +65,13 @@ def start_kernel(folder: str, control: int, argv: Sequence[str]) -> subprocess.P
 
 
 def kill_group(group: int) -> None:
-    """Kill a kernel with the processes that carry its guest's programs."""
+    """Kill a kernel with the processes that run its guest's programs."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
 
 
 def after_death(folder: str) -> None:
-    """What a guard that was killed could not do."""
+    """Clean up after a guard that was killed: kill the process group, remove the folder."""
     with suppress(FileNotFoundError), open(f"{folder}/{GROUP}") as group:  # noqa: PTH123 (as above)
         if number := group.read():
             kill_group(int(number))

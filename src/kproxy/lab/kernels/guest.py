@@ -1,12 +1,12 @@
-"""The first process of a User-Mode Linux guest: prepares it, runs one command, writes how it ended, powers off.
+"""First process of a User-Mode Linux guest: prepares it, runs one command, writes its exit status, powers off.
 
-Run by path with ``-I -S`` and one argument, the job's folder on the host's file system, so it may use the
-standard library alone.  The job is ``job.json`` there (`kproxy.lab.kernels.uml.UmlJob`); output goes to ``out`` and
-``error``, the exit status to ``status``.  Orders arrive as names of signals, a line each, on `CONTROL`; when that
-line is cut, whoever started the guest has gone, and so goes the guest.
+Run by path with ``-I -S`` and one argument, the job's folder on the host's file system, so it may use the standard
+library alone. The job is ``job.json`` there (`kproxy.lab.kernels.uml.UmlJob`); output goes to ``out`` and ``error``,
+the exit status to ``status``. Signals to forward arrive by name, a line each, on `CONTROL`; when that is closed, the
+starter has gone, and the guest ends.
 
 With a second argument, ``run_in_vm``, it runs a job in a virtual machine that others prepared and will power off
-(`kproxy.lab.kernels.vm`): no first process, and orders are lines of the file ``orders`` in the folder.
+(`kproxy.lab.kernels.vm`): no first process, and signals are lines of the file ``orders`` in the folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONNECTIONS = {
 MODULES = "/run/modules/lib/modules"
 NOT_FOUND = 127
 PROCESSOR = ("GLIBC_TUNABLES", "OPENSSL_ia32cap")
-"""What the kernel's own helpers must be told as well, for it gives them no environment (`kproxy.lab.kernels.processor`)."""
+"""Environment variables that the kernel's own helpers need as well, since it gives them none (`kproxy.lab.kernels.processor`)."""
 
 _LOOK = 0.2
 _POWER_OFF = 0x4321FEDC
@@ -52,7 +52,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def guest_main(folder: Path) -> None:
-    """All of the guest's life."""
+    """Prepare the guest, run the job, power off."""
     if os.getpid() != 1:
         sys.exit("only as the first process of a guest: it powers the machine off")
     try:
@@ -66,7 +66,7 @@ def guest_main(folder: Path) -> None:
 
 
 def run_in_vm(folder: Path) -> None:
-    """A job in a machine that is not this program's own."""
+    """Run a job in a machine that is not this program's own."""
     job = json.loads((folder / "job.json").read_text())
     write_exit_status(
         folder,
@@ -75,7 +75,7 @@ def run_in_vm(folder: Path) -> None:
 
 
 def write_exit_status(folder: Path, status: int) -> None:
-    """Write the exit status, whole or not at all."""
+    """Write the exit status atomically."""
     (folder / "status.new").write_text(str(status))
     (folder / "status.new").replace(folder / "status")
 
@@ -87,7 +87,7 @@ def power_off() -> None:
 
 
 def mount_filesystems() -> None:
-    """Mount what programs expect, and bring loopback up."""
+    """Mount the file systems that programs expect, and bring loopback up."""
     for kind, place in MOUNTS:
         Path(place).mkdir(parents=True, exist_ok=True)
         _libc.mount(kind.encode(), place.encode(), kind.encode(), 0, None)
@@ -100,7 +100,7 @@ def mount_filesystems() -> None:
 
 
 def load_modules_from(place: str) -> None:
-    """Let the kernel find its modules in a folder of the host, if it has any."""
+    """Make modules in a folder of the host available to the kernel, if it has any."""
     if not place:
         return
     Path(MODULES).parent.mkdir(parents=True)
@@ -113,16 +113,16 @@ def load_modules_from(place: str) -> None:
 
 
 def track_many_connections() -> None:
-    """A kernel of so little memory tracks two thousand, less than a catalogue makes in a moment of virtual time."""
+    """Raise nf_conntrack_max: the default for so little memory, 2000, is less than a catalogue's connections in virtual time."""
     for setting, value in CONNECTIONS.items():
-        with suppress(OSError):  # where connection tracking is a module, nobody has asked for it yet
+        with suppress(OSError):  # where conntrack is a module, nothing has loaded it yet
             Path(setting).write_text(value)
 
 
 def run_guest_command(folder: Path, job: Mapping[str, Any], attend: Callable[[int], None]) -> int:
-    """Run the job's command; its exit status, 128 and more for the signal that ended it.
+    """Run the job's command; returns its exit status, 128 and more for the signal that ended it.
 
-    ``attend`` passes orders on to it, in a thread.
+    ``attend`` forwards signals to it, in a thread.
     """
     child = os.fork()
     if child == 0:
@@ -136,7 +136,7 @@ def run_guest_command(folder: Path, job: Mapping[str, Any], attend: Callable[[in
 
 
 def exec_command(folder: Path, job: Mapping[str, Any]) -> None:
-    """Turn this process into the job's command."""
+    """Replace this process by the job's command."""
     try:
         os.setsid()
         os.chdir(job["cwd"])
@@ -151,7 +151,7 @@ def exec_command(folder: Path, job: Mapping[str, Any]) -> None:
 
 
 def forward_signals(child: int) -> None:
-    """Pass signals on to the command until the line is cut."""
+    """Forward signals to the command until the control pipe is closed."""
     try:
         with Path(CONTROL).open(encoding="ascii") as line:
             for signal_name in line:
@@ -164,7 +164,7 @@ def forward_signals(child: int) -> None:
 
 
 def forward_signals_from_file(orders: Path, child: int) -> None:
-    """Pass signals on to the command as they are written down."""
+    """Forward signals to the command as they are appended to the file."""
     with orders.open(encoding="ascii") as lines:
         while True:
             for signal_name in lines:
@@ -174,4 +174,4 @@ def forward_signals_from_file(orders: Path, child: int) -> None:
 
 
 if __name__ == "__main__":
-    (run_in_vm if sys.argv[2:] == ["visit"] else guest_main)(Path(sys.argv[1]))
+    (run_in_vm if sys.argv[2:] == ["run_in_vm"] else guest_main)(Path(sys.argv[1]))

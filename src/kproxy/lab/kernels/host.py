@@ -19,11 +19,11 @@ MODULES = {
     Ability.DUMMY: "dummy",
     Ability.SCTP: "sctp",
 }
-"""What root may load where the distribution has it."""
+"""Modules that root may load for an ability, where the distribution has them."""
 
 
 def survey_host(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
-    """Whether this process may use this kernel, and what it can do; probed."""
+    """Survey of this kernel: usable by this process or not, and its abilities, probed."""
     what = f"{platform.system()} {platform.release()}"
     if sys.platform != "linux":
         return KernelSurvey(name=KernelName.HOST, what=what, unusable="this is not Linux")
@@ -40,5 +40,5 @@ def survey_host(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
 
 
 def host_fix(ability: Ability) -> str:
-    """What gives this kernel an ability that it lacks."""
+    """Remedy for an ability that this kernel lacks."""
     return f"modprobe {MODULES[ability]}, or --kernel uml" if ability in MODULES else "--kernel uml"

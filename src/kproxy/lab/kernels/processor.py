@@ -1,9 +1,10 @@
-"""Processors with more state than a User-Mode Linux before 6.13 can hand back to a process: it is started so that it sees less.
+"""Workaround for processors with more register state than a User-Mode Linux before 6.13 can restore.
 
-Such a kernel keeps 2,696 bytes of a process's registers (AVX-512 and protection keys).  Where the processor has AMX tiles as well there
-are 11 kilobytes, and the host's kernel refuses to set a part of them (EFAULT in ``PTRACE_SETREGSET``), so nothing can run.  As a program,
-``processor.py KERNEL ARGUMENT...``, this hides that request from the kernel, which then keeps x87 and SSE registers, as it did in the days
-before AVX; and `guest_environment` tells libraries in the guest to do without AVX, whose registers no page fault would survive.
+Such a kernel keeps 2,696 bytes of a process's registers (AVX-512 and protection keys). Where the processor has AMX
+tiles as well there are 11 kilobytes, and the host's kernel refuses to set a part of them (EFAULT in
+``PTRACE_SETREGSET``), so nothing can run. As a program, ``processor.py KERNEL ARGUMENT...``, this hides that request
+from the kernel, which then keeps x87 and SSE registers, as it did in the days before AVX; and `guest_environment`
+makes libraries in the guest avoid AVX, whose registers no page fault would survive.
 
 Standard library only: it is run as a file.
 """
@@ -20,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 KEEPS_ALL_SINCE = (6, 13)
-"""From this version on, User-Mode Linux asks the host how much there is."""
+"""First version of User-Mode Linux that queries the size of the state from the host."""
 
 _CPUINFO = Path("/proc/cpuinfo")
 _MORE_STATE = "amx_tile"
@@ -38,26 +39,29 @@ _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 
 
 def exceeds_uml_state(release: str, cpuinfo: str | None = None) -> bool:
-    """Whether a User-Mode Linux of this release cannot work on this processor as it is."""
+    """True if a User-Mode Linux of this release cannot work on this processor without the workaround."""
     known = _CPUINFO.read_text() if cpuinfo is None else cpuinfo
     version = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     return version < KEEPS_ALL_SINCE and _MORE_STATE in known.split()
 
 
 def launch_prefix(release: str) -> tuple[str, ...]:
-    """What goes before the kernel's own words."""
+    """Command prefix that starts the kernel with extended register state hidden; empty where it is not needed."""
     return (sys.executable, "-I", "-S", __file__) if exceeds_uml_state(release) else ()
 
 
 def guest_environment(release: str) -> Mapping[str, str]:
-    """What the guest's programs are told; the kernel passes on such words of its command line to the first of them."""
+    """Environment that makes libraries in the guest avoid AVX; empty where it is not needed.
+
+    Given on the kernel's command line, which becomes the environment of init.
+    """
     return _WITHOUT_AVX if exceeds_uml_state(release) else {}
 
 
 def hide_extended_state() -> None:
-    """From now on ``PTRACE_GETREGSET`` and ``PTRACE_SETREGSET`` of ``NT_X86_XSTATE`` fail (EIO), for this process and all it becomes.
+    """Make ``PTRACE_GETREGSET`` and ``PTRACE_SETREGSET`` of ``NT_X86_XSTATE`` fail (EIO), for this process and its children.
 
-    A seccomp filter of seven steps: a jump gives how many steps to leave out if equal, and if not.  Raises OSError.
+    A seccomp filter of seven steps: a jump gives how many steps to leave out if equal, and if not. Raises OSError.
     """
     steps = (
         (_LOAD_32_BITS, 0, 0, _NUMBER),

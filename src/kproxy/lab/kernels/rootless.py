@@ -1,8 +1,8 @@
-"""The machine's own kernel without root: namespaces of a user's own.
+"""The machine's own kernel without root: a user namespace.
 
 ``python -m kproxy.lab.kernels.rootless COMMAND ARGUMENT...`` makes user, mount and network namespaces, becomes their
-root, covers ``/run`` (tools lock files there, and temporary files are kept there) and turns into the command: same process, so signals, output and exit
-status are the command's own, and nothing is left to clean up.
+root, covers ``/run`` (tools lock files there, and temporary files are kept there) and executes the command: same
+process, so signals, output and exit status are the command's own, and nothing is left to clean up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 
 SCRATCH = "/run"
-"""Where temporary files are: they go with the mount, however the command ends."""
+"""Folder of temporary files: removed with the mount, however the command ends."""
 
 FIX = (
     "sysctl -w user.max_user_namespaces=10000; where they exist: "
@@ -36,7 +36,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def rootless_command(argv: Sequence[str]) -> list[str]:
-    """The command that runs another inside."""
+    """Command line that runs another inside the namespaces."""
     return [
         sys.executable,
         "-m",
@@ -46,14 +46,14 @@ def rootless_command(argv: Sequence[str]) -> list[str]:
 
 
 def exec_rootless(argv: Sequence[str]) -> NoReturn:
-    """Turn this process into a command that runs inside."""
+    """Replace this process by a command that runs inside the namespaces."""
     arguments = rootless_command(argv)
     sys.stdout.flush()
     os.execv(arguments[0], arguments)  # noqa: S606 (no shell is wanted)
 
 
 def survey_rootless(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
-    """Whether this user may make such namespaces, and what the kernel can do in them; probed."""
+    """Survey of this kernel in a user namespace: usable by this user or not, and its abilities, probed."""
     what = f"{platform.system()} {platform.release()}, user namespace"
     arguments = [sys.executable, "-m", probing.__name__, *(ability.value for ability in abilities)]
     done = subprocess.run(rootless_command(arguments), capture_output=True, text=True, check=False)
@@ -64,7 +64,7 @@ def survey_rootless(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
 
 
 def enter_user_namespace() -> None:
-    """Move this process into namespaces of its own, as their root.  Raises `LabError`."""
+    """Move this process into new namespaces, as their root. Raises `LabError`."""
     user, group = os.geteuid(), os.getegid()
     _call(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS | CLONE_NEWNET), "make a user namespace")
     Path("/proc/self/setgroups").write_text("deny")
@@ -80,7 +80,7 @@ def _call(result: int, what: str) -> None:
 
 
 def rootless_main(argv: Sequence[str]) -> None:
-    """Enter, then become the command."""
+    """Enter the namespaces, then execute the command."""
     try:
         enter_user_namespace()
         os.environ["TMPDIR"] = SCRATCH

@@ -1,7 +1,7 @@
-"""User-Mode Linux as a value: where a kernel is found, what its configuration can do, how it is booted.
+"""User-Mode Linux: finds a kernel, reads its abilities from its configuration, makes the command line to boot it.
 
 Such a kernel is an ordinary program: it needs no root and no ``/dev/kvm``, and its root file system is the host's own
-(hostfs), read and written with the rights of the user who started it.  `kproxy.lab.kernels.boot` runs one.
+(hostfs), read and written with the rights of the user who started it. `kproxy.lab.kernels.boot` runs one.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ SYMBOLS: Mapping[Ability, tuple[str, ...]] = {
     Ability.SCTP: ("CONFIG_IP_SCTP",),
     Ability.TIME_TRAVEL: ("CONFIG_UML_TIME_TRAVEL_SUPPORT",),
 }
-"""What must be built in, or be a module, for each ability."""
+"""Configuration symbols that must be built in, or be modules, for each ability."""
 
 STOCK_FINDINGS: Mapping[Ability, str] = dict.fromkeys(Ability, "") | dict.fromkeys(
     (Ability.NFTABLES, Ability.IPTABLES_NFT, Ability.TIME_TRAVEL), "not in the packaged kernel"
 )
-"""What `STOCK_PACKAGE` can do, known without having it (Debian 12; 13 lacks more)."""
+"""Findings of `STOCK_PACKAGE`, known without having it (Debian 12; 13 lacks more)."""
 
 SCRATCH = "/dev/shm"  # noqa: S108 (a guest's own)
-"""Where a guest keeps temporary files: in its memory."""
+"""Folder for a guest's temporary files: in its memory."""
 
 HIDDEN = ("/run", "/dev", "/proc", "/sys")
 """Folders of the host that a guest covers with its own."""
 
 
 class Time(enum.Enum):
-    """How time passes in a guest."""
+    """Clock of a guest."""
 
     REAL = "real"
     VIRTUAL = "virtual"
@@ -71,7 +71,7 @@ class Time(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UmlKernel:
-    """A kernel that was found, and by which way."""
+    """Kernel that was found, and where it comes from."""
 
     path: Path
     origin: str
@@ -82,7 +82,7 @@ class UmlKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UmlJob:
-    """A command to run in a guest; ``memory`` in MiB."""
+    """Command to run in a guest; ``memory`` in MiB."""
 
     kernel: UmlKernel
     argv: Sequence[str]
@@ -92,7 +92,7 @@ class UmlJob:
     time: Time = Time.REAL
 
     def document(self) -> dict[str, object]:
-        """What the guest is told (`kproxy.lab.kernels.guest`)."""
+        """Content of ``job.json`` (`kproxy.lab.kernels.guest`)."""
         return {
             "argv": list(self.argv),
             "environment": {**self.environment, **processor.guest_environment(self.kernel.release)},
@@ -101,12 +101,12 @@ class UmlJob:
         }
 
     def command(self, folder: Path) -> list[str]:
-        """How the kernel is started; ``folder``: the job's."""
+        """Command line that starts the kernel; ``folder``: the job's."""
         return uml_command_line(self, folder)
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where built kernels are kept (XDG base directories)."""
+    """Folder of built kernels (XDG base directories)."""
     home = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "kproxy" / "kernels"
 
@@ -114,7 +114,7 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 def uml_candidates(
     explicit: str = "", environment: Mapping[str, str] = os.environ
 ) -> Iterator[tuple[Path, str]]:
-    """Kernels in order of preference, each with where it comes from; asked for by name, no other."""
+    """Kernels in order of preference, each with its origin; only the one that is given explicitly, if any."""
     named = ((explicit, "--uml-kernel"), (environment.get(VARIABLE, ""), VARIABLE))
     for path, origin in named:
         if path:
@@ -132,7 +132,7 @@ def _version(path: Path) -> list[int]:
 
 
 def find_uml_kernel(explicit: str = "", environment: Mapping[str, str] = os.environ) -> UmlKernel:
-    """The first kernel there is.  Raises `LabError` when there is none, or the one asked for is no kernel."""
+    """The first kernel found. Raises `LabError` when there is none, or the given file is no kernel."""
     for path, origin in uml_candidates(explicit, environment):
         return inspect_uml_kernel(path, origin)
     raise LabError(
@@ -150,7 +150,7 @@ def missing_packages(explicit: str = "", environment: Mapping[str, str] = os.env
 
 
 def survey_uml(explicit: str = "") -> KernelSurvey:
-    """Which kernel would be booted, and what it was built with."""
+    """Survey of the kernel that would be booted, by its configuration."""
     try:
         kernel = find_uml_kernel(explicit)
     except LabError as reason:
@@ -161,7 +161,7 @@ def survey_uml(explicit: str = "") -> KernelSurvey:
 
 
 def inspect_uml_kernel(path: Path, origin: str) -> UmlKernel:
-    """Ask a kernel for its version and configuration (it answers without booting)."""
+    """Kernel with version and configuration, which the binary prints without booting."""
     modules = STOCK_MODULES if path.name == STOCK_PROGRAM and STOCK_MODULES.is_dir() else None
     if modules and not Path(MODPROBE).exists():
         raise LabError(f"{path} keeps its drivers in modules: apt-get install kmod")
@@ -183,7 +183,7 @@ def _query_kernel(path: Path, question: str, origin: str) -> str:
 
 
 def findings(config: str) -> dict[Ability, str]:
-    """What a configuration lacks for each ability."""
+    """Missing symbols for each ability, as text; empty for none."""
     present = set(re.findall(r"^(CONFIG_\w+)=[ym]$", config, re.MULTILINE))
     return {ability: _lack(present, symbols) for ability, symbols in SYMBOLS.items()}
 
@@ -194,7 +194,7 @@ def _lack(present: set[str], symbols: Sequence[str]) -> str:
 
 
 def uml_command_line(job: UmlJob, folder: Path) -> list[str]:
-    """How the kernel is started; orders come in by its standard input, its messages go to standard output."""
+    """Command line of the kernel; control comes in by its standard input, its console goes to standard output."""
     return [
         *processor.launch_prefix(job.kernel.release),
         str(job.kernel.path),
@@ -212,24 +212,24 @@ def uml_command_line(job: UmlJob, folder: Path) -> list[str]:
 
 
 def init_script(folder: Path) -> str:
-    """The text of the program that the kernel starts: it becomes `kproxy.lab.kernels.guest`."""
+    """Script that the kernel starts as process 1: it becomes `kproxy.lab.kernels.guest`."""
     program = (sys.executable, "-I", "-S", str(Path(__file__).with_name("guest.py")), str(folder))
     return f"#!/bin/sh\nexec {shlex.join(program)}\n"
 
 
 def visible(path: Path) -> bool:
-    """Whether a guest sees this file of the host."""
+    """True if a guest sees this file of the host."""
     return not any(path.absolute().is_relative_to(place) for place in HIDDEN)
 
 
 def visible_scratch() -> Path:
-    """A folder for temporary files that this process and its guests both see."""
+    """Folder for temporary files that this process and its guests both see."""
     place = Path(tempfile.gettempdir())
     return place if visible(place) else Path("/var/tmp")  # noqa: S108
 
 
 def memory_folder(size: int) -> Path:
-    """A folder whose file system can hold a guest's memory (``size`` in MiB) and run code from it.
+    """Folder whose file system can hold a guest's memory (``size`` in MiB) and run code from it.
 
     Raises `LabError` when there is none.
     """

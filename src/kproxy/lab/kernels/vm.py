@@ -1,8 +1,8 @@
-"""A distribution's kernel in a virtual machine, by virtme-ng (``vng``) and qemu.
+"""Distribution's kernel in a virtual machine, by virtme-ng (``vng``) and qemu.
 
 Its root file system is the host's own, read only but for the folders that a job writes to; whatever else is written
-is lost with the machine.  Slow without ``/dev/kvm`` (26 to 75 times native): an occasional cross-check of User-Mode
-Linux.  `kproxy.lab.kernels.boot` runs one; `fetch_vm_kernel` gets a kernel without installing it.
+is lost with the machine. Slow without ``/dev/kvm`` (26 to 75 times native): an occasional cross-check of User-Mode
+Linux. `kproxy.lab.kernels.boot` runs one; `fetch_vm_kernel` gets a kernel without installing it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PACKAGES = {EMULATOR: "qemu-system-x86", "busybox": "busybox-static", "depmod": 
 """Programs that boot a distribution's kernel, and the Debian package of each; virtme-ng comes from PyPI."""
 FETCH = "kproxy lab kernel fetch"
 PLAIN = ("--force-9p", "--disable-microvm")
-"""For a distribution's kernel: it lacks the drivers of the quicker ways."""
+"""Options for a distribution's kernel, which lacks the drivers of the faster devices."""
 META_PACKAGE = "linux-image-amd64"
-"""Whose kernels have the network file system by which the host's files are seen; those of ``-cloud-`` lack it."""
+"""Package whose kernels have the 9p file system, by which the guest sees the host's files; those of ``-cloud-`` lack it."""
 TMP = "/tmp"  # noqa: S108 (a guest's own)
 
 _QUIT = b'{"execute": "qmp_capabilities"} {"execute": "quit"}'
@@ -39,7 +39,7 @@ _QUIT = b'{"execute": "qmp_capabilities"} {"execute": "quit"}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmJob:
-    """A command to run in a virtual machine; ``memory`` in MiB, ``writable``: folders of the host beside ``cwd``."""
+    """Command to run in a virtual machine; ``memory`` in MiB, ``writable``: folders of the host beside ``cwd``."""
 
     kernel: Path
     argv: Sequence[str]
@@ -50,7 +50,7 @@ class VmJob:
     fast: bool = False
 
     def document(self) -> dict[str, object]:
-        """What the guest is told (`kproxy.lab.kernels.guest`)."""
+        """Content of ``job.json`` (`kproxy.lab.kernels.guest`)."""
         return {
             "argv": list(self.argv),
             "environment": {**self.environment, "TMPDIR": TMP},
@@ -58,8 +58,15 @@ class VmJob:
         }
 
     def command(self, folder: Path) -> list[str]:
-        """How virtme-ng is started; ``folder``: the job's."""
-        guest = (sys.executable, "-I", "-S", str(Path(__file__).with_name("guest.py")), str(folder), "visit")
+        """Command line of virtme-ng; ``folder``: the job's."""
+        guest = (
+            sys.executable,
+            "-I",
+            "-S",
+            str(Path(__file__).with_name("guest.py")),
+            str(folder),
+            "run_in_vm",
+        )
         places = dict.fromkeys((folder, self.cwd, *self.writable))
         return [
             *("env", f"HOME={Path.home()}", PROGRAM, "--run", str(self.kernel), *PLAIN),
@@ -71,12 +78,12 @@ class VmJob:
 
 
 def fetched_folder() -> Path:
-    """Where fetched kernels are kept."""
+    """Folder of fetched kernels."""
     return cache_folder() / "vm"
 
 
 def kernel_images(*places: Path) -> list[Path]:
-    """Kernels in these folders, newest first; those that this user may not read are left out."""
+    """Kernels in these folders, newest first, except unreadable ones."""
     found = (path for place in places for path in place.glob("vmlinuz-*") if os.access(path, os.R_OK))
     return sorted(found, key=lambda path: list(map(int, re.findall(r"\d+", path.name))), reverse=True)
 
@@ -87,7 +94,7 @@ def images_here() -> list[Path]:
 
 
 def survey_vm() -> KernelSurvey:
-    """Whether there is all that a virtual machine needs; what its kernel can do is read from its configuration."""
+    """Survey of a virtual machine: missing programs, and the kernel's abilities by its configuration."""
     kernels = images_here()
     missing = {name: package for name, package in PACKAGES.items() if shutil.which(name) is None}
     lacking = [*([] if shutil.which(PROGRAM) else [PROGRAM]), *missing]
@@ -113,7 +120,7 @@ def _findings(kernel: Path) -> dict[Ability, str]:
 
 @cache
 def accelerated() -> bool:
-    """Whether qemu can use ``/dev/kvm``: there are machines where it can be opened and does not work."""
+    """True if qemu can use ``/dev/kvm``: on some machines it can be opened and does not work."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     arguments = (
@@ -133,9 +140,9 @@ def accelerated() -> bool:
 
 
 def fetch_vm_kernel(package: str, progress: ProgressCallback) -> Path:
-    """Get a distribution's kernel with its modules through apt, without root and without installing it; its path.
+    """Fetch a distribution's kernel with its modules by apt, without root or installing it; returns its path.
 
-    ``package`` empty: the one that `META_PACKAGE` stands for.  Raises `LabError`.
+    ``package`` empty: the one that `META_PACKAGE` stands for. Raises `LabError`.
     """
     place = fetched_folder()
     place.mkdir(parents=True, exist_ok=True)
@@ -156,7 +163,7 @@ def fetch_vm_kernel(package: str, progress: ProgressCallback) -> Path:
 
 
 def _newest(depends: str) -> str:
-    """The package of a kernel that the meta-package depends on."""
+    """Package of the kernel that the meta-package depends on."""
     found = re.search(r"^\s*Depends: (linux-image-\d\S*)$", depends, re.MULTILINE)
     if not found:
         raise LabError(f"apt does not know {META_PACKAGE}: apt-get update, or --package NAME")

@@ -1,4 +1,4 @@
-"""Where etcd and kube-apiserver are."""
+"""Paths of etcd and kube-apiserver."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ VARIABLE = "KUBEBUILDER_ASSETS"
 
 
 class MissingAssets(LabError):
-    """One of the programs is not there; says how to have it."""
+    """Missing program; the message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """The two programs."""
+    """Paths of the two programs."""
 
     etcd: Path
     kube_apiserver: Path
 
 
 def find_assets(environment: Mapping[str, str] = os.environ) -> Assets:
-    """The programs in the folder that ``KUBEBUILDER_ASSETS`` names; etcd may be any on PATH.
+    """Programs in the folder that ``KUBEBUILDER_ASSETS`` names; etcd may be any on PATH.
 
     Raises `MissingAssets`.
     """

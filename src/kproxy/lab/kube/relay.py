@@ -1,4 +1,4 @@
-"""Connections to a listening socket in one namespace go on to a port in another."""
+"""Relay of connections from a listening socket in one namespace to a port in another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PIECE = 1 << 16
 
 
 class Relay:
-    """Passes bytes both ways; the far end is loopback in ``namespace``."""
+    """Copies bytes both ways; the far end is loopback in ``namespace``."""
 
     def __init__(self, namespace: Namespace, port: int) -> None:
         self._namespace, self._port = namespace, port
@@ -20,11 +20,11 @@ class Relay:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def listen(self, listening: socket.socket) -> None:
-        """Accept connections, and own the socket from now on."""
+        """Accept connections on a socket, and own it afterwards."""
         self._servers.append(await asyncio.start_server(self._accept, sock=listening))
 
     async def close(self) -> None:
-        """Accept no more, and reset what is open."""
+        """Close the listening sockets and reset open connections."""
         for server in self._servers:
             server.close()
         self._servers = []

@@ -1,4 +1,4 @@
-"""The processes: etcd and kube-apiserver, started, waited for, killed."""
+"""Processes of etcd and kube-apiserver: started, awaited, killed."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from kproxy.tls import client_context
 
 PORT = 6443
 START_PATIENCE = 120.0
-"""Seconds until it must serve; on an idle machine it is some four."""
+"""Seconds until it must serve; on an idle machine it takes about four."""
 
 _ETCD = "http://127.0.0.1:2379"
 _LOG_TAIL = 10
 
 
 class KubeApiServer:
-    """A kube-apiserver with an etcd of its own, empty at first; an asynchronous context manager.
+    """kube-apiserver with an etcd of its own, empty at first; an asynchronous context manager.
 
-    Everybody with its token may do everything; admission is its default but for service accounts, whose controllers do not run.
+    Every client with its token may do everything; admission is its default but for service accounts, whose
+    controllers do not run.
     """
 
     def __init__(self, assets: Assets, directory: Path) -> None:
@@ -77,16 +78,16 @@ class KubeApiServer:
         self._namespace.close()
 
     async def listen(self, sockets: Iterable[socket.socket]) -> None:
-        """Be reached on listening sockets, of any namespace, and own them from now on."""
+        """Serve on listening sockets, of any namespace, and own them afterwards."""
         for sock in sockets:
             await self._relay.listen(sock)
 
     def kubeconfig(self, address: str) -> str:
-        """How clients reach it where its sockets listen; ``address`` is host and port."""
+        """Kubeconfig for clients in the namespace of its sockets; ``address`` is host and port."""
         return kubeconfig(f"https://{address}", token=self._token, certificate_authority=self._authority)
 
     def url(self, address: str) -> str:
-        """The same as URL."""
+        """URL for clients in the namespace of its sockets; ``address`` is host and port."""
         return f"https://{address}"
 
     # ------------------------------------------------------------------ processes
@@ -143,7 +144,7 @@ class KubeApiServer:
         try:
             tls = client_context(cadata=self._authority.decode())
         except ssl.SSLError:
-            return False  # it is being written
+            return False  # the file is being written
         connect = partial(on_loopback, self._namespace, PORT, tls)
         self.store = KubeStore(connect, lambda: {"Authorization": f"Bearer {self._token}"})
         self._connections.callback(self.store.close)

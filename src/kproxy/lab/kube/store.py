@@ -1,7 +1,7 @@
-"""Writes objects to a kube-apiserver as the harness writes them to the lab's own: whole, at once, by whoever asks.
+"""Writer of objects to a kube-apiserver with the interface of the lab's own store: whole objects, synchronously.
 
-Server-side apply, so that an object is made or changed by the same request; a status goes to its own subresource.
-Blocking, for the harness writes without awaiting.
+Server-side apply, so that an object is created or changed by the same request; a status goes to its own subresource.
+Blocking, since the harness writes without awaiting.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _NOTHING: tuple[object, ...] = (None, "", [], {}, False, 0)
 
 
 class NotAdmitted(LabError):
-    """A real API server does not admit this object; ``str()`` is its reason."""
+    """Object that a real API server does not admit; ``str()`` is its reason."""
 
 
 class KubeStore:
-    """The objects of a kube-apiserver, wherever it is.
+    """Objects of a kube-apiserver, wherever it is.
 
-    ``connect`` makes a connection to it; ``headers`` are asked for with each request, as tokens may be renewed.
+    ``connect`` makes a connection to it; ``headers`` is called for each request, as tokens may be renewed.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class KubeStore:
         self._known_namespaces: set[str] = set()
 
     def put(self, kind: ResourceKind, document: Mapping[str, Any]) -> None:
-        """Create or replace an object; one that may not change so is deleted and made anew.
+        """Create or replace an object; one with an immutable field changed is deleted and created anew.
 
         Raises `NotAdmitted`, `LabError`.
         """
@@ -71,7 +71,7 @@ class KubeStore:
             self.request("PATCH", f"{path}/status", {"status": _settable(kind, status)}, _MERGE)
 
     def admission_error(self, kind: ResourceKind, document: Mapping[str, Any]) -> str | None:
-        """Why the server would not hold this object as it is; None when it would.  Writes nothing."""
+        """Reason why the server would not store this object as it is; None when it would. Writes nothing."""
         whole = {name: value for name, value in document.items() if name != "status"}
         namespace = whole["metadata"].get("namespace", "")
         if namespace:
@@ -95,20 +95,20 @@ class KubeStore:
         return items
 
     def ready(self) -> bool:
-        """Whether the server serves, with all it makes for itself at its start."""
+        """True if the server serves, with all it creates for itself at its start."""
         try:
             return self._send("GET", "/readyz", None, "")[0] == http.client.OK
         except (OSError, http.client.HTTPException):
             return False
 
     def close(self) -> None:
-        """Close the connection to it, if there is one."""
+        """Close the connection to the server, if there is one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def make_namespace(self, name: str, labels: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Make a namespace, unless this store has made it before."""
+        """Create a namespace, unless this store has created it before."""
         if name not in self._known_namespaces:
             metadata = {"name": name, "labels": dict(labels)}
             made = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
@@ -116,7 +116,7 @@ class KubeStore:
             self._known_namespaces.add(name)
 
     def knows(self, namespace: str) -> None:
-        """Take note that a namespace is there: it is not made, and keeps the labels it has."""
+        """Register an existing namespace: it is not created, and keeps its labels."""
         self._known_namespaces.add(namespace)
 
     def request(
@@ -127,7 +127,10 @@ class KubeStore:
         content_type: str = "application/json",
         tolerated: tuple[int, ...] = (),
     ) -> dict[str, Any]:
-        """One request; the answer's JSON.  Raises `NotAdmitted` for an error not ``tolerated``, `LabError` for no answer."""
+        """Send one request; returns the response's JSON.
+
+        Raises `NotAdmitted` for an error not ``tolerated``, `LabError` without a response.
+        """
         try:
             code, body = self._send(method, path, document, content_type)
         except (OSError, http.client.HTTPException) as error:
@@ -147,7 +150,7 @@ class KubeStore:
             {"Content-Type": content_type} if body else {}
         )
         if self._connection is not None:
-            with suppress(http.client.RemoteDisconnected, ConnectionError):  # nobody had asked for a while
+            with suppress(http.client.RemoteDisconnected, ConnectionError):  # closed while idle
                 return self._exchange(self._connection, method, path, body, headers)
         self._connection = self._connect()
         return self._exchange(self._connection, method, path, body, headers)
@@ -170,7 +173,7 @@ class KubeStore:
 
 
 def on_loopback(namespace: Namespace, port: int, tls: ssl.SSLContext) -> http.client.HTTPConnection:
-    """A connection to a server that listens on loopback in a namespace."""
+    """Connection to a server that listens on loopback in a namespace."""
     sock = namespace.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.settimeout(PATIENCE)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head and body are two segments
@@ -191,7 +194,7 @@ def _path(resource: ApiResource, namespace: str, name: str) -> str:
 
 
 def _differences(wanted: Mapping[str, Any], held: Mapping[str, Any]) -> Iterator[str]:
-    """Where the server would hold something else; defaults for what is not said are no difference."""
+    """Fields that the server would store differently; defaults for absent fields are no difference."""
     for name in _ALLOCATED & held.get("spec", {}).keys() - wanted.get("spec", {}).keys():
         yield f"it fills in {name}"
     for name in wanted.keys() - {"metadata"}:
@@ -211,11 +214,11 @@ def _other(where: str, wanted: object, held: object) -> Iterator[str]:
 
 
 def _settable(kind: ResourceKind, status: Document) -> Document:
-    """A merge keeps what is not named, so what went must be named."""
+    """Status for a merge patch, which keeps absent fields, so removed ones are set to null."""
     return {"loadBalancer": status.get("loadBalancer") or None} if kind is ResourceKind.SERVICE else status
 
 
 def _has_status(kind: ResourceKind, held: Document, wanted: Document) -> bool:
-    """Whether a Service's status is what it should be already, as that of a new one without addresses is."""
+    """True if a Service's status is as it should be already, as that of a new one without addresses is."""
     there = held.get("status", {}).get("loadBalancer") or None
     return kind is ResourceKind.SERVICE and there == _settable(kind, wanted)["loadBalancer"]

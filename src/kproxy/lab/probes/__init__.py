@@ -1,1 +1,1 @@
-"""Probes: what a client of the lab sends, and what it observes."""
+"""Probes: packets that a client of the lab sends, and the observations of what happens to them."""

@@ -1,7 +1,23 @@
-"""The sender's end of a probe: one socket, and exchanges of a request for a reply over it.
+"""Sender's end of a probe: one socket, and exchanges of a request for a reply over it.
 
-A `Channel` classifies what becomes of each exchange.  Refusals come from three places, whichever
-is first: the captures, the socket's error queue (with ICMP type, code and sender), its errno.
+Theory of operation. A `Channel` classifies the end of each exchange as one `Observation`: answered, refused (ICMP),
+reset, silent, or an error of the sender's own kernel. Four sources report an end, and the first decides:
+
+1. The socket becomes readable: a reply of a server (its number and padding must match) or, on a stream, the end.
+2. The captures (`kproxy.lab.captures.capture`): an ICMP error, or a RST, entered the sender's namespace.  Only they distinguish
+   a RST from an ICMP error, both of which are ECONNREFUSED at a socket.
+3. The socket's error queue (IP_RECVERR): ICMP errors with type, code and sender.  It also has those that the
+   sender's own kernel generated without a packet on the wire, as when the REJECT happens on the client's node.
+4. The errno of connect or send: EPERM when the sender's own netfilter dropped the packet; such an error gets
+   `_GRACE` seconds for a more specific one, as REJECT in OUTPUT gives both.
+
+If none does within the patience, the observation is `Silent`. The wait is divided into `_BEATS` timers, each of which
+needs a round of the event loop: on a machine so busy that a round takes long the wait is stretched, so a reply that
+has arrived but was not read yet is not taken for silence.
+
+A TCP probe's initial sequence number is set to the probe's number (TCP_REPAIR), so captures identify its packets.
+Late replies to earlier exchanges of a held flow are recognised by their number and skipped; errors from earlier
+datagrams are read from the queue before the next one is sent.
 """
 
 from __future__ import annotations
@@ -37,14 +53,17 @@ _GRACE = 0.05
 """Seconds for an ICMP error to arrive that the sender's own kernel has already sent."""
 
 _BEATS = 10
-"""Parts of a wait.  Each ends in another round of the loop, which an answer takes a few of: where rounds last long,
-on a slow kernel or a busy machine, the wait is as much longer, and silence is still nobody's answer."""
+"""Number of timers that a wait is divided into.
+
+Each needs a round of the event loop, as does reading a reply: where rounds take long, on a slow kernel or a busy
+machine, the wait is stretched, and `Silent` still means that no reply came.
+"""
 
 _RESETS = {errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE}
 
 
 class Channel:
-    """One probe's (or held flow's) socket; made connected to nothing, `exchange` connects it."""
+    """Socket of one probe (or held flow); not connected at first, `exchange` connects it."""
 
     def __init__(self, namespace: Namespace, captures: Captures, request: ProbeRequest, number: int) -> None:
         """Raises OSError when this kernel, the source address or port does not allow such a socket."""
@@ -54,7 +73,7 @@ class Channel:
         self._socket = _prepared(namespace, request, number)
         self._descriptor = (
             self._socket.fileno()
-        )  # the loop would format a socket, at the price of system calls
+        )  # kept as a number: the loop would format the socket, at the price of system calls
         self._stream = request.protocol is not Protocol.UDP
         self._begun = self._connected = False
         self._broken: Observation | None = None
@@ -63,7 +82,7 @@ class Channel:
         self._result: asyncio.Future[Observation] = self._loop.create_future()
 
     def close(self) -> None:
-        """Close the socket, a stream by an abort: nothing lingers, and its port is free again."""
+        """Close the socket, a stream by RST: nothing lingers, and its port is free again."""
         if self._socket.fileno() < 0:
             return
         self._stop()
@@ -107,7 +126,7 @@ class Channel:
 
     @property
     def own(self) -> Socket:
-        """The socket's own address."""
+        """Socket's own address."""
         return packets.socket_of(self._socket.getsockname())
 
     def _start(self) -> None:
@@ -205,7 +224,7 @@ class Channel:
                 self._end(Garbled(f"a datagram cut to {len(self._in)} bytes"))
             return
         reply, body = decoded
-        if reply.probe != self._pending_number:  # a late answer to an earlier exchange
+        if reply.probe != self._pending_number:  # a late reply to an earlier exchange
             self._in = body[reply.size :]
         elif body != self._padding:
             self._end(Garbled(f"{len(body)} bytes came back, not the {len(self._padding)} that were sent"))
@@ -214,7 +233,7 @@ class Channel:
             self._end(Answered(who=seen.who, at=seen.at, peer=seen.peer, own=self.own))
 
     def _failed(self, problem: int) -> None:
-        """Turn an errno into an observation, after asking who else knows more."""
+        """End the exchange with an errno, unless error queue or captures have a more specific cause."""
         queued = self._error_queue()
         if queued is not None:
             self._end(queued)
@@ -231,7 +250,7 @@ class Channel:
             self._end(NetworkError(problem))
 
     def _forget_errors(self) -> None:
-        """Read away what earlier datagrams met: it would be taken for the answer to this one."""
+        """Discard errors of earlier datagrams, which would be taken for the reply to this one."""
         while self._error_queue() is not None:
             pass
         self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -253,14 +272,14 @@ class Channel:
 
 
 def _final(observation: Observation, *, connected: bool) -> bool:
-    """Whether a stream cannot be used after this."""
+    """True if a stream cannot be used after this observation."""
     return isinstance(observation, Reset) or (
         not connected and isinstance(observation, Refused | NetworkError)
     )
 
 
 def sequence_numbers(end: socket.socket) -> tuple[int, int]:
-    """What an established TCP socket would send next, and what it expects next (needs CAP_NET_ADMIN)."""
+    """Next sequence numbers to send and to receive of an established TCP socket (needs CAP_NET_ADMIN)."""
     numbers = []
     end.setsockopt(socket.IPPROTO_TCP, socket_constants.TCP_REPAIR, socket_constants.TCP_REPAIR_ON)
     try:
@@ -306,7 +325,7 @@ def _set_options(probe: socket.socket, request: ProbeRequest, number: int, *, v4
 
 
 def _number_the_syn(probe: socket.socket, number: int) -> None:
-    """Make the probe's number its initial sequence number (connection repair, TCP_QUEUE_SEQ)."""
+    """Set the initial sequence number to the probe's number (connection repair, TCP_QUEUE_SEQ)."""
     probe.setsockopt(socket.IPPROTO_TCP, socket_constants.TCP_REPAIR, socket_constants.TCP_REPAIR_ON)
     probe.setsockopt(socket.IPPROTO_TCP, socket_constants.TCP_REPAIR_QUEUE, socket_constants.TCP_SEND_QUEUE)
     probe.setsockopt(socket.IPPROTO_TCP, socket_constants.TCP_QUEUE_SEQ, struct.pack("I", number))
@@ -328,7 +347,10 @@ def _is_error(level: int, kind: int) -> bool:
 
 
 def _queued(data: bytes, about: Socket) -> Refused | NetworkError:
-    """``struct sock_extended_err`` and the address of who sent the error; the kernel gives a socket its own only."""
+    """Observation from ``struct sock_extended_err`` and the address of the error's sender.
+
+    The kernel queues only errors of the socket's own packets.
+    """
     number, origin, type_, code = struct.unpack_from("=IBBB", data)
     if origin == socket_constants.SO_EE_ORIGIN_ICMP:
         return Refused(Icmp(Family.IPV4, type_, code), _offender(data[20:24]), about)
@@ -342,7 +364,7 @@ def _offender(packed: bytes) -> Address:
 
 
 def unsupported(request: ProbeRequest, error: OSError) -> Observation:
-    """What to report when the socket could not even be made."""
+    """Observation for a socket that could not be made."""
     if error.errno in {errno.EPROTONOSUPPORT, errno.ESOCKTNOSUPPORT}:
         return Unsupported(f"this kernel lacks {request.protocol.value}")
     return NetworkError(error.errno or 0)

@@ -1,4 +1,4 @@
-"""Packets that no socket would send: martians, borrowed sources, segments far outside of a connection's window."""
+"""Packets that no socket would send: martians, spoofed sources, segments far outside of a connection's window."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ T = TypeVar("T")
 
 _POLL = 0.02
 _FIRST_PORT, _PORTS = 20000, 10007
-"""Source ports of crafted packets."""
+"""Range of source ports of crafted packets."""
 
 _SYN_RECEIVED = "03"
-"""State column of ``/proc/net/tcp``."""
+"""Value of the state column of ``/proc/net/tcp`` for SYN_RECV."""
 
 _BEYOND_WINDOW = 0x40000000
-"""Farther ahead than any window reaches, and less than half way round, where it would be behind."""
+"""Offset beyond any window, and less than half of the sequence space, where it would count as behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Martian:
-    """Whether a packet from the wire to a loopback address reached the daemon that listens there."""
+    """Result: True if a packet from the wire to a loopback address reached the daemon that listens there."""
 
     delivered: bool
 
@@ -44,9 +44,9 @@ async def send_martian(
 ) -> Martian:
     """From the on-link client, send a packet to a loopback address at the node's link address.
 
-    ``source``: the address it says it is from.  ``daemon``: where a server of the lab (`Servers.serve`) listens, 127.0.0.1 or ::1.  UDP: a request,
-    delivered when the server has recorded it.  TCP: a SYN, delivered when the listener holds a
-    half-open connection for it.
+    ``source``: the packet's source address. ``daemon``: where a server of the lab (`Servers.serve`) listens,
+    127.0.0.1 or ::1. UDP: a request, delivered when the server has recorded it. TCP: a SYN, delivered when the
+    listener holds a half-open connection for it.
     """
     number = lab.next_number()
     sender = Socket(source, _FIRST_PORT + number % _PORTS)
@@ -61,8 +61,8 @@ async def send_spoofed(
 ) -> Answered | Silent:
     """From the on-link client, send a node a UDP request whose source is not the client's.
 
-    Whoever gets it answers the owner of that address, so the record of the servers is what counts:
-    "answered" is who got it, and whom it saw.
+    The server replies to the owner of that address, so the record of the servers is the result: `Answered` is the
+    server that received it, and the source it saw.
     """
     number = lab.next_number()
     sender = Socket(source, _FIRST_PORT + number % _PORTS)
@@ -79,9 +79,9 @@ async def send_spoofed(
 async def send_sctp_init(
     lab: Lab, who: str, source: Address, to: Socket, patience: float
 ) -> Answered | Silent:
-    """Send the packet that begins an SCTP association, from a namespace of the lab that needs no SCTP for it.
+    """Send an INIT, which begins an SCTP association, from a namespace of the lab that needs no SCTP for it.
 
-    "Answered" is whose namespace it came into, and as from whom: the endpoint need not understand it either.
+    `Answered` is the namespace it entered, and its source there: the endpoint need not support SCTP either.
     """
     number = lab.next_number()
     sender = Socket(source, _FIRST_PORT + number % _PORTS)
@@ -96,7 +96,7 @@ async def send_sctp_init(
 
 
 async def _looked_for(look: Callable[[], T], patience: float) -> T:
-    """What is seen, as soon as there is something to see or so many seconds have passed."""
+    """Result of ``look``, polled until it is true or ``patience`` seconds have passed."""
     for _ in range(max(1, round(patience / _POLL))):
         await asyncio.sleep(_POLL)
         if seen := look():
@@ -105,13 +105,13 @@ async def _looked_for(look: Callable[[], T], patience: float) -> T:
 
 
 def _at_home(sighting: Sighting) -> bool:
-    """Whether a packet came into the pod that has the address it is for."""
+    """True if a packet entered the pod that has its destination address."""
     own = topology.POD_ADDRESS.get(sighting.namespace, {}).values()
     return sighting.direction is Direction.IN and sighting.destination.address in own
 
 
 def _send_as(namespace: Namespace, packet: bytes, sender: Socket, to: Socket) -> None:
-    """Routed as from the sender's address."""
+    """Send a packet, routed as from the sender's address."""
     family = socket.AF_INET if packet[0] >> 4 == 4 else socket.AF_INET6
     with namespace.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
         raw.bind((str(sender.address), 0))
@@ -131,9 +131,9 @@ def _martian_packet(source: Socket, daemon: Socket, protocol: Protocol, number: 
 async def send_out_of_window(lab: Lab, flow: LabFlow) -> None:
     """From the endpoint of a held TCP flow, send a segment far ahead of the window.
 
-    Connection tracking calls it INVALID and does not translate it.  A node that forwards it all
-    the same shows the client a segment of no connection of its own; its RST kills the endpoint's
-    connection, and the next exchange on the flow finds a reset.
+    Connection tracking classifies it as INVALID and does not translate it. A node that forwards it all the same
+    delivers to the client a segment of no connection of its own; its RST kills the endpoint's connection, and the
+    next exchange on the flow is reset.
 
     LabError when no server holds the flow's connection.
     """
@@ -176,7 +176,7 @@ def _delivered(lab: Lab, node: str, number: int, source: Socket, daemon: Socket,
 
 
 def _proc_form(end: Socket) -> str:
-    """As ``/proc/net/tcp`` writes an address: words in the machine's byte order, in hexadecimal."""
+    """Address and port in the notation of ``/proc/net/tcp``: 32-bit integers in the machine's byte order, in hexadecimal."""
     return f"{_native_integers(end.address)}:{end.port:04X}"
 
 

@@ -1,4 +1,4 @@
-"""Pings: ICMP echo requests, and what comes back for them."""
+"""Pings: ICMP echo requests, and the observations of their replies."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _GRACE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class EchoReply:
-    """Somebody answered."""
+    """Echo reply received."""
 
 
 Ping = Observation | EchoReply
 
 
 async def send_ping(lab: Lab, request: ProbeRequest) -> tuple[Ping, int]:
-    """One ping; what came of it, and its number, by which `Lab.evidence` knows it.
+    """Send one ping; returns its observation, and its number for `Lab.evidence`.
 
     Of the request, sender, destination, source and patience count.
     """
@@ -54,10 +54,10 @@ async def send_ping(lab: Lab, request: ProbeRequest) -> tuple[Ping, int]:
         timer = loop.call_later(request.patience, end, Silent())
         try:
             raw.sendto(packets.echo_request(request.family, number), (str(request.destination), 0))
-        except PermissionError:  # stopped on its way out; an error about it may follow
+        except PermissionError:  # dropped by the sender's own netfilter; an ICMP error may follow
             loop.call_later(_GRACE, end, Silent(stopped_at_sender=True))
         except OSError as error:
-            end(Garbled(f"the sender's kernel said {error.strerror}"))
+            end(Garbled(f"the sender's kernel reported {error.strerror}"))
         try:
             return await result, number
         finally:
@@ -67,7 +67,7 @@ async def send_ping(lab: Lab, request: ProbeRequest) -> tuple[Ping, int]:
 
 
 def _read(raw: socket.socket, family: Family, number: int, end: Callable[[Ping], None]) -> None:
-    """Look through what came: a raw socket gets every ICMP message of its namespace."""
+    """Read and classify messages: a raw socket gets every ICMP message of its namespace."""
     with suppress(BlockingIOError):
         while True:
             data = raw.recv(1 << 12)

@@ -1,4 +1,4 @@
-"""One HTTP request from somewhere in the lab."""
+"""HTTP request from a namespace of the lab."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Status, body, and headers by their names in lower case."""
+    """Response: status, body, and headers by their names in lower case."""
 
     status: int
     body: bytes
@@ -24,7 +24,7 @@ class Response:
 
 
 async def http_get(lab: Lab, request: ProbeRequest, path: str = "/") -> Response | Silent | None:
-    """GET a path at a request's destination; None: the connection was refused, or whoever took it speaks no HTTP."""
+    """GET a path at a request's destination; None: the connection was refused or reset, or the reply is not HTTP."""
     family = socket.AF_INET if request.family is Family.IPV4 else socket.AF_INET6
     with lab.network[request.sender].socket(family, socket.SOCK_STREAM) as end:
         if request.source is not None:

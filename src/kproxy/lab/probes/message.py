@@ -1,8 +1,8 @@
-"""What the lab's clients and servers say to each other.
+"""Messages between the lab's clients and servers.
 
-Pure.  A request is a magic (by which captures know it), the probe's number, the size of the padding
-that follows, and the padding; a reply is a JSON line with who answered and what it saw, and the
-same padding.  Both go into a stream or into one datagram.
+Pure. A request is a magic (by which captures know it), the probe's number, the size of the padding that follows, and
+the padding; a reply is a JSON line with the server's name and the addresses it saw, and the same padding. Both go
+into a stream or into one datagram.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BYTES = bytes(range(256)) * 2
 
 
 class Reply(msgspec.Struct):
-    """A reply's line: the server's name, where the request came in, from whom, and the padding's size."""
+    """Line of a reply: the server's name, the local address of the request, its source, and the padding's size."""
 
     probe: int
     who: str
@@ -33,7 +33,7 @@ class Reply(msgspec.Struct):
 
     @property
     def reception(self) -> Reception:
-        """The same as a value."""
+        """The reply as a `Reception`."""
         at = Socket(address_from_text(self.address), self.port)
         return Reception(self.who, at, Socket(address_from_text(self.peer), self.peer_port))
 
@@ -43,11 +43,11 @@ _decoder = msgspec.json.Decoder(Reply)
 
 
 class BadMessageError(ValueError):
-    """What came is no message of the lab."""
+    """Bytes that are no message of the lab."""
 
 
 def padding(probe: int, size: int) -> bytes:
-    """The bytes a probe of this size carries; different for neighbouring probes."""
+    """Padding of a probe with this size; different for neighbouring probes."""
     if not size:
         return b""
     begin = probe & 0xFF
@@ -63,7 +63,7 @@ def encode_request(probe: int, size: int = 0) -> bytes:
 def decode_request(data: bytes) -> tuple[int, int] | None:
     """The probe's number and the padding's size from a request's first bytes; None if more are needed.
 
-    Raises `BadMessageError` for what is no request.
+    Raises `BadMessageError` for any other data.
     """
     if not data.startswith(MAGIC[: len(data)]):
         raise BadMessageError(repr(data[:16]))
@@ -82,9 +82,9 @@ def encode_reply(reply: Reply, padding: bytes) -> bytes:
 
 
 def decode_reply(data: bytes) -> tuple[Reply, bytes] | None:
-    """The reply and its padding once all bytes are there; None if more are needed.
+    """Reply and padding once all bytes are there; None if more are needed.
 
-    Raises `BadMessageError` for what is no reply.
+    Raises `BadMessageError` for any other data.
     """
     if not data.startswith(b"{"[: len(data)]):
         raise BadMessageError(repr(data[:80]))

@@ -1,7 +1,6 @@
-"""What a probe asks and what was seen of it, as values.
+"""Probe requests and observations, as values.
 
-Pure.  An `Observation` says what happened on the wire, in addresses; whether that was lawful is
-judged elsewhere.
+Pure. An `Observation` describes what happened on the wire, in addresses; whether that was lawful is judged elsewhere.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ PortNumber = int
 
 @lru_cache(maxsize=4096)
 def address_from_text(text: str) -> Address:
-    """An address from its text; a lab has few, and meets each of them often."""
+    """Address from its text, cached: a lab has few, and they recur often."""
     return ip_address(text)
 
 
@@ -30,7 +29,7 @@ class Socket:
     port: PortNumber
 
     def __str__(self) -> str:
-        """As in a URL."""
+        """Text as in a URL."""
         return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"
 
 
@@ -38,11 +37,10 @@ class Socket:
 class ProbeRequest:
     """One new connection (or datagram from a new socket).
 
-    ``sender`` is a namespace of the topology.  ``source`` is the address to send from (None: the
-    kernel picks; outside clients choose their node by it), ``source_port`` 0 takes one that no other
-    probe of this sender has; with ``shares_port`` others that say so may have the same.
-    ``size`` bytes are sent and must all come back.  ``mark``: what the
-    sender's kernel marks its packets with.  ``patience``: seconds to wait for any answer.
+    ``sender`` is a namespace of the topology. ``source`` is the address to send from (None: the kernel picks; outside
+    clients choose their node by it), ``source_port`` 0 takes one that no other probe of this sender has; probes with
+    ``shares_port`` may have the same one. ``size`` bytes are sent and must all come back. ``mark``: fwmark that the
+    sender's kernel sets on its packets. ``patience``: seconds to wait for any reply.
     """
 
     sender: str
@@ -58,17 +56,17 @@ class ProbeRequest:
 
     @property
     def family(self) -> Family:
-        """The family of the destination."""
+        """Family of the destination."""
         return family_of(self.destination)
 
     @property
     def to(self) -> Socket:
-        """Where it is sent."""
+        """Destination address and port."""
         return Socket(self.destination, self.port)
 
 
 class Direction(enum.Enum):
-    """Which way a packet crossed an interface, seen from the namespace."""
+    """Direction in which a packet crossed an interface, seen from the namespace."""
 
     IN = "in"
     OUT = "out"
@@ -76,7 +74,7 @@ class Direction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """The first packet of a probe (or a copy of it) crossing an interface, with its addresses there."""
+    """First packet of a probe (or a copy of it) crossing an interface, with its addresses there."""
 
     namespace: str
     interface: str
@@ -87,7 +85,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Reception:
-    """A server's record that a probe's request reached it."""
+    """Server's record that a probe's request reached it."""
 
     who: str
     at: Socket
@@ -96,7 +94,7 @@ class Reception:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that captures and servers know of one probe, in the order seen.
+    """Records of captures and servers about one probe, in the order seen.
 
     ``lost``: packets the captures missed for want of buffer space; absence proves nothing unless 0.
     """
@@ -106,7 +104,7 @@ class Evidence:
     lost: int = 0
 
     def entered(self, namespace: str) -> bool:
-        """Whether its packet came into a namespace by an interface other than loopback."""
+        """True if its packet entered a namespace by an interface other than loopback."""
         return any(s.namespace == namespace and s.direction is Direction.IN for s in self._wired())
 
     def left(self, namespace: str) -> tuple[Sighting, ...]:
@@ -119,10 +117,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A server answered.
+    """Reply of a server.
 
-    ``who``: its name; ``at``: where it got the request (the endpoint and its target port);
-    ``peer``: the source it saw; ``own``: the sender's true source.
+    ``who``: its name; ``at``: where it received the request (the endpoint and its target port); ``peer``: the source
+    it saw; ``own``: the sender's true source.
     """
 
     who: str
@@ -141,13 +139,13 @@ class Icmp:
 
     @property
     def port_unreachable(self) -> bool:
-        """IPv4 type 3 code 3, IPv6 type 1 code 4."""
+        """True for IPv4 type 3 code 3, IPv6 type 1 code 4."""
         return (self.type, self.code) == ((3, 3) if self.family is Family.IPV4 else (1, 4))
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An ICMP error about the probe arrived, from this router or host; ``about``: the destination it quotes."""
+    """ICMP error about the probe, from this router or host; ``about``: the destination it quotes."""
 
     icmp: Icmp
     by: IPv4Address | IPv6Address
@@ -156,17 +154,17 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A TCP RST (or SCTP ABORT); ``connected``: after the handshake."""
+    """TCP RST (or SCTP ABORT); ``connected``: after the handshake."""
 
     connected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """No answer within the patience.
+    """No reply within the patience.
 
-    ``connected``: the handshake was answered, the request was not.
-    ``stopped_at_sender``: the sender's own netfilter dropped it (EPERM), so it was not waited for.
+    ``connected``: the handshake was completed, the request got no reply. ``stopped_at_sender``: the sender's own
+    netfilter dropped it (EPERM), so it was not waited for.
     """
 
     connected: bool = False
@@ -175,27 +173,27 @@ class Silent:
 
     @property
     def endpoint_saw(self) -> bool:
-        """Whether some server got the request although the sender got no answer."""
+        """True if some server received the request although the sender got no reply."""
         return bool(self.evidence.receptions)
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkError:
-    """The sender's own kernel refused without any packet: no route, address in use, ... (an errno)."""
+    """Error of the sender's own kernel without any packet: no route, address in use, ... (an errno)."""
 
     errno: int
 
 
 @dataclass(frozen=True, slots=True)
 class Garbled:
-    """Something answered that is not a server of the lab, or not all bytes came back as sent."""
+    """Reply that is not from a server of the lab, or with other padding than was sent."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """The kernel cannot send such a probe."""
+    """Probe of a protocol that this kernel lacks."""
 
     why: str
 

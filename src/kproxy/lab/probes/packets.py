@@ -1,9 +1,8 @@
-"""Reading and writing packets from the network layer up, as far as probes need it.
+"""Parser and builder of packets from the network layer up, as far as probes need it.
 
-Pure: bytes in, values out.  A probe's packets are known by its number, which address translation
-does not change: a TCP probe's initial sequence number *is* its number, a UDP probe's payload
-begins with it, and whoever refuses a probe quotes or acknowledges it.  SCTP probes are known
-by the initiate tag their kernel drew.
+Pure: bytes in, values out. A probe's packets are known by its number, which address translation does not change: a
+TCP probe's initial sequence number *is* its number, a UDP probe's payload begins with it, and a refusal quotes or
+acknowledges it. SCTP probes are known by the initiate tag their kernel drew.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ _FRAGMENTATION_NEEDED = (3, 4)
 
 
 class PacketKind(enum.Enum):
-    """What a captured packet is to a probe."""
+    """Role of a captured packet in a probe."""
 
     FIRST = enum.auto()
     """SYN, SCTP INIT, or the request's datagram."""
     RESET = enum.auto()
-    """A RST (or ABORT) that answers it."""
+    """RST (or ABORT) in reply to it."""
     ICMP = enum.auto()
     """An ICMP error that quotes it."""
 
 
 def identify(packet: bytes) -> tuple[PacketKind, int] | None:
-    """Which probe a packet belongs to, and how; None for anything else, or when cut too short."""
+    """Role of a packet and the probe it belongs to; None for any other, or one cut too short."""
     try:
         return _identify(packet)
     except (struct.error, IndexError):
@@ -108,7 +107,7 @@ def _identify_sctp(packet: bytes, at: int) -> tuple[PacketKind, int] | None:
 
 
 def _identify_echo(packet: bytes, at: int) -> tuple[PacketKind, int] | None:
-    """A ping is known by its payload, as a datagram is, and both headers have eight bytes."""
+    """Role of a ping: known by its payload, as a datagram is, and both headers have eight bytes."""
     return _identify_udp(packet, at) if packet[at] in ECHO_REQUEST else None
 
 
@@ -155,14 +154,14 @@ def packet_addresses(packet: bytes) -> tuple[Address, Address]:
 
 
 def quoted_destination(packet: bytes) -> Socket:
-    """Where the packet was sent that a packet of `PacketKind.ICMP` quotes (port 0 for a ping)."""
+    """Destination of the packet that a packet of `PacketKind.ICMP` quotes (port 0 for a ping)."""
     found = transport(packet)
     assert found is not None
     return packet_sockets(packet[found[1] + 8 :])[1]
 
 
 def icmp_of(packet: bytes) -> Icmp:
-    """Type and code of a packet that `identify` calls `PacketKind.ICMP`."""
+    """Type and code of a packet of `PacketKind.ICMP`."""
     found = transport(packet)
     assert found is not None
     family = Family.IPV4 if packet[0] >> 4 == 4 else Family.IPV6
@@ -171,7 +170,7 @@ def icmp_of(packet: bytes) -> Icmp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A TCP segment to be written."""
+    """TCP segment to be built."""
 
     source: Socket
     destination: Socket
@@ -197,7 +196,7 @@ def udp_packet(source: Socket, destination: Socket, payload: bytes) -> bytes:
 
 
 def sctp_packet(source: Socket, destination: Socket, number: int) -> bytes:
-    """A whole IP packet that begins an association (RFC 9260, 3.3.2), with this number as the tag it draws."""
+    """IP packet that begins an association (RFC 9260, 3.3.2), with this number as its initiate tag."""
     chunk = struct.pack("!BBHIIHHI", INIT, 0, 20, number, 1 << 16, 1, 1, number)
     ports = struct.pack("!HHI", source.port, destination.port, 0)
     body = ports + struct.pack("<I", crc32c(ports + bytes(4) + chunk)) + chunk
@@ -225,7 +224,7 @@ def echo_request(family: Family, number: int) -> bytes:
 
 
 def is_echo_reply(packet: bytes, number: int) -> bool:
-    """Whether an ICMP message (from its own header on) answers that request."""
+    """True if an ICMP message (from its own header on) is the reply to that request."""
     return packet[0] in ECHO_REPLY and packet[8:16] == MAGIC + struct.pack("!I", number)
 
 
@@ -257,6 +256,6 @@ def checksum(data: bytes) -> int:
 
 
 def socket_of(address: tuple[object, ...]) -> Socket:
-    """A `Socket` from what Python's socket module calls an address."""
+    """`Socket` from an address of Python's socket module."""
     host, port = address[:2]
     return Socket(address_from_text(str(host).partition("%")[0]), int(str(port)))

@@ -1,7 +1,8 @@
 """Source ports of probes: a sender uses each once before it uses one again.
 
-The kernel's own choice may give two connections to different addresses of a Service the same port.  IPVS tells the
-answers of such twins apart only where their endpoints differ (docs/backends/ipvs.md): a verdict must not hang on that luck.
+The kernel's own choice may give two connections to different addresses of a Service the same port. IPVS distinguishes
+the replies of such a pair only where their endpoints differ (docs/backends/ipvs.md): a verdict must not depend on
+that chance.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 FIRST, LAST = 32768, 49999
-"""From where the kernel would choose (net.ipv4.ip_local_port_range), below what the lab reserves for health check node ports."""
+"""Bounds: from the kernel's own range (net.ipv4.ip_local_port_range), below the ports of cases' health check node ports."""
 
 _TRIES = 64
 
@@ -19,13 +20,13 @@ T = TypeVar("T")
 
 
 class SourcePorts:
-    """The next port of each sender."""
+    """Next port of each sender."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
     def bound(self, sender: str, bind: Callable[[int], T]) -> T:
-        """What ``bind`` makes of the sender's next port that is free.
+        """Result of ``bind`` with the sender's next port that is free.
 
         ``bind`` raises OSError (EADDRINUSE) for one that is not; any other error, or too many of these, is raised.
         """

@@ -36,7 +36,7 @@ def test_the_folders_that_a_job_writes_to_are_shared_and_no_others() -> None:
 
 def test_inside_it_is_the_guests_program_that_runs_the_job() -> None:
     (arguments,) = arguments_after(a_job().command(Path("/a job")), "--exec")
-    assert shlex.split(arguments) == [sys.executable, "-I", "-S", guest.__file__, "/a job", "visit"]
+    assert shlex.split(arguments) == [sys.executable, "-I", "-S", guest.__file__, "/a job", "run_in_vm"]
 
 
 def test_only_a_machine_whose_kvm_works_uses_it() -> None:
@@ -135,7 +135,7 @@ def visit(folder: Path, *argv: str) -> subprocess.Popen[bytes]:
     (folder / "job.json").write_text(json.dumps(job.document()))
     for name in ("out", "error", "orders"):
         (folder / name).touch()
-    return subprocess.Popen((sys.executable, "-I", "-S", guest.__file__, str(folder), "visit"))
+    return subprocess.Popen((sys.executable, "-I", "-S", guest.__file__, str(folder), "run_in_vm"))
 
 
 def test_a_visitor_runs_its_job_and_writes_down_how_it_ended(tmp_path: Path) -> None:
