@@ -1,7 +1,7 @@
 """The daemon's ports as load balancers and scrapers find them: from outside, over a lab's network.
 
 One daemon on node a, against the lab's API server, in iptables and in nftables mode.
-Sources: groups 15 to 17 of the catalogue of behaviours (``hcnp.*``, ``hz.*``, ``met.*``).
+Sources: the topics health and metrics of the catalogue of behaviours (``hcnp.*``, ``hz.*``, ``met.*``).
 """
 
 from __future__ import annotations

@@ -7,33 +7,33 @@ from __future__ import annotations
 
 import enum
 import json
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any
+from itertools import chain, groupby
 
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.spec.behaviours import BEHAVIOURS, Behaviour
 from kproxy.spec.clauses import CLAUSES
+from kproxy.spec.topics import TOPICS
 from tools.docgen import tables
 
-SOURCE = Path(__file__).parents[2] / "src/kproxy/spec/behaviours.toml"
 MOST_NAMED = 4
 """Cases that a row names; of the rest it gives the number."""
 
-
 OWN_PAGES = {
-    15: "daemon.md",
-    16: "daemon.md",
-    17: "daemon.md",
-    18: "daemon-configuration.md",
-    19: "daemon-life.md",
-    21: "backends/ipvs.md",
+    "health": "daemon.md",
+    "metrics": "daemon.md",
+    "configuration": "daemon-configuration.md",
+    "restart": "daemon-life.md",
+    "ipvs": "backends/ipvs.md",
 }
-"""Groups of behaviours of a process, or of a mode's insides, which packets do not show: these pages have a row for each (tests/unit/docgen/test_daemon_page.py)."""
+"""Topics with behaviours of a process, or of a mode's insides, which packets do not show.
+
+These pages have a row for each (tests/unit/docgen/test_daemon_page.py).
+"""
 
 
 class CoverageStatus(enum.Enum):
@@ -46,80 +46,56 @@ class CoverageStatus(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Behaviour:
-    """One behaviour.  ``pinned``: the cases that show it, if its clauses alone would name too many.
+class CoveredBehaviour:
+    """A behaviour with the clauses and cases of today; ``why``: for those not held, the reason."""
 
-    ``why``: for those not held, the reason.  ``observed``: whether anyone has observed it.
-    """
-
-    id: str
-    group: int
-    modes: str
-    what: str
-    observed: bool
+    behaviour: Behaviour
     standing: CoverageStatus
     why: str
-    pinned: tuple[str, ...]
-    clauses: tuple[str, ...] = field(default=())
-    cases: tuple[str, ...] = field(default=())
+    clauses: tuple[str, ...]
+    cases: tuple[str, ...]
 
+    @property
+    def id(self) -> str:
+        """The behaviour's ID."""
+        return self.behaviour.id
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A chapter of the catalogue of behaviours."""
-
-    number: int
-    title: str
-    behaviours: tuple[Behaviour, ...]
+    @property
+    def topic(self) -> str:
+        """The behaviour's topic."""
+        return self.behaviour.topic
 
 
 @cache
-def groups() -> tuple[Group, ...]:
-    """All groups in order, with the clauses and cases of today."""
-    tables_ = tomllib.loads(SOURCE.read_text(encoding="utf-8"))
-    return tuple(_group(int(number), dict(table)) for number, table in tables_.items())
+def by_topic() -> Mapping[str, tuple[CoveredBehaviour, ...]]:
+    """The behaviours of each topic that has some, in order."""
+    found = groupby(map(_covered, BEHAVIOURS.values()), key=lambda each: each.topic)
+    return {topic: tuple(members) for topic, members in found}
 
 
-def behaviours() -> Iterator[Behaviour]:
+def behaviours() -> Iterator[CoveredBehaviour]:
     """All behaviours in order."""
-    return (behaviour for group in groups() for behaviour in group.behaviours)
+    return chain.from_iterable(by_topic().values())
 
 
-def _group(number: int, table: dict[str, Any]) -> Group:
-    title = table.pop("title")
-    return Group(number, title, tuple(_behaviour(number, id, row) for id, row in table.items()))
-
-
-def _behaviour(group: int, id: str, row: Mapping[str, Any]) -> Behaviour:
-    clauses = tuple(clause.id for clause in CLAUSES.values() if id in clause.behaviours)
-    pinned = tuple(row.get("cases", ()))
-    cases = pinned or tuple(case.id for case in _cases_citing(clauses))
-    standing, why = _standing(row, group, held=bool(clauses and cases))
-    return Behaviour(
-        id=id,
-        group=group,
-        modes=row["modes"],
-        what=row["what"],
-        observed=row.get("seen", True),
-        standing=standing,
-        why=why,
-        pinned=pinned,
-        clauses=clauses,
-        cases=cases,
-    )
+def _covered(behaviour: Behaviour) -> CoveredBehaviour:
+    clauses = tuple(clause.id for clause in CLAUSES.values() if behaviour.id in clause.behaviours)
+    cases = behaviour.cases or tuple(case.id for case in _cases_citing(clauses))
+    standing, why = _standing(behaviour, held=bool(clauses and cases))
+    return CoveredBehaviour(behaviour=behaviour, standing=standing, why=why, clauses=clauses, cases=cases)
 
 
 def _cases_citing(clauses: Sequence[str]) -> list[Case]:
     return [case for case in CATALOGUE if case.clauses & set(clauses)]
 
 
-def _standing(row: Mapping[str, Any], group: int, *, held: bool) -> tuple[CoverageStatus, str]:
+def _standing(behaviour: Behaviour, *, held: bool) -> tuple[CoverageStatus, str]:
     for standing in (CoverageStatus.TESTS, CoverageStatus.INSIDE, CoverageStatus.OPEN):
-        if why := row.get(standing.name.lower(), ""):
+        if why := getattr(behaviour, standing.name.lower()):
             return standing, why
     if held:
         return CoverageStatus.HELD, ""
-    page = OWN_PAGES.get(group)
+    page = OWN_PAGES.get(behaviour.topic)
     return (CoverageStatus.TESTS, f"docs/{page}") if page else (CoverageStatus.OPEN, "")
 
 
@@ -129,21 +105,17 @@ def _standing(row: Mapping[str, Any], group: int, *, held: bool) -> tuple[Covera
 def page() -> str:
     """The page for people."""
     parts = [_head()]
-    for group in groups():
-        rows = map(_row, group.behaviours)
-        heading = f"## {group.number}. {group.title}"
-        parts.append(
-            tables.markdown_table(
-                heading, ("behaviour", "what", "modes", "clauses", "cases, or why none"), rows
-            )
-        )
+    columns = ("behaviour", "what", "modes", "clauses", "cases, or why none")
+    for topic, members in by_topic().items():
+        table = tables.markdown_table("", columns, map(_row, members)).lstrip()
+        parts += [f"## {topic}", f"{TOPICS[topic].about} [Clauses and cases](topics/{topic}.md).", table]
     return "\n\n".join(parts) + "\n"
 
 
 def _head() -> str:
-    columns = ("group", "behaviours", "with clause", "with case", "own tests", "not from outside", "open")
+    columns = ("topic", "behaviours", "with clause", "with case", "own tests", "not from outside", "open")
     return f"""\
-<!-- Generated: edit src/kproxy/spec/behaviours.toml, src/kproxy/conformance/cases/ or src/kproxy/spec/catalogue/, then run `{tables.COMMAND}`. -->
+<!-- Generated: edit src/kproxy/spec/behaviours.toml, src/kproxy/conformance/cases/ or src/kproxy/spec/clauses/, then run `{tables.COMMAND}`. -->
 
 # What is covered
 
@@ -158,8 +130,8 @@ other backends' insides (chains, tables) are not listed: they are no promise, an
 
 
 def _sums() -> Iterator[tuple[str, ...]]:
-    counted = [(f"{group.number}. {group.title}", group.behaviours) for group in groups()]
-    counted.append(("**1 to 13**", tuple(b for b in behaviours() if b.group <= 13)))
+    counted = [(f"[{topic}](#{topic})", members) for topic, members in by_topic().items()]
+    counted.append(("**shown by packets**", tuple(b for b in behaviours() if b.topic not in OWN_PAGES)))
     counted.append(("**all**", tuple(behaviours())))
     for name, some in counted:
         standing = Counter(behaviour.standing for behaviour in some)
@@ -168,13 +140,14 @@ def _sums() -> Iterator[tuple[str, ...]]:
         yield (name, str(len(some)), str(with_clause), *(str(standing[kind]) for kind in kinds))
 
 
-def _row(behaviour: Behaviour) -> tuple[str, ...]:
+def _row(covered: CoveredBehaviour) -> tuple[str, ...]:
+    behaviour = covered.behaviour
     what = behaviour.what if behaviour.observed else f"{behaviour.what} *(read from code, not observed)*"
-    clauses = ", ".join(f"[{id}](../catalogue.md#{id})" for id in behaviour.clauses)
-    return f"`{behaviour.id}`", what, behaviour.modes, clauses, _cases_or_reason(behaviour)
+    clauses = ", ".join(f"[{id}](../catalogue.md#{id})" for id in covered.clauses)
+    return f"`{behaviour.id}`", what, behaviour.modes, clauses, _cases_or_reason(covered)
 
 
-def _cases_or_reason(behaviour: Behaviour) -> str:
+def _cases_or_reason(behaviour: CoveredBehaviour) -> str:
     if behaviour.standing is not CoverageStatus.HELD:
         return f"*{behaviour.standing.name.lower()}*: {behaviour.why}"
     named = [f"`{id}`" for id in behaviour.cases[:MOST_NAMED]]
@@ -186,7 +159,7 @@ def coverage_json() -> str:
     """The same as JSON."""
     entries = {
         behaviour.id: {
-            "group": behaviour.group,
+            "topic": behaviour.topic,
             "clauses": behaviour.clauses,
             "cases": behaviour.cases,
             "standing": behaviour.standing.name.lower(),

@@ -18,6 +18,7 @@ from kproxy.conformance.cases import CATALOGUE
 from kproxy.spec.clause import Clause
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId
+from kproxy.spec.topics import TOPICS
 from tools.docgen import architecture, coverage, regressions, results, samples, topics, where_cases_run
 from tools.docgen.tables import COMMAND, link_label, markdown_table
 
@@ -47,7 +48,7 @@ def catalogue_page(cases: Sequence[Case], clauses: Mapping[ClauseId, Clause]) ->
 
 def _head(cases: Sequence[Case], clauses: Mapping[ClauseId, Clause]) -> str:
     return f"""\
-<!-- Generated: edit src/kproxy/conformance/cases/ or src/kproxy/spec/catalogue/, then run `{COMMAND}`. -->
+<!-- Generated: edit src/kproxy/conformance/cases/ or src/kproxy/spec/clauses/, then run `{COMMAND}`. -->
 
 # Catalogue
 
@@ -103,7 +104,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "design.md": architecture.page,
     DOCS / "trace.md": lambda: samples.refresh_samples(DOCS / "trace.md"),
     DOCS / "spec/topics/README.md": topics.index,
-    **{DOCS / f"spec/topics/{topic}.md": partial(topics.page, topic) for topic in topics.topics()},
+    **{DOCS / f"spec/topics/{topic}.md": partial(topics.page, topic) for topic in TOPICS},
 }
 """What is generated, and by what."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import groupby, product
+from itertools import product
 
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
@@ -16,33 +16,28 @@ from kproxy.conformance.subjects.subject import DOCUMENTED_SUBJECTS, Subject, lo
 from kproxy.spec.clause import Clause, Level
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.regressions import REGRESSIONS
-from tools.docgen import regressions, tables
+from kproxy.spec.topics import TOPICS, topic_of_clause
+from tools.docgen import coverage, regressions, tables
 
 MOST_CITING = 8
 """Cases that tell of a clause; of one that more cite, those tell that ask for it or are of its topic."""
 MOST_NAMED = 6
 
 _HEAD = f"""\
-<!-- Generated: edit src/kproxy/conformance/cases/, src/kproxy/conformance/subjects/ or src/kproxy/spec/catalogue/, then run `{tables.COMMAND}`. -->
+<!-- Generated: edit src/kproxy/conformance/cases/, src/kproxy/conformance/subjects/ or src/kproxy/spec/clauses/, then run `{tables.COMMAND}`. -->
 """
 
 
-def topic_of(clause: Clause) -> str:
-    """The first word of its ID."""
-    return clause.id.partition(".")[0]
-
-
-@cache
-def topics() -> dict[str, tuple[Clause, ...]]:
-    """The clauses of each topic, in the catalogue's order of topics."""
-    order = {topic_of(clause): number for number, clause in reversed(list(enumerate(CLAUSES.values())))}
-    clauses = sorted(CLAUSES.values(), key=lambda clause: order[topic_of(clause)])
-    return {topic: tuple(found) for topic, found in groupby(clauses, key=topic_of)}
+def clauses_of(topic: str) -> tuple[Clause, ...]:
+    """The clauses of a topic, area by area."""
+    areas = TOPICS[topic].areas
+    found = (clause for clause in CLAUSES.values() if topic_of_clause(clause.id).name == topic)
+    return tuple(sorted(found, key=lambda clause: areas.index(clause.id.partition(".")[0])))
 
 
 def index() -> str:
     """The list of topics."""
-    columns = ("topic", *(level.value for level in Level), "cases")
+    columns = ("topic", "about", *(level.value for level in Level), "cases")
     return f"""\
 {_HEAD}
 # What a Service promises
@@ -55,17 +50,24 @@ def index() -> str:
 
 
 def _counts() -> Iterator[tuple[str, ...]]:
-    for topic, clauses in topics().items():
+    for topic in TOPICS.values():
+        clauses = clauses_of(topic.name)
         levels = Counter(clause.level for clause in clauses)
         cases = {case.id for clause in clauses for case in cases_citing(clause)}
         counts = (str(levels[level]) for level in Level)
-        yield f"[{topic}]({topic}.md)", *counts, str(len(cases))
+        yield f"[{topic.name}]({topic.name}.md)", topic.about, *counts, str(len(cases))
 
 
 def page(topic: str) -> str:
     """A topic's page."""
-    parts = (_section(clause) for clause in topics()[topic])
-    return "\n\n".join((f"{_HEAD}\n# {topic}", "[All topics](README.md)", *parts)) + "\n"
+    head = (f"{_HEAD}\n# {topic}", TOPICS[topic].about, "[All topics](README.md)")
+    parts = tuple(map(_section, clauses_of(topic))) or ("No clause is about it: packets do not show it.",)
+    return "\n\n".join((*head, *parts, *_behaviours(topic))) + "\n"
+
+
+def _behaviours(topic: str) -> Iterator[str]:
+    if members := coverage.by_topic().get(topic, ()):
+        yield f"[{len(members)} behaviours](../coverage.md#{topic}) of service proxies are known on this topic."
 
 
 def _section(clause: Clause) -> str:
@@ -94,8 +96,8 @@ def cases_about(clause: Clause) -> Sequence[Case]:
     cases = cases_citing(clause)
     if len(cases) <= MOST_CITING:
         return cases
-    topic = topic_of(clause)
-    about = [case for case in cases if clause.id in _cited_by_steps(case) or case.group == topic]
+    groups = topic_of_clause(clause.id).groups
+    about = [case for case in cases if clause.id in _cited_by_steps(case) or case.group in groups]
     return about or cases
 
 

@@ -1,6 +1,6 @@
-"""What a clause of the specification is, and where its authority may come from.
+"""A clause of the specification: its type, and the calls that `kproxy.spec.clauses` writes clauses down with.
 
-Types only; the clauses themselves are in `kproxy.spec.catalogue`.  Opens nothing.
+One call is one clause, one tuple one table.  Opens nothing.
 """
 
 from __future__ import annotations
@@ -49,3 +49,38 @@ class Clause:
 
 
 Clauses = Mapping[ClauseId, Clause]
+
+DOCS = Authority.API_DOCS
+KEP = Authority.KEP
+E2E = Authority.UPSTREAM_E2E
+UNIT = Authority.UPSTREAM_UNIT_TEST
+OBSERVED = Authority.OBSERVED
+
+
+def must(id: str, text: str, authority: Authority, *source: str, of: str, since: str = "") -> Clause:
+    """A clause that binds; ``of`` lists behaviour IDs, separated by blanks."""
+    return _clause(Level.MUST, id, text, authority, source, of, since)
+
+
+def should(id: str, text: str, authority: Authority, *source: str, of: str, since: str = "") -> Clause:
+    """A clause that a proxy needs a reason to depart from."""
+    return _clause(Level.SHOULD, id, text, authority, source, of, since)
+
+
+def may(id: str, text: str, authority: Authority, *source: str, of: str, since: str = "") -> Clause:
+    """A clause that leaves several answers open, all of them lawful."""
+    return _clause(Level.MAY, id, text, authority, source, of, since)
+
+
+def _clause(  # noqa: PLR0913, PLR0917  (one parameter for each field)
+    level: Level, id: str, text: str, authority: Authority, source: tuple[str, ...], of: str, since: str
+) -> Clause:
+    return Clause(
+        id=ClauseId(id),
+        level=level,
+        text=text,
+        authority=authority,
+        source=source,
+        behaviours=tuple(of.split()),
+        since=since,
+    )

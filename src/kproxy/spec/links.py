@@ -1,6 +1,6 @@
 """Where clauses come from: links to Kubernetes documentation, proposals, tests and reports.
 
-Data and the functions that spell a link out; the clauses in `kproxy.spec.catalogue` cite them.
+Data and the functions that spell a link out; the clauses in `kproxy.spec.clauses` cite them.
 """
 
 from __future__ import annotations

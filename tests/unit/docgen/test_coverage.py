@@ -9,14 +9,15 @@ from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.command import ConformanceRunError, regression_ids
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.regressions import REGRESSIONS, RegressionScope
+from kproxy.spec.topics import TOPICS
 from tests.support.paths import ROOT
 from tools.docgen import coverage, regressions
 from tools.docgen.coverage import CoverageStatus
 
 BEHAVIOURS = {behaviour.id: behaviour for behaviour in coverage.behaviours()}
 CASES = {case.id: case for case in CATALOGUE}
-PACKETS = range(1, 14)
-"""Groups of behaviours that packets show."""
+PACKETS = set(TOPICS) - set(coverage.OWN_PAGES)
+"""Topics whose behaviours packets show."""
 
 NOT_HELD = """
 np.addresses.primary-unknown eip.ipvs-off-machine
@@ -24,7 +25,7 @@ hair.nft.direct hair.ipvs.direct det.clustercidr.first-only ct.eintr ct.hashsize
 ds.primary ds.independent-sync ds.v6-specials
 ds.ipvs-names
 """
-"""Behaviours of those groups that no case shows; src/kproxy/spec/behaviours.toml gives each its reason."""
+"""Behaviours of those topics that no case shows; src/kproxy/spec/behaviours.toml gives each its reason."""
 
 REPORTS_NOT_HELD = """
 R010 R011 R016 R038 R068 R079 R084 R089 R107 R108 R111 R112 R113 R114 R115 R116 R117
@@ -32,7 +33,7 @@ R010 R011 R016 R038 R068 R079 R084 R089 R107 R108 R111 R112 R113 R114 R115 R116 
 """Reports that namespaces can show and no case does; regressions.toml gives each its reason."""
 
 
-def test_ids_are_unique_over_all_groups() -> None:
+def test_ids_are_unique_over_all_topics() -> None:
     counted = Counter(behaviour.id for behaviour in coverage.behaviours())
     assert [id for id, times in counted.items() if times > 1] == []
 
@@ -46,7 +47,7 @@ def test_a_case_that_is_said_to_show_a_behaviour_rests_on_a_clause_of_it() -> No
     idle = [
         (behaviour.id, id)
         for behaviour in BEHAVIOURS.values()
-        for id in behaviour.pinned
+        for id in behaviour.behaviour.cases
         if not CASES[id].clauses & set(behaviour.clauses)
     ]
     assert idle == []
@@ -60,7 +61,7 @@ def test_what_no_case_shows_has_a_reason_and_tests_that_are_named_exist() -> Non
 
 
 def test_at_least_95_percent_of_what_packets_can_show_has_a_clause_and_a_case() -> None:
-    shown = [b for b in BEHAVIOURS.values() if b.group in PACKETS]
+    shown = [b for b in BEHAVIOURS.values() if b.topic in PACKETS]
     can = [b for b in shown if b.standing in {CoverageStatus.HELD, CoverageStatus.OPEN}]
     held = [b for b in can if b.standing is CoverageStatus.HELD]
     assert len(held) >= 0.95 * len(can)
@@ -68,7 +69,7 @@ def test_at_least_95_percent_of_what_packets_can_show_has_a_clause_and_a_case() 
 
 def test_what_packets_show_is_held_but_for_what_is_named_here() -> None:
     open_ones = {
-        b.id for b in BEHAVIOURS.values() if b.group in PACKETS and b.standing is not CoverageStatus.HELD
+        b.id for b in BEHAVIOURS.values() if b.topic in PACKETS and b.standing is not CoverageStatus.HELD
     }
     assert open_ones == set(NOT_HELD.split())
 

@@ -1,8 +1,7 @@
 """The daemon's pages, and that of ipvs mode, say which test holds which behaviour; this says whether that is so.
 
-docs/daemon.md has groups 15 to 17, docs/daemon-configuration.md group 18 (its own form is held by
-`tests/unit/docgen/test_daemon_documentation.py`), docs/daemon-life.md group 19,
-docs/backends/ipvs.md group 21.
+docs/daemon.md has the topics health and metrics, docs/daemon-configuration.md configuration (its own form is
+held by `tests/unit/docgen/test_daemon_documentation.py`), docs/daemon-life.md restart, docs/backends/ipvs.md ipvs.
 """
 
 import re
@@ -14,12 +13,7 @@ from tools.docgen import coverage
 
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 NAMED = re.compile(r"`(?:tests/[\w/]+\.py::)?test_\w+`")
-GROUPS = {
-    "daemon.md": (15, 16, 17),
-    "daemon-configuration.md": (18,),
-    "daemon-life.md": (19,),
-    "backends/ipvs.md": (21,),
-}
+PAGES = sorted(set(coverage.OWN_PAGES.values()))
 METRIC, METRICS = "met.", "kubeproxy_"
 
 
@@ -53,9 +47,9 @@ def test_every_test_that_is_named_exists(page: str, at_least: int) -> None:
     assert not missing, f"docs/{page} names tests that do not exist: {missing}"
 
 
-@pytest.mark.parametrize("page", GROUPS)
+@pytest.mark.parametrize("page", PAGES)
 def test_every_behaviour_has_a_row(page: str) -> None:
-    behaviours = [each.id for each in coverage.behaviours() if each.group in GROUPS[page]]
+    behaviours = [each.id for each in coverage.behaviours() if coverage.OWN_PAGES.get(each.topic) == page]
     assert len(behaviours) > 20
     assert not [behaviour for behaviour in behaviours if not has_a_row(page, behaviour)]
 

@@ -12,9 +12,9 @@ import pytest
 import kproxy.spec
 from kproxy.spec.clauses import (
     CLAUSES,
+    HISTORY_TABLE,
     PACKET_TABLE,
     TRANSITION_CLAUSES,
-    TRANSITION_TABLE,
     Authority,
     Clause,
     Level,
@@ -28,7 +28,7 @@ LINK = re.compile(r"https://(kubernetes\.io/docs|github\.com/[\w-]+/[\w-]+/(tree
 
 
 def test_no_two_clauses_have_one_id() -> None:
-    ids = Counter(row.id for row in (*PACKET_TABLE, *TRANSITION_TABLE))
+    ids = Counter(row.id for row in (*PACKET_TABLE, *HISTORY_TABLE))
     assert [id for id, times in ids.items() if times > 1] == []
 
 

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from kproxy.conformance.testbed import Observation
 from kproxy.spec.outcome import Delivered
+from kproxy.spec.topics import topic_of_clause
 from kproxy.tools.compare.differences import ProxyDifference, outcome_kinds
 from kproxy.tools.compare.known_differences import DocumentedDifference, documented_difference
 from kproxy.tools.compare.query import ComparisonResult
@@ -94,7 +95,7 @@ def _intended(
     yield f"intended: {entry.text}"
     yield from (f"  {link}" for link in entry.links)
     for id in sorted(entry.clauses & {id for one in found for id in one.expectation.clauses}):
-        yield f"  clause {id} (docs/spec/topics/{id.partition('.')[0]}.md)"
+        yield f"  clause {id} (docs/spec/topics/{topic_of_clause(id).name}.md)"
     services = len({one.probe.name for one in found})
     yield f"  {len(found)} packet{'s' * (len(found) > 1)} to {services} Service{'s' * (services > 1)}, as"
     for one in _samples(found):

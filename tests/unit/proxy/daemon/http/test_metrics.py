@@ -1,4 +1,4 @@
-"""Every metric of group 17 by name, type, labels, buckets and mode, and what moves each.
+"""Every metric of the topic metrics by name, type, labels, buckets and mode, and what moves each.
 
 The expected tables are written by hand from the catalogue of behaviours, not taken from our own table.
 """

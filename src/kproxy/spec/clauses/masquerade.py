@@ -1,11 +1,11 @@
-"""Clauses on the source address that an endpoint sees, how pods are told, and on protocols."""
+"""Clauses of the topic masquerade: the source address that an endpoint sees, hairpin included."""
 
 from __future__ import annotations
 
 from kproxy.spec import links
-from kproxy.spec.catalogue.row import DOCS, E2E, KEP, OBSERVED, UNIT, may, must, should
+from kproxy.spec.clause import DOCS, E2E, KEP, OBSERVED, UNIT, may, must, should
 
-MASQUERADE = (
+PACKET = (
     must(
         "masquerade.cluster-ip.pod-source-preserved",
         "An endpoint that a pod reaches through a cluster IP sees the pod's own address.",
@@ -106,86 +106,37 @@ MASQUERADE = (
         of="det.clustercidr det.nodecidr",
     ),
 )
+"""What the outcome of one first packet shows."""
 
-DETECT_LOCAL = (
-    must(
-        "detect-local.cluster-cidr",
-        "In mode ClusterCIDR a source inside the configured range of the family is a pod, wherever it comes "
-        "from, and no other is.",
-        KEP,
-        links.DETECT_LOCAL_KEP,
-        links.PROXY_CONFIGURATION,
-        of="det.clustercidr",
-    ),
-    must(
-        "detect-local.cluster-cidr.per-family",
-        "A clusterCIDR without a range of a family tells no pods in that family, and in the other as ever.",
+HISTORY = (
+    should(
+        "masquerade.foreign-mark-bits.kept",
+        "Marks that others set on a packet survive.",
         UNIT,
-        links.UNIT_DETECT_LOCAL,
-        of="det.dualstack",
+        links.kubernetes_issue(19983),
+        of="masq.bit masq.bit.change",
     ),
-    must(
-        "detect-local.cluster-cidr.first-of-family",
-        "In mode ClusterCIDR the first configured range of the family tells pods, and no other.",
-        UNIT,
-        links.UNIT_DETECT_LOCAL,
-        links.PROXY_CONFIGURATION,
-        of="det.clustercidr.first-only",
-    ),
-    must(
-        "detect-local.node-cidr",
-        "In mode NodeCIDR a source inside the Node's podCIDR of the family is a pod, and no other.",
+    should(
+        "masquerade.own-mark.cleared",
+        "The mark by which a proxy remembers to rewrite a packet's source is gone when the packet leaves.",
         KEP,
-        links.DETECT_LOCAL_KEP,
-        links.PROXY_CONFIGURATION,
-        of="det.nodecidr",
+        links.IPTABLES_CLEANUP_KEP,
+        links.kubernetes_issue(90854),
+        of="masq.mark-cleared masq.bit masq.bit.change",
     ),
-    must(
-        "detect-local.bridge-interface",
-        "In mode BridgeInterface what enters by the named interface is from a pod, and nothing else.",
-        KEP,
-        links.DETECT_LOCAL_KEP,
-        links.UNIT_DETECT_LOCAL,
-        of="det.bridge",
+    should(
+        "masquerade.source-ports.redrawn",
+        "Rewritten connections get source ports by chance, not the client's own.",
+        OBSERVED,
+        links.kubernetes_issue(76699),
+        of="masq.port-random",
     ),
-    must(
-        "detect-local.interface-name-prefix",
-        "In mode InterfaceNamePrefix what enters by an interface of that name prefix is from a pod, "
-        "and nothing else.",
-        KEP,
-        links.DETECT_LOCAL_KEP,
-        links.kubernetes_issue(134024),
-        of="det.prefix",
+    should(
+        "masquerade.same-source-ports.kept-apart",
+        "Clients that use one source port and are rewritten to one address are all served, side by side.",
+        OBSERVED,
+        links.kubernetes_issue(78547),
+        of="masq.port-random",
     ),
 )
-
-PROTOCOLS = (
-    must(
-        "protocol.udp.served",
-        "UDP is served like TCP, and answers come from the address and port that were asked.",
-        DOCS,
-        links.PROTOCOLS,
-        links.E2E_NETWORKING,
-        of="cip.udp.dnat",
-    ),
-    must(
-        "protocol.sctp.served",
-        "SCTP is served like TCP where the kernel has it.",
-        KEP,
-        links.SCTP_KEP,
-        links.PROTOCOLS,
-        of="cip.sctp.dnat np.sctp proto.sctp.nodeport",
-        since="1.20",
-    ),
-    must(
-        "protocol.same-number.independent",
-        "Ports of different protocols with one number, service port or node port, are served side by side.",
-        DOCS,
-        links.SERVICE_MIXED_PROTOCOLS,
-        links.MIXED_PROTOCOLS_KEP,
-        links.E2E_SERVICE,
-        of="proto.same-port np.both-protocols lb.mixed-protocol",
-    ),
-)
-
-TABLE = (*MASQUERADE, *DETECT_LOCAL, *PROTOCOLS)
+"""What only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -1,45 +1,11 @@
-"""Clauses on many connections together, on changes of objects, and on restarts of the proxy.
-
-Only histories judge them: their IDs are in `kproxy.spec.clauses.TRANSITION_CLAUSES`, and the oracle
-never names them.
-"""
+"""Clauses of the topic change: changes of objects, and how soon they are in effect."""
 
 from __future__ import annotations
 
 from kproxy.spec import links
-from kproxy.spec.catalogue.row import DOCS, E2E, KEP, OBSERVED, UNIT, must, should
+from kproxy.spec.clause import DOCS, E2E, KEP, OBSERVED, UNIT, must, should
 
-BALANCING = (
-    must(
-        "balancing.every-endpoint-chosen",
-        "Over many connections every endpoint that may answer is chosen, and no other.",
-        DOCS,
-        links.VIRTUAL_IPS,
-        links.E2E_SERVICE,
-        of="cip.lb.uniform cip.lb.rr cip.from-node",
-    ),
-    must(
-        "balancing.any-number-of-endpoints",
-        "All of a Service's endpoints are chosen however many there are: in several slices of the usual hundred, and beyond a "
-        "thousand.",
-        KEP,
-        links.SLICES_KEP,
-        links.SLICES,
-        links.kubernetes_issue(48107),
-        of="cip.multi-slice life.large-cluster",
-    ),
-    should(
-        "balancing.even",
-        "New connections are spread evenly, at random with equal chances or in turn; an endpoint listed twice "
-        "gets no double share, and when endpoints leave the others share alike.",
-        DOCS,
-        links.VIRTUAL_IPS,
-        links.kubernetes_issue(64580),
-        of="cip.lb.uniform cip.lb.rr cip.multi-slice",
-    ),
-)
-
-CHANGES = (
+HISTORY = (
     should(
         "change.in-effect-soon",
         "A change of a Service or of its endpoints that comes alone is in effect on every node soon after the API server has "
@@ -198,109 +164,4 @@ CHANGES = (
         of="lb.rolling-update",
     ),
 )
-
-RESTART = (
-    must(
-        "restart.rules-kept",
-        "While the proxy is down new connections are served as before.",
-        DOCS,
-        links.VIRTUAL_IPS,
-        links.kubernetes_issue(76376),
-        of="cip.per-connection life.restart-keeps",
-    ),
-    should(
-        "restart.no-failed-connection",
-        "The start of a proxy on a node that already has its rules costs no connection.",
-        OBSERVED,
-        links.kubernetes_issue(76376),
-        of="cip.per-connection",
-    ),
-    must(
-        "restart.changes-while-down.applied",
-        "What changed while the proxy was down is applied when it starts.",
-        DOCS,
-        links.VIRTUAL_IPS,
-        of="ct.udp.startup life.restart-diff",
-    ),
-    must(
-        "restart.zone-label.followed",
-        "A proxy that starts on a node with a zone label follows zone hints from its first sync on.",
-        KEP,
-        links.HINTS_KEP,
-        links.TRAFFIC_DISTRIBUTION_KEP,
-        of="topo.zone",
-    ),
-    should(
-        "restart.masquerade-bit.followed",
-        "A proxy that starts with another masqueradeBit than the node's rules have goes by the new one alone: the old "
-        "bit is a foreign one.",
-        OBSERVED,
-        links.PROXY_CONFIGURATION,
-        links.SOURCE_IPTABLES,
-        of="masq.bit.change",
-    ),
-    should(
-        "restart.lists-incomplete.rules-kept",
-        "A proxy that has started but not yet been given both Services and EndpointSlices leaves the rules it found: what "
-        "they serve is served.",
-        OBSERVED,
-        links.SOURCE_IPTABLES,
-        links.SOURCE_NFTABLES,
-        of="life.wait-both",
-    ),
-    must(
-        "restart.mode-change.old-rules-removed",
-        "A proxy that starts in another mode serves by that mode's rules alone: in iptables and ipvs mode it removes those "
-        "of nftables mode, in nftables mode those of the others.",
-        KEP,
-        links.NFTABLES_KEP,
-        of="life.mode-switch life.mixed-nodes",
-    ),
-    should(
-        "restart.stale-udp-entries.reconciled",
-        "UDP entries that went stale while the proxy was down are removed when it starts.",
-        UNIT,
-        links.UNIT_CONNTRACK,
-        links.kubernetes_issue(125467),
-        of="ct.udp.startup",
-    ),
-)
-
-TROUBLE = (
-    should(
-        "writes.refused.rules-kept",
-        "While the kernel takes nothing that a node's proxy writes, what its rules serve is served as before.",
-        OBSERVED,
-        links.SOURCE_IPTABLES,
-        links.SOURCE_NFTABLES,
-        of="life.retry",
-    ),
-    must(
-        "writes.refused.tried-again",
-        "What the kernel refused is written when it takes it again, what was deleted meanwhile included, though nobody "
-        "changes anything more.",
-        UNIT,
-        links.UNIT_RUNNER,
-        links.UNIT_IPTABLES,
-        of="life.retry life.retry.ipvs life.partial-fallback",
-    ),
-    must(
-        "watch.interrupted.changes-applied",
-        "What changes while a proxy cannot watch is applied when it can, deletions of which no event is sent any more "
-        "included.",
-        DOCS,
-        links.CHANGES_IN_API,
-        of="life.apiserver-down life.restart-diff",
-    ),
-    must(
-        "watch.changes-together.last-counts",
-        "Of several changes of an object that a proxy learns of together the last one counts; one that leads back "
-        "leaves everything as it was.",
-        UNIT,
-        links.UNIT_SERVICE_MAP,
-        links.UNIT_ENDPOINTS_MAP,
-        of="life.min-sync life.revert-collapses",
-    ),
-)
-
-TABLE = (*BALANCING, *CHANGES, *RESTART, *TROUBLE)
+"""What only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -1,91 +1,11 @@
-"""Clauses on what is on the wire besides the first packet of a connection: its size, its ports, errors about it.
-
-Only histories judge them: their IDs are in `kproxy.spec.clauses.TRANSITION_CLAUSES`, and the oracle
-never names them.
-"""
+"""Clauses of the topic health: what load balancers are told: health check node ports, and the proxy's own health."""
 
 from __future__ import annotations
 
 from kproxy.spec import links
-from kproxy.spec.catalogue.row import DOCS, E2E, KEP, OBSERVED, UNIT, may, must, should
+from kproxy.spec.clause import DOCS, E2E, KEP, OBSERVED, UNIT, must, should
 
-ERRORS = (
-    must(
-        "payload.large.passes",
-        "Requests and answers larger than a packet pass, UDP fragments included.",
-        E2E,
-        links.E2E_NETWORKING,
-        of="cip.large-payload",
-    ),
-    should(
-        "icmp.errors.translated-back",
-        "An ICMP error about a connection through a Service reaches whom it concerns, client or endpoint, as one "
-        "about the address that it knows.",
-        OBSERVED,
-        "https://github.com/projectcalico/calico/issues/8854",
-        of="cip.related-icmp",
-    ),
-    may(
-        "icmp.ping.refused-or-routed",
-        "A ping to an address of a Service may be refused or left to routing; the node itself does not answer it.",
-        OBSERVED,
-        links.NFTABLES_KEP,
-        links.kubernetes_issue(22952),
-        of="cip.icmp-echo eip.no-arp",
-    ),
-)
-
-SOURCES = (
-    should(
-        "masquerade.foreign-mark-bits.kept",
-        "Marks that others set on a packet survive.",
-        UNIT,
-        links.kubernetes_issue(19983),
-        of="masq.bit masq.bit.change",
-    ),
-    should(
-        "masquerade.own-mark.cleared",
-        "The mark by which a proxy remembers to rewrite a packet's source is gone when the packet leaves.",
-        KEP,
-        links.IPTABLES_CLEANUP_KEP,
-        links.kubernetes_issue(90854),
-        of="masq.mark-cleared masq.bit masq.bit.change",
-    ),
-    should(
-        "masquerade.source-ports.redrawn",
-        "Rewritten connections get source ports by chance, not the client's own.",
-        OBSERVED,
-        links.kubernetes_issue(76699),
-        of="masq.port-random",
-    ),
-    should(
-        "masquerade.same-source-ports.kept-apart",
-        "Clients that use one source port and are rewritten to one address are all served, side by side.",
-        OBSERVED,
-        links.kubernetes_issue(78547),
-        of="masq.port-random",
-    ),
-    should(
-        "node-port.number-as-source.untouched",
-        "A process may send from a port whose number is a node port; what is answered to it there is its own.",
-        OBSERVED,
-        links.kubernetes_issue(111682),
-        of="np.no-listener",
-    ),
-)
-
-NODES = (
-    should(
-        "node-port.forward-policy-drop.passes",
-        "What comes in by a node port or a load balancer IP is forwarded though the node forwards nothing by default "
-        "(modes that write rules of iptables).",
-        OBSERVED,
-        links.kubernetes_issue(59976),
-        of="np.forward-policy",
-    ),
-)
-
-HEALTH = (
+HISTORY = (
     must(
         "health-check.local-endpoints.told",
         "A node's health check node port of a Service of type LoadBalancer under external policy Local answers 200 "
@@ -159,9 +79,6 @@ HEALTH = (
         links.UNIT_HEALTH,
         of="hcnp.no-taint",
     ),
-)
-
-PROXY_HEALTH = (
     must(
         "proxy-health.told",
         "A node's proxy answers 200 to /healthz and /livez at port 10256 of the node while it keeps up with what it is "
@@ -198,27 +115,4 @@ PROXY_HEALTH = (
         of="hz.drain-contract",
     ),
 )
-
-SCTP = (
-    should(
-        "protocol.sctp.many-addresses.served",
-        "An association whose client lists several addresses is served over the address that was asked; that its other "
-        "addresses serve as further paths, nobody promises.",
-        OBSERVED,
-        links.SCTP_KEP,
-        links.kubernetes_issue(102128),
-        of="proto.sctp.multihoming",
-        since="1.20",
-    ),
-    must(
-        "protocol.sctp.without-sockets.served",
-        "An SCTP port is served on nodes whose kernel has no SCTP itself, but for netfilter's part of it.",
-        E2E,
-        links.SCTP_KEP,
-        links.E2E_SERVICE,
-        of="proto.sctp.module",
-        since="1.20",
-    ),
-)
-
-TABLE = (*ERRORS, *SOURCES, *NODES, *HEALTH, *PROXY_HEALTH, *SCTP)
+"""What only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -1,11 +1,11 @@
-"""Clauses on which endpoints may answer: slices, readiness, termination."""
+"""Clauses of the topic endpoints: which endpoints of a Service's slices may answer, ready or terminating, and what happens when none may."""
 
 from __future__ import annotations
 
 from kproxy.spec import links
-from kproxy.spec.catalogue.row import DOCS, E2E, KEP, OBSERVED, UNIT, may, must, should
+from kproxy.spec.clause import DOCS, E2E, KEP, OBSERVED, UNIT, may, must, should
 
-SLICES = (
+PACKET = (
     must(
         "slices.without-service-name.ignored",
         "An EndpointSlice belongs to the Service its kubernetes.io/service-name label names, or to none.",
@@ -109,9 +109,6 @@ SLICES = (
         f"{links.SERVICE}#services-without-selectors",
         of="cip.selectorless",
     ),
-)
-
-READINESS = (
     must(
         "endpoints.ready-only",
         "While an endpoint in scope is ready, those that are not get no new connection.",
@@ -190,5 +187,4 @@ READINESS = (
         of="eip.noep.from-node noep.vip.from-node",
     ),
 )
-
-TABLE = (*SLICES, *READINESS)
+"""What the outcome of one first packet shows."""

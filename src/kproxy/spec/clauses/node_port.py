@@ -1,142 +1,11 @@
-"""Clauses on which packets a Service answers: which Services count, cluster IPs, node ports."""
+"""Clauses of the topic node-port: connections to node ports, and which addresses of a node have them."""
 
 from __future__ import annotations
 
 from kproxy.spec import links
-from kproxy.spec.catalogue.row import DOCS, E2E, KEP, OBSERVED, UNIT, may, must, should
+from kproxy.spec.clause import DOCS, KEP, OBSERVED, UNIT, may, must, should
 
-OBJECTS = (
-    must(
-        "objects.headless.untouched",
-        "A Service whose clusterIP is None is not proxied, whatever else it lists.",
-        DOCS,
-        links.SERVICE_HEADLESS,
-        of="obj.headless",
-    ),
-    must(
-        "objects.without-cluster-ip.untouched",
-        "A Service that has no cluster IP (yet) is not proxied.",
-        UNIT,
-        links.UNIT_SERVICE_MAP,
-        of="obj.no-cip",
-    ),
-    must(
-        "objects.external-name.untouched",
-        "A Service of type ExternalName is not proxied, even if it still has a cluster IP.",
-        DOCS,
-        links.SERVICE_EXTERNAL_NAME,
-        links.E2E_SERVICE,
-        of="obj.externalname",
-    ),
-    must(
-        "objects.proxy-name-label.untouched",
-        "A Service with the label service.kubernetes.io/service-proxy-name is left to another proxy.",
-        KEP,
-        links.PROXY_NAME_KEP,
-        links.LABEL_PROXY_NAME,
-        of="obj.service-proxy-name",
-    ),
-    must(
-        "objects.single-family.other-family-untouched",
-        "A Service with a cluster IP of one family only is not served at all in the other family.",
-        KEP,
-        links.DUAL_STACK_KEP,
-        links.DUAL_STACK,
-        of="ds.single-on-dual",
-    ),
-    should(
-        "objects.dual-stack.node-of-one-family.served",
-        "On a node whose kernel has IPv6 switched off, Services of both families are served in IPv4.",
-        OBSERVED,
-        links.kube_proxy_source("cmd/kube-proxy/app/server_linux"),
-        links.DUAL_STACK_KEP,
-        of="ds.capability",
-    ),
-    should(
-        "objects.addresses.leading-zeros-decimal",
-        "IPv4 octets with leading zeros are read as decimal, never as octal.",
-        E2E,
-        links.E2E_LEADING_ZEROS,
-        of="ds.sloppy-ip eip.invalid",
-    ),
-    must(
-        "traffic.not-for-a-service.untouched",
-        "A packet that asks for no Service is left alone and keeps its source.",
-        E2E,
-        links.E2E_NO_SNAT,
-        of="masq.nonservice lb.status-removed",
-    ),
-    should(
-        "traffic.own-source-from-outside.dropped",
-        "A packet that comes from outside with an address of the node, or of loopback, as its source is served by "
-        "nobody (IPv4).",
-        OBSERVED,
-        links.kubernetes_issue(92315),
-        of="np.martian-guard",
-    ),
-    may(
-        "traffic.two-services-one-address.either",
-        "When two Services list the same external address and port, either may answer.",
-        OBSERVED,
-        links.kubernetes_issue(69599),
-        of="eip.basic",
-    ),
-)
-
-CLUSTER_IP = (
-    must(
-        "cluster-ip.reaches-ready-endpoint",
-        "A connection to a cluster IP and service port reaches a usable endpoint on its target port, "
-        "and answers come from the cluster IP.",
-        DOCS,
-        links.VIRTUAL_IPS,
-        links.E2E_SERVICE,
-        of="cip.tcp.dnat cip.targetport cip.from-node cip.from-backend cip.shared-backend cip.multiport "
-        "itp.cluster.default",
-    ),
-    should(
-        "cluster-ip.from-outside.served",
-        "A node that gets a packet from outside the cluster for a cluster IP serves it.",
-        UNIT,
-        links.UNIT_IPTABLES,
-        links.UNIT_NFTABLES,
-        of="cip.off-cluster itp.local.offcluster",
-    ),
-    must(
-        "cluster-ip.any-range.served",
-        "A cluster IP is served whichever range it is from.",
-        KEP,
-        links.SERVICE_CIDRS_KEP,
-        links.E2E_SERVICE_CIDRS,
-        of="cip.multi-cidr",
-    ),
-    must(
-        "cluster-ip.undefined-port.not-served",
-        "A port that the Service does not define on its cluster IP reaches no endpoint: "
-        "the packet is rejected or left to routing.",
-        KEP,
-        links.NFTABLES_KEP,
-        links.kubernetes_issue(72236),
-        of="undef.cip-port undef.cip-of-portless",
-    ),
-    must(
-        "cluster-ip.undefined-protocol.not-served",
-        "A port number that the Service defines for another protocol only reaches no endpoint.",
-        UNIT,
-        links.UNIT_IPTABLES,
-        links.UNIT_NFTABLES,
-        of="undef.cip-proto",
-    ),
-    may(
-        "cluster-ip.unallocated.not-served",
-        "A packet to an address of a ServiceCIDR that no Service has is dropped or left to routing.",
-        KEP,
-        links.NFTABLES_KEP,
-        of="undef.unallocated undef.unallocated.race",
-    ),
-)
-
-NODE_PORT = (
+PACKET = (
     must(
         "node-port.reaches-ready-endpoint",
         "A connection to a node's address and a node port reaches a usable endpoint.",
@@ -305,5 +174,23 @@ NODE_PORT = (
         of="np.martian-guard np.route-localnet",
     ),
 )
+"""What the outcome of one first packet shows."""
 
-TABLE = (*OBJECTS, *CLUSTER_IP, *NODE_PORT)
+HISTORY = (
+    should(
+        "node-port.number-as-source.untouched",
+        "A process may send from a port whose number is a node port; what is answered to it there is its own.",
+        OBSERVED,
+        links.kubernetes_issue(111682),
+        of="np.no-listener",
+    ),
+    should(
+        "node-port.forward-policy-drop.passes",
+        "What comes in by a node port or a load balancer IP is forwarded though the node forwards nothing by default "
+        "(modes that write rules of iptables).",
+        OBSERVED,
+        links.kubernetes_issue(59976),
+        of="np.forward-policy",
+    ),
+)
+"""What only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -1,0 +1,27 @@
+"""Clauses of the topic writes: writes that the kernel refuses."""
+
+from __future__ import annotations
+
+from kproxy.spec import links
+from kproxy.spec.clause import OBSERVED, UNIT, must, should
+
+HISTORY = (
+    should(
+        "writes.refused.rules-kept",
+        "While the kernel takes nothing that a node's proxy writes, what its rules serve is served as before.",
+        OBSERVED,
+        links.SOURCE_IPTABLES,
+        links.SOURCE_NFTABLES,
+        of="life.retry",
+    ),
+    must(
+        "writes.refused.tried-again",
+        "What the kernel refused is written when it takes it again, what was deleted meanwhile included, though nobody "
+        "changes anything more.",
+        UNIT,
+        links.UNIT_RUNNER,
+        links.UNIT_IPTABLES,
+        of="life.retry life.retry.ipvs life.partial-fallback",
+    ),
+)
+"""What only several connections, a flow, a change or time can show; the oracle names none of these."""

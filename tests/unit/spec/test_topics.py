@@ -1,0 +1,58 @@
+"""One list of topics: clauses, cases, behaviours and docs are divided by it, and by nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import tomllib
+from collections import Counter
+
+import pytest
+
+import kproxy.spec.clauses
+from kproxy.conformance.cases import CATALOGUE
+from kproxy.spec.behaviours import BEHAVIOURS
+from kproxy.spec.clauses import CLAUSES
+from kproxy.spec.topics import TOPICS, topic_of_clause
+from tests.support.paths import ROOT
+
+MODULES = {topic.module: topic for topic in TOPICS.values()}
+WITH_CLAUSES = [topic for topic in TOPICS.values() if topic.areas]
+
+
+def test_areas_of_clauses_belong_to_one_topic_each_and_exist() -> None:
+    listed = Counter(area for topic in TOPICS.values() for area in topic.areas)
+    assert listed == Counter({id.partition(".")[0] for id in CLAUSES})
+
+
+def test_groups_of_cases_belong_to_one_topic_each_and_exist() -> None:
+    listed = Counter(group for topic in TOPICS.values() for group in topic.groups)
+    assert listed == Counter({case.group for case in CATALOGUE})
+
+
+def test_every_topic_has_a_sentence_of_its_own() -> None:
+    assert all(topic.about.endswith(".") for topic in TOPICS.values())
+    assert len({topic.about for topic in TOPICS.values()}) == len(TOPICS)
+
+
+def test_clauses_have_a_module_for_each_topic_and_no_other() -> None:
+    found = [info.name for info in pkgutil.iter_modules(kproxy.spec.clauses.__path__)]
+    assert found == sorted(topic.module for topic in WITH_CLAUSES)
+
+
+@pytest.mark.parametrize("topic", WITH_CLAUSES, ids=lambda topic: topic.name)
+def test_a_clause_stands_in_the_module_of_its_topic(topic: kproxy.spec.topics.Topic) -> None:
+    module = importlib.import_module(f"kproxy.spec.clauses.{topic.module}")
+    here = {row.id for row in (*getattr(module, "PACKET", ()), *getattr(module, "HISTORY", ()))}
+    assert here == {id for id in CLAUSES if topic_of_clause(id) is topic}
+
+
+def test_behaviours_are_divided_by_topics() -> None:
+    text = (ROOT / "src/kproxy/spec/behaviours.toml").read_text(encoding="utf-8")
+    assert [topic for topic in TOPICS if topic in tomllib.loads(text)] == list(tomllib.loads(text))
+    assert {behaviour.topic for behaviour in BEHAVIOURS.values()} <= set(TOPICS)
+
+
+def test_docs_have_a_page_for_each_topic_and_no_other() -> None:
+    pages = {path.stem for path in (ROOT / "docs/spec/topics").glob("*.md")} - {"README"}
+    assert pages == set(TOPICS)
