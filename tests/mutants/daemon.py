@@ -18,13 +18,12 @@ from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.rules import Table
 from kproxy.proxy.plan import Plan, PlanSettings
-from kproxy.proxy.plan.incremental import IncrementalResult
 from tests.mutants.mutant import Function, Patch, answering, mutant
 
 needing_kernel = partial(mutant, needs_kernel=True)
 
 STALE = "kproxy.proxy.daemon.sync.conntrack_cleanup:"
-BEGIN = "kproxy.proxy.backends.iptables.kernel.applier:IptablesKernel.apply_first"
+BEGIN = "kproxy.proxy.backends.iptables.kernel.applier:IptablesKernel._rewrite"
 
 
 def _chosen_only(_: Function) -> Function:
@@ -82,7 +81,7 @@ def _from_nothing(begin: Function) -> Function:
     from kproxy.proxy.backends.iptables.kernel.applier import remove_iptables_rules  # noqa: PLC0415
 
     def beginning(self: Any, *of: Any) -> Any:  # noqa: ANN401
-        if self._latest is None:
+        if self._drift_monitor is None:
             remove_iptables_rules(self.tools)
         return begin(self, *of)
 
@@ -103,18 +102,15 @@ def _anew(apply: Function) -> Function:
 
 def _trusting(begin: Function) -> Function:
     """What an earlier run left is taken for what is wanted, but for the Services that the harness waits by."""
-    from kproxy.proxy.backends.iptables.desired_state import desired_state  # noqa: PLC0415
 
-    def beginning(self: Any, plans: IncrementalResult[Plan], options: Any) -> Any:  # noqa: ANN401
-        if self._latest is None and self.tools.has_chain(Table.NAT, names.SERVICES):
-            wanted = desired_state(plans.final(), options)
+    def beginning(self: Any, wanted: Any) -> Any:  # noqa: ANN401
+        if self._drift_monitor is None and self.tools.has_chain(Table.NAT, names.SERVICES):
             kept = {
                 name: f for name, f in wanted.service_rules.items() if name.namespace != sentinel.NAMESPACE
             }
-            self._last_applied = replace(wanted, service_rules=kept)
             self._drift_monitor = self.tools.drift_monitor()
-            return self.apply(plans.final(), options)
-        return begin(self, plans, options)
+            return self._update(replace(wanted, service_rules=kept), wanted)
+        return begin(self, wanted)
 
     return beginning
 

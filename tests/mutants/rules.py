@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.iptables.compile import Context, OwnChains, SharedRule, pool_chain
-from kproxy.proxy.backends.iptables.rules import Chain, ChainName, Jump, Match, Rule, Table, Target, render
+from kproxy.proxy.backends.iptables.compile import Context, SharedRule
+from kproxy.proxy.backends.iptables.rules import Chain, ChainName, Jump, Match, Rule, Table, Target
 from kproxy.proxy.backends.iptables.static_rules import HookRules, Options
 from tests.mutants.mutant import Function, Patch
 
@@ -79,10 +79,6 @@ def edited(family: Rules, edit: Edit) -> tuple[Patch, ...]:
     editor = _Editor(family, edit)
     return (
         Patch("kproxy.proxy.backends.iptables.desired_state:own_chains", editor.own_chains),
-        Patch("kproxy.proxy.backends.iptables.desired_state:pool_chain", editor.pool_chain),
-        Patch("kproxy.proxy.backends.iptables.desired_state:pool_text", editor.pool_text),
-        Patch("kproxy.proxy.backends.iptables.desired_state:endpoint_chain", editor.endpoint_chain),
-        Patch("kproxy.proxy.backends.iptables.endpoint_text:endpoint_chain", editor.endpoint_chain),
         Patch("kproxy.proxy.backends.iptables.desired_state:dispatch", editor.dispatch),
         Patch("kproxy.proxy.backends.iptables.static_rules:static_chains", editor.constant_chains),
         Patch("kproxy.proxy.backends.iptables.static_rules:node_port_rules", editor.last_rules),
@@ -99,28 +95,7 @@ class _Editor:
     edit: Edit
 
     def own_chains(self, chains: Function) -> Function:
-        def edited(*of: object) -> OwnChains:
-            own: OwnChains = chains(*of)
-            return own._replace(chains=tuple(self._chain(Table.NAT, chain) for chain in own.chains))
-
-        return edited
-
-    def pool_chain(self, chain: Function) -> Function:
-        return lambda pool: self._chain(Table.NAT, chain(pool))
-
-    def pool_text(self, _: Function) -> Function:
-        """The text is made of the edited rules, and not in the quick way."""
-        edited = self.pool_chain(pool_chain)
-        return lambda pool: tuple(render(edited(pool)))
-
-    def endpoint_chain(self, chain: Function) -> Function:
-        """Of each endpoint, or of the one in whose place the text of all others is filled in."""
-
-        def edited(*of: object) -> Chain:
-            found: Chain = chain(*of)
-            return Chain(found.name, self._rules(Table.NAT, names.ENDPOINT_PREFIX + found.name, found.rules))
-
-        return edited
+        return lambda *of: tuple(self._chain(Table.NAT, chain) for chain in chains(*of))
 
     def dispatch(self, dispatch: Function) -> Function:
         return lambda *of: [

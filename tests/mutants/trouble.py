@@ -98,7 +98,7 @@ MUTANTS = (
     needing_kernel(
         "affinity.forgotten-at-start",
         "A proxy that starts forgets whom clients stick to.",
-        Patch(f"{KERNEL}apply_first", _forgetting_clients),
+        Patch(f"{KERNEL}_rewrite", _forgetting_clients),
         clauses="affinity.stays-over-restart",
     ),
     needing_kernel(

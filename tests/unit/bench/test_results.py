@@ -60,9 +60,9 @@ def test_the_median_change_is_set_against_the_median_floor() -> None:
 
 
 def test_each_goal_is_reached_on_its_bound_and_missed_just_above() -> None:
-    good = result(first=[3.0], changes=[0.6], daemon_peak=250_000_000)
+    good = result(first=[5.0], changes=[0.6], daemon_peak=250_000_000)
     assert missed(good) == set()
-    assert missed(result(first=[3.01])) == {"first"}
+    assert missed(result(first=[5.01])) == {"first"}
     assert missed(result(changes=[0.61])) == {"endpoint"}
     assert missed(result(daemon_peak=250_000_001)) == {"peak"}
 

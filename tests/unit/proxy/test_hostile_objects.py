@@ -36,7 +36,6 @@ from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.config.plan_settings import plan_settings
 from kproxy.proxy.daemon.sync.change_times import TriggerTimes
 from kproxy.proxy.plan import Plan, make_plan
-from kproxy.proxy.plan.incremental import IncrementalResult
 from kproxy.proxy.snapshot import normalise
 from tests.support.hostile_objects import (
     NODE,
@@ -98,9 +97,7 @@ def planned(cluster: Cluster, family: Family, mode: str = "iptables", detect: st
 
 def iptables_lines(desired: Plan) -> list[str]:
     options = Options(counters=frozenset(PacketCounter))
-    return str(
-        Rewrite({}, IncrementalResult((iptables.desired_state(desired, options),)), 1 << 30)
-    ).splitlines()
+    return str(Rewrite({}, iptables.desired_state(desired, options), 1 << 30)).splitlines()
 
 
 def nftables_lines(desired: Plan) -> list[str]:

@@ -11,7 +11,6 @@ from kproxy.model import api
 from kproxy.model.api import Cluster
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.snapshot import EndpointInfo, ServiceInfo, Snapshot, TrafficPolicy, changed_keys, normalise
-from kproxy.proxy.snapshot.increments import FIRST, cluster_increments
 from tests.support.objects import cluster, endpoint, service, slice_of
 from tests.support.strategies import clusters, histories
 
@@ -334,29 +333,6 @@ def test_changed_keys_are_those_with_another_object(history: list[Cluster]) -> N
         assert changed_keys(old.slices, new.slices) == {
             key for key in keys if old.slices.get(key) is not new.slices.get(key)
         }
-
-
-# ---------------------------------------------------------------- the first parts of a large cluster
-
-
-@pytest.mark.parametrize("family", Family)
-def test_each_part_of_a_large_cluster_has_its_services_with_all_that_they_will_have(family: Family) -> None:
-    first_ip, pods = ("10.96.0.0", "10.0.0.") if family is V4 else ("fd96::", "fd00::")
-    names = [f"s{number:03}" for number in range(FIRST + 10)]
-    services = [service(name, [str(ip_address(first_ip) + number)]) for number, name in enumerate(names)]
-    slices = [
-        slice_of(
-            endpoint(f"{pods}{number}"), service=name, name=f"{name}-{number}", address_type=family.value
-        )
-        for name in names
-        for number in (1, 2)
-    ]
-    item = cluster(*services, *slices)
-    first, last = cluster_increments(item, family)
-    assert last is item
-    early, late = (normalise(part, family).services for part in (first, last))
-    assert list(early.items()) == list(late.items())[:FIRST]
-    assert all(len(one.ports[0].endpoints) == 2 for one in early.values())
 
 
 # ---------------------------------------------------------------- changes, one by one

@@ -1,7 +1,7 @@
 """What one service port needs of iptables, as kube-proxy lays it out: ServicePlan in, typed rules out.
 
 `dispatch` gives the rules by which packets find the service port, in chains shared with all others;
-`own_chains` and `endpoint_chain` the chains of its own.  The way of a packet through the nat table::
+`own_chains` the chains of its own.  The way of a packet through the nat table::
 
     KUBE-SERVICES --cluster IP--> KUBE-SVC (cluster) or KUBE-SVL (local endpoints) --at random--> KUBE-SEP
     KUBE-SERVICES --external address--> [KUBE-FW: source ranges] --> KUBE-EXT --> KUBE-SVC or KUBE-SVL
@@ -95,44 +95,11 @@ class SharedRule(NamedTuple):
 
 
 class NamedEndpoint(NamedTuple):
-    """An endpoint, the texts ``10.0.0.1`` and ``10.0.0.1:80`` (``[fd00::1]:80``), and the chain named after it."""
+    """An endpoint, the text ``10.0.0.1:80`` (``[fd00::1]:80``), and the chain named after it."""
 
     endpoint: PoolEndpoint
-    address: str
     text: str
     chain: ChainName
-
-
-class EndpointChainOptions(NamedTuple):
-    """What decides the rules of an endpoint's chain besides the endpoint; they are alike for all of a service port.
-
-    ``affinity``: session affinity.  ``comments``: see `Context`.
-    """
-
-    family: Family
-    protocol: Protocol
-    affinity: bool
-    comments: bool
-
-
-class PoolChain(NamedTuple):
-    """The chain that chooses among ``targets``, after its ``first`` rules; `pool_chain` makes the others."""
-
-    name: ChainName
-    first: tuple[Rule, ...]
-    targets: tuple[NamedEndpoint, ...]
-    affinity_seconds: int | None
-    subject: str
-    """The service port's name where rules have comments, else empty."""
-
-
-class OwnChains(NamedTuple):
-    """The chains of a service port's own, and the endpoints they lead to, each of which has a chain as well."""
-
-    chains: tuple[Chain, ...]
-    pools: tuple[PoolChain, ...]
-    targets: tuple[NamedEndpoint, ...]
-    kind: EndpointChainOptions
 
 
 def dispatch(service: ServicePlan, context: Context) -> Iterator[SharedRule]:
@@ -149,8 +116,11 @@ def dispatch(service: ServicePlan, context: Context) -> Iterator[SharedRule]:
             yield from _reject_rule(service, frontend, context)
 
 
-def own_chains(service: ServicePlan, context: Context) -> OwnChains:
-    """The service port's own chains in the nat table; none when nothing can answer (``ipt.only-needed``)."""
+def own_chains(service: ServicePlan, context: Context) -> tuple[Chain, ...]:
+    """The service port's own chains in the nat table; none when nothing can answer (``ipt.only-needed``).
+
+    Pools and their endpoints come last: a chain for each pool that is used, and one for each endpoint in any of them.
+    """
     identity = names.identity(service)
     suffix = names.name_hash(identity)
     external = [f for f in service.frontends if f.exposure is not Exposure.CLUSTER_IP and _has_endpoints(f)]
@@ -160,59 +130,14 @@ def own_chains(service: ServicePlan, context: Context) -> OwnChains:
     guarded = [f for f in external if f.sources is not None]
     if guarded:
         found.append(_source_ranges_chain(service, guarded, suffix))
-    pools: list[PoolChain] = []
     targets: dict[str, NamedEndpoint] = {}
     for scope, pool in _pools(service).items():
-        wanted = tuple([_target(endpoint, identity) for endpoint in pool.endpoints])
-        pools.append(_pool_chain(service, scope, wanted, suffix, context))
-        targets.update([(target.text, target) for target in wanted])
-    kind = EndpointChainOptions(
-        context.family, service.protocol, service.affinity_seconds is not None, context.endpoint_comments
-    )
-    return OwnChains(tuple(found), tuple(pools), tuple(targets.values()), kind)
-
-
-def pool_chain(pool: PoolChain) -> Chain:
-    """All its rules: what is remembered of a client goes before chance."""
-    rules = list(pool.first)
-    if pool.affinity_seconds is not None:
-        rules += [affinity_jump(target, pool.affinity_seconds, pool.subject) for target in pool.targets]
-    for left, target in zip(range(len(pool.targets), 0, -1), pool.targets, strict=True):
-        rules.append(random_jump(target, left, pool.subject))
-    return Chain(pool.name, tuple(rules))
-
-
-def affinity_jump(target: NamedEndpoint, seconds: int, subject: str) -> Rule:
-    """To the endpoint that the client was sent to before."""
-    return Rule(
-        Jump(target.chain), (RecentlySeen(target.chain, seconds),), _jump_to_endpoint(target, subject)
-    )
-
-
-def random_jump(target: NamedEndpoint, remaining: int, subject: str) -> Rule:
-    """To an endpoint, one of so many that are left to choose from."""
-    return Rule(
-        Jump(target.chain), (OneIn(remaining),) if remaining > 1 else (), _jump_to_endpoint(target, subject)
-    )
-
-
-def _jump_to_endpoint(target: NamedEndpoint, subject: str) -> str:
-    return f"{subject} -> {target.text}" if subject else ""
-
-
-def endpoint_chain(target: NamedEndpoint, kind: EndpointChainOptions, subject: str) -> Chain:
-    """Masquerade the endpoint's own packets, whose answers would else not come back here; then NAT.
-
-    ``subject`` is the service port's name.
-    """
-    comment = subject if kind.comments else ""
-    transport = _TRANSPORTS[kind.protocol]
-    matches = (RememberSource(target.chain), transport) if kind.affinity else (transport,)
-    rules = (
-        Rule(_MARK_MASQUERADE, (Source(target.endpoint.address),), comment),
-        Rule(DestinationNAT(target.endpoint.address, target.endpoint.port), matches, comment),
-    )
-    return Chain(target.chain, rules)
+        members = [_target(endpoint, identity) for endpoint in pool.endpoints]
+        found.append(_pool_chain(service, scope, members, suffix, context))
+        targets.update([(target.text, target) for target in members])
+    comment = str(service.name) if context.endpoint_comments else ""
+    found += [_endpoint_chain(target, service, comment) for target in targets.values()]
+    return tuple(found)
 
 
 def node_port_destinations(context: Context) -> tuple[tuple[Match, ...], ...]:
@@ -340,16 +265,36 @@ def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: 
 
 
 def _pool_chain(
-    service: ServicePlan, scope: PoolScope, wanted: tuple[NamedEndpoint, ...], suffix: str, context: Context
-) -> PoolChain:
-    first: list[Rule] = []
+    service: ServicePlan, scope: PoolScope, members: list[NamedEndpoint], suffix: str, context: Context
+) -> Chain:
+    """Chooses an endpoint: the one that the client was sent to before, else one at random."""
+    rules: list[Rule] = []
     for frontend in service.frontends:
         if frontend.exposure is Exposure.CLUSTER_IP and frontend.pool.scope is scope:
             addressed = _frontend_matches(service, frontend)
-            first += _masquerade(frontend.masquerade, addressed, f"{service.name} cluster IP", context)
-    subject = str(service.name) if context.endpoint_comments else ""
-    name = names.POOL_PREFIX[scope] + suffix
-    return PoolChain(name, tuple(first), wanted, service.affinity_seconds, subject)
+            rules += _masquerade(frontend.masquerade, addressed, f"{service.name} cluster IP", context)
+    comments = [f"{service.name} -> {m.text}" if context.endpoint_comments else "" for m in members]
+    if service.affinity_seconds is not None:
+        for member, comment in zip(members, comments, strict=True):
+            recently = RecentlySeen(member.chain, service.affinity_seconds)
+            rules.append(Rule(Jump(member.chain), (recently,), comment))
+    left = len(members)
+    for member, comment in zip(members, comments, strict=True):
+        rules.append(Rule(Jump(member.chain), (OneIn(left),) if left > 1 else (), comment))
+        left -= 1
+    return Chain(names.POOL_PREFIX[scope] + suffix, tuple(rules))
+
+
+def _endpoint_chain(target: NamedEndpoint, service: ServicePlan, comment: str) -> Chain:
+    """Masquerade the endpoint's own packets, whose answers would else not come back here; then NAT."""
+    transport = _TRANSPORTS[service.protocol]
+    affinity = service.affinity_seconds is not None
+    matches = (RememberSource(target.chain), transport) if affinity else (transport,)
+    rules = (
+        Rule(_MARK_MASQUERADE, (Source(target.endpoint.address),), comment),
+        Rule(DestinationNAT(target.endpoint.address, target.endpoint.port), matches, comment),
+    )
+    return Chain(target.chain, rules)
 
 
 def _masquerade(
@@ -379,4 +324,4 @@ def _from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match
 def _target(endpoint: PoolEndpoint, identity: str) -> NamedEndpoint:
     address = format_address(endpoint.address)
     text = f"[{address}]:{endpoint.port}" if ":" in address else f"{address}:{endpoint.port}"
-    return NamedEndpoint(endpoint, address, text, names.ENDPOINT_PREFIX + names.name_hash(identity + text))
+    return NamedEndpoint(endpoint, text, names.ENDPOINT_PREFIX + names.name_hash(identity + text))

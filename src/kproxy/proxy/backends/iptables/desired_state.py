@@ -15,12 +15,9 @@ from kproxy.proxy.backends.iptables.compile import (
     Context,
     SharedRule,
     dispatch,
-    endpoint_chain,
     localhost_node_ports,
     own_chains,
-    pool_chain,
 )
-from kproxy.proxy.backends.iptables.endpoint_text import endpoint_texts, pool_text
 from kproxy.proxy.backends.iptables.names import SharedChain
 from kproxy.proxy.backends.iptables.rules import Chain, PacketCounter, Ruleset, Table, render, specification
 
@@ -55,20 +52,11 @@ class ServiceRules:
 
     def chains(self) -> tuple[Chain, ...]:
         """Its own chains in the nat table."""
-        own = own_chains(self.service, self.context)
-        subject = str(self.service.name)
-        endpoints = (endpoint_chain(target, own.kind, subject) for target in own.targets)
-        return (*own.chains, *map(pool_chain, own.pools), *endpoints)
+        return own_chains(self.service, self.context)
 
     def own_lines(self) -> dict[ChainName, tuple[str, ...]]:
-        """Its own chains as ``-A`` lines: the same as of `chains`, in a third of the time."""
-        own = own_chains(self.service, self.context)
-        texts = {chain.name: tuple(render(chain)) for chain in own.chains}
-        for pool in own.pools:
-            texts[pool.name] = pool_text(pool)
-        if own.targets:
-            texts.update(endpoint_texts(own.targets, own.kind, str(self.service.name)))
-        return texts
+        """Its own chains as ``-A`` lines."""
+        return {chain.name: tuple(render(chain)) for chain in self.chains()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

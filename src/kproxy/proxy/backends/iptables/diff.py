@@ -21,14 +21,13 @@ from kproxy.proxy.backends.iptables import names, static_rules
 from kproxy.proxy.backends.iptables.desired_state import DesiredState
 from kproxy.proxy.backends.iptables.names import SharedChain
 from kproxy.proxy.backends.iptables.rules import Table, render
-from kproxy.proxy.plan.incremental import IncrementalResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from kproxy.proxy.backends.iptables.desired_state import ServiceRules
     from kproxy.proxy.backends.iptables.rules import Chain, ChainName
-    from kproxy.proxy.plan import ServicePortName
 
 _Item = TypeVar("_Item")
 
@@ -53,14 +52,13 @@ _NAT_SHARED = tuple(shared for shared in SharedChain if shared.table is Table.NA
 class Block:
     """One ``*table ... COMMIT``: the kernel does all of it or nothing.
 
-    ``lines`` may be made while they are read, and then only once; each text is a line, or several with line ends
-    between them.  ``added_rules`` is how many more rules the table has afterwards (a `Rewrite` counts from zero), a function
-    where only who has read all lines can know.
+    ``lines`` may be an iterator that makes them while they are read.  ``added_rules`` is how many more rules the table has
+    afterwards (a `Rewrite` counts from zero); None: as many as the lines append.
     """
 
     table: Table
     lines: Iterable[str]
-    added_rules: int | Callable[[], int] = 0
+    added_rules: int | None = 0
 
     def __str__(self) -> str:
         return "".join(self.chunks())
@@ -81,14 +79,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Writes everything, whatever was there; of ``existing_chains`` it deletes what nobody wants any more.
+    """Writes everything, whatever was there, and deletes derived chains that are no longer wanted.
 
-    ``existing_chains`` are the names of all chains by table.  Chains of service ports are written as ``desired_states`` come, those
-    that all share when it is whole.  Iterate for the blocks; ``str()`` is their text.
+    ``existing_chains`` are the names of all chains by table.  Iterate for the blocks; ``str()`` is their text.
     """
 
     existing_chains: Mapping[Table, frozenset[ChainName]]
-    desired_states: IncrementalResult[DesiredState]
+    desired: DesiredState
     block_chains: int
 
     def __iter__(self) -> Iterator[Block]:
@@ -97,113 +94,57 @@ class Rewrite:
             yield Block(Table.FILTER, early)
         yield _block(Table.MANGLE, {names.CANARY: ()})
         yield from self._nat()
-        written = _WrittenChains()
-        yield Block(Table.FILTER, self._filter(written), written.rules)
-
-    def _filter(self, written: _WrittenChains) -> Iterator[str]:
-        desired = self.desired_states.final()
-        constant = _render_chains(static_rules.static_chains(desired.options)[Table.FILTER])
-        shared = {s.chain: _appended(desired, s) for s in _FILTER_SHARED}
-        texts = {names.CANARY: (), **constant, **shared}
-        written.record(texts)
-        yield from _declared(texts)
-
-    def _nat(self) -> Iterator[Block]:
-        written = _WrittenChains()
-        if self.block_chains == LEGACY_BLOCK_CHAINS:
-            yield Block(Table.NAT, self._nat_in_one(written), written.rules)
-        else:
-            yield from self._nat_in_blocks(written)
-
-    def _nat_in_one(self, written: _WrittenChains) -> Iterator[str]:
-        """The tool reads while the rest is made; a chain is declared, and thereby flushed, before its lines."""
-        constant = self._constant_nat()
-        written.record(constant)
-        yield from _declared({**constant, **{shared.chain: () for shared in _NAT_SHARED}})
-        for texts in written.service_lines(self.desired_states):
-            written.record(texts)
-            yield "\n".join(_declared(texts))
-        last = self._shared_nat()
-        written.record(last)
-        yield from chained(*last.values())
-        stale = self._stale(written)
-        written.record(dict.fromkeys(stale, ()))
-        yield from _declared(dict.fromkeys(stale, ()))
-        yield from _removed(stale)
-
-    def _nat_in_blocks(self, written: _WrittenChains) -> Iterator[Block]:
-        pending = self._constant_nat()
-        for texts in written.service_lines(self.desired_states):
-            pending.update(texts)
-            if len(pending) > self.block_chains:
-                yield _block(Table.NAT, pending, written.record(pending))
-                pending = {}
-        wanted = written.service_chains(self.desired_states.final())
-        pending = {n: lines for n, lines in pending.items() if n in wanted or not names.is_derived(n)}
-        pending.update(self._shared_nat())
-        stale = self._stale(written)
-        growth = written.record({**pending, **dict.fromkeys(stale, ())})
-        yield from _last_nat_blocks(pending, [], stale, growth, self.block_chains)
-
-    def _constant_nat(self) -> dict[ChainName, tuple[str, ...]]:
-        options = self.desired_states.latest.options
-        return {names.CANARY: (), **_render_chains(static_rules.static_chains(options)[Table.NAT])}
-
-    def _shared_nat(self) -> dict[ChainName, tuple[str, ...]]:
-        return {shared.chain: _appended(self.desired_states.final(), shared) for shared in _NAT_SHARED}
-
-    def _stale(self, written: _WrittenChains) -> list[ChainName]:
-        """Chains of service ports and endpoints that nobody wants any more."""
-        present = self.existing_chains.get(Table.NAT, frozenset()).union(written.sizes)
-        return sorted(filter(names.is_derived, present - written.service_chains(self.desired_states.final())))
+        yield _block(Table.FILTER, {**self._common(Table.FILTER), **self._shared(_FILTER_SHARED)})
 
     def __str__(self) -> str:
         return "".join(map(str, self))
 
+    def _nat(self) -> Iterator[Block]:
+        """Chains of service ports first, then dispatch and the deletion of stale chains."""
+        if self.block_chains == LEGACY_BLOCK_CHAINS:
+            yield Block(Table.NAT, self._nat_lines(), None)
+            return
+        written: set[ChainName] = set()
+        pending = self._common(Table.NAT)
+        for rules in self.desired.service_rules.values():
+            pending.update(rules.own_lines())
+            if len(pending) > self.block_chains:
+                yield _block(Table.NAT, pending)
+                written.update(pending)
+                pending = {}
+        pending.update(self._shared(_NAT_SHARED))
+        yield from _last_nat_blocks(pending, [], self._stale(written.union(pending)), None, self.block_chains)
+
+    def _nat_lines(self) -> Iterator[str]:
+        """All in one block, made while the tool reads: each chain is declared, and thereby flushed, before its lines."""
+        common, shared = self._common(Table.NAT), self._shared(_NAT_SHARED)
+        written = {*common, *shared}
+        yield from _declared({**common, **dict.fromkeys(shared, ())})
+        for rules in self.desired.service_rules.values():
+            texts = rules.own_lines()
+            written.update(texts)
+            yield from _declared(texts)
+        yield from chained(*shared.values())
+        stale = self._stale(written)
+        yield from _declared(dict.fromkeys(stale, ()))
+        yield from _removed(stale)
+
+    def _common(self, table: Table) -> dict[ChainName, tuple[str, ...]]:
+        """The canary and the chains that no Service changes; chains of service ports jump to some of them."""
+        return {names.CANARY: (), **_render_chains(static_rules.static_chains(self.desired.options)[table])}
+
+    def _shared(self, shared: Iterable[SharedChain]) -> dict[ChainName, tuple[str, ...]]:
+        return {each.chain: _appended(self.desired, each) for each in shared}
+
+    def _stale(self, written: AbstractSet[ChainName]) -> list[ChainName]:
+        """Chains of service ports and endpoints of an earlier run that were not written again."""
+        return sorted(filter(names.is_derived, self.existing_chains.get(Table.NAT, frozenset()) - written))
+
     def _early_rejects(self) -> list[str]:
-        """What filter will refuse, beside what it refuses now."""
+        """Refusals that filter is to have, beside those it has now; the chains are rewritten at the end."""
         present = self.existing_chains.get(Table.FILTER, frozenset())
         before = [shared for shared in _FILTER_SHARED if shared.chain in present]
-        return [line for shared in before for line in _appended(self.desired_states.final(), shared)]
-
-
-class _WrittenChains:
-    """What a `Rewrite` has written of a table; a chain may be written again while programs grow."""
-
-    def __init__(self) -> None:
-        self.sizes: dict[ChainName, int] = {}
-        self._owned: dict[ServicePortName, tuple[ChainName, ...]] = {}
-        self._rules = 0
-
-    def service_lines(
-        self, desired_states: IncrementalResult[DesiredState]
-    ) -> Iterator[dict[ChainName, tuple[str, ...]]]:
-        """The chains of each service port, as lines; those of one that a later program has otherwise once more."""
-        given: dict[ServicePortName, ServiceRules] = {}
-        for program in desired_states:
-            for name, fragment in program.service_rules.items():
-                if given.get(name) is not fragment:
-                    given[name] = fragment
-                    texts = fragment.own_lines()
-                    self._owned[name] = tuple(texts)
-                    if texts:
-                        yield texts
-
-    def record(self, texts: Mapping[ChainName, Sequence[str]]) -> int:
-        """They are written now; by how many rules the table grows."""
-        again = self.sizes.keys() & texts.keys()
-        growth = sum(map(len, texts.values())) - sum(self.sizes[name] for name in again)
-        self.sizes.update(zip(texts, map(len, texts.values()), strict=True))
-        self._rules += growth
-        return growth
-
-    def rules(self) -> int:
-        """How many there are."""
-        return self._rules
-
-    def service_chains(self, whole: DesiredState) -> set[ChainName]:
-        """The chains of service ports that are."""
-        return {chain for name in whole.service_rules for chain in self._owned[name]}
+        return [line for shared in before for line in _appended(self.desired, shared)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +241,7 @@ def diff(
     """
     if isinstance(last_applied, DesiredState):
         return Update(last_applied, desired, block_chains)
-    return Rewrite(last_applied, IncrementalResult((desired,)), block_chains)
+    return Rewrite(last_applied, desired, block_chains)
 
 
 def delete_chains_blocks(table: Table, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
@@ -352,7 +293,7 @@ def _last_nat_blocks(
     pending: dict[ChainName, tuple[str, ...]],
     switch: list[str],
     unused: list[ChainName],
-    growth: int,
+    growth: int | None,
     block_chains: int,
 ) -> Iterator[Block]:
     together = len(unused) <= block_chains
@@ -391,7 +332,7 @@ def _declared(texts: Mapping[ChainName, Sequence[str]]) -> list[str]:
 
 
 def _block(table: Table, texts: Mapping[ChainName, Sequence[str]], growth: int | None = None) -> Block:
-    return Block(table, _declared(texts), sum(map(len, texts.values())) if growth is None else growth)
+    return Block(table, _declared(texts), growth)
 
 
 def _batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:

@@ -21,7 +21,6 @@ from kproxy.proxy.daemon.config.configuration import Configuration, Mode
 from kproxy.proxy.daemon.lifecycle import StartupError
 from kproxy.proxy.daemon.sync.family_sync import ApplyResult, Dataplane, RuleCounts
 from kproxy.proxy.plan import Plan
-from kproxy.proxy.plan.incremental import IncrementalResult
 
 if TYPE_CHECKING:
     from kproxy.proxy.backends.iptables.kernel import Applied
@@ -120,9 +119,6 @@ class _Iptables:
     def apply(self, plan: Plan) -> ApplyResult:
         return self._written(plan.family, lambda: self._kernel.apply(plan, self._options))
 
-    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        return self._written(plans.latest.family, lambda: self._kernel.apply_first(plans, self._options))
-
     def _written(self, family: Family, write: Callable[[], Applied]) -> ApplyResult:
         """Where rules are refused for a counter, they are written without (``met.nfacct-optional``)."""
         try:
@@ -175,9 +171,6 @@ class _Nftables:
             refused=applied.refused is not None,
         )
 
-    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        return self.apply(plans.final())
-
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:  # noqa: ARG002 - costs next to nothing
         return self._kernel.find_drift()
 
@@ -215,9 +208,6 @@ class _Ipvs:
             f"{'all compared' if applied.rewritten else 'changed'}: {text}", full=applied.rewritten
         )
 
-    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        return self.apply(plans.final())
-
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
         return self._kernel.find_drift() if thorough else ()
 
@@ -241,9 +231,6 @@ class _TakeoverDataplane:
 
     def apply(self, plan: Plan) -> ApplyResult:
         return self._schedule_cleanup(self._plane.apply(plan), plan.family)
-
-    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        return self._schedule_cleanup(self._plane.apply_first(plans), plans.latest.family)
 
     def _schedule_cleanup(self, written: ApplyResult, family: Family) -> ApplyResult:
         if not self._cleared:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,9 +20,7 @@ from kproxy.proxy.daemon.cluster.store import ClusterStore, Subscription
 from kproxy.proxy.daemon.sync.change_times import TriggerTimes
 from kproxy.proxy.daemon.sync.pacing import Action, SyncPeriods, SyncScheduler
 from kproxy.proxy.plan import Note, Plan, PlanSettings, make_plan
-from kproxy.proxy.plan.incremental import IncrementalResult
 from kproxy.proxy.snapshot import Snapshot, normalise
-from kproxy.proxy.snapshot.increments import cluster_increments
 
 FULL_SYNC_SECONDS = 3600.0
 """After so long the kernel is not believed any more, and all is written again (``life.max-sync``)."""
@@ -57,9 +55,6 @@ class Dataplane(Protocol):
 
     def apply(self, plan: Plan) -> ApplyResult:
         """Make the kernel do what the plan says."""
-
-    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        """The same for the last of them, when the kernel is not known to hold anything; work may begin before it is made."""
 
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
         """What somebody else changed since the last `apply`, as far as can be told; ``thorough``: it may cost something."""
@@ -242,27 +237,21 @@ class FamilySync:
     def _bring_up_to_date(self, cluster: Cluster) -> ApplyResult | None:
         """What was written; None when the kernel holds this plan already."""
         self._settings = self.settings(cluster)
-        plans = IncrementalResult(self._plans(cluster, self._settings))
+        self._snapshot = normalise(cluster, self.family, self._snapshot)
+        plan = self._plan = make_plan(self._snapshot, self._settings, self._plan)
         first = self._applied is None
-        if not first and plans.final() == self._applied:
+        if plan == self._applied:
             return None
         self._applied = None
         try:
-            written = self.dataplane.apply_first(plans) if first else self.dataplane.apply(plans.final())
+            written = self.dataplane.apply(plan)
         except HostError:
             self.observer.refused(full=first)
             raise
-        self._applied = plans.final()
+        self._applied = plan
         if first:
             self._rewritten_at = self.clock()
         return written
-
-    def _plans(self, cluster: Cluster, settings: PlanSettings) -> Iterator[Plan]:
-        """The cluster's; before the first one, of ever more of its Services."""
-        for part in (cluster,) if self._plan else cluster_increments(cluster, self.family):
-            self._snapshot = normalise(part, self.family, self._snapshot)
-            self._plan = make_plan(self._snapshot, settings, self._plan)
-            yield self._plan
 
     def _failed(self, started: float, *, full: bool) -> None:
         self.observer.attempted(self.clock() - started, full=full)

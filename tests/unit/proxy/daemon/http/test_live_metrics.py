@@ -14,7 +14,6 @@ from kproxy.proxy.daemon.http.live_metrics import StateCollector, without_local_
 from kproxy.proxy.daemon.sync.family_sync import ApplyResult, FamilySync
 from kproxy.proxy.daemon.sync.pacing import SyncPeriods
 from kproxy.proxy.plan import Plan, PlanSettings, make_plan
-from kproxy.proxy.plan.incremental import IncrementalResult
 from kproxy.proxy.snapshot import normalise
 from tests.support.objects import cluster, endpoint, service, slice_of
 
@@ -35,9 +34,6 @@ class Kernel:
         if self.broken:
             raise HostError("apply", str(plan.family), Reason.OTHER)
         return ApplyResult("")
-
-    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        return self.apply(plans.final())
 
     def refresh_options(self) -> bool:
         return False

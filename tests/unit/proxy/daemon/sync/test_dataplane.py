@@ -12,7 +12,6 @@ from kproxy.proxy.daemon.sync import dataplane
 from kproxy.proxy.daemon.sync.dataplane import UnusableMode, _TakeoverDataplane, open_dataplanes
 from kproxy.proxy.daemon.sync.family_sync import ApplyResult, Dataplane
 from kproxy.proxy.plan import Plan
-from kproxy.proxy.plan.incremental import IncrementalResult
 from tests.support.plans import plan_of
 
 PLAN = plan_of(detector=None)
@@ -23,9 +22,6 @@ class Plane:
 
     def apply(self, plan: Plan) -> ApplyResult:
         return ApplyResult(str(plan))
-
-    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        return self.apply(plans.final())
 
     def find_drift(self, **_: bool) -> tuple[str, ...]:
         return ()

@@ -13,9 +13,7 @@ from kproxy.model.network import Family
 from kproxy.proxy.daemon.cluster.store import ClusterStore, Kind, Removed
 from kproxy.proxy.daemon.sync.family_sync import FULL_SYNC_SECONDS, ApplyResult, FamilySync
 from kproxy.proxy.daemon.sync.pacing import SyncPeriods, SyncScheduler
-from kproxy.proxy.plan import Plan, PlanSettings, make_plan
-from kproxy.proxy.plan.incremental import IncrementalResult
-from kproxy.proxy.snapshot import normalise
+from kproxy.proxy.plan import Plan, PlanSettings
 from tests.support.objects import service
 
 PACE = SyncPeriods(
@@ -42,7 +40,6 @@ class Kernel:
     trouble: Exception | None = None
     gone: tuple[str, ...] = ()
     looks: list[bool] = field(default_factory=list)
-    grown: list[Plan] = field(default_factory=list)
     contested: bool = False
     """Whether somebody changes what is written as soon as it is."""
     sysctls_changed: bool = False
@@ -54,10 +51,6 @@ class Kernel:
         self.plans.append(plan)
         self.gone = ("chain X",) if self.contested else ()
         return ApplyResult("something", full=not self.partly)
-
-    def apply_first(self, plans: IncrementalResult[Plan]) -> ApplyResult:
-        self.grown = list(plans)
-        return self.apply(plans.final())
 
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
         self.looks.append(thorough)
@@ -208,24 +201,6 @@ def test_an_empty_cluster_is_written_too_for_it_may_leave_old_rules() -> None:
     daemon = make()
     daemon.until(0)
     assert daemon.kernel.names == [[]]
-
-
-@pytest.mark.parametrize(("family", "steps"), [(Family.IPV4, [256, 1280, 2000]), (Family.IPV6, [1])])
-def test_the_first_plan_of_a_large_cluster_grows_by_the_family_s_services(
-    family: Family, steps: list[int]
-) -> None:
-    daemon = make(family)
-    four = [service(f"s{n:04}", cluster_ips=(f"10.96.{n // 250}.{n % 250}",)) for n in range(2000)]
-    daemon.store.replace(Service, [*four, service("six", cluster_ips=("fd00::1",))], [])
-    daemon.store.replace(EndpointSlice, [], [])
-    daemon.until(0)
-    assert [len(each.services) for each in daemon.kernel.grown] == steps
-    fresh = make_plan(normalise(daemon.store.cluster(), family), daemon.settings["settings"])
-    assert daemon.kernel.plans == [fresh]
-    daemon.apply(service("late", cluster_ips=("10.97.0.1", "fd00::2")))
-    daemon.until(5)
-    assert [len(each.services) for each in daemon.kernel.plans] == [steps[-1], steps[-1] + 1]
-    assert len(daemon.kernel.grown) == len(steps), "only the first plan grows"
 
 
 def test_the_first_change_after_quiet_time_is_applied_at_once(daemon: Daemon) -> None:

@@ -24,7 +24,6 @@ from kproxy.proxy.backends.iptables.kernel.drift import is_ours
 from kproxy.proxy.backends.iptables.kernel.removal import remove_chains
 from kproxy.proxy.backends.iptables.rules import Jump, PacketCounter, Table, hook_specification, specification
 from kproxy.proxy.backends.iptables.static_rules import Options
-from kproxy.proxy.plan.incremental import IncrementalResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -74,32 +73,28 @@ class IptablesKernel:
 
         Health check node ports are let in whatever the policy of INPUT (``hcnp.firewall-accept``).
         """
-        if self._last_applied is None:
-            return self.apply_first(IncrementalResult((plan,)), options)
         started = time.monotonic()
         desired = self._desired_state(plan, options)
         believed, self._last_applied = self._last_applied, None
-        due = _hooks(believed.context) != _hooks(desired.context)
+        written = self._rewrite(desired) if believed is None else self._update(believed, desired)
+        self._last_applied = desired
+        return Applied(believed is None, written, dict(self._total), time.monotonic() - started)
+
+    def _rewrite(self, desired: DesiredState) -> dict[Table, int]:
+        existing = self._begin()
+        nfacct.create_counters(desired.options.counters)
+        hooks = self._missing_hooks(desired.context, existing)
+        written = self._restore(Rewrite(existing, desired, self.tools.block_chains), hooks)
+        _route_localhost(desired.context)
+        return written
+
+    def _update(self, last_applied: DesiredState, desired: DesiredState) -> dict[Table, int]:
+        due = _hooks(last_applied.context) != _hooks(desired.context)
         hooks = self._missing_hooks(desired.context, None) if due else []
-        written = self._restore(diff(believed, desired, self.tools.block_chains), hooks)
+        written = self._restore(diff(last_applied, desired, self.tools.block_chains), hooks)
         if due:
             _route_localhost(desired.context)
-        self._last_applied = desired
-        return Applied(False, written, dict(self._total), time.monotonic() - started)
-
-    def apply_first(self, plans: IncrementalResult[Plan], options: Options) -> Applied:
-        """As `apply`, but write everything, and while the plan still grows."""
-        started = time.monotonic()
-        self._last_applied = None
-        existing = self._begin()
-        nfacct.create_counters(options.counters)
-        programs = IncrementalResult(self._desired_state(plan, options) for plan in plans)
-        context = programs.latest.context
-        rewrite = Rewrite(existing, programs, self.tools.block_chains)
-        written = self._restore(rewrite, self._missing_hooks(context, existing))
-        _route_localhost(context)
-        self._last_applied = programs.final()
-        return Applied(True, written, dict(self._total), time.monotonic() - started)
+        return written
 
     def forget(self) -> None:
         """Believe nothing of the kernel any more: the next `apply` writes everything."""
@@ -178,10 +173,10 @@ class IptablesKernel:
         """A block's lines, its rules counted as they go by."""
         appended = 0
         for text in block.lines:
-            appended += text.startswith(("-A ", "-I ")) + text.count("\n-A ") + text.count("\n-I ")
+            appended += text.startswith(("-A ", "-I "))
             yield text
         written[block.table] += appended
-        self._total[block.table] += block.added_rules() if callable(block.added_rules) else block.added_rules
+        self._total[block.table] += appended if block.added_rules is None else block.added_rules
 
     def _missing_hooks(self, context: Context, existing: _Chains | None) -> list[Block]:
         """One block a table, the guard against martians first: it stands before loopback is routable.
