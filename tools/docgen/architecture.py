@@ -6,21 +6,19 @@ Reads `tests/unit/repository/test_architecture.py` as text, since test modules a
 from __future__ import annotations
 
 import ast
-import re
 from pathlib import Path
 
-from tools.docgen.tables import markdown_table
+from tools.docgen.tables import markdown_table, replace_region
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "tests/unit/repository/test_architecture.py"
-REGION = re.compile(r"(<!-- architecture: begin[^\n]*-->\n).*(<!-- architecture: end -->)", re.DOTALL)
 
 _Names = dict[str, tuple[str, ...]]
 
 
 def page(path: Path = ROOT / "docs/design.md") -> str:
     """The page with the table as it is now."""
-    return REGION.sub(lambda found: f"{found[1]}\n{_table()}\n\n{found[2]}", path.read_text(encoding="utf-8"))
+    return replace_region(path.read_text(encoding="utf-8"), "architecture", _table())
 
 
 def _table() -> str:

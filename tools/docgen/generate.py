@@ -19,7 +19,17 @@ from kproxy.spec.clause import Clause
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId
 from kproxy.spec.topics import TOPICS
-from tools.docgen import architecture, coverage, regressions, results, samples, topics, where_cases_run
+from tools.docgen import (
+    architecture,
+    coverage,
+    decisions,
+    iptables_rules,
+    regressions,
+    results,
+    samples,
+    topics,
+    where_cases_run,
+)
 from tools.docgen.tables import COMMAND, link_label, markdown_table
 
 CLAUSES_OF = "Clauses on"
@@ -101,6 +111,8 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "spec/regressions.md": regressions.page,
     DOCS / "spec/explain.md": lambda: samples.refresh_samples(DOCS / "spec/explain.md"),
     DOCS / "results/comparison.md": results.page,
+    DOCS / "backends/iptables.md": iptables_rules.page,
+    DOCS / "decisions.md": decisions.page,
     DOCS / "design.md": architecture.page,
     DOCS / "trace.md": lambda: samples.refresh_samples(DOCS / "trace.md"),
     DOCS / "spec/topics/README.md": topics.index,

@@ -1,4 +1,4 @@
-"""What the generated pages share: Markdown tables, and what a link is called."""
+"""Shared by the generated pages: Markdown tables, names of links, generated parts of written pages."""
 
 from __future__ import annotations
 
@@ -35,3 +35,11 @@ def markdown_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence
     lines = [columns, ["---"] * len(columns), *rows]
     cells = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
     return f"{heading}\n\n" + "\n".join(cells)
+
+
+def replace_region(text: str, name: str, content: str) -> str:
+    """The text with ``content`` between the comments ``NAME: begin`` and ``NAME: end``.  Raises `LookupError` where they are not."""
+    region = re.compile(rf"(<!-- {name}: begin[^\n]*-->\n).*(<!-- {name}: end -->)", re.DOTALL)
+    if not region.search(text):
+        raise LookupError(f"no comments <!-- {name}: begin --> and <!-- {name}: end -->")
+    return region.sub(lambda found: f"{found[1]}\n{content}\n\n{found[2]}", text)
