@@ -199,6 +199,13 @@ def _use(session: nox.Session, programs: Path) -> None:
 
 
 @nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """The documentation as a site, in build/site; a broken link is an error."""
+    session.install(".[docs]")
+    session.run("mkdocs", "build", "--strict", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """First programming, one change and peak memory, against the bare tools in the same run (root)."""
     need_root(session)
