@@ -140,7 +140,7 @@ def _code(text: str) -> Iterator[str]:
 
 def _text(text: str) -> str:
     """A text that Markdown shows as it is, on one line."""
-    short = text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…"
+    short = text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 2].rsplit(" ", 1)[0] + " …"
     for character in "\\`*_[]|~":
         short = short.replace(character, "\\" + character)
     return " ".join(short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").split())
