@@ -1,4 +1,4 @@
-"""Words of ``kproxy spec``: ask the specification."""
+"""Arguments of ``kproxy spec``: query the specification."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from kproxy.cli.arguments import (
 
 
 def add_spec_command(commands: Commands) -> None:
-    """The words of every action."""
-    spec = commands.add_parser("spec", help="ask the specification")
+    """The arguments of every action."""
+    spec = commands.add_parser("spec", help="query the specification")
     actions = spec.add_subparsers(required=True, metavar="ACTION")
+    show = actions.add_parser("show", help="what is known of a clause, case, behaviour, regression or topic")
+    show.add_argument("id", nargs="?", default="", metavar="ID", help="(default: list the topics)")
+    show.add_argument("--json", action="store_true", help="every item, as JSON")
+    show.set_defaults(command=_show)
     explain = actions.add_parser("explain", help="what is lawful for one packet in your cluster, and why")
     add_dump_option(explain)
     explain.add_argument(
@@ -50,3 +54,9 @@ def _explain(options: argparse.Namespace) -> int:
     from kproxy.tools.explain import command
 
     return command.explain(build_options(command.ExplainOptions, options))
+
+
+def _show(options: argparse.Namespace) -> int:
+    from kproxy.tools.reference import command
+
+    return command.show(build_options(command.ShowOptions, options))

@@ -61,6 +61,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools": set(),
     # the specification queried by people: reads what kubectl printed
     "tools.explain": {"spec", *MODEL},
+    # one ID of the specification, with the places that cite it; reads the names of chains for mutants
+    "tools.reference": {"spec", "conformance"},
     # one packet through the rules of a node; only reading a live node has effects
     "tools.trace": {"linux.netfilter", "tools.explain", *MODEL},
     "tools.trace.live": {"tools.trace", "linux.netfilter", "linux", "model.network"},
@@ -81,6 +83,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | BACKENDS
     | {
         "tools.explain",
+        "tools.reference",
         "tools.trace.command",
         "tools.lab_session",
         "tools.compare",
