@@ -1,6 +1,6 @@
-"""What a testbed must be able to do, and what it reports.
+"""Testbed protocol: the interface between the runner and the simulator, namespaces or a cluster.
 
-The runner knows no more of the simulator, the namespaces or a cluster than this.
+The runner knows no more of a testbed than this.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ from kproxy.spec.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one connection or datagram met.
+    """Result of one connection or datagram.
 
-    ``outcomes``: every reading of it that the evidence allows (a source address that would be the
-    same with and without masquerade leaves two); empty for what can never be lawful.
-    ``endpoint``: which endpoint answered.  ``text``: for people.  ``probability``: how likely this is, where the testbed
-    is exhaustive.
+    ``outcomes``: every outcome consistent with the evidence (a source address that is the same with and without
+    masquerading allows two); empty when no lawful outcome can fit. ``endpoint``: the endpoint that replied. ``text``:
+    for reports. ``probability`` of this outcome, where the testbed is exhaustive.
     """
 
     outcomes: frozenset[Outcome]
@@ -47,55 +46,59 @@ class Observation:
     endpoint: tuple[Address, int] | None = None
     probability: Fraction = Fraction(1)
     source_port_changed: bool = False
-    """Whether the endpoint saw another source port than the sender's own."""
+    """True if the endpoint saw another source port than the sender's own."""
     marks: tuple[int | None, ...] = ()
-    """The marks that its first packets left the sender's node with, where that is asked for.
+    """fwmarks of the first packets as they left the sender's node, for probes that set ``mark``.
 
-    None: another than was set, on a kernel that does not report which.
+    None: another mark than was set, and the kernel (before 5.19) does not report which.
     """
     stable_text: str = ""
-    """The text without what is another one each time, such as source ports, where that is not the text itself."""
+    """Text with values that vary between runs, such as source ports, removed; empty when `text` has none."""
 
 
 class HarnessError(Exception):
-    """The harness could not observe; says nothing about the subject."""
+    """Harness error: an observation failed for a reason outside the subject (lab, socket, agent).
+
+    Never a verdict on the subject.
+    """
 
 
 class SubjectFailed(Exception):
-    """The subject does not do what every case needs: it has ended, stands still, or never serves a Service.
+    """Failure of a subject that concerns every case: it has ended, hangs, or never serves a Service.
 
-    The first line names what it did and the first error that it logged; the lines after it are for people.
+    The first line names the failure and the first error that the subject logged; further lines are details for the
+    report.
     """
 
 
 class NothingServed(SubjectFailed):
-    """It has not served a single Service in this testbed, on all nodes and in all families."""
+    """Failure of a subject that has not served a single Service in this testbed, on any node or in any family."""
 
 
 class Testbed(Interface):
-    """Where cases run."""
+    """Place where cases run."""
 
     name: str
     exhaustive: bool
-    """Whether `probe` returns every possible outcome with its chance, rather than a sample."""
+    """True if `probe` returns every possible outcome with its probability, rather than a sample."""
 
     def not_runnable_reason(self, case: Case) -> str | None:
-        """Why this testbed cannot run the case; None when it can."""
+        """Reason why this testbed cannot run the case; None when it can."""
 
     async def change(self, changes: Sequence[Change]) -> None:
         """Write changes of objects; restart proxies."""
 
     async def settle(self) -> None:
-        """Return when the subject has applied all that was written.
+        """Return when the subject has applied everything that was written.
 
-        Raises `SubjectFailed` when it never does, `HarnessError` when what it serves could not be observed either way.
+        Raises `SubjectFailed` when it never does, `HarnessError` when that could not be observed either way.
         """
 
     def convergence(self) -> Sequence[LatencySample]:
-        """How long the changes have taken that were waited for up to now; none where time does not pass."""
+        """Latencies of the changes awaited so far; none where time does not pass."""
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
-        """Send ``count`` new connections."""
+        """Send ``count`` new connections; one observation each, or every possible one where `exhaustive`."""
 
     async def open_flow(self, instance: Instance, step: Open) -> Observation:
         """Open a flow and exchange once."""
@@ -104,47 +107,55 @@ class Testbed(Interface):
         """Exchange on a held flow."""
 
     async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
-        """Open a held flow anew from the same port, and exchange once."""
+        """Connect again from the port of a held flow, and exchange once."""
 
     async def ping(self, instance: Instance, ping: Ping) -> Observation:
         """Send an ICMP echo request."""
 
     async def check_health(self, instance: Instance, step: HealthRequest) -> Observation:
-        """Ask a health check node port; what came of it as `expected_health` says it.
+        """Send an HTTP request to a health check node port and describe the response as `expected_health` does.
 
-        Or a node's proxy, until its answer is the one expected or a while has passed; as `describe_status` says it.
+        For `CheckProxy`: request the proxy's healthz port, repeated until the expected status or its timeout,
+        described as `describe_status` does.
         """
 
     async def read_sysctl(self, node: str, name: str) -> str:
         """The value of a setting below ``net`` in a node's network namespace."""
 
     async def watch_entries(self, instance: Instance, step: UnrelatedEntries) -> Observation:
-        """Make connection tracking entries; asked again, whether they are still the same.  The text says it as `demands`."""
+        """First call: create the step's conntrack entries.
+
+        Later calls: report whether each still exists with the same kernel ID, as text to compare with
+        `describe_expectation`.
+        """
 
     async def act(self, instance: Instance, act: UnjudgedAction) -> None:
-        """Let something happen that is not judged."""
+        """Perform an action that is not judged."""
 
     async def reprobe(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
-        """Ask once more what met something unlawful, and remember all that can be seen of it for `evidence`."""
+        """Repeat a check that had an unlawful result, with packet capture and counters recorded for `evidence`.
+
+        The result is not judged.
+        """
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
-        """Write what a person needs to understand a failure of that instance."""
+        """Write the evidence of a failure of that instance to a folder."""
 
 
 def describe_status(status: int | None) -> str:
-    """What a node answers that is asked for health, in words; None: nobody listens there."""
+    """Text of an HTTP status from a health port; None: the connection was refused."""
     return "refused" if status is None else f"status {status}"
 
 
 def describe_health(status: int, count_in: EndpointCountLocation, count: int | str | None) -> str:
-    """The same with the number of endpoints, where that is asked for; None: it is not told."""
+    """Text of a status and the number of endpoints, where ``count_in`` names a place for it; None: the response has no number."""
     if count_in is EndpointCountLocation.BY_STATUS:
         return describe_status(status)
     return f"{describe_status(status)}, {'no number' if count is None else count} in {count_in.value}"
 
 
 def expected_health(count: int | None, count_in: EndpointCountLocation) -> str:
-    """What a health check node port must answer where there are so many endpoints; None: refuse."""
+    """Expected response of a health check node port for so many endpoints, as text; None: refused."""
     if count is None:
         return describe_status(None)
     return describe_health(HTTPStatus.OK if count else HTTPStatus.SERVICE_UNAVAILABLE, count_in, count)

@@ -1,1 +1,1 @@
-"""From a case in names to objects, packets and outcomes in addresses.  Pure."""
+"""Binding: from a case in names to objects, packets and outcomes in addresses. Pure."""

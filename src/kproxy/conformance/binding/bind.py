@@ -1,9 +1,25 @@
-"""Names to addresses: what a case says in names, as packets and outcomes.
+"""Names to addresses: binds cases to the lab's topology.
 
-Sits between the catalogue (`kproxy.conformance.case`) and the testbeds; the double-entry test uses
-it to put a case's questions to the oracle.  Every case in every family is an `Instance` with cluster
-IPs, node ports, external addresses and target ports of its own, so that all run beside one another.
-Pure: the same instance always binds alike.
+Sits between the catalogue (`kproxy.conformance.case`) and the testbeds; the double-entry test sends the same packets
+to the oracle. Pure: the same instance always binds alike.
+
+Theory of operation. A case speaks of ``pod("a1")``, ``web.cluster_ip``, ``delivered_to("b1")``. An `Instance` is one
+case in one family, with a number that is unique in its lab, and turns these names into addresses, ports and packets:
+
+- Each Service of an instance (a name and a generation) has a *block*, a small integer that no other Service of the lab
+  has.  Everything that a Service owns is a function of its block: cluster IP (`FIRST_SERVICE_OFFSET` + block in the
+  ServiceCIDR), node ports, external and load balancer IPs, health check node port, and, with the port's name, the target ports
+  of its endpoints.  So all cases run at the same time in one lab and share pods, but no address and port, and an
+  endpoint that replies is identified by its address and target port.
+- A sender has the address from which its packets leave: a pod's own, for a node the address the kernel's source selection
+  picks, for an outside client the one by which the topology's policy routes select the node (`source_address`).
+- A packet is judged by the node that first may rewrite it (`BoundPacket`): the sender's own for pods and nodes, the one its route
+  leads through for clients.  A packet to another node's port or to an address of its second interface passes the sender's
+  node first, so it has a second view (`packet_at_sender_node`).
+- Lawful outcomes become `kproxy.spec.outcome.Outcome` values with addresses (`Instance.outcomes`), which testbeds' observations
+  and the oracle's verdicts are compared with.
+
+The topology (`kproxy.lab.topology`) is the same for all testbeds; one on a real cluster translates at its edge.
 """
 
 from __future__ import annotations
@@ -43,11 +59,11 @@ FIRST_TARGET_PORT = 10000
 FIRST_SERVICE_OFFSET = 1024
 FIRST_UNALLOCATED = 60000
 FIRST_FOREIGN_OFFSET = 40000
-"""Cluster IPs outside the ServiceCIDR start here in the range of external IPs."""
+"""First offset, in the range of external IPs, of cluster IPs outside the ServiceCIDR."""
 FIRST_HEALTH_PORT = 50000
 UNDEFINED_PORT = 7777
 FIRST_UNUSED_HOST = 20
-"""A crowd has the numbers from here on in the routed client's network."""
+"""First host number, in the routed client's network, of the sources of `UNUSED_HOSTS`."""
 LOOPBACK_DAEMON_PORT = 7070
 LONGEST_LABEL = 63
 """Characters of a DNS label (RFC 1123)."""
@@ -59,12 +75,12 @@ LOOPBACK: dict[Family, Address] = {
 
 
 class InvalidCase(Exception):
-    """A case says something that cannot be bound: a mistake of its author."""
+    """Case that cannot be bound: a mistake of its author."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundPacket:
-    """A packet, and the node whose proxy is the first that may touch it."""
+    """Packet, and the node whose proxy is the first that may rewrite it."""
 
     node: str
     packet: Packet
@@ -74,8 +90,8 @@ class BoundPacket:
 class Instance:
     """One case in one family; ``number`` is unique in its lab.
 
-    Each of its Services (a name and a generation) has a block of addresses and ports of its own;
-    ``first_block`` is the first of them.
+    Each of its Services (a name and a generation) has a block of addresses and ports of its own; ``first_block`` is
+    the first of them.
     """
 
     case: Case
@@ -85,12 +101,12 @@ class Instance:
 
     @property
     def name(self) -> str:
-        """``case-id/IPv4``: how results name it."""
+        """Name in results: ``case-id/IPv4``."""
         return f"{self.case.id}/{self.family.value}"
 
     @property
     def namespace(self) -> str:
-        """The Kubernetes namespace of its objects: a DNS label, so of 63 characters at most."""
+        """Kubernetes namespace of its objects: a DNS label, so of 63 characters at most."""
         text = f"{self.case.id.replace('.', '-')}-{self.family.value.lower()}"
         return text if len(text) <= LONGEST_LABEL else f"{text[:54]}-{crc32(text.encode()):08x}"
 
@@ -103,16 +119,16 @@ class Instance:
 
     @cached_property
     def blocks(self) -> dict[tuple[str, int], int]:
-        """The block of each Service, by name and generation."""
+        """Block of each Service, by name and generation."""
         declared = dict.fromkeys((service.name, service.generation) for service in self.services)
         return {key: self.first_block + number for number, key in enumerate(declared)}
 
     def block(self, service: CaseService) -> int:
-        """The Service's block."""
+        """Block of the Service."""
         return self.blocks[service.name, service.generation]
 
     def _declared_service(self, name: str, generation: int, port: str = "") -> CaseService:
-        """A declared form of a Service, one that has that port if any does."""
+        """Declared form of a Service, one that has that port if any does."""
         forms = [s for s in self.services if (s.name, s.generation) == (name, generation)]
         if not forms:
             raise InvalidCase(f"{self.case.id}: no step applies Service {name!r} (generation {generation})")
@@ -122,7 +138,7 @@ class Instance:
     # ---------------------------------------------------------------- addresses and ports
 
     def cluster_ip(self, service: CaseService, family: Family | None = None) -> Address:
-        """The Service's cluster IP (of a family; the instance's own if not said)."""
+        """Cluster IP of the Service, in ``family`` or else the instance's own."""
         owner = service
         if service.same_cluster_ip_as:
             owner = self._declared_service(service.same_cluster_ip_as, 0)
@@ -134,7 +150,7 @@ class Instance:
         return topology.SERVICE_CIDR[family or self.family][FIRST_SERVICE_OFFSET + block]
 
     def unallocated(self, index: int) -> Address:
-        """A cluster IP that no Service of any case has, of the first or the second ServiceCIDR."""
+        """Cluster IP that no Service of any case has, of the first or the second ServiceCIDR."""
         ranges = (topology.SERVICE_CIDR, topology.SECOND_SERVICE_CIDR)
         return ranges[index][self.family][FIRST_UNALLOCATED + self.number]
 
@@ -156,30 +172,30 @@ class Instance:
         return network[256 + self.block(owner) * EXTERNALS_PER_SERVICE + index]
 
     def node_port(self, service: CaseService, port: Port) -> int:
-        """The node port of a service port; 0 when it has none."""
+        """Node port of a service port; 0 when it has none."""
         if service.type not in {Type.NODE_PORT, Type.LOAD_BALANCER} or not port.node_port:
             return 0
         owner = port.same_node_port_as if port.same_node_port_as is not None else port.name
         return FIRST_NODE_PORT + self.block(service) * PORTS_PER_SERVICE + _port_slot(owner)
 
     def health_check_port(self, service: CaseService) -> int:
-        """Where nodes tell load balancers whether they have endpoints of it."""
+        """Health check node port of the Service."""
         return FIRST_HEALTH_PORT + self.block(service)
 
     def target_port(self, service: CaseService, port: Port, shift: int = 0) -> int:
-        """The port its endpoints listen on; unique to this instance, service port and shift."""
+        """Port that the endpoints of a service port listen on; unique to this instance, service port and shift."""
         slot = self.block(service) * PORTS_PER_SERVICE + _port_slot(port.name)
         return FIRST_TARGET_PORT + slot * 2 + shift
 
     def address_on(self, on: str, family: Family | None = None) -> Address:
-        """The address of an endpoint on a pod, or of a host-network endpoint on a node."""
+        """Address of an endpoint on a pod, or of a host-network endpoint on a node."""
         wanted = family or self.family
         if on in topology.NODES:
             return topology.NODE_ADDRESS[on][wanted]
         return topology.POD_ADDRESS[on][wanted]
 
     def addresses_on(self, on: str, first: int, many: int) -> tuple[Address, ...]:
-        """The addresses of many endpoints on a pod; of one (``many`` 0), its own."""
+        """Addresses of ``many`` endpoints on a pod; for ``many`` 0, its own address."""
         if not many:
             return (self.address_on(on),)
         network = topology.POD_RANGE[on][self.family]
@@ -188,12 +204,12 @@ class Instance:
     # ---------------------------------------------------------------- packets and outcomes
 
     def in_target_family(self, to: Target) -> Instance:
-        """The instance as a target's family has it: this one, or its like in the other family."""
+        """Instance of the target's family: the same one, or that of the same case in the other family."""
         other = next(family for family in Family if family is not self.family)
         return replace(self, family=other) if to.other_family else self
 
     def packet_at_sender_node(self, sender: Vantage, to: Target) -> BoundPacket | None:
-        """The packet at the sender's own node, where that is not the one that judges it; else None."""
+        """Packet as seen at the sender's own node, when another node judges it; else None."""
         bound = self.bound_packet(sender, to)
         if sender.kind not in {VantageKind.POD, VantageKind.HOST} or sender.node == bound.node:
             return None
@@ -201,7 +217,7 @@ class Instance:
         return BoundPacket(sender.node, replace(bound.packet, entry=Entry(interface)))
 
     def bound_packet(self, sender: Vantage, to: Target, source_port: int = 0) -> BoundPacket:
-        """The packet that a probe sends, and where it is judged."""
+        """Packet that a probe sends, and the node that judges it."""
         if to.other_family:
             return self.in_target_family(to).bound_packet(
                 sender, replace(to, other_family=False), source_port
@@ -213,7 +229,7 @@ class Instance:
         return BoundPacket(node, Packet(Entry(interface), source, destination, protocol, port, source_port))
 
     def destination(self, to: Target) -> tuple[Address, int, Protocol]:
-        """Address, port and protocol that a target stands for."""
+        """Address, port and protocol of a target."""
         if to.kind is TargetKind.UNALLOCATED:
             return self.unallocated(to.index), 80, to.protocol or Protocol.TCP
         if to.kind is TargetKind.LOOPBACK_DAEMON:
@@ -223,7 +239,7 @@ class Instance:
         return self._address(service, to), self._port_number(service, port, to), to.protocol or port.protocol
 
     def port_of(self, to: Target) -> Port:
-        """The service port that a target names."""
+        """Service port that a target names."""
         service = self._declared_service(to.service, to.generation, to.port)
         named = [port for port in service.ports if port.name == to.port]
         return named[0] if named else service.ports[0]
@@ -253,7 +269,7 @@ class Instance:
         if to.kind in HEALTH_CHECK_KINDS:
             return self.health_check_port(service)
         if to.kind in NODE_PORT_KINDS or to.node_port_number:
-            # A Service that has lost its node port is still asked for the number it had.
+            # A Service that has lost its node port is still probed at the number it had.
             forms = (s for s in self.services if (s.name, s.generation) == (to.service, to.generation))
             numbers = (self.node_port(form, port) for form in forms)
             number = next((n for n in numbers if n), 0)
@@ -266,7 +282,7 @@ class Instance:
         return sender.node
 
     def source_address(self, sender: Vantage, to: Target, host_index: int = 0) -> Address:
-        """The address the sender's packet carries; ``host_index``: which of a crowd."""
+        """Source address of the sender's packet; ``host_index``: number of a host among `UNUSED_HOSTS`."""
         family = self.family
         match sender.kind:
             case VantageKind.POD:
@@ -288,7 +304,7 @@ class Instance:
         return LOOPBACK[self.family] if name == "loopback" else self.address_on(name)
 
     def _host_source(self, node: str, to: Target) -> Address:
-        """What the kernel picks: the destination itself when local, else the way out's address."""
+        """Source address that the kernel picks: the destination itself when local, else the outgoing interface's address."""
         if self._at_second_interface(to):
             return topology.SECOND_ADDRESS[node][self.family]
         match to.kind:
@@ -309,26 +325,29 @@ class Instance:
         return topology.SECOND_UPLINK if self._at_second_interface(to) else topology.UPLINK
 
     def _at_second_interface(self, to: Target) -> bool:
-        """Whether a target is at the address of a node's second interface."""
+        """True if a target is at the address of a node's second interface."""
         if to.kind is not TargetKind.VIP:
             return to.kind in _SECOND_KINDS
         vips = self._declared_service(to.service, to.generation, to.port).vips
         return to.index < len(vips) and vips[to.index].second
 
     def outcomes(self, lawful: Lawful, to: Target) -> frozenset[Outcome]:
-        """What a case expects of a target, with addresses."""
+        """Outcomes that a case expects of a target, with addresses."""
         facing = self.in_target_family(to)
         failures: set[Outcome] = {seen for seen in lawful if not isinstance(seen, ReachedBackend)}
         return frozenset(failures.union(*(facing.delivered(seen, to) for seen in _reached_backends(lawful))))
 
     def groups(self, lawful: Lawful, to: Target) -> frozenset[frozenset[tuple[Address, int]]]:
-        """The endpoints that a case expects of a target, those together of which any will do."""
+        """Expected endpoints in groups; one of each group must be reached.
+
+        A group is the many endpoints of one `ReachedBackend`, or a single endpoint.
+        """
         facing = self.in_target_family(to)
         found = (facing.delivered(seen, to) for seen in _reached_backends(lawful))
         return frozenset(frozenset((one.address, one.port) for one in group) for group in found)
 
     def delivered(self, seen: ReachedBackend, to: Target) -> frozenset[Delivered]:
-        """An endpoint, or each of many, with its address and port."""
+        """Deliveries to an endpoint, or to each of many, with address and port."""
         service = self._declared_service(
             seen.service or to.service, 0 if seen.service else to.generation, to.port
         )
@@ -357,7 +376,7 @@ def _declared_services(step: object) -> Iterator[CaseService]:
 
 
 def _port_slot(name: str) -> int:
-    """A small number for a port name, the same in every form of the Service."""
+    """Small number for a port name, the same in every form of the Service."""
     if name not in PORT_NAMES:
         raise InvalidCase(f"port names of cases are {PORT_NAMES}, not {name!r}")
     return PORT_NAMES.index(name)
@@ -385,7 +404,7 @@ _ON_NODE_KINDS = NODE_PORT_KINDS | _HEALTH_CHECKS_ON_NODES | {TargetKind.LOOPBAC
 
 
 def bind_cases(cases: Sequence[Case]) -> tuple[Instance, ...]:
-    """Every case in each of its families, numbered, with blocks that do not overlap."""
+    """Instances of every case in each of its families, numbered, with blocks that do not overlap."""
     made: list[Instance] = []
     block = 0
     for number, (case, family) in enumerate((c, family) for c in cases for family in c.families):

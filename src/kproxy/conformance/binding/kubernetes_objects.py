@@ -1,6 +1,6 @@
-"""What a case declares, as Kubernetes objects in JSON.  Pure.
+"""Kubernetes objects of a case, as JSON. Pure.
 
-The objects are written as an API server would hold them: defaults filled in, addresses allocated.
+The objects are written as an API server would store them: defaults filled in, addresses allocated.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kproxy.lab import topology
 from kproxy.model.network import Family, Network
 
 Document = dict[str, Any]
-"""A Kubernetes object as JSON."""
+"""Kubernetes object as JSON."""
 
 SECONDARY_SLICES = 100
-"""Numbers of slices of a dual-stack Service's second family start here."""
+"""First number of the slices of a dual-stack Service's second family."""
 
 
 def kubernetes_objects(instance: Instance, service: CaseService) -> tuple[Document, ...]:
-    """The Service and its EndpointSlices as JSON, Service first; then its Endpoints, if any."""
+    """Service and its EndpointSlices as JSON, Service first; then its Endpoints, if any."""
     legacy = (_endpoints(instance, service),) if service.legacy_endpoints else ()
     return (_service(instance, service), *_slices(instance, service), *legacy)
 
@@ -63,7 +63,7 @@ def _service(instance: Instance, service: CaseService) -> Document:
 
 
 def _families(instance: Instance, service: CaseService) -> tuple[Family, ...]:
-    """The Service's families, its primary one first."""
+    """Families of the Service, its primary one first."""
     others = tuple(family for family in Family if family is not instance.family)
     return (instance.family, *others) if service.dual_stack else (instance.family,)
 
@@ -117,7 +117,7 @@ def _load_balancer(instance: Instance, service: CaseService) -> Document:
 
 
 def source_range_network(instance: Instance, source_range: SourceRange | str) -> Network:
-    """The network a source-range entry stands for."""
+    """Network of a source-range entry."""
     if isinstance(source_range, SourceRange):
         return _PLACES[source_range][instance.family]
     match source_range:

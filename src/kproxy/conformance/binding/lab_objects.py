@@ -1,4 +1,4 @@
-"""What surrounds the Services of all cases: Nodes, the ServiceCIDR, and what the oracle knows of a node.
+"""Objects that all cases share: Nodes, the ServiceCIDR; and the facts about a node for the oracle.
 
 Pure.
 """
@@ -17,12 +17,12 @@ from kproxy.spec.node import PRIMARY, DetectMode, NodeFacts, Primary
 
 
 def node_documents() -> tuple[Document, ...]:
-    """The lab's Node objects."""
+    """Node objects of the lab."""
     return tuple(node_document(node, topology.ZONES[node]) for node in topology.NODES)
 
 
 def unlabelled_node_documents() -> tuple[Document, ...]:
-    """The same as they are before a cloud's controller has labelled them."""
+    """Node objects of the lab before a cloud's controller has labelled them with zones."""
     return tuple(node_document(node, "") for node in topology.NODES)
 
 
@@ -30,7 +30,7 @@ DELETION_METADATA = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": 
 
 
 def node_document(node: str, zone: str, taints: Sequence[str] = (), *, deleting: bool = False) -> Document:
-    """One Node object; an empty zone leaves the label out; ``taints``: their keys; ``deleting``: it is being deleted."""
+    """One Node object; an empty zone leaves the label out; ``taints``: their keys; ``deleting``: with a deletionTimestamp."""
     labels = {"kubernetes.io/hostname": topology.HOSTNAMES[node]}
     if zone:
         labels["topology.kubernetes.io/zone"] = zone
@@ -51,7 +51,7 @@ def node_document(node: str, zone: str, taints: Sequence[str] = (), *, deleting:
 
 
 def service_cidr_document(*, second: bool = False) -> Document:
-    """The lab's ServiceCIDR object, or the one that a case may add."""
+    """ServiceCIDR object of the lab, or the one that a case may add."""
     ranges = topology.SECOND_SERVICE_CIDR if second else topology.SERVICE_CIDR
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -62,7 +62,7 @@ def service_cidr_document(*, second: bool = False) -> Document:
 
 
 def node_facts(node: str, profile: Profile) -> NodeFacts:
-    """What the oracle must know of a node under a profile."""
+    """Facts about a node under a profile, for the oracle."""
     addresses = itertools.chain.from_iterable(topology.local_addresses(node, family) for family in Family)
     mode = DetectMode(profile.detect_mode) if profile.detect_mode else DetectMode.CLUSTER_CIDR
     detected = profile.detect_families if profile.detect_mode else ()

@@ -1,4 +1,4 @@
-"""The objects that a case's steps write, as YAML that kubectl takes.  Pure."""
+"""Objects that a case's steps write, as YAML for kubectl. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kproxy.conformance.case import Case
 
 
 def manifests_by_step(case: Case) -> Mapping[int, str]:
-    """What the steps write that write something, by their numbers, in the case's first family."""
+    """YAML of the steps that write something, by step number, in the case's first family."""
     world = World(bind_cases([case])[0])
     known: dict[Key, object] = dict(world.objects)
     texts = {}
@@ -25,7 +25,7 @@ def manifests_by_step(case: Case) -> Mapping[int, str]:
 
 
 def _manifests(changes: tuple[Change, ...], known: Mapping[Key, object]) -> Iterator[str]:
-    """A text for each object; one that is written again as it was is left out."""
+    """YAML of each object; one that is written again unchanged is left out."""
     for change in changes:
         match change:
             case Put(document=document):
@@ -59,7 +59,7 @@ def _yaml(value: object) -> str:
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Whichever there is; the one in C is ten times as fast."""
+    """YAML dumper in C where there is one, which is ten times as fast."""
 
     def ignore_aliases(self, _: object) -> bool:
         return True

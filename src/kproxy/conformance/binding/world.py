@@ -1,7 +1,7 @@
-"""What the API server holds as a case goes on: steps in, changes of objects out.
+"""Object state of a case: applies steps and yields the API writes (and faults) for a testbed.
 
-Pure.  The netns testbed writes the changes to an API server, the simulator and the double-entry
-test read the whole as a `kproxy.model.api.Cluster`.
+Pure; also read as a `kproxy.model.api.Cluster` by the simulator and the double-entry test. The netns testbed writes
+the changes to an API server.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kproxy.model.network import Family
 from kproxy.spec.node import NodeFacts
 
 Key = tuple[str, str, str]
-"""(kind, namespace, name)."""
+"""(kind, namespace, name) of an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +69,21 @@ class RestartProxy:
 
 @dataclass(frozen=True, slots=True)
 class RefuseWrites:
-    """Let the kernel refuse what a node's proxy writes."""
+    """Start to refuse the kernel writes of a node's proxy."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptWrites:
-    """Let the kernel take what a node's proxy writes."""
+    """End a `RefuseWrites`."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class WithholdEvents:
-    """Make changes that proxies learn of only afterwards."""
+    """Make changes while proxies' watches fail; they learn of them afterwards."""
 
     fault: WatchFault
     changes: tuple[Change, ...]
@@ -91,7 +91,7 @@ class WithholdEvents:
 
 @dataclass(frozen=True, slots=True)
 class AddAddress:
-    """Give a node its one more address of a family, `topology.GAINED_ADDRESS`."""
+    """Add a node's additional address of a family, `topology.GAINED_ADDRESS`."""
 
     node: str
     family: Family
@@ -101,31 +101,34 @@ Change = Put | Remove | RestartProxy | AddAddress | RefuseWrites | AcceptWrites 
 
 
 def document_key(document: Document) -> Key:
-    """The identity of an object."""
+    """Key of an object."""
     metadata = document["metadata"]
     return (document["kind"], metadata.get("namespace", ""), metadata["name"])
 
 
 def lab_objects() -> dict[Key, Document]:
-    """The objects every lab starts with: Nodes and the ServiceCIDR."""
+    """Objects that every lab starts with: Nodes and the ServiceCIDR."""
     return {document_key(document): document for document in (*node_documents(), service_cidr_document())}
 
 
 @dataclass(slots=True)
 class World:
-    """The objects of one instance, beside the lab's own."""
+    """Objects of one instance, beside the lab's own."""
 
     instance: Instance
     objects: dict[Key, Document] = field(default_factory=lab_objects)
     nodes_with_added_address: set[str] = field(default_factory=set)
-    """Nodes that have one more address than they started with."""
+    """Nodes with an address added since the start."""
     late_address_nodes: set[str] = field(default_factory=set)
-    """Those of them whose proxy was running then, and still is."""
+    """Those of `nodes_with_added_address` whose proxy has not restarted since.
+
+    It may know the address only if it watches addresses.
+    """
     frozen_objects: dict[str, dict[Key, Document]] = field(default_factory=dict)
-    """What the rules of nodes are made of whose proxies cannot write: the objects when that began."""
+    """Objects by node as of the moment its proxy's kernel writes began to fail: its rules still reflect these."""
 
     def apply_step(self, step: Step) -> tuple[Change, ...]:
-        """Carry out a step that changes objects; what must be written, Services before slices."""
+        """Apply a step that changes objects; returns the writes, Services before slices."""
         match step:
             case Apply(services=services):
                 return tuple(change for service in services for change in self._apply(service))
@@ -195,7 +198,7 @@ class World:
         return tuple(self._remove(key) for key in own)
 
     def facts(self, node: str) -> NodeFacts:
-        """What the oracle must know of a node."""
+        """Facts about a node, for the oracle."""
         facts = node_facts(node, self.instance.case.profile)
         if node not in self.nodes_with_added_address:
             return facts
@@ -204,7 +207,7 @@ class World:
         return replace(facts, addresses=facts.addresses | more, late_addresses=late)
 
     def cluster(self, node: str = "") -> api.Cluster:
-        """The objects as the proxy and the oracle read them; of a node: those that its rules can be made of."""
+        """The objects as proxy and oracle read them; for a node: those that its rules can reflect."""
         objects = self.frozen_objects.get(node, self.objects)
         return api.parse_cluster(msgspec.json.encode({"kind": "List", "items": list(objects.values())}))
 

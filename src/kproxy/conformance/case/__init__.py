@@ -1,12 +1,12 @@
-"""A conformance case: a value that says what is done and what may be seen, in names only.
+"""Conformance cases: values that declare actions and lawful observations, in names only.
 
-No address, no sleep, no loop, no backend and no proxy's name occurs in a case.  The author writes
-the lawful answers by hand; a unit test asks the oracle the same questions (double entry).
-`kproxy.conformance.binding.bind` gives the names addresses; a testbed carries the steps out.
+No address, no sleep, no loop, no backend and no proxy's name occurs in a case. The author writes the lawful outcomes
+by hand; a unit test compares them with the oracle's (double entry). `kproxy.conformance.binding.bind` gives the names
+addresses; a testbed performs the steps.
 
-Every case runs once in each of its ``families``, with Services of its own, beside all others.
-Pods, nodes and clients are those of `kproxy.lab.topology`: pods ``a1 a2 a3`` on node ``a``,
-``b1 b2 b3`` on node ``b``, an on-link client, a routed one.
+Every case runs once in each of its ``families``, with Services of its own, beside all others. Pods, nodes and clients
+are those of `kproxy.lab.topology`: pods ``a1 a2 a3`` on node ``a``, ``b1 b2 b3`` on node ``b``, an on-link client, a
+routed one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A case, the profile it runs under, and the features it needs.  Pure."""
+"""Case, the profile it runs under, and the features it needs. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kproxy.model.network import Family
 
 
 class Feature(enum.Enum):
-    """Something a subject may leave out; its absence is a claim, not a failure."""
+    """Feature that a subject may leave out; its absence is a claim, not a failure."""
 
     NODE_PORT = "NodePort"
     EXTERNAL_IPS = "externalIPs"
@@ -41,11 +41,10 @@ class Feature(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A proxy configuration that cases share; each profile is one lab.
+    """Proxy configuration that cases share; each profile is one lab.
 
-    Fields are those of KubeProxyConfiguration; addresses are those of `kproxy.lab.topology`.
-    ``detect_mode`` None: mode ClusterCIDR without a CIDR (no detector); ``detect_families``: those that
-    clusterCIDR has a range of.
+    Fields are those of KubeProxyConfiguration; addresses are those of `kproxy.lab.topology`. ``detect_mode`` None:
+    mode ClusterCIDR without a CIDR (no detector); ``detect_families``: those that clusterCIDR has a range of.
     """
 
     name: str
@@ -61,21 +60,24 @@ class Profile:
     close_wait_seconds: int = 0
     udp_seconds: int = 0
     udp_stream_seconds: int = 0
-    """Timeouts of connection tracking; 0 leaves the kernel's."""
+    """Timeouts of conntrack in seconds; 0 leaves the kernel's."""
     forward_drop: bool = False
-    """Whether nodes drop what they would forward after translation, unless a rule above accepts it."""
+    """Nodes drop forwarded packets after translation, unless a rule above accepts them."""
     health_ports_drop: bool = False
-    """Whether nodes drop what comes in for health check node ports, unless a rule above accepts it."""
+    """Nodes drop packets to health check node ports, unless a rule above accepts them."""
     families: tuple[Family, ...] = tuple(Family)
-    """Those that the nodes have; the kernels of others have IPv6 switched off."""
+    """Families of the nodes; without IPv6, the kernels have it disabled."""
     sync_period: str = "30s"
-    """After so long what could not be written is tried again, and after twice as long the proxy is not healthy."""
+    """``syncPeriod``: failed writes are retried after this time, and after twice as long the proxy is unhealthy."""
     zones_at_start: bool = False
-    """Whether Nodes have their zone label before proxies start.  Elsewhere it comes when they run, as from a cloud's controller."""
+    """Nodes have their zone label before proxies start.
+
+    In other profiles it is added while they run, as by a cloud's controller.
+    """
     mode_before: bool = False
-    """Whether a node's proxy runs in another of the subject's modes until its restart (`Subject.mode_before`)."""
+    """A node's proxy runs in another of the subject's modes until its restart (`Subject.mode_before`)."""
     environment: tuple[tuple[str, str], ...] = ()
-    """What the subject's processes have in theirs besides, as pairs."""
+    """Additional environment variables of the subject's processes, as pairs."""
     isolated: bool = False
     """Its cases disturb one another (restart, relabel): they still run in parallel, in this lab only."""
 
@@ -85,7 +87,7 @@ DEFAULT = Profile(name="default")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One question to a service proxy.  ``clauses``: exactly those that its steps hold it to."""
+    """One test of a service proxy. ``clauses``: exactly those that its steps check."""
 
     id: str
     about: str
@@ -96,24 +98,24 @@ class Case:
     profile: Profile = DEFAULT
     families: tuple[Family, ...] = (Family.IPV4, Family.IPV6)
     slow: bool = False
-    """Left out of the default set: it must wait for real time to pass."""
+    """Left out of the default set: it has to wait for real time to pass."""
     notes: str = field(default="")
 
     @property
     def group(self) -> str:
-        """The first word of its ID."""
+        """First part of its ID, up to the dot."""
         return self.id.partition(".")[0]
 
     @property
     def opens_sctp_sockets(self) -> bool:
-        """Whether the kernel must have SCTP itself, and not only its netfilter."""
+        """True if the kernel itself must support SCTP, not only its netfilter."""
         return Feature.SCTP in self.features and not any(
             isinstance(s, Probe) and s.init_chunk_only for s in self.steps
         )
 
 
 def case(id: str, about: str, *steps: Step, clauses: set[str], **fields: object) -> Case:
-    """Shorthand: a `Case` from its steps."""
+    """`Case` from its steps, with sets from any collections."""
     for name in ("features", "regressions"):
         if name in fields:
             fields[name] = frozenset(fields[name])  # type: ignore[call-overload]

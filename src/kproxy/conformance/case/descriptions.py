@@ -1,4 +1,4 @@
-"""Steps, targets and lawful outcomes in words, for findings and reports.  Pure."""
+"""Text of steps, targets and lawful outcomes, for findings and reports. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SAME_ENTRIES = "each is there, and is the one that it was"
 
 
 def describe_step(step: Step) -> str:
-    """A step in words."""
+    """Text of a step."""
     match step:
         case Send(flow=flow):
             return f"exchange on held flow {flow!r}"
@@ -91,7 +91,7 @@ def _describe_checkup(step: HealthRequest) -> str:
 
 
 def _describe_event(step: Mutation | UnjudgedAction | Wait) -> str:
-    """What happens and is not judged."""
+    """Text of a step that is not judged."""
     match step:
         case Apply(services=services):
             return "apply " + "; ".join(map(_describe_service, services))
@@ -155,7 +155,7 @@ def _describe_backend(backend: Backend) -> str:
 
 
 def describe_target(to: Target) -> str:
-    """A target in words."""
+    """Text of a target."""
     kind = to.kind.name.lower().replace("_", " ")
     service = to.service
     node = f" of {to.node}" if to.node else ""
@@ -164,7 +164,7 @@ def describe_target(to: Target) -> str:
 
 
 def describe_lawful(lawful: Lawful) -> str:
-    """A set of lawful outcomes in words."""
+    """Text of a set of lawful outcomes."""
     return " or ".join(sorted(map(_describe_outcome, lawful)))
 
 
@@ -176,7 +176,7 @@ def _describe_outcome(seen: SymbolicOutcome) -> str:
 
 
 def describe_expectation(step: Step) -> str:
-    """All that a step asks for, in words; empty for one that is not judged."""
+    """Text of everything a step expects; empty for one that is not judged."""
     match step:
         case Send(expect=expect):
             return expect.value if isinstance(expect, SameEndpoint) else describe_lawful(expect)
@@ -197,7 +197,7 @@ def describe_expectation(step: Step) -> str:
 
 
 def _probe_conditions(step: Step) -> Iterator[str]:
-    """What a probe asks for beyond where it may arrive."""
+    """Texts of a probe's conditions beyond its outcomes."""
     if isinstance(step, ContinuousProbe):
         yield "at once, by every first packet"
     if not isinstance(step, Probe):
@@ -220,7 +220,7 @@ def _probe_conditions(step: Step) -> Iterator[str]:
 
 
 def _packet_traits(step: Probe) -> Iterator[str]:
-    """What is special about its packets."""
+    """Texts of special properties of its packets."""
     if step.first_packet_only:
         yield "its first packet answered"
     if step.init_chunk_only:

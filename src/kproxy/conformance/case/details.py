@@ -1,4 +1,4 @@
-"""All about one case, in words: what it does and asks, what it cites, where it runs.  Pure."""
+"""Description of one case: steps, expectations, clauses, testbeds, as lines of text. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WIDTH = 118
 
 
 def case_lines(case: Case, outside_simulator: str, subjects: Sequence[Subject]) -> Iterator[str]:
-    """The case as lines of text.
+    """Lines of text about a case.
 
-    ``outside_simulator``: why the simulator cannot run it, if so; ``subjects``: whose claims are told.
+    ``outside_simulator``: why the simulator cannot run it, if so; ``subjects``: those whose claims are listed.
     """
     yield f"{case.id}{' (slow)' if case.slow else ''}"
     yield from _wrapped(case.about)

@@ -1,4 +1,4 @@
-"""What may be seen: outcomes in names.  Pure."""
+"""Lawful outcomes in names. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kproxy.spec.outcome import Failure, SourceIP
 
 @dataclass(frozen=True, slots=True)
 class ReachedBackend:
-    """The symbolic twin of `kproxy.spec.outcome.Delivered`: which pod (or node), source kept or not.
+    """Delivery to a pod (or node), with the source preserved or not; bound to `kproxy.spec.outcome.Delivered`.
 
     ``many``: any of so many endpoints on it, as `Backend.many` has them.
     """
@@ -18,7 +18,7 @@ class ReachedBackend:
     source: SourceIP
     shift: int = 0
     service: str = ""
-    """The Service whose endpoint it is, where that is not the one that was asked."""
+    """Service whose endpoint it is, where that is not the target's."""
     first: int = 0
     many: int = 0
 

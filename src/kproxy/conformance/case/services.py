@@ -1,4 +1,4 @@
-"""What a case declares: Services with their endpoints, in names.  Pure."""
+"""Services with their endpoints, as a case declares them, in names. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kproxy.model.network import Protocol
 
 
 class Policy(enum.Enum):
-    """A traffic policy."""
+    """Traffic policy of a Service."""
 
     CLUSTER = "Cluster"
     LOCAL = "Local"
@@ -26,7 +26,7 @@ class Type(enum.Enum):
 
 
 class SourceRange(enum.Enum):
-    """A source-range entry in names; an endpoint or vantage name is also allowed where a `Range` is."""
+    """Source-range entry in names; an endpoint or vantage name is also allowed where a `Range` is."""
 
     EVERYWHERE = "0.0.0.0/0 or ::/0"
     LOWER_HALF = "0.0.0.0/1 or ::/1"
@@ -104,7 +104,7 @@ class CaseService:
     backends: tuple[Backend, ...] = ()
     headless: bool = False
     without_cluster_ip: bool = False
-    """Whether its cluster IP is not allocated yet."""
+    """True if its cluster IP is not allocated yet."""
     internal_policy: Policy | None = None
     external_policy: Policy | None = None
     external_ips: int = 0
@@ -123,69 +123,69 @@ class CaseService:
     annotations: tuple[tuple[str, str], ...] = ()
     slice_labels: tuple[tuple[str, str], ...] = ()
     slice_owner: bool = True
-    """Whether slices carry the ``kubernetes.io/service-name`` label."""
+    """True if its slices carry the ``kubernetes.io/service-name`` label."""
     slice_ports: tuple[Port, ...] | None = None
-    """The ports its slices list, by name and protocol; None: those of the Service."""
+    """Ports that its slices list, by name and protocol; None: those of the Service."""
     incomplete_slice_ports: bool = False
-    """Whether its slices also list a port without a name, one without a number and one of number 0."""
+    """True if its slices also list a port without a name, one without a number and one of number 0."""
     legacy_endpoints: tuple[str, ...] = ()
-    """Pods that an Endpoints object of its name lists: the API before EndpointSlice, mirrored by nobody here."""
+    """Pods that an Endpoints object of its name lists: the API before EndpointSlice; no controller mirrors it here."""
     address_type: str | None = None
     """EndpointSlice addressType; None: the family's own."""
     dual_stack: bool = False
-    """Whether it has a cluster IP and slices of the other family too, after those of the case's own."""
+    """True if it has a cluster IP and slices of the other family too, after those of the case's own."""
     slices_of_one_family: bool = False
-    """Whether a dual-stack Service has slices of the case's own family only."""
+    """True if a dual-stack Service has slices of the case's own family only."""
     outside_service_cidr: bool = False
-    """Whether its cluster IP is of a range that no ServiceCIDR names."""
+    """True if its cluster IP is in a range that no ServiceCIDR has."""
     in_second_service_cidr: bool = False
-    """Whether its cluster IP is of the range that only `AddServiceCidr` makes one of ServiceCIDRs."""
+    """True if its cluster IP is in the range that only `AddServiceCidr` adds to the ServiceCIDRs."""
     traffic_distribution: str = ""
     same_cluster_ip_as: str | None = None
     """Name of a Service (maybe deleted) of this case whose cluster IP this one has."""
     same_vip_as: str | None = None
     """Name of a Service of this case whose load balancer IPs (and external IPs) this one has."""
     generation: int = 0
-    """A different number gives the same name other cluster, external and load balancer IPs and node ports."""
+    """Generation: a different number gives the same name other cluster, external and load balancer IPs and node ports."""
 
     def replace(self, **changes: object) -> CaseService:
-        """The same Service with some fields changed."""
+        """Same Service with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
     @property
     def cluster_ip(self) -> Target:
-        """Its cluster IP, first port."""
+        """Target: its cluster IP, first port."""
         return Target(TargetKind.CLUSTER_IP, self.name, self.generation)
 
     def node_port(self, node: str, *, second: bool = False) -> Target:
-        """Its node port on a node's primary address (or on the one of its second interface)."""
+        """Target: its node port on a node's primary address (or on the one of its second interface)."""
         kind = TargetKind.NODE_PORT_SECOND if second else TargetKind.NODE_PORT
         return Target(kind, self.name, self.generation, node=node)
 
     def node_port_at_added_address(self, node: str) -> Target:
-        """Its node port on the address that `AddNodeAddress` gives the node."""
+        """Target: its node port on the address that `AddNodeAddress` adds to the node."""
         return Target(TargetKind.NODE_PORT_ADDED_ADDRESS, self.name, self.generation, node=node)
 
     def health_check(self, node: str, *, second: bool = False) -> Target:
-        """Its health check node port on a node's primary address (or on the one of its second interface)."""
+        """Target: its health check node port on a node's primary address (or on the one of its second interface)."""
         kind = TargetKind.HEALTH_CHECK_SECOND if second else TargetKind.HEALTH_CHECK
         return Target(kind, self.name, self.generation, node=node)
 
     @property
     def health_check_at_cluster_ip(self) -> Target:
-        """The number of its health check node port at its cluster IP, where nobody should listen."""
+        """Target: the number of its health check node port at its cluster IP, where nothing should listen."""
         return Target(TargetKind.HEALTH_CHECK_CLUSTER_IP, self.name, self.generation)
 
     def localhost(self, node: str) -> Target:
-        """Its node port on 127.0.0.1 (or ::1), for the host of that node."""
+        """Target: its node port on 127.0.0.1 (or ::1), for the host of that node."""
         return Target(TargetKind.NODE_PORT_LOCALHOST, self.name, self.generation, node=node)
 
     def external_ip(self, index: int = 0) -> Target:
-        """One of its externalIPs, first port."""
+        """Target: one of its externalIPs, first port."""
         return Target(TargetKind.EXTERNAL_IP, self.name, self.generation, index=index)
 
     def vip(self, index: int = 0) -> Target:
-        """One of its load balancer IPs, first port."""
+        """Target: one of its load balancer IPs, first port."""
         return Target(TargetKind.VIP, self.name, self.generation, index=index)
 
 
@@ -195,11 +195,11 @@ def pods(*names: str) -> tuple[Backend, ...]:
 
 
 def service(name: str, *on: str, **fields: object) -> CaseService:
-    """A Service whose ready endpoints are on the pods named; other fields as in `CaseService`."""
+    """Service whose ready endpoints are on the given pods; other fields as in `CaseService`."""
     backends = pods(*on) if on else fields.pop("backends", ())
     return CaseService(name=name, backends=backends, **fields)  # type: ignore[arg-type]
 
 
 def backend_target(service: CaseService, on: str) -> Target:
-    """The pod's own address and the target port it has for that Service."""
+    """Target: the pod's own address and the target port it has for that Service."""
     return Target(TargetKind.BACKEND, service.name, service.generation, node=on)

@@ -1,4 +1,4 @@
-"""What is done: the steps of a case, in order.  Pure."""
+"""Steps of a case: changes, checks and actions, in order. Pure."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Delete:
 class Probe:
     """New connections (or datagrams from new sockets), judged one by one.
 
-    Every one must be lawful.  ``clauses``: those that this step is about; without any, those that the oracle answers by.
-    With ``spread`` enough are sent that each backend of ``expect`` must
-    have been seen, with ``even`` so many that uneven shares show in a chi-square test (wrong alarm of
-    each about one in a million), otherwise ``count``.  Probes of one vantage and the same ``sticky_group`` name must all
-    reach one backend, that of the `Open` of that name if there is one; those of the same ``rebalances`` name together
-    more than one.  ``payload_bytes``: send this many bytes and have them all echoed.  ``from_port_of``: send from
-    the port number that this target has.  ``source_port_changed``: some endpoint must have seen another source port
-    than the sender's.  ``mark``: of a node's own process, whose packets the kernel marks so: they must leave the node
-    with this mark and no other bit.  ``first_packet_only``: an answer counts only if the first packet got it, and not one that was
-    sent again.  ``init_chunk_only``: no socket, but the one packet that begins an SCTP association; whose it becomes is what counts.
-    ``multihomed``: an association that lists every address its sender has.
+    Every one must be lawful. ``clauses``: those that this step checks; by default, those that the oracle derives its
+    verdict from. With ``spread`` enough are sent that each backend of ``expect`` must have been reached, with
+    ``even`` so many that uneven shares show in a chi-square test (false alarm of each about one in a million),
+    otherwise ``count``. Probes of one vantage and the same ``sticky_group`` name must all reach one backend, that of
+    the `Open` of that name if there is one; those of the same ``rebalances`` name together more than one.
+    ``payload_bytes``: send this many bytes and have them all echoed. ``from_port_of``: send from the port number that
+    this target has. ``source_port_changed``: some endpoint must have seen another source port than the sender's.
+    ``mark``: fwmark that the kernel sets on packets of a node's own process: they must leave the node with this mark
+    and no other bit. ``first_packet_only``: a reply counts only if it is to the first packet, not to a
+    retransmission. ``init_chunk_only``: no socket, but a single INIT, which begins an SCTP association; the endpoint
+    that it enters is the result. ``multihomed``: an association that lists every address its sender has.
     """
 
     sender: Vantage
@@ -65,9 +65,9 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuousProbe:
-    """A client that asks once now and, while later changes of the case are made and settle, without a pause.
+    """Client that connects once now and, while later changes of the case are made and settle, continuously.
 
-    ``expect``: what is lawful before, between and after all of these changes.
+    ``expect``: lawful outcomes before, between and after all of these changes.
     """
 
     sender: Vantage
@@ -78,9 +78,9 @@ class ContinuousProbe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
-    """An ICMP echo request to the address of a target.
+    """ICMP echo request to the address of a target.
 
-    `UNTOUCHED`: it left the node and somebody beyond it answered.
+    `UNTOUCHED`: it left the node and a host beyond replied.
     """
 
     sender: Vantage
@@ -93,7 +93,7 @@ HEALTH_PATH = "/healthz"
 
 
 class EndpointCountLocation(enum.Enum):
-    """Where a health check node port tells how many endpoints there are."""
+    """Place in the response of a health check node port that has the number of endpoints."""
 
     BY_STATUS = "whether there are any"
     IN_BODY = "localEndpoints of the JSON body"
@@ -102,10 +102,10 @@ class EndpointCountLocation(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckHealth:
-    """An HTTP request to the health check node port of a Service.
+    """HTTP request to the health check node port of a Service.
 
-    ``expect``: how many endpoints its node has, which is told by the status alone (200, or 503 for none) or as ``count_in``
-    says; None: the connection is refused.  ``path``: by default the one that cloud controllers set up.
+    ``expect``: number of endpoints on its node, reported by the status alone (200, or 503 for none) or in
+    ``count_in``; None: the connection is refused. ``path``: by default the one that cloud controllers set up.
     """
 
     sender: Vantage
@@ -118,10 +118,10 @@ class CheckHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckProxy:
-    """An HTTP request to where a node's proxy tells its own health: port 10256 of its address.
+    """HTTP request to the proxy's health port, 10256, of a node.
 
-    ``expect``: the status.  It is asked again for ``timeout`` seconds, as what Nodes tell comes by another watch than what
-    Services do, and as a change may wait for a while before it is late.
+    ``expect``: the status. Repeated for up to ``timeout`` seconds, since Node events arrive by another watch than
+    Service events, and since a change counts as late only after a while.
     """
 
     sender: Vantage
@@ -134,14 +134,14 @@ class CheckProxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckLatency:
-    """How long the lab's own changes have taken up to now, those that came alone: see `kproxy.conformance.engine.convergence`."""
+    """Latency of the lab's own changes up to now, of isolated ones: see `kproxy.conformance.engine.convergence`."""
 
     clauses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSysctl:
-    """A setting of a node's network, below ``net`` (``netfilter/nf_conntrack_tcp_be_liberal``)."""
+    """Read a sysctl of a node below ``net`` (``netfilter/nf_conntrack_tcp_be_liberal``)."""
 
     node: str
     name: str
@@ -168,13 +168,12 @@ class Open:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnrelatedEntries:
-    """Connection tracking entries on a node that no change of a Service concerns; until the end of the lab each must stay.
+    """Conntrack entries that the proxy must not touch: they must keep their kernel ID until the lab ends.
 
-    Not only be there: be the same, by the identity that the kernel gives an entry.  They are made by hand, as what made
-    them is others' traffic: a port of the node that a CNI leads to an endpoint of ``service`` (a UDP Service with a node
-    port), datagrams of a pod to another machine at the port number of ``service``, datagrams to ``other_service`` (a Service with
-    that endpoint too), and a connection to ``service`` by TCP.  ``at_node_port``: instead of these, datagrams of a pod to another
-    machine at the number of the node port.
+    Created by the harness on a node: a hostPort-like DNAT to an endpoint of ``service`` (a UDP Service with a node
+    port); datagrams from a pod to another host at the same port number; datagrams to ``other_service``, which has
+    that endpoint too; a TCP connection to ``service``. ``at_node_port``: instead of these, only datagrams from a pod
+    to another host at the number of the node port.
     """
 
     node: str
@@ -186,7 +185,7 @@ class UnrelatedEntries:
 
 
 class SameEndpoint(enum.Enum):
-    """The flow is where it was."""
+    """Expectation that a flow stays at its endpoint."""
 
     SAME_ENDPOINT = "the same endpoint as before"
 
@@ -198,7 +197,7 @@ SAME_ENDPOINT = SameEndpoint.SAME_ENDPOINT
 class Send:
     """Exchange on a held flow again.
 
-    `SAME_ENDPOINT`: the endpoint it had answers.  Otherwise one of these outcomes (a UDP flow may move).
+    `SAME_ENDPOINT`: the endpoint it had replies. Otherwise one of these outcomes (a UDP flow may move).
     """
 
     flow: str
@@ -208,7 +207,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopen:
-    """Have the server close a held connection, and connect again from the same port; judged like `Send`."""
+    """Make the server close a held connection, and connect again from the same port; judged like `Send`."""
 
     flow: str
     expect: Lawful
@@ -217,28 +216,28 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopListening:
-    """The endpoint of a held flow stops listening: what is sent to it from now on is refused by its own kernel."""
+    """Close the listening socket at the endpoint of a held flow: its kernel refuses later packets."""
 
     flow: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfWindow:
-    """The endpoint of a held TCP flow sends a segment far outside the window (conntrack: INVALID)."""
+    """Send a segment far outside the window from the endpoint of a held TCP flow (conntrack: INVALID)."""
 
     flow: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Let time pass; only what is about time (timeouts) may."""
+    """Let time pass; only for cases about time (timeouts)."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class SetZone:
-    """Give a node's topology zone label another value ("" removes it); for profiles of one case."""
+    """Change a node's topology zone label ("" removes it); for profiles of one case."""
 
     node: str
     zone: str
@@ -246,7 +245,7 @@ class SetZone:
 
 @dataclass(frozen=True, slots=True)
 class SetTaints:
-    """Give a node exactly these taints, by their keys; none removes them."""
+    """Set a node's taints, by their keys; an empty list removes them."""
 
     node: str
     keys: tuple[str, ...]
@@ -254,7 +253,7 @@ class SetTaints:
 
 @dataclass(frozen=True, slots=True)
 class StartNodeDeletion:
-    """Begin to delete a node's object: it has a deletionTimestamp and goes on to exist, as what waits for a finalizer does."""
+    """Begin the deletion of a Node object: it has a deletionTimestamp and stays, as one that waits for a finalizer does."""
 
     node: str
 
@@ -266,17 +265,17 @@ class AddServiceCidr:
 
 @dataclass(frozen=True, slots=True)
 class AddNodeAddress:
-    """Give a node one more address on the node network, which it keeps as long as the lab lasts."""
+    """Add an address on the node network to a node, for the rest of the lab's life."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Kill the node's proxy (SIGKILL) and start it again; ``while_down`` happens while it is down.
+    """Kill the node's proxy (SIGKILL) and start it again; ``while_down``: changes made while it is down.
 
-    ``masquerade_bit``: what its configuration says from now on; None leaves it.  ``start_without_slices``: for so many seconds
-    after it has begun to list, the API server gives it no EndpointSlices.
+    ``masquerade_bit``: value in its new configuration; None leaves it. ``start_without_slices``: for so many seconds
+    after it has begun to list, the API server returns no EndpointSlices.
     """
 
     node: str
@@ -287,10 +286,11 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class FailWrites:
-    """From now on the kernel has no memory (ENOBUFS) for what the node's proxy, or a program that it starts, writes to it.
+    """Fault injection: netlink and bpf writes of a node's proxy and its child processes fail with ENOBUFS.
 
-    That is to netfilter, IPVS, addresses, routes and BPF maps.  What its rules do goes on.  Changes of its round and of later ones reach the proxy, but not its rules; only for
-    profiles of their own, whose cases do so in the same round.
+    That concerns netfilter, IPVS, addresses, routes and BPF maps. Existing rules stay in effect. Changes of its round
+    and of later ones reach the proxy, but not its rules. Needs a profile of its own, whose cases all do this in the
+    same round.
     """
 
     node: str
@@ -298,16 +298,16 @@ class FailWrites:
 
 @dataclass(frozen=True, slots=True)
 class AllowWrites:
-    """The kernel takes what the node's proxy writes again.  Nothing else may change in its round.
+    """End of `FailWrites`. Nothing else may change in its round.
 
-    So the barrier waits for what was written before, which the proxy must apply by itself.
+    So the barrier waits for earlier changes, which the proxy must apply without a new event.
     """
 
     node: str
 
 
 class WatchFault(enum.Enum):
-    """Why a proxy does not learn of changes when they are made."""
+    """Way in which proxies' watches fail to deliver changes when they are made."""
 
     CONNECTION_RESET = "its connections to the API server are reset"
     GONE = "it cannot watch, and when it can, the API server has forgotten what happened: 410 Gone"
@@ -316,7 +316,7 @@ class WatchFault(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DuringWatchFault:
-    """These changes are made, in this order, while no proxy learns of any; then all may.  It ends its round."""
+    """Changes made while all watches fail (``fault``); watches recover afterwards. Last step of its round."""
 
     fault: WatchFault
     changes: tuple[Apply | Delete, ...]
@@ -327,7 +327,7 @@ class DuringWatchFault:
 
 
 HealthRequest = CheckHealth | CheckProxy
-"""What load balancers ask of a node."""
+"""Requests of load balancers to a node."""
 
 Mutation = (
     Apply
@@ -342,12 +342,12 @@ Mutation = (
     | AllowWrites
     | DuringWatchFault
 )
-"""What is changed, before a barrier."""
+"""Steps that change objects or processes, before a barrier."""
 
 UnjudgedAction = StopListening | OutOfWindow
-"""What happens between questions and is not judged."""
+"""Actions between checks that are not judged."""
 
 TextCheck = HealthRequest | ReadSysctl | CheckLatency | UnrelatedEntries
-"""Questions that are answered by a text."""
+"""Checks whose result is a text."""
 
 Step = Mutation | Probe | ContinuousProbe | Ping | TextCheck | Open | Send | Reopen | UnjudgedAction | Wait

@@ -1,4 +1,4 @@
-"""Who asks, and whom: vantage points and targets, in names.  Pure."""
+"""Vantage points and targets: senders and destinations of probes, in names. Pure."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from dataclasses import dataclass, replace
 from kproxy.model.network import Protocol
 
 LOOPBACK = "loopback"
-"""Whose address a spoofing client may borrow, besides those of pods and nodes."""
+"""Name for spoofed sources: the loopback address."""
 
 
 UNUSED_HOSTS = "crowd"
-"""Likewise: hosts of the routed client's network that nobody is, another for each packet of a probe."""
+"""Name for spoofed sources in the routed client's network that no host has; each packet of a probe uses another."""
 
 
 class VantageKind(enum.Enum):
-    """Where a probe is sent from."""
+    """Kind of sender."""
 
     POD = enum.auto()
     HOST = enum.auto()
     ON_LINK = enum.auto()
     ROUTED = enum.auto()
     SPOOFED = enum.auto()
-    """The on-link client, with a source address that is not its own; UDP only, and it gets no answer."""
+    """The on-link client, with a source address that is not its own; UDP only, and it gets no reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vantage:
-    """A sender; ``node``: its node, or the node an outside client's packets go through."""
+    """Sender; ``node``: its node, or the node an outside client's packets go through."""
 
     kind: VantageKind
     node: str
@@ -36,11 +36,11 @@ class Vantage:
 
     @property
     def spoofs_node(self) -> bool:
-        """Whether it borrows an address of the node's own."""
+        """True if it spoofs an address of the node's own."""
         return self.kind is VantageKind.SPOOFED and self.name in {self.node, LOOPBACK}
 
     def __str__(self) -> str:
-        """How tables name it."""
+        """Name in tables."""
         match self.kind:
             case VantageKind.POD:
                 return f"pod {self.name}"
@@ -53,60 +53,59 @@ class Vantage:
 
 
 def pod(name: str) -> Vantage:
-    """A process in a pod."""
+    """Process in a pod."""
     return Vantage(VantageKind.POD, name[0], name)
 
 
 def host(node: str) -> Vantage:
-    """A process in a node's own network namespace."""
+    """Process in a node's own network namespace."""
     return Vantage(VantageKind.HOST, node, node)
 
 
 def client(via: str) -> Vantage:
-    """The on-link client outside; service addresses it asks for go through node ``via``."""
+    """On-link client outside; its packets to service addresses go through node ``via``."""
     return Vantage(VantageKind.ON_LINK, via, "client")
 
 
 def remote(via: str) -> Vantage:
-    """The routed client outside; service addresses it asks for go through node ``via``."""
+    """Routed client outside; its packets to service addresses go through node ``via``."""
     return Vantage(VantageKind.ROUTED, via, "remote")
 
 
 def spoofed(name: str, via: str) -> Vantage:
-    """The on-link client with the source address of a pod, of a node, of `LOOPBACK` or of a `UNUSED_HOSTS`; to node ``via``."""
+    """On-link client with the source address of a pod, of a node, of `LOOPBACK` or of a `UNUSED_HOSTS`; to node ``via``."""
     return Vantage(VantageKind.SPOOFED, via, name)
 
 
 class TargetKind(enum.Enum):
-    """What a probe is sent to."""
+    """Kind of destination."""
 
     CLUSTER_IP = enum.auto()
     NODE_PORT = enum.auto()
     NODE_PORT_SECOND = enum.auto()
     NODE_PORT_ADDED_ADDRESS = enum.auto()
-    """At the address that `AddNodeAddress` gives the node."""
+    """Node port at the address that `AddNodeAddress` adds to the node."""
     NODE_PORT_LOCALHOST = enum.auto()
     EXTERNAL_IP = enum.auto()
     VIP = enum.auto()
     BACKEND = enum.auto()
-    """A pod's own address and target port, not through any Service."""
+    """Pod's own address and target port, not through any Service."""
     LOOPBACK_DAEMON = enum.auto()
-    """A daemon of a node that listens on its loopback address only; from outside: a martian packet."""
+    """Daemon of a node that listens on its loopback address only; from outside: a martian packet."""
     HEALTH_CHECK = enum.auto()
     HEALTH_CHECK_SECOND = enum.auto()
     HEALTH_CHECK_CLUSTER_IP = enum.auto()
     UNALLOCATED = enum.auto()
-    """A cluster IP of the ServiceCIDR that no Service has."""
+    """Cluster IP of the ServiceCIDR that no Service has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An address to ask for, in names.
+    """Destination of a probe, in names.
 
-    ``port`` names the service port ("" is the Service's first).  ``undefined`` asks for a port
-    number that the Service does not have; ``protocol`` overrides the port's own;
-    ``node_port_number`` asks a cluster IP, external IP or VIP for the node port's number instead;
-    ``other_family`` asks the same in the family that is not the case's own.
+    ``port`` names the service port ("" is the Service's first). ``undefined``: a port number that the Service does
+    not have; ``protocol`` overrides the port's own; ``node_port_number``: the node port's number at a cluster IP,
+    external IP or VIP; ``other_family``: the same in the family that is not the case's own.
     """
 
     kind: TargetKind
@@ -121,31 +120,31 @@ class Target:
     protocol: Protocol | None = None
 
     def at(self, port: str) -> Target:
-        """The same address, another named port."""
+        """Same address, another named port."""
         return replace(self, port=port)
 
     def at_undefined_port(self) -> Target:
-        """The same address, a port no Service has there."""
+        """Same address, a port no Service has there."""
         return replace(self, undefined=True)
 
     def at_node_port_number(self) -> Target:
-        """The same address, the port's node port number."""
+        """Same address, the port's node port number."""
         return replace(self, node_port_number=True)
 
     def in_other_family(self) -> Target:
-        """The same kind of address in the other family."""
+        """Same kind of address in the other family."""
         return replace(self, other_family=True)
 
     def over(self, protocol: Protocol) -> Target:
-        """The same address and port number, another protocol."""
+        """Same address and port number, another protocol."""
         return replace(self, protocol=protocol)
 
 
 def loopback_daemon(node: str, protocol: Protocol = Protocol.TCP) -> Target:
-    """A daemon of that node that listens on its loopback address only."""
+    """Daemon of that node that listens on its loopback address only."""
     return Target(TargetKind.LOOPBACK_DAEMON, node=node, protocol=protocol)
 
 
 def unallocated(protocol: Protocol = Protocol.TCP, *, second_range: bool = False) -> Target:
-    """A cluster IP that no Service has, of the first ServiceCIDR or of the one that `AddServiceCidr` adds."""
+    """Cluster IP that no Service has, of the first ServiceCIDR or of the one that `AddServiceCidr` adds."""
     return Target(TargetKind.UNALLOCATED, protocol=protocol, index=int(second_range))

@@ -1,1 +1,1 @@
-"""Runs cases on testbeds and judges what is observed."""
+"""Engine: runs cases on testbeds and judges the observations."""

@@ -1,7 +1,7 @@
-"""A report on its way out of a process that another run has started: pickled, on standard output.
+"""Reports of child processes: a child pickles its `Report` to standard output and logs to standard error.
 
-What such a process says to people goes to standard error.  So nothing has to be kept in a file that a kill
-could leave behind, and the way is the same out of a guest, a user namespace or a plain process.
+The parent reads both. Works alike for a plain process, a user namespace and a guest, and leaves no file behind when
+killed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from kproxy.conformance.reports.results import Report
 
 CHILD_VARIABLE = "KPROXY_REPORT_PART"
-"""Set for a process whose report another process waits for."""
+"""Environment variable that is set in a process whose report the parent reads."""
 
 
 ERROR_PREFIX = "kproxy conformance: "
-"""How a run begins to say why it cannot be done."""
+"""Prefix of the error message with the reason why a run is impossible."""
 
 _LAST_LINES = 20
 
@@ -27,11 +27,11 @@ LogLine = Callable[[str], None]
 
 
 class NoReport(Exception):
-    """A process ended and gave none."""
+    """Child process that ended without a report."""
 
 
 class LogTail:
-    """What such a process says: whole lines go to ``tell`` as they come, the last of them are remembered."""
+    """Standard error of a child process: passes complete lines to a callback as they arrive, keeps the last 20 for errors."""
 
     def __init__(self, log: LogLine) -> None:
         self._tell = log
@@ -39,14 +39,14 @@ class LogTail:
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
 
     def feed(self, data: bytes) -> None:
-        """Some more bytes of what it says."""
+        """Add bytes of standard error."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._last.append(line.decode(errors="replace"))
             self._tell(self._last[-1])
 
     def failure_reason(self) -> str:
-        """Why it gave no report: what it said of that, or else its last lines."""
+        """Reason for a missing report: the last error message (from `ERROR_PREFIX` on), else the last lines logged."""
         lines = [*self._last, self._rest.decode(errors="replace")]
         refusals = [number for number, line in enumerate(lines) if line.startswith(ERROR_PREFIX)]
         first = refusals[-1] if refusals else 0
@@ -54,7 +54,7 @@ class LogTail:
 
 
 def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """These variables for such a process; nothing in them makes it write as if to a terminal."""
+    """Environment of a child process: without FORCE_COLOR and TTY_COMPATIBLE, so that its output has no terminal codes."""
     plain = {
         name: value for name, value in variables.items() if name not in {"FORCE_COLOR", "TTY_COMPATIBLE"}
     }
@@ -62,18 +62,18 @@ def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_child_process() -> bool:
-    """Whether this is such a process."""
+    """True if this process is a child whose report the parent reads."""
     return CHILD_VARIABLE in os.environ
 
 
 def send_report(report: Report) -> None:
-    """Write the report for the process that waits for it."""
+    """Write the report to standard output for the parent."""
     sys.stdout.buffer.write(pickle.dumps(report))
     sys.stdout.buffer.flush()
 
 
 def receive_report(data: bytes | bytearray) -> Report:
-    """The report that was given, from a process that this one has started.  Raises `NoReport`."""
+    """Report from the output of a child process that this one has started. Raises `NoReport`."""
     try:
         report = pickle.loads(data)  # noqa: S301 (our own)
     except (EOFError, pickle.UnpicklingError) as error:

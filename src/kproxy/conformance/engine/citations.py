@@ -1,7 +1,8 @@
-"""Which clauses an unlawful observation breaks, by its step and the respect in which it differs.
+"""Clauses that an unlawful observation breaks, by its step and the kind of mismatch.
 
-A step that checks one thing names its clauses itself; of any other new connection the oracle names those that
-its answer rests on.  Pure; `kproxy.conformance.engine.runner` cites by it, and a unit test holds every step of the catalogue to few.
+A step that checks one thing names its clauses itself; for any other new connection the oracle names those that its
+verdict rests on. Pure; `kproxy.conformance.engine.runner` cites by it, and a unit test checks that every step of the
+catalogue cites few.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ JudgedStep = (
 
 
 class MismatchKind(enum.Enum):
-    """In which respect an observation differs from what its step expects."""
+    """Kind of difference between an observation and its step's expectation."""
 
     OUTCOME = "what became of the packet"
     ANSWER = "whether an answer came back"
@@ -70,7 +71,7 @@ _CLAUSES_BY_KIND: Mapping[MismatchKind, tuple[str, ...]] = MappingProxyType(
         MismatchKind.OWN_MARK: ("masquerade.own-mark.cleared",),
     }
 )
-"""Clauses that one respect alone shows."""
+"""Clauses that are broken by one kind of mismatch only."""
 
 _GENERAL = (
     ".reaches-ready-endpoint",
@@ -81,15 +82,15 @@ _GENERAL = (
     "protocol.sctp.served",
     "traffic.not-for-a-service.untouched",
 )
-"""Ends of clauses that say only that somebody answers, or nobody: where a step is about one thing, that says as much."""
+"""Suffixes of general clauses ("is delivered" or "is left alone"); not cited where a step names a more specific clause."""
 
 _OF_ONE_KIND = frozenset(name for names in _CLAUSES_BY_KIND.values() for name in names)
 
 
 def cited_clauses(instance: Instance, world: World, step: JudgedStep, kind: MismatchKind) -> tuple[str, ...]:
-    """The clauses that are broken when an observation of the step differs in that respect; never empty.
+    """Clauses that are broken by this kind of mismatch of the step; never empty.
 
-    ``world``: the objects as they are when the step is judged.
+    ``world``: the objects at the time the step is judged.
     """
     case = instance.case
     shown = _CLAUSES_BY_KIND.get(kind, ())
@@ -112,7 +113,7 @@ def cited_clauses(instance: Instance, world: World, step: JudgedStep, kind: Mism
 
 
 def _oracle_clauses(instance: Instance, world: World, step: JudgedStep) -> list[str]:
-    """The clauses of the case that the oracle answers a new connection by; none for other steps."""
+    """Clauses of the case that the oracle derives the verdict of a new connection from; none for other steps."""
     if not isinstance(step, Probe | Open):
         return []
     packets = (
@@ -129,9 +130,10 @@ def _oracle_clauses(instance: Instance, world: World, step: JudgedStep) -> list[
 
 
 def _clauses_on(kind: MismatchKind, names: Collection[str]) -> list[str]:
-    """Those of them on the source where that differs; all others where it cannot matter.
+    """Clauses relevant to a kind of mismatch: source clauses for a wrong source.
 
-    Where an answer is lost it may: what is not rewritten is answered past the node.
+    All for a missing reply, since a packet that was not rewritten is answered past the node; all but source-only
+    clauses otherwise.
     """
     match kind:
         case MismatchKind.SOURCE:
@@ -143,12 +145,12 @@ def _clauses_on(kind: MismatchKind, names: Collection[str]) -> list[str]:
 
 
 def specific_clauses(names: Collection[str]) -> list[str]:
-    """Those of the clauses that say more than that somebody answers, and from which source."""
+    """Clauses that are more specific than delivery as such, or the source."""
     return [name for name in names if not name.endswith(_GENERAL) and name not in SOURCE_ONLY_CLAUSES]
 
 
 def _breakable(names: Collection[str]) -> set[str]:
-    """Without clauses that leave several answers open, where there are others."""
+    """Clauses without those that allow several outcomes, where there are others."""
     binding = {
         name for name in names if name not in CLAUSES or CLAUSES[ClauseId(name)].level is not Level.MAY
     }

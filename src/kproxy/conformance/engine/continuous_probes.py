@@ -1,6 +1,6 @@
-"""Clients that never pause while objects change: one new connection after another, each judged by itself.
+"""Clients that connect continuously while objects change, each connection judged by itself.
 
-Part of the runner; knows of a testbed no more than that it can be asked.
+Part of the runner; of a testbed it uses `probe` only.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kproxy.conformance.testbed import HarnessError, Observation, Testbed
 from kproxy.lab.namespaces import LabError
 
 PAUSE = 0.02
-"""Seconds between two connections of a client."""
+"""Pause between two connections of a client, in seconds."""
 
 
 @dataclass(slots=True)
 class ContinuousClient:
-    """Who asks, and all that was seen; ``harness_error``: why nothing more could be."""
+    """Client and its observations; ``harness_error``: reason why it could not go on."""
 
     instance: Instance
     step: ContinuousProbe
@@ -30,7 +30,7 @@ class ContinuousClient:
     stopped: bool = False
 
     async def run(self, testbed: Testbed) -> None:
-        """Ask until it is enough, and once at least."""
+        """Connect until stopped, and once at least."""
         probe = as_probe(self.step)
         try:
             while True:
@@ -45,12 +45,12 @@ class ContinuousClient:
 
 
 def describe_unobserved(reason: HarnessError | LabError | OSError, what: str) -> str:
-    """Why one thing could not be observed; a testbed says so itself, of a failing lab or socket ``what`` names it."""
+    """Text of a failed observation: a `HarnessError`'s own, or that of a failing lab or socket with ``what`` in front."""
     return str(reason) if isinstance(reason, HarnessError) else f"{what}: {reason}"
 
 
 def as_probe(step: Probe | ContinuousProbe) -> Probe:
-    """What is asked: one connection of a steady client, whose first packet must not need to be sent again."""
+    """Probe for one connection; for a `ContinuousProbe` the reply must be to the first packet, without a retransmission."""
     if isinstance(step, Probe):
         return step
     return Probe(sender=step.sender, to=step.to, expect=step.expect, first_packet_only=True)
@@ -58,7 +58,7 @@ def as_probe(step: Probe | ContinuousProbe) -> Probe:
 
 @asynccontextmanager
 async def probing(testbed: Testbed, clients: Sequence[ContinuousClient]) -> AsyncIterator[None]:
-    """Let these clients ask while the block lasts."""
+    """Run these clients for the length of the context."""
     tasks = [asyncio.create_task(client.run(testbed)) for client in clients]
     try:
         yield

@@ -1,6 +1,6 @@
-"""What a run would do: which cases on which kernel, in which order, and why not the others.
+"""Plan of a run as text: which cases on which kernel, in which order, and why not the others.
 
-Looks at kernels, and starts nothing.
+Surveys kernels, and starts nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kproxy.conformance.subjects.subject import Subject
 def dryrun_lines(
     wanted: Sequence[RunOptions], subject: Subject, cases: Sequence[Case], lacks: Callable[[Case], str]
 ) -> Iterator[str]:
-    """The run in words; the labs of each mode in the order in which they are opened.
+    """Lines of the plan; the labs of each mode in the order in which they are opened.
 
     ``lacks``: why the testbed cannot run a case, whatever the kernel; empty when it can.
     """
@@ -40,11 +40,11 @@ def dryrun_lines(
             if missing := subject.missing_features(case, run.options.mode):
                 names = ", ".join(sorted(feature.value for feature in missing))
                 yield f"  not run: {case.id}: {subject.name} does not claim {names}"
-    yield from _left_out("slow, and not asked for (--slow)", _slow(wanted[0], cases))
+    yield from _left_out("slow, and not requested (--slow)", _slow(wanted[0], cases))
 
 
 def _slow(options: RunOptions, cases: Sequence[Case]) -> list[Case]:
-    """Those that a run of the whole catalogue leaves out."""
+    """Slow cases that a run of the whole catalogue leaves out."""
     if options.globs or options.case_files:
         return []
     return [case for case in CATALOGUE if case.slow and case not in cases]

@@ -1,7 +1,22 @@
-"""What an observation says of a step: whether it is lawful, and what is found where it is not.
+"""Judging: compares the observations of a step with its expectation, and records findings.
 
-Judges what `kproxy.conformance.engine.runner` has a testbed observe, and keeps what later steps of a case are judged by.  Opens nothing
-and waits for nothing; which clauses a finding cites is the affair of `kproxy.conformance.engine.citations`.
+Also keeps the state that later steps are judged by. No I/O; `kproxy.conformance.engine.runner` has the testbed
+observe, and `kproxy.conformance.engine.citations` selects the clauses that a finding cites. Theory of operation:
+
+An observation is a *set* of outcomes, every one that its evidence allows; a step's expectation is a set of lawful
+outcomes. The observation is lawful if they intersect. If not, `_mismatch_kind` names the respect in which it differs
+(another endpoint, another source, no reply, ...), and each respect of a step's observations becomes one `Finding`,
+since it breaks another clause.
+
+Old or new until settled: between a change and the barrier after it, a proxy may have applied it or not, on each node
+and in any order. So what continuous clients observe during a change is judged by the one expectation of their
+`ContinuousProbe`, whose author lists what is lawful before, between and after all changes; any third outcome (a drop,
+a refusal, a removed endpoint after its replacement) is a finding. All other steps are judged after the barrier
+(`kproxy.conformance.testbeds.settling`) and have to match the new state exactly.
+
+Some expectations are about several observations: coverage of the endpoints and uniform shares
+(`kproxy.conformance.engine.sampling`; exact where a testbed is exhaustive), affinity of a client to an endpoint, held
+flows that stay where they are. `InstanceProgress` keeps what these need from earlier steps.
 """
 
 from __future__ import annotations
@@ -42,18 +57,18 @@ from kproxy.model.network import Address, Family
 from kproxy.spec.outcome import Delivered, Outcome
 
 MOST_SHOWN = 3
-"""Different observations that a text tells."""
+"""Number of different observations that a text lists."""
 
 Endpoint = tuple[Address, int]
 TextStep = CheckHealth | CheckProxy | ReadSysctl | UnrelatedEntries
-"""Steps whose answer is a text."""
+"""Steps whose observation is a text."""
 OutcomeStep = Probe | ContinuousProbe | Ping | Open | Send | Reopen
-"""Steps whose answer is an outcome."""
+"""Steps whose observation is an outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing seen that is not lawful; ``clauses``: those that it breaks, ``known``: the deviation that excuses it."""
+    """Unlawful observation; ``clauses``: those that it breaks, ``known``: the deviation that excuses it."""
 
     instance: Instance
     step: int
@@ -66,7 +81,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What a question met, lawful or not; ``at``: seconds since the lab's first change, ``lawful``: all that it asks for."""
+    """Record of one check, lawful or not; ``at``: seconds since the lab's first change, ``lawful``: everything the step expects."""
 
     family: Family
     step: int
@@ -79,7 +94,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """What a step expects and what was seen instead."""
+    """Difference between a step's expectation and an observation."""
 
     kind: MismatchKind
     lawful: str
@@ -88,7 +103,7 @@ class Mismatch:
 
 @dataclass(slots=True)
 class InstanceProgress:
-    """One instance under way: its world, its findings, the time it took."""
+    """State of a running instance: its world, observations and findings, duration."""
 
     instance: Instance
     world: World
@@ -98,17 +113,17 @@ class InstanceProgress:
     harness_error: str = ""
     seconds: float = 0.0
     sticky_endpoints: dict[tuple[Vantage, str], set[Endpoint]] = field(default_factory=dict)
-    """Where each client that sticks was last; nowhere, if at several."""
+    """Last endpoint of each sticky client; empty when it reached several."""
     rebalanced_endpoints: dict[str, dict[tuple[Vantage, Target], set[Endpoint]]] = field(default_factory=dict)
     open_flows: dict[str, Observation] = field(default_factory=dict)
     repeated_checks: list[tuple[int, UnrelatedEntries]] = field(default_factory=list)
-    """What is to be looked at after every change."""
+    """`UnrelatedEntries` steps, checked again after every change in the lab."""
 
 
 def judge_step(
     testbed: Testbed, progress: InstanceProgress, number: int, step: Step, seen: Sequence[Observation]
 ) -> None:
-    """Judge what a step met, and note what is found."""
+    """Judge the observations of a step, and record findings."""
     if isinstance(step, UnrelatedEntries) and (number, step) not in progress.repeated_checks:
         progress.repeated_checks.append((number, step))
     match step:
@@ -140,7 +155,7 @@ def judge_step(
 
 
 def latency_samples(testbed: Testbed, progress: InstanceProgress) -> Sequence[LatencySample]:
-    """What the lab has measured in the instance's family.  Raises `HarnessError` when that is nothing."""
+    """Latencies that the lab has measured in the instance's family. Raises `HarnessError` when there is none."""
     found = [one for one in testbed.convergence() if one.family is progress.instance.family]
     if not any(one.isolated for one in found):
         raise HarnessError("no change that came alone was timed")
@@ -169,7 +184,7 @@ def _judge_probe(
 def judge_outcomes(
     progress: InstanceProgress, number: int, step: OutcomeStep, lawful: Lawful, seen: Sequence[Observation]
 ) -> None:
-    """Each respect in which observations differ is a finding: another clause is broken."""
+    """Compare observations with lawful outcomes; each kind of mismatch is a finding, since it breaks another clause."""
     outcomes = progress.instance.outcomes(lawful, _target(progress, step))
     strange: dict[MismatchKind, list[str]] = {}
     for one in seen:
@@ -182,7 +197,7 @@ def judge_outcomes(
 
 
 def _mismatch_kind(seen: Observation, lawful: Collection[Outcome]) -> MismatchKind:
-    """In which respect an unlawful observation differs from all that is lawful."""
+    """Kind of difference between an unlawful observation and all lawful outcomes."""
     endpoints = {(one.address, one.port) for one in lawful if isinstance(one, Delivered)}
     if seen.endpoint in endpoints:
         return MismatchKind.SOURCE
@@ -192,7 +207,7 @@ def _mismatch_kind(seen: Observation, lawful: Collection[Outcome]) -> MismatchKi
 
 
 def _judge_mark(progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
-    """A packet leaves with all bits that others set, and no other."""
+    """Judge fwmarks: bits set by others are preserved when a packet leaves the node, and no bit is added."""
     lawful = f"to leave the node with mark {step.mark:#x}"
     marks = [mark for one in seen for mark in one.marks]
     strange: dict[MismatchKind, list[int | None]] = {
@@ -223,9 +238,9 @@ def _target(progress: InstanceProgress, step: OutcomeStep) -> Target:
 def _judge_spread(
     testbed: Testbed, progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
 ) -> None:
-    """Of endpoints that stand together any will do, and all where every possible outcome is shown.
+    """Judge coverage: each endpoint group must have been reached, or each endpoint where the testbed is exhaustive.
 
-    Where no endpoint at all answers, that is what has been found.
+    Not judged when no endpoint replied at all, which is a finding of its own.
     """
     met = _endpoints(seen)
     groups = progress.instance.groups(step.expect, step.to)
@@ -244,7 +259,7 @@ def _lawful_endpoints(progress: InstanceProgress, step: Probe) -> set[Endpoint]:
 def _judge_even(
     testbed: Testbed, progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
 ) -> None:
-    """Where chances are known they must be equal; else counts must be such as equal chances give."""
+    """Judge shares: equal probabilities where these are known, else counts that pass a chi-square test."""
     lawful_endpoints = sorted(_lawful_endpoints(progress, step), key=str)
     lawful = f"each of {len(lawful_endpoints)} endpoints as often as the others"
     if testbed.exhaustive:
@@ -264,7 +279,7 @@ def _judge_even(
 
 
 def _judge_sticks(progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
-    """A client keeps the endpoint of its connection before; one that has moved is found where it moved, and only there."""
+    """Judge affinity: a client keeps its endpoint; a move is a finding at the step where it happened only."""
     key = (step.sender, step.sticky_group)
     held = progress.open_flows.get(step.sticky_group)
     first = {held.endpoint} if held and held.endpoint else set()
@@ -279,7 +294,7 @@ def _judge_sticks(progress: InstanceProgress, number: int, step: Probe, seen: Se
 def _judge_rebalancing(
     progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]
 ) -> None:
-    """The last probe of the name answers for all of them: not every client may have met one endpoint only."""
+    """Judge rebalancing at the last probe of the name: at least one client must have reached more than one endpoint."""
     met = progress.rebalanced_endpoints.setdefault(step.rebalances, {})
     met.setdefault((step.sender, step.to), set()).update(_endpoints(seen))
     steps = enumerate(progress.instance.case.steps, 1)
@@ -317,7 +332,7 @@ def _names(endpoints: Iterable[Endpoint]) -> str:
 
 
 def _first_of(group: Collection[Endpoint]) -> str:
-    """An endpoint, or the first and the number of many."""
+    """Text of a group: its endpoint, or the first one and their number."""
     first = min(group, key=lambda endpoint: (endpoint[0].version, int(endpoint[0]), endpoint[1]))
     return _names([first]) if len(group) == 1 else f"any of {len(group)} from {_names([first])} on"
 
@@ -327,7 +342,7 @@ def _shares(shares: Mapping[Endpoint, object]) -> str:
 
 
 def summarise_observations(seen: Sequence[Observation]) -> str:
-    """What was met and how often, in an order that does not depend on when."""
+    """Text of the observations with counts, in an order that does not depend on time."""
     return _shorten(sorted(Counter(o.stable_text or o.text for o in seen).items()))
 
 

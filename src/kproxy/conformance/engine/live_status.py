@@ -1,4 +1,4 @@
-"""The live line of a run, one for each when there are several; plain lines where there is no terminal."""
+"""Live status line of a run, one for each of several runs; plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _WIDE = 140
 
 
 def make_console(*, stderr: bool) -> Console:
-    """A console; wide where a file or a log reads it."""
+    """Console; wide where its output goes to a file or a log."""
     made = Console(stderr=stderr)
     return made if made.is_terminal else Console(stderr=stderr, width=_WIDE)
 
 
 class StatusBoard:
-    """What goes on, by the names of runs."""
+    """Current activity, by names of runs."""
 
     def __init__(self, out: Console, status: Status | None, names: Sequence[str]) -> None:
         self._console, self._status = out, status
@@ -29,7 +29,7 @@ class StatusBoard:
         self._width = max(map(len, names), default=0)
 
     def update(self, name: str, text: str) -> None:
-        """What goes on in that run now."""
+        """Set the current activity of a run."""
         self._texts[name] = text
         if self._status is None:
             line = f"{name}: {text}" if name else text
@@ -44,7 +44,7 @@ class StatusBoard:
 
 @contextmanager
 def live_status(out: Console, names: Sequence[str] = ("",)) -> Iterator[StatusBoard]:
-    """A board that is shown until the end; a run without a name needs none."""
+    """Status board that is shown for the length of the context; a single run needs no name."""
     if not out.is_interactive:
         yield StatusBoard(out, None, names)
         return

@@ -1,7 +1,7 @@
-"""A subject judged in every mode by one command: a process for each run, on the first kernel that can.
+"""Matrix run: a subject judged in every mode by one command, a process per run, each on the first kernel that can.
 
-Runs on this machine's kernel follow each other, and so do runs in guests; the two sorts go on side by side.
-Each process is a run as any other, but for its report, which it gives to this one (`kproxy.conformance.engine.child_process`).
+Runs on this machine's kernel follow each other, and so do runs in guests; the two sequences run side by side. Each
+process is an ordinary run, except that its report goes to this one (`kproxy.conformance.engine.child_process`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """A run to be: ``placement`` says where and why in words, ``refusal`` why there is no place for it.
+    """Planned run: the options, the kernel chosen (``placement``, with the reason), or why none can run it (``refusal``).
 
-    ``missing_ability``: what its kernel lacks for some of the cases.
+    ``missing_ability``: ability that its kernel lacks for some of the cases.
     """
 
     options: RunOptions
@@ -47,12 +47,12 @@ class PlannedRun:
 
     @property
     def name(self) -> str:
-        """Which it is, for people."""
+        """Name for reports."""
         return modes.run_name(self.options)
 
 
 def plan_runs(wanted: Sequence[RunOptions], cases: Sequence[Case]) -> list[PlannedRun]:
-    """Runs that differ in mode alone, with the kernels that they go to."""
+    """Planned runs, one per mode, each with the first kernel that can run it."""
     runs = list(map(modes.as_child_run, wanted))
     if runs[0].testbed == "simulator":
         return [PlannedRun(options=run) for run in runs]
@@ -75,7 +75,7 @@ def _place_run(options: RunOptions, cases: Sequence[Case], kernels: Surveyors) -
 
 
 def describe_placements(runs: Iterable[PlannedRun]) -> list[str]:
-    """Where runs go, in words; those that go to the same place for the same reasons together."""
+    """Lines with the kernels of runs; runs with the same kernel for the same reason share a line."""
     names: dict[str, list[str]] = {}
     for run in runs:
         if run.placement:
@@ -84,7 +84,7 @@ def describe_placements(runs: Iterable[PlannedRun]) -> list[str]:
 
 
 def packages_to_install(wanted: Sequence[RunOptions], cases: Sequence[Case]) -> list[str]:
-    """Debian packages for a kernel that a run of these needs and does not find."""
+    """Debian packages for a kernel that one of these runs needs and does not find."""
     if wanted[0].testbed == "simulator":
         return []
     kernels = placement.surveyors(wanted[0], Ability)
@@ -94,12 +94,12 @@ def packages_to_install(wanted: Sequence[RunOptions], cases: Sequence[Case]) -> 
 def run_matrix(
     runs: Sequence[PlannedRun], subject: Subject, cases: Sequence[Case], board: StatusBoard
 ) -> list[RunOutcome]:
-    """Do all runs; what came of each, in their order.  Raises KeyboardInterrupt when interrupted."""
+    """Execute all runs; returns their outcomes in order. Raises KeyboardInterrupt when interrupted."""
     return asyncio.run(_MatrixRunner(subject.name, cases, board).run_all(runs))
 
 
 class _MatrixRunner:
-    """Starts the processes and passes signals on to them: they have no terminal, so Ctrl-C comes here alone."""
+    """Starts the processes and forwards signals to them: they have no terminal, so Ctrl-C reaches only this one."""
 
     def __init__(self, subject: str, cases: Sequence[Case], board: StatusBoard) -> None:
         self._subject, self._cases, self._board = subject, cases, board
@@ -142,7 +142,7 @@ class _MatrixRunner:
             )
 
     async def _run_child(self, run: PlannedRun, log_tail: child_process.LogTail) -> tuple[int, bytes]:
-        """The exit status of a run's process, and what it gave."""
+        """Exit status of a run's process, and its standard output."""
         process = await asyncio.create_subprocess_exec(
             *(*DIE_WITH_PARENT, sys.executable, "-m", "kproxy", *run_arguments(run.options)),
             stdin=DEVNULL,
@@ -160,7 +160,7 @@ class _MatrixRunner:
         return status, given
 
     def _without_report(self, run: PlannedRun, kind: Result, reason: str, seconds: float) -> RunOutcome:
-        """The outcome of a run without a report."""
+        """Outcome of a run without a report."""
         results = (CaseResult(case=case, result=kind, seconds=0.0, reason=reason) for case in self._cases)
         report = Report(
             subject=self._subject,
@@ -172,7 +172,10 @@ class _MatrixRunner:
         return RunOutcome(name=run.name, report=report, refusal=reason if kind is Result.NOT_RUNNABLE else "")
 
     def _interrupt(self, number: int) -> None:
-        """Once or twice runs may tidy up; then what they have started goes with them."""
+        """First and second signal: forwarded to the child processes, which clean up.
+
+        Third: the children are killed.
+        """
         self._interrupts += 1
         for process in self._running:
             with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""One command that judges a subject in every mode: the runs it means, and their names.  Pure."""
+"""Runs of one command that judges a subject in every mode, and their names. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kproxy.conformance.subjects.subject import Subject
 
 IPTABLES = "iptables"
 VARIANTS = ("nft", "legacy")
-"""Of iptables, each a program and a part of the kernel of its own: a proxy can be right with one of them only."""
+"""Variants of iptables, each with its own programs and kernel modules: a proxy can be right with one of them only."""
 
 
 def runs_by_mode(options: RunOptions, subject: Subject) -> tuple[RunOptions, ...]:
-    """The mode that is asked for; if none is, all of the subject's, iptables mode with both variants of iptables."""
+    """Run of the given mode; without one, of all the subject's modes, iptables mode with both variants of iptables."""
     if options.mode:
         return (options,)
     return tuple(
@@ -24,7 +24,7 @@ def runs_by_mode(options: RunOptions, subject: Subject) -> tuple[RunOptions, ...
 
 
 def as_child_run(options: RunOptions) -> RunOptions:
-    """One run of several: evidence goes to a folder of its own, results to who put the run to work."""
+    """Options of one run of several: evidence goes to a folder of its own, its report to the parent process."""
     return replace(options.without_outputs(), evidence=options.evidence / run_folder(options))
 
 
@@ -34,12 +34,12 @@ def _variants(options: RunOptions, mode: str) -> tuple[str, ...]:
 
 
 def run_name(options: RunOptions) -> str:
-    """The mode, with the variant of iptables where that tells two runs apart."""
+    """Name of a run: the mode, with the variant of iptables where that distinguishes two runs."""
     return f"{options.mode} {options.iptables}" if _is_variant(options) else options.mode
 
 
 def run_folder(options: RunOptions) -> str:
-    """The name as a file's."""
+    """Name of a run's folder."""
     return run_name(options).replace(" ", "-")
 
 

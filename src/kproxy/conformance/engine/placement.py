@@ -1,4 +1,4 @@
-"""Where a run happens: what it needs of a kernel, which one is taken, and how it gets there.
+"""Placement of a run: the abilities it needs, the kernel chosen, and how it is started there.
 
 The whole process runs inside the chosen kernel: the same command line with ``--kernel host``.
 """
@@ -21,7 +21,7 @@ from kproxy.lab.namespaces import LabError
 
 
 class NoKernel(Exception):
-    """No kernel can run what was asked, or the chosen one failed; the message says what to do."""
+    """No kernel can execute the run, or the chosen one failed; the message has the remedy."""
 
 
 IPTABLES_NEEDS = {
@@ -39,11 +39,11 @@ LAB_NEEDS: frozenset[Need] = frozenset(
         frozenset({Ability.NFTABLES, Ability.IPTABLES_LEGACY}),
     }
 )
-"""What the lab itself needs, whoever is judged."""
+"""Abilities that the lab itself needs, for any subject."""
 
 
 def kernel_needs(options: RunOptions, cases: Iterable[Case]) -> KernelNeeds:
-    """What a run needs of its kernel: cases that were chosen by name should run, of all cases most may."""
+    """Abilities that a run needs: cases chosen by name should all run, of the whole catalogue some may be left out."""
     always = set(LAB_NEEDS)
     match options.mode:
         case "iptables":
@@ -63,7 +63,7 @@ def kernel_needs(options: RunOptions, cases: Iterable[Case]) -> KernelNeeds:
 
 
 def surveyors(options: RunOptions, wanted: Iterable[Ability]) -> Surveyors:
-    """How to look at each kernel that these options allow; none is looked at twice."""
+    """Surveyors of the kernels that these options allow; each kernel is surveyed once at most."""
     find_system_programs()
     abilities = sorted(set(wanted), key=list(Ability).index)
     surveys: dict[KernelName, Callable[[], KernelSurvey]] = {
@@ -78,7 +78,7 @@ def surveyors(options: RunOptions, wanted: Iterable[Ability]) -> Surveyors:
 def kernel_for_run(
     options: RunOptions, cases: Sequence[Case], kernels: Surveyors | None = None
 ) -> KernelChoice:
-    """The kernel for a run; ``kernels``: what several runs look at together.
+    """Kernel for a run; ``kernels``: surveys shared by several runs.
 
     Raises `NoKernel` when there is none.
     """
@@ -91,7 +91,7 @@ def kernel_for_run(
 
 
 def missing_kernel_packages(options: RunOptions, cases: Sequence[Case], kernels: Surveyors) -> frozenset[str]:
-    """Debian packages that give a run the kernel that it does not find; none when it finds one, or they do not help."""
+    """Debian packages that would give a run its kernel; none when it has one, or packages do not help."""
     try:
         kernel_for_run(options, cases, kernels)
     except NoKernel:
@@ -102,14 +102,14 @@ def missing_kernel_packages(options: RunOptions, cases: Sequence[Case], kernels:
 
 
 def can_share_run(chosen: KernelChoice) -> bool:
-    """Whether several kernels of this kind can share a run."""
+    """True if several kernels of this kind can share a run."""
     return chosen.survey.name is KernelName.UML
 
 
 def rerun_in_kernel(kernel: KernelName, options: RunOptions, command: Sequence[str] = ()) -> int | None:
     """Run these options, or a command, in that kernel and return the exit status; None for this process's own.
 
-    Raises `NoKernel`, and KeyboardInterrupt when the user cannot wait for a guest.
+    Raises `NoKernel`, and KeyboardInterrupt when the user killed a guest.
     """
     if kernel is KernelName.HOST:
         return None
@@ -125,13 +125,13 @@ def rerun_in_kernel(kernel: KernelName, options: RunOptions, command: Sequence[s
 
 
 def options_inside_kernel(options: RunOptions) -> RunOptions:
-    """The options that the process in the kernel gets; in virtual time slow cases cost nothing."""
+    """Options of the process inside the kernel; in virtual time slow cases cost nothing, so they are included."""
     slow = options.slow or options.time == uml.Time.VIRTUAL.value
     return replace(options, kernel="host", time="real", uml_kernel="", guests=0, slow=slow)
 
 
 def uml_job(options: RunOptions, argv: Sequence[str]) -> uml.UmlJob:
-    """A command as a guest's job.  Raises `NoKernel` when the guest could not write what it is asked to."""
+    """Command as a guest's job. Raises `NoKernel` when the guest could not write one of its output files."""
     for path in (Path.cwd(), options.evidence, *options.outputs.files):
         if not uml.visible(path):
             raise NoKernel(
@@ -148,7 +148,7 @@ def uml_job(options: RunOptions, argv: Sequence[str]) -> uml.UmlJob:
 
 
 def vm_job(options: RunOptions, argv: Sequence[str]) -> vm.VmJob:
-    """A command as a virtual machine's job; the folders that it writes to are shared."""
+    """Command as a virtual machine's job; the folders that it writes to are shared."""
     results = [path.absolute().parent for path in options.outputs.files]
     options.evidence.absolute().parent.mkdir(parents=True, exist_ok=True)
     return vm.VmJob(
@@ -163,9 +163,9 @@ def vm_job(options: RunOptions, argv: Sequence[str]) -> vm.VmJob:
 
 
 def terminal_environment(options: RunOptions) -> dict[str, str]:
-    """What makes a guest's output, a file to it, look as it would here.
+    """Environment that makes a guest's output, which is a file to it, look as in this terminal.
 
-    In virtual time nothing may move by itself: a spinner would be drawn for every skipped moment.
+    In virtual time nothing may be animated: a spinner would be drawn for every skipped moment.
     """
     stream = sys.stderr if options.outputs.takes_standard_output else sys.stdout
     if not stream.isatty():

@@ -1,7 +1,7 @@
-"""Questions that met something unlawful, asked once more while the objects are as they were.
+"""Reprobing: checks with an unlawful result are repeated while the objects are unchanged, to record evidence.
 
-It judges nothing: it is for the evidence.  One after the other, so that packets and counters are of this question alone;
-for a limited time in each lab, since a subject may fail everything.
+Nothing is judged. Checks run one at a time, so that captured packets and counters belong to one check, and within a
+time budget per lab, since a subject may fail every case.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from kproxy.conformance.case import CheckHealth, Open, Ping, Probe, Send, Step
 from kproxy.conformance.testbed import Testbed
 
 REPROBE_SECONDS = 15.0
-"""That a lab spends on it."""
+"""Time budget of a lab, in seconds."""
 
 ReprobableStep = Probe | Ping | CheckHealth | Send
 
 
 class Reprober:
-    """What one lab has asked again."""
+    """Reprobes of one lab."""
 
     def __init__(self, testbed: Testbed, seconds: float = REPROBE_SECONDS) -> None:
         self._testbed, self._left = testbed, seconds
         self._done: set[str] = set()
 
     async def reprobe(self, instance: Instance, broken_steps: Sequence[tuple[int, tuple[str, ...]]]) -> None:
-        """Ask the first of these steps that can be asked again; only once for each instance, and while there is time.
+        """Repeat the first of these steps that can be repeated, once for each instance, within the time budget.
 
         ``broken_steps``: numbers of steps, with the clauses that they broke.
         """
@@ -43,7 +43,7 @@ class Reprober:
 
 
 def _reprobable(step: Step, clauses: tuple[str, ...]) -> ReprobableStep | None:
-    """The step as a question that changes nothing for later ones: a flow to be held is asked for like any connection."""
+    """Step to repeat without affecting later steps, or None: an `Open` is repeated as a `Probe`."""
     match step:
         case Probe() | Ping() | CheckHealth() | Send():
             return replace(step, clauses=clauses)

@@ -1,8 +1,22 @@
-"""Run cases on a testbed: all beside one another, phase by phase, and judge what is seen.
+"""Runner: executes cases on a testbed, all side by side, in rounds, and has the observations judged.
 
-Cases share no object, so none waits for another: the first changes of *all* cases go in at once,
-one barrier, then all their questions together; then the second changes, and so on.  A run costs
-as many barriers as its longest case has rounds.
+Theory of operation. Changing objects is cheap, and so is a probe; expensive is the barrier between them, since a
+proxy has to have applied a change on all nodes before a probe proves anything. Cases share no object and no address
+(`binding.bind`), so they can share barriers. `split_rounds` divides the steps of each case where a change follows a
+check; then round by round:
+
+1. *Change*: the changes of all cases in this round are written at once (`Testbed.change`), also restarts and faults.
+2. *Settle*: one barrier (`Testbed.settle`) returns when every node has applied everything.  While 1 and 2 last, the
+   continuous probes of earlier steps connect without a pause; their observations are judged by their own expectation, which
+   covers old and new (`kproxy.conformance.engine.judging`).  Afterwards all unrelated conntrack entries are checked again.
+3. *Check*: the checks of all cases run concurrently; within one case consecutive probes run together, everything
+   else in order, as a `Send` has to follow its `Open`.  Each observation is judged at once.
+4. *Reprobe* (optional): checks with unlawful results are repeated for evidence, one at a time
+   (`kproxy.conformance.engine.reprobe`).
+
+A run costs as many barriers as its longest case has rounds, not the sum over cases. Errors are kept apart: a
+subject's misbehaviour is a finding; a failed observation (`HarnessError`, a lab's or socket's error) breaks its
+instance, which then runs no further check; an error of the whole testbed ends the run.
 """
 
 from __future__ import annotations
@@ -50,14 +64,14 @@ from kproxy.lab.namespaces import LabError
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Changes, then (after the barrier) questions, with their step numbers."""
+    """Changes, then (after the barrier) checks with their step numbers."""
 
     mutations: tuple[Mutation, ...]
     checks: tuple[tuple[int, Step], ...]
 
 
 def split_rounds(steps: Sequence[Step]) -> Iterator[Round]:
-    """Cut a case's steps where a change follows a question."""
+    """Rounds of a case: divided where a change follows a check."""
     mutations: list[Mutation] = []
     checks: list[tuple[int, Step]] = []
     for number, step in enumerate(steps, 1):
@@ -80,9 +94,9 @@ async def run_instances(
 ) -> list[InstanceProgress]:
     """Run these instances side by side; one `InstanceProgress` each, in the same order.
 
-    ``log`` is told in words what goes on.  ``reprobe``: what met something unlawful is asked once more after its
-    round, for the evidence (`kproxy.conformance.engine.reprobe`).  Never raises for what a subject does; `HarnessError` of a
-    single instance is noted in it, `HarnessError` of the testbed as a whole is raised.
+    ``log``: receives progress messages. ``reprobe``: repeat checks with unlawful results after their round, for
+    evidence (`kproxy.conformance.engine.reprobe`). A subject's failure never raises; `HarnessError` of one instance
+    is recorded in it, of the whole testbed is raised.
     """
     running = [InstanceProgress(instance, World(instance)) for instance in instances]
     plans = [list(split_rounds(instance.case.steps)) for instance in instances]
@@ -98,7 +112,7 @@ async def run_instances(
             ]
             await _apply_changes(testbed, changes, clients)
             await asyncio.gather(*(_check_unrelated_entries(testbed, progress) for progress in running))
-        log(f"round {number + 1}/{total}: asking {sum(len(r.checks) for _, r in current)} questions")
+        log(f"round {number + 1}/{total}: running {sum(len(r.checks) for _, r in current)} checks")
         await asyncio.gather(*(_run_checks(testbed, p, r.checks) for p, r in current))
         if reprobe:
             await _reprobe(reprober, [progress for progress, _ in current])
@@ -106,7 +120,7 @@ async def run_instances(
 
 
 async def _reprobe(reprober: Reprober, current: Sequence[InstanceProgress]) -> None:
-    """Each case in its first family before any in its second: time may run out."""
+    """Reprobe each case in its first family before any in its second: the time budget may run out."""
     for progress in sorted(current, key=lambda one: one.instance.family is not one.instance.case.families[0]):
         await reprober.reprobe(
             progress.instance, [(found.step, found.clauses) for found in progress.findings]
@@ -114,7 +128,7 @@ async def _reprobe(reprober: Reprober, current: Sequence[InstanceProgress]) -> N
 
 
 def _continuous_probes(progress: InstanceProgress, coming: Round) -> Iterator[tuple[int, ContinuousProbe]]:
-    """The clients that a case has while it comes to a round: those of steps before it."""
+    """Continuous probes that run during a round's changes: those of earlier steps."""
     steps = enumerate(progress.instance.case.steps, 1)
     coming_ones = {number for number, _ in coming.checks}
     first = min(coming_ones, default=len(progress.instance.case.steps) + 1)
@@ -126,7 +140,7 @@ async def _apply_changes(
     changes: Sequence[Change],
     continuous: Sequence[tuple[InstanceProgress, int, ContinuousProbe]],
 ) -> None:
-    """Make changes and wait till they are applied; judge what steady clients met meanwhile."""
+    """Make changes and wait until they are applied; judge the observations of continuous clients meanwhile."""
     able = [entry for entry in continuous if not entry[0].harness_error]
     clients = [continuous_probes.ContinuousClient(progress.instance, step) for progress, _, step in able]
     async with continuous_probes.probing(testbed, clients):
@@ -138,7 +152,7 @@ async def _apply_changes(
 
 
 async def _check_unrelated_entries(testbed: Testbed, progress: InstanceProgress) -> None:
-    """After every change, of this case or another: each is found once."""
+    """Check unrelated conntrack entries, after every change of any case; each gives one finding at most."""
     found = {finding.step for finding in progress.findings}
     for number, step in list(progress.repeated_checks):
         if not progress.harness_error and number not in found:
@@ -149,9 +163,9 @@ async def _check_unrelated_entries(testbed: Testbed, progress: InstanceProgress)
 async def _run_checks(
     testbed: Testbed, progress: InstanceProgress, checks: Sequence[tuple[int, Step]]
 ) -> None:
-    """Put one case's questions of one round: probes in a row together, all else in order.
+    """Run one case's checks of a round: consecutive probes concurrently, all else in order.
 
-    Once the harness could not observe a case, later answers would rest on nothing: it is asked no more.
+    Stops at the first harness error, since later results would be meaningless.
     """
     started = time.monotonic()
     for batch in _batches(checks):
@@ -260,7 +274,7 @@ def _record_observed(
 
 
 def sample_size(probe: Probe) -> int:
-    """How many connections a probe takes, as `kproxy.conformance.engine.sampling` has it."""
+    """Number of connections for a probe (`kproxy.conformance.engine.sampling`)."""
     ways = len(probe.expect)
     if ways < 2:
         return probe.count

@@ -1,7 +1,7 @@
-"""How many connections tell, and what they tell, where chance chooses the endpoint.
+"""Sample sizes and tests for random endpoint choice.
 
-Two questions: was every endpoint chosen at all, and did all get the same share?  A fair proxy is accused of either
-with a chance of `FALSE_ALARM_RATE`.  Pure mathematics; `kproxy.conformance.engine.runner` asks.
+Coverage (was every endpoint chosen?) and uniformity (Pearson's chi-square). A fair proxy fails either with
+probability `FALSE_ALARM_RATE`. Pure mathematics, used by `kproxy.conformance.engine.runner` and ``judging``.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import math
 from collections.abc import Collection
 
 FALSE_ALARM_RATE = 1e-6
-"""Chance that a probe accuses a proxy that chooses at random, every endpoint alike."""
+"""Probability that a probe fails a proxy that chooses at random, every endpoint alike."""
 
 _MISSED = 3.09
-"""One-sided normal quantile of 0.001: how seldom `uniformity_sample` may miss an endpoint with twice its share."""
+"""One-sided normal quantile of 0.001: the miss rate of `uniformity_sample` for an endpoint with twice its share."""
 
 
 def coverage_sample(endpoints: int) -> int:
-    """Connections that show every one of so many (2 or more) equally likely endpoints, but for `FALSE_ALARM_RATE`."""
+    """Connections that reach each of so many (2 or more) equally likely endpoints, except with `FALSE_ALARM_RATE`."""
     return math.ceil(math.log(FALSE_ALARM_RATE / endpoints) / math.log1p(-1 / endpoints))
 
 
 def uniformity_sample(endpoints: int) -> int:
-    """Connections after which an endpoint that gets twice what each of the others gets has been noticed.
+    """Connections after which an endpoint with twice the share of each other is detected.
 
-    It is missed less than once in a thousand.  From the normal approximation of the noncentral chi-square
+    It is missed less than once in a thousand. From the normal approximation of the noncentral chi-square
     distribution, whose lower tail is thinner.
     """
     freedom, limit = endpoints - 1, chi_square_critical(endpoints - 1)
@@ -37,14 +37,14 @@ def uniformity_sample(endpoints: int) -> int:
 def chi_square(counts: Collection[int]) -> float:
     """Pearson's statistic of these counts (all of them, also 0) against equal shares.
 
-    What is more even than chance, as round robin is, gives a small one.
+    A distribution more even than chance, as of round robin, gives a small one.
     """
     expected = sum(counts) / len(counts)
     return sum((count - expected) ** 2 / expected for count in counts)
 
 
 def chi_square_tail(statistic: float, freedom: int) -> float:
-    """Chance of such a chi-square or a greater one, for so many degrees of freedom (1 or more).
+    """Probability of such a chi-square or a greater one, for so many degrees of freedom (1 or more).
 
     The regularised upper incomplete gamma function of freedom / 2, by its recurrence.
     """
@@ -57,7 +57,7 @@ def chi_square_tail(statistic: float, freedom: int) -> float:
 
 
 def chi_square_critical(freedom: int) -> float:
-    """The chi-square that chance exceeds as seldom as `FALSE_ALARM_RATE`."""
+    """Critical value: the chi-square that chance exceeds with `FALSE_ALARM_RATE`."""
     low, high = 0.0, 1.0
     while chi_square_tail(high, freedom) > FALSE_ALARM_RATE:
         low, high = high, 2 * high

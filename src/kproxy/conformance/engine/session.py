@@ -1,6 +1,6 @@
-"""One conformance run: cases grouped by profile, a testbed for each, results put together.
+"""Conformance session: cases grouped by profile, a testbed for each, results merged into one report.
 
-Labs run side by side, as many at once as asked for.
+Labs run side by side, as many at once as configured.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ OpenTestbed = Callable[[Profile, Sequence[Instance]], AbstractAsyncContextManage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What is run: who, which cases, where evidence goes, how many labs at once.
+    """Input of one run: subject, mode, cases, evidence directory, number of labs at once.
 
-    ``lab_capacity``: the most cases that a lab may hold, 0 for any number.  ``reproduce_command`` is the command that runs all of it; a failing case is shown with it.
-    ``rng`` chooses a case that is not claimed, to be asked all the same; None: none is.
-    ``reprobe``: whether what met something unlawful is asked once more, for the evidence.
+    ``lab_capacity``: the most cases that a lab may hold, 0 for any number. ``reproduce_command``: the command that
+    runs all of it, printed with a failing case. ``rng``: picks one case whose feature the subject does not claim, to
+    run it anyway and report whether it would pass; None: no such case is run. ``reprobe``: repeat checks with
+    unlawful results, for evidence.
     """
 
     subject: Subject
@@ -53,18 +54,18 @@ class Session:
 
 @dataclass(slots=True)
 class LabSlots:
-    """To labs: so many at once, and none any more when the subject has served nothing in the first two."""
+    """Admission of labs: a semaphore over labs that run at once, closed for good when the first two profiles end unserved."""
 
     semaphore: asyncio.Semaphore
     any_served: bool = False
     failed_profiles: dict[str, str] = field(default_factory=dict)
-    """Why, by the names of the profiles."""
+    """Reasons, by the names of the profiles in which nothing was served."""
     latency_samples: list[LatencySample] = field(default_factory=list)
-    """How long changes have taken in the labs that came to their end."""
+    """Latencies of changes in the labs that have finished."""
 
     @property
     def closed_reason(self) -> str:
-        """Why no lab is opened any more; empty as long as one may be."""
+        """Reason why no further lab is opened; empty as long as one may be."""
         if self.any_served or len(self.failed_profiles) < _LABS_TO_TRY:
             return ""
         first = next(iter(self.failed_profiles.values()))
@@ -72,7 +73,7 @@ class LabSlots:
 
 
 async def run_session(session: Session, open_testbed: OpenTestbed, log: Callable[[str], None]) -> Report:
-    """Run all cases of the session; never raises for what a subject does."""
+    """Run all cases of the session and return the report; never raises for a subject's failure."""
     started = time.monotonic()
     results: dict[str, CaseResult] = {}
     for case in session.cases:
@@ -100,10 +101,11 @@ async def run_session(session: Session, open_testbed: OpenTestbed, log: Callable
 async def _run_one_unclaimed(
     session: Session, open_testbed: OpenTestbed, slots: LabSlots, log: Callable[[str], None]
 ) -> list[CaseResult]:
-    """One case that the subject does not claim, run all the same: it stays unsupported, with what came of it.
+    """Run one random case whose features the subject does not claim: its result stays ``unsupported``.
 
-    So no "unsupported" is taken on trust for ever.  It waits for its turn behind the first labs and beside the others,
-    since what is not served may cost all of a probe's time; none where a lab of what is claimed was not served.
+    The reason records whether it passed, which keeps claims of "unsupported" honest. It runs after the first labs and
+    beside the others, since unserved probes may take all of their time; skipped when a lab of claimed features served
+    nothing.
     """
     unclaimed = [case for case in session.cases if session.subject.missing_features(case, session.mode)]
     features = sorted(
@@ -133,12 +135,12 @@ async def _run_one_unclaimed(
     came = {Result.PASSED: "it passes", Result.FAILED: "it fails", Result.DEVIATION: "it fails"}
     what = came.get(entry.result, f"it is {entry.result.value}")
     seen = f": {entry.reason}" if entry.reason else ""
-    reason = f"{session.subject.name} does not claim {feature}; asked all the same, {what}{seen}"
+    reason = f"{session.subject.name} does not claim {feature}; run all the same, {what}{seen}"
     return [CaseResult(case=case, result=Result.UNSUPPORTED, seconds=entry.seconds, reason=reason)]
 
 
 def group_into_labs(cases: Sequence[Case], capacity: int) -> list[tuple[Profile, list[Case]]]:
-    """A lab for each profile, or several of about one size where it has too many cases."""
+    """Labs: one for each profile, or several of about one size where it has too many cases."""
     groups: dict[Profile, list[Case]] = {}
     for case in cases:
         groups.setdefault(case.profile, []).append(case)
@@ -158,7 +160,7 @@ async def _run_profile(
     slots: LabSlots,
     log: Callable[[str], None],
 ) -> list[CaseResult]:
-    """Cases of one profile in one testbed."""
+    """Run the cases of one profile in one testbed."""
     async with slots.semaphore:
         if slots.closed_reason:
             return [_unobserved(case, Result.FAILED, slots.closed_reason) for case in cases]
@@ -183,7 +185,7 @@ async def _run_profile(
 
 
 def _unobserved(case: Case, result: Result, reason: str) -> CaseResult:
-    """The result of a case whose lab did not come to its end."""
+    """Result of a case whose lab failed."""
     return CaseResult(case=case, result=result, seconds=0.0, reason=reason)
 
 
@@ -195,12 +197,12 @@ async def _keep_evidence(
         if entry.findings or entry.harness_error:
             case = entry.instance.case.id
             if case not in folders:
-                shutil.rmtree(session.evidence / case, ignore_errors=True)  # of an earlier run
+                shutil.rmtree(session.evidence / case, ignore_errors=True)  # from an earlier run
             folder = session.evidence / case / entry.instance.family.value
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 await testbed.evidence(entry.instance, folder)
-            except OSError as error:  # a full disk takes no verdict away
+            except OSError as error:  # a full disk must not change a verdict
                 log(f"no evidence of {entry.instance.name}: {error}")
             else:
                 folders[case] = folder.parent
@@ -250,7 +252,7 @@ def _result(
 
 
 def _with_deviations(session: Session, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings, those that the subject's file excuses with its words."""
+    """Findings, each with the text of the subject's deviation that excuses it, if any."""
     known = session.subject.deviations
     found = [(finding, find_excuse(known, session.mode, finding)) for finding in findings]
     return tuple(replace(finding, known=str(why)) if why else finding for finding, why in found)

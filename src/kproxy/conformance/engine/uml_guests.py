@@ -1,6 +1,6 @@
 """Several User-Mode Linux guests share the cases of one run: each has one processor, most machines have more.
 
-Each guest runs its share as a run of its own; here the reports that they give become one.
+Each guest runs its share as a run of its own; here their reports are merged.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from kproxy.lab.kernels.uml import UmlJob
 from kproxy.lab.namespaces import LabError
 
 FEWEST_CASES = 40
-"""Cases that are worth a guest."""
+"""Least number of cases per guest, below which booting another does not pay."""
 MOST_GUESTS = 4
 INTERRUPTED = 130
 
 
 def guest_count(options: RunOptions, cases: Sequence[Case], processors: int) -> int:
-    """How many guests are worth their while; an option that says it is right."""
+    """Number of guests for these cases; the option overrides it."""
     return options.guests or max(1, min(MOST_GUESTS, processors, len(cases) // FEWEST_CASES))
 
 
 def split_cases(cases: Sequence[Case], guests: int) -> list[list[Case]]:
-    """The cases in parts of about one size; a profile that fits into one part is not torn apart.
+    """Cases divided into parts of about one size; a profile that fits into one part is not divided.
 
-    A profile is a lab: torn, it costs another.
+    Each profile is a lab: dividing it costs another lab.
     """
     profiles: dict[str, list[Case]] = {}
     for case in cases:
@@ -52,9 +52,9 @@ def split_cases(cases: Sequence[Case], guests: int) -> list[list[Case]]:
 
 
 def run_in_guests(options: RunOptions, cases: Sequence[Case], guests: int, log: LogLine) -> Report:
-    """Run the cases in that many guests and put their reports together.
+    """Run the cases in that many guests and merge their reports.
 
-    The cases of a guest whose kernel died are `Result.BROKEN`.  Raises `NoKernel` when a guest gives no report
+    The cases of a guest whose kernel died are `Result.BROKEN`. Raises `NoKernel` when a guest gives no report
     otherwise or all have died, KeyboardInterrupt when they were interrupted.
     """
     begun = time.monotonic()

@@ -85,7 +85,7 @@ def test_a_dry_run_tells_the_order_and_why_cases_are_left_out(capsys: pytest.Cap
 def test_a_dry_run_tells_of_slow_cases(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "run", "--dryrun", "--testbed", "simulator", "--mode", "iptables"]) == 0
     assert (
-        "  not run: proxy-health.of-a-quiet-cluster: slow, and not asked for (--slow)"
+        "  not run: proxy-health.of-a-quiet-cluster: slow, and not requested (--slow)"
         in capsys.readouterr().out
     )
 

@@ -54,7 +54,7 @@ def test_lines_are_passed_on_whole_however_they_come() -> None:
 
 def test_the_reason_is_what_a_refusal_says_and_not_what_went_before() -> None:
     refusal = f"{child_process.ERROR_PREFIX}no kernel\nfor this\n".encode()
-    assert said(b"asking 3 questions\n", refusal)[1] == "no kernel\nfor this"
+    assert said(b"running 3 checks\n", refusal)[1] == "no kernel\nfor this"
 
 
 def test_the_reason_of_a_crash_is_its_last_lines() -> None:

@@ -254,7 +254,7 @@ def test_a_profile_with_more_cases_than_a_lab_may_hold_gets_more_labs(
 
 @pytest.mark.parametrize(
     ("fate", "came"),
-    [(None, "asked all the same, it passes"), (Failure.RESET, "asked all the same, it fails: ")],
+    [(None, "run all the same, it passes"), (Failure.RESET, "run all the same, it fails: ")],
 )
 def test_of_what_is_not_claimed_one_case_is_requested_information(
     fate: Failure | None, came: str, tmp_path: Path
