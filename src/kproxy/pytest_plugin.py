@@ -1,6 +1,6 @@
-"""The plugin that pytest finds (entry point ``pytest11``): asleep until somebody asks for ``kproxy.conformance``.
+"""The plugin that pytest loads (entry point ``pytest11``): inactive unless ``kproxy.conformance`` is an argument.
 
-It has no options and imports nothing then, so that no other test run pays for it or meets a word of ours.
+Inactive it has no options and imports nothing else of kproxy, so that other test runs are not affected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PACKAGE = "kproxy.conformance"
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: Sequence[str]
 ) -> None:
-    """Wake up for ``pytest --pyargs kproxy.conformance``."""
+    """Register the catalogue for ``pytest --pyargs kproxy.conformance``."""
     if PACKAGE in args:
         from kproxy.conformance import pytest_items  # noqa: PLC0415 (see above)
 

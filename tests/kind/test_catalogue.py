@@ -113,7 +113,7 @@ def test_packets_of_pods_nodes_and_clients_outside_go_where_they_may(
     monkeypatch.setenv(KEY, "secret")
     with cluster.agents_outside("secret", tmp_path) as urls:
         outside = [f"--{name}={url}" for name, url in urls.items()]
-        judged = judge(cluster, mode, tmp_path, "--really", *outside, *cases(GLOBS))
+        judged = judge(cluster, mode, tmp_path, "--allow-production", *outside, *cases(GLOBS))
     no_packet_is_astray(judged, GLOBS, ClusterShape(outside=True))
     assert len(judged.having("passed")) > MOST
 
@@ -122,7 +122,7 @@ def test_packets_of_pods_nodes_and_clients_outside_go_where_they_may(
 def test_a_third_nodes_host_is_the_client_outside_where_there_is_no_better(
     cluster: Cluster, mode: str, tmp_path: Path
 ) -> None:
-    judged = judge(cluster, mode, tmp_path, "--really", *cases(AT_NODES))
+    judged = judge(cluster, mode, tmp_path, "--allow-production", *cases(AT_NODES))
     no_packet_is_astray(judged, AT_NODES, ClusterShape(neighbour=True))
     alone = {
         case.id
@@ -152,7 +152,7 @@ def wrong(cluster: Cluster) -> Iterator[None]:
 def test_what_is_wrong_is_seen_and_shown(cluster: Cluster, mode: str, tmp_path: Path) -> None:
     """Positive control: the same pods and nodes, served by proxies that masquerade all."""
     with wrong(cluster):
-        judged = judge(cluster, mode, tmp_path, "--really", *MASQUERADED_TOO)
+        judged = judge(cluster, mode, tmp_path, "--allow-production", *MASQUERADED_TOO)
     assert judged.status == 1
     (failed,) = judged.having("failed")
     (first, *_) = judged.results[failed]["findings"]
@@ -169,7 +169,7 @@ def test_a_cluster_that_does_not_serve_is_distinguished_from_one_that_serves_wro
     cluster: StandIn, mode: str, tmp_path: Path
 ) -> None:
     with cluster.proxies_stopped():
-        judged = judge(cluster, mode, tmp_path, "--really", "--patience", "2", *ONE_CASE)
+        judged = judge(cluster, mode, tmp_path, "--allow-production", "--sync-timeout", "2", *ONE_CASE)
     assert judged.status == 2, judged.said
     (reason,) = judged.having("broken").values()
     assert "have not applied a Service within 2 s: node a IPv4" in reason
@@ -178,7 +178,7 @@ def test_a_cluster_that_does_not_serve_is_distinguished_from_one_that_serves_wro
 @in_one
 def test_a_run_that_is_stopped_leaves_nothing(cluster: Cluster, mode: str, tmp_path: Path) -> None:
     run = subprocess.Popen(
-        command(cluster, mode, tmp_path, "--really"),
+        command(cluster, mode, tmp_path, "--allow-production"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -204,7 +204,7 @@ def test_a_cluster_in_use_is_left_alone(cluster: Cluster, mode: str, tmp_path: P
         cluster.kubectl("delete", "pod", "shop", "--grace-period=0", "--force")
     assert judged.status == 2
     assert "somebody's pods run in default" in judged.said
-    assert "give --really" in judged.said
+    assert "give --allow-production" in judged.said
 
 
 @in_one
@@ -214,7 +214,7 @@ def test_what_a_killed_run_has_left_is_named(cluster: Cluster, mode: str, tmp_pa
     )
     try:
         done = subprocess.run(
-            command(cluster, mode, tmp_path, "--really", *ONE_CASE),
+            command(cluster, mode, tmp_path, "--allow-production", *ONE_CASE),
             capture_output=True,
             text=True,
             check=False,

@@ -166,7 +166,7 @@ def start(bad: Bad, place: Path, mark: str) -> subprocess.Popen[bytes]:
     lines = ('name = "bad"', 'modes = ["iptables"]', f'command = ["sh", "-c", "{does}"]', *bad.keys)
     files = (f"\"{name}\" = '''{text}'''" for name, text in bad.files.items())
     (place / "bad.toml").write_text("\n".join((*lines, "[files]", *files)), encoding="utf-8")
-    patience = ("--patience", str(bad.patience)) if bad.patience else ()
+    patience = ("--sync-timeout", str(bad.patience)) if bad.patience else ()
     arguments = ("--kernel", "host", "--mode", "iptables", "--case", bad.case, *patience)
     with (place / "output").open("wb") as output:
         return subprocess.Popen(

@@ -58,7 +58,9 @@ def test_a_subject_that_is_right_passes_and_leaves_results_and_no_evidence(tmp_p
 def test_a_subject_that_never_programs_anything_is_reported_so_in_time(tmp_path: Path) -> None:
     idle = subject(tmp_path, '["sh", "-c", "echo I am idle; exec sleep 60"]')
     started = time.monotonic()
-    done = judge("--proxy", idle, *ONE_CASE, "--patience", "2", "--json", str(tmp_path / "r"), where=tmp_path)
+    done = judge(
+        "--proxy", idle, *ONE_CASE, "--sync-timeout", "2", "--json", str(tmp_path / "r"), where=tmp_path
+    )
     assert time.monotonic() - started < 30
     assert done.returncode == 1, done.stderr
     assert "the subject has not applied a Service within 2 s: node a IPv4" in done.stdout

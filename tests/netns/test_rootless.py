@@ -34,7 +34,7 @@ def test_of_a_run_that_succeeds(tmp_path: Path, left_behind: Leftovers) -> None:
 
 def test_of_a_run_whose_subject_programs_nothing(tmp_path: Path, left_behind: Leftovers) -> None:
     (tmp_path / "idle.toml").write_text('name = "idle"\nmodes = ["iptables"]\ncommand = ["sleep", "1000"]\n')
-    arguments = ("--proxy", "idle.toml", "--case", "cluster-ip.every-endpoint-of-six", "--patience", "2")
+    arguments = ("--proxy", "idle.toml", "--case", "cluster-ip.every-endpoint-of-six", "--sync-timeout", "2")
     with run(tmp_path, *arguments) as process:
         out, _ = process.communicate()
     assert process.returncode == 1, out

@@ -91,7 +91,7 @@ def test_a_proxy_that_never_serves_is_status_2_with_the_reason_and_nothing_is_le
     kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
     (tmp_path / "idle.toml").write_text('name = "idle"\nmodes = ["iptables"]\ncommand = ["sleep", "1000"]\n')
-    arguments = ("--proxy", "idle.toml", "--case", "cluster-ip.every-endpoint-of-six", "--patience", "2")
+    arguments = ("--proxy", "idle.toml", "--case", "cluster-ip.every-endpoint-of-six", "--sync-timeout", "2")
     with conformance(kproxy, tmp_path, *arguments) as process:
         out, _ = process.communicate()
     assert process.returncode == 2, out

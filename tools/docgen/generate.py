@@ -24,6 +24,7 @@ from tools.docgen import (
     coverage,
     decisions,
     iptables_rules,
+    options,
     regressions,
     results,
     samples,
@@ -102,19 +103,30 @@ def _clause(clause: Clause, cases: int) -> tuple[str, ...]:
     )
 
 
+def _with_options(path: Path) -> str:
+    """A page by hand with its tables of options as they are now."""
+    return options.refresh_options(path.read_text(encoding="utf-8"), path)
+
+
+def _with_samples(path: Path) -> str:
+    """The same with its samples run again."""
+    return options.refresh_options(samples.refresh_samples(path), path)
+
+
 DOCS = Path(__file__).parents[2] / "docs"
+OPTION_PAGES, SAMPLE_PAGES = ("conformance", "kind", "lab", "reports"), ("spec/explain", "trace")
 PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "catalogue.md": lambda: catalogue_page(CATALOGUE, CLAUSES),
     DOCS / "where-cases-run.md": where_cases_run.page,
     DOCS / "spec/coverage.md": coverage.page,
     DOCS / "spec/coverage.json": coverage.coverage_json,
     DOCS / "spec/regressions.md": regressions.page,
-    DOCS / "spec/explain.md": lambda: samples.refresh_samples(DOCS / "spec/explain.md"),
     DOCS / "results/comparison.md": results.page,
     DOCS / "backends/iptables.md": iptables_rules.page,
     DOCS / "decisions.md": decisions.page,
     DOCS / "design.md": architecture.page,
-    DOCS / "trace.md": lambda: samples.refresh_samples(DOCS / "trace.md"),
+    **{DOCS / f"{name}.md": partial(_with_options, DOCS / f"{name}.md") for name in OPTION_PAGES},
+    **{DOCS / f"{name}.md": partial(_with_samples, DOCS / f"{name}.md") for name in SAMPLE_PAGES},
     DOCS / "spec/topics/README.md": topics.index,
     **{DOCS / f"spec/topics/{topic}.md": partial(topics.page, topic) for topic in TOPICS},
 }

@@ -1,7 +1,7 @@
-"""The command line: one small table of commands, a module for the words of each; the composition root.
+"""The command line, the composition root: it parses arguments into values and calls one function for each command.
 
-It parses words into values, calls one function and turns the answer into an exit code.
-Imports are made in the command that needs them, so that the daemon does not pay for the lab.
+A module for each command; their options are rows of `kproxy.options.table`.
+Imports are made in the command that needs them, so that the daemon does not load the lab.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kproxy import __version__
 from kproxy.cli import compare, conformance, lab, spec, trace
+from kproxy.cli.arguments import Command
 
 _ABOUT = "A Kubernetes service proxy in readable Python, and a conformance harness for any service proxy."
 
 CLOSED_PIPE = 128 + signal.SIGPIPE
-"""The exit status where nobody reads the output any more: what a shell reports of `yes | head`'s first command."""
-
-Command = Callable[[argparse.Namespace], int]
+"""Exit status after the reader of the output has closed it, as a shell reports it of `yes` in `yes | head`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code, 2 for what nobody has thought of."""
+    """Run a command; returns the exit status, 2 after an unexpected exception."""
     tokens = sys.argv[1:] if arguments is None else arguments
     if tokens[:1] == ["run"]:
         return _run(tokens[1:])
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command: Command = options.command
     try:
         status = command(options)
-        sys.stdout.flush()  # what cannot be written any more is known here, not when the interpreter ends
+        sys.stdout.flush()  # a closed pipe is reported here, not when the interpreter ends
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -41,13 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CLOSED_PIPE
     except Exception:  # noqa: BLE001 (Python's own status is 1, which says that a case failed)
         traceback.print_exc()
-        sys.stderr.write("kproxy: this is a mistake of kproxy's, or of this machine; nothing was judged\n")
+        sys.stderr.write(
+            "kproxy: internal error (above): a defect of kproxy or of this machine, so nothing was judged; please report it\n"
+        )
         return 2
     return status
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All words of `kproxy` but those of the daemon."""
+    """The parser of all commands; the daemon's options are not in it."""
     root = argparse.ArgumentParser(prog="kproxy", description=_ABOUT)
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("run", help="be this node's service proxy (`kproxy run --help`)")
@@ -67,7 +68,7 @@ def _version(_: argparse.Namespace) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """The daemon reads its words itself: they are kube-proxy's, not argparse's."""
+    """Run the daemon, which parses its flags itself: their form is kube-proxy's, not argparse's."""
     from kproxy.proxy.daemon import command
 
     return command.run_daemon_command(arguments)

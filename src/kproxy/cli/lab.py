@@ -1,80 +1,34 @@
-"""Words of ``kproxy lab``: what the lab can run on, and a lab of your own cluster."""
+"""``kproxy lab``: the kernels that labs can run on, and a lab of your own cluster."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from kproxy.cli.arguments import Commands, add_cluster_options, add_kernel_option, cluster_options
-from kproxy.tools.lab_session.control_socket import DEFAULT_NAME
+from kproxy.cli.arguments import Commands, add_command, cluster_options
+from kproxy.options.option import Front
+from kproxy.options.table import with_new_names
 
 
 def add_lab_command(commands: Commands) -> None:
-    """The words of every action."""
-    lab = commands.add_parser("lab", help="a lab of your own cluster, and what labs can run on")
+    """Add the command, its actions and their options."""
+    lab = commands.add_parser("lab", help="a lab of your own cluster, and the kernels that labs can run on")
     actions = lab.add_subparsers(required=True, metavar="ACTION")
-    doctor = actions.add_parser("doctor", help="what each kernel can do here, and what to do about the rest")
-    doctor.add_argument(
-        "--uml-kernel", default="", metavar="PATH", help="a User-Mode Linux kernel to look at"
-    )
-    doctor.set_defaults(command=_doctor)
+    about = "what each kernel can do here, and how to get what is missing"
+    add_command(actions, "doctor", Front.LAB_DOCTOR, about, _doctor)
     kernel = actions.add_parser("kernel", help="more kernels for the lab")
     kernels = kernel.add_subparsers(required=True, metavar="ACTION")
-    build = kernels.add_parser(
-        "build", help="User-Mode Linux: fetch Debian's source, build, test, keep (10 minutes of CPU)"
-    )
-    build.add_argument(
-        "--source", default="", metavar="PACKAGE", help="default: the newest linux-source-X.Y of apt"
-    )
-    build.add_argument("--jobs", type=int, default=0, metavar="N", help="default: as many as processors")
-    build.set_defaults(command=_kernel_build)
-    fetch = kernels.add_parser(
-        "fetch", help="get Debian's kernel for virtual machines, without installing it"
-    )
-    fetch.add_argument(
-        "--package", default="", metavar="PACKAGE", help="default: the one of linux-image-amd64"
-    )
-    fetch.set_defaults(command=_kernel_fetch)
-    _add_up(actions.add_parser("up", help="build your cluster from a dump, and keep it until Ctrl-C"))
-    _add_client_commands(actions)
-
-
-def _add_up(up: argparse.ArgumentParser) -> None:
-    up.add_argument(
-        "--proxy",
-        default="kproxy",
-        metavar="NAME[:MODE]|FILE.toml[:MODE]",
-        help="what the nodes run (default: %(default)s, in its first mode)",
-    )
-    up.add_argument("--binary", default="", metavar="PATH", help="the proxy's program")
-    up.add_argument("--mode", default="", help="one of the proxy's modes")
-    add_cluster_options(up)
-    add_kernel_option(up, ("host", "rootless"))
-    _add_name(up)
-    up.set_defaults(command=_up)
-
-
-def _add_client_commands(actions: Commands) -> None:
-    execute = actions.add_parser("exec", help="run a program in a running lab: in a pod, a node or a client")
-    execute.add_argument(
-        "where", metavar="WHERE", help="pod/NAME, pod/NAMESPACE/NAME, node/NAME, client or remote"
-    )
-    execute.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGUMENT", help="what to run"
-    )
-    _add_name(execute)
-    execute.set_defaults(command=_exec)
-    kubectl = actions.add_parser("kubectl", help="run kubectl against a running lab's API server")
-    _add_name(kubectl)
-    kubectl.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="as for kubectl")
-    kubectl.set_defaults(command=_kubectl)
-    down = actions.add_parser("down", help="end a running lab")
-    _add_name(down)
-    down.set_defaults(command=_down)
-
-
-def _add_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", default=DEFAULT_NAME, help="which lab, if there are several")
+    about = "User-Mode Linux: fetch Debian's source, build, test, keep (10 minutes of CPU)"
+    add_command(kernels, "build", Front.LAB_KERNEL_BUILD, about, _kernel_build)
+    about = "get Debian's kernel for virtual machines, without installing it"
+    add_command(kernels, "fetch", Front.LAB_KERNEL_FETCH, about, _kernel_fetch)
+    about = "build your cluster from a dump, and keep it until Ctrl-C"
+    add_command(actions, "up", Front.LAB_UP, about, _up)
+    about = "run a program in a running lab: in a pod, a node or a client"
+    add_command(actions, "exec", Front.LAB_EXEC, about, _exec)
+    about = "run kubectl against a running lab's API server"
+    add_command(actions, "kubectl", Front.LAB_KUBECTL, about, _kubectl)
+    add_command(actions, "down", Front.LAB_DOWN, "end a running lab", _down)
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -105,7 +59,7 @@ def _up(options: argparse.Namespace) -> int:
             cluster=cluster_options(options),
             name=options.name,
             kernel=options.kernel,
-            arguments=tuple(sys.argv[1:]),
+            arguments=with_new_names(sys.argv[1:]),
         )
     )
 

@@ -80,10 +80,10 @@ def run_conformance(options: RunOptions) -> int:
         options.outputs.check()
         expected_failures.read_xfails(options.xfails, _case_file_cases(options))
         runs = modes.runs_by_mode(options, subject)
-        if options.lacking_packages:
+        if options.print_missing_packages:
             return _print_missing_packages(runs, cases)
-        if options.dryrun:
-            return _print_dryrun(runs, subject, cases, console)
+        if options.dry_run:
+            return _print_dry_run(runs, subject, cases, console)
         if len(runs) > 1:
             return _run_matrix(runs, subject, cases, console)
         return _run_one(runs[0], subject, cases, console)
@@ -99,7 +99,7 @@ def _print_missing_packages(runs: Sequence[RunOptions], cases: Sequence[Case]) -
     return 0
 
 
-def _print_dryrun(
+def _print_dry_run(
     runs: Sequence[RunOptions], subject: Subject, cases: Sequence[Case], console: Console
 ) -> int:
     from kproxy.conformance.engine import dry_run
@@ -126,7 +126,7 @@ def _run_matrix(
     seconds = time.monotonic() - begun
     matrix_console.print_matrix(outcomes, console, seconds)
     write_results(results_document.matrix_document(subject.name, outcomes, seconds), options.outputs)
-    return exit_code(outcomes, skip_missing_kernels=options.where_possible)
+    return exit_code(outcomes, skip_missing_kernels=options.skip_missing_kernels)
 
 
 def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], console: Console) -> int:
@@ -265,7 +265,9 @@ def choose_testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, 
     except environment.Unmountable as reason:
         raise ConformanceRunError(str(reason)) from reason
     sandboxed = facts["isolation"] == environment.ISOLATED
-    open_testbed = netns.opener(subject, options.mode, variant, options.patience, assets, sandboxed=sandboxed)
+    open_testbed = netns.opener(
+        subject, options.mode, variant, options.sync_timeout, assets, sandboxed=sandboxed
+    )
     return open_testbed, facts
 
 

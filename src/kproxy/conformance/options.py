@@ -1,4 +1,4 @@
-"""The words of ``kproxy conformance run`` as a value, and back.  Pure."""
+"""Options of ``kproxy conformance run`` as a value, and back as a command.  Pure."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from kproxy.conformance.reports.outputs import Outputs
+from kproxy.options.option import Front
+from kproxy.options.table import options_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What to run, on what, and where results go.
+    """Cases to run, the subject, its lab, and where results go: a field for each option that the table has for ``run``.
 
-    ``mode``: empty for each of the subject's, one run after the other; ``where_possible``: those that no kernel
-    can run may be left out then.  ``patience``: seconds, 0 for as many as suit the kernel.  ``memory``: of a
-    guest, in MiB.  ``guests``: how many share the cases, 0 for as many as help.  ``lacking_packages``: only say
-    which packages would give a kernel to a run that finds none.  ``xfails``: a file (`kproxy.conformance.subjects.expected_failures`).
-    ``dryrun``: only say which cases would be run where.
-    ``case_files``: cases that are in no catalogue, and then only these.
+    Defaults are those of the table but for two, which the command line leaves open: ``mode`` (empty: each of the
+    subject's, in a run of its own) and ``kernel`` (``auto``).  ``sync_timeout``: seconds, 0 for as many as suit the
+    kernel.  ``memory``: in MiB.  ``guests``: 0 for as many as help.
     """
 
     proxy: str = "kproxy"
@@ -37,16 +36,16 @@ class RunOptions:
     slow: bool = False
     shuffle: int | None = None
     parallel: int = 2
-    patience: float = 0.0
+    sync_timeout: float = 0.0
     json: str = ""
     junit: str = ""
     markdown: str = ""
     html: str = ""
     evidence: Path = Path("evidence")
     xfails: str = ""
-    dryrun: bool = False
-    where_possible: bool = False
-    lacking_packages: bool = False
+    dry_run: bool = False
+    skip_missing_kernels: bool = False
+    print_missing_packages: bool = False
 
     @property
     def outputs(self) -> Outputs:
@@ -54,29 +53,29 @@ class RunOptions:
         return Outputs(**{form.name: getattr(self, form.name) for form in fields(Outputs)})
 
     def without_outputs(self) -> RunOptions:
-        """The same, for a process that gives its results to this one."""
+        """The same for a child process, which sends its results to this one."""
         return replace(self, json="", junit="", markdown="", html="")
 
 
 _DEFAULTS = RunOptions()
 _ALWAYS = ("proxy", "mode")
-_FLAGS = {"globs": "--case", "case_files": "--case-file"}
+_NAMES = {option.destination: option.name for option in options_of(Front.RUN)}
 
 
 def run_arguments(options: RunOptions) -> list[str]:
-    """The command that means these options; ``--kernel`` is always said, for its default there is ``auto``."""
+    """The command with these options; always with ``--kernel``, since its default there is ``auto``."""
     command = ["conformance", "run"]
     for name in [field.name for field in fields(options)]:
         value = getattr(options, name)
         if name in {*_ALWAYS, "kernel"} or value != getattr(_DEFAULTS, name):
-            command += _flag_arguments(_FLAGS.get(name, "--" + name.replace("_", "-")), value)
+            command += _flag_arguments(_NAMES[name], value)
     return command
 
 
 def reproduce_command(options: RunOptions, environment: Mapping[str, str]) -> list[str]:
-    """The command that asks the same subject on the same kernel, without the choice of cases.
+    """The command that judges the same subject on the same kernel, without the choice of cases.
 
-    ``environment``: the report's, where the kernel and the time that a run really had are noted.
+    ``environment``: the report's, which names the kernel and the time that the run had.
     """
     names = (
         "proxy",
@@ -85,7 +84,7 @@ def reproduce_command(options: RunOptions, environment: Mapping[str, str]) -> li
         "testbed",
         "iptables",
         "apiserver",
-        "patience",
+        "sync_timeout",
         "memory",
         "case_files",
     )
@@ -103,7 +102,7 @@ def _flag_arguments(flag: str, value: object) -> list[str]:
         case True:
             return [flag]
         case tuple():
-            return [word for item in value for word in (flag, str(item))]
+            return [token for item in value for token in (flag, str(item))]
         case float():
             return [flag, f"{value:g}"]
         case _:

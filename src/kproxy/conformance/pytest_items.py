@@ -1,7 +1,7 @@
-"""The catalogue as pytest's items: ``pytest --pyargs kproxy.conformance --proxy mine.toml``.
+"""The catalogue as items of pytest: ``pytest --pyargs kproxy.conformance --proxy mine.toml``.
 
-Each case is an item, or one for each mode that is judged.  Those that are chosen are run at once, by processes of the
-harness as `kproxy conformance run` starts them; then each item reports what came of it.
+Each case is an item, or an item for each mode.  The selected items are run together, by the processes that
+`kproxy conformance run` starts; then each item reports its verdict.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from kproxy.conformance.reports.results import CaseResult, Report, Result, RunOu
 from kproxy.conformance.subjects.expected_failures import InvalidXfails, read_xfails
 from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
 from kproxy.console import Console
+from kproxy.options.arguments import add_options
+from kproxy.options.option import Front
+from kproxy.options.table import options_of
 
 _HERE = Path(__file__).parent
 _SUBJECT = pytest.StashKey[Subject]()
 _UNKNOWN_BINARY = "kproxy-binary-not-given"
-"""Of a subject whose cases are only listed."""
+"""Binary of a subject whose cases are only listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseVerdict:
-    """What came of a case; ``refused``: why its run could not be had here."""
+    """Verdict on a case; ``refused``: why its run is impossible on this machine."""
 
     entry: CaseResult
     report: Report
@@ -45,13 +48,13 @@ class CaseItem(pytest.Item):
     verdict: CaseVerdict | None = None
 
     def setup(self) -> None:
-        """What could not be observed is an error, and no failure."""
+        """Report a case that could not be observed as an error, not as a failure."""
         assert self.verdict
         if self.verdict.refused or self.verdict.entry.result is Result.BROKEN:
             pytest.fail(self.verdict.refused or self.verdict.entry.reason, pytrace=False)
 
     def runtest(self) -> None:
-        """Report what came of it."""
+        """Report the verdict."""
         assert self.verdict
         entry = self.verdict.entry
         match entry.result:
@@ -65,12 +68,12 @@ class CaseItem(pytest.Item):
                 pass
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Where it is from."""
+        """The package, and the name of the item."""
         return self.path, None, self.name
 
 
 class CatalogueDirectory(pytest.Directory):
-    """The package as pytest sees it: cases, and no files."""
+    """The package as a directory of pytest: it holds cases, not files."""
 
     def collect(self) -> Iterator[CaseItem]:
         """An item for each case in each run."""
@@ -87,20 +90,20 @@ class CatalogueDirectory(pytest.Directory):
 
 
 class ConformancePlugin:
-    """pytest's hooks, once somebody asks for the catalogue."""
+    """Hooks of pytest, registered when the catalogue is requested."""
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Groups and features are marks; what cannot be judged is refused before anything is collected."""
+        """Make groups and features marks; refuse an invalid subject before anything is collected."""
         config.stash[_SUBJECT] = _subject(config, _run_options(config))
         for mark in sorted({mark for case in CATALOGUE for mark in _marks(case)}):
             config.addinivalue_line("markers", f"{mark}: cases of this group or feature")
 
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-        """The package is no folder of test files."""
+        """Collect the package as `CatalogueDirectory`, not as a folder of test files."""
         return CatalogueDirectory.from_parent(parent, path=path) if path == _HERE else None
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Slow cases are left out unless they are asked for."""
+        """Deselect slow cases without ``--slow``."""
         slow = [item for item in items if isinstance(item, CaseItem) and item.case.slow]
         if slow and not config.getoption("slow"):
             config.hook.pytest_deselected(items=slow)
@@ -108,7 +111,7 @@ class ConformancePlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Run all that was chosen, before pytest asks item by item."""
+        """Run all selected cases, before pytest runs item by item."""
         chosen = [item for item in session.items if isinstance(item, CaseItem)]
         if chosen and not session.config.option.collectonly and not session.testsfailed:
             _run(session.config, chosen)
@@ -117,7 +120,7 @@ class ConformancePlugin:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """An item takes as long as its case did."""
+        """Give an item the duration of its case."""
         report = yield
         if isinstance(item, CaseItem) and item.verdict and call.when == "call":
             report.duration = item.verdict.entry.seconds
@@ -126,26 +129,9 @@ class ConformancePlugin:
 
 def register_plugin(config: pytest.Config, parser: pytest.Parser) -> None:
     """Add options and hooks."""
-    group = parser.getgroup("kproxy", "kproxy conformance (the options of `kproxy conformance run`)")
-    for option, default in _VALUE_OPTIONS.items():
-        group.addoption(
-            f"--{option}", default=default, help=f"as of `kproxy conformance run` (default: {default!r})"
-        )
-    group.addoption("--slow", action="store_true", help="also cases that must wait for real time to pass")
-    group.addoption("--patience", type=float, default=0.0, help="seconds the subject has to apply changes")
+    group = parser.getgroup("kproxy", "kproxy conformance (as of `kproxy conformance run`)")
+    add_options(group.addoption, Front.PYTEST)
     config.pluginmanager.register(ConformancePlugin(), "kproxy-conformance")
-
-
-_VALUE_OPTIONS = {
-    "proxy": "kproxy",
-    "binary": "",
-    "mode": "",
-    "testbed": "netns",
-    "kernel": "auto",
-    "iptables": "auto",
-    "xfails": "",
-    "evidence": "evidence",
-}
 
 
 def _marks(case: Case) -> list[str]:
@@ -154,15 +140,12 @@ def _marks(case: Case) -> list[str]:
 
 
 def _run_options(config: pytest.Config) -> RunOptions:
-    given = {option: config.getoption(option) for option in _VALUE_OPTIONS}
-    evidence = Path(given.pop("evidence"))
-    return RunOptions(
-        **given, evidence=evidence, patience=config.getoption("patience"), slow=config.getoption("slow")
-    )
+    names = [option.destination for option in options_of(Front.PYTEST)]
+    return RunOptions(**{name: config.getoption(name) for name in names})
 
 
 def _subject(config: pytest.Config, options: RunOptions) -> Subject:
-    """Who is judged; without its program if cases are only listed.  Raises `pytest.UsageError`."""
+    """The subject; its program may be missing if cases are only listed.  Raises `pytest.UsageError`."""
     listed = config.option.collectonly
     try:
         read_xfails(options.xfails)
@@ -197,10 +180,10 @@ def _run(config: pytest.Config, chosen: Sequence[CaseItem]) -> None:
 
 
 def _globs(cases: Sequence[Case], options: RunOptions) -> tuple[str, ...]:
-    """The choice for a run; nothing when it is the usual one."""
-    usual = [case.id for case in CATALOGUE if options.slow or not case.slow]
+    """IDs of the cases of a run; empty when they are those of the default selection."""
+    default = [case.id for case in CATALOGUE if options.slow or not case.slow]
     ids = [case.id for case in cases]
-    return () if ids == usual else tuple(ids)
+    return () if ids == default else tuple(ids)
 
 
 def _verdicts(outcomes: Iterable[RunOutcome]) -> Mapping[tuple[str, str], CaseVerdict]:

@@ -107,7 +107,8 @@ def test_a_subject_whose_program_is_not_there_is_refused(
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--parallel", "0"), ("--parallel", "x"), ("--patience", "0"), ("--patience", "nan")]
+    "arguments",
+    [("--parallel", "0"), ("--parallel", "x"), ("--sync-timeout", "0"), ("--sync-timeout", "nan")],
 )
 def test_numbers_that_make_no_sense_are_status_2(
     arguments: tuple[str, str], capsys: pytest.CaptureFixture[str]

@@ -46,16 +46,16 @@ EVERYTHING = RunOptions(
     slow=True,
     shuffle=7,
     parallel=1,
-    patience=2.5,
+    sync_timeout=2.5,
     json="-",
     junit="j",
     markdown="m",
     html="h",
     evidence=Path("else where"),
     xfails="x",
-    dryrun=True,
-    where_possible=True,
-    lacking_packages=True,
+    dry_run=True,
+    skip_missing_kernels=True,
+    print_missing_packages=True,
 )
 
 
@@ -79,8 +79,8 @@ def test_generated_worlds_are_queried_of_the_subject_that_was_said(monkeypatch: 
         return 0
 
     monkeypatch.setattr("kproxy.conformance.generate.command.run_fuzz", fuzz)
-    main(["conformance", "fuzz", "--apiserver", "kube", "--mode", "ipvs", "--patience", "9"])
-    assert seen == [RunOptions(kernel="auto", mode="ipvs", apiserver="kube", patience=9.0)]
+    main(["conformance", "fuzz", "--apiserver", "kube", "--mode", "ipvs", "--sync-timeout", "9"])
+    assert seen == [RunOptions(kernel="auto", mode="ipvs", apiserver="kube", sync_timeout=9.0)]
 
 
 def test_the_process_in_a_guest_runs_on_the_kernel_it_finds_and_takes_slow_cases_in_virtual_time() -> None:

@@ -24,6 +24,7 @@ from tests.support.scripted_testbed import TO_WEB
 from tools.docgen import generate, tables
 
 DOCS = ROOT / "docs"
+HELP = "show this help message and exit"
 PAGE = (DOCS / "conformance.md").read_text(encoding="utf-8")
 SUBJECTS = (DOCS / "subjects.md").read_text(encoding="utf-8")
 
@@ -39,7 +40,7 @@ def options_of(*path: str) -> Iterator[str]:
     for word in path:
         (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
         parser = commands.choices[word]
-    return (action.option_strings[-1] for action in parser._actions if action.dest != "help")
+    return (a.option_strings[-1] for a in parser._actions if a.help not in {argparse.SUPPRESS, HELP})
 
 
 @pytest.mark.parametrize("path", generate.PAGES, ids=lambda path: path.name)

@@ -27,6 +27,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # the machine
     "tls": set(),
     "console": set(),
+    # the table of options: of every command, of pytest, of the Action and of the documentation
+    "options": set(),
     "linux": {"model.network"},
     # any proxy's rules, as tools print them, and the walk of a packet through them
     "linux.netfilter": {"model.network"},
@@ -48,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "conformance": {
         *MODEL,
         *("spec", "lab", "lab.topology", "linux", "linux.netfilter", "tools.trace", "tools.trace.live"),
-        *("tls", "console"),
+        *("tls", "console", "options"),
     },
     "conformance.testbeds.simulator": PIPE
     | {"conformance", "proxy.backends", "proxy.backends.*", "spec", "lab.topology"},
@@ -68,7 +70,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools.trace.live": {"tools.trace", "linux.netfilter", "linux", "model.network"},
     "tools.trace.command": {"tools.trace", "tools.trace.live", "linux.netfilter", "tools.explain", *MODEL},
     # somebody's cluster in the lab: one kept running, two compared
-    "tools.lab_session": {"tools.explain", "spec", *MODEL, "linux", "lab", "lab.topology", "conformance"},
+    "tools.lab_session": {
+        *("tools.explain", "spec", *MODEL, "linux", "lab", "lab.topology", "conformance", "options"),
+    },
     "tools.compare": {
         "tools.lab_session",
         "tools.explain",
@@ -82,6 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": PIPE
     | BACKENDS
     | {
+        "options",
         "tools.explain",
         "tools.reference",
         "tools.trace.command",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-DEFAULT_NAME = "default"
-
 
 def control_address(name: str) -> str:
     """The abstract socket (unix(7)) on which a lab of this user listens."""

@@ -25,8 +25,9 @@ from kproxy.lab.kernels.current import kernel_here
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.probes.observation import Reception
 from kproxy.lab.wiring import CLIENT, ELSEWHERE, REMOTE
+from kproxy.options.tools import DEFAULT_LAB
 from kproxy.tools.explain.dump import Dump
-from kproxy.tools.lab_session.control_socket import DEFAULT_NAME, control_address
+from kproxy.tools.lab_session.control_socket import control_address
 from kproxy.tools.lab_session.kernel import restart_in_kernel
 from kproxy.tools.lab_session.lab import ProxySetup, Replica, open_replica
 from kproxy.tools.lab_session.layout import CannotCopy, Layout, Pair, layout, pod_label
@@ -52,7 +53,7 @@ class UpOptions:
     proxy: str
     binary: str
     cluster: ReplicaOptions
-    name: str = DEFAULT_NAME
+    name: str = DEFAULT_LAB
     kernel: str = "auto"
     arguments: Sequence[str] = ()
 

@@ -28,7 +28,7 @@ class ReplicaOptions:
     node_port_addresses: str = ""
     masquerade_all: bool = False
     iptables: str = "auto"
-    patience: float = 0.0
+    sync_timeout: float = 0.0
 
 
 def require_tools() -> None:
@@ -84,7 +84,7 @@ def proxy_setup(cluster: ReplicaOptions, subject: Subject, mode: str) -> ProxySe
             node_port_addresses=addresses,
         ),
         cluster_cidrs=ranges,
-        sync_timeout=cluster.patience,
+        sync_timeout=cluster.sync_timeout,
     )
 
 

@@ -1,4 +1,4 @@
-"""`kproxy conformance show` and `--dryrun`: all about a case, and what a run would do."""
+"""`kproxy conformance show` and `--dry-run`: all about a case, and what a run would do."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_dry_run_tells_the_order_and_why_cases_are_left_out(capsys: pytest.Cap
         "--case",
         "restart.f*",
     )
-    assert main(["conformance", "run", "--dryrun", *arguments]) == 0
+    assert main(["conformance", "run", "--dry-run", *arguments]) == 0
     reported = capsys.readouterr().out.splitlines()
     assert reported[:2] == ["kproxy nftables", "  in the simulator"]
     assert "    node-port.localhost-by-default" in reported
@@ -83,7 +83,7 @@ def test_a_dry_run_tells_the_order_and_why_cases_are_left_out(capsys: pytest.Cap
 
 
 def test_a_dry_run_tells_of_slow_cases(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["conformance", "run", "--dryrun", "--testbed", "simulator", "--mode", "iptables"]) == 0
+    assert main(["conformance", "run", "--dry-run", "--testbed", "simulator", "--mode", "iptables"]) == 0
     assert (
         "  not run: proxy-health.of-a-quiet-cluster: slow, and not requested (--slow)"
         in capsys.readouterr().out

@@ -119,7 +119,7 @@ def test_cases_of_one_name_from_two_files_are_refused(
 
 
 def test_cases_of_files_are_shuffled_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*SIMULATE, "--dryrun"]
+    arguments = [*SIMULATE, "--dry-run"]
     for number in range(6):
         case = tmp_path / f"{number}.py"
         case.write_text(ATTACHED.replace("unknown-1", f"unknown-{number}"), encoding="utf-8")
@@ -138,7 +138,7 @@ def test_a_dry_run_of_a_file_is_about_its_case_alone(
 ) -> None:
     case = tmp_path / "case.py"
     case.write_text(ATTACHED, encoding="utf-8")
-    assert main([*SIMULATE, "--dryrun", "--case-file", str(case)]) == 0
+    assert main([*SIMULATE, "--dry-run", "--case-file", str(case)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "kproxy nftables",
         "  in the simulator",

@@ -39,7 +39,7 @@ _SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 class ClusterOptions:
     """``run_in_cluster``: which cases of whom, and where results go; which cluster; the image of its agents.
 
-    ``client``, ``remote``: URLs of agents outside of the cluster, both or none.  ``really``: although it looks like production.
+    ``client``, ``remote``: URLs of agents outside of the cluster, both or none.  ``allow_production``: although it looks like production.
     """
 
     run: RunOptions
@@ -48,7 +48,7 @@ class ClusterOptions:
     context: str = ""
     client: str = ""
     remote: str = ""
-    really: bool = False
+    allow_production: bool = False
 
     @property
     def outside(self) -> OutsideAgents:
@@ -106,9 +106,11 @@ def open_cluster_under_test(options: ClusterOptions) -> ClusterUnderTest:
     store = connection.store()
     found = _survey(store)
     _refuse_leftovers(store)
-    if not options.really:
+    if not options.allow_production:
         _refuse_production(connection, store)
-    return ClusterUnderTest(connection, store, found, options.image, options.run.patience or BARRIER, outside)
+    return ClusterUnderTest(
+        connection, store, found, options.image, options.run.sync_timeout or BARRIER, outside
+    )
 
 
 def _survey(store: KubeStore) -> ClusterSurvey:
@@ -133,7 +135,7 @@ def _refuse_production(connection: ClusterConnection, store: KubeStore) -> None:
     if reasons := production_guard.production_signs(connection.context, connection.url, nodes, namespaces):
         raise NoCluster(
             f"this cluster looks like one that people depend on: {'; '.join(reasons)}. "
-            "Cases write Services, and agents may administer their nodes' networks: give --really if you mean it"
+            "Cases write Services, and agents may administer their nodes' networks: give --allow-production if you mean it"
         )
 
 
@@ -166,4 +168,4 @@ def _reproduce_arguments(options: ClusterOptions) -> list[str]:
         ("--remote", options.remote),
     ):
         said += [flag, value] if value else []
-    return [*said, "--really"] if options.really else said
+    return [*said, "--allow-production"] if options.allow_production else said

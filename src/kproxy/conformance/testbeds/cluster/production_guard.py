@@ -1,7 +1,7 @@
 """Whether a cluster may be used: it must not look like one that people depend on.  Pure.
 
 The rule: its context or server is not called after production, it has at most `MAX_NODES` nodes, and no pods but
-those of namespaces `OWN` (what Kubernetes, kind and k3s bring, and ours).  Who means it says ``--really``.
+those of namespaces `OWN` (what Kubernetes, kind and k3s bring, and ours).  ``--allow-production`` overrides it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,420 @@
+"""Options of ``kproxy conformance``, of pytest with the catalogue, and inputs of the Action: rows of the table.  Pure.
+
+``--help`` shows the rows in this order.  Where an option means something else in another command it has another row.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kproxy.options.option import CommandOption, Front, positive_int, positive_seconds
+
+_JUDGE = Front.RUN | Front.FUZZ
+_COPY = Front.COMPARE | Front.LAB_UP
+_RESULTS = Front.RUN | Front.CLUSTER
+
+_SUBJECT = (
+    CommandOption(
+        name="--proxy",
+        fronts=_JUDGE | Front.PYTEST,
+        metavar="NAME|FILE.toml",
+        default="kproxy",
+        help="the subject: `kproxy`, `kube-proxy`, `kube-router`, or the path of [a subject file](subjects.md)",
+    ),
+    CommandOption(
+        name="--proxy",
+        fronts=Front.ACTION,
+        required=True,
+        help="the subject: `kproxy`, `kube-proxy`, `kube-router`, or the path of [a subject file](subjects.md)",
+    ),
+    CommandOption(
+        name="--proxy",
+        fronts=Front.CLUSTER,
+        metavar="NAME|FILE.toml",
+        default="kproxy",
+        help="the subject whose features and known deviations count; it is not started",
+    ),
+    CommandOption(
+        name="--proxy",
+        fronts=Front.LAB_UP,
+        metavar="NAME[:MODE]|FILE.toml[:MODE]",
+        default="kproxy",
+        help="the proxy of the nodes, in its first mode unless one is given",
+    ),
+    CommandOption(
+        name="--binary",
+        fronts=_JUDGE | Front.PYTEST | Front.ACTION | Front.LAB_UP,
+        metavar="PATH",
+        help="the subject's program",
+    ),
+    CommandOption(
+        name="--mode",
+        fronts=Front.RUN | Front.PYTEST | Front.ACTION,
+        metavar="MODE",
+        help="one of the subject's modes; without it, [every mode](conformance.md#every-mode), each in a run of its own",
+    ),
+    CommandOption(
+        name="--mode",
+        fronts=Front.FUZZ,
+        metavar="MODE",
+        default_text="`iptables`",
+        help="one of the subject's modes",
+    ),
+    CommandOption(
+        name="--mode",
+        fronts=Front.CLUSTER,
+        metavar="MODE",
+        required=True,
+        help="the mode that the cluster's proxy runs in",
+    ),
+    CommandOption(name="--mode", fronts=Front.LAB_UP, metavar="MODE", help="one of the proxy's modes"),
+    CommandOption(
+        name="--agent-image",
+        fronts=Front.CLUSTER,
+        metavar="IMAGE",
+        required=True,
+        field="image",
+        help="[kproxy's image](kind.md#the-image), for the agents, where the nodes can pull it",
+    ),
+    CommandOption(
+        name="--kubeconfig",
+        fronts=Front.CLUSTER,
+        metavar="FILE",
+        default_text="kubectl's",
+        help="the kubeconfig of the cluster",
+    ),
+    CommandOption(
+        name="--context",
+        fronts=Front.CLUSTER,
+        metavar="NAME",
+        default_text="its current context",
+        help="a context of the kubeconfig",
+    ),
+    *(
+        CommandOption(
+            name=f"--{client}",
+            fronts=Front.CLUSTER,
+            metavar="URL",
+            help=f"an agent [outside of the cluster](kind.md#clients-outside), in the place of the lab's {client}",
+        )
+        for client in ("client", "remote")
+    ),
+    CommandOption(
+        name="--allow-production",
+        fronts=Front.CLUSTER,
+        type=bool,
+        default=False,
+        old_name="--really",
+        help="run although the cluster looks like one in production",
+    ),
+)
+
+_ENVIRONMENT = (
+    CommandOption(
+        name="--testbed",
+        fronts=_JUDGE | Front.PYTEST,
+        choices=("netns", "simulator"),
+        default="netns",
+        help="`netns`: packets in network namespaces; `simulator`: kproxy's own rules evaluated in memory, "
+        "without root or kernel, for most of the catalogue",
+    ),
+    *(
+        CommandOption(
+            name="--kernel",
+            fronts=fronts,
+            choices=("auto", *kernels),
+            default="auto",
+            help="[kernel of the lab](lab.md); `auto` is the first that can run it, `kproxy lab doctor` lists them",
+        )
+        for fronts, kernels in (
+            (_JUDGE | Front.PYTEST, ("host", "rootless", "uml", "vm")),
+            (Front.COMPARE, ("host", "rootless", "uml")),
+            (Front.LAB_UP, ("host", "rootless")),
+        )
+    ),
+    CommandOption(
+        name="--time",
+        fronts=_JUDGE,
+        choices=("real", "virtual"),
+        default="real",
+        help="`virtual`: idle time is skipped, and slow cases are included ([on User-Mode Linux](lab.md#virtual-time))",
+    ),
+    CommandOption(
+        name="--uml-kernel",
+        fronts=_JUDGE | Front.LAB_DOCTOR,
+        metavar="PATH",
+        default_text="`$KPROXY_UML_KERNEL`, else the one built, else the one packaged",
+        help="a User-Mode Linux kernel",
+    ),
+    CommandOption(
+        name="--memory",
+        fronts=_JUDGE,
+        metavar="MIB",
+        type=positive_int,
+        default=1024,
+        help="memory of a guest",
+    ),
+    CommandOption(
+        name="--guests",
+        fronts=Front.RUN,
+        metavar="N",
+        type=positive_int,
+        default=0,
+        default_text="one for each processor, with 40 cases or more for each",
+        help="number of User-Mode Linux guests that share the cases",
+    ),
+    CommandOption(
+        name="--iptables",
+        fronts=_JUDGE | Front.PYTEST,
+        choices=("auto", "nft", "legacy"),
+        default="auto",
+        default_text="both without --mode, else nft where the kernel has it",
+        help="the variant of iptables that the subject finds",
+    ),
+    CommandOption(
+        name="--iptables",
+        fronts=_COPY,
+        choices=("auto", "nft", "legacy"),
+        default="auto",
+        default_text="nft where the kernel has it",
+        help="the variant of iptables that the proxies find",
+    ),
+    CommandOption(
+        name="--apiserver",
+        fronts=_JUDGE,
+        choices=("lab", "kube"),
+        default="lab",
+        help="API server of the subject: the lab's own, or [a real one](lab.md#a-real-api-server): "
+        "etcd and kube-apiserver of `$KUBEBUILDER_ASSETS`",
+    ),
+    CommandOption(
+        name="--parallel",
+        fronts=_JUDGE,
+        metavar="N",
+        type=positive_int,
+        default=2,
+        help="number of labs at once; each profile, that is each configuration of the proxy, has a lab of its own",
+    ),
+    CommandOption(
+        name="--sync-timeout",
+        fronts=_JUDGE | Front.CLUSTER | Front.PYTEST | _COPY,
+        metavar="SECONDS",
+        type=positive_seconds,
+        default=0.0,
+        default_text="60; 240 on an emulated kernel",
+        old_name="--patience",
+        help="how long a proxy may take to apply changes; after that it has failed",
+    ),
+)
+
+_CASES = (
+    CommandOption(
+        name="--case",
+        fronts=_RESULTS | Front.LIST,
+        metavar="GLOB",
+        repeatable=True,
+        field="globs",
+        help="only cases that match, and each glob must match one; `kproxy conformance list` lists all",
+    ),
+    CommandOption(
+        name="--case",
+        fronts=Front.ACTION,
+        help="globs of cases, separated by blanks; without it the whole catalogue",
+    ),
+    CommandOption(
+        name="--regression",
+        fronts=Front.LIST,
+        metavar="NAME",
+        repeatable=True,
+        help="only cases that guard a [reported bug](spec/regressions.md): "
+        "an issue (`139628`, `cilium#11746`), a CVE or an ID",
+    ),
+    CommandOption(
+        name="--case-file",
+        fronts=Front.RUN,
+        metavar="FILE",
+        repeatable=True,
+        field="case_files",
+        help="a case from a file, as `kproxy compare --export` and `kproxy conformance fuzz` write it; "
+        "then only cases of files are run",
+    ),
+    CommandOption(
+        name="--slow",
+        fronts=_RESULTS | Front.PYTEST,
+        type=bool,
+        default=False,
+        help="include cases that must wait for real time to pass; a slow case whose whole ID is given is run anyway",
+    ),
+    CommandOption(
+        name="--shuffle",
+        fronts=Front.RUN,
+        metavar="SEED",
+        type=int,
+        default=None,
+        help="run the cases in another order; results must not depend on it",
+    ),
+    CommandOption(
+        name="--xfails",
+        fronts=_RESULTS | Front.PYTEST | Front.ACTION,
+        metavar="FILE",
+        help="a file of [expected failures](subjects.md#expected-failures), one a line: GLOB [MODE]  # REASON; "
+        "a case in it that passes counts as failed",
+    ),
+    CommandOption(
+        name="case",
+        fronts=Front.SHOW,
+        metavar="ID",
+        help="ID of a case, as `kproxy conformance list` prints it",
+    ),
+)
+
+_FUZZ = (
+    CommandOption(
+        name="--worlds",
+        fronts=Front.FUZZ,
+        metavar="N",
+        type=positive_int,
+        default=200,
+        help="number of worlds to generate",
+    ),
+    CommandOption(
+        name="--seed",
+        fronts=Front.FUZZ,
+        metavar="N",
+        type=int,
+        default=None,
+        default_text="another one each time; it is printed",
+        help="seed of the worlds: a number always gives the same ones",
+    ),
+    CommandOption(
+        name="--world",
+        fronts=Front.FUZZ,
+        metavar="N",
+        type=int,
+        repeatable=True,
+        field="only",
+        help="only the world of this number",
+    ),
+    CommandOption(
+        name="--against",
+        fronts=Front.FUZZ,
+        metavar="NAME|FILE.toml",
+        help="a second subject: print every packet whose outcome differs, lawful or not; "
+        "exit status 1 if one was unlawful",
+    ),
+    CommandOption(
+        name="--against-binary", fronts=Front.FUZZ, metavar="PATH", help="the second subject's program"
+    ),
+    CommandOption(
+        name="--against-mode",
+        fronts=Front.FUZZ,
+        metavar="MODE",
+        default_text="that of the first",
+        help="the second subject's mode",
+    ),
+    CommandOption(
+        name="--out",
+        fronts=Front.FUZZ,
+        metavar="DIR",
+        type=Path,
+        default=Path("worlds"),
+        field="directory",
+        help="folder for failing worlds, as Python modules",
+    ),
+    CommandOption(
+        name="--no-shrink",
+        fronts=Front.FUZZ,
+        type=bool,
+        default=False,
+        help="keep failing worlds as they are, instead of making them small",
+    ),
+)
+
+_OUTPUTS = (
+    CommandOption(
+        name="--json",
+        fronts=_RESULTS,
+        metavar="FILE",
+        help="write results as [JSON](reports.md#json); `-` for standard output, messages then go to standard error",
+    ),
+    CommandOption(
+        name="--json",
+        fronts=Front.LIST,
+        metavar="FILE",
+        help="write the catalogue as [JSON](reports.md#json); `-` for standard output",
+    ),
+    CommandOption(
+        name="--json",
+        fronts=Front.COMPARE,
+        metavar="FILE",
+        help="write the comparison as JSON; `-` for standard output, and then no text",
+    ),
+    *(
+        CommandOption(
+            name=f"--{form}",
+            fronts=_RESULTS | Front.REPORT,
+            metavar="FILE",
+            help=f"write results as {meaning}; `-` for standard output",
+        )
+        for form, meaning in (
+            ("junit", "[JUnit XML](reports.md#junit-xml), for CI systems"),
+            ("markdown", 'Markdown, for the summary of a CI job (`"$GITHUB_STEP_SUMMARY"`)'),
+            ("html", "[one HTML file](reports.md#in-a-browser) that needs no network"),
+        )
+    ),
+    CommandOption(
+        name="--evidence",
+        fronts=_RESULTS | Front.PYTEST,
+        metavar="DIR",
+        type=Path,
+        default=Path("evidence"),
+        help="folder for the [evidence](conformance.md#evidence) of failures",
+    ),
+    CommandOption(
+        name="--results",
+        fronts=Front.ACTION,
+        default="kproxy-results",
+        help="the folder for results.json, results.xml (JUnit), results.html and evidence",
+    ),
+    CommandOption(
+        name="--dry-run",
+        fronts=Front.RUN,
+        type=bool,
+        default=False,
+        old_name="--dryrun",
+        help="run nothing; print which cases would run on which kernel, in which order, and why not the others",
+    ),
+    CommandOption(
+        name="--skip-missing-kernels",
+        fronts=Front.RUN,
+        type=bool,
+        default=False,
+        old_name="--where-possible",
+        help="without --mode: a mode that no kernel here can run is left out and does not change the exit status",
+    ),
+    CommandOption(
+        name="--print-missing-packages",
+        fronts=Front.RUN,
+        type=bool,
+        default=False,
+        old_name="--lacking-packages",
+        help="run nothing; print the Debian packages that provide a kernel for modes that have none here",
+    ),
+    CommandOption(
+        name="files",
+        fronts=Front.REPORT,
+        metavar="FILE.json",
+        nargs="*",
+        help="results that `kproxy conformance run --json` wrote",
+    ),
+    CommandOption(
+        name="--schema",
+        fronts=Front.REPORT,
+        type=bool,
+        default=False,
+        help="print the JSON Schema of results, and nothing else",
+    ),
+)
+
+CONFORMANCE_OPTIONS = (*_SUBJECT, *_CASES, *_ENVIRONMENT, *_FUZZ, *_OUTPUTS)
+"""All rows about judging proxies; some are also of ``kproxy compare`` and ``kproxy lab``."""
