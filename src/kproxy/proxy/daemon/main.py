@@ -2,7 +2,7 @@
 
 Called by `kproxy.proxy.daemon.command`; handles signals. The first requests to the API server are sent once the
 modules that decode the responses are imported: both need the processor. Stopping leaves all rules in place
-(``life.restart-keeps``).
+(``restart.rules-kept``).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from kproxy.proxy.daemon.config.configuration import Configuration, ConntrackSec
 from kproxy.proxy.daemon.config.validation import PRIMARY
 
 CONNTRACK_LIMIT = 1_048_576
-"""Upper bound of ``maxPerCore`` times cores; ``min`` may be more (``ct.sysctls``)."""
+"""Upper bound of ``maxPerCore`` times cores; ``min`` may be more (``conntrack.liberal.set``)."""
 
 CONNTRACK_LIMIT_HINT = (
     "run with the right to write /proc/sys (a privileged container, `kproxy run --init-only` in one before),"
@@ -46,7 +46,7 @@ class Sysctl(NamedTuple):
 
 
 def conntrack_max(config: ConntrackSection, cores: int) -> int:
-    """Value for nf_conntrack_max; 0 leaves the kernel's own (``ct.sysctls``)."""
+    """Value for nf_conntrack_max; 0 leaves the kernel's own (``conntrack.liberal.set``)."""
     if config.max_per_core <= 0:
         return 0
     scaled = config.max_per_core * cores
@@ -72,7 +72,7 @@ def conntrack_sysctls(config: ConntrackSection, cores: int) -> Iterator[Sysctl]:
 
 
 def set_conntrack(config: ConntrackSection) -> None:
-    """Apply the conntrack settings; `HostError` when the kernel refuses any of them (``ct.sysctls``)."""
+    """Apply the conntrack settings; `HostError` when the kernel refuses any of them (``conntrack.liberal.set``)."""
     for setting in conntrack_sysctls(config, os.cpu_count() or 1):
         if setting.name == _MAX:
             _set_limit(setting)
@@ -126,7 +126,7 @@ def set_loopback_routing(config: Configuration) -> None:
 
 
 def routes_loopback(config: Configuration) -> bool:
-    """True if node ports are served at 127.0.0.1 (``np.route-localnet``)."""
+    """True if node ports are served at 127.0.0.1 (``node-port.localhost.martian-dropped``)."""
     if config.mode != Mode.IPTABLES.value or not config.iptables.localhost_node_ports:
         return False
     given = config.node_port_addresses

@@ -80,6 +80,10 @@ class _Port:
         """All frontends; of two with the same address the caller keeps the first.
 
         So the source ranges of a load balancer's address hold even if it is listed as an external IP too.
+
+        Clauses ``node-port.reaches-ready-endpoint``, ``node-port.every-node.served``,
+        ``external-ip.reaches-ready-endpoint``, ``external-ip.disabled.untouched``,
+        ``load-balancer.every-ip.served``, ``load-balancer.without-node-port.served``.
         """
         yield self._internal()
         for address in self.service.load_balancer_ips:
@@ -91,7 +95,13 @@ class _Port:
             yield self._external(Exposure.NODE_PORT, None, self.port.node_port)
 
     def _internal(self) -> Frontend:
-        """Frontend of the cluster IP, bound by ``internalTrafficPolicy`` only (``etp.local.cip-unaffected``)."""
+        """Frontend of the cluster IP, bound by ``internalTrafficPolicy`` only.
+
+        Clause ``external-policy.cluster-ip-exempt``.
+
+        Clauses ``cluster-ip.reaches-ready-endpoint``, ``internal-policy.local.same-node``,
+        ``source-ranges.cluster-ip-exempt``.
+        """
         return Frontend(
             exposure=Exposure.CLUSTER_IP,
             address=self.service.cluster_ip,
@@ -104,7 +114,11 @@ class _Port:
     def _external(self, exposure: Exposure, address: Address | None, port: int) -> Frontend:
         """Frontend of an external address or node port, bound by ``externalTrafficPolicy``.
 
-        Policy Local keeps the client's address (``etp.local.external``).
+        Policy Local keeps the client's address (``external-policy.local.local-endpoints-source-preserved``).
+
+        Clauses ``masquerade.external-policy-cluster.rewritten``, ``masquerade.all.external-local-exempt``,
+        ``internal-policy.external-addresses-exempt``, ``topology.external-traffic.hints-followed``,
+        ``source-ranges.node-port-exempt``.
         """
         local = self.service.external_policy is TrafficPolicy.LOCAL
         ranges = self.service.source_ranges if exposure is Exposure.LOAD_BALANCER else None
@@ -123,15 +137,20 @@ class _Port:
         )
 
     def _on_empty(self) -> OnEmpty:
-        """DROP when endpoints exist on other nodes only, REJECT when the service port has none anywhere (``noep.rej-vs-drop``)."""
+        """DROP when endpoints exist on other nodes only, REJECT when the service port has none anywhere.
+
+        Clauses ``endpoints.none.rejected``, ``internal-policy.local.drop-without-local-endpoint``,
+        ``external-policy.local.drop-without-local-endpoint``.
+        """
         return OnEmpty.DROP if self.cluster.endpoints else OnEmpty.REJECT
 
 
 def masquerade_of_cluster_ips(settings: PlanSettings) -> MasqueradePolicy:
     """Masquerade policy of all cluster IPs.
 
-    ALWAYS with masqueradeAll (``masq.all``), NEVER without a detector (``det.none``), else OFF_CLUSTER
-    (``masq.cip.offcluster``).
+    ALWAYS with masqueradeAll (``masquerade.all.cluster-ip-rewritten``), NEVER without a detector
+    (``masquerade.cluster-ip.no-detector.preserved``), else OFF_CLUSTER
+    (``masquerade.cluster-ip.outside-rewritten``).
     """
     if settings.masquerade_all:
         return MasqueradePolicy.ALWAYS

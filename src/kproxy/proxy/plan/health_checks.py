@@ -17,7 +17,7 @@ def health_checks(snapshot: Snapshot, node: str) -> tuple[HealthCheck, ...]:
 
 
 def _local_ready(service: snapshot.ServiceInfo, node: str) -> int:
-    """Distinct addresses of the Service's ready endpoints on ``node`` (``hcnp.count-ips``).
+    """Distinct addresses of the Service's ready endpoints on ``node`` (``health-check.number.told``).
 
     A terminating endpoint counts as long as the slice calls it ready (publishNotReadyAddresses).
     """

@@ -11,7 +11,10 @@ _LOCALHOST = IPv4Address("127.0.0.1")
 
 
 def node_ports(settings: PlanSettings) -> NodePorts:
-    """Addresses of the settings' family that accept node ports now."""
+    """Addresses of the settings' family that accept node ports now.
+
+    Clauses ``node-port.localhost.disabled.untouched``, ``node-port.localhost.ipv6.untouched``.
+    """
     cidrs = _restriction(settings)
     return NodePorts(
         addresses=None if cidrs is None else _inside(cidrs, settings),
@@ -22,7 +25,10 @@ def node_ports(settings: PlanSettings) -> NodePorts:
 
 
 def _restriction(settings: PlanSettings) -> tuple[Network, ...] | None:
-    """CIDRs that restrict node ports of the family, None for no restriction (``np.addresses.family-fallback``, ``np.addresses.zero``)."""
+    """CIDRs that restrict node ports of the family, None for no restriction.
+
+    Clauses ``node-port.addresses.family-not-listed.served``, ``node-port.addresses.zero-range.served``.
+    """
     cidrs = [cidr for cidr in settings.node_port_cidrs or () if family_of(cidr) is settings.family]
     if not cidrs or any(cidr.prefixlen == 0 for cidr in cidrs):
         return None

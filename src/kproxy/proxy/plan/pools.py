@@ -16,7 +16,10 @@ Hints = Callable[[snapshot.EndpointInfo], frozenset[str]]
 def cluster_pool(endpoints: Iterable[snapshot.EndpointInfo], node: str, zone: str) -> tuple[Pool, str | None]:
     """Pool for traffic policy Cluster, and the reason if hints were not followed.
 
-    Empty only when no endpoint is usable anywhere (``ready.single-dead``).
+    Empty only when no endpoint is usable anywhere (``endpoints.not-serving.never-used``).
+
+    Clauses ``endpoints.ready-only``, ``endpoints.terminating.used-when-none-ready``,
+    ``endpoints.terminating.not-used-beside-ready``, ``topology.unready-hints-ignored``.
     """
     endpoints = tuple(endpoints)
     ready = [endpoint for endpoint in endpoints if endpoint.ready]
@@ -27,9 +30,13 @@ def cluster_pool(endpoints: Iterable[snapshot.EndpointInfo], node: str, zone: st
 
 
 def local_pool(endpoints: Iterable[snapshot.EndpointInfo], node: str) -> Pool:
-    """Pool for traffic policy Local: this node's own endpoints (``term.local.fallback``).
+    """Pool for traffic policy Local: this node's own endpoints.
 
-    Hints do not matter here (``topo.local-policy``).
+    Without a ready one, those that terminate (``endpoints.terminating.used-when-none-ready-on-node``).
+
+    Hints do not matter here (``topology.local-policy.hints-ignored``).
+
+    Clause ``slices.endpoint.on-node-by-name``.
     """
     own = [endpoint for endpoint in endpoints if endpoint.node == node]
     ready = [endpoint for endpoint in own if endpoint.ready]
@@ -57,7 +64,13 @@ def _endpoints(chosen: Iterable[snapshot.EndpointInfo], node: str) -> tuple[Pool
 def _closest(
     ready: list[snapshot.EndpointInfo], node: str, zone: str
 ) -> tuple[list[snapshot.EndpointInfo], str | None]:
-    """Endpoints hinted for this node, else for its zone, else all; and a reason to note (``topo.node``, ``topo.zone``)."""
+    """Endpoints hinted for this node, else for its zone, else all; and a reason to note.
+
+    Clauses ``topology.same-node``, ``topology.same-zone``.
+
+    Clauses ``topology.no-node-match.zone-decides``, ``topology.no-match.all-endpoints``,
+    ``topology.no-zone-label.all-endpoints``.
+    """
     if not any(endpoint.nodes or endpoint.zones for endpoint in ready):
         return ready, None
     same_node, why_not_node = _hinted(ready, _nodes, node, "node")
@@ -80,7 +93,9 @@ def _hinted(
 ) -> tuple[list[snapshot.EndpointInfo], str | None]:
     """Endpoints hinted for ``here``, or none and the reason, if it is worth a note.
 
-    One endpoint without the hint makes the hints of its kind void (``topo.missing-hint``).
+    One endpoint without the hint makes the hints of its kind void (``topology.missing-hint.all-endpoints``).
+
+    Clause ``topology.several-zones-in-hint``.
     """
     if not any(map(hints, ready)):
         return [], None

@@ -89,7 +89,7 @@ class ServicePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``affinity_seconds`` None means no ClientIP affinity. Two plans made from unchanged input are the *same
     object*, so a backend may cache by identity what it compiled. ``serving`` holds, for UDP, every endpoint
     that still serves, chosen or not and whatever node it is on: flows to these are left alone
-    (``term.udp-keeps-serving``, ``ct.udp.policy-change``).
+    (``conntrack.udp.stays-with-serving-terminating-endpoint``, ``conntrack.udp.stays-on-policy-change``).
     """
 
     name: ServicePortName
@@ -142,7 +142,7 @@ class HealthCheck:
     """Health check node port: load balancers query there whether this node has endpoints of the Service.
 
     ``endpoints`` counts the distinct addresses of its ready endpoints on this node, over all its ports
-    (``hcnp.scope``, ``hcnp.count-ips``).
+    (``health-check.local-endpoints.told``, ``health-check.number.told``).
     """
 
     service: Key
@@ -179,7 +179,7 @@ class Plan:
     """Plan of one node in one family.
 
     No two frontends of the plan have the same address (or None), port and protocol. Packets to addresses in
-    ``service_cidrs`` that no Service has are dropped, in the modes that can (``undef.unallocated``).
+    ``service_cidrs`` that no Service has are dropped, in the modes that can (``cluster-ip.unallocated.not-served``).
     ``cluster_ip_masquerade``: packets to cluster IPs that are masqueraded; the settings decide it for all
     alike, so it is set even without Services.
     """

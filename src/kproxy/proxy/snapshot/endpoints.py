@@ -1,7 +1,8 @@
 """The endpoints of a Service's ports, merged over its EndpointSlices.
 
-A service port and a slice's port belong together by name and protocol (``proto.key``); a named
-target port may be another number in each slice (``cip.targetport.per-endpoint``).
+A service port and a slice's port belong together by name and protocol
+(``slices.ports.matched-by-name-and-protocol``); a named
+target port may be another number in each slice (``slices.target-port.per-endpoint``).
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ def merge_endpoints(
 ) -> dict[PortKey, tuple[EndpointInfo, ...]]:
     """The endpoints of each wanted port, sorted by address and port, whatever the order of the slices.
 
-    Of several entries for one address and port one is kept, see `_rank` (``cip.multi-slice``,
-    ``term.reuse-ip``).  The slices are of ``family``.
+    Of several entries for one address and port one is kept, see `_rank` (``slices.merged``,
+    ``slices.duplicates-are-one-endpoint``,
+    ``slices.address-reused.live-endpoint-wins``).  The slices are of ``family``.
     """
     merged: dict[PortKey, _Merged] = {key: {} for key in wanted}
     for item in slices:
@@ -46,7 +48,10 @@ def merge_endpoints(
 def _targets(
     ports: Iterable[api.EndpointPort], merged: Mapping[PortKey, _Merged], report: Complain
 ) -> list[tuple[int, _Merged]]:
-    """Port numbers of a slice with the mapping that their endpoints go to; a port without number has none (``obj.port-nil``)."""
+    """Port numbers of a slice with the mapping that their endpoints go to; a port without number has none.
+
+    Clause ``slices.ports.without-name-or-number.skipped``.
+    """
     targets = []
     for port in ports:
         protocol = PROTOCOLS.get(port.protocol)
@@ -62,7 +67,10 @@ def _targets(
 def _add(
     items: Iterable[api.Endpoint], targets: list[tuple[int, _Merged]], family: Family, report: Complain
 ) -> None:
-    """Add a slice's endpoints to the targets; of several addresses only the first has a meaning (``obj.first-address``)."""
+    """Add a slice's endpoints to the targets; of several addresses only the first has a meaning.
+
+    Clause ``slices.endpoint.first-address-only``.
+    """
     version = 4 if family is Family.IPV4 else 6
     for item in items:
         if not item.addresses:
@@ -80,6 +88,7 @@ def _add(
 
 
 def _endpoint(item: api.Endpoint, address: Address, port: int) -> EndpointInfo:
+    # Clause ``endpoints.ready-flag-trusted``.
     conditions, hints = item.conditions or _UNCONDITIONAL, item.hints
     return EndpointInfo(
         address=address,

@@ -25,6 +25,8 @@ def normalise(cluster: Cluster, family: Family, previous: Snapshot | None = None
     ``services`` is the same mapping when none changed.  So: keep one snapshot per family, make each new
     `Cluster` by replacing objects in copies of its mappings, and call
     ``snapshot = normalise(cluster, family, snapshot)``.
+
+    Clause ``node-port.both-families.served``.
     """
     if previous is None or previous.family is not family:
         previous = _empty_cache(family)
@@ -108,7 +110,11 @@ def _reindex(
 
 
 def owner_of(item: api.EndpointSlice, family: Family) -> Key | None:
-    """Key of the Service a slice serves in this family, None for none (``ds.slice-type``, ``obj.slice-label``, ``obj.headless-label``)."""
+    """Key of the Service a slice serves in this family, None for none.
+
+    Clauses ``slices.other-family.ignored``, ``slices.fqdn.ignored``, ``slices.without-service-name.ignored``,
+    ``slices.headless-label.ignored``.
+    """
     if item.address_type != family.value:
         return None
     labels = item.metadata.labels

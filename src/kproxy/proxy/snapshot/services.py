@@ -52,8 +52,10 @@ def normalise_service(
 def _is_proxied(item: api.Service) -> bool:
     """True unless the Service is left to others.
 
-    Left alone: headless, without cluster IP, ExternalName, or labelled for another proxy (``obj.headless``,
-    ``obj.no-cip``, ``obj.externalname``, ``obj.service-proxy-name``).
+    Left alone: headless, without cluster IP, ExternalName, or labelled for another proxy
+    (``objects.headless.untouched``,
+    ``objects.without-cluster-ip.untouched``, ``objects.external-name.untouched``,
+    ``objects.proxy-name-label.untouched``).
     """
     return (
         item.spec.type != "ExternalName"
@@ -66,12 +68,18 @@ def _has_no_family_address(spec: api.ServiceSpec, family: Family) -> bool:
     """True if a Service has no IPv6 cluster IP, by a cheap text test, in the IPv6 snapshot.
 
     Most Services have none. Its notes are then reported once, by the IPv4 snapshot.
+
+    Clause ``objects.single-family.other-family-untouched``.
     """
     return family is Family.IPV6 and ":" not in spec.cluster_ip and ":" not in "".join(spec.cluster_ips or ())
 
 
 def _addresses(texts: Iterable[str], family: Family, complain: Complain) -> tuple[Address, ...]:
-    """Addresses of the family among ``texts``, without repetition, in their order (``eip.invalid``, ``ds.order``)."""
+    """Addresses of the family among ``texts``, without repetition, in their order.
+
+    Clauses ``external-ip.bad-text.skipped``, ``objects.addresses.leading-zeros-decimal``,
+    ``slices.other-family.ignored``.
+    """
     found: list[Address] = []
     for text in texts:
         address = parse_address(text)
@@ -85,7 +93,13 @@ def _addresses(texts: Iterable[str], family: Family, complain: Complain) -> tupl
 def _load_balancer_ips(
     status: api.LoadBalancerStatus, family: Family, complain: Complain
 ) -> tuple[Address, ...]:
-    """Ingress addresses the node captures (``lb.ipmode.vip``, ``lb.ipmode.proxy``, ``lb.hostname-only``)."""
+    """Ingress addresses the node captures.
+
+    Clauses ``load-balancer.reaches-ready-endpoint``, ``load-balancer.ip-mode-proxy.untouched``,
+    ``load-balancer.hostname-only.ignored``.
+
+    Clause ``load-balancer.other-family.skipped``.
+    """
     ingress = status.ingress
     if not ingress:
         return ()
@@ -93,7 +107,11 @@ def _load_balancer_ips(
 
 
 def _source_ranges(texts: Iterable[str], family: Family, complain: Complain) -> tuple[Network, ...] | None:
-    """Source ranges of the family, None for no restriction (``lb.lbsr.per-family``, ``lb.lbsr.zero-cidr``, ``lb.lbsr.whitespace``)."""
+    """Source ranges of the family, None for no restriction.
+
+    Clauses ``source-ranges.other-family-only.either``, ``source-ranges.zero-range.allows-all``,
+    ``source-ranges.blanks-trimmed``.
+    """
     found: dict[Network, None] = {}
     for text in texts:
         network = parse_network(text)
@@ -107,7 +125,7 @@ def _source_ranges(texts: Iterable[str], family: Family, complain: Complain) -> 
 
 
 def _policy(text: str | None, complain: Complain) -> TrafficPolicy:
-    """Traffic policy of a field; an unset or unknown value means Cluster (``itp.cluster.default``)."""
+    """Traffic policy of a field; an unset or unknown value means Cluster (``cluster-ip.reaches-ready-endpoint``)."""
     if text == "Local":
         return TrafficPolicy.LOCAL
     if text not in (None, "", "Cluster"):
@@ -153,7 +171,10 @@ def _ports(
 
 
 def _wanted_ports(item: api.Service, complain: Complain) -> dict[PortKey, api.ServicePort]:
-    """Usable entries of ``spec.ports``; of two with the same name and protocol the first."""
+    """Usable entries of ``spec.ports``; of two with the same name and protocol the first.
+
+    Clauses ``protocol.same-number.independent``, ``protocol.udp.served``, ``protocol.sctp.served``.
+    """
     wanted: dict[PortKey, api.ServicePort] = {}
     for port in item.spec.ports or ():
         protocol = PROTOCOLS.get(port.protocol)

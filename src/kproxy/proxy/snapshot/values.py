@@ -59,7 +59,7 @@ class EndpointInfo(msgspec.Struct, frozen=True, gc=False):
     """One address and port behind a service port, from the EndpointSlices.
 
     ``node`` is the name of the node it runs on, None when the slice names none. The conditions have the API's
-    defaults filled in (behaviour ``ready.defaults``). ``zones`` and ``nodes`` are the hints.
+    defaults filled in (clause ``endpoints.conditions.missing-means-ready``). ``zones`` and ``nodes`` are the hints.
     """
 
     address: Address
@@ -89,7 +89,7 @@ class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A Service that is proxied in the snapshot's family; all addresses and ranges are of that family.
 
     ``source_ranges`` None admits every source. ``affinity_seconds`` None means no ClientIP affinity.
-    ``health_check_port`` is None unless the Service has one (behaviour ``hcnp.scope``).
+    ``health_check_port`` is None unless the Service has one (clause ``health-check.local-endpoints.told``).
     """
 
     key: Key

@@ -24,6 +24,7 @@ from kproxy.spec.clauses import CLAUSES, TRANSITION_CLAUSES, ClauseId
 from kproxy.spec.regressions import REGRESSIONS, Regression
 from kproxy.spec.topics import TOPICS, Topic, topic_of_case, topic_of_clause
 from kproxy.tools.reference.mutants import mutants_of
+from kproxy.tools.reference.no_code import NO_CODE
 from kproxy.tools.reference.places import PACKAGE, Place, citations, first_line, repository
 
 SPEC, CASES, PROXY = PACKAGE / "spec", PACKAGE / "conformance/cases", PACKAGE / "proxy"
@@ -111,7 +112,7 @@ def _clause(clause: Clause) -> ReferenceEntry:
         {
             "sources": tuple(map(Item, clause.source)),
             "oracle": tuple(_oracle(clause)),
-            "proxy": tuple(_named(citations(PROXY, clause.id))),
+            "proxy": tuple(_proxy(clause.id)),
             **_mutation(clause.id),
             "cases": tuple(map(_case_item, cases)),
             "deviations": tuple(_deviations(cases, clause.id)),
@@ -214,6 +215,12 @@ def _oracle(clause: Clause) -> Iterator[Item]:
         )
     else:
         yield from _named(citations(SPEC, clause.id, but="clauses"))
+
+
+def _proxy(clause: str) -> Iterator[Item]:
+    if clause in NO_CODE:
+        yield Item(f"no code: {NO_CODE[clause]}")
+    yield from _named(citations(PROXY, clause))
 
 
 def _named(places: Iterable[Place]) -> Iterator[Item]:

@@ -76,7 +76,8 @@ class Context:
     """All that a service port's rules depend on besides its own plan.
 
     ``endpoint_comments`` is False in large clusters, where they are left out of the rules that
-    exist once per endpoint (behaviour ``life.large-cluster``).  ``count_localhost``: node ports at loopback
+    exist once per endpoint (clause ``balancing.any-number-of-endpoints``).  ``count_localhost``: node ports at
+    loopback
     addresses, if there are any, have a counter.
     """
 
@@ -144,6 +145,8 @@ def node_port_destinations(context: Context) -> tuple[tuple[Match, ...], ...]:
     """Ways in which a packet's destination can be an address that accepts node ports.
 
     Loopback is one only in IPv4 and where the plan says so (``np.localhost.*``).
+
+    Clauses ``node-port.number-on-service-address.not-served``, ``node-port.other-node.untouched``.
     """
     ports = context.node_ports
     localhost = localhost_node_ports(context)
@@ -158,7 +161,7 @@ def node_port_destinations(context: Context) -> tuple[tuple[Match, ...], ...]:
 
 
 def localhost_node_ports(context: Context) -> bool:
-    """Whether IPv4 loopback addresses accept node ports (``np.route-localnet``)."""
+    """Whether IPv4 loopback addresses accept node ports (``node-port.localhost.martian-dropped``)."""
     return context.family is Family.IPV4 and context.node_ports.localhost
 
 
@@ -168,6 +171,8 @@ def _has_endpoints(frontend: Frontend) -> bool:
 
 
 def _frontend_matches(service: ServicePlan, frontend: Frontend) -> tuple[Match, ...]:
+    # Clauses ``cluster-ip.undefined-port.not-served``, ``cluster-ip.undefined-protocol.not-served``,
+    # ``external-address.undefined-port.not-served``.
     transport = Transport(service.protocol, frontend.port)
     return (transport,) if frontend.address is None else (Destination(frontend.address), transport)
 
@@ -201,6 +206,8 @@ def _firewall(service: ServicePlan, frontend: Frontend, suffix: str) -> Iterator
 
     Where nothing can answer, nat lets nobody through; the admitted pass on here, to be refused
     as they would be without ranges, and the others still meet silence.
+
+    Clause ``source-ranges.outside-dropped``.
     """
     addressed = _frontend_matches(service, frontend)
     if not _has_endpoints(frontend):
@@ -256,7 +263,10 @@ def _external_chain(service: ServicePlan, frontend: Frontend, suffix: str, conte
 
 
 def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: str) -> Chain:
-    """On to KUBE-EXT from admitted sources; others stay un-NATed and KUBE-PROXY-FIREWALL drops them."""
+    """On to KUBE-EXT from admitted sources; others stay un-NATed and KUBE-PROXY-FIREWALL drops them.
+
+    Clause ``source-ranges.inside-allowed``.
+    """
     target = Jump(names.EXTERNAL_PREFIX + suffix)
     sources = dict.fromkeys(source for frontend in guarded for source in _admitted(frontend))
     comment = f"{service.name} loadbalancer IP"
@@ -267,7 +277,10 @@ def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: 
 def _pool_chain(
     service: ServicePlan, scope: PoolScope, members: list[NamedEndpoint], suffix: str, context: Context
 ) -> Chain:
-    """Chooses an endpoint: the one that the client was sent to before, else one at random."""
+    """Chooses an endpoint: the one that the client was sent to before, else one at random.
+
+    Clauses ``balancing.every-endpoint-chosen``, ``affinity.client-ip.sticks``.
+    """
     rules: list[Rule] = []
     for frontend in service.frontends:
         if frontend.exposure is Exposure.CLUSTER_IP and frontend.pool.scope is scope:
@@ -286,7 +299,10 @@ def _pool_chain(
 
 
 def _endpoint_chain(target: NamedEndpoint, service: ServicePlan, comment: str) -> Chain:
-    """Masquerade the endpoint's own packets, whose answers would else not come back here; then NAT."""
+    """Masquerade the endpoint's own packets, whose answers would else not come back here; then NAT.
+
+    Clauses ``masquerade.hairpin.rewritten``, ``affinity.client-ip.by-original-source``.
+    """
     transport = _TRANSPORTS[service.protocol]
     affinity = service.affinity_seconds is not None
     matches = (RememberSource(target.chain), transport) if affinity else (transport,)
@@ -300,6 +316,7 @@ def _endpoint_chain(target: NamedEndpoint, service: ServicePlan, comment: str) -
 def _masquerade(
     kind: MasqueradePolicy, addressed: tuple[Match, ...], comment: str, context: Context
 ) -> list[Rule]:
+    # Clause ``masquerade.cluster-ip.pod-source-preserved``.
     match kind:
         case MasqueradePolicy.ALWAYS:
             return [Rule(_MARK_MASQUERADE, addressed, comment)]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kproxy.proxy.plan import Plan, ServicePlan, ServicePortName
 
 LARGE_CLUSTER_ENDPOINTS = 1000
-"""Above it the rules of single endpoints carry no comments (behaviour ``life.large-cluster``)."""
+"""Above it the rules of single endpoints carry no comments (clause ``balancing.any-number-of-endpoints``)."""
 
 
 class ServiceRules:

@@ -47,9 +47,11 @@ _LAST = "kubernetes service nodeports; NOTE: this must be the last rule in this 
 class Options:
     """What the proxy's configuration and this machine decide.
 
-    ``masquerade_mark`` is one bit (``masq.bit``).  ``random_fully``: does this iptables know the
-    option (``masq.port-random``)?  ``drop_invalid`` is False where the sysctl
-    ``nf_conntrack_tcp_be_liberal`` is set (``ct.invalid-drop``).  ``drop_invalid_input``: invalid segments of TCP that
+    ``masquerade_mark`` is one bit (``masquerade.foreign-mark-bits.kept``).  ``random_fully``: does this
+    iptables know the
+    option (``masquerade.source-ports.redrawn``)?  ``drop_invalid`` is False where the sysctl
+    ``nf_conntrack_tcp_be_liberal`` is set (``conntrack.invalid-not-leaked``).  ``drop_invalid_input``: invalid
+    segments of TCP that
     neither end nor reset and came from elsewhere do not reach the node's own processes either
     (https://github.com/kubernetes/kubernetes/issues/117924); False also where ``nf_conntrack_tcp_loose`` is 0, for then
     every connection that is older than its tracking is invalid.
@@ -74,7 +76,11 @@ class HookRules:
 
 
 def hook_rules(*, localhost: bool) -> tuple[HookRules, ...]:
-    """How packets get from the builtin chains to ours; ``localhost`` node ports need one more.  In kube-proxy's order."""
+    """How packets get from the builtin chains to ours; ``localhost`` node ports need one more.  In kube-proxy's order.
+
+    Clauses ``source-ranges.apply-to-pods``, ``source-ranges.apply-to-host``,
+    ``node-port.forward-policy-drop.passes``.
+    """
     services = "kubernetes service portals"
     external = Rule(Jump(names.EXTERNAL_SERVICES), _NEW, "kubernetes externally-visible service portals")
     guard = Rule(Jump(names.PROXY_FIREWALL), _NEW, "kubernetes load balancer firewall")
@@ -143,7 +149,10 @@ def node_port_rules(context: Context) -> tuple[Rule, ...]:
 
 
 def martian_guard(context: Context) -> Chain | None:
-    """KUBE-FIREWALL, while loopback addresses can be routed to; CVE-2020-8558, ``np.martian-guard``."""
+    """KUBE-FIREWALL, while loopback addresses can be routed to; CVE-2020-8558,.
+
+    Clause ``node-port.localhost.martian-dropped``.
+    """
     if not localhost_node_ports(context):
         return None
     expected = (ConntrackStatus.RELATED, ConntrackStatus.ESTABLISHED, ConntrackStatus.DNAT)

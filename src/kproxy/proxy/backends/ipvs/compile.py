@@ -51,7 +51,8 @@ class Context:
 class DesiredVirtualServer:
     """A virtual server with the destinations that take new connections.
 
-    Of others that are there still, those in ``keep_established`` keep what they have (``term.udp-keeps-serving``);
+    Of others that are there still, those in ``keep_established`` keep what they have
+    (``conntrack.udp.stays-with-serving-terminating-endpoint``);
     with ``drain``, all that have connections do (``ipvs.graceful``).
     """
 

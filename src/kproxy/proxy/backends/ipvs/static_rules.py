@@ -58,7 +58,10 @@ SHORTCUT_MARK, SHORTCUT_MASK = 0x4B00_0000, 0xFF00_0000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What configuration and machine decide (``masq.bit``, ``masq.port-random``, ``ct.invalid-drop``).
+    """What configuration and machine decide.
+
+    Clauses ``masquerade.foreign-mark-bits.kept``, ``masquerade.source-ports.redrawn``,
+    ``conntrack.invalid-not-leaked``.
 
     ``drop_invalid_input``: invalid segments from elsewhere do not reach the node's own processes.
     """
@@ -188,7 +191,10 @@ class _ChainBuilder:
         )
 
     def _cluster_ips(self) -> tuple[Rule, ...]:
-        """The node itself sends from the address it sends to, which no other node can answer (``det.ipvs.none``)."""
+        """The node itself sends from the address it sends to, which no other node can answer.
+
+        Clause ``masquerade.cluster-ip.no-detector.host.either``.
+        """
         cluster_ip = self._to(IpSet.CLUSTER_IP)
         comment = "Kubernetes service cluster ip + port for masquerade purpose"
         own = Rule(_MARK_MASQUERADE, (cluster_ip, self._in(IpSet.IPVS_IPS, "src")), comment)

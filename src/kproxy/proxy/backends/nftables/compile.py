@@ -96,8 +96,9 @@ def affinity_chains(service: ServicePlan, places: Places) -> tuple[Chain, ...]:
     """The chains of a service port with affinity, none without; a chain comes after those it leads to.
 
     No expression of nft can tell which endpoint a map has chosen, so each endpoint has a chain that remembers its
-    clients (ADR 10).  All frontends share them (``aff.scope-vip``), each policy sees its own endpoints only
-    (``aff.local-restrict``), and clients of an endpoint that has gone are free at once (``aff.endpoint-gone``).
+    clients (ADR 10).  All frontends share them (``affinity.scope.per-port``), each policy sees its own endpoints only
+    (``affinity.within-policy``), and clients of an endpoint that has gone are free at once
+    (``affinity.endpoint-gone.moves-at-once``).
     """
     if service.affinity_seconds is None:
         return ()

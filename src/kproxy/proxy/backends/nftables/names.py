@@ -112,7 +112,8 @@ def endpoint_chain(service: ServicePlan, endpoint: PoolEndpoint) -> str:
 def client_number(service: ServicePlan, endpoint: PoolEndpoint, seconds: int) -> int:
     """A number of 32 bits by which an endpoint knows its clients, the same after a restart.
 
-    Another time is another number, so that the old one does not last (``aff.timeout-change``).  Should two endpoints
+    Another time is another number, so that the old one does not last (``affinity.timeout-change.followed``).
+    Should two endpoints
     ever have the same, a client of one is taken for one of the other.
     """
     text = f"{_text(service)} {endpoint.address} {endpoint.port} {seconds}"

@@ -71,7 +71,8 @@ class Options:
     """What neither the cluster nor a Service decides.
 
     ``drop_invalid``: a segment that connection tracking calls invalid, as it would reach the client untranslated, is not
-    forwarded to pods and clients outside (``ct.invalid-drop``); off where the kernel is liberal.  ``drop_invalid_input``:
+    forwarded to pods and clients outside (``conntrack.invalid-not-leaked``); off where the kernel is liberal.
+    ``drop_invalid_input``:
     from elsewhere it does not reach the node's own processes either
     (https://github.com/kubernetes/kubernetes/issues/117924); off also where tracking is not loose, for then every
     connection that is older than its tracking is invalid.
@@ -184,7 +185,7 @@ def static_chains(context: Context) -> Iterator[Chain]:
 
 
 def endpoint_choice_chain(way: FrontendMaps, choice: PoolRole, count: int) -> Chain:
-    """The chain that picks one of so many endpoints, each as likely as the others (``cip.lb.uniform``).
+    """The chain that picks one of so many endpoints, each as likely as the others (``balancing.even``).
 
     While the kernel goes over from one set of endpoints to a smaller one, a packet may look for a
     number that has just gone; the first endpoint is always there.
@@ -196,7 +197,10 @@ def endpoint_choice_chain(way: FrontendMaps, choice: PoolRole, count: int) -> Ch
 
 
 def node_port_destinations(context: Context) -> tuple[Match, ...]:
-    """The match for addresses that accept node ports; loopback never does (``np.localhost.ipvs-nft``)."""
+    """The match for addresses that accept node ports; loopback never does.
+
+    Clause ``node-port.localhost.default.either``.
+    """
     if context.node_port_ips:
         return (InSet(_DESTINATION, names.NODE_PORT_IPS),)
     loopback = LOOPBACK[context.family]
@@ -244,7 +248,10 @@ def _cluster_policy(way: FrontendMaps) -> Chain:
 
 
 def _local_policy(way: FrontendMaps, context: Context) -> Chain:
-    """``etp.local.pod-shortcut``, ``etp.local.node-shortcut``."""
+    """Rules that take pods and the node itself to all endpoints under external policy Local.
+
+    Clauses ``external-policy.local.pods-reach-all-endpoints``, ``external-policy.local.host-reaches-all-endpoints``.
+    """
     everywhere = Dispatch(way.key, PoolRole.SHORTCUT.dispatch(way))
     pods = from_pods(context.detector)
     rules = [Rule((*pods, everywhere), "pods of this node: to any endpoint, source kept")] if pods else []
@@ -276,7 +283,11 @@ def _services(context: Context) -> Chain:
 
 
 def _mark_to_cluster_ips(context: Context) -> list[Rule]:
-    """``masq.all``, ``masq.cip.offcluster``, ``det.none``."""
+    """Rules that mark packets to cluster IPs for masquerade, by the node's policy.
+
+    Clauses ``masquerade.all.cluster-ip-rewritten``, ``masquerade.cluster-ip.outside-rewritten``,
+    ``masquerade.cluster-ip.no-detector.preserved``.
+    """
     to_cluster_ip = InSet(_DESTINATION, names.CLUSTER_IPS)
     match context.cluster_ip_masquerade:
         case MasqueradePolicy.ALWAYS:

@@ -39,6 +39,8 @@ def wait_for_node(config: Configuration, store: ClusterStore, name: str) -> Node
     """The Node, with its pods' networks where they are needed, or None when it does not appear in time.
 
     Raises `PodCIDRsMissing`.
+
+    Clause ``restart.zone-label.followed``.
     """
     by_node = needs_pod_cidrs(config)
     feed = store.subscribe()

@@ -2,7 +2,8 @@
 
 Sits between `kproxy.proxy.daemon.cluster.watch` (one thread per resource) and `kproxy.proxy.daemon.sync.family_sync`
 (one thread per family). Only the fields that concern a proxy are kept, and only a difference in these wakes a sync:
-the kubelet's heartbeats or a new label do not (``life.noop-service-update``). An unchanged object stays the same
+the kubelet's heartbeats or a new label do not (``change.fields-without-bearing.undisturbed``). An unchanged
+object stays the same
 object, also over a new list, so that `kproxy.proxy.snapshot.normalise` finds changes by identity.
 """
 

@@ -14,7 +14,8 @@ A `Reflector` repeats `step`, which makes one watch request and follows it to it
   (timeoutSeconds), and the next goes on from the last version.
 
 Over a gap, whether the connection broke, the server is down or replies with errors, nothing is removed from the store
-(``life.apiserver-down``): the rules of a node outlive its API server. Afterwards the watch resumes at the version,
+(``watch.interrupted.changes-applied``): the rules of a node outlive its API server. Afterwards the watch
+resumes at the version,
 and the server sends the missed events, deletions among them. When it no longer has that version (410 Gone) the
 version is forgotten and the next step lists everything; objects that are missing from the new list are deleted, and
 equal ones stay the same objects, so that the gap causes no needless sync.
@@ -116,18 +117,21 @@ SERVICES = WatchedResource(
     "/api/v1/services",
     {"fieldSelector": "spec.clusterIP!=None", "labelSelector": "!service.kubernetes.io/service-proxy-name"},
 )
-"""Services with a cluster IP and without another proxy's label (``obj.headless``, ``obj.service-proxy-name``)."""
+"""Services with a cluster IP and without another proxy's label.
+
+Clauses ``objects.headless.untouched``, ``objects.proxy-name-label.untouched``.
+"""
 
 ENDPOINT_SLICES = WatchedResource(
     EndpointSlice,
     "/apis/discovery.k8s.io/v1/endpointslices",
     {"labelSelector": "!service.kubernetes.io/headless"},
 )
-"""EndpointSlices, except those of headless Services (``obj.headless-label``)."""
+"""EndpointSlices, except those of headless Services (``slices.headless-label.ignored``)."""
 
 
 SERVICE_CIDRS = WatchedResource(ServiceCIDR, "/apis/networking.k8s.io/v1/servicecidrs", {})
-"""ServiceCIDRs, for ``undef.unallocated``."""
+"""ServiceCIDRs, for ``cluster-ip.unallocated.not-served``."""
 
 
 def node_resource(name: str) -> WatchedResource:

@@ -35,7 +35,7 @@ def plan_settings(
 
     ``name`` is this node's name, ``node`` the Node object when there is one, ``addresses`` those of the node's
     interfaces now, of that family. Node ports on loopback addresses exist in iptables mode only
-    (``np.localhost.ipvs-nft``).
+    (``node-port.localhost.default.either``).
     """
     section = config.nftables if config.mode == Mode.NFTABLES.value else config.iptables
     localhost = config.mode == Mode.IPTABLES.value and config.iptables.localhost_node_ports
@@ -109,7 +109,9 @@ def _service_cidr_notes(service_cidrs: Iterable[ServiceCIDR]) -> Iterator[Note]:
 def _detector(config: Configuration, family: Family, node: Node | None) -> LocalDetector:
     """Detector of local traffic by ``detectLocalMode``, None for none.
 
-    Behaviours ``det.clustercidr``, ``det.nodecidr``, ``det.bridge``, ``det.prefix``, ``det.none``, ``det.dualstack``.
+    Clauses ``detect-local.cluster-cidr``, ``detect-local.node-cidr``, ``detect-local.bridge-interface``,
+    ``detect-local.interface-name-prefix``, ``masquerade.cluster-ip.no-detector.preserved``,
+    ``detect-local.cluster-cidr.per-family``.
     """
     match DetectLocal(config.detect_local_mode):
         case DetectLocal.CLUSTER_CIDR:
@@ -123,7 +125,10 @@ def _detector(config: Configuration, family: Family, node: Node | None) -> Local
 
 
 def _by_network(networks: Iterable[Network | None], family: Family) -> LocalDetector:
-    """Detector by the first network of the family (``det.clustercidr.first-only``), None without one."""
+    """Detector by the first network of the family, None without one.
+
+    Clause ``detect-local.cluster-cidr.first-of-family``.
+    """
     for network in networks:
         if network is not None and family_of(network) is family:
             return DetectByCIDR(network)
@@ -133,7 +138,9 @@ def _by_network(networks: Iterable[Network | None], family: Family) -> LocalDete
 def _node_port_cidrs(config: Configuration, node_ips: tuple[Address, ...]) -> tuple[Network, ...] | None:
     """Node port ranges of both families, None for no restriction.
 
-    Behaviours ``np.primary-default``, ``np.addresses.cidr``, ``np.addresses.primary-unknown``; the plan selects its
+    Clauses ``node-port.addresses.primary.served``, ``node-port.addresses.not-primary.untouched``,
+    ``node-port.addresses.inside-configured.served``, ``node-port.addresses.outside-configured.untouched``,
+    ``node-port.addresses.primary-unknown.either``; the plan selects its
     family's.
     """
     given = config.node_port_addresses

@@ -19,7 +19,10 @@ from kproxy.proxy.daemon.config.duration import Duration
 from kproxy.proxy.daemon.config.feature_gates import FEATURE_GATES
 
 PRIMARY = "primary"
-"""Keyword for the node's own primary addresses in ``nodePortAddresses`` (``np.primary-default``)."""
+"""Keyword for the node's own primary addresses in ``nodePortAddresses``.
+
+Clauses ``node-port.addresses.primary.served``, ``node-port.addresses.not-primary.untouched``.
+"""
 
 _SCHEDULER = re.compile(r"[\w-]{0,15}", re.ASCII)
 """Syntax of a scheduler's name in IPVS (``IP_VS_SCHEDNAME_MAXLEN``); only the kernel knows which exist."""

@@ -47,7 +47,7 @@ class _Payload(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 def livez(families: Mapping[Family, FamilyHealth], stale_after: float, now: float) -> HttpResponse:
-    """Response of ``/livez``: 503 if any change has waited ``stale_after`` seconds (``hz.stale``).
+    """Response of ``/livez``: 503 if any change has waited ``stale_after`` seconds (``proxy-health.late.told``).
 
     ``now`` is seconds since the epoch.
     """
@@ -57,7 +57,10 @@ def livez(families: Mapping[Family, FamilyHealth], stale_after: float, now: floa
 def healthz(
     families: Mapping[Family, FamilyHealth], stale_after: float, now: float, node: Node | None
 ) -> HttpResponse:
-    """Response of ``/healthz``: as `livez`, and 503 also when the node is about to be removed (``hz.node-taint``)."""
+    """Response of ``/healthz``: as `livez`, and 503 also when the node is about to be removed.
+
+    Clause ``proxy-health.leaving-node.told``.
+    """
     return _answer(families, stale_after, now, node_eligible=is_eligible(node))
 
 
@@ -77,7 +80,8 @@ def _answer(
 ) -> HttpResponse:
     """Response with the payload of ``hz.payload``.
 
-    With 200, ``lastUpdated`` is now (``hz.ok``), else the time of the most recent update of any family. ``healthy``
+    With 200, ``lastUpdated`` is now (``proxy-health.told``), else the time of the most recent update of any
+    family. ``healthy``
     concerns the proxy alone, not the node.
     """
     status = {family.value: _status(state, stale_after, now) for family, state in families.items()}
@@ -133,7 +137,10 @@ class Health:
         return answer
 
     def up_to_date(self) -> bool:
-        """True if no change has waited too long, whatever the state of the node (``hcnp.proxy-unhealthy``)."""
+        """True if no change has waited too long, whatever the state of the node.
+
+        Clause ``health-check.late-proxy.told``.
+        """
         return all(not _is_stale(state, self.stale_after) for state in self._states().values())
 
     def _states(self) -> dict[Family, FamilyHealth]:

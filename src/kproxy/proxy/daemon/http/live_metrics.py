@@ -145,7 +145,10 @@ def _has_only_remote_endpoints(frontend: Frontend) -> bool:
 
 
 def _differing(taken: Mapping[Key, object], now: Mapping[Key, object]) -> set[Key]:
-    """Keys with different values; an object changed and changed back does not differ (``life.revert-collapses``)."""
+    """Keys with different values; an object changed and changed back does not differ.
+
+    Clause ``watch.changes-together.last-counts``.
+    """
     return {key for key in changed_keys(taken, now) if taken.get(key) != now.get(key)}
 
 

@@ -1,8 +1,9 @@
 """Health check node ports: load balancers query here whether this node has endpoints of a Service.
 
-Fed by `kproxy.proxy.daemon.sync.family_sync` with each plan that is in the kernel (``hcnp.sync-order``), served by
+Fed by `kproxy.proxy.daemon.sync.family_sync` with each plan that is in the kernel
+(``health-check.local-endpoints.told``), served by
 `kproxy.proxy.daemon.http.ports`. One `ServiceHealthServer` a family, since each has its own addresses and endpoints.
-Behaviours ``hcnp.*``; the deletion taint does not matter here (``hcnp.no-taint``).
+Behaviours ``hcnp.*``; the deletion taint does not matter here (``health-check.leaving-node.unaffected``).
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ class _Payload(msgspec.Struct, rename="camel"):
 
 
 def health_check_response(check: HealthCheck, *, up_to_date: bool) -> HttpResponse:
-    """Response to a load balancer's probe (``hcnp.200``, ``hcnp.payload``, ``hcnp.headers``).
+    """Response to a load balancer's probe.
 
-    ``up_to_date``: whether the proxy is (``hcnp.proxy-unhealthy``).
+    ``up_to_date``: true if no change has waited too long (``health-check.late-proxy.told``).  Clauses
+    ``health-check.local-endpoints.told``, ``health-check.number.told``, ``health-check.weight.told``.
     """
     well = check.endpoints > 0 and up_to_date
     payload = _Payload(_Service(*check.service), check.endpoints, up_to_date)
@@ -149,7 +151,10 @@ class ServiceHealthServer:
             self._failed(service, text)
 
     def _handler(self, service: Key) -> Callable[[HttpRequest], HttpResponse]:
-        """Handler of a Service's port, for any path (``hcnp.any-path``); a probe while the port closes gets zero endpoints."""
+        """Handler of a Service's port, for any path; a probe while the port closes gets zero endpoints.
+
+        Clause ``health-check.any-path.answered``.
+        """
 
         def handle(_: HttpRequest) -> HttpResponse:
             check = self._checks.get(service, HealthCheck(service, 0, 0))
@@ -159,7 +164,7 @@ class ServiceHealthServer:
 
 
 def _addresses(node_ports: NodePorts, family: Family) -> tuple[Address, ...]:
-    """Addresses to listen at: those that accept node ports (``hcnp.listen-addrs``)."""
+    """Addresses to listen at: those that accept node ports (``health-check.node-port-addresses.bind``)."""
     if node_ports.addresses is None:
         return (_WILDCARD[family],)
     return (*node_ports.addresses, *([_LOCALHOST] if node_ports.localhost else []))

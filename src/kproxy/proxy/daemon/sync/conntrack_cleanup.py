@@ -2,13 +2,15 @@
 
 DNAT is decided once per connection, and for a UDP client that keeps its socket a connection lasts as
 long as it sends.  So when endpoints go, come, or change their port, entries made before must go too.
-Entries of TCP and SCTP stay (``ct.tcp-untouched``); so does a flow to an endpoint that still serves,
-even where policy would now choose another (``ct.udp.policy-change``, ``term.udp-keeps-serving``).
+Entries of TCP and SCTP stay (``established.survives-removal-of-its-endpoint``); so does a flow to an endpoint
+that still serves,
+even where policy would now choose another (``conntrack.udp.stays-on-policy-change``,
+``conntrack.udp.stays-with-serving-terminating-endpoint``).
 
 Beyond kube-proxy: entries of a service port without endpoints go, so that its clients see the refusal
 (kubernetes/kubernetes#139628); entries of a deleted one go (kubernetes/kubernetes#141371); and a node
 port is one only where the plan says it is, so flows through this node to the same port elsewhere stay
-(``ct.udp.nodeport-overmatch``).
+(``conntrack.unrelated.untouched``).
 """
 
 from __future__ import annotations
@@ -72,8 +74,11 @@ def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
     """Whether a flow contradicts what should be; ``before`` is what was so until now.
 
     A frontend's flow must be answered by one of its serving endpoints.  So an entry made before there
-    were any, which goes to the service's own address, is stale (``ct.udp.0-to-n``).  To what is no
+    were any, which goes to the service's own address, is stale (``conntrack.udp.served-after-first-endpoint``).
+    To what is no
     frontend any more, only translated flows are: those were the service's.
+
+    Clauses ``conntrack.udp.moves-off-removed-endpoint``, ``conntrack.udp.moves-off-old-target-port``.
     """
     serving = now.serving(flow.destination)
     if serving is not None:
@@ -85,7 +90,7 @@ class ConntrackCleaner:
     """Removes one family's stale entries whenever UDP frontends or endpoints changed, and at first."""
 
     def __init__(self, family: Family, node_addresses: Callable[[], Iterable[Address]]) -> None:
-        """Remember nothing: the first `remove` looks at all entries (``ct.udp.startup``).
+        """Remember nothing: the first `remove` looks at all entries (``restart.stale-udp-entries.reconciled``).
 
         ``node_addresses`` returns those of this node's interfaces now, as `kproxy.linux.node_addresses.AddressMonitor.current`.
         """

@@ -44,9 +44,9 @@ def import_backend(config: Configuration) -> None:
 
 
 def open_dataplanes(config: Configuration, primary: Family) -> dict[Family, Dataplane]:
-    """One kernel for each family this machine has; the ``primary`` one must work (``ds.capability``).
+    """One kernel for each family this machine has; the ``primary`` one must work.
 
-    Raises `UnusableMode`.
+    Clause ``objects.dual-stack.node-of-one-family.served``.  Raises `UnusableMode`.
     """
     found: dict[Family, Dataplane] = {}
     for family in Family:
@@ -221,7 +221,8 @@ class _Ipvs:
 class _TakeoverDataplane:
     """A data plane that takes over from another mode: what that left goes once its own rules stand.
 
-    In this order no connection finds neither (``life.mode-switch``), and at once, since until then the old rules serve
+    In this order no connection finds neither (``restart.mode-change.old-rules-removed``), and at once, since
+    until then the old rules serve
     what was deleted while no proxy ran.
     """
 

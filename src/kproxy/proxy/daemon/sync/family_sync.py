@@ -23,7 +23,7 @@ from kproxy.proxy.plan import Note, Plan, PlanSettings, make_plan
 from kproxy.proxy.snapshot import Snapshot, normalise
 
 FULL_SYNC_SECONDS = 3600.0
-"""After so long the kernel is not believed any more, and all is written again (``life.max-sync``)."""
+"""After so long the kernel is not believed any more, and all is written again (``change.in-effect-soon``)."""
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class FamilySync:
             self._failed(self.clock(), full=self._applied is None)
 
     def wait_for_lists(self) -> None:
-        """Return when Services and EndpointSlices have both been listed (``life.wait-both``)."""
+        """Return when Services and EndpointSlices have both been listed (``restart.lists-incomplete.rules-kept``)."""
         feed = self.progress.subscription
         while True:
             seen = feed.pending
@@ -305,7 +305,11 @@ class FamilySync:
         self._logged_notes = current
 
     def _check(self) -> None:
-        """``life.canary``, ``np.addresses.reread``, ``ct.invalid-drop``, ``life.max-sync``."""
+        """Compare the kernel with what was applied, and read the machine's options again.
+
+        Clauses ``node-port.addresses.gained-inside-configured.either``, ``conntrack.invalid-not-leaked``,
+        ``change.in-effect-soon``; behaviour ``life.canary``.
+        """
         now = self.clock()
         self._scheduler = self._scheduler.record_check(now)
         self._clean()

@@ -1,7 +1,8 @@
 """When to sync next, as a value: changes at once but not too often, failures again soon, a look now and then.
 
 Used by `kproxy.proxy.daemon.sync.family_sync`, which owns the clock.  Pure: every time is an argument, in seconds on any
-monotonic clock.  Behaviours ``life.min-sync``, ``life.max-sync``, ``life.retry``.
+monotonic clock.  Clauses ``watch.changes-together.last-counts``, ``change.in-effect-soon``,
+``writes.refused.tried-again``.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class IptablesKernel:
     def apply(self, plan: Plan, options: Options) -> Applied:
         """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed.
 
-        Health check node ports are let in whatever the policy of INPUT (``hcnp.firewall-accept``).
+        Health check node ports are let in whatever the policy of INPUT (``health-check.input-policy-drop.passes``).
         """
         started = time.monotonic()
         desired = self._desired_state(plan, options)
@@ -233,7 +233,10 @@ def _hooks(context: Context) -> tuple[HookRules, ...]:
 
 
 def machine_options(tools: Tools, masquerade_bit: int) -> Options:
-    """The options that this machine decides (``ct.invalid-drop``, ``masq.port-random``), read now; makes counters."""
+    """The options that this machine decides, read now; makes counters.
+
+    Clauses ``conntrack.invalid-not-leaked``, ``masquerade.source-ports.redrawn``.
+    """
     drops = invalid_drops()
     return static_rules.Options(
         1 << masquerade_bit,

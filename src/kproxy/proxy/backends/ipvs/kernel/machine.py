@@ -45,7 +45,7 @@ def set_sysctls(*, strict_arp: bool) -> None:
 
 
 def machine_options(masquerade_bit: int, *, random_fully: bool) -> Options:
-    """``ct.invalid-drop``, ``masq.port-random``, read now."""
+    """``conntrack.invalid-not-leaked``, ``masquerade.source-ports.redrawn``, read now."""
     return Options(1 << masquerade_bit, random_fully=random_fully, drop_invalid_input=invalid_drops().input)
 
 

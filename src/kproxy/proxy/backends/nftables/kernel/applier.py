@@ -2,7 +2,7 @@
 
 What the table holds is believed to be what was applied last; after any failure the belief is given up, and the next
 `apply` replaces the whole table in one transaction.  Of the old table only the clients that stick to endpoints
-are read before, so that they go on sticking (``aff.clientip``, ``life.restart-keeps``).
+are read before, so that they go on sticking (``affinity.stays-over-restart``, ``restart.rules-kept``).
 """
 
 from __future__ import annotations
@@ -234,7 +234,10 @@ def check_kernel() -> None:
 
 
 def machine_options(masquerade_bit: int) -> Options:
-    """The options that this machine decides (``ct.invalid-drop``, ``ct.liberal``), read now."""
+    """The options that this machine decides, read now.
+
+    Clauses ``conntrack.invalid-not-leaked``, ``conntrack.liberal.set``.
+    """
     drops = invalid_drops()
     return Options(1 << masquerade_bit, drop_invalid=drops.forwarded, drop_invalid_input=drops.input)
 
