@@ -22,5 +22,6 @@ def _row(path: Path) -> tuple[str, str, str]:
     title = re.match(r"# (\d+)\. (.+)", text)
     if title is None:
         raise LookupError(f"{path}: the first line is to be `# NUMBER. TITLE`")
-    status = re.search(r"^Status: (.+)$", text, re.MULTILINE)
-    return title[1], f"[{title[2]}](adr/{path.name})", status[1] if status else "In force."
+    above = text[title.end() :].partition("\n## ")[0].strip().removeprefix("Status: ")
+    status = re.sub(r"\]\((\d)", r"](adr/\1", above[:1].upper() + above[1:])
+    return title[1], f"[{title[2]}](adr/{path.name})", " ".join(status.split()) or "In force."
