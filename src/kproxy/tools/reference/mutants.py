@@ -20,6 +20,7 @@ from kproxy.tools.reference.places import PACKAGE, Place, definition, lines_with
 
 _RULE_NAME = re.compile(r"[A-Z][A-Z0-9-]{3,}")
 """Chains and sets are named so in iptables and ipset: KUBE-SERVICES, FORWARD."""
+_FUNCTION = re.compile(r"kproxy(\.\w+)+:\w+(\.\w+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def _mutant(path: Path, call: ast.Call) -> MutantSource:
     name, about, *patches = call.args
     known = _names(path)
     texts = [text for patch in patches for node in ast.walk(patch) for text in _texts(node, known)]
-    functions = (text for text in texts if text.startswith("kproxy.") and ":" in text)
+    functions = (text for text in texts if _FUNCTION.fullmatch(text))
     return MutantSource(
         name=str(ast.literal_eval(name)),
         about=str(ast.literal_eval(about)),
