@@ -41,13 +41,11 @@ def _print_case(comparison: Comparison, letters: list[str], id: str, console: Co
 
 
 def explain_result(entry: ResultRead) -> str:
-    """Why a result is no pass, in a line: a failure by what was asked, lawful and seen."""
+    """Why a result is not a pass, in one line; of a failure its first finding."""
     if entry.result is Result.FAILED and entry.findings:
         first = entry.findings[0]
         more = f" (and {len(entry.findings) - 1} more)" if len(entry.findings) > 1 else ""
-        return (
-            f"{first.family}, step {first.step}: {first.what}: lawful {first.lawful}; seen {first.seen}{more}"
-        )
+        return f"{first.family}, step {first.step}: {first.action}: lawful {first.lawful}; seen {first.outcome}{more}"
     return entry.reason.partition("\n")[0]
 
 

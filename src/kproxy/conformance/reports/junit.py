@@ -74,16 +74,16 @@ def _details(entry: ResultRead, column: Column, comparison: Comparison) -> Itera
     yield comparison.cases[entry.id].about
     yield entry.reason
     for finding in entry.findings:
-        yield f"{finding.family}, step {finding.step}: {finding.what}"
+        yield f"{finding.family}, step {finding.step}: {finding.action}"
         yield f"  lawful:  {finding.lawful}"
-        yield f"  seen:    {finding.seen}"
+        yield f"  seen:    {finding.outcome}"
         yield f"  clauses: {', '.join(finding.clauses)}"
-        if finding.known:
-            yield f"  known:   {finding.known}"
+        if finding.deviation:
+            yield f"  known:   {finding.deviation}"
     if entry.evidence:
         yield f"evidence: {entry.evidence}"
-    if column.run.again and entry.result in {Result.FAILED, Result.DEVIATION, Result.BROKEN}:
-        yield f"again: {column.run.again} --case '{entry.id}'"
+    if column.run.reproduce_command and entry.result in {Result.FAILED, Result.DEVIATION, Result.BROKEN}:
+        yield f"again: {column.run.reproduce_command} --case '{entry.id}'"
 
 
 def _clean(text: str) -> str:

@@ -69,16 +69,18 @@ def _failure(column: Column, entry: ResultRead, comparison: Comparison) -> Itera
     yield ""
     rows = [
         [
-            f"{finding.family}, step {finding.step}: {_text(finding.what)}",
+            f"{finding.family}, step {finding.step}: {_text(finding.action)}",
             _text(finding.lawful),
-            _text(f"{finding.seen} (known: {finding.known})" if finding.known else finding.seen),
+            _text(
+                f"{finding.outcome} (known: {finding.deviation})" if finding.deviation else finding.outcome
+            ),
             _text(", ".join(finding.clauses)),
         ]
         for finding in entry.findings
     ]
-    yield from _table(["asked", "lawful", "seen", "clauses"], rows) if rows else _quoted(entry.reason)
-    if column.run.again:
-        yield from _code(f"{column.run.again} --case '{entry.id}'")
+    yield from _table(["probe", "lawful", "outcome", "clauses"], rows) if rows else _quoted(entry.reason)
+    if column.run.reproduce_command:
+        yield from _code(f"{column.run.reproduce_command} --case '{entry.id}'")
 
 
 def _differences(comparison: Comparison) -> Iterator[str]:
@@ -111,13 +113,15 @@ def _deviations(comparison: Comparison) -> Iterator[str]:
         yield from _table(["case", "run", "what it does instead"], rows[:MOST_ROWS])
         yield "</details>"
         yield ""
-    unneeded = [
-        [_text(column.name), _text(part)] for column in comparison.columns for part in column.run.unneeded
+    unused = [
+        [_text(column.name), _text(part)]
+        for column in comparison.columns
+        for part in column.run.unused_deviations
     ]
-    if unneeded:
-        yield f"### {len(unneeded)} excuses that were not needed: take them out of the subject's file"
+    if unused:
+        yield f"### {len(unused)} known deviations that did not occur: take them out of the subject's file"
         yield ""
-        yield from _table(["run", "case and clause"], unneeded[:MOST_ROWS])
+        yield from _table(["run", "case and clause"], unused[:MOST_ROWS])
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

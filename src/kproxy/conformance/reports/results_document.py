@@ -14,10 +14,8 @@ from kproxy.conformance.engine.convergence import BOUND, LatencySample, distribu
 from kproxy.conformance.engine.judging import Finding, Observed
 from kproxy.conformance.reports.results import CaseResult, Report, RunOutcome
 
-RESULTS_FORMAT, CATALOGUE_FORMAT = "kproxy-results/2", "kproxy-catalogue/1"
-"""What ``format`` says; another number when readers would have to change."""
-READABLE_FORMATS = ("kproxy-results/1",)
-"""Formats of earlier results that can still be read; in the first, findings cite all clauses of their cases."""
+RESULTS_FORMAT, CATALOGUE_FORMAT = "kproxy-results/3", "kproxy-catalogue/2"
+"""Values of ``format``; the number rises when readers have to change."""
 
 Json = dict[str, Any]
 
@@ -30,7 +28,7 @@ def run_document(report: Report) -> Json:
 
 
 def matrix_document(subject: str, outcomes: Sequence[RunOutcome], seconds: float) -> Json:
-    """All runs as JSON: each as a run of its own would be, with its name; their cases together."""
+    """Several runs as JSON: each as in a document of its own, with its name; their cases together."""
     return {
         "format": RESULTS_FORMAT,
         "subject": subject,
@@ -47,25 +45,25 @@ def catalogue_document(cases: Iterable[Case]) -> Json:
 
 
 def results_schema() -> str:
-    """The JSON Schema of all of these."""
+    """The JSON Schema of results and of the catalogue."""
     return importlib.resources.files(__package__).joinpath("results.schema.json").read_text("utf-8")
 
 
 def format_document(document: Json) -> bytes:
-    """A document to be read by people as well: a line for each result and each case."""
+    """A document as text, with a line for each result and each case, so that people can read it as well."""
     return "".join(_lines(document, "")).encode() + b"\n"
 
 
 def _run(report: Report) -> Json:
-    unneeded = {"unneeded": list(report.unneeded)} if report.unneeded else {}
+    unused = {"unused_deviations": list(report.unneeded)} if report.unneeded else {}
     return {
         "subject": report.subject,
         "mode": report.mode,
         "environment": dict(report.environment),
         "seconds": round(report.seconds, 3),
-        "again": report.reproduce_command,
+        "reproduce_command": report.reproduce_command,
         **({"convergence": _convergence(report.latency_samples)} if report.latency_samples else {}),
-        **unneeded,
+        **unused,
         "results": [_result(entry) for entry in report.results],
     }
 
@@ -73,17 +71,17 @@ def _run(report: Report) -> Json:
 def _convergence(applied: Sequence[LatencySample]) -> Json:
     return {
         "bound": BOUND,
-        "slowness": round(max(one.slowness for one in applied), 1),
+        "slowdown": round(max(one.slowness for one in applied), 1),
         "changes": [
             {
-                "what": what,
-                "number": found.number,
+                "kind": kind,
+                "count": found.number,
                 "min": round(found.least, 3),
                 "median": round(found.median, 3),
                 "p99": round(found.p99, 3),
                 "max": round(found.most, 3),
             }
-            for what, found in distributions_by_kind(applied).items()
+            for kind, found in distributions_by_kind(applied).items()
         ],
     }
 
@@ -100,7 +98,7 @@ def _result(entry: CaseResult) -> Json:
     if entry.findings:
         document["findings"] = list(map(_finding, entry.findings))
     if entry.observed:
-        document["observed"] = list(map(_observed, entry.observed))
+        document["observations"] = list(map(_observation, entry.observed))
     if entry.evidence:
         document["evidence"] = entry.evidence
         document["files"] = list(entry.files)
@@ -111,21 +109,21 @@ def _finding(finding: Finding) -> Json:
     return {
         "family": finding.instance.family.value,
         "step": finding.step,
-        "what": finding.what,
+        "action": finding.what,
         "lawful": finding.lawful,
-        "seen": finding.seen,
+        "outcome": finding.seen,
         "clauses": list(finding.clauses),
-        **({"known": finding.known} if finding.known else {}),
+        **({"deviation": finding.known} if finding.known else {}),
     }
 
 
-def _observed(one: Observed) -> Json:
+def _observation(one: Observed) -> Json:
     times = {"at": round(one.at, 3), "seconds": round(one.seconds, 3)}
-    return {"family": one.family.value, "step": one.step, "seen": one.seen, **times}
+    return {"family": one.family.value, "step": one.step, "outcome": one.seen, **times}
 
 
 def _cases(reports: Iterable[Report]) -> Json:
-    """What was asked, case by case, so that results can be read without the catalogue they were made with."""
+    """The cases, so that results can be read without the catalogue that they were made with."""
     cases = {entry.case.id: entry.case for report in reports for entry in report.results}
     return {id: _case(case) for id, case in cases.items()}
 
@@ -139,7 +137,7 @@ def _case(case: Case) -> Json:
         "families": [family.value for family in case.families],
         "steps": [
             {
-                "what": describe_step(step),
+                "action": describe_step(step),
                 **({"lawful": lawful} if (lawful := describe_expectation(step)) else {}),
             }
             for step in case.steps
@@ -148,7 +146,7 @@ def _case(case: Case) -> Json:
 
 
 def _lines(value: object, indent: str) -> Iterator[str]:
-    """Objects and lists that hold many things with a line for each, all else on one line."""
+    """Fields of `_A_LINE_EACH` with a line for each item, all else on one line."""
     deeper = indent + "  "
     match value:
         case Mapping() if _A_LINE_EACH & value.keys():

@@ -1,32 +1,34 @@
 """Results read back from the JSON of any run.
 
-What is there beyond the fields named here is passed over; what is missing is told with its place.
+Unknown fields are ignored; a missing field is an error that names its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from kproxy.conformance.reports.results import Result
-from kproxy.conformance.reports.results_document import CATALOGUE_FORMAT, READABLE_FORMATS, RESULTS_FORMAT
+from kproxy.conformance.reports.results_document import CATALOGUE_FORMAT, RESULTS_FORMAT
+from kproxy.conformance.reports.results_upgrade import EARLIER_FORMATS, upgraded
 
 
 class InvalidResults(Exception):
-    """A file that holds no results; says what is wrong and what to do."""
+    """A file that holds no results; the message says what is wrong and what to do."""
 
 
 class StepRead(msgspec.Struct, frozen=True):
-    """A step in words; ``lawful`` is empty where nothing is judged."""
+    """A step, described; ``lawful`` is empty where nothing is judged."""
 
-    what: str
+    action: str
     lawful: str = ""
 
 
 class CaseRead(msgspec.Struct, frozen=True):
-    """What was asked."""
+    """A case as it was when it was run."""
 
     about: str
     profile: str = ""
@@ -37,23 +39,23 @@ class CaseRead(msgspec.Struct, frozen=True):
 
 
 class FindingRead(msgspec.Struct, frozen=True):
-    """One thing seen that is not lawful."""
+    """An unlawful outcome; ``deviation``: what the subject's file says of it, with a link."""
 
     family: str
     step: int
-    what: str
+    action: str
     lawful: str
-    seen: str
+    outcome: str
     clauses: tuple[str, ...]
-    known: str = ""
+    deviation: str = ""
 
 
-class ObservedRead(msgspec.Struct, frozen=True):
-    """What a question met; times in seconds."""
+class ObservationRead(msgspec.Struct, frozen=True):
+    """The outcome of a probe; times in seconds."""
 
     family: str
     step: int
-    seen: str
+    outcome: str
     at: float = 0.0
     seconds: float = 0.0
 
@@ -67,7 +69,7 @@ class ResultRead(msgspec.Struct, frozen=True):
     seconds: float
     reason: str = ""
     findings: tuple[FindingRead, ...] = ()
-    observed: tuple[ObservedRead, ...] = ()
+    observations: tuple[ObservationRead, ...] = ()
     evidence: str = ""
     files: tuple[str, ...] = ()
 
@@ -75,17 +77,17 @@ class ResultRead(msgspec.Struct, frozen=True):
 class LatencyRead(msgspec.Struct, frozen=True):
     """How long changes of a kind took, in seconds."""
 
-    what: str
-    number: int
+    kind: str
+    count: int
     min: float
     median: float
     p99: float
     max: float
 
     def __str__(self) -> str:
-        """For people."""
+        """One line for people."""
         numbers = f"min {self.min:.2f}, median {self.median:.2f}, p99 {self.p99:.2f}, max {self.max:.2f} s"
-        return f"{self.what}: {numbers} of {self.number}"
+        return f"{self.kind}: {numbers} of {self.count}"
 
 
 class ConvergenceRead(msgspec.Struct, frozen=True):
@@ -93,7 +95,7 @@ class ConvergenceRead(msgspec.Struct, frozen=True):
 
     bound: float
     changes: tuple[LatencyRead, ...]
-    slowness: float = 1.0
+    slowdown: float = 1.0
 
 
 class RunRead(msgspec.Struct, frozen=True):
@@ -104,10 +106,10 @@ class RunRead(msgspec.Struct, frozen=True):
     environment: Mapping[str, str]
     seconds: float
     results: tuple[ResultRead, ...]
-    again: str = ""
+    reproduce_command: str = ""
     name: str = ""
     convergence: ConvergenceRead | None = None
-    unneeded: tuple[str, ...] = ()
+    unused_deviations: tuple[str, ...] = ()
 
 
 class DocumentRead(msgspec.Struct, frozen=True):
@@ -120,26 +122,29 @@ class DocumentRead(msgspec.Struct, frozen=True):
 
 class _Head(msgspec.Struct):
     format: str = ""
-    runs: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _Single(msgspec.Struct):
-    cases: Mapping[str, CaseRead]
 
 
 def parse_results(data: bytes, where: str) -> DocumentRead:
-    """A document from JSON; ``where`` is its name.  Raises `InvalidResults`."""
+    """A document from JSON of today's format or an earlier one; ``where`` is its name.  Raises `InvalidResults`."""
     try:
-        head = msgspec.json.decode(data, type=_Head)
-        _check_format(head.format, where)
-        if bytes(head.runs):
-            read = msgspec.json.decode(data, type=DocumentRead)
-            return msgspec.structs.replace(read, where=where)
-        cases = msgspec.json.decode(data, type=_Single).cases
-        return DocumentRead(runs=(msgspec.json.decode(data, type=RunRead),), cases=cases, where=where)
+        found = msgspec.json.decode(data, type=_Head).format
+        _check_format(found, where)
+        document = msgspec.json.decode(data, type=dict[str, Any])
+        return _document(upgraded(document) if found in EARLIER_FORMATS else document, where)
     except msgspec.DecodeError as error:
         message = f"{where}: {error}: not what `kproxy conformance run --json` writes"
         raise InvalidResults(message) from error
+
+
+def _document(document: Mapping[str, Any], where: str) -> DocumentRead:
+    if "runs" in document:
+        return msgspec.structs.replace(msgspec.convert(document, DocumentRead), where=where)
+    run, cases = msgspec.convert(document, RunRead), msgspec.convert(document, _Cases).cases
+    return DocumentRead(runs=(run,), cases=cases, where=where)
+
+
+class _Cases(msgspec.Struct):
+    cases: Mapping[str, CaseRead]
 
 
 def load_results(paths: Sequence[str]) -> list[DocumentRead]:
@@ -157,9 +162,12 @@ def _load_document(path: str) -> DocumentRead:
 
 def _check_format(found: str, where: str) -> None:
     if found == CATALOGUE_FORMAT:
-        raise InvalidResults(f"{where}: that is a catalogue (`list --json`), not results (`run --json`)")
-    if found not in {RESULTS_FORMAT, *READABLE_FORMATS}:
-        says = f"its format is {found}" if found else "it does not say its format"
         raise InvalidResults(
-            f"{where}: {says}, this kproxy reads {RESULTS_FORMAT}: run it again with `run --json FILE`"
+            f"{where}: this is a catalogue (`list --json`), not results; give a file that `run --json` wrote"
+        )
+    if found not in {RESULTS_FORMAT, *EARLIER_FORMATS}:
+        problem = f"its format is {found}" if found else "it has no field `format`"
+        raise InvalidResults(
+            f"{where}: {problem}; this kproxy reads {', '.join((*EARLIER_FORMATS, RESULTS_FORMAT))}: "
+            "make the results again with `kproxy conformance run --json FILE`"
         )

@@ -195,7 +195,7 @@ def _sum(report: ComparisonReport) -> str:
 def comparison_document(report: ComparisonReport) -> dict[str, Any]:
     """The comparison as JSON."""
     return {
-        "version": 1,
+        "version": 2,
         "proxies": list(report.names),
         "nodes": [node.hostname for node in report.layout.nodes],
         "packets": report.compared.probed,
@@ -222,7 +222,7 @@ def _packet(report: ComparisonReport, one: ProxyDifference) -> dict[str, Any]:
         "to": question.to,
         "from": _sender(report.layout, question.sender),
         "node": report.layout.node(question.judge).hostname,
-        "seen": [sorted(outcome_kinds(side)) for side in one.seen],
+        "outcomes": [sorted(outcome_kinds(side)) for side in one.seen],
         "unlawful": list(one.unlawful),
         "lawful": _lawful(one),
         "clauses": list(one.expectation.clauses),

@@ -49,7 +49,7 @@ def test_every_result_has_the_fields_that_others_rely_on(kind: Result) -> None:
         "mode",
         "environment",
         "seconds",
-        "again",
+        "reproduce_command",
         "results",
         "cases",
     ]
@@ -57,7 +57,7 @@ def test_every_result_has_the_fields_that_others_rely_on(kind: Result) -> None:
     assert document["environment"] == {"kernel": "6.1"}
     (entry,) = document["results"]
     assert entry.keys() >= PROMISED
-    assert entry.keys() - PROMISED <= {"reason", "findings", "observed", "evidence", "files"}
+    assert entry.keys() - PROMISED <= {"reason", "findings", "observations", "evidence", "files"}
     assert (entry["id"], entry["result"]) == ("group.one", kind.value)
     assert entry["clauses"] == ["a.first", "b.second"]
 
@@ -74,9 +74,9 @@ def test_a_failure_has_its_findings_and_where_the_evidence_is(kind: Result) -> N
         {
             "family": "IPv4",
             "step": 2,
-            "what": "pod a2 -> web cluster ip",
+            "action": "pod a2 -> web cluster ip",
             "lawful": "delivered to b1 (source preserved)",
-            "seen": "TCP RST",
+            "outcome": "TCP RST",
             "clauses": ["a.first"],
         }
     ]
@@ -103,7 +103,7 @@ def test_the_catalogue_as_json_has_exactly_the_promised_fields() -> None:
         id="g.c", clauses={"z", "a"}, features={Feature.SCTP, Feature.IPV6}, regressions={"R002", "R001"}
     )
     assert catalogue_document([case]) == {
-        "format": "kproxy-catalogue/1",
+        "format": "kproxy-catalogue/2",
         "cases": [
             {
                 "id": "g.c",
@@ -123,7 +123,7 @@ def test_the_catalogue_as_json_has_exactly_the_promised_fields() -> None:
 def test_what_was_requested_stands_beside_the_results() -> None:
     case = run_document(report(result(Result.PASSED)))["cases"]["group.one"]
     assert case["about"] == "It is small."
-    assert [step["what"] for step in case["steps"]] == [
+    assert [step["action"] for step in case["steps"]] == [
         "apply Service web (ClusterIP; endpoints: a1, b1)",
         "pod a2 -> web cluster ip",
     ]
@@ -161,7 +161,7 @@ def test_the_schema_holds_for_one_run_and_for_several_and_for_the_catalogue() ->
         (("results", 0, "more"), 1),
         (("results", 1, "findings"), []),
         (("results", 1, "findings", 0, "family"), "IPv5"),
-        (("results", 1, "observed", 0, "step"), 0),
+        (("results", 1, "observations", 0, "step"), 0),
         (("cases", "group.one", "steps"), []),
         (("cases", "One"), {}),
         (("more",), 1),
@@ -191,7 +191,7 @@ def test_a_single_run_is_read_as_one_of_several() -> None:
     assert (run.subject, run.mode, run.environment) == ("my-proxy", "ebpf", {"kernel": "6.1"})
     assert [entry.result for entry in run.results] == list(Result)
     failed = run.results[1]
-    assert failed.findings[0].seen == failed.observed[0].seen == "TCP RST"
+    assert failed.findings[0].outcome == failed.observations[0].outcome == "TCP RST"
     assert failed.files == ("IPv4/objects.json",)
 
 
@@ -208,10 +208,13 @@ def test_several_runs_keep_their_names() -> None:
     [
         (b"{", "r.json: Input data was truncated"),
         (b"[]", "r.json: Expected `object`, got `array`"),
-        (b'{"subject": "x"}', "it does not say its format, this kproxy reads kproxy-results/2"),
+        (
+            b'{"subject": "x"}',
+            "it has no field `format`; this kproxy reads kproxy-results/1, kproxy-results/2, kproxy-results/3",
+        ),
         (b'{"format": "kproxy-results/9"}', "its format is kproxy-results/9"),
-        (format_document(catalogue_document([])), "that is a catalogue"),
-        (b'{"format": "kproxy-results/2", "cases": {}}', "missing required field `subject`"),
+        (format_document(catalogue_document([])), "this is a catalogue"),
+        (b'{"format": "kproxy-results/3", "cases": {}}', "missing required field `subject`"),
     ],
 )
 def test_what_is_no_result_is_reported_with_the_reason(data: bytes, text: str) -> None:

@@ -127,7 +127,7 @@ def test_what_is_known_of_a_finding_and_excuses_that_nothing_needed_are_there() 
     data = known(render_html(compared(outcome("a", excused, spared)), {}))
     (cell,) = [row[0] for row in data["cells"] if row[0].get("f")]
     assert [data["texts"][finding[6]] for finding in cell["f"]] == ["it is slow"]
-    assert data["columns"][0]["unneeded"] == ["group.passed: a.first"]
+    assert data["columns"][0]["unused"] == ["group.passed: a.first"]
 
 
 @pytest.mark.parametrize("case", [CATALOGUE[0], CATALOGUE[-1]], ids=lambda case: case.id)

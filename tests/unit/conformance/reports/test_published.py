@@ -19,7 +19,7 @@ FILES = sorted(FOLDER.glob("*.json"))
 def _same(id: str, recorded: CaseRead) -> bool:
     """Whether a case of today has the steps that it had when these results were made."""
     today = [describe_step(step) for case in CATALOGUE if case.id == id for step in case.steps]
-    return today == [step.what for step in recorded.steps]
+    return today == [step.action for step in recorded.steps]
 
 
 def runs(file: Path) -> list[RunRead]:
@@ -69,7 +69,7 @@ def test_each_run_says_what_it_ran_on(file: Path) -> None:
 def test_no_path_of_a_machine_is_reported(file: Path) -> None:
     for run in runs(file):
         arguments = [
-            *shlex.split(run.again),
+            *shlex.split(run.reproduce_command),
             *run.environment.values(),
             *(entry.evidence for entry in run.results),
         ]

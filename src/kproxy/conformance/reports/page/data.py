@@ -73,9 +73,9 @@ def _column(column: Column) -> Json:
         "on": describe_environment(column),
         "facts": facts,
         "seconds": run.seconds,
-        "again": run.again,
+        "reproduce": run.reproduce_command,
         "convergence": list(map(str, run.convergence.changes)) if run.convergence else [],
-        "unneeded": list(run.unneeded),
+        "unused": list(run.unused_deviations),
     }
 
 
@@ -105,7 +105,7 @@ def _case(id: str, comparison: Comparison, texts: _Texts) -> Json:
         "profile": case.profile,
         "families": list(case.families),
         "steps": [
-            [texts(step.what), texts(step.lawful), *([texts(objects[number])] if number in objects else [])]
+            [texts(step.action), texts(step.lawful), *([texts(objects[number])] if number in objects else [])]
             for number, step in enumerate(case.steps, 1)
         ],
     }
@@ -129,11 +129,19 @@ def _cell(entry: ResultRead | None, kept: Mapping[str, EvidenceFolder], texts: _
         cell["why"] = texts(entry.reason)
     if entry.findings:
         cell["f"] = [
-            [f.family, f.step, texts(f.what), texts(f.lawful), texts(f.seen), f.clauses, texts(f.known)]
+            [
+                f.family,
+                f.step,
+                texts(f.action),
+                texts(f.lawful),
+                texts(f.outcome),
+                f.clauses,
+                texts(f.deviation),
+            ]
             for f in entry.findings
         ]
-    if entry.observed:
-        cell["o"] = [[o.family[-1], o.step, texts(o.seen), round(o.at, 2)] for o in entry.observed]
+    if entry.observations:
+        cell["o"] = [[o.family[-1], o.step, texts(o.outcome), round(o.at, 2)] for o in entry.observations]
     if entry.evidence:
         found = kept.get(entry.evidence, EvidenceFolder())
         shown = [[name, texts(text)] for name, text in found.texts.items() if text]

@@ -27,7 +27,7 @@
   const to = (...parts) => "#/" + parts.map(encodeURIComponent).join("/");
   const cellOf = (entry, column) => data.cells[entry.row][column];
   const kind = (cell) => data.results[cell.r];
-  const again = (entry, column) => data.columns[column].again && `${data.columns[column].again} --case '${entry.id}'`;
+  const again = (entry, column) => data.columns[column].reproduce && `${data.columns[column].reproduce} --case '${entry.id}'`;
   const seconds = (number) => `${number.toFixed(number < 10 ? 2 : 1)} s`;
 
   function verdict(word, options = {}) {
@@ -59,7 +59,7 @@
       return h("li", {}, h("b", {}, column.name), bar, words.map((word) => `${found[word]} ${word}`).join(", "),
         h("div", { class: "dim" }, `${seconds(column.seconds)}${column.on ? ` on ${column.on}` : ""}`),
         column.convergence.length > 0 && h("details", { class: "dim" }, h("summary", {}, `Changes in effect after: ${column.convergence[0]}`), h("ul", {}, column.convergence.slice(1).map((line) => h("li", {}, line)))),
-      column.unneeded.length > 0 && h("details", { open: true }, h("summary", {}, `${column.unneeded.length} excuses that were not needed: take them out of the subject's file`), h("ul", {}, column.unneeded.map((line) => h("li", {}, line)))));
+      column.unused.length > 0 && h("details", { open: true }, h("summary", {}, `${column.unused.length} known deviations that did not occur: take them out of the subject's file`), h("ul", {}, column.unused.map((line) => h("li", {}, line)))));
     }));
   }
 
@@ -241,7 +241,7 @@
     const files = kept.files.map((name) => h("li", {}, kept.at ? link(`${kept.at}/${name}`.split("/").map(encodeURIComponent).join("/"), name) : h("code", {}, name)));
     return [h("h2", {}, "Evidence"), h("p", {}, "In ", h("code", {}, kept.folder), kept.at ? "" : h("span", { class: "dim" }, ", where the run was made")),
       h("details", { open: files.length < 12 }, h("summary", {}, `${files.length} files`), h("ul", { class: "plain" }, files)),
-      kept.shown.map(([name, number]) => h("details", {}, h("summary", {}, `Rules that counted when it was asked again: ${name}`), h("pre", {}, text(number))))];
+      kept.shown.map(([name, number]) => h("details", {}, h("summary", {}, `Rules that counted packets when the probe was sent again: ${name}`), h("pre", {}, text(number))))];
   }
 
   function clausePage(id) {
